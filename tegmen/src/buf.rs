@@ -1,0 +1,268 @@
+//! Byte work: two cursors, and one datagram under construction. Nothing here can panic.
+
+/// The input ended before the value did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Truncated;
+
+/// The output has no room for the value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+/// Copies `from` to the front of `to`.
+///
+/// # Errors
+/// [`Full`] if it does not fit; nothing is copied.
+#[inline]
+pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
+    to.get_mut(..from.len()).ok_or(Full)?.copy_from_slice(from);
+    Ok(())
+}
+
+/// Reads big-endian values from the front of a slice.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'r> {
+    rest: &'r [u8],
+}
+
+impl<'r> Reader<'r> {
+    /// Starts at the first byte.
+    pub const fn new(bytes: &'r [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// What has not been read yet.
+    pub const fn rest(&self) -> &'r [u8] {
+        self.rest
+    }
+
+    /// True when everything has been read.
+    pub const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next `N` bytes.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
+        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Truncated)?;
+        self.rest = rest;
+        Ok(*head)
+    }
+
+    /// The next `len` bytes.
+    #[inline]
+    pub fn take(&mut self, len: usize) -> Result<&'r [u8], Truncated> {
+        let (head, rest) = self.rest.split_at_checked(len).ok_or(Truncated)?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    /// One byte.
+    #[inline]
+    pub fn u8(&mut self) -> Result<u8, Truncated> {
+        let (&head, rest) = self.rest.split_first().ok_or(Truncated)?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    /// Two bytes.
+    pub fn u16(&mut self) -> Result<u16, Truncated> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// Three bytes.
+    pub fn u24(&mut self) -> Result<u32, Truncated> {
+        self.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
+    }
+
+    /// Four bytes.
+    pub fn u32(&mut self) -> Result<u32, Truncated> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    /// Six bytes.
+    pub fn u48(&mut self) -> Result<u64, Truncated> {
+        self.array().map(|[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+
+    /// What stands behind its length in one byte.
+    pub fn with_len8(&mut self) -> Result<&'r [u8], Truncated> {
+        let len = self.u8()?;
+        self.take(len.into())
+    }
+
+    /// What stands behind its length in two bytes.
+    pub fn with_len16(&mut self) -> Result<&'r [u8], Truncated> {
+        let len = self.u16()?;
+        self.take(len.into())
+    }
+}
+
+/// Writes big-endian values one after the other into a slice.
+#[derive(Debug)]
+pub struct Writer<'t> {
+    storage: &'t mut [u8],
+    len: usize,
+}
+
+impl<'t> Writer<'t> {
+    /// Starts at the first byte of `storage`.
+    pub const fn new(storage: &'t mut [u8]) -> Self {
+        Self { storage, len: 0 }
+    }
+
+    /// Bytes written so far.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True before the first byte.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What was written.
+    pub fn written(&self) -> &[u8] {
+        self.storage.get(..self.len).unwrap_or(&[])
+    }
+
+    /// What was written, with the lifetime of the storage.
+    pub fn finish(self) -> &'t mut [u8] {
+        let Self { storage, len } = self;
+        storage.get_mut(..len).unwrap_or(&mut [])
+    }
+
+    /// Writes `bytes`.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let room = self.storage.get_mut(self.len..).ok_or(Full)?;
+        copy(room, bytes)?;
+        self.len = self.len.wrapping_add(bytes.len());
+        Ok(())
+    }
+
+    /// One byte.
+    #[inline]
+    pub fn u8(&mut self, value: u8) -> Result<(), Full> {
+        *self.storage.get_mut(self.len).ok_or(Full)? = value;
+        self.len = self.len.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Two bytes.
+    pub fn u16(&mut self, value: u16) -> Result<(), Full> {
+        self.put(&value.to_be_bytes())
+    }
+
+    /// The low three bytes of `value`.
+    pub fn u24(&mut self, value: u32) -> Result<(), Full> {
+        let [_, a, b, c] = value.to_be_bytes();
+        self.put(&[a, b, c])
+    }
+
+    /// Four bytes.
+    pub fn u32(&mut self, value: u32) -> Result<(), Full> {
+        self.put(&value.to_be_bytes())
+    }
+
+    /// Writes `bytes` behind their length in one byte.
+    pub fn with_len8(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        self.u8(u8::try_from(bytes.len()).map_err(|_| Full)?)?;
+        self.put(bytes)
+    }
+
+    /// Writes `body` behind its length in two bytes.
+    pub fn with_len16(&mut self, body: impl FnOnce(&mut Self) -> Result<(), Full>) -> Result<(), Full> {
+        let at = self.len;
+        self.u16(0)?;
+        body(self)?;
+        let len = self.len.wrapping_sub(at).wrapping_sub(2);
+        let len = u16::try_from(len).map_err(|_| Full)?;
+        copy(self.storage.get_mut(at..).ok_or(Full)?, &len.to_be_bytes())
+    }
+}
+
+/// A datagram under construction, with room in front for headers and behind for tags.
+#[derive(Debug)]
+pub struct Frame<'t> {
+    storage: &'t mut [u8],
+    start: usize,
+    end: usize,
+}
+
+impl<'t> Frame<'t> {
+    /// An empty frame whose first byte comes `headroom` bytes into `storage`.
+    pub fn new(storage: &'t mut [u8], headroom: usize) -> Self {
+        let start = headroom.min(storage.len());
+        Self { storage, start, end: start }
+    }
+
+    /// Bytes in the frame.
+    pub const fn len(&self) -> usize {
+        self.end.wrapping_sub(self.start)
+    }
+
+    /// True if nothing was written.
+    pub const fn is_empty(&self) -> bool {
+        self.end == self.start
+    }
+
+    /// Bytes that can still be appended.
+    pub const fn room(&self) -> usize {
+        self.storage.len().wrapping_sub(self.end)
+    }
+
+    /// Puts `header` in front.
+    ///
+    /// # Errors
+    /// [`Full`] if the headroom is used up.
+    pub fn prepend(&mut self, header: &[u8]) -> Result<(), Full> {
+        let start = self.start.checked_sub(header.len()).ok_or(Full)?;
+        copy(self.storage.get_mut(start..self.start).ok_or(Full)?, header)?;
+        self.start = start;
+        Ok(())
+    }
+
+    /// Puts `bytes` behind.
+    ///
+    /// # Errors
+    /// [`Full`] if the storage ends; nothing is written.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let room = self.storage.get_mut(self.end..).ok_or(Full)?;
+        copy(room, bytes)?;
+        self.end = self.end.wrapping_add(bytes.len());
+        Ok(())
+    }
+
+    /// Lets `write` append through a [`Writer`]; what it wrote is kept only if it succeeds.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn append_with<E>(&mut self, write: impl FnOnce(&mut Writer<'_>) -> Result<(), E>) -> Result<(), E> {
+        let mut writer = Writer::new(self.storage.get_mut(self.end..).unwrap_or(&mut []));
+        write(&mut writer)?;
+        let len = writer.len();
+        self.end = self.end.wrapping_add(len);
+        Ok(())
+    }
+
+    /// Cuts the frame to its first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.end = self.end.min(self.start.saturating_add(len));
+    }
+
+    /// The bytes of the frame.
+    pub fn bytes(&self) -> &[u8] {
+        self.storage.get(self.start..self.end).unwrap_or(&[])
+    }
+
+    /// The bytes of the frame, to be changed in place.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.storage.get_mut(self.start..self.end).unwrap_or(&mut [])
+    }
+
+    /// The bytes of the frame, with the lifetime of the storage.
+    pub fn finish(self) -> &'t mut [u8] {
+        let Self { storage, start, end } = self;
+        storage.get_mut(start..end).unwrap_or(&mut [])
+    }
+}

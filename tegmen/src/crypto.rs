@@ -1,0 +1,72 @@
+//! The one trait through which the protocols reach ciphers, hashes and randomness.
+//!
+//! A provider is a type parameter, never `dyn`, so that an image which uses only pre-shared keys links no other code.
+//! Three exist: [`rustcrypto`] (constant time, the default), [`compact`] (small, for motes whose memory has no
+//! cache) and the hardware provider of the `tegmen-host` crate. Hash constructions that stand on the compression
+//! function alone (running hash, HMAC, the PRF of TLS 1.2) are in [`hash`], once for all providers.
+
+pub mod compact;
+pub mod hash;
+#[cfg(feature = "rustcrypto")]
+pub mod rustcrypto;
+
+/// Length of an AES-128 key in bytes.
+pub const KEY_LEN: usize = 16;
+
+/// The primitives that every provider has.
+///
+/// Keys are passed raw at each call: a session stores 16 bytes, and a provider that gains from expanded key
+/// schedules keeps a bounded cache of them (a schedule is 176 bytes, more than a whole session may take).
+pub trait Crypto {
+    /// Encrypts `body` in place with AES-128-CCM (RFC 3610) and writes the authentication tag.
+    ///
+    /// The length of `nonce` (7 to 13 bytes) sets the size of the length field, that of `tag` (4 to 16, even) the
+    /// size of the tag. The first four bytes of the nonce are constant for a key in every protocol here, and a
+    /// provider may use them to find a cached key schedule.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the provider does not have this combination of lengths; `body` is then unchanged.
+    fn ccm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported>;
+
+    /// Decrypts `body` in place and checks `tag` in constant time; the inverse of [`Self::ccm_seal`].
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if the tag does not match (or the lengths are not supported); `body` then holds nothing
+    /// that may be used.
+    fn ccm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic>;
+
+    /// The compression function of SHA-256 (FIPS 180-4, section 6.2.2), over `blocks` in order.
+    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]);
+
+    /// Fills `out` with unpredictable bytes from the provider's seeded generator.
+    fn random(&mut self, out: &mut [u8]);
+
+    /// Tells a key log (RFC 9850) the master secret of a new session; does nothing unless the provider was asked to.
+    ///
+    /// Whoever reads the log reads the traffic: only for debugging.
+    fn key_log(&mut self, client_random: &[u8; 32], master_secret: &[u8; 48]) {
+        let _ = (client_random, master_secret);
+    }
+}
+
+/// The provider has no such combination of lengths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unsupported;
+
+/// A tag did not match. Nothing more is said, so that nobody learns why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotAuthentic;

@@ -1,0 +1,1 @@
+//! Small ciphers for motes.

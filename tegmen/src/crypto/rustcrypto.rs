@@ -1,0 +1,95 @@
+//! The default provider: the RustCrypto crates, constant time on every target, hardware instructions where they exist.
+
+use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use aes::Aes128;
+use ccm::aead::array::ArraySize;
+use ccm::aead::inout::InOutBuf;
+use ccm::aead::{AeadInOut, KeyInit};
+use ccm::consts::{U8, U12, U13, U16};
+use ccm::{Ccm, NonceSize, TagSize};
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+
+/// AES and CCM of the crates `aes` and `ccm`, SHA-256 of `sha2`, random bytes of `chacha20`.
+///
+/// CCM has nonces of 12 and 13 bytes and tags of 8 and 16: what DTLS and OSCORE use.
+pub struct RustCrypto {
+    generator: ChaCha20Rng,
+}
+
+impl RustCrypto {
+    /// A provider whose generator starts from `seed`: 32 unpredictable bytes, used once.
+    pub fn new(seed: [u8; 32]) -> Self {
+        Self { generator: ChaCha20Rng::from_seed(seed) }
+    }
+}
+
+impl Crypto for RustCrypto {
+    fn ccm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported> {
+        match (nonce.len(), tag.len()) {
+            (12, 8) => seal::<U8, U12>(key, nonce, aad, body, tag),
+            (13, 8) => seal::<U8, U13>(key, nonce, aad, body, tag),
+            (12, 16) => seal::<U16, U12>(key, nonce, aad, body, tag),
+            (13, 16) => seal::<U16, U13>(key, nonce, aad, body, tag),
+            _ => Err(Unsupported),
+        }
+    }
+
+    fn ccm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        match (nonce.len(), tag.len()) {
+            (12, 8) => open::<U8, U12>(key, nonce, aad, body, tag),
+            (13, 8) => open::<U8, U13>(key, nonce, aad, body, tag),
+            (12, 16) => open::<U16, U12>(key, nonce, aad, body, tag),
+            (13, 16) => open::<U16, U13>(key, nonce, aad, body, tag),
+            _ => Err(NotAuthentic),
+        }
+    }
+
+    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+        sha2::block_api::compress256(state, blocks);
+    }
+
+    fn random(&mut self, out: &mut [u8]) {
+        self.generator.fill_bytes(out);
+    }
+}
+
+fn seal<M: ArraySize + TagSize, N: ArraySize + NonceSize>(
+    key: &[u8; KEY_LEN],
+    nonce: &[u8],
+    aad: &[u8],
+    body: &mut [u8],
+    tag: &mut [u8],
+) -> Result<(), Unsupported> {
+    let cipher = Ccm::<Aes128, M, N>::new(key.into());
+    let nonce = nonce.try_into().map_err(|_| Unsupported)?;
+    let made = cipher.encrypt_inout_detached(nonce, aad, InOutBuf::from(body)).map_err(|_| Unsupported)?;
+    crate::buf::copy(tag, &made).map_err(|_| Unsupported)
+}
+
+fn open<M: ArraySize + TagSize, N: ArraySize + NonceSize>(
+    key: &[u8; KEY_LEN],
+    nonce: &[u8],
+    aad: &[u8],
+    body: &mut [u8],
+    tag: &[u8],
+) -> Result<(), NotAuthentic> {
+    let cipher = Ccm::<Aes128, M, N>::new(key.into());
+    let nonce = nonce.try_into().map_err(|_| NotAuthentic)?;
+    let tag = tag.try_into().map_err(|_| NotAuthentic)?;
+    cipher.decrypt_inout_detached(nonce, aad, InOutBuf::from(body), tag).map_err(|_| NotAuthentic)
+}

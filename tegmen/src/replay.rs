@@ -1,0 +1,110 @@
+//! One sliding window for every protocol that numbers its messages (RFC 6347, section 4.1.2.6; RFC 8613, section 7.4).
+
+/// Which of the last 64 numbers have been seen.
+#[derive(Debug, Clone)]
+pub struct ReplayWindow {
+    /// One more than the highest accepted number; everything at or past it is new.
+    next: u64,
+    /// Bit `i` stands for the number `next - 1 - i`.
+    seen: u64,
+}
+
+impl ReplayWindow {
+    /// A window that has seen nothing.
+    pub const fn new() -> Self {
+        Self { next: 0, seen: 0 }
+    }
+
+    /// One more than the highest number accepted so far.
+    pub const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Proves that `sequence` was not accepted before.
+    ///
+    /// # Errors
+    /// [`Replayed`] if it was, or if it is too old to know.
+    pub fn fresh(&mut self, sequence: u64) -> Result<Fresh<'_>, Replayed> {
+        let known = match self.next.checked_sub(sequence) {
+            None | Some(0) => false,
+            // `back` counts from 1, the highest accepted number.
+            Some(back) => back > 64 || self.seen.unbounded_shr(back.wrapping_sub(1) as u32) & 1 == 1,
+        };
+        if known { Err(Replayed) } else { Ok(Fresh { window: self, sequence }) }
+    }
+}
+
+impl Default for ReplayWindow {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The number was accepted before, or is older than the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Replayed;
+
+/// A number not yet seen. Dropping it leaves the window untouched.
+#[must_use = "a record is only accepted by `accept`, after its tag was checked"]
+pub struct Fresh<'w> {
+    window: &'w mut ReplayWindow,
+    sequence: u64,
+}
+
+impl Fresh<'_> {
+    /// Marks the number as seen; called after the message proved authentic. True if it is the newest so far.
+    pub fn accept(self) -> bool {
+        let Self { window, sequence } = self;
+        match window.next.checked_sub(sequence) {
+            None | Some(0) => {
+                let ahead = sequence.wrapping_sub(window.next).saturating_add(1);
+                let shift = u32::try_from(ahead).unwrap_or(64);
+                window.seen = window.seen.unbounded_shl(shift) | 1;
+                window.next = sequence.saturating_add(1);
+                true
+            }
+            Some(back) => {
+                window.seen |= 1u64.unbounded_shl(back.wrapping_sub(1) as u32);
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_forged_number_does_not_move_the_window() {
+        let mut window = ReplayWindow::new();
+        window.fresh(5).unwrap().accept();
+        drop(window.fresh(1 << 47).unwrap());
+        window.fresh(6).unwrap().accept();
+        assert!(window.fresh(5).is_err());
+    }
+
+    #[test]
+    fn a_number_behind_the_window_is_refused() {
+        let mut window = ReplayWindow::new();
+        window.fresh(64).unwrap().accept();
+        assert!(window.fresh(0).is_err());
+        assert!(window.fresh(1).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_a_set(numbers in proptest::collection::vec(0u64..200, 0..400)) {
+            let (mut window, mut model, mut next) = (ReplayWindow::new(), HashSet::new(), 0u64);
+            for n in numbers {
+                let fresh = !model.contains(&n) && n + 64 >= next;
+                match window.fresh(n) {
+                    Ok(proof) => { prop_assert!(fresh); proof.accept(); model.insert(n); next = next.max(n + 1); }
+                    Err(Replayed) => prop_assert!(!fresh),
+                }
+            }
+        }
+    }
+}

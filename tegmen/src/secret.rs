@@ -1,0 +1,52 @@
+//! Secrets: wiped on drop, not printable, not clonable, compared in constant time. The only file that wipes and compares.
+
+use core::fmt;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroize;
+
+/// `N` secret bytes.
+pub struct Secret<const N: usize>([u8; N]);
+
+impl<const N: usize> Secret<N> {
+    /// All bytes zero: a place to write a secret into with [`Self::expose_mut`].
+    pub const fn zeroed() -> Self {
+        Self([0; N])
+    }
+
+    /// Takes the bytes in; the caller wipes its own copy.
+    pub const fn new(bytes: [u8; N]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for the cipher that needs them.
+    pub const fn expose(&self) -> &[u8; N] {
+        &self.0
+    }
+
+    /// The bytes, to be written.
+    pub const fn expose_mut(&mut self) -> &mut [u8; N] {
+        &mut self.0
+    }
+}
+
+impl<const N: usize> Drop for Secret<N> {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl<const N: usize> fmt::Debug for Secret<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Compares two tags, cookies or verify data without telling by time where they differ.
+pub fn same(a: &[u8], b: &[u8]) -> bool {
+    a.ct_eq(b).into()
+}
+
+/// Overwrites bytes that are not needed any more, in a way the compiler keeps.
+pub fn wipe(bytes: &mut [u8]) {
+    bytes.zeroize();
+}

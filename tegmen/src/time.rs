@@ -1,0 +1,38 @@
+//! The caller's clock.
+
+pub use core::time::Duration;
+
+/// A point on the caller's monotonic clock, in microseconds from an arbitrary start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Instant {
+    micros: u64,
+}
+
+impl Instant {
+    /// The latest point there is: a deadline that never comes.
+    pub const NEVER: Self = Self { micros: u64::MAX };
+
+    /// From microseconds since the start of the caller's clock.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self { micros }
+    }
+
+    /// Microseconds since the start of the caller's clock.
+    pub const fn as_micros(self) -> u64 {
+        self.micros
+    }
+
+    /// This point and `delay` more; [`Self::NEVER`] where the clock would overflow.
+    #[must_use]
+    pub const fn after(self, delay: Duration) -> Self {
+        // u64 arithmetic on seconds and microseconds: `Duration::as_micros` is 128 bits wide, a division a mote would pay for.
+        let micros = delay.as_secs().saturating_mul(1_000_000).saturating_add(delay.subsec_micros() as u64);
+        Self { micros: self.micros.saturating_add(micros) }
+    }
+
+    /// Time from `earlier` to this point, zero if `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.micros.saturating_sub(earlier.micros))
+    }
+}
