@@ -1,0 +1,31 @@
+//! Memory-mapped registers of the chip.
+
+/// A 32-bit register at a fixed address.
+#[derive(Clone, Copy)]
+pub(crate) struct Register(usize);
+
+impl Register {
+    /// # Safety
+    /// `address` is that of a 32-bit device register of the LM3S6965 whose reads and writes do not touch memory.
+    pub(crate) const unsafe fn at(address: usize) -> Self {
+        Self(address)
+    }
+
+    #[inline(always)]
+    pub(crate) fn read(self) -> u32 {
+        // SAFETY: `at` was promised a device register.
+        unsafe { core::ptr::with_exposed_provenance::<u32>(self.0).read_volatile() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn write(self, value: u32) {
+        // SAFETY: `at` was promised a device register.
+        unsafe { core::ptr::with_exposed_provenance_mut::<u32>(self.0).write_volatile(value) }
+    }
+
+    /// Reads and writes back with the bits of `bits` set.
+    #[inline(always)]
+    pub(crate) fn set(self, bits: u32) {
+        self.write(self.read() | bits);
+    }
+}

@@ -1,0 +1,146 @@
+//! Reset, vectors, panic, the painted stack, and the compiler's memory functions.
+
+use crate::register::Register;
+use core::panic::PanicInfo;
+
+unsafe extern "C" {
+    fn Reset();
+    fn SysTick();
+    fn UART0();
+    /// The first byte past the stack (link.x).
+    static _stack_top: u32;
+    /// The lowest byte of the stack (link.x).
+    static _stack_limit: u32;
+}
+
+// Fills .data and .bss, paints the stack and calls the image's `main`, which does not return.
+core::arch::global_asm!(
+    ".section .text.Reset, \"ax\", %progbits",
+    ".global Reset",
+    ".thumb_func",
+    "Reset:",
+    "   ldr  r0, =_data_start",
+    "   ldr  r1, =_data_end",
+    "   ldr  r2, =_data_load",
+    "1: cmp  r0, r1",
+    "   bhs  2f",
+    "   ldr  r3, [r2], #4",
+    "   str  r3, [r0], #4",
+    "   b    1b",
+    "2: ldr  r0, =_bss_start",
+    "   ldr  r1, =_bss_end",
+    "   movs r3, #0",
+    "3: cmp  r0, r1",
+    "   bhs  4f",
+    "   str  r3, [r0], #4",
+    "   b    3b",
+    "4: ldr  r0, =_stack_limit",
+    "   ldr  r3, ={paint}",
+    "5: cmp  r0, sp",
+    "   bhs  6f",
+    "   str  r3, [r0], #4",
+    "   b    5b",
+    "6: bl   main",
+    "   udf  #0",
+    paint = const PAINT,
+);
+
+/// A word of the vector table.
+#[repr(C)]
+union Vector {
+    handler: unsafe extern "C" fn(),
+    stack: *const u32,
+    reserved: usize,
+}
+
+// SAFETY: the table is only read, by the processor.
+unsafe impl Sync for Vector {}
+
+/// Vectors of ARMv7-M (section B1.5.2) and of the chip's interrupts up to 5, UART0.
+#[used]
+#[unsafe(link_section = ".vectors")]
+static VECTORS: [Vector; 22] = {
+    let mut table = [const { Vector { handler: fault } }; 22];
+    table[0] = Vector { stack: &raw const _stack_top };
+    table[1] = Vector { handler: Reset };
+    table[7] = Vector { reserved: 0 };
+    table[8] = Vector { reserved: 0 };
+    table[9] = Vector { reserved: 0 };
+    table[10] = Vector { reserved: 0 };
+    table[13] = Vector { reserved: 0 };
+    table[15] = Vector { handler: SysTick };
+    table[16 + 5] = Vector { handler: UART0 };
+    table
+};
+
+/// A fault or an interrupt nobody asked for.
+extern "C" fn fault() {
+    restart()
+}
+
+/// Linked only if something in the image can panic; `footprint` counts those places.
+#[panic_handler]
+#[inline(never)]
+fn panic(_info: &PanicInfo<'_>) -> ! {
+    restart()
+}
+
+/// Starts the image anew: what a mote in the field does when it is broken (QEMU's `-no-reboot` makes it an exit).
+pub fn restart() -> ! {
+    // SAFETY: AIRCR of the ARMv7-M system control space.
+    const RESET_CONTROL: Register = unsafe { Register::at(0xe000_ed0c) };
+    RESET_CONTROL.write(0x05fa_0004);
+    loop {}
+}
+
+/// Most bytes of stack in use since the reset, in words: what has lost its paint.
+pub fn stack_used() -> usize {
+    let (limit, top) = (&raw const _stack_limit, &raw const _stack_top);
+    let mut lowest = limit;
+    // SAFETY: link.x puts the stack, whole words of RAM, between the two symbols.
+    while lowest < top && unsafe { lowest.read_volatile() } == PAINT {
+        lowest = lowest.wrapping_add(1);
+    }
+    top.addr().wrapping_sub(lowest.addr())
+}
+
+const PAINT: u32 = 0xa5a5_a5a5;
+
+/// The functions that compiled code calls on its own, kept in every image, so that none seems larger than the empty
+/// one by what any program needs.
+#[used]
+#[unsafe(link_section = ".keep")]
+static MEMORY_FUNCTIONS: [unsafe extern "C" fn(); 13] = [
+    memory::memcpy,
+    memory::memmove,
+    memory::memset,
+    memory::memcmp,
+    memory::bcmp,
+    memory::__aeabi_memcpy,
+    memory::__aeabi_memcpy4,
+    memory::__aeabi_memmove,
+    memory::__aeabi_memmove4,
+    memory::__aeabi_memset,
+    memory::__aeabi_memset4,
+    memory::__aeabi_memclr,
+    memory::__aeabi_memclr4,
+];
+
+/// Only their addresses are taken, so their arguments do not matter here.
+mod memory {
+    unsafe extern "C" {
+        pub(super) fn memcpy();
+        pub(super) fn memmove();
+        pub(super) fn memset();
+        pub(super) fn memcmp();
+        pub(super) fn bcmp();
+        pub(super) fn __aeabi_memcpy();
+        pub(super) fn __aeabi_memcpy4();
+        pub(super) fn __aeabi_memmove();
+        pub(super) fn __aeabi_memmove4();
+        pub(super) fn __aeabi_memset();
+        pub(super) fn __aeabi_memset4();
+        pub(super) fn __aeabi_memclr();
+        pub(super) fn __aeabi_memclr4();
+    }
+}
