@@ -7,6 +7,8 @@ extern crate std;
 
 pub mod buf;
 pub mod crypto;
+pub mod ip;
 pub mod replay;
 pub mod secret;
+pub mod slip;
 pub mod time;

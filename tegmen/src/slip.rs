@@ -1,0 +1,320 @@
+//! Packets over a serial line: SLIP framing (RFC 1055) between a mote and the bridge on its host.
+//!
+//! A frame is an IPv6 packet, whose first nibble is 6, or one of the two [`Control`] frames, which begin with `?` and
+//! `!`. The mote has no source of randomness and no address of its own: it asks `?` until the bridge answers `!`, and
+//! sends no packet before.
+
+use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::ip::Socket;
+use crate::secret::Secret;
+use core::iter;
+use core::net::Ipv6Addr;
+
+/// The bytes that carry `frame` over the line, delimiters on both sides included.
+///
+/// The one in front ends whatever noise the line held before; receivers ignore the empty frame it makes.
+pub fn encode(frame: &[u8]) -> impl Iterator<Item = u8> + '_ {
+    let escaped = frame.iter().flat_map(|&byte| {
+        let (first, second) = match byte {
+            END => (ESC, Some(ESC_END)),
+            ESC => (ESC, Some(ESC_ESC)),
+            plain => (plain, None),
+        };
+        iter::once(first).chain(second)
+    });
+    iter::once(END).chain(escaped).chain(iter::once(END))
+}
+
+/// Writes the bytes that carry `frame` over the line.
+///
+/// # Errors
+/// [`Full`] if they do not fit; [`max_encoded_len`] tells what always does.
+pub fn write(frame: &[u8], out: &mut Writer<'_>) -> Result<(), Full> {
+    encode(frame).try_for_each(|byte| out.u8(byte))
+}
+
+/// Finds frames in the bytes of the line.
+#[derive(Debug)]
+pub struct Decoder<'b> {
+    storage: &'b mut [u8],
+    len: usize,
+    state: State,
+    dropped: Dropped,
+}
+
+/// Frames that were not delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dropped {
+    /// Longer than the decoder's storage.
+    pub oversized: u32,
+    /// An escape byte stood before a byte that it cannot escape.
+    pub malformed: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Within a frame, or before one.
+    Plain,
+    /// Behind an escape byte.
+    Escaped,
+    /// Within a frame that was given up.
+    Skipping,
+}
+
+impl<'b> Decoder<'b> {
+    /// A decoder for frames up to the length of `storage`.
+    pub const fn new(storage: &'b mut [u8]) -> Self {
+        Self { storage, len: 0, state: State::Plain, dropped: Dropped { oversized: 0, malformed: 0 } }
+    }
+
+    /// Takes the next byte of the line; the frame if this byte ends one.
+    pub fn push(&mut self, byte: u8) -> Option<&mut [u8]> {
+        match (self.state, byte) {
+            (State::Skipping, END) => self.state = State::Plain,
+            (State::Skipping, _) => {}
+            (State::Plain, END) => {
+                let len = core::mem::take(&mut self.len);
+                return self.storage.get_mut(..len).filter(|frame| !frame.is_empty());
+            }
+            (State::Plain, ESC) => self.state = State::Escaped,
+            (State::Plain, plain) => self.keep(plain),
+            (State::Escaped, ESC_END) => self.keep(END),
+            (State::Escaped, ESC_ESC) => self.keep(ESC),
+            (State::Escaped, END) => self.give_up_malformed(State::Plain),
+            (State::Escaped, _) => self.give_up_malformed(State::Skipping),
+        }
+        None
+    }
+
+    /// What was dropped since the start.
+    pub const fn dropped(&self) -> Dropped {
+        self.dropped
+    }
+
+    fn keep(&mut self, byte: u8) {
+        match self.storage.get_mut(self.len) {
+            Some(slot) => {
+                *slot = byte;
+                self.len = self.len.wrapping_add(1);
+                self.state = State::Plain;
+            }
+            None => {
+                self.dropped.oversized = self.dropped.oversized.saturating_add(1);
+                (self.len, self.state) = (0, State::Skipping);
+            }
+        }
+    }
+
+    fn give_up_malformed(&mut self, next: State) {
+        self.dropped.malformed = self.dropped.malformed.saturating_add(1);
+        (self.len, self.state) = (0, next);
+    }
+}
+
+/// What mote and bridge say to each other before there are packets.
+///
+/// Version 1 of both frames, numbers big-endian:
+///
+/// ```text
+/// seed please   '?' 1
+/// start         '!' 1, seed (32 bytes), address of the mote (16) [, address (16) and port (2) of its peer]
+/// ```
+///
+/// A mote repeats `seed please` until it can start. The bridge draws each seed anew from its own generator and never
+/// sends one twice: a seed that comes again makes nonces and keys come again.
+#[derive(Debug)]
+pub enum Control {
+    /// The mote has just come up and asks for its start.
+    SeedPlease,
+    /// The bridge's answer.
+    Start(Start),
+}
+
+/// What a mote needs before it may send its first packet.
+#[derive(Debug)]
+pub struct Start {
+    /// Seeds the mote's random generator.
+    pub seed: Secret<32>,
+    /// The mote's own address.
+    pub address: Ipv6Addr,
+    /// Whom to contact, for a mote that is a client.
+    pub peer: Option<Socket>,
+}
+
+impl Control {
+    /// Longest control frame in bytes, before it is encoded for the line.
+    pub const MAX_LEN: usize = 2 + 32 + 16 + 18;
+
+    /// Reads a frame that is not an IPv6 packet.
+    ///
+    /// # Errors
+    /// [`NotControl`] if it is neither of the two frames, exactly, in the version that is known.
+    pub fn parse(frame: &[u8]) -> Result<Self, NotControl> {
+        let mut reader = Reader::new(frame);
+        let control = match reader.array()? {
+            [ASK, VERSION] => Self::SeedPlease,
+            [ANSWER, VERSION] => Self::Start(Start {
+                seed: Secret::new(reader.array()?),
+                address: reader.array::<16>()?.into(),
+                peer: match reader.rest() {
+                    [] => None,
+                    _ => Some(Socket { address: reader.array::<16>()?.into(), port: reader.u16()? }),
+                },
+            }),
+            _ => return Err(NotControl),
+        };
+        if reader.is_empty() { Ok(control) } else { Err(NotControl) }
+    }
+
+    /// Writes the frame, not yet encoded for the line.
+    ///
+    /// # Errors
+    /// [`Full`] if it does not fit; [`Self::MAX_LEN`] always does.
+    pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+        match self {
+            Self::SeedPlease => out.put(&[ASK, VERSION]),
+            Self::Start(start) => {
+                out.put(&[ANSWER, VERSION])?;
+                out.put(start.seed.expose())?;
+                out.put(&start.address.octets())?;
+                match start.peer {
+                    Some(peer) => {
+                        out.put(&peer.address.octets())?;
+                        out.u16(peer.port)
+                    }
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// The frame is not a control frame that is known here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotControl;
+
+impl From<Truncated> for NotControl {
+    fn from(_: Truncated) -> Self {
+        Self
+    }
+}
+
+/// Bytes that carry a frame of `len` bytes at most: all of them escaped, between delimiters.
+pub const fn max_encoded_len(len: usize) -> usize {
+    len.saturating_mul(2).saturating_add(2)
+}
+
+/// First byte of the mote's question: its high nibble is no version of IP.
+const ASK: u8 = b'?';
+/// First byte of the bridge's answer.
+const ANSWER: u8 = b'!';
+/// Second byte of both.
+const VERSION: u8 = 1;
+
+const END: u8 = 0o300;
+const ESC: u8 = 0o333;
+const ESC_END: u8 = 0o334;
+const ESC_ESC: u8 = 0o335;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn encoded(frame: &[u8]) -> Vec<u8> {
+        encode(frame).collect()
+    }
+
+    fn decode(line: &[u8], max: usize) -> (Vec<Vec<u8>>, Dropped) {
+        let mut storage = std::vec![0; max];
+        let mut decoder = Decoder::new(&mut storage);
+        let frames = line.iter().filter_map(|&byte| decoder.push(byte).map(|frame| frame.to_vec())).collect();
+        (frames, decoder.dropped())
+    }
+
+    #[test]
+    fn delimiters_and_escapes_are_those_of_rfc_1055() {
+        assert_eq!(encoded(&[1, 0xc0, 0xdb, 2]), [0xc0, 1, 0xdb, 0xdc, 0xdb, 0xdd, 2, 0xc0]);
+    }
+
+    #[test]
+    fn an_oversized_frame_is_dropped_counted_and_the_next_one_arrives() {
+        let line = [encoded(&[7; 5]), encoded(&[7; 100]), encoded(&[8; 4])].concat();
+        let dropped = Dropped { oversized: 2, malformed: 0 };
+        assert_eq!(decode(&line, 4), (std::vec![std::vec![8; 4]], dropped));
+    }
+
+    #[test]
+    fn a_false_escape_drops_its_frame_only() {
+        let dropped = Dropped { oversized: 0, malformed: 2 };
+        let line = [END, 1, ESC, 2, 3, END, 4, ESC, END, 5, END];
+        assert_eq!(decode(&line, 9), (std::vec![std::vec![5]], dropped));
+    }
+
+    #[test]
+    fn control_frames_are_never_taken_for_packets() {
+        for first in [ASK, ANSWER] {
+            assert_ne!(first >> 4, 6);
+        }
+        let mut packet = [0u8; 60];
+        packet[0] = 0x60;
+        assert_eq!(Control::parse(&packet).unwrap_err(), NotControl);
+    }
+
+    proptest! {
+        #[test]
+        fn frames_arrive_as_they_were_sent(frames in vec(vec(any::<u8>(), 1..80), 0..8)) {
+            let line = frames.iter().flat_map(|frame| encode(frame)).collect::<Vec<_>>();
+            prop_assert_eq!(decode(&line, 80), (frames, Dropped::default()));
+        }
+
+        #[test]
+        fn a_frame_after_any_noise_arrives(noise: Vec<u8>, frame in vec(any::<u8>(), 1..40)) {
+            let line = [noise, encoded(&frame)].concat();
+            let (frames, _) = decode(&line, 40);
+            prop_assert_eq!(frames.last(), Some(&frame));
+        }
+
+        #[test]
+        fn a_writer_gets_the_same_bytes_or_is_full(frame: Vec<u8>, room in 0usize..300) {
+            let mut storage = std::vec![0; room];
+            let mut writer = Writer::new(&mut storage);
+            let line = encoded(&frame);
+            prop_assert!(line.len() <= max_encoded_len(frame.len()));
+            match write(&frame, &mut writer) {
+                Ok(()) => prop_assert_eq!(writer.written(), line),
+                Err(Full) => prop_assert!(line.len() > room),
+            }
+        }
+
+        #[test]
+        fn control_frames_are_read_as_written(seed: [u8; 32], address: [u8; 16], peer: Option<([u8; 16], u16)>) {
+            let peer = peer.map(|(address, port)| Socket { address: address.into(), port });
+            let start = Control::Start(Start { seed: Secret::new(seed), address: address.into(), peer });
+            for control in [Control::SeedPlease, start] {
+                let mut storage = [0; Control::MAX_LEN];
+                let mut writer = Writer::new(&mut storage);
+                control.write(&mut writer).unwrap();
+                match (Control::parse(writer.written()).unwrap(), control) {
+                    (Control::SeedPlease, Control::SeedPlease) => {}
+                    (Control::Start(read), Control::Start(sent)) => {
+                        prop_assert_eq!(read.seed.expose(), sent.seed.expose());
+                        prop_assert_eq!((read.address, read.peer), (sent.address, sent.peer));
+                    }
+                    _ => prop_assert!(false),
+                }
+                let mut longer = writer.written().to_vec();
+                longer.push(0);
+                prop_assert!(Control::parse(&longer).is_err());
+            }
+        }
+
+        #[test]
+        fn anything_can_be_parsed_as_control(frame in vec(any::<u8>(), 0..80), kind in 0usize..3) {
+            let frame = [[b"?\x01", b"!\x01", &[0, 0]][kind].to_vec(), frame].concat();
+            let _ = Control::parse(&frame);
+        }
+    }
+}
