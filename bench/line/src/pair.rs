@@ -1,0 +1,166 @@
+//! Both ends of one session in one thread, with memory in place of a network.
+//!
+//! client() and server() -> handshake(None) at the client -> handshake(datagram) at each end in turn until both are
+//! established -> seal at one end, open at the other.
+
+use crate::{DATAGRAM_MAX, Failure, heap};
+
+/// A DTLS stack with its credentials and settings, from which ends are made.
+pub trait Stack {
+    /// One end that opens sessions.
+    type Client: End;
+    /// One end that accepts them.
+    type Server: End;
+
+    /// Name and version, for the header of a report.
+    fn version(&self) -> String;
+    /// A client that has not spoken yet.
+    fn client(&mut self) -> Result<Self::Client, Failure>;
+    /// A server that has heard nothing yet and will ask for a cookie.
+    fn server(&mut self) -> Result<Self::Server, Failure>;
+}
+
+/// One end of a session.
+pub trait End {
+    /// Takes the next datagram of the handshake, or none at the client's first step; what is due is put into `out`.
+    fn handshake(&mut self, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure>;
+    /// Whether application data may flow.
+    fn is_established(&self) -> bool;
+    /// Puts one record that carries `payload` into `out`.
+    fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure>;
+    /// Opens the record in `datagram`, writes what it carries to the front of `payload` and returns its length.
+    fn open(&mut self, datagram: &[u8], payload: &mut [u8]) -> Result<usize, Failure>;
+}
+
+/// Datagrams that wait for delivery, in order.
+pub struct Outbox {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Outbox {
+    /// An empty one, with room for a whole handshake so that it never allocates while something is measured.
+    pub fn new() -> Self {
+        Self { bytes: Vec::with_capacity(16 * DATAGRAM_MAX), ends: Vec::with_capacity(64) }
+    }
+
+    /// Adds one datagram.
+    pub fn push(&mut self, datagram: &[u8]) {
+        self.bytes.extend_from_slice(datagram);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The datagrams, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Forgets what was delivered and keeps the room.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What is counted on the way; counting memory is slow, so a timed run leaves it off.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) count_heap: bool,
+    pub(crate) client_heap: i64,
+    pub(crate) server_heap: i64,
+    pub(crate) bytes: usize,
+    pub(crate) datagrams: usize,
+}
+
+impl Tally {
+    fn at_client<T>(&mut self, step: impl FnOnce() -> T) -> T {
+        heap::growth(self.count_heap, &mut self.client_heap, step)
+    }
+
+    fn at_server<T>(&mut self, step: impl FnOnce() -> T) -> T {
+        heap::growth(self.count_heap, &mut self.server_heap, step)
+    }
+
+    fn sent(&mut self, datagram: &[u8]) {
+        self.bytes += datagram.len();
+        self.datagrams += 1;
+    }
+}
+
+/// An established session, both ends of it.
+pub(crate) struct Pair<S: Stack> {
+    client: S::Client,
+    server: S::Server,
+}
+
+/// The two directions of the wire, kept from one session to the next.
+#[derive(Default)]
+pub(crate) struct Wire {
+    up: Outbox,
+    down: Outbox,
+}
+
+impl<S: Stack> Pair<S> {
+    /// A full handshake, from nothing to both ends established.
+    pub(crate) fn establish(stack: &mut S, wire: &mut Wire, tally: &mut Tally) -> Result<Self, Failure> {
+        let mut client = tally.at_client(|| stack.client())?;
+        let mut server = tally.at_server(|| stack.server())?;
+        wire.up.clear();
+        tally.at_client(|| client.handshake(None, &mut wire.up))?;
+        for _ in 0..ROUNDS_MAX {
+            wire.down.clear();
+            for datagram in wire.up.iter() {
+                tally.sent(datagram);
+                tally.at_server(|| server.handshake(Some(datagram), &mut wire.down))?;
+            }
+            wire.up.clear();
+            for datagram in wire.down.iter() {
+                tally.sent(datagram);
+                tally.at_client(|| client.handshake(Some(datagram), &mut wire.up))?;
+            }
+            if client.is_established() && server.is_established() && wire.up.is_empty() {
+                return Ok(Self { client, server });
+            }
+        }
+        Err(Failure::new("the handshake stalled"))
+    }
+
+    /// One record from the client to the server; the length of what came out.
+    pub(crate) fn transfer(&mut self, wire: &mut Wire, payload: &[u8], opened: &mut [u8]) -> Result<usize, Failure> {
+        wire.up.clear();
+        self.client.seal(payload, &mut wire.up)?;
+        let datagram = wire.up.iter().next().ok_or_else(|| Failure::new("nothing was sealed"))?;
+        self.server.open(datagram, opened)
+    }
+}
+
+/// More than any stack needs, so that a stalled handshake ends.
+const ROUNDS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outbox_gives_back_each_datagram_in_order() {
+        let mut outbox = Outbox::new();
+        outbox.push(b"one");
+        outbox.push(b"");
+        outbox.push(b"three");
+        assert_eq!(outbox.iter().collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
+        outbox.clear();
+        assert!(outbox.is_empty() && outbox.iter().next().is_none());
+    }
+}

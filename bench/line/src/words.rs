@@ -1,0 +1,153 @@
+//! The words between the driver and a stack's program: one command a line, one reply a line.
+
+use crate::Failure;
+use std::{fmt, str::FromStr};
+
+/// What a stack's program is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// `version`: name the stack and its version.
+    Version,
+    /// `handshakes N`: make and release that many sessions.
+    Handshakes(u32),
+    /// `records N SIZE`: seal and open that many records of that many bytes.
+    Records {
+        /// How many records.
+        count: u32,
+        /// Bytes of application data in each.
+        size: usize,
+    },
+    /// `heap N`: hold that many sessions and say what one of them costs.
+    Heap(u32),
+    /// `wire`: say what one handshake puts on the wire.
+    Wire,
+}
+
+/// What it answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// `version TEXT`
+    Version(String),
+    /// `nanoseconds N`: CPU time of the thread for all of the work together.
+    Nanoseconds(u64),
+    /// `heap CLIENT SERVER`: bytes for one established session at each end.
+    Heap {
+        /// Bytes at the client.
+        client: u64,
+        /// Bytes at the server.
+        server: u64,
+    },
+    /// `wire BYTES DATAGRAMS`: UDP payload of one whole handshake.
+    Wire {
+        /// Bytes of UDP payload, both directions.
+        bytes: usize,
+        /// Datagrams, both directions.
+        datagrams: usize,
+    },
+    /// `absent TEXT`: there is nothing to measure in this program yet.
+    Absent(String),
+    /// `failed TEXT`
+    Failed(String),
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version => write!(f, "version"),
+            Self::Handshakes(count) => write!(f, "handshakes {count}"),
+            Self::Records { count, size } => write!(f, "records {count} {size}"),
+            Self::Heap(sessions) => write!(f, "heap {sessions}"),
+            Self::Wire => write!(f, "wire"),
+        }
+    }
+}
+
+impl FromStr for Command {
+    type Err = Failure;
+
+    fn from_str(line: &str) -> Result<Self, Failure> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["version"] => Ok(Self::Version),
+            ["handshakes", count] => Ok(Self::Handshakes(number(count)?)),
+            ["records", count, size] => Ok(Self::Records { count: number(count)?, size: number(size)? }),
+            ["heap", sessions] => Ok(Self::Heap(number(sessions)?)),
+            ["wire"] => Ok(Self::Wire),
+            _ => Err(Failure::new(format!("not a command: {line:?}"))),
+        }
+    }
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(text) => write!(f, "version {text}"),
+            Self::Nanoseconds(nanoseconds) => write!(f, "nanoseconds {nanoseconds}"),
+            Self::Heap { client, server } => write!(f, "heap {client} {server}"),
+            Self::Wire { bytes, datagrams } => write!(f, "wire {bytes} {datagrams}"),
+            Self::Absent(text) => write!(f, "absent {text}"),
+            Self::Failed(text) => write!(f, "failed {text}"),
+        }
+    }
+}
+
+impl FromStr for Reply {
+    type Err = Failure;
+
+    fn from_str(line: &str) -> Result<Self, Failure> {
+        let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        let fields: Vec<&str> = rest.split(' ').collect();
+        match (word, &fields[..]) {
+            ("version", _) => Ok(Self::Version(rest.to_owned())),
+            ("nanoseconds", [nanoseconds]) => Ok(Self::Nanoseconds(number(nanoseconds)?)),
+            ("heap", [client, server]) => Ok(Self::Heap { client: number(client)?, server: number(server)? }),
+            ("wire", [bytes, datagrams]) => Ok(Self::Wire { bytes: number(bytes)?, datagrams: number(datagrams)? }),
+            ("absent", _) => Ok(Self::Absent(rest.to_owned())),
+            ("failed", _) => Ok(Self::Failed(rest.to_owned())),
+            _ => Err(Failure::new(format!("not a reply: {line:?}"))),
+        }
+    }
+}
+
+fn number<N: FromStr>(word: &str) -> Result<N, Failure> {
+    word.parse().map_err(|_| Failure::new(format!("not a number: {word:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_reads_back_as_it_was_written() {
+        for command in [
+            Command::Version,
+            Command::Handshakes(7),
+            Command::Records { count: 9, size: 64 },
+            Command::Heap(100),
+            Command::Wire,
+        ] {
+            assert_eq!(command.to_string().parse(), Ok(command));
+        }
+    }
+
+    #[test]
+    fn every_reply_reads_back_as_it_was_written() {
+        for reply in [
+            Reply::Version("some stack 1.2".into()),
+            Reply::Nanoseconds(u64::MAX),
+            Reply::Heap { client: 1, server: 2 },
+            Reply::Wire { bytes: 489, datagrams: 10 },
+            Reply::Absent("not built".into()),
+            Reply::Failed("stalled".into()),
+        ] {
+            assert_eq!(reply.to_string().parse(), Ok(reply));
+        }
+    }
+
+    #[test]
+    fn a_stray_word_is_refused() {
+        assert!("handshakes".parse::<Command>().is_err());
+        assert!("handshakes many".parse::<Command>().is_err());
+        assert!("hello".parse::<Reply>().is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! tinydtls, with its debug output left out: PSK and CCM_8, cookie exchange always on.
+mod ffi;
+
+use ffi::{Context, Role};
+use std::{process::ExitCode, rc::Rc};
+use tegmen_bench_line::{End, Failure, Outbox, Stack, run};
+
+/// One context for each role, as a program would have; every session gets a port of its own.
+struct TinyDtls {
+    client: Rc<Context>,
+    server: Rc<Context>,
+    next_port: u16,
+}
+
+struct Endpoint {
+    context: Rc<Context>,
+    port: u16,
+    role: Role,
+}
+
+impl TinyDtls {
+    fn new() -> Result<Self, Failure> {
+        Ok(Self { client: Rc::new(Context::new()?), server: Rc::new(Context::new()?), next_port: 1 })
+    }
+}
+
+impl Stack for TinyDtls {
+    type Client = Endpoint;
+    type Server = Endpoint;
+
+    fn version(&self) -> String {
+        ffi::version()
+    }
+
+    fn client(&mut self) -> Result<Endpoint, Failure> {
+        self.next_port = self.next_port.wrapping_add(1);
+        Ok(Endpoint { context: self.client.clone(), port: self.next_port, role: Role::Client })
+    }
+
+    fn server(&mut self) -> Result<Endpoint, Failure> {
+        Ok(Endpoint { context: self.server.clone(), port: self.next_port, role: Role::Server })
+    }
+}
+
+impl End for Endpoint {
+    fn handshake(&mut self, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure> {
+        match (datagram, self.role) {
+            (Some(datagram), _) => self.context.handle(self.port, datagram, Some(out), &mut []).map(drop),
+            (None, Role::Client) => self.context.connect(self.port, out),
+            (None, Role::Server) => Err(Failure::new("a server does not begin")),
+        }
+    }
+
+    fn is_established(&self) -> bool {
+        self.context.is_connected(self.port)
+    }
+
+    fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {
+        self.context.write(self.port, payload, out)
+    }
+
+    fn open(&mut self, datagram: &[u8], payload: &mut [u8]) -> Result<usize, Failure> {
+        self.context.handle(self.port, datagram, None, payload)
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.context.forget(self.port);
+    }
+}
+
+fn main() -> ExitCode {
+    run(TinyDtls::new())
+}

@@ -1,0 +1,84 @@
+//! Builds the wolfSSL source that the crate `wolfssl-sys` carries, with pre-shared keys and everything the processor
+//! can speed up.
+//!
+//! `TEGMEN_WOLFSSL` may name an installed prefix instead; it must hold `lib/libwolfssl.a`.
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=TEGMEN_WOLFSSL");
+    let prefix = env::var_os("TEGMEN_WOLFSSL").map_or_else(build, PathBuf::from);
+    println!("cargo::rustc-link-search=native={}", prefix.join("lib").display());
+    println!("cargo::rustc-link-lib=static=wolfssl");
+    println!("cargo::rustc-link-lib=dylib=m");
+}
+
+/// Configures, makes and installs below the output directory; the prefix it was installed to.
+fn build() -> PathBuf {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let (source, prefix) = (out.join("source"), out.join("prefix"));
+    if prefix.join("lib/libwolfssl.a").exists() {
+        return prefix;
+    }
+    copy(&vendored_source(), &source).expect("the source can be copied");
+    run(Command::new("autoreconf").args(["--install", "--force"]), &source);
+    run(
+        Command::new("./configure")
+            .arg(format!("--prefix={}", prefix.display()))
+            .args(OPTIONS)
+            .env("CFLAGS", "-O3 -DWOLFSSL_STATIC_PSK"),
+        &source,
+    );
+    run(Command::new("make").args(["-j1", "install"]), &source);
+    prefix
+}
+
+/// Where cargo unpacked the crate: a fetch of this workspace brings it, though nothing depends on it.
+fn vendored_source() -> PathBuf {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))).expect("there is a home directory");
+    let registries = fs::read_dir(home.join("registry/src")).expect("`cargo fetch` has run");
+    let sources = registries.flatten().map(|registry| registry.path().join("wolfssl-sys-5.3.0/wolfssl-src"));
+    sources.into_iter().find(|source| source.is_dir()).expect("`cargo fetch` has brought wolfssl-sys 5.3.0")
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+fn run(command: &mut Command, directory: &Path) {
+    let status = command.current_dir(directory).status();
+    assert!(status.is_ok_and(|status| status.success()), "failed: {command:?}");
+}
+
+const OPTIONS: &[&str] = &[
+    "--enable-static",
+    "--disable-shared",
+    "--disable-examples",
+    "--disable-crypttests",
+    "--disable-benchmark",
+    "--enable-intelasm",
+    "--enable-aesni",
+    "--enable-sp",
+    "--enable-sp-asm",
+    "--enable-dtls",
+    "--enable-dtls13",
+    "--enable-dtlscid",
+    "--enable-psk",
+    "--enable-aesccm",
+    "--enable-session-ticket",
+];

@@ -1,0 +1,272 @@
+//! The few functions of wolfSSL that one DTLS connection over memory needs.
+#![expect(unsafe_code, reason = "wolfSSL is a C library")]
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_long, c_uchar, c_uint, c_void},
+    ptr, slice,
+};
+use tegmen_bench_line::{Failure, IDENTITY, KEY, Outbox};
+
+/// Which end a context makes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+/// The settings of one end, shared by all its connections.
+pub(crate) struct Context {
+    context: *mut WolfSslCtx,
+    role: Role,
+}
+
+/// One end of a session.
+pub(crate) struct Connection {
+    ssl: *mut WolfSsl,
+    wire: Box<Wire>,
+    role: Role,
+    finished: bool,
+}
+
+/// What the callbacks may touch, for the time of one call; empty between calls.
+struct Wire {
+    inbound: *const u8,
+    inbound_len: usize,
+    outbound: *mut Outbox,
+}
+
+impl Context {
+    pub(crate) fn new(role: Role) -> Result<Self, Failure> {
+        // SAFETY: initialising twice is allowed; the method is handed over to the context, which is checked before use
+        // and freed by `drop`; every callback is a plain function that lives as long as the program.
+        unsafe {
+            wolfSSL_Init();
+            let context = wolfSSL_CTX_new(match role {
+                Role::Client => wolfDTLSv1_2_client_method(),
+                Role::Server => wolfDTLSv1_2_server_method(),
+            });
+            if context.is_null() {
+                return Err(Failure::new("no context"));
+            }
+            let this = Self { context, role };
+            match role {
+                Role::Client => wolfSSL_CTX_set_psk_client_callback(context, psk_client),
+                Role::Server => wolfSSL_CTX_set_psk_server_callback(context, psk_server),
+            }
+            wolfSSL_CTX_SetIORecv(context, receive);
+            wolfSSL_CTX_SetIOSend(context, send);
+            wolfSSL_CTX_set_session_cache_mode(context, SESS_CACHE_OFF);
+            if wolfSSL_CTX_set_cipher_list(context, c"PSK-AES128-CCM-8".as_ptr()) != SUCCESS {
+                return Err(Failure::new("no PSK-AES128-CCM-8"));
+            }
+            Ok(this)
+        }
+    }
+
+    pub(crate) fn connection(&self) -> Result<Connection, Failure> {
+        let mut wire = Box::new(Wire { inbound: ptr::null(), inbound_len: 0, outbound: ptr::null_mut() });
+        // SAFETY: the context is alive in `self`; the callbacks' argument points into a box that `Connection` keeps for
+        // as long as `ssl`.
+        unsafe {
+            let ssl = wolfSSL_new(self.context);
+            if ssl.is_null() {
+                return Err(Failure::new("no connection"));
+            }
+            wolfSSL_SetIOReadCtx(ssl, (&raw mut *wire).cast());
+            wolfSSL_SetIOWriteCtx(ssl, (&raw mut *wire).cast());
+            wolfSSL_dtls_set_using_nonblock(ssl, 1);
+            Ok(Connection { ssl, wire, role: self.role, finished: false })
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn advance(&mut self, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure> {
+        let role = self.role;
+        let result = self.call(datagram, Some(out), |ssl| {
+            // SAFETY: `ssl` is alive; the wire it reads and writes is set for the time of this call.
+            unsafe {
+                match role {
+                    Role::Client => wolfSSL_connect(ssl),
+                    Role::Server => wolfSSL_accept(ssl),
+                }
+            }
+        });
+        self.finished = result == SUCCESS;
+        if self.finished { Ok(()) } else { self.expect_want_read("handshake", result) }
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    pub(crate) fn write(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {
+        let len = c_int::try_from(payload.len()).map_err(|e| Failure::new(e.to_string()))?;
+        let written = self.call(None, Some(out), |ssl| {
+            // SAFETY: `payload` is readable for `len` bytes; the wire is set for the time of this call.
+            unsafe { wolfSSL_write(ssl, payload.as_ptr().cast(), len) }
+        });
+        if written == len { Ok(()) } else { Err(self.failure("write", written)) }
+    }
+
+    pub(crate) fn read(&mut self, datagram: &[u8], payload: &mut [u8]) -> Result<usize, Failure> {
+        let room = c_int::try_from(payload.len()).map_err(|e| Failure::new(e.to_string()))?;
+        let read = self.call(Some(datagram), None, |ssl| {
+            // SAFETY: `payload` is writable for `room` bytes; the wire is set for the time of this call.
+            unsafe { wolfSSL_read(ssl, payload.as_mut_ptr().cast(), room) }
+        });
+        usize::try_from(read).ok().filter(|&len| len > 0).ok_or_else(|| self.failure("read", read))
+    }
+
+    /// Runs `step` with the wire set, and unsets it.
+    fn call(
+        &mut self,
+        inbound: Option<&[u8]>,
+        outbound: Option<&mut Outbox>,
+        step: impl FnOnce(*mut WolfSsl) -> c_int,
+    ) -> c_int {
+        (self.wire.inbound, self.wire.inbound_len) = inbound.map_or((ptr::null(), 0), |d| (d.as_ptr(), d.len()));
+        self.wire.outbound = outbound.map_or(ptr::null_mut(), ptr::from_mut);
+        let result = step(self.ssl);
+        *self.wire = Wire { inbound: ptr::null(), inbound_len: 0, outbound: ptr::null_mut() };
+        result
+    }
+
+    fn expect_want_read(&self, doing: &str, result: c_int) -> Result<(), Failure> {
+        // SAFETY: `ssl` is alive.
+        let error = unsafe { wolfSSL_get_error(self.ssl, result) };
+        if error == ERROR_WANT_READ { Ok(()) } else { Err(Failure::new(format!("{doing}: error {error}"))) }
+    }
+
+    fn failure(&self, doing: &str, result: c_int) -> Failure {
+        self.expect_want_read(doing, result).err().unwrap_or_else(|| Failure::new(format!("{doing}: wants more")))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: `ssl` came from wolfSSL_new and is freed once.
+        unsafe { wolfSSL_free(self.ssl) }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: the context came from its constructor and is freed once; connections hold a reference of their own.
+        unsafe { wolfSSL_CTX_free(self.context) }
+    }
+}
+
+/// Version of the library.
+pub(crate) fn version() -> String {
+    // SAFETY: the library returns a static string that ends in zero.
+    let version = unsafe { CStr::from_ptr(wolfSSL_lib_version()) };
+    format!("wolfSSL {}", version.to_string_lossy())
+}
+
+unsafe extern "C" fn receive(_: *mut WolfSsl, buf: *mut c_char, room: c_int, context: *mut c_void) -> c_int {
+    // SAFETY: `context` is the `Wire` of a live connection; `buf` is writable for `room` bytes.
+    unsafe {
+        let wire = context.cast::<Wire>();
+        if (*wire).inbound.is_null() {
+            return WANT_READ;
+        }
+        let len = (*wire).inbound_len.min(usize::try_from(room).unwrap_or(0));
+        ptr::copy_nonoverlapping((*wire).inbound, buf.cast(), len);
+        (*wire).inbound = ptr::null();
+        len as c_int
+    }
+}
+
+unsafe extern "C" fn send(_: *mut WolfSsl, buf: *mut c_char, len: c_int, context: *mut c_void) -> c_int {
+    // SAFETY: as in `receive`; `outbound` is null or an outbox lent for the running call.
+    unsafe {
+        let Some(outbox) = (*context.cast::<Wire>()).outbound.as_mut() else { return GENERAL_ERROR };
+        outbox.push(slice::from_raw_parts(buf.cast(), usize::try_from(len).unwrap_or(0)));
+    }
+    len
+}
+
+unsafe extern "C" fn psk_client(
+    _: *mut WolfSsl,
+    _hint: *const c_char,
+    identity: *mut c_char,
+    identity_room: c_uint,
+    psk: *mut c_uchar,
+    psk_room: c_uint,
+) -> c_uint {
+    if (identity_room as usize) <= IDENTITY.len() {
+        return 0;
+    }
+    // SAFETY: there is room for the identity and its final zero, as just checked, and for the key as `give_key` checks.
+    unsafe {
+        ptr::copy_nonoverlapping(IDENTITY.as_ptr(), identity.cast(), IDENTITY.len());
+        *identity.add(IDENTITY.len()) = 0;
+        give_key(psk, psk_room)
+    }
+}
+
+unsafe extern "C" fn psk_server(_: *mut WolfSsl, identity: *const c_char, psk: *mut c_uchar, room: c_uint) -> c_uint {
+    // SAFETY: the identity ends in zero; `psk` is writable for `room` bytes.
+    unsafe {
+        if CStr::from_ptr(identity).to_bytes() != IDENTITY.as_bytes() {
+            return 0;
+        }
+        give_key(psk, room)
+    }
+}
+
+/// Copies the key out; `psk` must be writable for `room` bytes.
+unsafe fn give_key(psk: *mut c_uchar, room: c_uint) -> c_uint {
+    if (room as usize) < KEY.len() {
+        return 0;
+    }
+    // SAFETY: there is room, as just checked.
+    unsafe { ptr::copy_nonoverlapping(KEY.as_ptr(), psk, KEY.len()) };
+    KEY.len() as c_uint
+}
+
+const SUCCESS: c_int = 1;
+const ERROR_WANT_READ: c_int = 2;
+const GENERAL_ERROR: c_int = -1;
+const WANT_READ: c_int = -2;
+const SESS_CACHE_OFF: c_long = 0;
+
+#[repr(C)]
+struct WolfSslMethod([u8; 0]);
+#[repr(C)]
+struct WolfSslCtx([u8; 0]);
+#[repr(C)]
+struct WolfSsl([u8; 0]);
+
+type PskClient =
+    unsafe extern "C" fn(*mut WolfSsl, *const c_char, *mut c_char, c_uint, *mut c_uchar, c_uint) -> c_uint;
+type PskServer = unsafe extern "C" fn(*mut WolfSsl, *const c_char, *mut c_uchar, c_uint) -> c_uint;
+type Io = unsafe extern "C" fn(*mut WolfSsl, *mut c_char, c_int, *mut c_void) -> c_int;
+
+unsafe extern "C" {
+    fn wolfSSL_lib_version() -> *const c_char;
+    fn wolfSSL_Init() -> c_int;
+
+    fn wolfDTLSv1_2_client_method() -> *mut WolfSslMethod;
+    fn wolfDTLSv1_2_server_method() -> *mut WolfSslMethod;
+    fn wolfSSL_CTX_new(method: *mut WolfSslMethod) -> *mut WolfSslCtx;
+    fn wolfSSL_CTX_free(context: *mut WolfSslCtx);
+    fn wolfSSL_CTX_set_cipher_list(context: *mut WolfSslCtx, list: *const c_char) -> c_int;
+    fn wolfSSL_CTX_set_session_cache_mode(context: *mut WolfSslCtx, mode: c_long) -> c_long;
+    fn wolfSSL_CTX_set_psk_client_callback(context: *mut WolfSslCtx, callback: PskClient);
+    fn wolfSSL_CTX_set_psk_server_callback(context: *mut WolfSslCtx, callback: PskServer);
+    fn wolfSSL_CTX_SetIORecv(context: *mut WolfSslCtx, callback: Io);
+    fn wolfSSL_CTX_SetIOSend(context: *mut WolfSslCtx, callback: Io);
+
+    fn wolfSSL_new(context: *mut WolfSslCtx) -> *mut WolfSsl;
+    fn wolfSSL_free(ssl: *mut WolfSsl);
+    fn wolfSSL_SetIOReadCtx(ssl: *mut WolfSsl, context: *mut c_void);
+    fn wolfSSL_SetIOWriteCtx(ssl: *mut WolfSsl, context: *mut c_void);
+    fn wolfSSL_dtls_set_using_nonblock(ssl: *mut WolfSsl, nonblock: c_int);
+    fn wolfSSL_connect(ssl: *mut WolfSsl) -> c_int;
+    fn wolfSSL_accept(ssl: *mut WolfSsl) -> c_int;
+    fn wolfSSL_write(ssl: *mut WolfSsl, buf: *const c_void, len: c_int) -> c_int;
+    fn wolfSSL_read(ssl: *mut WolfSsl, buf: *mut c_void, room: c_int) -> c_int;
+    fn wolfSSL_get_error(ssl: *mut WolfSsl, result: c_int) -> c_int;
+}
