@@ -6,7 +6,10 @@
 extern crate std;
 
 pub mod buf;
+pub mod counters;
 pub mod crypto;
+pub mod dtls;
+pub mod endpoint;
 pub mod ip;
 pub mod replay;
 pub mod secret;

@@ -30,9 +30,21 @@ impl Instant {
         Self { micros: self.micros.saturating_add(micros) }
     }
 
+    /// This point and `millis` milliseconds more.
+    #[must_use]
+    pub const fn after_millis(self, millis: u32) -> Self {
+        Self { micros: self.micros.saturating_add(millis as u64 * 1000) }
+    }
+
     /// Time from `earlier` to this point, zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.micros.saturating_sub(earlier.micros))
     }
+}
+
+/// A duration in whole milliseconds, at most `u32::MAX` (49 days): the width in which timeouts are kept.
+pub(crate) const fn millis(duration: Duration) -> u32 {
+    let millis = duration.as_secs().saturating_mul(1000).saturating_add(duration.subsec_millis() as u64);
+    if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 }
 }

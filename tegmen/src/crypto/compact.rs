@@ -1,1 +1,408 @@
-//! Small ciphers for motes.
+//! Small ciphers for motes whose memory has no cache, such as a Cortex-M3: AES-128-CCM and SHA-256 in about 4 KB.
+//!
+//! **AES here looks up a table by secret bytes.** That takes constant time only where every load from memory does: on
+//! a microcontroller without a data cache. Anything with one, a server above all, must use
+//! [`rustcrypto`](super::rustcrypto) or the provider of the `tegmen-host` crate. SHA-256, the comparison of tags and
+//! whatever else is not a table lookup takes constant time everywhere.
+
+use super::hash::Sha256;
+use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use crate::buf::copy;
+use crate::secret::{Secret, same};
+use zeroize::Zeroize;
+
+/// AES-128-CCM, SHA-256 and a generator in little memory.
+///
+/// CCM takes every nonce of 7 to 13 bytes, every even tag of 4 to 16 and associated data below 65,280 bytes. A call
+/// expands its key anew: that costs less than one block, and keeps no schedule in memory.
+pub struct Compact {
+    key: Secret<KEY_LEN>,
+    counter: Secret<BLOCK_LEN>,
+}
+
+impl Compact {
+    /// A provider whose generator starts from `seed`: 32 bytes, used once.
+    ///
+    /// The seed is hashed, so what is unpredictable in it may lie anywhere in its bytes.
+    pub fn new(seed: [u8; 32]) -> Self {
+        let seed = Secret::new(seed);
+        let mut hash = Sha256::new();
+        hash.update::<Self>(seed.expose());
+        let mut digest = hash.finish::<Self>();
+        let mut made = Self { key: Secret::zeroed(), counter: Secret::zeroed() };
+        let state = made.key.expose_mut().iter_mut().chain(made.counter.expose_mut());
+        state.zip(digest).for_each(|(to, from)| *to = from);
+        digest.zeroize();
+        made
+    }
+}
+
+impl Crypto for Compact {
+    fn ccm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported> {
+        let made = ccm(Direction::Seal, key, nonce, aad, body, tag.len())?;
+        tag.iter_mut().zip(made).for_each(|(to, from)| *to = from);
+        Ok(())
+    }
+
+    fn ccm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        let made = ccm(Direction::Open, key, nonce, aad, body, tag.len()).map_err(|_| NotAuthentic)?;
+        if made.get(..tag.len()).is_some_and(|made| same(made, tag)) {
+            return Ok(());
+        }
+        body.fill(0);
+        Err(NotAuthentic)
+    }
+
+    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+        for block in blocks {
+            compress(state, block);
+        }
+    }
+
+    /// AES-128 in counter mode with fast key erasure: the first two blocks become the next key and counter before the
+    /// caller sees a byte, so what was given out cannot be computed from what the generator holds afterwards.
+    fn random(&mut self, out: &mut [u8]) {
+        let schedule = Schedule::expand(self.key.expose());
+        let mut counter = load(self.counter.expose());
+        let mut next = || {
+            counter[3] = counter[3].wrapping_add(1);
+            let mut block = counter;
+            schedule.encrypt(&mut block);
+            store(block)
+        };
+        *self.key.expose_mut() = next();
+        *self.counter.expose_mut() = next();
+        for chunk in out.chunks_mut(BLOCK_LEN) {
+            chunk.iter_mut().zip(next()).for_each(|(to, from)| *to = from);
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Seal,
+    Open,
+}
+
+/// CCM in one pass over `body` (RFC 3610, section 2). Of the tag it returns, the first `tag_len` bytes count.
+fn ccm(
+    direction: Direction,
+    key: &[u8; KEY_LEN],
+    nonce: &[u8],
+    aad: &[u8],
+    body: &mut [u8],
+    tag_len: usize,
+) -> Result<[u8; BLOCK_LEN], Unsupported> {
+    let len = u32::try_from(body.len()).map_err(|_| Unsupported)?;
+    // The length has to fit the 15 bytes that it shares with the nonce.
+    let max = match nonce.len() {
+        13 => 0xffff,
+        12 => 0xff_ffff,
+        7..=11 => u32::MAX,
+        _ => return Err(Unsupported),
+    };
+    // 0xff00 announces a longer length field for the associated data (section 2.2).
+    if len > max || aad.len() >= 0xff00 || !matches!(tag_len, 4 | 6 | 8 | 10 | 12 | 14 | 16) {
+        return Err(Unsupported);
+    }
+
+    let mut block = [0; BLOCK_LEN];
+    let [flags, rest @ ..] = &mut block;
+    *flags = 14 - nonce.len() as u8;
+    let _ = copy(rest, nonce);
+    let first = load(&block);
+    let mut mac = first;
+    mac[0] |= (tag_len as u32 - 2) << 2;
+    mac[3] |= len.swap_bytes();
+    if !aad.is_empty() {
+        mac[0] |= 0x40;
+    }
+
+    let schedule = Schedule::expand(key);
+    let mut state = Ccm { schedule: &schedule, mac, counter: first };
+    if !aad.is_empty() {
+        let mut block = [0; BLOCK_LEN];
+        let [high, low, rest @ ..] = &mut block;
+        [*high, *low] = (aad.len() as u16).to_be_bytes();
+        let (head, tail) = aad.split_at_checked(rest.len()).unwrap_or((aad, &[]));
+        let _ = copy(rest, head);
+        state.authenticate(&block);
+        tail.chunks(BLOCK_LEN).for_each(|chunk| state.authenticate(chunk));
+    }
+    for chunk in body.chunks_mut(BLOCK_LEN) {
+        if direction == Direction::Seal {
+            state.authenticate(chunk);
+        }
+        state.encrypt(chunk);
+        if direction == Direction::Open {
+            state.authenticate(chunk);
+        }
+    }
+    Ok(state.finish(first))
+}
+
+struct Ccm<'k> {
+    schedule: &'k Schedule,
+    /// The MAC before its last encryption.
+    mac: Block,
+    /// The counter block used last.
+    counter: Block,
+}
+
+impl Ccm<'_> {
+    /// Adds one block to the MAC (section 2.2); a short one is padded with zeros.
+    #[inline(never)]
+    fn authenticate(&mut self, chunk: &[u8]) {
+        self.schedule.encrypt(&mut self.mac);
+        if let Some(full) = chunk.as_array() {
+            self.mac = add(self.mac, load(full));
+        } else {
+            let mut block = [0; BLOCK_LEN];
+            let _ = copy(&mut block, chunk);
+            self.mac = add(self.mac, load(&block));
+        }
+    }
+
+    /// Adds the next block of key stream to `chunk` (section 2.3).
+    #[inline(never)]
+    fn encrypt(&mut self, chunk: &mut [u8]) {
+        // The length was checked, so the count ends before it could reach the nonce.
+        self.counter[3] = self.counter[3].swap_bytes().wrapping_add(1).swap_bytes();
+        let mut stream = self.counter;
+        self.schedule.encrypt(&mut stream);
+        if let Some(full) = chunk.as_mut_array() {
+            *full = store(add(stream, load(full)));
+        } else {
+            chunk.iter_mut().zip(store(stream)).for_each(|(byte, with)| *byte ^= with);
+        }
+    }
+
+    /// The tag: the MAC under the block of key stream with counter 0, which is `first` (section 2.3).
+    fn finish(&mut self, first: Block) -> [u8; BLOCK_LEN] {
+        self.schedule.encrypt(&mut self.mac);
+        self.counter = first;
+        self.schedule.encrypt(&mut self.counter);
+        store(add(self.mac, self.counter))
+    }
+}
+
+const BLOCK_LEN: usize = 16;
+
+/// A block of AES: one word for a column of its state, the first row in the lowest byte.
+type Block = [u32; 4];
+
+#[inline(always)]
+fn load(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]: &[u8; BLOCK_LEN]) -> Block {
+    [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]].map(u32::from_le_bytes)
+}
+
+#[inline(always)]
+fn store(block: Block) -> [u8; BLOCK_LEN] {
+    let [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]] = block.map(u32::to_le_bytes);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
+}
+
+#[inline(always)]
+fn add([a, b, c, d]: Block, [e, f, g, h]: Block) -> Block {
+    [a ^ e, b ^ f, c ^ g, d ^ h]
+}
+
+/// The round keys of AES-128 (FIPS 197, section 5.2).
+struct Schedule([Block; 11]);
+
+impl Schedule {
+    #[inline(never)]
+    fn expand(key: &[u8; KEY_LEN]) -> Self {
+        let mut words = load(key);
+        let mut constant = 1;
+        Self(core::array::from_fn(|_| {
+            let round = words;
+            let [a, b, c, d] = &mut words;
+            *a ^= constant ^ substitute(*d, *d, *d, *d).rotate_right(8);
+            *b ^= *a;
+            *c ^= *b;
+            *d ^= *c;
+            constant = double(constant);
+            round
+        }))
+    }
+
+    /// Encrypts one block (FIPS 197, section 5.1).
+    #[inline(never)]
+    fn encrypt(&self, block: &mut Block) {
+        let [first, middle @ .., last] = &self.0;
+        let mut state = add(*block, *first);
+        for key in middle {
+            let [a, b, c, d] = state;
+            state = add(*key, [mix(a, b, c, d), mix(b, c, d, a), mix(c, d, a, b), mix(d, a, b, c)]);
+        }
+        let [a, b, c, d] = state;
+        let bytes = [substitute(a, b, c, d), substitute(b, c, d, a), substitute(c, d, a, b), substitute(d, a, b, c)];
+        *block = add(*last, bytes);
+    }
+}
+
+impl Drop for Schedule {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// One column after SubBytes, ShiftRows and MixColumns; row by row it comes from the columns `a`, `b`, `c` and `d`.
+#[inline(always)]
+fn mix(a: u32, b: u32, c: u32, d: u32) -> u32 {
+    let column = |byte: u32| TABLE[usize::from(byte as u8)];
+    column(a).rotate_left(8) ^ column(b >> 8).rotate_left(16) ^ column(c >> 16).rotate_left(24) ^ column(d >> 24)
+}
+
+/// As [`mix`] without MixColumns.
+#[inline(always)]
+fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
+    let byte = |byte: u32| TABLE[usize::from(byte as u8)] as u8;
+    u32::from_le_bytes([byte(a), byte(b >> 8), byte(c >> 16), byte(d >> 24)])
+}
+
+/// What SubBytes and MixColumns make of a byte of the last row; the other rows are rotations of it.
+///
+/// The low byte is the S-box itself. Computed from its definition (FIPS 197, section 5.1.1).
+static TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    // p runs through all non-zero bytes as powers of 3, q through their inverses.
+    let mut p: u32 = 1;
+    let mut q: u32 = 1;
+    let mut count = 0;
+    while count < 255 {
+        let bits = q as u8;
+        let s = bits ^ bits.rotate_left(1) ^ bits.rotate_left(2) ^ bits.rotate_left(3) ^ bits.rotate_left(4) ^ 0x63;
+        table[p as usize] = spread(s as u32);
+        p ^= double(p);
+        // 0xf6 is the inverse of 3.
+        q = multiply(q, 0xf6);
+        count += 1;
+    }
+    table[0] = spread(0x63);
+    table
+};
+
+const fn spread(s: u32) -> u32 {
+    let twice = double(s);
+    s | s << 8 | (twice ^ s) << 16 | twice << 24
+}
+
+/// Twice `byte` in the field of AES (FIPS 197, section 4.2.1).
+const fn double(byte: u32) -> u32 {
+    (byte << 1) ^ ((byte >> 7) * 0x11b)
+}
+
+const fn multiply(mut a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    while b > 0 {
+        product ^= a * (b & 1);
+        a = double(a);
+        b >>= 1;
+    }
+    product
+}
+
+/// One compression of SHA-256 (FIPS 180-4, section 6.2.2), sixteen words of the message schedule at a time.
+fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
+    let mut words = [[0; 8]; 2];
+    for (word, bytes) in words.as_flattened_mut().iter_mut().zip(block.as_chunks().0) {
+        *word = u32::from_be_bytes(*bytes);
+    }
+    let before = *state;
+    let [now @ .., last] = &CONSTANTS;
+    for constants in now {
+        rounds(state, &words, constants);
+        let [low, high] = &mut words;
+        advance(low, high);
+        advance(high, low);
+    }
+    rounds(state, &words, last);
+    state.iter_mut().zip(before).for_each(|(to, with)| *to = to.wrapping_add(with));
+}
+
+/// Sixteen rounds. After four of them the variables stand four places on, and no register has to move.
+#[inline(never)]
+fn rounds(state: &mut [u32; 8], words: &[[u32; 8]; 2], constants: &[u32; 16]) {
+    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
+    for ([w0, w1, w2, w3], [k0, k1, k2, k3]) in words.as_flattened().as_chunks().0.iter().zip(constants.as_chunks().0) {
+        round(a, b, c, &mut d, e, f, g, &mut h, *w0, *k0);
+        round(h, a, b, &mut c, d, e, f, &mut g, *w1, *k1);
+        round(g, h, a, &mut b, c, d, e, &mut f, *w2, *k2);
+        round(f, g, h, &mut a, b, c, d, &mut e, *w3, *k3);
+        (a, b, c, d, e, f, g, h) = (e, f, g, h, a, b, c, d);
+    }
+    *state = [a, b, c, d, e, f, g, h];
+}
+
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "the eight variables of the standard, a word and a constant")]
+fn round(a: u32, b: u32, c: u32, d: &mut u32, e: u32, f: u32, g: u32, h: &mut u32, word: u32, constant: u32) {
+    // The rotations of Sigma1, 6, 11 and 25, and of Sigma0, 2, 13 and 22, less the one that they share.
+    let sigma1 = (e ^ (e ^ e.rotate_right(14)).rotate_right(5)).rotate_right(6);
+    let sigma0 = (a ^ (a ^ a.rotate_right(9)).rotate_right(11)).rotate_right(2);
+    let choice = ((f ^ g) & e) ^ g;
+    let majority = ((a ^ b) & c).wrapping_add(a & b);
+    let first = h.wrapping_add(constant).wrapping_add(word).wrapping_add(choice).wrapping_add(sigma1);
+    *d = d.wrapping_add(first);
+    *h = first.wrapping_add(majority).wrapping_add(sigma0);
+}
+
+/// Replaces eight words of the message schedule by the words sixteen places on; `next` are the eight between.
+#[inline(never)]
+fn advance(now: &mut [u32; 8], next: &[u32; 8]) {
+    let [w0, w1, w2, w3, w4, w5, w6, w7] = *now;
+    let [w8, w9, w10, w11, w12, w13, w14, w15] = *next;
+    let w16 = later(w0, w1, w9, w14);
+    let w17 = later(w1, w2, w10, w15);
+    let w18 = later(w2, w3, w11, w16);
+    let w19 = later(w3, w4, w12, w17);
+    let w20 = later(w4, w5, w13, w18);
+    let w21 = later(w5, w6, w14, w19);
+    let w22 = later(w6, w7, w15, w20);
+    let w23 = later(w7, w8, w16, w21);
+    *now = [w16, w17, w18, w19, w20, w21, w22, w23];
+}
+
+/// The word that stands 16, 15, 7 and 2 places behind the given ones.
+#[inline(always)]
+fn later(w16: u32, w15: u32, w7: u32, w2: u32) -> u32 {
+    let sigma0 = w15.rotate_right(7) ^ w15.rotate_right(18) ^ (w15 >> 3);
+    let sigma1 = w2.rotate_right(17) ^ w2.rotate_right(19) ^ (w2 >> 10);
+    w16.wrapping_add(sigma0).wrapping_add(w7).wrapping_add(sigma1)
+}
+
+/// The first 32 bits of the fractional parts of the cube roots of the first 64 primes (FIPS 180-4, section 4.2.2).
+static CONSTANTS: [[u32; 16]; 4] = [
+    [
+        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98,
+        0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    ],
+    [
+        0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152,
+        0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    ],
+    [
+        0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1,
+        0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    ],
+    [
+        0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee,
+        0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+    ],
+];

@@ -98,6 +98,11 @@ pub struct HmacKey {
 }
 
 impl HmacKey {
+    /// A place for a key that is not known yet.
+    pub(crate) const fn none() -> Self {
+        Self { inner: INITIAL, outer: INITIAL }
+    }
+
     /// Prepares `key`, given in parts that are concatenated; a key above 64 bytes is hashed first (RFC 2104, section 2).
     pub fn new<C: Crypto>(key: &[&[u8]]) -> Self {
         let mut block = Secret::<64>::zeroed();

@@ -1,0 +1,54 @@
+//! What an endpoint dropped, refused and did, as numbers that an operator can read.
+
+use crate::dtls::Discard;
+
+/// Counts since start. Every dropped datagram or record is in one of them.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Records or messages that did not parse.
+    pub malformed: u32,
+    /// Records from an address without a session, or of an epoch that has no keys.
+    pub unknown_peer: u32,
+    /// Records whose number was seen before or is too old.
+    pub replayed: u32,
+    /// Records whose tag did not match.
+    pub not_authentic: u32,
+    /// Messages that the state of the handshake has no use for.
+    pub unexpected: u32,
+    /// Fragments or early records that did not fit the bounded buffer; they come again.
+    pub no_room: u32,
+    /// Hellos answered with a HelloVerifyRequest.
+    pub cookies_sent: u32,
+    /// Hellos refused because the peer table holds nobody of lower rank.
+    pub table_full: u32,
+    /// Peers displaced from a full table.
+    pub evicted: u32,
+    /// Handshakes that reached the end.
+    pub established: u32,
+    /// Handshakes that failed.
+    pub failed: u32,
+    /// Flights sent again.
+    pub retransmitted: u32,
+    /// Requests answered again from the deduplication table.
+    pub duplicates: u32,
+}
+
+impl Counters {
+    /// Counts a dropped record.
+    pub fn discard(&mut self, why: Discard) {
+        let counter = match why {
+            Discard::Malformed => &mut self.malformed,
+            Discard::UnknownPeer => &mut self.unknown_peer,
+            Discard::Replayed => &mut self.replayed,
+            Discard::NotAuthentic => &mut self.not_authentic,
+            Discard::Unexpected => &mut self.unexpected,
+            Discard::NoRoom => &mut self.no_room,
+        };
+        bump(counter);
+    }
+}
+
+/// Adds one, and stays at the top rather than starting again.
+pub(crate) fn bump(counter: &mut u32) {
+    *counter = counter.saturating_add(1);
+}

@@ -1,0 +1,81 @@
+//! Alerts (RFC 5246, section 7.2).
+
+use super::Fatal;
+
+/// The second byte of an alert.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AlertDescription(pub u8);
+
+impl AlertDescription {
+    /// The session ends in order.
+    pub const CLOSE_NOTIFY: Self = Self(0);
+    /// A message came that the state does not allow.
+    pub const UNEXPECTED_MESSAGE: Self = Self(10);
+    /// No acceptable set of parameters.
+    pub const HANDSHAKE_FAILURE: Self = Self(40);
+    /// A field out of range or inconsistent.
+    pub const ILLEGAL_PARAMETER: Self = Self(47);
+    /// A message that does not parse.
+    pub const DECODE_ERROR: Self = Self(50);
+    /// A cryptographic operation of the handshake failed; also said for an unknown PSK identity (RFC 4279, section 2).
+    pub const DECRYPT_ERROR: Self = Self(51);
+    /// The version is not supported.
+    pub const PROTOCOL_VERSION: Self = Self(70);
+    /// An error of ours.
+    pub const INTERNAL_ERROR: Self = Self(80);
+    /// The user gave up.
+    pub const USER_CANCELED: Self = Self(90);
+    /// No renegotiation; a warning.
+    pub const NO_RENEGOTIATION: Self = Self(100);
+    /// An extension that was not offered.
+    pub const UNSUPPORTED_EXTENSION: Self = Self(110);
+    /// No key for this identity (RFC 4279, section 2).
+    pub const UNKNOWN_PSK_IDENTITY: Self = Self(115);
+
+    /// The name in the RFC, for people.
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            0 => "close_notify",
+            10 => "unexpected_message",
+            20 => "bad_record_mac",
+            22 => "record_overflow",
+            40 => "handshake_failure",
+            47 => "illegal_parameter",
+            50 => "decode_error",
+            51 => "decrypt_error",
+            70 => "protocol_version",
+            71 => "insufficient_security",
+            80 => "internal_error",
+            90 => "user_canceled",
+            100 => "no_renegotiation",
+            109 => "missing_extension",
+            110 => "unsupported_extension",
+            115 => "unknown_psk_identity",
+            _ => "unassigned",
+        }
+    }
+}
+
+/// Level byte of a fatal alert; anything else is a warning.
+pub(crate) const FATAL: u8 = 2;
+/// Level byte of a warning.
+pub(crate) const WARNING: u8 = 1;
+
+impl Fatal {
+    /// The alert that tells the peer, if one is due.
+    pub const fn alert(&self) -> Option<AlertDescription> {
+        Some(match self {
+            Self::UnexpectedMessage(_) => AlertDescription::UNEXPECTED_MESSAGE,
+            Self::Decode => AlertDescription::DECODE_ERROR,
+            Self::IllegalParameter => AlertDescription::ILLEGAL_PARAMETER,
+            Self::UnsupportedExtension => AlertDescription::UNSUPPORTED_EXTENSION,
+            Self::NoCommonSuite => AlertDescription::HANDSHAKE_FAILURE,
+            Self::Version => AlertDescription::PROTOCOL_VERSION,
+            Self::TooLarge => AlertDescription::HANDSHAKE_FAILURE,
+            Self::BadFinished | Self::WrongKeyOrIdentity { .. } => AlertDescription::DECRYPT_ERROR,
+            Self::NoCredentials => AlertDescription::USER_CANCELED,
+            Self::Closed | Self::KeyExhausted => AlertDescription::CLOSE_NOTIFY,
+            Self::TimedOut { .. } | Self::Alert(_) | Self::Idle | Self::Replaced => return None,
+        })
+    }
+}

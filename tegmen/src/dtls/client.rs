@@ -1,0 +1,128 @@
+//! Client side of the PSK handshake (RFC 4279 over RFC 6347).
+//!
+//! ClientHello -> HelloVerifyRequest -> ClientHello(cookie) -> ServerHello, [ServerKeyExchange], ServerHelloDone
+//! -> ClientKeyExchange, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished
+
+use super::flight::Flight;
+use super::handshake::{self, Fragment, MessageType, hello_verify_request, key_exchange, server_hello::ServerHello};
+use super::state::{Answer, Failure, HandshakeState, MAX_PSK, Ongoing, Progress, Step};
+use super::{CipherSuite, Config, Discard, Fatal, Profile, VERSION};
+use crate::crypto::Crypto;
+use crate::crypto::hash::Sha256;
+use crate::endpoint::Cx;
+
+/// HelloVerifyRequests that are followed in one handshake: the server's key may change meanwhile, but not for ever.
+const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;
+
+impl HandshakeState {
+    /// Begins a handshake as client; the first hello is due at once.
+    pub(crate) fn connect<C: Crypto>(cx: &mut Cx<'_, C>, config: &Config) -> Self {
+        let mut state = Self::new(Step::AwaitHelloVerifyRequest, Flight::ClientHello, cx.now, config);
+        cx.crypto.random(&mut state.client_random);
+        state
+    }
+}
+
+impl Ongoing<'_> {
+    pub(crate) fn on_hello_verify_request<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+        fragment: &Fragment<'_>,
+    ) -> Result<Progress, Failure> {
+        let cookie = hello_verify_request::read(fragment.body).map_err(|_| Discard::Malformed)?;
+        let repeated = self.buffers.outgoing.get(..self.state.outgoing_len.into()) == Some(cookie);
+        if self.state.step == Step::AwaitServerHello && repeated {
+            return Ok(Progress::Continue);
+        }
+        self.state.failures = self.state.failures.saturating_add(1);
+        if self.state.failures > MAX_HELLO_VERIFY_REQUESTS {
+            return Err(Discard::Unexpected.into());
+        }
+        self.keep(cookie)?;
+        // Neither the first hello nor the request is part of the handshake that is hashed (RFC 6347, section 4.2.1).
+        self.state.transcript = Sha256::new();
+        self.state.step = Step::AwaitServerHello;
+        self.state.receive_seq = fragment.message_seq.wrapping_add(1);
+        self.state.start_flight(Flight::ClientHello, cx.now, config);
+        Ok(Progress::Continue)
+    }
+
+    pub(crate) fn on_server_message(
+        &mut self,
+        config: &Config,
+        kind: MessageType,
+        body: &[u8],
+    ) -> Result<Progress, Failure> {
+        match (self.state.step, kind) {
+            (Step::AwaitHelloVerifyRequest | Step::AwaitServerHello, MessageType::SERVER_HELLO) => {
+                let hello = ServerHello::read(body).map_err(|_| Fatal::Decode)?;
+                self.on_server_hello(config, &hello)?;
+                self.state.step = Step::AwaitServerHelloDone;
+                // The hello was answered; the rest of the server's flight is the server's to repeat.
+                self.state.outgoing_len = 0;
+                self.state.deadline = self.state.give_up;
+                Ok(Progress::Continue)
+            }
+            (Step::AwaitServerHelloDone, MessageType::SERVER_KEY_EXCHANGE) => {
+                let hint = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
+                self.keep(hint)?;
+                Ok(Progress::Continue)
+            }
+            (Step::AwaitServerHelloDone, MessageType::SERVER_HELLO_DONE) => {
+                if !body.is_empty() {
+                    return Err(Fatal::Decode.into());
+                }
+                self.state.step = Step::ClientNeedsPsk;
+                // The lookup may take its time; only the handshake as a whole has a limit.
+                self.state.deadline = self.state.give_up;
+                Ok(Progress::Need)
+            }
+            (Step::AwaitServerFinished, MessageType::FINISHED) => Ok(Progress::Established),
+            (_, unexpected) => Err(Fatal::UnexpectedMessage(unexpected).into()),
+        }
+    }
+
+    fn on_server_hello(&mut self, config: &Config, hello: &ServerHello) -> Result<(), Fatal> {
+        if hello.version != VERSION {
+            return Err(Fatal::Version);
+        }
+        if hello.cipher_suite != CipherSuite::PSK_WITH_AES_128_CCM_8 || hello.compression_method != 0 {
+            return Err(Fatal::IllegalParameter);
+        }
+        let offered = config.profile == Profile::Default;
+        let answered = hello.extensions;
+        if answered.other || !offered && (answered.extended_master_secret || answered.renegotiation_info) {
+            return Err(Fatal::UnsupportedExtension);
+        }
+        self.state.server_random = hello.random;
+        self.state.extended_master_secret = answered.extended_master_secret;
+        Ok(())
+    }
+
+    pub(crate) fn resume_client<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+        answer: Answer<'_>,
+    ) -> Result<(), Fatal> {
+        let Answer::Psk { identity, key, principal } = answer else { return Err(Fatal::NoCredentials) };
+        if key.is_empty() || key.len() > MAX_PSK {
+            return Err(Fatal::NoCredentials);
+        }
+        self.keep(identity)?;
+        *self.principal = principal;
+        self.state.start_flight(Flight::ClientKeyExchange, cx.now, config);
+        // ClientKeyExchange belongs to the session hash, and so is hashed before it is written.
+        let body_len = (identity.len() as u32).saturating_add(2);
+        let kind = MessageType::CLIENT_KEY_EXCHANGE;
+        let transcript = &mut self.state.transcript;
+        transcript.update::<C>(&handshake::header(kind, body_len, self.state.flight_seq, 0, body_len));
+        transcript.update::<C>(&(identity.len() as u16).to_be_bytes());
+        transcript.update::<C>(identity);
+        self.state.hashed = 1;
+        self.derive_keys(cx, key, true);
+        self.state.step = Step::AwaitServerChangeCipherSpec;
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! ClientHello (RFC 6347, section 4.2.1).
+
+use super::extension::Extensions;
+use super::{Random, Write, end};
+use crate::buf::{Reader, Truncated, Writer};
+use crate::dtls::{CipherSuite, VERSION};
+
+/// A ClientHello as it was received.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientHello<'r> {
+    /// The highest version the client speaks.
+    pub version: [u8; 2],
+    /// The client's random.
+    pub random: Random,
+    /// Empty in a first hello.
+    pub cookie: &'r [u8],
+    /// The offered suites, two bytes each.
+    cipher_suites: &'r [u8],
+    compression_methods: &'r [u8],
+    /// The offered extensions.
+    pub extensions: Extensions,
+    /// The body before the cookie, and behind it: what a cookie is bound to.
+    pub around_cookie: [&'r [u8]; 2],
+}
+
+impl<'r> ClientHello<'r> {
+    /// Reads a whole message body.
+    pub fn read(body: &'r [u8]) -> Result<Self, Truncated> {
+        let mut reader = Reader::new(body);
+        let version = reader.array()?;
+        let random = reader.array()?;
+        let session_id = reader.with_len8()?;
+        if session_id.len() > 32 {
+            return Err(Truncated);
+        }
+        let before = body.get(..body.len().saturating_sub(reader.rest().len())).ok_or(Truncated)?;
+        let cookie = reader.with_len8()?;
+        let behind = reader.rest();
+        let cipher_suites = reader.with_len16()?;
+        let compression_methods = reader.with_len8()?;
+        if cipher_suites.is_empty() || cipher_suites.len() & 1 == 1 || compression_methods.is_empty() {
+            return Err(Truncated);
+        }
+        let extensions = Extensions::read(&mut reader)?;
+        end(&reader)?;
+        let around_cookie = [before, behind];
+        Ok(Self { version, random, cookie, cipher_suites, compression_methods, extensions, around_cookie })
+    }
+
+    /// True if the client offers `suite`.
+    pub fn offers(&self, suite: CipherSuite) -> bool {
+        self.cipher_suites.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == suite.0)
+    }
+
+    /// True if the client can do without compression, as it must.
+    pub fn offers_null_compression(&self) -> bool {
+        self.compression_methods.contains(&0)
+    }
+
+    /// True if the client knows RFC 5746, by extension or by signalling suite.
+    pub fn signals_renegotiation_info(&self) -> bool {
+        self.extensions.renegotiation_info || self.offers(CipherSuite::EMPTY_RENEGOTIATION_INFO_SCSV)
+    }
+}
+
+/// Writes the body of our hello: one suite, and under the default profile extended master secret and the signalling
+/// suite of RFC 5746.
+pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, cookie: &[u8], minimal: bool) -> Write {
+    writer.put(&VERSION)?;
+    writer.put(random)?;
+    writer.u8(0)?; // session_id
+    writer.with_len8(cookie)?;
+    writer.with_len16(|suites| {
+        suites.u16(CipherSuite::PSK_WITH_AES_128_CCM_8.0)?;
+        if minimal { Ok(()) } else { suites.u16(CipherSuite::EMPTY_RENEGOTIATION_INFO_SCSV.0) }
+    })?;
+    writer.put(&[1, 0])?; // compression_methods: null
+    Extensions { extended_master_secret: !minimal, ..Extensions::default() }.write(writer)
+}

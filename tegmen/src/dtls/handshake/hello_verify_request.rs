@@ -1,0 +1,22 @@
+//! HelloVerifyRequest (RFC 6347, section 4.2.1).
+
+use super::{Write, end};
+use crate::buf::{Reader, Truncated, Writer};
+
+/// DTLS 1.0, which a HelloVerifyRequest carries whatever version comes later.
+const VERSION_1_0: [u8; 2] = [254, 255];
+
+/// Reads the cookie. The version is not looked at (RFC 6347, section 4.2.1).
+pub fn read(body: &[u8]) -> Result<&[u8], Truncated> {
+    let mut reader = Reader::new(body);
+    reader.u16()?;
+    let cookie = reader.with_len8()?;
+    end(&reader)?;
+    Ok(cookie)
+}
+
+/// Writes the body.
+pub(crate) fn write(writer: &mut Writer<'_>, cookie: &[u8]) -> Write {
+    writer.put(&VERSION_1_0)?;
+    writer.with_len8(cookie)
+}

@@ -1,0 +1,17 @@
+//! ServerKeyExchange and ClientKeyExchange for plain PSK (RFC 4279, section 2): each is one text behind its length.
+
+use super::{Write, end};
+use crate::buf::{Reader, Truncated, Writer};
+
+/// Reads the identity hint, or the identity.
+pub fn read(body: &[u8]) -> Result<&[u8], Truncated> {
+    let mut reader = Reader::new(body);
+    let text = reader.with_len16()?;
+    end(&reader)?;
+    Ok(text)
+}
+
+/// Writes the identity.
+pub(crate) fn write(writer: &mut Writer<'_>, identity: &[u8]) -> Write {
+    writer.with_len16(|text| text.put(identity))
+}

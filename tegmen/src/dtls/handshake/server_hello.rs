@@ -1,0 +1,48 @@
+//! ServerHello (RFC 5246, section 7.4.1.3).
+
+use super::extension::Extensions;
+use super::{Random, Write, end};
+use crate::buf::{Reader, Truncated, Writer};
+use crate::dtls::{CipherSuite, VERSION};
+
+/// A ServerHello as it was received.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerHello {
+    /// The chosen version.
+    pub version: [u8; 2],
+    /// The server's random.
+    pub random: Random,
+    /// The chosen suite.
+    pub cipher_suite: CipherSuite,
+    /// The chosen compression: null, or the server is wrong.
+    pub compression_method: u8,
+    /// The answered extensions.
+    pub extensions: Extensions,
+}
+
+impl ServerHello {
+    /// Reads a whole message body.
+    pub fn read(body: &[u8]) -> Result<Self, Truncated> {
+        let mut reader = Reader::new(body);
+        let version = reader.array()?;
+        let random = reader.array()?;
+        if reader.with_len8()?.len() > 32 {
+            return Err(Truncated);
+        }
+        let cipher_suite = CipherSuite(reader.u16()?);
+        let compression_method = reader.u8()?;
+        let extensions = Extensions::read(&mut reader)?;
+        end(&reader)?;
+        Ok(Self { version, random, cipher_suite, compression_method, extensions })
+    }
+}
+
+/// Writes the body: no session id (nothing can be resumed), our one suite, the extensions that the client offered.
+pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, extensions: Extensions) -> Write {
+    writer.put(&VERSION)?;
+    writer.put(random)?;
+    writer.u8(0)?; // session_id
+    writer.u16(CipherSuite::PSK_WITH_AES_128_CCM_8.0)?;
+    writer.u8(0)?; // compression_method
+    extensions.write(writer)
+}

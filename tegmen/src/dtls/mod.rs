@@ -1,0 +1,146 @@
+//! DTLS 1.2 (RFC 6347) with pre-shared keys (RFC 4279, RFC 6655).
+//!
+//! [`record`] opens and seals; [`handshake`] has one file per message; [`inbox`] puts fragments together in bounded
+//! room; [`flight`] writes what is sent, again if need be; [`client`] and [`server`] are the two state machines.
+//! Nothing here knows a peer table or a socket: that is [`crate::endpoint`].
+
+pub mod alert;
+mod client;
+pub(crate) mod cookie;
+pub(crate) mod flight;
+pub mod handshake;
+mod inbox;
+
+pub mod record;
+mod server;
+pub mod state;
+
+pub use alert::AlertDescription;
+pub use record::{Channel, ContentType, Record, Records};
+pub use state::{Buffers, HandshakeState, Ongoing, Progress};
+
+use crate::time::Duration;
+use handshake::MessageType;
+
+/// DTLS 1.2 on the wire (RFC 6347, section 4.1).
+pub const VERSION: [u8; 2] = [254, 253];
+
+/// A cipher suite (IANA TLS Cipher Suites registry).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CipherSuite(pub u16);
+
+impl CipherSuite {
+    /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655), the mandatory suite of RFC 7252, section 9.1.3.1.
+    pub const PSK_WITH_AES_128_CCM_8: Self = Self(0xc0a8);
+    /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3).
+    pub const EMPTY_RENEGOTIATION_INFO_SCSV: Self = Self(0x00ff);
+}
+
+/// What a handshake offers and how it is laid out in datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Profile {
+    /// Extended master secret (RFC 7627) and renegotiation indication (RFC 5746); a flight shares datagrams.
+    #[default]
+    Default,
+    /// No extensions at all, and ClientKeyExchange, ChangeCipherSpec and Finished each in a datagram of its own: the
+    /// bytes of the Blink paper. Without extended master secret the session must not be exported or resumed.
+    Minimal,
+}
+
+/// The settings of the DTLS side of an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// What is offered.
+    pub profile: Profile,
+    /// Largest UDP payload that is sent, in bytes; larger handshake messages are fragmented to it.
+    pub mtu: u16,
+    /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1).
+    pub retransmit_first: Duration,
+    /// The longest retransmission timeout.
+    pub retransmit_max: Duration,
+    /// A handshake that takes longer is given up.
+    pub handshake_timeout: Duration,
+    /// How long the last flight is kept to be sent again: twice the maximum segment lifetime (RFC 6347, section 4.2.4).
+    pub linger: Duration,
+    /// A session that received nothing for so long is forgotten; zero keeps it until it is displaced.
+    pub idle_timeout: Duration,
+    /// How long a key makes cookies; they are valid for up to twice that.
+    pub cookie_lifetime: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            profile: Profile::Default,
+            mtu: 1232,
+            retransmit_first: Duration::from_secs(1),
+            retransmit_max: Duration::from_secs(60),
+            handshake_timeout: Duration::from_secs(60),
+            linger: Duration::from_secs(240),
+            idle_timeout: Duration::ZERO,
+            cookie_lifetime: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A record we drop in silence and count (RFC 6347, section 4.1.2.7). The association lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Discard {
+    /// It does not parse.
+    Malformed,
+    /// Nobody is known at that address, or the epoch has no keys.
+    UnknownPeer,
+    /// Seen before, or older than the window.
+    Replayed,
+    /// The tag does not match.
+    NotAuthentic,
+    /// The state has no use for it.
+    Unexpected,
+    /// The bounded buffer is full; the peer sends it again.
+    NoRoom,
+}
+
+/// Why an association is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fatal {
+    /// A handshake message that this state cannot take.
+    UnexpectedMessage(MessageType),
+    /// A handshake message that does not parse.
+    Decode,
+    /// The server chose what was not offered.
+    IllegalParameter,
+    /// The server answered an extension that was not sent.
+    UnsupportedExtension,
+    /// The peer offers no cipher suite that we have.
+    NoCommonSuite,
+    /// The peer speaks no DTLS 1.2.
+    Version,
+    /// A handshake message larger than can ever be put together here.
+    TooLarge,
+    /// The peer's Finished does not match the handshake.
+    BadFinished,
+    /// The peer's Finished could not be opened: its key, or its identity, is not the one known here. The peer is told
+    /// the same in both cases; `identity_known` is for the operator's log.
+    WrongKeyOrIdentity {
+        /// False if no key is configured for the identity.
+        identity_known: bool,
+    },
+    /// No key is configured for this server, so nothing can be offered to it.
+    NoCredentials,
+    /// The peer fell silent before the handshake ended. Silence in answer to our Finished mostly means that the server
+    /// does not know this identity or has another key for it.
+    TimedOut {
+        /// True if our Finished was sent and not answered.
+        after_finished: bool,
+    },
+    /// The peer ended it.
+    Alert(AlertDescription),
+    /// The peer closed the session in order.
+    Closed,
+    /// A key reached its limit: 2^23 sealed records or 2^10 failed opens. A new handshake gives new keys.
+    KeyExhausted,
+    /// Nothing was received for the configured time.
+    Idle,
+    /// A new association with the same address replaced it (RFC 6347, section 4.2.8).
+    Replaced,
+}

@@ -1,0 +1,269 @@
+//! The record layer (RFC 6347, section 4.1) with AES-128-CCM_8 (RFC 6655).
+
+use super::{Discard, VERSION};
+use crate::buf::{Frame, Full, Reader};
+use crate::crypto::{Crypto, KEY_LEN};
+use crate::replay::ReplayWindow;
+use crate::secret::Secret;
+
+/// Bytes of a record header.
+pub const HEADER_LEN: usize = 13;
+/// Bytes of the explicit nonce behind the header (RFC 6655, section 3).
+pub const EXPLICIT_LEN: usize = 8;
+/// Bytes of the tag of CCM_8.
+pub const TAG_LEN: usize = 8;
+/// What a protected record adds to its content: 29 bytes.
+pub const OVERHEAD: usize = HEADER_LEN + EXPLICIT_LEN + TAG_LEN;
+/// What stands before the content of a protected record.
+pub const HEADROOM: usize = HEADER_LEN + EXPLICIT_LEN;
+/// Bytes of the implicit part of the nonce, from the key block.
+pub const SALT_LEN: usize = 4;
+
+/// Longest content of a record (RFC 5246, section 6.2.1).
+pub const MAX_CONTENT: usize = 1 << 14;
+/// Records sealed under one key before a new handshake is due.
+pub const MAX_SEALED: u64 = 1 << 23;
+/// Records that failed to open under one key before a new handshake is due.
+pub const MAX_FAILED: u16 = 1 << 10;
+
+/// What a record carries (RFC 5246, section 6.2.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ContentType(pub u8);
+
+impl ContentType {
+    /// The sender uses its new keys from here on.
+    pub const CHANGE_CIPHER_SPEC: Self = Self(20);
+    /// Two bytes: level and description.
+    pub const ALERT: Self = Self(21);
+    /// Handshake messages or fragments of them.
+    pub const HANDSHAKE: Self = Self(22);
+    /// The application's bytes.
+    pub const APPLICATION_DATA: Self = Self(23);
+}
+
+/// Epoch (16 bits) and sequence number (48 bits), as they stand in the header.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RecordNumber(pub u64);
+
+impl RecordNumber {
+    /// The number `sequence` of `epoch`; bits past the 48th are the caller's mistake and are cut.
+    pub const fn new(epoch: u16, sequence: u64) -> Self {
+        Self((epoch as u64) << 48 | sequence & 0xffff_ffff_ffff)
+    }
+
+    /// The epoch: 0 is plaintext.
+    pub const fn epoch(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The number within the epoch.
+    pub const fn sequence(self) -> u64 {
+        self.0 & 0xffff_ffff_ffff
+    }
+}
+
+/// One received record, still sealed if its epoch is not 0.
+#[derive(Debug)]
+pub struct Record<'r> {
+    /// What it carries.
+    pub content_type: ContentType,
+    /// Its epoch and sequence number.
+    pub number: RecordNumber,
+    /// What follows the header.
+    pub body: &'r mut [u8],
+}
+
+/// The records of one datagram, one after the other.
+#[derive(Debug)]
+pub struct Records<'r> {
+    rest: &'r mut [u8],
+}
+
+impl<'r> Records<'r> {
+    /// All records of `datagram`.
+    pub const fn new(datagram: &'r mut [u8]) -> Self {
+        Self { rest: datagram }
+    }
+
+    /// The next record, `None` at the end. A record that does not parse ends the datagram.
+    pub fn next_record(&mut self) -> Option<Result<Record<'r>, Discard>> {
+        let rest = core::mem::take(&mut self.rest);
+        if rest.is_empty() {
+            return None;
+        }
+        let Some((header, rest)) = rest.split_first_chunk_mut::<HEADER_LEN>() else {
+            return Some(Err(Discard::Malformed));
+        };
+        let [content_type, major, _, n0, n1, n2, n3, n4, n5, n6, n7, l0, l1] = *header;
+        let len = usize::from(u16::from_be_bytes([l0, l1]));
+        let Some((body, rest)) = rest.split_at_mut_checked(len) else {
+            return Some(Err(Discard::Malformed));
+        };
+        // The minor version of a first hello may be any; later ones are checked with the tag.
+        if major != VERSION[0] || len > MAX_CONTENT.saturating_add(EXPLICIT_LEN + TAG_LEN) {
+            return Some(Err(Discard::Malformed));
+        }
+        self.rest = rest;
+        let number = RecordNumber(u64::from_be_bytes([n0, n1, n2, n3, n4, n5, n6, n7]));
+        Some(Ok(Record { content_type: ContentType(content_type), number, body }))
+    }
+}
+
+/// The header of a record whose body is `len` bytes.
+pub(crate) fn header(content_type: ContentType, number: RecordNumber, len: u16) -> [u8; HEADER_LEN] {
+    let [n0, n1, n2, n3, n4, n5, n6, n7] = number.0.to_be_bytes();
+    let [l0, l1] = len.to_be_bytes();
+    [content_type.0, VERSION[0], VERSION[1], n0, n1, n2, n3, n4, n5, n6, n7, l0, l1]
+}
+
+/// The associated data (RFC 5246, section 6.2.3.3): number, type, version, length of the content.
+fn associated_data(content_type: ContentType, number: RecordNumber, len: u16) -> [u8; HEADER_LEN] {
+    let [n0, n1, n2, n3, n4, n5, n6, n7] = number.0.to_be_bytes();
+    let [l0, l1] = len.to_be_bytes();
+    [n0, n1, n2, n3, n4, n5, n6, n7, content_type.0, VERSION[0], VERSION[1], l0, l1]
+}
+
+fn nonce(salt: &[u8; SALT_LEN], explicit: [u8; EXPLICIT_LEN]) -> [u8; 12] {
+    let [a, b, c, d] = *salt;
+    let [e, f, g, h, i, j, k, l] = explicit;
+    [a, b, c, d, e, f, g, h, i, j, k, l]
+}
+
+/// The key of one direction.
+#[derive(Debug)]
+pub(crate) struct TrafficKey {
+    pub(crate) key: Secret<KEY_LEN>,
+    pub(crate) salt: [u8; SALT_LEN],
+}
+
+impl TrafficKey {
+    const fn none() -> Self {
+        Self { key: Secret::zeroed(), salt: [0; SALT_LEN] }
+    }
+}
+
+/// Both directions of an association in its protected epoch: what is left of a handshake.
+#[derive(Debug)]
+pub struct Channel {
+    pub(crate) write: TrafficKey,
+    pub(crate) read: TrafficKey,
+    next_sequence: u64,
+    window: ReplayWindow,
+    failed_opens: u16,
+}
+
+/// The epoch of the first keys, the only one without renegotiation.
+pub(crate) const PROTECTED_EPOCH: u16 = 1;
+
+/// The key may seal no more records, or the content does not fit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SealError {
+    /// The frame has no room for header, explicit nonce and tag, or the content is above 2^14 bytes.
+    Full,
+    /// 2^23 records were sealed: a new handshake is due.
+    KeyExhausted,
+}
+
+impl From<Full> for SealError {
+    fn from(_: Full) -> Self {
+        Self::Full
+    }
+}
+
+impl Channel {
+    /// A channel without keys: it opens nothing that anybody could have sealed, because [`Self::has_keys`] is asked first.
+    pub(crate) const fn none() -> Self {
+        Self {
+            write: TrafficKey::none(),
+            read: TrafficKey::none(),
+            next_sequence: 0,
+            window: ReplayWindow::new(),
+            failed_opens: 0,
+        }
+    }
+
+    /// Splits a key block (RFC 5246, section 6.3; no MAC keys): client key, server key, client salt, server salt.
+    pub(crate) fn from_key_block(block: &Secret<40>, client: bool) -> Result<Self, crate::buf::Truncated> {
+        let mut channel = Self::none();
+        let mut reader = Reader::new(block.expose());
+        let (mine, theirs) = (&mut channel.write, &mut channel.read);
+        let (first, second) = if client { (mine, theirs) } else { (theirs, mine) };
+        *first.key.expose_mut() = reader.array()?;
+        *second.key.expose_mut() = reader.array()?;
+        first.salt = reader.array()?;
+        second.salt = reader.array()?;
+        Ok(channel)
+    }
+
+    /// Records sealed so far.
+    pub const fn sealed(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Seals what is in `frame`, which needs [`HEADROOM`] bytes before its content and [`TAG_LEN`] behind.
+    ///
+    /// # Errors
+    /// [`SealError`]; no number is spent on [`SealError::Full`] before the cipher ran.
+    #[inline]
+    pub fn seal<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        content_type: ContentType,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), SealError> {
+        if self.next_sequence >= MAX_SEALED {
+            return Err(SealError::KeyExhausted);
+        }
+        if frame.len() > MAX_CONTENT {
+            return Err(SealError::Full);
+        }
+        let len = frame.len() as u16;
+        let number = RecordNumber::new(PROTECTED_EPOCH, self.next_sequence);
+        let explicit = number.0.to_be_bytes();
+        // The number is spent before the cipher runs: whatever happens next, it is not used again.
+        self.next_sequence = self.next_sequence.wrapping_add(1);
+        frame.append(&[0; TAG_LEN])?;
+        let (body, tag) = frame.bytes_mut().split_last_chunk_mut::<TAG_LEN>().ok_or(SealError::Full)?;
+        let aad = associated_data(content_type, number, len);
+        let nonce = nonce(&self.write.salt, explicit);
+        crypto.ccm_seal(self.write.key.expose(), &nonce, &aad, body, tag).map_err(|_| SealError::Full)?;
+        frame.prepend(&explicit)?;
+        let sealed_len = len.wrapping_add((EXPLICIT_LEN + TAG_LEN) as u16);
+        frame.prepend(&header(content_type, number, sealed_len))?;
+        Ok(())
+    }
+
+    /// Opens `record` in place. The window moves only after the tag proved the record authentic.
+    ///
+    /// # Errors
+    /// Why the record is dropped.
+    #[inline]
+    pub fn open<'r, C: Crypto>(&mut self, crypto: &mut C, record: Record<'r>) -> Result<&'r mut [u8], Discard> {
+        let Record { content_type, number, body } = record;
+        if number.epoch() != PROTECTED_EPOCH {
+            return Err(Discard::UnknownPeer);
+        }
+        if self.failed_opens >= MAX_FAILED {
+            return Err(Discard::NotAuthentic);
+        }
+        let fresh = self.window.fresh(number.sequence()).map_err(|_| Discard::Replayed)?;
+        let (explicit, rest) = body.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(Discard::Malformed)?;
+        let (content, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(Discard::Malformed)?;
+        if content.len() > MAX_CONTENT {
+            return Err(Discard::Malformed);
+        }
+        let aad = associated_data(content_type, number, content.len() as u16);
+        let nonce = nonce(&self.read.salt, *explicit);
+        if crypto.ccm_open(self.read.key.expose(), &nonce, &aad, content, tag).is_err() {
+            self.failed_opens = self.failed_opens.saturating_add(1);
+            return Err(Discard::NotAuthentic);
+        }
+        fresh.accept();
+        Ok(content)
+    }
+
+    /// True once a key reached a limit that calls for a new handshake.
+    pub const fn is_exhausted(&self) -> bool {
+        self.next_sequence >= MAX_SEALED || self.failed_opens >= MAX_FAILED
+    }
+}

@@ -1,0 +1,103 @@
+//! Server side of the PSK handshake (RFC 4279 over RFC 6347).
+//!
+//! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished
+//! -> ChangeCipherSpec, Finished. The hello without cookie is answered by the endpoint, without state.
+
+use super::flight::Flight;
+use super::handshake::client_hello::ClientHello;
+use super::handshake::{Fragment, MessageType, key_exchange};
+use super::record::RecordNumber;
+use super::state::{Answer, Failure, HandshakeState, MAX_PSK, Ongoing, Progress, Step};
+use super::{CipherSuite, Config, Fatal, Profile, VERSION};
+use crate::crypto::Crypto;
+use crate::endpoint::{Cx, Principal};
+use crate::secret::Secret;
+
+impl HandshakeState {
+    /// Begins a handshake as server, with a hello whose cookie was valid; the answer is due at once.
+    pub(crate) fn accept<C: Crypto>(
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+        number: RecordNumber,
+        fragment: &Fragment<'_>,
+        hello: &ClientHello<'_>,
+    ) -> Self {
+        let mut state = Self::new(Step::AwaitClientKeyExchange, Flight::ServerHello, cx.now, config);
+        state.client_random = hello.random;
+        cx.crypto.random(&mut state.server_random);
+        let extensions = config.profile == Profile::Default;
+        state.extended_master_secret = extensions && hello.extensions.extended_master_secret;
+        state.renegotiation_info = extensions && hello.signals_renegotiation_info();
+        // The numbers go on from the client's, which the stateless answer used too (RFC 6347, section 4.2.1).
+        state.next_sequence = number.sequence();
+        state.flight_seq = fragment.message_seq;
+        state.receive_seq = fragment.message_seq.wrapping_add(1);
+        state.answered_seq = state.receive_seq;
+        state.transcript.update::<C>(&fragment.header());
+        state.transcript.update::<C>(fragment.body);
+        state
+    }
+
+    /// Checks what a hello offers.
+    pub(crate) fn acceptable(hello: &ClientHello<'_>) -> Result<(), Fatal> {
+        // DTLS counts its versions down: 1.2 is {254, 253}.
+        let [major, minor] = hello.version;
+        if major != VERSION[0] || minor > VERSION[1] {
+            return Err(Fatal::Version);
+        }
+        if hello.offers(CipherSuite::PSK_WITH_AES_128_CCM_8) && hello.offers_null_compression() {
+            Ok(())
+        } else {
+            Err(Fatal::NoCommonSuite)
+        }
+    }
+}
+
+impl Ongoing<'_> {
+    pub(crate) fn on_client_message<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+        kind: MessageType,
+        body: &[u8],
+    ) -> Result<Progress, Failure> {
+        match (self.state.step, kind) {
+            (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE) => {
+                let identity = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
+                // An identity that fits nowhere is one that nobody has.
+                if self.keep(identity).is_err() {
+                    self.state.outgoing_len = 0;
+                }
+                self.state.step = Step::ServerNeedsPsk;
+                self.state.deadline = self.state.give_up;
+                Ok(Progress::Need)
+            }
+            (Step::AwaitClientFinished, MessageType::FINISHED) => {
+                self.state.start_flight(Flight::ServerFinished, cx.now, config);
+                self.state.step = Step::Lingering;
+                self.state.inbox.clear();
+                Ok(Progress::Established)
+            }
+            (_, unexpected) => Err(Fatal::UnexpectedMessage(unexpected).into()),
+        }
+    }
+
+    pub(crate) fn resume_server<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
+        // Drawn in either case, so that a known identity takes no less time than an unknown one.
+        let mut random = Secret::<16>::zeroed();
+        cx.crypto.random(random.expose_mut());
+        let (key, principal): (&[u8], _) = match answer {
+            Answer::Psk { key, principal, .. } if !key.is_empty() && key.len() <= MAX_PSK => (key, principal),
+            _ => {
+                self.state.identity_known = false;
+                (random.expose(), Principal::NOBODY)
+            }
+        };
+        *self.principal = principal;
+        self.derive_keys(cx, key, false);
+        self.state.step = match self.state.change_cipher_spec {
+            true => Step::AwaitClientFinished,
+            false => Step::AwaitClientChangeCipherSpec,
+        };
+    }
+}

@@ -1,0 +1,524 @@
+//! One handshake in progress: a struct changed in place, and what both roles have in common.
+
+use super::flight::Flight;
+use super::handshake::finished::{VERIFY_LEN, verify_data};
+use super::handshake::{self, Fragment, MessageType, Random};
+use super::inbox::{AddError, Held, Inbox};
+use super::record::{self, Channel, ContentType, Record};
+use super::{AlertDescription, Config, Discard, Fatal, alert};
+use crate::buf::{Reader, copy};
+use crate::crypto::Crypto;
+use crate::crypto::hash::{HmacKey, Sha256};
+use crate::endpoint::{Cx, Principal, Roles};
+use crate::secret::{Secret, same};
+use crate::time::{Instant, millis};
+
+/// Where a handshake stands, in the order of the protocol; the client's steps, then the server's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    AwaitHelloVerifyRequest,
+    AwaitServerHello,
+    AwaitServerHelloDone,
+    ClientNeedsPsk,
+    AwaitServerChangeCipherSpec,
+    AwaitServerFinished,
+
+    AwaitClientKeyExchange,
+    ServerNeedsPsk,
+    AwaitClientChangeCipherSpec,
+    AwaitClientFinished,
+    /// Done, but the last flight may have to be sent again.
+    Lingering,
+}
+
+/// What one handshake remembers besides its [`Buffers`] and the [`Channel`] that it fills.
+pub struct HandshakeState {
+    pub(crate) step: Step,
+    pub(crate) flight: Flight,
+    /// The element of the flight that is written next; all are out when it is past the last.
+    pub(crate) element: u8,
+    /// Elements of the flight that are in the transcript already.
+    pub(crate) hashed: u8,
+    /// Where the next fragment of the current element begins.
+    pub(crate) fragment_offset: u16,
+    /// message_seq of the first message of our flight.
+    pub(crate) flight_seq: u16,
+    /// message_seq of the message that is due from the peer, and what it was when our flight began.
+    pub(crate) receive_seq: u16,
+    pub(crate) answered_seq: u16,
+    pub(crate) extended_master_secret: bool,
+    pub(crate) renegotiation_info: bool,
+    /// The peer's ChangeCipherSpec came while the key was still being looked up.
+    pub(crate) change_cipher_spec: bool,
+    pub(crate) identity_known: bool,
+    /// HelloVerifyRequests followed, or Finished records that did not open.
+    pub(crate) failures: u8,
+    pub(crate) outgoing_len: u8,
+    pub(crate) inbox: Inbox,
+    /// Current retransmission timeout in milliseconds.
+    pub(crate) timeout_ms: u32,
+    /// When to transmit, the first time or again.
+    pub(crate) deadline: Instant,
+    pub(crate) give_up: Instant,
+    /// Sequence number of our next plaintext record.
+    pub(crate) next_sequence: u64,
+    pub(crate) client_random: Random,
+    pub(crate) server_random: Random,
+    pub(crate) verify: [u8; VERIFY_LEN],
+    pub(crate) transcript: Sha256,
+    pub(crate) master: HmacKey,
+}
+
+/// The room of one handshake, which belongs to the peer table.
+pub struct Buffers<'b> {
+    /// What a flight needs to be written again: the cookie, later the PSK identity. Up to 255 bytes are of use.
+    pub outgoing: &'b mut [u8],
+    /// Fragments and early records.
+    pub incoming: &'b mut [u8],
+}
+
+/// A handshake with everything it works on.
+pub struct Ongoing<'b> {
+    /// Its own memory.
+    pub state: &'b mut HandshakeState,
+    /// The keys that it makes.
+    pub channel: &'b mut Channel,
+    /// How the peer proved itself, once it did.
+    pub principal: &'b mut Principal,
+    /// Its room.
+    pub buffers: Buffers<'b>,
+}
+
+/// What a received record led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Nothing that the caller has to know.
+    Continue,
+    /// A pre-shared key is needed: ask [`Ongoing::need`], answer with [`Ongoing::resume`].
+    Need,
+    /// Both sides proved that they have the key.
+    Established,
+}
+
+/// Why a record brought no progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    Discard(Discard),
+    Fatal(Fatal),
+}
+
+impl From<Discard> for Failure {
+    fn from(discard: Discard) -> Self {
+        Self::Discard(discard)
+    }
+}
+
+impl From<Fatal> for Failure {
+    fn from(fatal: Fatal) -> Self {
+        Self::Fatal(fatal)
+    }
+}
+
+impl From<AddError> for Failure {
+    fn from(error: AddError) -> Self {
+        match error {
+            AddError::Discard(discard) => Self::Discard(discard),
+            AddError::Fatal(fatal) => Self::Fatal(fatal),
+        }
+    }
+}
+
+/// What a suspended handshake waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need<'n> {
+    /// We are the client: which identity and key for this server? It sent this hint, often an empty one.
+    PskForServer {
+        /// PSK identity hint (RFC 4279, section 5.2).
+        hint: &'n [u8],
+    },
+    /// We are the server: which key has this identity?
+    PskOfClient {
+        /// PSK identity (RFC 4279, section 5.1).
+        identity: &'n [u8],
+    },
+}
+
+/// The answer to a [`Need`].
+#[derive(Clone, Copy)]
+pub enum Answer<'n> {
+    /// A pre-shared key.
+    Psk {
+        /// Our identity, if we are the client; not looked at otherwise.
+        identity: &'n [u8],
+        /// The key, 1 to 64 bytes.
+        key: &'n [u8],
+        /// How the application will know the peer in requests.
+        principal: Principal,
+    },
+    /// There is none. A server goes on with a random key, so that nobody learns which identities exist.
+    Unknown,
+}
+
+/// Longest pre-shared key in bytes (RFC 4279, section 5.3, asks for 64).
+pub const MAX_PSK: usize = 64;
+
+impl HandshakeState {
+    pub(crate) fn new(step: Step, flight: Flight, now: Instant, config: &Config) -> Self {
+        Self {
+            step,
+            flight,
+            element: 0,
+            hashed: 0,
+            fragment_offset: 0,
+            flight_seq: 0,
+            receive_seq: 0,
+            answered_seq: 0,
+            extended_master_secret: false,
+            renegotiation_info: false,
+            change_cipher_spec: false,
+            identity_known: true,
+            failures: 0,
+            outgoing_len: 0,
+            inbox: Inbox::new(),
+            timeout_ms: millis(config.retransmit_first),
+            deadline: now,
+            give_up: now.after(config.handshake_timeout),
+            next_sequence: 0,
+            client_random: [0; 32],
+            server_random: [0; 32],
+            verify: [0; VERIFY_LEN],
+            transcript: Sha256::new(),
+            master: HmacKey::none(),
+        }
+    }
+
+    /// When the endpoint has to look at this handshake again.
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// True once the handshake is over and only its last flight is kept.
+    pub fn is_lingering(&self) -> bool {
+        self.step == Step::Lingering
+    }
+
+    /// The next flight, to be sent at once; what was received for the previous one is forgotten.
+    pub(crate) fn start_flight(&mut self, flight: Flight, now: Instant, config: &Config) {
+        self.flight_seq = self.flight_seq.wrapping_add(self.flight.messages());
+        self.flight = flight;
+        self.hashed = 0;
+        self.answered_seq = self.receive_seq;
+        self.timeout_ms = millis(config.retransmit_first);
+        self.send_flight_again(now);
+    }
+
+    pub(crate) fn send_flight_again(&mut self, now: Instant) {
+        self.element = 0;
+        self.fragment_offset = 0;
+        self.deadline = now;
+    }
+}
+
+impl Ongoing<'_> {
+    /// Takes a record of epoch 0.
+    pub(crate) fn receive_plaintext<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+        record: &Record<'_>,
+    ) -> Result<Progress, Failure> {
+        match record.content_type {
+            ContentType::HANDSHAKE => {
+                let mut reader = Reader::new(record.body);
+                let mut progress = Progress::Continue;
+                while !reader.is_empty() {
+                    let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
+                    match self.on_fragment::<C, R>(cx, config, &fragment, false)? {
+                        Progress::Continue => {}
+                        more => progress = more,
+                    }
+                }
+                Ok(progress)
+            }
+            ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec(),
+            ContentType::ALERT => {
+                // Not authenticated: believed only while there is nothing but this handshake to lose.
+                let [level, description] = *record.body else { return Err(Discard::Malformed.into()) };
+                if level != alert::FATAL && description != AlertDescription::CLOSE_NOTIFY.0 {
+                    return Ok(Progress::Continue);
+                }
+                if self.state.is_lingering() {
+                    return Err(Discard::Unexpected.into());
+                }
+                Err(Fatal::Alert(AlertDescription(description)).into())
+            }
+            _ => Err(Discard::Unexpected.into()),
+        }
+    }
+
+    /// Takes a record of the protected epoch, before the handshake is over.
+    pub(crate) fn receive_protected<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+        record: Record<'_>,
+    ) -> Result<Progress, Failure> {
+        let content_type = record.content_type;
+        match self.state.step {
+            Step::AwaitServerFinished | Step::AwaitClientFinished => {}
+            // Its key, or the ChangeCipherSpec before it, may be on the way.
+            Step::AwaitClientKeyExchange
+            | Step::ServerNeedsPsk
+            | Step::AwaitClientChangeCipherSpec
+            | Step::AwaitServerChangeCipherSpec
+                if content_type == ContentType::HANDSHAKE =>
+            {
+                let header = record::header(content_type, record.number, record.body.len() as u16);
+                let Buffers { incoming, .. } = &mut self.buffers;
+                self.state.inbox.hold(incoming, Held::Record, &header, record.body)?;
+                return Ok(Progress::Continue);
+            }
+            _ => return Err(Discard::UnknownPeer.into()),
+        }
+        if content_type == ContentType::APPLICATION_DATA {
+            return Err(Discard::Unexpected.into());
+        }
+        let content = match self.channel.open(cx.crypto, record) {
+            Ok(content) => content,
+            Err(Discard::NotAuthentic) => {
+                self.state.failures = self.state.failures.saturating_add(1);
+                // Once may be anybody's forgery. A client that comes again with it has another key; a forger who knows
+                // address and port could as well send an alert himself.
+                if self.state.step == Step::AwaitClientFinished && self.state.failures >= 2 {
+                    let identity_known = self.state.identity_known;
+                    return Err(Fatal::WrongKeyOrIdentity { identity_known }.into());
+                }
+                return Err(Discard::NotAuthentic.into());
+            }
+            Err(discard) => return Err(discard.into()),
+        };
+        match content_type {
+            ContentType::HANDSHAKE => {
+                let mut reader = Reader::new(content);
+                let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
+                self.on_fragment::<C, R>(cx, config, &fragment, true)
+            }
+            ContentType::ALERT => match *content {
+                [alert::FATAL, description] => Err(Fatal::Alert(AlertDescription(description)).into()),
+                _ => Ok(Progress::Continue),
+            },
+            _ => Err(Discard::Unexpected.into()),
+        }
+    }
+
+    fn on_change_cipher_spec(&mut self) -> Result<Progress, Failure> {
+        self.state.step = match self.state.step {
+            Step::AwaitServerChangeCipherSpec => Step::AwaitServerFinished,
+            Step::AwaitClientChangeCipherSpec => Step::AwaitClientFinished,
+            Step::ServerNeedsPsk => {
+                self.state.change_cipher_spec = true;
+                return Ok(Progress::Continue);
+            }
+            // Before the key exchange it means nothing (and must change nothing); afterwards it is a repetition.
+            _ => return Err(Discard::Unexpected.into()),
+        };
+        Ok(Progress::Continue)
+    }
+
+    /// Sorts a fragment: already seen, due now, or early.
+    fn on_fragment<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+        fragment: &Fragment<'_>,
+        protected: bool,
+    ) -> Result<Progress, Failure> {
+        let state = &mut *self.state;
+        // A server without state numbers its HelloVerifyRequests as it likes.
+        let hello_verify = fragment.message_type == MessageType::HELLO_VERIFY_REQUEST && fragment.is_whole();
+        if R::CLIENT && hello_verify && matches!(state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello) {
+            return self.on_hello_verify_request(cx, config, fragment);
+        }
+        let ahead = fragment.message_seq.wrapping_sub(state.receive_seq) as i16;
+        if ahead < 0 {
+            // The last message of the flight that ours answers, again: ours was lost (RFC 6347, section 4.2.4).
+            let last_of_flight = fragment.message_seq.wrapping_add(1) == state.answered_seq;
+            if last_of_flight && state.receive_seq == state.answered_seq && state.element >= state.flight.len() {
+                crate::counters::bump(&mut cx.counters.retransmitted);
+                state.send_flight_again(cx.now);
+            }
+            return Ok(Progress::Continue);
+        }
+        let due = match state.step {
+            Step::AwaitServerFinished | Step::AwaitClientFinished => protected,
+            Step::AwaitHelloVerifyRequest
+            | Step::AwaitServerHello
+            | Step::AwaitServerHelloDone
+            | Step::AwaitClientKeyExchange => !protected,
+            _ => false,
+        };
+        if !due {
+            return Err(Discard::Unexpected.into());
+        }
+        if ahead > 0 {
+            if ahead < 8 && fragment.is_whole() {
+                state.inbox.hold(self.buffers.incoming, Held::Fragment, &fragment.header(), fragment.body)?;
+            }
+            return Ok(Progress::Continue);
+        }
+        if fragment.is_whole() {
+            return self.on_message::<C, R>(cx, config, fragment.message_type, fragment.body);
+        }
+        let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(Progress::Continue) };
+        // The message lies in the room while it is handled, so the room is put aside.
+        let room = core::mem::take(&mut self.buffers.incoming);
+        let body = room.get(..len).unwrap_or(&[]);
+        let outcome = self.on_message::<C, R>(cx, config, fragment.message_type, body);
+        self.buffers.incoming = room;
+        outcome
+    }
+
+    /// Looks again at what came early; `None` when nothing of it is due.
+    fn take_held<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+    ) -> Result<Option<Progress>, Failure> {
+        let Ongoing { state, buffers, .. } = self;
+        let finished_due = matches!(state.step, Step::AwaitServerFinished | Step::AwaitClientFinished);
+        let found = match state.inbox.take_fragment(buffers.incoming, state.receive_seq) {
+            None if finished_due => state.inbox.take_record(buffers.incoming),
+            found => found,
+        };
+        let Some((at, len)) = found else { return Ok(None) };
+        // Copied out, because handling it may write to the room.
+        let mut copied = [0; HELD_MAX];
+        let item = buffers.incoming.get(at..).and_then(|item| item.get(..len)).unwrap_or(&[]);
+        let Some(item) = copy(&mut copied, item).ok().and(copied.get_mut(..len)) else {
+            return Err(Discard::NoRoom.into());
+        };
+        if finished_due {
+            return match record::Records::new(item).next_record() {
+                Some(Ok(record)) => self.receive_protected::<C, R>(cx, config, record).map(Some),
+                _ => Ok(None),
+            };
+        }
+        let fragment = Fragment::read(&mut Reader::new(item)).map_err(|_| Discard::Malformed)?;
+        self.on_fragment::<C, R>(cx, config, &fragment, false).map(Some)
+    }
+
+    /// Goes through what came early for as long as it brings the handshake on.
+    pub(crate) fn settle<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+        mut progress: Progress,
+    ) -> Result<Progress, Failure> {
+        while progress == Progress::Continue {
+            match self.take_held::<C, R>(cx, config)? {
+                Some(more) => progress = more,
+                None => break,
+            }
+        }
+        Ok(progress)
+    }
+
+    /// Takes a whole message in its turn.
+    fn on_message<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+        kind: MessageType,
+        body: &[u8],
+    ) -> Result<Progress, Failure> {
+        let header = handshake::header(kind, body.len() as u32, self.state.receive_seq, 0, body.len() as u32);
+        if kind == MessageType::FINISHED {
+            self.check_finished::<C>(body)?;
+        }
+        self.state.receive_seq = self.state.receive_seq.wrapping_add(1);
+        let transcript = &mut self.state.transcript;
+        transcript.update::<C>(&header);
+        transcript.update::<C>(body);
+        let server = matches!(self.state.step, Step::AwaitClientKeyExchange | Step::AwaitClientFinished);
+        let progress = match () {
+            () if R::SERVER && server => self.on_client_message(cx, config, kind, body)?,
+            () if R::CLIENT && !server => self.on_server_message(config, kind, body)?,
+            () => return Err(Fatal::UnexpectedMessage(kind).into()),
+        };
+        Ok(progress)
+    }
+
+    fn check_finished<C: Crypto>(&mut self, body: &[u8]) -> Result<(), Fatal> {
+        let from_client = match self.state.step {
+            Step::AwaitClientFinished => true,
+            Step::AwaitServerFinished => false,
+            // In clear, or before its time.
+            _ => return Err(Fatal::UnexpectedMessage(MessageType::FINISHED)),
+        };
+        let expected = verify_data::<C>(&self.state.master, from_client, &self.state.transcript);
+        if same(&expected, body) { Ok(()) } else { Err(Fatal::BadFinished) }
+    }
+
+    /// Goes on with the answer to [`Self::need`].
+    pub(crate) fn resume<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        config: &Config,
+        answer: Answer<'_>,
+    ) -> Result<Progress, Failure> {
+        match self.state.step {
+            Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, config, answer)?,
+            Step::ServerNeedsPsk if R::SERVER => self.resume_server(cx, answer),
+            _ => {}
+        }
+        self.settle::<C, R>(cx, config, Progress::Continue)
+    }
+
+    /// Keeps a cookie, hint or identity where the flight is written from.
+    pub(crate) fn keep(&mut self, text: &[u8]) -> Result<(), Fatal> {
+        let len = u8::try_from(text.len()).map_err(|_| Fatal::TooLarge)?;
+        copy(self.buffers.outgoing, text).map_err(|_| Fatal::TooLarge)?;
+        self.state.outgoing_len = len;
+        Ok(())
+    }
+
+    /// Master secret and traffic keys from a pre-shared key (RFC 4279, section 2; RFC 7627, section 4).
+    pub(crate) fn derive_keys<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, key: &[u8], client: bool) {
+        let state = &mut *self.state;
+        let len = (key.len() as u16).to_be_bytes();
+        let zeros = [0; MAX_PSK];
+        let zeros = zeros.get(..key.len()).unwrap_or(&[]);
+        let premaster = HmacKey::new::<C>(&[&len, zeros, &len, key]);
+        let mut master = Secret::<48>::zeroed();
+        if state.extended_master_secret {
+            let session_hash = state.transcript.clone().finish::<C>();
+            premaster.prf::<C>(b"extended master secret", [&session_hash, &[]], master.expose_mut());
+        } else {
+            let seed = [&state.client_random[..], &state.server_random[..]];
+            premaster.prf::<C>(b"master secret", seed, master.expose_mut());
+        }
+        cx.crypto.key_log(&state.client_random, master.expose());
+        state.master = HmacKey::new::<C>(&[master.expose()]);
+        let mut block = Secret::<40>::zeroed();
+        state.master.prf::<C>(b"key expansion", [&state.server_random, &state.client_random], block.expose_mut());
+        if let Ok(channel) = Channel::from_key_block(&block, client) {
+            *self.channel = channel;
+        }
+    }
+}
+
+impl<'b> Ongoing<'b> {
+    /// What the handshake waits for, `None` if for nothing.
+    pub fn need(self) -> Option<Need<'b>> {
+        let Buffers { outgoing, .. } = self.buffers;
+        let text = outgoing.get(..self.state.outgoing_len.into()).unwrap_or(&[]);
+        match self.state.step {
+            Step::ClientNeedsPsk => Some(Need::PskForServer { hint: text }),
+            Step::ServerNeedsPsk => Some(Need::PskOfClient { identity: text }),
+            _ => None,
+        }
+    }
+}
+
+/// Longest item that is taken from the room again: a protected Finished, a ServerKeyExchange with a hint.
+const HELD_MAX: usize = 96;

@@ -1,0 +1,177 @@
+//! Two endpoints in one function with a fake clock and a network that loses, repeats, reorders and spoils datagrams.
+
+mod world;
+
+use tegmen::dtls::{Config, Fatal, Profile};
+use tegmen::time::Duration;
+use world::{Fate, World};
+
+#[test]
+fn a_handshake_and_messages_both_ways() {
+    let mut world = World::new(1, Config::default());
+    world.connect();
+    world.run(Duration::from_secs(5));
+    assert!(world.client.established && world.server.established);
+    world.client.say(b"ping");
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.server.heard, [b"ping"]);
+    world.server.say(b"pong");
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.client.heard, [b"pong"]);
+}
+
+#[test]
+fn the_minimal_profile_has_the_bytes_of_the_blink_paper() {
+    let mut world = World::new(1, Config { profile: Profile::Minimal, ..Config::default() });
+    world.connect();
+    world.run(Duration::from_secs(5));
+    assert!(world.client.established && world.server.established);
+    let sizes: Vec<usize> = world.sent.iter().map(|(_, datagram)| datagram.len()).collect();
+    assert_eq!(sizes, [67, 44, 83, 88, 42, 14, 53, 14, 53]);
+}
+
+#[test]
+fn a_handshake_survives_every_single_loss() {
+    for lost in 0..12 {
+        for profile in [Profile::Default, Profile::Minimal] {
+            let mut world = World::new(7, Config { profile, ..Config::default() });
+            world.network = Box::new(move |n, _| if n == lost { Fate::LOST } else { Fate::arrives() });
+            world.connect();
+            world.client.say(b"ping");
+            world.run(Duration::from_secs(50));
+            assert!(world.client.established && world.server.established, "lost {lost} {profile:?}");
+        }
+    }
+}
+
+#[test]
+fn a_handshake_survives_every_swap_of_neighbours() {
+    for held in 0..12 {
+        for profile in [Profile::Default, Profile::Minimal] {
+            let mut world = World::new(7, Config { profile, ..Config::default() });
+            world.network =
+                Box::new(move |n, _| if n == held { Fate::after(Duration::from_millis(15)) } else { Fate::arrives() });
+            world.connect();
+            world.run(Duration::from_secs(50));
+            assert!(world.client.established && world.server.established, "held {held} {profile:?}");
+        }
+    }
+}
+
+#[test]
+fn fragments_of_a_small_mtu_come_together() {
+    let mut world = World::new(3, Config { mtu: 64, ..Config::default() });
+    world.connect();
+    world.run(Duration::from_secs(50));
+    // The second hello cannot be accepted in pieces: a server without state has no room for them.
+    assert!(!world.server.established);
+    let mut world = World::new(3, Config { mtu: 100, ..Config::default() });
+    world.server.limit_mtu(64);
+    world.connect();
+    world.run(Duration::from_secs(50));
+    assert!(world.client.established && world.server.established);
+}
+
+#[test]
+fn wrong_key_and_wrong_identity_are_one_outcome_to_the_peer() {
+    let mut alerts = Vec::new();
+    for (identity, key, known) in
+        [("Client_identity", *b"not the same key", true), ("nobody", *b"0123456789abcdef", false)]
+    {
+        let mut world = World::new(9, Config::default());
+        world.client.credentials(identity, key);
+        world.connect();
+        world.run(Duration::from_secs(70));
+        assert!(!world.client.established && !world.server.established);
+        assert_eq!(world.server.closed, Some(Fatal::WrongKeyOrIdentity { identity_known: known }));
+        alerts.push((world.client.closed, world.sent.iter().map(|(_, d)| d.len()).filter(|len| *len < 40).last()));
+    }
+    assert_eq!(alerts[0], alerts[1]);
+}
+
+#[test]
+fn a_server_that_waits_for_its_store_loses_nothing() {
+    let mut world = World::new(4, Config::default());
+    world.server.store_delay = Some(Duration::from_millis(300));
+    world.connect();
+    let start = world.now;
+    while !world.client.established && world.now.since(start) < Duration::from_secs(10) {
+        world.run(Duration::from_millis(20));
+    }
+    assert!(world.client.established);
+    assert!(world.now.since(start) < Duration::from_millis(600), "the early Finished had to be sent again");
+}
+
+#[test]
+fn a_client_that_restarts_takes_over_only_when_it_proved_its_key() {
+    let mut world = World::new(5, Config::default());
+    world.connect();
+    world.run(Duration::from_secs(2));
+    let first = world.server.peer.unwrap();
+    // Somebody at the same address begins again, with a wrong key.
+    let mut intruder = world.restarted_client(77);
+    intruder.credentials("Client_identity", *b"not the same key");
+    let honest = core::mem::replace(&mut world.client, intruder);
+    world.connect();
+    world.run(Duration::from_secs(70));
+    assert!(!world.client.established);
+    world.client = honest;
+    world.client.say(b"still here");
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.server.heard, [b"still here"]);
+    assert_eq!(world.server.peer, Some(first));
+    // The honest client begins again.
+    world.client = world.restarted_client(78);
+    world.connect();
+    world.run(Duration::from_secs(2));
+    assert!(world.client.established);
+    assert_ne!(world.server.peer, Some(first));
+    world.client.say(b"anew");
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.server.heard.last().unwrap(), b"anew");
+}
+
+#[test]
+fn closing_is_told_to_the_peer() {
+    let mut world = World::new(6, Config::default());
+    world.connect();
+    world.run(Duration::from_secs(2));
+    world.client.close();
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.server.closed, Some(Fatal::Closed));
+}
+
+/// Thousands of seeds of loss, repetition, reordering and damage. `TEGMEN_SEEDS` sets how many.
+#[test]
+fn handshakes_and_messages_under_random_faults() {
+    let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(500);
+    for seed in 0..seeds {
+        let profile = if seed % 3 == 0 { Profile::Minimal } else { Profile::Default };
+        let mut world = World::new(seed, Config { profile, ..Config::default() });
+        world.random_faults();
+        if seed % 5 == 0 {
+            world.server.store_delay = Some(Duration::from_millis(seed % 700));
+        }
+        world.connect();
+        world.run(Duration::from_secs(55));
+        if !(world.client.established && world.server.established) {
+            // With a third of all datagrams lost a handshake may run out of time; never may only one side be content
+            // while the network is well again.
+            world.network = Box::new(|_, _| Fate::arrives());
+            if !world.client.established {
+                world.client = world.restarted_client(seed + 1_000_000);
+                world.connect();
+            }
+            world.run(Duration::from_secs(30));
+        }
+        assert!(world.client.established, "seed {seed}: client not established");
+        world.network = Box::new(|_, _| Fate::arrives());
+        world.client.say(b"ping");
+        world.run(Duration::from_secs(2));
+        assert!(world.server.established, "seed {seed}: server not established");
+        assert_eq!(world.server.heard.iter().filter(|h| *h == b"ping").count(), 1, "seed {seed}");
+        world.server.say(b"pong");
+        world.run(Duration::from_secs(1));
+        assert_eq!(world.client.heard.iter().filter(|h| *h == b"pong").count(), 1, "seed {seed}");
+    }
+}

@@ -1,0 +1,320 @@
+#![allow(unreachable_pub, reason = "a module of a test binary has no outside")]
+//! A world of two endpoints for tests: a clock that only we move, and a network that does as it is told.
+
+use tegmen::buf::Frame;
+use tegmen::counters::Counters;
+use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::{Config, Fatal, Records};
+use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Principal};
+use tegmen::time::{Duration, Instant};
+
+pub type Table = PeerArray<(), 4, 3, 255, 512>;
+
+/// What the network does with a datagram: each entry is one copy that arrives after a delay, perhaps spoiled.
+pub struct Fate(Vec<(Duration, Option<u32>)>);
+
+impl Fate {
+    pub const LOST: Self = Self(Vec::new());
+
+    pub fn arrives() -> Self {
+        Self::after(DELAY)
+    }
+
+    pub fn after(delay: Duration) -> Self {
+        Self(vec![(delay, None)])
+    }
+}
+
+/// One side.
+pub struct Node {
+    pub endpoint: Endpoint<Table>,
+    pub crypto: RustCrypto,
+    pub counters: Counters,
+    pub local: Address,
+    pub identity: Vec<u8>,
+    pub key: [u8; 16],
+    pub peer: Option<PeerId>,
+    pub established: bool,
+    pub closed: Option<Fatal>,
+    pub heard: Vec<Vec<u8>>,
+    /// How long the store of keys takes to answer.
+    pub store_delay: Option<Duration>,
+    waiting: Option<(Instant, PeerId)>,
+    to_say: Vec<Vec<u8>>,
+    config: Config,
+}
+
+impl Node {
+    fn new(seed: u64, port: u16, now: Instant, config: Config) -> Self {
+        let mut bytes = [port as u8; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let mut crypto = RustCrypto::new(bytes);
+        let mut counters = Counters::default();
+        let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
+        let endpoint = Endpoint::new(&mut cx, Table::new(), config);
+        let local = Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, port as u8], port, scope: 0 };
+        Self {
+            endpoint,
+            crypto,
+            counters,
+            local,
+            identity: b"Client_identity".to_vec(),
+            key: *b"0123456789abcdef",
+            peer: None,
+            established: false,
+            closed: None,
+            heard: Vec::new(),
+            store_delay: None,
+            waiting: None,
+            to_say: Vec::new(),
+            config,
+        }
+    }
+
+    pub fn credentials(&mut self, identity: &str, key: [u8; 16]) {
+        self.identity = identity.into();
+        self.key = key;
+    }
+
+    pub fn limit_mtu(&mut self, mtu: u16) {
+        self.config.mtu = mtu;
+        let mut cx = Cx { now: Instant::default(), crypto: &mut self.crypto, counters: &mut self.counters };
+        self.endpoint = Endpoint::new(&mut cx, Table::new(), self.config);
+    }
+
+    /// Sent as soon as there is a session.
+    pub fn say(&mut self, bytes: &[u8]) {
+        self.to_say.push(bytes.to_vec());
+    }
+
+    pub fn close(&mut self) {
+        self.endpoint.close(self.peer.unwrap());
+    }
+
+    fn path(&self, remote: Address) -> Path {
+        Path { local: self.local, remote }
+    }
+
+    /// Answers a need; `true` if the answer has to wait.
+    fn answer(&mut self, now: Instant, id: PeerId) -> Option<Noted> {
+        let (identity, key) = (self.identity.clone(), self.key);
+        let principal = Principal(7);
+        let answer = match self.endpoint.need(id)? {
+            Need::PskForServer { .. } => Answer::Psk { identity: &identity, key: &key, principal },
+            Need::PskOfClient { identity: theirs } if theirs == self.identity => {
+                Answer::Psk { identity: &[], key: &key, principal }
+            }
+            Need::PskOfClient { .. } => Answer::Unknown,
+        };
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let event = self.endpoint.resume(&mut cx, id, answer)?;
+        Some(note(event))
+    }
+
+    fn on(&mut self, now: Instant, noted: Noted, out: &mut Vec<(Address, Vec<u8>)>) {
+        match noted {
+            Noted::Transmit(to, datagram) => out.push((to, datagram)),
+            Noted::Need(id) => match self.store_delay {
+                Some(delay) => self.waiting = Some((now.after(delay), id)),
+                None => {
+                    if let Some(noted) = self.answer(now, id) {
+                        self.on(now, noted, out);
+                    }
+                }
+            },
+            Noted::Established(id) => (self.established, self.peer, self.closed) = (true, Some(id), None),
+            Noted::Message(bytes) => self.heard.push(bytes),
+            Noted::Closed(reason) => self.closed = Some(reason),
+            Noted::Alarm => {}
+        }
+    }
+
+    fn receive(&mut self, now: Instant, from: Address, mut datagram: Vec<u8>, out: &mut Vec<(Address, Vec<u8>)>) {
+        let path = self.path(from);
+        let mut records = Records::new(&mut datagram);
+        loop {
+            let mut answer = [0; 1500];
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut answer) else { break };
+            let noted = note(event);
+            self.on(now, noted, out);
+        }
+    }
+
+    fn poll(&mut self, now: Instant, out: &mut Vec<(Address, Vec<u8>)>) {
+        if let Some((at, id)) = self.waiting
+            && at <= now
+        {
+            self.waiting = None;
+            if let Some(noted) = self.answer(now, id) {
+                self.on(now, noted, out);
+            }
+        }
+        loop {
+            let mut buffer = [0; 1500];
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            let Some(event) = self.endpoint.poll(&mut cx, &mut buffer) else { break };
+            let noted = note(event);
+            self.on(now, noted, out);
+        }
+        if self.established
+            && let Some(id) = self.peer
+        {
+            for text in core::mem::take(&mut self.to_say) {
+                let mut storage = [0; 1500];
+                let mut frame = Frame::new(&mut storage, HEADROOM);
+                frame.append(&text).unwrap();
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                self.endpoint.seal(&mut cx, id, &mut frame).unwrap();
+                use tegmen::endpoint::Peers as _;
+                let to = self.endpoint.peers.peer(id).unwrap().path().remote;
+                out.push((to, frame.finish().to_vec()));
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        [self.endpoint.next_alarm(), self.waiting.map(|(at, _)| at)].into_iter().flatten().min()
+    }
+}
+
+enum Noted {
+    Transmit(Address, Vec<u8>),
+    Need(PeerId),
+    Established(PeerId),
+    Message(Vec<u8>),
+    Alarm,
+    Closed(Fatal),
+}
+
+fn note(event: Event<'_, '_>) -> Noted {
+    match event {
+        Event::Transmit { path, datagram } => Noted::Transmit(path.remote, datagram.to_vec()),
+        Event::Need(id) => Noted::Need(id),
+        Event::Established(id) => Noted::Established(id),
+        Event::Message { bytes, .. } => Noted::Message(bytes.to_vec()),
+        Event::Alarm(_) => Noted::Alarm,
+        Event::Closed { reason, .. } => Noted::Closed(reason),
+    }
+}
+
+/// Decides what happens to the n-th datagram.
+pub type Network = Box<dyn FnMut(usize, &[u8]) -> Fate>;
+
+pub struct World {
+    pub now: Instant,
+    pub client: Node,
+    pub server: Node,
+    pub network: Network,
+    /// Everything that was sent: who (true for the client) and what.
+    pub sent: Vec<(bool, Vec<u8>)>,
+    flying: Vec<(Instant, usize, bool, Vec<u8>)>,
+    config: Config,
+    seed: u64,
+}
+
+const DELAY: Duration = Duration::from_millis(10);
+
+impl World {
+    pub fn new(seed: u64, config: Config) -> Self {
+        let now = Instant::from_micros(1_000_000);
+        Self {
+            now,
+            client: Node::new(seed, 1, now, config),
+            server: Node::new(seed, 2, now, config),
+            network: Box::new(|_, _| Fate::arrives()),
+            sent: Vec::new(),
+            flying: Vec::new(),
+            config,
+            seed,
+        }
+    }
+
+    pub fn connect(&mut self) {
+        let path = self.client.path(self.server.local);
+        let mut cx = Cx { now: self.now, crypto: &mut self.client.crypto, counters: &mut self.client.counters };
+        self.client.peer = Some(self.client.endpoint.connect(&mut cx, &path).unwrap());
+    }
+
+    /// A client at the same address that remembers nothing.
+    pub fn restarted_client(&self, seed: u64) -> Node {
+        Node::new(seed, 1, self.now, self.config)
+    }
+
+    /// Loss, repetition, delay and damage, from the seed.
+    pub fn random_faults(&mut self) {
+        let mut state = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut draw = move |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) % below
+        };
+        let loss = draw(30);
+        self.network = Box::new(move |_, _| {
+            if draw(100) < loss {
+                return Fate::LOST;
+            }
+            let copies = if draw(10) == 0 { 2 } else { 1 };
+            Fate(
+                (0..copies)
+                    .map(|_| {
+                        let delay = Duration::from_millis(5 + if draw(5) == 0 { draw(400) } else { draw(10) });
+                        (delay, (draw(20) == 0).then(|| draw(1 << 16) as u32))
+                    })
+                    .collect(),
+            )
+        });
+    }
+
+    fn launch(&mut self, from_client: bool, datagram: Vec<u8>) {
+        let n = self.sent.len();
+        self.sent.push((from_client, datagram.clone()));
+        let Fate(copies) = (self.network)(n, &datagram);
+        for (delay, damage) in copies {
+            let mut copy = datagram.clone();
+            if let Some(damage) = damage {
+                let at = damage as usize % copy.len();
+                copy[at] ^= 1 << (damage >> 13 & 7);
+            }
+            self.flying.push((self.now.after(delay), n, from_client, copy));
+        }
+    }
+
+    /// Lets `time` pass.
+    pub fn run(&mut self, time: Duration) {
+        let end = self.now.after(time);
+        loop {
+            let mut out = Vec::new();
+            self.client.poll(self.now, &mut out);
+            for (_, datagram) in out.drain(..) {
+                self.launch(true, datagram);
+            }
+            self.server.poll(self.now, &mut out);
+            for (_, datagram) in out.drain(..) {
+                self.launch(false, datagram);
+            }
+            let arrival = self.flying.iter().map(|flying| flying.0).min();
+            let next = [arrival, self.client.next(), self.server.next()].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= end) else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(next);
+            self.flying.sort();
+            while self.flying.first().is_some_and(|flying| flying.0 <= self.now) {
+                let (_, _, from_client, datagram) = self.flying.remove(0);
+                let mut out = Vec::new();
+                if from_client {
+                    self.server.receive(self.now, self.client.local, datagram, &mut out);
+                } else {
+                    self.client.receive(self.now, self.server.local, datagram, &mut out);
+                }
+                for (_, datagram) in out {
+                    self.launch(!from_client, datagram);
+                }
+            }
+        }
+    }
+}
