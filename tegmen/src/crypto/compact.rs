@@ -9,6 +9,7 @@ use super::hash::Sha256;
 use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use crate::buf::copy;
 use crate::secret::{Secret, same};
+use core::array::from_fn;
 use zeroize::Zeroize;
 
 /// AES-128-CCM, SHA-256 and a generator in little memory.
@@ -76,7 +77,8 @@ impl Crypto for Compact {
     /// AES-128 in counter mode with fast key erasure: the first two blocks become the next key and counter before the
     /// caller sees a byte, so what was given out cannot be computed from what the generator holds afterwards.
     fn random(&mut self, out: &mut [u8]) {
-        let schedule = Schedule::expand(self.key.expose());
+        let mut schedule = Schedule::new();
+        schedule.expand(self.key.expose());
         let mut counter = load(self.counter.expose());
         let mut next = || {
             counter[3] = counter[3].wrapping_add(1);
@@ -132,7 +134,8 @@ fn ccm(
         mac[0] |= 0x40;
     }
 
-    let schedule = Schedule::expand(key);
+    let mut schedule = Schedule::new();
+    schedule.expand(key);
     let mut state = Ccm { schedule: &schedule, mac, counter: first };
     if !aad.is_empty() {
         let mut block = [0; BLOCK_LEN];
@@ -225,20 +228,24 @@ fn add([a, b, c, d]: Block, [e, f, g, h]: Block) -> Block {
 struct Schedule([Block; 11]);
 
 impl Schedule {
+    const fn new() -> Self {
+        Self([[0; 4]; 11])
+    }
+
+    /// In place, so that no copy stays behind on the stack.
     #[inline(never)]
-    fn expand(key: &[u8; KEY_LEN]) -> Self {
+    fn expand(&mut self, key: &[u8; KEY_LEN]) {
         let mut words = load(key);
         let mut constant = 1;
-        Self(core::array::from_fn(|_| {
-            let round = words;
+        for round in &mut self.0 {
+            *round = words;
             let [a, b, c, d] = &mut words;
             *a ^= constant ^ substitute(*d, *d, *d, *d).rotate_right(8);
             *b ^= *a;
             *c ^= *b;
             *d ^= *c;
             constant = double(constant);
-            round
-        }))
+        }
     }
 
     /// Encrypts one block (FIPS 197, section 5.1).
@@ -320,10 +327,9 @@ const fn multiply(mut a: u32, mut b: u32) -> u32 {
 
 /// One compression of SHA-256 (FIPS 180-4, section 6.2.2), sixteen words of the message schedule at a time.
 fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
-    let mut words = [[0; 8]; 2];
-    for (word, bytes) in words.as_flattened_mut().iter_mut().zip(block.as_chunks().0) {
-        *word = u32::from_be_bytes(*bytes);
-    }
+    let mut bytes = block.as_chunks().0.iter();
+    let mut next = |_| bytes.next().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    let mut words = [from_fn(&mut next), from_fn(&mut next)];
     let before = *state;
     let [now @ .., last] = &CONSTANTS;
     for constants in now {
@@ -333,7 +339,7 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
         advance(high, low);
     }
     rounds(state, &words, last);
-    state.iter_mut().zip(before).for_each(|(to, with)| *to = to.wrapping_add(with));
+    state.iter_mut().zip(&before).for_each(|(to, with)| *to = to.wrapping_add(*with));
 }
 
 /// Sixteen rounds. After four of them the variables stand four places on, and no register has to move.
