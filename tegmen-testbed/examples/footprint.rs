@@ -1,0 +1,28 @@
+//! `cargo run -p tegmen-testbed --example footprint [-- [--json] [--update]]`: measures the firmware against its budget.
+
+use std::path::Path;
+use std::process::ExitCode;
+use tegmen_testbed::footprint::{Options, Verdict, run};
+
+fn main() -> ExitCode {
+    let mut options = Options::default();
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--json" => options.json = true,
+            "--update" => options.update = true,
+            other => {
+                eprintln!("{other}: unknown; the options are --json and --update");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    match run(&project, &options) {
+        Ok(Verdict::WithinBudget) => ExitCode::SUCCESS,
+        Ok(Verdict::OverBudget) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("footprint: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

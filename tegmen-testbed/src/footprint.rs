@@ -1,0 +1,253 @@
+//! What the firmware costs on a Cortex-M3: sizes, stack, instructions and places that can panic, held to a budget.
+//!
+//! [`run`] builds every image of `firmware/` once for each crypto provider (`build`), reads the ELF (`elf`, `panics`),
+//! executes the measuring ones under QEMU with the counting plugin (`emulate`), writes `target/footprint.json` and
+//! compares the numbers with `firmware/budget.toml` (`budget`). Numbers repeat to the digit with one compiler, so it
+//! is always the distribution's; `target/footprint.meta.json` says which.
+
+mod budget;
+mod build;
+mod elf;
+mod emulate;
+mod panics;
+
+use budget::Budget;
+use elf::Image;
+pub use panics::PanicPlace;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What [`run`] does beyond measuring and comparing.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Options {
+    /// Print the JSON array instead of the table.
+    pub json: bool,
+    /// Make the measured values the budget.
+    pub update: bool,
+}
+
+/// The comparison with the budget.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Nothing grew, or the budget was updated.
+    WithinBudget,
+    /// Something grew; what, was printed.
+    OverBudget,
+}
+
+/// One image, built with one provider.
+#[derive(Clone, Debug, Serialize)]
+pub struct Footprint {
+    /// Name of the image: its file in `firmware/src/bin`.
+    pub image: String,
+    /// The crypto provider: a feature of the firmware crate.
+    pub provider: String,
+    /// Bytes of code, constants and vectors.
+    pub text: u64,
+    /// Bytes of initialized variables, in flash and in memory.
+    pub data: u64,
+    /// Bytes of other variables.
+    pub bss: u64,
+    /// Deepest use of the stack within any operation, from its top, in bytes.
+    pub stack: u64,
+    /// Branches to a panic in the whole image.
+    pub panics: u64,
+    /// Instructions of each operation.
+    pub operations: BTreeMap<String, u64>,
+    /// Bytes of the types that the image names.
+    pub sizes: BTreeMap<String, u64>,
+    /// Where the panics are.
+    pub panic_places: Vec<PanicPlace>,
+}
+
+/// Measures the firmware of the project in the folder `project` and prints the result to standard output.
+///
+/// # Errors
+/// If a tool is missing (the message says how to install it), a build or a run fails, or a file cannot be written.
+pub fn run(project: &Path, options: &Options) -> Result<Verdict, Error> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| project.join("target"), PathBuf::from);
+    let footprints = measure(project, &target)?;
+    write_json(&target.join("footprint.json"), &footprints)?;
+    write_json(&target.join("footprint.meta.json"), &build::Versions::read(project)?)?;
+
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&footprints).map_err(|error| Error::Json(error.to_string()))?);
+    } else {
+        print!("{}", Table(&footprints));
+    }
+
+    let budget_file = project.join("firmware/budget.toml");
+    if options.update {
+        Budget::of(&footprints).write(&budget_file)?;
+        return Ok(Verdict::WithinBudget);
+    }
+    let excesses = Budget::read(&budget_file)?.compare(&footprints);
+    if excesses.is_empty() {
+        return Ok(Verdict::WithinBudget);
+    }
+    eprint!("{}", budget::Report(&excesses));
+    Ok(Verdict::OverBudget)
+}
+
+/// Builds every image with every provider and measures it.
+///
+/// # Errors
+/// As [`run`].
+pub fn measure(project: &Path, target: &Path) -> Result<Vec<Footprint>, Error> {
+    build::require_tools()?;
+    let plugin = build::plugin(project, target)?;
+    let mut footprints = Vec::new();
+    for provider in PROVIDERS {
+        for (name, path) in build::images(project, target, provider)? {
+            footprints.push(footprint(name, provider, &path, &plugin)?);
+        }
+    }
+    // The empty image first: the others are compared with it.
+    footprints.sort_by_key(|footprint| (footprint.image != EMPTY, footprint.image.clone(), footprint.provider.clone()));
+    Ok(footprints)
+}
+
+fn footprint(image: String, provider: &str, path: &Path, plugin: &Path) -> Result<Footprint, Error> {
+    let elf = Image::read(path)?;
+    let regions = if elf.operations.is_empty() { BTreeMap::new() } else { emulate::run(&elf, plugin)? };
+    let mut operations = BTreeMap::new();
+    for (id, name) in &elf.operations {
+        let region =
+            regions.get(id).ok_or_else(|| Error::NotMeasured { image: path.into(), operation: name.clone() })?;
+        operations.insert(name.clone(), region.instructions);
+    }
+    let panic_places = panics::find(path)?;
+    Ok(Footprint {
+        image,
+        provider: provider.to_owned(),
+        text: elf.text,
+        data: elf.data,
+        bss: elf.bss,
+        stack: regions.values().map(|region| region.stack).max().unwrap_or(0),
+        panics: panic_places.iter().map(|place| place.branches).sum(),
+        operations,
+        sizes: elf.sizes,
+        panic_places,
+    })
+}
+
+/// The table for people: an image per line, its operations, sizes and panics below it.
+struct Table<'a>(&'a [Footprint]);
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<20} {:<10} {:>8} {:>8} {:>6} {:>7} {:>6} {:>6}",
+            "image", "provider", "text", "beyond", "data", "bss", "stack", "panics"
+        )?;
+        for footprint in self.0 {
+            let empty = self.0.iter().find(|other| other.image == EMPTY && other.provider == footprint.provider);
+            let beyond = footprint.text.saturating_sub(empty.map_or(0, |empty| empty.text));
+            let Footprint { image, provider, text, data, bss, stack, panics, .. } = footprint;
+            writeln!(
+                f,
+                "{image:<20} {provider:<10} {:>8} {:>8} {:>6} {:>7} {:>6} {panics:>6}",
+                grouped(*text),
+                grouped(beyond),
+                grouped(*data),
+                grouped(*bss),
+                grouped(*stack)
+            )?;
+            for (operation, instructions) in &footprint.operations {
+                writeln!(f, "    {operation:<27} {:>8} instructions", grouped(*instructions))?;
+            }
+            for (name, bytes) in &footprint.sizes {
+                writeln!(f, "    {name:<27} {:>8} bytes", grouped(*bytes))?;
+            }
+            for place in &footprint.panic_places {
+                writeln!(f, "    panic in {place}")?;
+            }
+        }
+        writeln!(f, "(beyond: bytes of text over the empty image of the same provider)")
+    }
+}
+
+/// 12345 as `12,345`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Error::Json(error.to_string()))?;
+    std::fs::write(path, text + "\n").map_err(|error| Error::File(path.into(), error))
+}
+
+/// Why there is no result.
+#[derive(Debug)]
+pub enum Error {
+    /// A program or a file that a package brings is missing.
+    MissingTool {
+        /// What was looked for.
+        tool: String,
+        /// The packages to install.
+        packages: String,
+    },
+    /// A program failed; what it wrote to standard error.
+    Command(String, String),
+    /// A file cannot be read or written.
+    File(PathBuf, std::io::Error),
+    /// An image is not what link.x makes.
+    Elf(PathBuf, String),
+    /// An image did not end in time, or ended with a failure.
+    Image(PathBuf, String),
+    /// An image did not reach an operation that it announces.
+    NotMeasured {
+        /// The image.
+        image: PathBuf,
+        /// The operation.
+        operation: String,
+    },
+    /// The budget cannot be understood.
+    Budget(String),
+    /// The result cannot be expressed as JSON.
+    Json(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MissingTool { tool, packages } => write!(f, "{tool} is missing; type: apt install {packages}"),
+            Self::Command(command, output) => write!(f, "{command} failed\n{output}"),
+            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Elf(path, what) | Self::Image(path, what) => write!(f, "{}: {what}", path.display()),
+            Self::NotMeasured { image, operation } => {
+                write!(f, "{}: never reached the operation {operation}", image.display())
+            }
+            Self::Budget(what) => write!(f, "firmware/budget.toml: {what}"),
+            Self::Json(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Features of the firmware crate, one build each.
+const PROVIDERS: [&str; 2] = ["compact", "rustcrypto"];
+/// The image that does nothing.
+const EMPTY: &str = "empty";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

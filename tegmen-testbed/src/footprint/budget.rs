@@ -1,0 +1,162 @@
+//! The budget: the most that every image may cost, committed beside the firmware.
+
+use super::{Error, Footprint, grouped};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+/// The limits of each image under each provider.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Budget(BTreeMap<String, BTreeMap<String, Limits>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limits {
+    text: u64,
+    data: u64,
+    bss: u64,
+    stack: u64,
+    panics: u64,
+    /// Instructions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    operations: BTreeMap<String, u64>,
+    /// Bytes of types.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    sizes: BTreeMap<String, u64>,
+}
+
+/// One number above its limit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Excess {
+    image: String,
+    provider: String,
+    what: String,
+    measured: u64,
+    /// `None` if the budget does not know it.
+    limit: Option<u64>,
+}
+
+impl Budget {
+    /// The budget that these measurements just keep.
+    pub(super) fn of(footprints: &[Footprint]) -> Self {
+        let mut budget = Self::default();
+        for footprint in footprints {
+            let limits = Limits::of(footprint);
+            budget.0.entry(footprint.image.clone()).or_default().insert(footprint.provider.clone(), limits);
+        }
+        budget
+    }
+
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::File(path.into(), error))?;
+        toml::from_str(&text).map_err(|error| Error::Budget(error.to_string()))
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<(), Error> {
+        let limits = toml::to_string(self).map_err(|error| Error::Budget(error.to_string()))?;
+        std::fs::write(path, HEADER.to_owned() + &limits).map_err(|error| Error::File(path.into(), error))
+    }
+
+    /// Everything that is above its limit or has none.
+    pub(super) fn compare(&self, footprints: &[Footprint]) -> Vec<Excess> {
+        let mut excesses = Vec::new();
+        for footprint in footprints {
+            let Footprint { image, provider, .. } = footprint;
+            let limits = self.0.get(image).and_then(|providers| providers.get(provider));
+            let limits = limits.map(Limits::all).unwrap_or_default();
+            for (what, measured) in Limits::of(footprint).all() {
+                let limit = limits.get(&what).copied();
+                if limit.is_none_or(|limit| measured > limit) {
+                    excesses.push(Excess { image: image.clone(), provider: provider.clone(), what, measured, limit });
+                }
+            }
+        }
+        excesses
+    }
+}
+
+impl Limits {
+    fn of(footprint: &Footprint) -> Self {
+        let Footprint { text, data, bss, stack, panics, operations, sizes, .. } = footprint.clone();
+        Self { text, data, bss, stack, panics, operations, sizes }
+    }
+
+    /// Every limit under the name it is reported by.
+    fn all(&self) -> BTreeMap<String, u64> {
+        let Self { text, data, bss, stack, panics, operations, sizes } = self;
+        let fixed = [("text", text), ("data", data), ("bss", bss), ("stack", stack), ("panics", panics)];
+        let fixed = fixed.map(|(name, &value)| (name.to_owned(), value)).into_iter();
+        let operations = operations.iter().map(|(name, &value)| (format!("instructions of {name}"), value));
+        let sizes = sizes.iter().map(|(name, &value)| (format!("bytes of {name}"), value));
+        fixed.chain(operations).chain(sizes).collect()
+    }
+}
+
+/// The table of what grew.
+pub(super) struct Report<'a>(pub(super) &'a [Excess]);
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "over budget:")?;
+        writeln!(
+            f,
+            "{:<20} {:<10} {:<40} {:>9} {:>9} {:>8}",
+            "image", "provider", "what", "measured", "limit", "over"
+        )?;
+        for Excess { image, provider, what, measured, limit } in self.0 {
+            let over = limit.map_or("new".into(), |limit| grouped(measured - limit));
+            let limit = limit.map_or("none".into(), grouped);
+            writeln!(f, "{image:<20} {provider:<10} {what:<40} {:>9} {limit:>9} {over:>8}", grouped(*measured))?;
+        }
+        writeln!(f, "if it is worth it, measure with --update and commit firmware/budget.toml")
+    }
+}
+
+const HEADER: &str = "\
+# The most each image may cost, by image and crypto provider: bytes of text, data, bss and stack, places that can
+# panic, instructions of operations, bytes of types. Written by the footprint measurement with --update.
+
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn footprint(text: u64, handshake: u64) -> Footprint {
+        Footprint {
+            image: "dtls".into(),
+            provider: "compact".into(),
+            text,
+            data: 0,
+            bss: 8,
+            stack: 600,
+            panics: 0,
+            operations: [("handshake".into(), handshake)].into(),
+            sizes: [("peer".into(), 160)].into(),
+            panic_places: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_budget_is_read_as_it_was_written_and_kept_by_what_made_it() {
+        let budget = Budget::of(&[footprint(100, 50)]);
+        let read: Budget = toml::from_str(&toml::to_string(&budget).unwrap()).unwrap();
+        assert_eq!(read, budget);
+        assert_eq!(budget.compare(&[footprint(100, 50)]), []);
+        assert_eq!(budget.compare(&[footprint(99, 1)]), []);
+    }
+
+    #[test]
+    fn what_grew_is_named() {
+        let excesses = Budget::of(&[footprint(100, 50)]).compare(&[footprint(103, 51)]);
+        let named = excesses.iter().map(|excess| (excess.what.as_str(), excess.measured, excess.limit));
+        assert_eq!(named.collect::<Vec<_>>(), [("instructions of handshake", 51, Some(50)), ("text", 103, Some(100))]);
+    }
+
+    #[test]
+    fn an_image_without_limits_is_over_budget() {
+        assert!(Budget::default().compare(&[footprint(1, 1)]).iter().all(|excess| excess.limit.is_none()));
+    }
+}

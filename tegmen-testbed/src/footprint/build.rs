@@ -1,0 +1,126 @@
+//! Builds: the images with the distribution's compiler, the plugin with gcc. And which versions these are.
+
+use super::Error;
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Fails if anything is missing that a measurement needs.
+pub(super) fn require_tools() -> Result<(), Error> {
+    for (file, packages) in [
+        (RUSTC, "rustc-web"),
+        (CARGO, "cargo-web"),
+        (CORE_SOURCES, "rust-web-src"),
+        ("/usr/bin/arm-none-eabi-ld", "binutils-arm-none-eabi"),
+        ("/usr/bin/qemu-system-arm", "qemu-system-arm"),
+        ("/usr/bin/gcc", "gcc"),
+    ] {
+        if !Path::new(file).exists() {
+            return Err(Error::MissingTool { tool: file.into(), packages: packages.into() });
+        }
+    }
+    Ok(())
+}
+
+/// Builds every image with one provider; names and paths of the ELF files.
+pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Vec<(String, PathBuf)>, Error> {
+    let sources = project.join("firmware/src/bin");
+    let entries = fs::read_dir(&sources).map_err(|error| Error::File(sources.clone(), error))?;
+    let mut names = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.strip_suffix(".rs").map(str::to_owned))
+        .collect::<Vec<_>>();
+    names.sort();
+
+    let target = absolute(target)?.join("firmware").join(provider);
+    let release = target.join(TRIPLE).join("release");
+    delete_old(&release, &names)?;
+    let mut cargo = Command::new(CARGO);
+    cargo
+        .current_dir(project.join("firmware"))
+        .args(["build", "--release", "--quiet", "--locked", "--no-default-features", "--features", provider])
+        .env("RUSTC", RUSTC)
+        .env("RUSTC_BOOTSTRAP", "1") // for -Zbuild-std
+        .env("CARGO_TARGET_DIR", &target);
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "RUSTUP_TOOLCHAIN"] {
+        cargo.env_remove(name); // whatever the caller builds with, the sizes are to repeat
+    }
+    output_of(&mut cargo)?;
+    Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
+}
+
+/// An image left from an earlier build would report its old numbers. The one in `deps` is what cargo would link again.
+fn delete_old(release: &Path, names: &[String]) -> Result<(), Error> {
+    for folder in [release.to_owned(), release.join("deps")] {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            let image = stem.rsplit_once('-').map_or(stem, |(image, _hash)| image);
+            if names.iter().any(|name| name == image) && path.is_file() {
+                fs::remove_file(&path).map_err(|error| Error::File(path.clone(), error))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Builds the QEMU plugin that counts.
+pub(super) fn plugin(project: &Path, target: &Path) -> Result<PathBuf, Error> {
+    let folder = absolute(target)?.join("firmware");
+    fs::create_dir_all(&folder).map_err(|error| Error::File(folder.clone(), error))?;
+    let library = folder.join("region.so");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-o"])
+        .arg(&library)
+        .arg(project.join("firmware/qemu/region.c"));
+    output_of(&mut gcc)?;
+    Ok(library)
+}
+
+/// What a measurement was made with: other versions give other numbers.
+#[derive(Debug, Serialize)]
+pub(super) struct Versions {
+    compiler: String,
+    linker: String,
+    emulator: String,
+    /// With `-modified` behind it if files were changed since.
+    commit: String,
+}
+
+impl Versions {
+    pub(super) fn read(project: &Path) -> Result<Self, Error> {
+        let first_line = |command: &mut Command| {
+            output_of(command).map(|output| output.lines().next().unwrap_or_default().to_owned())
+        };
+        let commit = Command::new("git")
+            .current_dir(project)
+            .args(["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=-modified"])
+            .output();
+        let commit = commit.ok().filter(|output| output.status.success());
+        Ok(Self {
+            compiler: first_line(Command::new(RUSTC).arg("--version"))?,
+            linker: first_line(Command::new("arm-none-eabi-ld").arg("--version"))?,
+            emulator: first_line(Command::new("qemu-system-arm").arg("--version"))?,
+            commit: commit.map_or("unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().into()),
+        })
+    }
+}
+
+/// Runs a command to its end; its standard output.
+pub(super) fn output_of(command: &mut Command) -> Result<String, Error> {
+    let described = format!("{command:?}");
+    let output = command.output().map_err(|error| Error::Command(described.clone(), error.to_string()))?;
+    if !output.status.success() {
+        return Err(Error::Command(described, String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(path).map_err(|error| Error::File(path.into(), error))
+}
+
+const RUSTC: &str = "/usr/bin/rustc";
+const CARGO: &str = "/usr/bin/cargo";
+const CORE_SOURCES: &str = "/usr/lib/rustlib/src/rust/library/core/src/lib.rs";
+const TRIPLE: &str = "thumbv7m-none-eabi";

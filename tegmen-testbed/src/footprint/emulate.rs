@@ -1,0 +1,97 @@
+//! Runs a measuring image under QEMU and reads what the plugin counted.
+
+use super::Error;
+use super::elf::Image;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What one marked region cost.
+pub(super) struct Region {
+    /// Instructions of one repetition; their mean, if there were several.
+    pub(super) instructions: u64,
+    /// Bytes from the top of the stack to its lowest use.
+    pub(super) stack: u64,
+}
+
+/// Runs the image to its end; its regions by number.
+pub(super) fn run(image: &Image, plugin: &Path) -> Result<BTreeMap<u32, Region>, Error> {
+    let counts = image.path.with_extension("counts");
+    let _ = std::fs::remove_file(&counts); // those of an earlier run
+    let failed = |what: String| Error::Image(image.path.clone(), what);
+
+    let mut qemu = Command::new("qemu-system-arm")
+        .args(["-machine", "lm3s6965evb", "-cpu", "cortex-m3", "-nographic", "-no-reboot"])
+        .args(["-semihosting-config", "enable=on,target=native", "-plugin"])
+        .arg(format!(
+            "{},marks={:#x},stack_top={:#x},stack_limit={:#x},out={}",
+            plugin.display(),
+            image.marks,
+            image.stack_top,
+            image.stack_limit,
+            counts.display()
+        ))
+        .arg("-kernel")
+        .arg(&image.path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+
+    let deadline = Instant::now() + TIME_LIMIT;
+    let status = loop {
+        if let Some(status) = qemu.try_wait().map_err(|error| failed(error.to_string()))? {
+            break status;
+        }
+        if Instant::now() > deadline {
+            let _ = qemu.kill();
+            let _ = qemu.wait();
+            return Err(failed(format!("did not end within {} seconds", TIME_LIMIT.as_secs())));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    if !status.success() {
+        let mut errors = String::new();
+        if let Some(mut stderr) = qemu.stderr.take() {
+            let _ = std::io::Read::read_to_string(&mut stderr, &mut errors);
+        }
+        return Err(failed(format!("failed under QEMU ({status})\n{errors}")));
+    }
+    let text = std::fs::read_to_string(&counts).map_err(|error| Error::File(counts, error))?;
+    text.lines().map(|line| region(line).ok_or_else(|| failed(format!("counts not understood: {line}")))).collect()
+}
+
+/// Reads one line of the plugin: `region ID count=N instructions=N loads=N stores=N stack=N`.
+fn region(line: &str) -> Option<(u32, Region)> {
+    let mut words = line.strip_prefix("region ")?.split(' ');
+    let id = words.next()?.parse().ok()?;
+    let values = words
+        .map(|word| word.split_once('=').and_then(|(name, value)| Some((name, value.parse().ok()?))))
+        .collect::<Option<BTreeMap<&str, u64>>>()?;
+    let instructions = values.get("instructions")?.checked_div(*values.get("count")?)?;
+    Some((id, Region { instructions, stack: *values.get("stack")? }))
+}
+
+/// An image takes less than a second; one that hangs has lost its way.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_plugin_is_read() {
+        let (id, region) = region("region 3 count=2 instructions=200 loads=7 stores=9 stack=640").unwrap();
+        assert_eq!((id, region.instructions, region.stack), (3, 100, 640));
+    }
+
+    #[test]
+    fn other_lines_are_refused() {
+        for line in ["", "region", "region x count=1", "region 1 count=0 instructions=1 stack=1", "region 1 count=one"]
+        {
+            assert!(region(line).is_none(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Places in an image that can panic: branches into the panic functions of `core`, found in the disassembly.
+//!
+//! Each is laid at the door of the crate whose source line, after inlining, asked for it.
+
+use super::Error;
+use super::build::output_of;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+/// A source line that can panic.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub struct PanicPlace {
+    /// The crate.
+    #[serde(rename = "crate")]
+    pub krate: String,
+    /// File and line, from the crate's folder.
+    pub at: String,
+    /// The function of `core` it ends in.
+    pub calls: String,
+    /// Branches in the machine code that come from this line.
+    pub branches: u64,
+}
+
+impl fmt::Display for PanicPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} calls {}", self.krate, self.at, self.calls)?;
+        if self.branches > 1 { write!(f, " ({} times)", self.branches) } else { Ok(()) }
+    }
+}
+
+/// The panic places of the image.
+pub(super) fn find(image: &Path) -> Result<Vec<PanicPlace>, Error> {
+    let listing = output_of(Command::new("arm-none-eabi-objdump").arg("--disassemble").arg(image))?;
+    let branches = branches(&listing);
+    if branches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let addresses = branches.iter().map(|(address, _)| address.as_str());
+    let lines = output_of(
+        Command::new("arm-none-eabi-addr2line").args(["--inlines", "--addresses", "--exe"]).arg(image).args(addresses),
+    )?;
+    let mut places = BTreeMap::new();
+    for ((_, calls), (krate, at)) in branches.into_iter().zip(sources(&lines)) {
+        *places.entry((krate, at, calls)).or_insert(0) += 1;
+    }
+    let place = |((krate, at, calls), branches)| PanicPlace { krate, at, calls, branches };
+    Ok(places.into_iter().map(place).collect())
+}
+
+/// Addresses of the branches into a panic function from any other one, with the name of the function.
+fn branches(listing: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut within_panic = false;
+    for line in listing.lines() {
+        // "00000508 <name>:" begins a function, "     3c2:\tf000 f8a1 \tbl\t508 <name>" is one instruction of it.
+        if let Some(symbol) = line.strip_suffix(">:").and_then(|line| line.split_once('<')).map(|(_, name)| name) {
+            within_panic = is_panic(&demangled(symbol));
+            continue;
+        }
+        let mut fields = line.split('\t');
+        let (Some(address), Some(_code), Some(mnemonic), Some(operands)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let target = operands.split_once('<').and_then(|(_, name)| name.split_once('>')).map(|(name, _)| name);
+        if let Some(target) = target
+            && mnemonic.trim().starts_with('b')
+            && !within_panic
+            && !target.contains("+0x")
+            && is_panic(&demangled(target))
+        {
+            found.push((address.trim().trim_end_matches(':').to_owned(), demangled(target)));
+        }
+    }
+    found
+}
+
+fn demangled(symbol: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(symbol))
+}
+
+/// True for the functions of `core` that only announce a panic, and for the panic handler.
+fn is_panic(function: &str) -> bool {
+    let announces = |name: &str| name.contains("panic") || name.ends_with("_fail") || name.ends_with("_failed");
+    let of_core = function.starts_with("core::") || function.starts_with("<core::");
+    of_core && function.split("::").any(announces) || function.ends_with("rust_begin_unwind")
+}
+
+/// For every address that addr2line was asked for: the innermost source line outside of `core`.
+fn sources(lines: &str) -> Vec<(String, String)> {
+    let mut sources: Vec<Option<(String, String)>> = Vec::new();
+    for line in lines.lines() {
+        if line.starts_with("0x") {
+            sources.push(None);
+        } else if let Some(source @ None) = sources.last_mut() {
+            *source = source_of(line);
+        }
+    }
+    let core = || ("core".to_owned(), "?".to_owned());
+    sources.into_iter().map(|source| source.unwrap_or_else(core)).collect()
+}
+
+/// The crate and the file in it, from a path like `/home/me/.cargo/registry/src/index/aes-0.9.1/src/soft.rs:12`.
+fn source_of(line: &str) -> Option<(String, String)> {
+    let line = line.split(" (").next()?;
+    if line.contains("/library/") || line.starts_with('?') {
+        return None;
+    }
+    let (krate, file) = line.rsplit_once("/src/").unwrap_or(("", line.strip_prefix("src/").unwrap_or(line)));
+    let krate = match krate.rsplit('/').next() {
+        None | Some("" | "." | "firmware") => "tegmen-firmware",
+        Some(krate) => krate,
+    };
+    Some((krate.to_owned(), format!("src/{file}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_branches_from_outside_into_panics_count() {
+        let listing = "
+000003c0 <_RNvNtCs7G4yoljm9JZ_6tegmen3buf4copy>:
+     3c0:\tb510      \tpush\t{r4, lr}
+     3c2:\tf000 f8a1 \tbl\t508 <_RNvNtNtCs7G4yoljm9JZ_4core5slice5index16slice_index_fail>
+     3c6:\te7fe      \tb.n\t3c6 <_RNvNtCs7G4yoljm9JZ_6tegmen3buf4copy+0x6>
+00000508 <_RNvNtNtCs7G4yoljm9JZ_4core5slice5index16slice_index_fail>:
+     508:\tf000 f8a1 \tbl\t600 <_RNvNtCs7G4yoljm9JZ_4core9panicking9panic_fmt>
+";
+        assert_eq!(branches(listing), [("3c2".into(), "core::slice::index::slice_index_fail".into())]);
+    }
+
+    #[test]
+    fn the_innermost_line_outside_of_core_is_to_blame() {
+        let lines = "0x000003c2
+/usr/src/rustc/library/core/src/slice/index.rs:10
+/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/aes-0.9.1/src/soft.rs:12 (discriminator 2)
+/home/me/tegmen/src/crypto/rustcrypto.rs:7
+0x000003c8
+/usr/src/rustc/library/core/src/fmt/mod.rs:7
+0x00000400
+/home/me/project/firmware/src/bin/coap.rs:30
+";
+        let expected = [("aes-0.9.1", "src/soft.rs:12"), ("core", "?"), ("tegmen-firmware", "src/bin/coap.rs:30")];
+        assert_eq!(sources(lines), expected.map(|(krate, at)| (krate.to_owned(), at.to_owned())));
+    }
+}

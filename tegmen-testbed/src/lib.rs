@@ -1,0 +1,2 @@
+//! Measures Tegmen: so far its footprint on a mote.
+pub mod footprint;
