@@ -6,6 +6,7 @@
 extern crate std;
 
 pub mod buf;
+pub mod coap;
 pub mod counters;
 pub mod crypto;
 pub mod dtls;

@@ -10,7 +10,7 @@ use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use crate::buf::copy;
 use crate::secret::{Secret, same};
 use core::array::from_fn;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, optimization_barrier};
 
 /// AES-128-CCM, SHA-256 and a generator in little memory.
 ///
@@ -265,7 +265,8 @@ impl Schedule {
 
 impl Drop for Schedule {
     fn drop(&mut self) {
-        self.0.zeroize();
+        self.0 = [[0; 4]; 11];
+        optimization_barrier(self);
     }
 }
 
@@ -327,9 +328,7 @@ const fn multiply(mut a: u32, mut b: u32) -> u32 {
 
 /// One compression of SHA-256 (FIPS 180-4, section 6.2.2), sixteen words of the message schedule at a time.
 fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
-    let mut bytes = block.as_chunks().0.iter();
-    let mut next = |_| bytes.next().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-    let mut words = [from_fn(&mut next), from_fn(&mut next)];
+    let mut words = load_words(block);
     let before = *state;
     let [now @ .., last] = &CONSTANTS;
     for constants in now {
@@ -340,6 +339,19 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
     }
     rounds(state, &words, last);
     state.iter_mut().zip(&before).for_each(|(to, with)| *to = to.wrapping_add(*with));
+}
+
+#[inline(always)]
+fn load_words(block: &[u8; 64]) -> [[u32; 8]; 2] {
+    let [low, high] = block.as_chunks::<32>().0 else { return [[0; 8]; 2] };
+    [load8(low), load8(high)]
+}
+
+#[inline(never)]
+fn load8(bytes: &[u8; 32]) -> [u32; 8] {
+    let [a, b, c, d, e, f, g, h] = bytes.as_chunks().0 else { return [0; 8] };
+    let w = |bytes: &[u8; 4]| u32::from_be_bytes(*bytes);
+    [w(a), w(b), w(c), w(d), w(e), w(f), w(g), w(h)]
 }
 
 /// Sixteen rounds. After four of them the variables stand four places on, and no register has to move.

@@ -4,9 +4,8 @@
 //! has to give no more than its compression function.
 
 use super::Crypto;
-use crate::buf::copy;
-use crate::secret::Secret;
-use zeroize::Zeroize;
+use crate::buf::{Writer, copy};
+use zeroize::{Zeroize, optimization_barrier};
 
 /// Length of a SHA-256 digest in bytes.
 pub const DIGEST_LEN: usize = 32;
@@ -26,11 +25,7 @@ pub struct Sha256 {
 impl Sha256 {
     /// The empty hash.
     pub const fn new() -> Self {
-        Self::after_block(INITIAL)
-    }
-
-    const fn after_block(state: [u32; 8]) -> Self {
-        Self { state, block: [0; 64], len: 0 }
+        Self { state: INITIAL, block: [0; 64], len: 0 }
     }
 
     /// Adds `data`.
@@ -45,7 +40,7 @@ impl Sha256 {
             if !complete {
                 return;
             }
-            C::sha256_compress(&mut self.state, core::slice::from_ref(&self.block));
+            self.compress::<C>();
             data = rest;
         }
         let (blocks, rest) = data.as_chunks::<64>();
@@ -56,12 +51,14 @@ impl Sha256 {
     }
 
     /// The digest of everything added.
-    pub fn finish<C: Crypto>(self) -> [u8; DIGEST_LEN] {
-        self.finish_after::<C>(0)
+    pub fn finish<C: Crypto>(mut self) -> [u8; DIGEST_LEN] {
+        self.complete::<C>();
+        self.digest()
     }
 
-    /// As [`Self::finish`], where `before` bytes were hashed into the state already (a multiple of 64).
-    fn finish_after<C: Crypto>(mut self, before: u32) -> [u8; DIGEST_LEN] {
+    /// Pads and compresses what waits, so that the state is the digest (FIPS 180-4, section 5.1.1).
+    #[inline(never)]
+    fn complete<C: Crypto>(&mut self) {
         let filled = (self.len % 64) as usize;
         let (_, tail) = self.block.split_at_mut_checked(filled).unwrap_or((&mut [], &mut []));
         tail.fill(0);
@@ -69,25 +66,49 @@ impl Sha256 {
             *first = 0x80;
         }
         if filled > 55 {
-            C::sha256_compress(&mut self.state, core::slice::from_ref(&self.block));
+            self.compress::<C>();
             self.block = [0; 64];
         }
-        let bits = u64::from(before.wrapping_add(self.len)) << 3;
         if let Some(end) = self.block.last_chunk_mut::<8>() {
-            *end = bits.to_be_bytes();
+            *end = (u64::from(self.len) << 3).to_be_bytes();
         }
+        self.compress::<C>();
+    }
+
+    fn compress<C: Crypto>(&mut self) {
         C::sha256_compress(&mut self.state, core::slice::from_ref(&self.block));
+    }
+
+    /// The state as bytes, after [`Self::complete`].
+    fn digest(&self) -> [u8; DIGEST_LEN] {
         let mut digest = [0; DIGEST_LEN];
-        for (out, word) in digest.as_chunks_mut::<4>().0.iter_mut().zip(self.state) {
-            *out = word.to_be_bytes();
-        }
+        put(&mut digest, &self.state);
         digest
+    }
+
+    fn wipe(&mut self) {
+        self.state = INITIAL;
+        self.block = [0; 64];
+        optimization_barrier(self);
     }
 }
 
 impl Default for Sha256 {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Writes as much of a state as `out` has room for.
+#[inline(never)]
+fn put(out: &mut [u8], state: &[u32; 8]) {
+    let mut words = state.iter();
+    let (whole, rest) = out.as_chunks_mut::<4>();
+    for (bytes, word) in whole.iter_mut().zip(&mut words) {
+        *bytes = word.to_be_bytes();
+    }
+    if let Some(word) = words.next() {
+        rest.iter_mut().zip(word.to_be_bytes()).for_each(|(to, from)| *to = from);
     }
 }
 
@@ -105,67 +126,72 @@ impl HmacKey {
 
     /// Prepares `key`, given in parts that are concatenated; a key above 64 bytes is hashed first (RFC 2104, section 2).
     pub fn new<C: Crypto>(key: &[&[u8]]) -> Self {
-        let mut block = Secret::<64>::zeroed();
-        let mut rest: &mut [u8] = block.expose_mut();
-        let mut fits = true;
-        for part in key {
-            match core::mem::take(&mut rest).split_at_mut_checked(part.len()) {
-                Some((head, tail)) => {
-                    let _ = copy(head, part);
-                    rest = tail;
-                }
-                None => fits = false,
-            }
-        }
-        if !fits {
-            let mut hash = Sha256::new();
+        let mut hash = Sha256::new();
+        let mut writer = Writer::new(&mut hash.block);
+        if !key.iter().all(|part| writer.put(part).is_ok()) {
             for part in key {
                 hash.update::<C>(part);
             }
-            *block.expose_mut() = [0; 64];
-            let _ = copy(block.expose_mut(), &hash.finish::<C>());
+            hash.complete::<C>();
+            hash.block = [0; 64];
+            put(&mut hash.block, &hash.state);
         }
-        let mut pad = |with: u8| {
-            block.expose_mut().iter_mut().for_each(|byte| *byte ^= with);
-            let mut state = INITIAL;
-            C::sha256_compress(&mut state, core::slice::from_ref(block.expose()));
-            state
+        let mut pad = |with: u32| {
+            for word in hash.block.as_chunks_mut::<4>().0 {
+                *word = (u32::from_ne_bytes(*word) ^ with).to_ne_bytes();
+            }
+            hash.state = INITIAL;
+            hash.compress::<C>();
+            hash.state
         };
-        let inner = pad(0x36);
-        let outer = pad(0x36 ^ 0x5c);
-        Self { inner, outer }
+        let made = Self { inner: pad(0x3636_3636), outer: pad(0x3636_3636 ^ 0x5c5c_5c5c) };
+        hash.wipe();
+        made
     }
 
     /// The code of a message given in parts.
     pub fn mac<C: Crypto>(&self, message: &[&[u8]]) -> [u8; DIGEST_LEN] {
-        let mut inner = Sha256::after_block(self.inner);
+        let mut hash = Sha256::new();
+        self.run::<C>(&mut hash, message);
+        let code = hash.digest();
+        hash.wipe();
+        code
+    }
+
+    /// Leaves the code of `message` in the state of `hash`, whatever that held before.
+    fn run<C: Crypto>(&self, hash: &mut Sha256, message: &[&[u8]]) {
+        hash.state = self.inner;
+        hash.len = 64;
         for part in message {
-            inner.update::<C>(part);
+            hash.update::<C>(part);
         }
-        let mut digest = inner.finish_after::<C>(64);
-        let mut outer = Sha256::after_block(self.outer);
-        outer.update::<C>(&digest);
-        digest.zeroize();
-        outer.finish_after::<C>(64)
+        hash.complete::<C>();
+        // The digest is the message of the outer hash.
+        put(&mut hash.block, &hash.state);
+        hash.state = self.outer;
+        hash.len = 64 + DIGEST_LEN as u32;
+        hash.complete::<C>();
     }
 
     /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2; `seed` is given in two parts.
     pub fn prf<C: Crypto>(&self, label: &[u8], seed: [&[u8]; 2], out: &mut [u8]) {
         // P_hash of RFC 5246, section 5: A(i) = HMAC(A(i-1)), output HMAC(A(i) + label + seed).
         let [first, second] = seed;
-        let mut a = self.mac::<C>(&[label, first, second]);
-        let mut chunks = out.chunks_mut(DIGEST_LEN).peekable();
-        while let Some(chunk) = chunks.next() {
-            let mut block = self.mac::<C>(&[&a, label, first, second]);
-            for (to, from) in chunk.iter_mut().zip(block) {
-                *to = from;
+        let mut hash = Sha256::new();
+        let mut a = [0; DIGEST_LEN];
+        for (index, chunk) in out.chunks_mut(DIGEST_LEN).enumerate() {
+            if index == 0 {
+                self.run::<C>(&mut hash, &[label, first, second]);
+            } else {
+                self.run::<C>(&mut hash, &[&a]);
             }
-            block.zeroize();
-            if chunks.peek().is_some() {
-                a = self.mac::<C>(&[&a]);
-            }
+            put(&mut a, &hash.state);
+            self.run::<C>(&mut hash, &[&a, label, first, second]);
+            put(chunk, &hash.state);
         }
-        a.zeroize();
+        hash.wipe();
+        a = [0; DIGEST_LEN];
+        optimization_barrier(&a);
     }
 }
 

@@ -1,0 +1,18 @@
+//! CoAP (RFC 7252).
+//!
+//! [`message`] parses into a view and builds in place; [`exchange`] is the message layer of one peer (retransmission,
+//! deduplication, matching of responses); [`handler`] takes a request to the application and back; [`link`] writes
+//! `/.well-known/core`.
+
+pub mod code;
+pub mod exchange;
+pub mod handler;
+pub mod link;
+pub mod message;
+pub mod option;
+
+pub use code::Code;
+pub use exchange::{Exchanges, Received, RequestId};
+pub use handler::{Authorized, Handler, Identity, Policy, Request, Response};
+pub use message::{Builder, MessageRef, MessageType, Token};
+pub use option::OptionNumber;

@@ -1,0 +1,125 @@
+//! Method and response codes (RFC 7252, section 12.1).
+
+use core::fmt;
+
+/// A code: three bits of class, five of detail.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Code(pub u8);
+
+impl Code {
+    /// 0.00: neither request nor response.
+    pub const EMPTY: Self = Self::new(0, 0);
+    /// 0.01: read.
+    pub const GET: Self = Self::new(0, 1);
+    /// 0.02: process; not idempotent.
+    pub const POST: Self = Self::new(0, 2);
+    /// 0.03: write.
+    pub const PUT: Self = Self::new(0, 3);
+    /// 0.04: remove.
+    pub const DELETE: Self = Self::new(0, 4);
+    /// 2.01.
+    pub const CREATED: Self = Self::new(2, 1);
+    /// 2.02.
+    pub const DELETED: Self = Self::new(2, 2);
+    /// 2.03: the representation that the request's ETag names is still right.
+    pub const VALID: Self = Self::new(2, 3);
+    /// 2.04.
+    pub const CHANGED: Self = Self::new(2, 4);
+    /// 2.05: a representation.
+    pub const CONTENT: Self = Self::new(2, 5);
+    /// 4.00.
+    pub const BAD_REQUEST: Self = Self::new(4, 0);
+    /// 4.01: who are you?
+    pub const UNAUTHORIZED: Self = Self::new(4, 1);
+    /// 4.02: a critical option is not understood.
+    pub const BAD_OPTION: Self = Self::new(4, 2);
+    /// 4.03: not for you.
+    pub const FORBIDDEN: Self = Self::new(4, 3);
+    /// 4.04.
+    pub const NOT_FOUND: Self = Self::new(4, 4);
+    /// 4.05.
+    pub const METHOD_NOT_ALLOWED: Self = Self::new(4, 5);
+    /// 4.06: not in the content format that Accept asks for.
+    pub const NOT_ACCEPTABLE: Self = Self::new(4, 6);
+    /// 4.12.
+    pub const PRECONDITION_FAILED: Self = Self::new(4, 12);
+    /// 4.13.
+    pub const REQUEST_ENTITY_TOO_LARGE: Self = Self::new(4, 13);
+    /// 4.15.
+    pub const UNSUPPORTED_CONTENT_FORMAT: Self = Self::new(4, 15);
+    /// 5.00.
+    pub const INTERNAL_SERVER_ERROR: Self = Self::new(5, 0);
+    /// 5.01.
+    pub const NOT_IMPLEMENTED: Self = Self::new(5, 1);
+    /// 5.03: later, perhaps.
+    pub const SERVICE_UNAVAILABLE: Self = Self::new(5, 3);
+    /// 5.05: this is no proxy.
+    pub const PROXYING_NOT_SUPPORTED: Self = Self::new(5, 5);
+
+    /// The code `class.detail`; only the low three and five bits count.
+    pub const fn new(class: u8, detail: u8) -> Self {
+        Self(class << 5 | detail & 31)
+    }
+
+    /// The digit before the point.
+    pub const fn class(self) -> u8 {
+        self.0 >> 5
+    }
+
+    /// The two digits behind it.
+    pub const fn detail(self) -> u8 {
+        self.0 & 31
+    }
+
+    /// A method.
+    pub const fn is_request(self) -> bool {
+        self.class() == 0 && self.0 != 0
+    }
+
+    /// 2.xx, 4.xx or 5.xx.
+    pub const fn is_response(self) -> bool {
+        matches!(self.class(), 2 | 4 | 5)
+    }
+
+    /// 2.xx.
+    pub const fn is_success(self) -> bool {
+        self.class() == 2
+    }
+
+    /// The words of the registry, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EMPTY => "Empty",
+            Self::GET => "GET",
+            Self::POST => "POST",
+            Self::PUT => "PUT",
+            Self::DELETE => "DELETE",
+            Self::CREATED => "Created",
+            Self::DELETED => "Deleted",
+            Self::VALID => "Valid",
+            Self::CHANGED => "Changed",
+            Self::CONTENT => "Content",
+            Self::BAD_REQUEST => "Bad Request",
+            Self::UNAUTHORIZED => "Unauthorized",
+            Self::BAD_OPTION => "Bad Option",
+            Self::FORBIDDEN => "Forbidden",
+            Self::NOT_FOUND => "Not Found",
+            Self::METHOD_NOT_ALLOWED => "Method Not Allowed",
+            Self::NOT_ACCEPTABLE => "Not Acceptable",
+            Self::PRECONDITION_FAILED => "Precondition Failed",
+            Self::REQUEST_ENTITY_TOO_LARGE => "Request Entity Too Large",
+            Self::UNSUPPORTED_CONTENT_FORMAT => "Unsupported Content-Format",
+            Self::INTERNAL_SERVER_ERROR => "Internal Server Error",
+            Self::NOT_IMPLEMENTED => "Not Implemented",
+            Self::SERVICE_UNAVAILABLE => "Service Unavailable",
+            Self::PROXYING_NOT_SUPPORTED => "Proxying Not Supported",
+            _ => "Unassigned",
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02}", self.class(), self.detail())
+    }
+}

@@ -1,0 +1,95 @@
+//! CoRE Link Format (RFC 6690) for `/.well-known/core` (RFC 7252, section 7.2).
+
+use super::code::Code;
+use super::handler::{Authorized, Response};
+use super::option::OptionNumber;
+
+/// Path of the resource that lists the others.
+pub const WELL_KNOWN_CORE: &str = ".well-known/core";
+/// Content-Format application/link-format.
+pub const CONTENT_FORMAT: u32 = 40;
+
+/// One resource, as it is listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link<'a> {
+    /// Path without the slash in front.
+    pub path: &'a str,
+    /// Resource types (`rt`), separated by spaces; empty for none.
+    pub resource_type: &'a str,
+    /// Content-Format (`ct`), if it is always the same.
+    pub content_format: Option<u16>,
+}
+
+impl Link<'_> {
+    /// True if the link matches a query such as `rt=temperature` or `href=/sens*` (RFC 6690, section 4.1).
+    pub fn matches(&self, query: &[u8]) -> bool {
+        let Ok(query) = core::str::from_utf8(query) else { return false };
+        let Some((name, wanted)) = query.split_once('=') else { return false };
+        let fits = |value: &str| match wanted.strip_suffix('*') {
+            Some(prefix) => value.starts_with(prefix),
+            None => value == wanted,
+        };
+        match name {
+            "href" => wanted.strip_prefix('/').is_some_and(|wanted| match wanted.strip_suffix('*') {
+                Some(prefix) => self.path.starts_with(prefix),
+                None => self.path == wanted,
+            }),
+            "rt" => self.resource_type.split(' ').any(fits),
+            "ct" => wanted.parse().ok() == self.content_format && self.content_format.is_some(),
+            _ => false,
+        }
+    }
+}
+
+/// Answers a GET of `/.well-known/core`; those links are listed that match every query of the request.
+///
+/// # Errors
+/// 4.05 for another method, 4.06 if another format is asked for, 5.00 if the list does not fit one message.
+pub fn respond<'l>(
+    request: &Authorized<'_>,
+    response: &mut Response<'_, '_>,
+    links: impl Iterator<Item = Link<'l>>,
+) -> Result<(), Code> {
+    let message = request.message();
+    if message.code() != Code::GET {
+        return Err(Code::METHOD_NOT_ALLOWED);
+    }
+    if message.uint(OptionNumber::ACCEPT).is_some_and(|format| format != CONTENT_FORMAT) {
+        return Err(Code::NOT_ACCEPTABLE);
+    }
+    response.uint(OptionNumber::CONTENT_FORMAT, CONTENT_FORMAT)?;
+    let mut separator: &[u8] = b"<";
+    let wanted = |link: &Link<'_>| message.values(OptionNumber::URI_QUERY).all(|query| link.matches(query));
+    for link in links.filter(wanted) {
+        response.payload(separator)?;
+        response.payload(b"/")?;
+        response.payload(link.path.as_bytes())?;
+        response.payload(b">")?;
+        if !link.resource_type.is_empty() {
+            response.payload(b";rt=\"")?;
+            response.payload(link.resource_type.as_bytes())?;
+            response.payload(b"\"")?;
+        }
+        if let Some(format) = link.content_format {
+            response.payload(b";ct=")?;
+            decimal(response, format)?;
+        }
+        separator = b",<";
+    }
+    Ok(())
+}
+
+/// Writes a number without the machinery of `core::fmt`, which a mote would pay for.
+fn decimal(response: &mut Response<'_, '_>, number: u16) -> Result<(), Code> {
+    let mut divisor = 10_000;
+    let mut begun = false;
+    while divisor > 0 {
+        let digit = number.checked_div(divisor).unwrap_or(0) % 10;
+        begun |= digit > 0 || divisor == 1;
+        if begun {
+            response.payload(&[b'0'.wrapping_add(digit as u8)])?;
+        }
+        divisor /= 10;
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Options (RFC 7252, sections 3.1 and 5.10).
+
+use crate::buf::{Full, Reader, Truncated, Writer};
+
+/// An option number (IANA CoAP Option Numbers registry).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OptionNumber(pub u16);
+
+/// How OSCORE treats an option (RFC 8613, section 4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Encrypted: goes inside, as every option does that nobody said otherwise of.
+    Encrypted,
+    /// Unprotected: stays outside, for proxies to read.
+    Unprotected,
+}
+
+impl OptionNumber {
+    /// Do it only if the ETag is this one.
+    pub const IF_MATCH: Self = Self(1);
+    /// Name of the host that is meant.
+    pub const URI_HOST: Self = Self(3);
+    /// Version of a representation.
+    pub const ETAG: Self = Self(4);
+    /// Do it only if there is nothing yet.
+    pub const IF_NONE_MATCH: Self = Self(5);
+    /// Register for notifications (RFC 7641).
+    pub const OBSERVE: Self = Self(6);
+    /// Port that is meant.
+    pub const URI_PORT: Self = Self(7);
+    /// A segment of the path of what was created.
+    pub const LOCATION_PATH: Self = Self(8);
+    /// The message is protected (RFC 8613).
+    pub const OSCORE: Self = Self(9);
+    /// A segment of the path.
+    pub const URI_PATH: Self = Self(11);
+    /// Format of the payload.
+    pub const CONTENT_FORMAT: Self = Self(12);
+    /// Seconds for which a response may be kept.
+    pub const MAX_AGE: Self = Self(14);
+    /// An argument.
+    pub const URI_QUERY: Self = Self(15);
+    /// Format that the client wants.
+    pub const ACCEPT: Self = Self(17);
+    /// An argument of what was created.
+    pub const LOCATION_QUERY: Self = Self(20);
+    /// A block of the response (RFC 7959).
+    pub const BLOCK2: Self = Self(23);
+    /// A block of the request (RFC 7959).
+    pub const BLOCK1: Self = Self(27);
+    /// What a forward proxy is asked for.
+    pub const PROXY_URI: Self = Self(35);
+    /// The scheme that a forward proxy is asked to use.
+    pub const PROXY_SCHEME: Self = Self(39);
+    /// Size of the request's representation.
+    pub const SIZE1: Self = Self(60);
+
+    /// A message with an unknown critical option must be rejected (RFC 7252, section 5.4.1).
+    pub const fn is_critical(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// The class of options that are not both (RFC 8613, figure 5).
+    pub const fn class(self) -> Class {
+        match self {
+            Self::URI_HOST | Self::URI_PORT | Self::OSCORE | Self::PROXY_URI | Self::PROXY_SCHEME => Class::Unprotected,
+            _ => Class::Encrypted,
+        }
+    }
+}
+
+/// Reads one option behind the option `previous`; the payload marker is not an option and must be looked for first.
+pub(crate) fn read<'a>(reader: &mut Reader<'a>, previous: u16) -> Result<(OptionNumber, &'a [u8]), Truncated> {
+    let first = reader.u8()?;
+    let delta = read_extended(reader, first >> 4)?;
+    let len = read_extended(reader, first & 15)?;
+    let number = previous.checked_add(delta).ok_or(Truncated)?;
+    Ok((OptionNumber(number), reader.take(len.into())?))
+}
+
+fn read_extended(reader: &mut Reader<'_>, nibble: u8) -> Result<u16, Truncated> {
+    match nibble {
+        13 => Ok(u16::from(reader.u8()?).wrapping_add(13)),
+        14 => reader.u16()?.checked_add(269).ok_or(Truncated),
+        15 => Err(Truncated),
+        small => Ok(small.into()),
+    }
+}
+
+/// Writes one option behind the option `previous`.
+pub(crate) fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result<(), Full> {
+    let len = u16::try_from(value.len()).map_err(|_| Full)?;
+    writer.u8(nibble(delta) << 4 | nibble(len))?;
+    write_extended(writer, delta)?;
+    write_extended(writer, len)?;
+    writer.put(value)
+}
+
+const fn nibble(value: u16) -> u8 {
+    match value {
+        0..13 => value as u8,
+        13..269 => 13,
+        _ => 14,
+    }
+}
+
+fn write_extended(writer: &mut Writer<'_>, value: u16) -> Result<(), Full> {
+    match value {
+        0..13 => Ok(()),
+        13..269 => writer.u8(value.wrapping_sub(13) as u8),
+        _ => writer.u16(value.wrapping_sub(269)),
+    }
+}
+
+/// The options of a message in the order of their numbers, outer and inner together.
+#[derive(Clone, Debug)]
+pub struct Options<'a> {
+    outer: Run<'a>,
+    inner: Run<'a>,
+}
+
+/// One run of encoded options, with the next one read ahead.
+#[derive(Clone, Debug)]
+struct Run<'a> {
+    rest: Reader<'a>,
+    next: Option<(OptionNumber, &'a [u8])>,
+}
+
+impl<'a> Run<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        let mut run = Self { rest: Reader::new(bytes), next: None };
+        run.advance(0);
+        run
+    }
+
+    fn advance(&mut self, previous: u16) {
+        // `MessageRef::parse` has walked these bytes, so an error here is only the end.
+        self.next = read(&mut self.rest, previous).ok();
+    }
+
+    fn take(&mut self) -> Option<(OptionNumber, &'a [u8])> {
+        let (number, value) = self.next?;
+        self.advance(number.0);
+        Some((number, value))
+    }
+}
+
+impl<'a> Options<'a> {
+    /// Both runs, already checked by a parser.
+    pub(crate) fn new(outer: &'a [u8], inner: &'a [u8]) -> Self {
+        Self { outer: Run::new(outer), inner: Run::new(inner) }
+    }
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = (OptionNumber, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match (self.outer.next, self.inner.next) {
+            (Some((outer, _)), Some((inner, _))) if inner < outer => self.inner.take(),
+            (Some(_), _) => self.outer.take(),
+            (None, _) => self.inner.take(),
+        }
+    }
+}
+
+/// The value of an option of format `uint` (RFC 7252, section 3.2); `None` if it is longer than four bytes.
+pub fn uint(value: &[u8]) -> Option<u32> {
+    if value.len() > 4 {
+        return None;
+    }
+    Some(value.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
+}
+
+/// A number as the shortest `uint`: the bytes and how many of them, from the end, count.
+pub fn uint_bytes(value: u32, bytes: &mut [u8; 4]) -> &[u8] {
+    *bytes = value.to_be_bytes();
+    let skip = (value.leading_zeros() / 8) as usize;
+    bytes.get(skip..).unwrap_or(&[])
+}
