@@ -13,6 +13,13 @@ mod register;
 pub mod start;
 pub mod uart;
 
+/// The crypto provider of this build.
+#[cfg(feature = "compact")]
+pub type Provider = tegmen::crypto::compact::Compact;
+/// The crypto provider of this build.
+#[cfg(all(feature = "rustcrypto", not(feature = "compact")))]
+pub type Provider = tegmen::crypto::rustcrypto::RustCrypto;
+
 #[cfg(all(feature = "compact", feature = "rustcrypto"))]
 compile_error!("choose one provider: --no-default-features --features compact, or rustcrypto");
 #[cfg(not(any(feature = "compact", feature = "rustcrypto")))]

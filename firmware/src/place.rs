@@ -1,30 +1,31 @@
 //! A place for what is too large for the stack.
 
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A static that can be borrowed for ever, once.
+/// A static that is filled at run time and then borrowed for ever, once.
 pub struct Place<T> {
     taken: AtomicBool,
-    value: UnsafeCell<T>,
+    value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: `take` hands the value out once, so it is only moved between contexts, never shared by them.
+// SAFETY: `fill` hands the value out once, so it is only moved between contexts, never shared by them.
 unsafe impl<T: Send> Sync for Place<T> {}
 
 impl<T> Place<T> {
-    /// A place that holds `value`.
-    pub const fn new(value: T) -> Self {
-        Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    /// An empty place. It takes no flash: nothing is known of its contents before [`Self::fill`].
+    pub const fn empty() -> Self {
+        Self { taken: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// The value, or `None` from the second call on.
+    /// Makes the value and puts it in; `None` from the second call on.
     #[inline]
-    pub fn take(&'static self) -> Option<&'static mut T> {
+    pub fn fill(&'static self, make: impl FnOnce() -> T) -> Option<&'static mut T> {
         if self.taken.swap(true, Ordering::Relaxed) {
             return None;
         }
         // SAFETY: `taken` was false, so no other borrow of the value exists or will.
-        Some(unsafe { &mut *self.value.get() })
+        Some(unsafe { &mut *self.value.get() }.write(make()))
     }
 }

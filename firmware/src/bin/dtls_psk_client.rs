@@ -1,0 +1,87 @@
+//! A DTLS client alone, to see its size: everything it needs to open a session and to use it, and no server.
+#![no_std]
+#![no_main]
+
+use core::hint::black_box;
+use tegmen::buf::Frame;
+use tegmen::counters::Counters;
+use tegmen::dtls::state::{Answer, HandshakeState};
+use tegmen::dtls::{Config, Records};
+use tegmen::endpoint::{Address, ClientOnly, Cx, Endpoint, Event, HEADROOM, Path, Peer, PeerArray, Principal};
+use tegmen::time::Instant;
+use tegmen_firmware::Provider;
+use tegmen_firmware::measure::{Note, exit};
+use tegmen_firmware::place::Place;
+
+#[used]
+#[unsafe(link_section = ".footprint")]
+static NOTES: [Note; 3] = [
+    Note::size("Peer", size_of::<Peer>()),
+    Note::size("HandshakeState", size_of::<HandshakeState>()),
+    Note::size("Endpoint", size_of::<Endpoint<Table, ClientOnly>>()),
+];
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    exit(run().is_some())
+}
+
+/// Connects, sends one record and takes what comes. `None` when the session is over.
+fn run() -> Option<()> {
+    let buffers = BUFFERS.fill(|| Buffers { received: [0; BUFFER_LEN], sent: [0; BUFFER_LEN] })?;
+    let crypto = &mut Provider::new(black_box([0; 32]));
+    let counters = &mut Counters::default();
+    let mut cx = Cx { now: Instant::from_micros(0), crypto, counters };
+    let endpoint = ENDPOINT.fill(|| Endpoint::new(&mut cx, Table::new(), Config::default()))?;
+
+    let path = black_box(Path { local: address(1), remote: address(2) });
+    endpoint.connect(&mut cx, &path).ok()?;
+    loop {
+        cx.now = Instant::from_micros(black_box(0));
+        while let Some(event) = endpoint.poll(&mut cx, &mut buffers.sent) {
+            match event {
+                Event::Transmit { datagram, .. } => _ = black_box(datagram),
+                Event::Closed { .. } => return None,
+                _ => {}
+            }
+        }
+        let received_len = black_box(BUFFER_LEN);
+        let mut records = Records::new(buffers.received.get_mut(..received_len)?);
+        while let Some(event) = endpoint.handle(&mut cx, &path, &mut records, &mut []) {
+            match event {
+                Event::Need(id) => {
+                    let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
+                    endpoint.resume(&mut cx, id, answer);
+                }
+                Event::Established(id) => {
+                    let mut frame = Frame::new(&mut buffers.sent, HEADROOM);
+                    frame.append(black_box(&[0; 64])).ok()?;
+                    endpoint.seal(&mut cx, id, &mut frame).ok()?;
+                    black_box(frame.finish());
+                }
+                Event::Message { bytes, .. } => _ = black_box(bytes),
+                Event::Closed { .. } => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What was received and what is to be sent; nothing moves them here.
+struct Buffers {
+    received: [u8; BUFFER_LEN],
+    sent: [u8; BUFFER_LEN],
+}
+
+/// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of what comes early.
+type Table = PeerArray<(), 1, 1, 32, 96>;
+
+static ENDPOINT: Place<Endpoint<Table, ClientOnly>> = Place::empty();
+static BUFFERS: Place<Buffers> = Place::empty();
+
+const fn address(last: u8) -> Address {
+    Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 }
+}
+
+const WHO: Principal = Principal(1);
+const BUFFER_LEN: usize = 200;
