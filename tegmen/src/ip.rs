@@ -3,24 +3,14 @@
 //! Only what a datagram needs: no fragments, no options, no ICMP. A packet with an extension header is refused.
 
 use crate::buf::{Frame, Full, Reader, Truncated, Writer};
-use core::net::Ipv6Addr;
-
-/// One end of a datagram: an address and a UDP port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct Socket {
-    /// The IPv6 address.
-    pub address: Ipv6Addr,
-    /// The UDP port.
-    pub port: u16,
-}
+use crate::endpoint::{Address, Path};
 
 /// A received UDP datagram. [`Datagram::parse`] has checked every length and the checksum.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Datagram<'r> {
-    /// Where it came from; never a multicast address.
-    pub source: Socket,
-    /// Where it was sent to, which may be another node: the caller compares.
-    pub destination: Socket,
+    /// `remote` sent it, and is never a group; `local` is its destination, which may be another node: the caller
+    /// compares.
+    pub path: Path,
     /// The payload, to be opened where it lies.
     pub payload: &'r mut [u8],
 }
@@ -45,9 +35,9 @@ impl<'r> Datagram<'r> {
             other => return Err(Refused::NotUdp(other)),
         }
         let _hop_limit = header.u8()?;
-        let source = Ipv6Addr::from(header.array::<16>()?);
-        let destination = Ipv6Addr::from(header.array::<16>()?);
-        if source.is_multicast() {
+        let source: [u8; 16] = header.array()?;
+        let destination: [u8; 16] = header.array()?;
+        if matches!(source, [0xff, ..]) {
             return Err(Refused::MulticastSource); // RFC 4291, section 2.7
         }
 
@@ -62,37 +52,41 @@ impl<'r> Datagram<'r> {
         }
         // RFC 8200, section 8.1: over IPv6 the checksum is not optional. With the transmitted one included, the sum
         // of an intact datagram is all ones (RFC 1071, section 1).
-        if checksum == 0 || Sum::of_pseudo_header(source, destination, len).add(udp).folded() != u16::MAX {
+        if checksum == 0 || Sum::of_pseudo_header(&source, &destination, len).add(udp).folded() != u16::MAX {
             return Err(Refused::BadChecksum);
         }
         let end = IP_HEADER_LEN.wrapping_add(len.into());
         Ok(Self {
-            source: Socket { address: source, port: source_port },
-            destination: Socket { address: destination, port: destination_port },
+            path: Path {
+                local: Address { ip: destination, port: destination_port, scope: 0 },
+                remote: Address { ip: source, port: source_port, scope: 0 },
+            },
             payload: packet.get_mut(HEADROOM..end).ok_or(Refused::Truncated)?,
         })
     }
 }
 
-/// Puts the UDP and the IPv6 header in front of the payload that `frame` holds, which takes [`HEADROOM`] bytes.
+/// Puts the UDP and the IPv6 header in front of the payload that `frame` holds, which takes [`HEADROOM`] bytes; the
+/// datagram goes from `path.local` to `path.remote`.
 ///
 /// # Errors
 /// [`Full`] if the frame has less headroom, or if the payload is longer than a UDP datagram can be; nothing is written.
-pub fn prepend_headers(frame: &mut Frame<'_>, source: Socket, destination: Socket, hop_limit: u8) -> Result<(), Full> {
+pub fn prepend_headers(frame: &mut Frame<'_>, path: &Path, hop_limit: u8) -> Result<(), Full> {
+    let Path { local, remote } = path;
     let len = frame.len().checked_add(UDP_HEADER_LEN).and_then(|len| u16::try_from(len).ok()).ok_or(Full)?;
     let mut headers = [0; HEADROOM];
     let mut header = Writer::new(&mut headers);
     header.u32(6 << 28)?;
     header.u16(len)?;
     header.put(&[UDP, hop_limit])?;
-    header.put(&source.address.octets())?;
-    header.put(&destination.address.octets())?;
+    header.put(&local.ip)?;
+    header.put(&remote.ip)?;
 
-    header.u16(source.port)?;
-    header.u16(destination.port)?;
+    header.u16(local.port)?;
+    header.u16(remote.port)?;
     header.u16(len)?;
-    let sum = Sum::of_pseudo_header(source.address, destination.address, len);
-    let sum = sum.add_word(source.port).add_word(destination.port).add_word(len).add(frame.bytes()).folded();
+    let sum = Sum::of_pseudo_header(&local.ip, &remote.ip, len);
+    let sum = sum.add_word(local.port).add_word(remote.port).add_word(len).add(frame.bytes()).folded();
     // A checksum of zero would say that there is none (RFC 768).
     header.u16(if sum == u16::MAX { u16::MAX } else { !sum })?;
     frame.prepend(&headers)
@@ -121,8 +115,8 @@ struct Sum(u32);
 
 impl Sum {
     /// RFC 8200, section 8.1.
-    fn of_pseudo_header(source: Ipv6Addr, destination: Ipv6Addr, udp_len: u16) -> Self {
-        Self(UDP.into()).add_word(udp_len).add(&source.octets()).add(&destination.octets())
+    fn of_pseudo_header(source: &[u8; 16], destination: &[u8; 16], udp_len: u16) -> Self {
+        Self(UDP.into()).add_word(udp_len).add(source).add(destination)
     }
 
     fn add_word(self, word: u16) -> Self {
@@ -163,15 +157,17 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    fn socket(last: u16, port: u16) -> Socket {
-        Socket { address: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last), port }
+    fn path(local_port: u16, remote_port: u16) -> Path {
+        let address =
+            |last, port| Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port, scope: 0 };
+        Path { local: address(1, local_port), remote: address(2, remote_port) }
     }
 
-    fn packet(source: Socket, destination: Socket, payload: &[u8]) -> Vec<u8> {
+    fn packet(path: &Path, payload: &[u8]) -> Vec<u8> {
         let mut storage = std::vec![0; HEADROOM + payload.len()];
         let mut frame = Frame::new(&mut storage, HEADROOM);
         frame.append(payload).unwrap();
-        prepend_headers(&mut frame, source, destination, 64).unwrap();
+        prepend_headers(&mut frame, path, 64).unwrap();
         frame.finish().to_vec()
     }
 
@@ -186,14 +182,14 @@ mod tests {
             b"abc",
         ]
         .concat();
-        assert_eq!(packet(socket(1, 0x1633), socket(2, 0x1634), b"abc"), expected);
+        assert_eq!(packet(&path(0x1633, 0x1634), b"abc"), expected);
     }
 
     #[test]
     fn a_checksum_that_comes_out_as_zero_is_sent_as_all_ones() {
         let mut found = false;
         for word in 0..=u16::MAX {
-            let mut sent = packet(socket(1, 1), socket(2, 2), &word.to_be_bytes());
+            let mut sent = packet(&path(1, 2), &word.to_be_bytes());
             assert_ne!(sent[46..48], [0, 0]);
             found |= sent[46..48] == [0xff, 0xff];
             assert!(Datagram::parse(&mut sent).is_ok());
@@ -204,7 +200,7 @@ mod tests {
     #[test]
     fn what_is_not_plain_udp_is_refused_with_its_reason() {
         let refusal = |change: &dyn Fn(&mut Vec<u8>)| {
-            let mut bytes = packet(socket(1, 5683), socket(2, 5683), b"hello");
+            let mut bytes = packet(&path(5683, 5683), b"hello");
             change(&mut bytes);
             Datagram::parse(&mut bytes).map(|_| ()).unwrap_err()
         };
@@ -226,7 +222,7 @@ mod tests {
 
     #[test]
     fn padding_behind_the_packet_is_ignored() {
-        let mut bytes = packet(socket(1, 1), socket(2, 2), b"hello");
+        let mut bytes = packet(&path(1, 2), b"hello");
         bytes.extend([1, 2, 3]);
         assert_eq!(Datagram::parse(&mut bytes).unwrap().payload, b"hello");
     }
@@ -235,33 +231,31 @@ mod tests {
     fn a_frame_without_headroom_or_with_too_much_payload_is_full() {
         let mut storage = [0; 60];
         let mut frame = Frame::new(&mut storage, HEADROOM - 1);
-        assert_eq!(prepend_headers(&mut frame, socket(1, 1), socket(2, 2), 1), Err(Full));
+        assert_eq!(prepend_headers(&mut frame, &path(1, 2), 1), Err(Full));
         let mut storage = std::vec![0; HEADROOM + 0xffff];
         let mut frame = Frame::new(&mut storage, HEADROOM);
         frame.append(&std::vec![0; 0xffff - 7]).unwrap();
-        assert_eq!(prepend_headers(&mut frame, socket(1, 1), socket(2, 2), 1), Err(Full));
+        assert_eq!(prepend_headers(&mut frame, &path(1, 2), 1), Err(Full));
     }
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(
-            source: [u8; 16], destination: [u8; 16], ports: [u16; 2], payload in proptest::collection::vec(any::<u8>(), 0..1500),
+        fn what_was_written_is_read_at_the_other_end(
+            ips: [[u8; 16]; 2], ports: [u16; 2], payload in proptest::collection::vec(any::<u8>(), 0..1500),
         ) {
-            let mut source = Socket { address: source.into(), port: ports[0] };
-            if source.address.is_multicast() {
-                source.address = Ipv6Addr::LOCALHOST;
-            }
-            let destination = Socket { address: destination.into(), port: ports[1] };
-            let mut bytes = packet(source, destination, &payload);
+            prop_assume!(ips[0][0] != 0xff);
+            let [local, remote] = [0, 1].map(|i| Address { ip: ips[i], port: ports[i], scope: 0 });
+            let mut bytes = packet(&Path { local, remote }, &payload);
+            let path = Path { local: remote, remote: local };
             let mut expected = payload.clone();
-            prop_assert_eq!(Datagram::parse(&mut bytes), Ok(Datagram { source, destination, payload: &mut expected }));
+            prop_assert_eq!(Datagram::parse(&mut bytes), Ok(Datagram { path, payload: &mut expected }));
         }
 
         #[test]
         fn a_damaged_bit_behind_the_first_word_is_noticed(
             payload in proptest::collection::vec(any::<u8>(), 0..200), bit in 64usize..,
         ) {
-            let original = packet(socket(1, 1), socket(2, 2), &payload);
+            let original = packet(&path(1, 2), &payload);
             let mut bytes = original.clone();
             let bit = 64 + bit % (8 * (bytes.len() - 8)); // not the flow label and the hop limit, which nothing covers
             bytes[bit / 8] ^= 0x80 >> (bit % 8);

@@ -5,10 +5,9 @@
 //! sends no packet before.
 
 use crate::buf::{Full, Reader, Truncated, Writer};
-use crate::ip::Socket;
+use crate::endpoint::Address;
 use crate::secret::Secret;
 use core::iter;
-use core::net::Ipv6Addr;
 
 /// The bytes that carry `frame` over the line, delimiters on both sides included.
 ///
@@ -135,10 +134,10 @@ pub enum Control {
 pub struct Start {
     /// Seeds the mote's random generator.
     pub seed: Secret<32>,
-    /// The mote's own address.
-    pub address: Ipv6Addr,
+    /// The mote's own IPv6 address.
+    pub ip: [u8; 16],
     /// Whom to contact, for a mote that is a client.
-    pub peer: Option<Socket>,
+    pub peer: Option<Address>,
 }
 
 impl Control {
@@ -155,10 +154,10 @@ impl Control {
             [ASK, VERSION] => Self::SeedPlease,
             [ANSWER, VERSION] => Self::Start(Start {
                 seed: Secret::new(reader.array()?),
-                address: reader.array::<16>()?.into(),
+                ip: reader.array()?,
                 peer: match reader.rest() {
                     [] => None,
-                    _ => Some(Socket { address: reader.array::<16>()?.into(), port: reader.u16()? }),
+                    _ => Some(Address { ip: reader.array()?, port: reader.u16()?, scope: 0 }),
                 },
             }),
             _ => return Err(NotControl),
@@ -176,10 +175,10 @@ impl Control {
             Self::Start(start) => {
                 out.put(&[ANSWER, VERSION])?;
                 out.put(start.seed.expose())?;
-                out.put(&start.address.octets())?;
+                out.put(&start.ip)?;
                 match start.peer {
                     Some(peer) => {
-                        out.put(&peer.address.octets())?;
+                        out.put(&peer.ip)?;
                         out.u16(peer.port)
                     }
                     None => Ok(()),
@@ -290,9 +289,9 @@ mod tests {
         }
 
         #[test]
-        fn control_frames_are_read_as_written(seed: [u8; 32], address: [u8; 16], peer: Option<([u8; 16], u16)>) {
-            let peer = peer.map(|(address, port)| Socket { address: address.into(), port });
-            let start = Control::Start(Start { seed: Secret::new(seed), address: address.into(), peer });
+        fn control_frames_are_read_as_written(seed: [u8; 32], ip: [u8; 16], peer: Option<([u8; 16], u16)>) {
+            let peer = peer.map(|(ip, port)| Address { ip, port, scope: 0 });
+            let start = Control::Start(Start { seed: Secret::new(seed), ip, peer });
             for control in [Control::SeedPlease, start] {
                 let mut storage = [0; Control::MAX_LEN];
                 let mut writer = Writer::new(&mut storage);
@@ -301,7 +300,7 @@ mod tests {
                     (Control::SeedPlease, Control::SeedPlease) => {}
                     (Control::Start(read), Control::Start(sent)) => {
                         prop_assert_eq!(read.seed.expose(), sent.seed.expose());
-                        prop_assert_eq!((read.address, read.peer), (sent.address, sent.peer));
+                        prop_assert_eq!((read.ip, read.peer), (sent.ip, sent.peer));
                     }
                     _ => prop_assert!(false),
                 }

@@ -1,0 +1,114 @@
+//! CoAP without protection: builds and parses a GET, then a whole exchange between two ends in memory.
+#![no_std]
+#![no_main]
+
+use core::hint::black_box;
+use tegmen::buf::Frame;
+use tegmen::coap::exchange::Received;
+use tegmen::coap::handler::{Anybody, serve};
+use tegmen::coap::{
+    Authorized, Builder, Code, Exchanges, Handler, Identity, MessageRef, MessageType, OptionNumber, Request, Response,
+};
+use tegmen::endpoint::{Principal, Protection};
+use tegmen::time::Instant;
+use tegmen_firmware::measure::{Note, exit, measured, stack_of};
+use tegmen_firmware::place::Place;
+
+#[used]
+#[unsafe(link_section = ".footprint")]
+static NOTES: [Note; 6] = [
+    Note::operation(BUILD, "build GET"),
+    Note::operation(PARSE, "parse GET"),
+    Note::operation(ASK, "keep request"),
+    Note::operation(SERVE, "serve request"),
+    Note::operation(HEAR, "match response"),
+    Note::size("exchanges of a peer", size_of::<OneExchange>()),
+];
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    exit(stack_of(run).is_some())
+}
+
+/// The exchange; `None` if anything goes another way than expected.
+fn run() -> Option<()> {
+    let client = CLIENT.fill(|| OneExchange::new(1))?;
+    let server = SERVER.fill(|| OneExchange::new(2))?;
+    let mut thermometer = Thermometer { reading: black_box(215) };
+
+    let mut storage = [0; 64];
+    let mut frame = Frame::new(&mut storage, 0);
+    measured(BUILD, || build_get(&mut frame))?;
+    let request = black_box(frame.bytes());
+    let sent = measured(ASK, || client.sent(NOW, request, 7)).ok()?;
+
+    let path_matches = measured(PARSE, || MessageRef::parse(request).is_ok_and(|get| get.path_is(PATH)));
+
+    let mut storage = [0; 64];
+    let mut reply = Frame::new(&mut storage, 0);
+    measured(SERVE, || answer(server, request, &mut thermometer, &mut reply))?;
+
+    match measured(HEAR, || client.receive(NOW, black_box(reply.bytes()))) {
+        Received::Response { request, message, .. } if request == sent => {
+            let expected = message.code() == Code::CONTENT && message.payload() == [0, 215];
+            (expected && path_matches).then_some(())
+        }
+        _ => None,
+    }
+}
+
+/// A confirmable GET with a token of two bytes.
+fn build_get(frame: &mut Frame<'_>) -> Option<()> {
+    let message_id = black_box(0x1234);
+    let mut message = Builder::new(frame, MessageType::Confirmable, Code::GET, message_id, &[0xca, 0xfe]).ok()?;
+    message.path(PATH).ok()
+}
+
+fn answer(
+    exchanges: &mut OneExchange,
+    datagram: &[u8],
+    thermometer: &mut Thermometer,
+    reply: &mut Frame<'_>,
+) -> Option<()> {
+    let Received::Request(message) = exchanges.receive(NOW, datagram) else { return None };
+    let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
+    let message_id = exchanges.message_id();
+    serve(Request { message, identity }, &Anybody, thermometer, message_id, reply);
+    exchanges.keep_reply(NOW, message.message_id(), reply.bytes());
+    Some(())
+}
+
+/// The resource that is asked for.
+struct Thermometer {
+    reading: u16,
+}
+
+impl Handler for Thermometer {
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if !request.message().path_is(PATH) {
+            return Err(Code::NOT_FOUND);
+        }
+        if request.message().code() != Code::GET {
+            return Err(Code::METHOD_NOT_ALLOWED);
+        }
+        response.uint(OptionNumber::CONTENT_FORMAT, OCTET_STREAM)?;
+        response.payload(&self.reading.to_be_bytes())
+    }
+}
+
+/// One request of ours under way, four of the peer remembered, 64 bytes of replies.
+type OneExchange = Exchanges<1, 64, 4, 64>;
+
+static CLIENT: Place<OneExchange> = Place::empty();
+static SERVER: Place<OneExchange> = Place::empty();
+
+const BUILD: u32 = 0;
+const PARSE: u32 = 1;
+const ASK: u32 = 2;
+const SERVE: u32 = 3;
+const HEAR: u32 = 4;
+
+const PATH: &str = "sensors/temperature";
+const OCTET_STREAM: u32 = 42;
+/// Nothing here takes time.
+const NOW: Instant = Instant::from_micros(0);
