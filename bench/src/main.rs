@@ -1,1 +1,100 @@
-fn main() {}
+//! Side-by-side benchmarks: our stack and its peers in one run, interleaved, so that ratios mean something.
+//!
+//! `tegmen-bench dtls|coap|sessions [--json] [--instructions] [--passes K]`; `bench/setup.sh` builds the peers.
+mod coap;
+mod dtls;
+mod echo;
+mod load;
+mod mmsg;
+mod ours;
+mod program;
+mod report;
+mod sessions;
+
+use std::{env, process::ExitCode};
+use tegmen_bench_line::{Failure, run_with};
+
+/// What was typed.
+struct Options {
+    json: bool,
+    instructions: bool,
+    passes: usize,
+    seconds: f64,
+    serve: Option<String>,
+    path: String,
+    count: u32,
+}
+
+fn main() -> ExitCode {
+    let mut words = env::args().skip(1);
+    let verb = words.next().unwrap_or_default();
+    let rest: Vec<String> = words.collect();
+    let run = match verb.as_str() {
+        // Both are programs of their own that the driver starts.
+        "ours" => return run_with(ours::stack(), &rest),
+        "echo" => return finish(echo::run(rest.first().map_or("127.0.0.1:0", String::as_str)).map(|()| None), false),
+        "dtls" => dtls::run,
+        "coap" => coap::run,
+        "sessions" => sessions::run,
+        _ => return finish(Err(Failure::new(USAGE)), false),
+    };
+    match Options::parse(&rest) {
+        Ok(options) => finish(run(&options).map(Some), options.json),
+        Err(misuse) => finish(Err(misuse), false),
+    }
+}
+
+fn finish(result: Result<Option<report::Report>, Failure>, json: bool) -> ExitCode {
+    match result {
+        Ok(report) => {
+            report.iter().for_each(|report| report.print(json));
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Options {
+    fn parse(words: &[String]) -> Result<Self, Failure> {
+        let mut options = Self {
+            json: false,
+            instructions: false,
+            passes: 9,
+            seconds: 1.0,
+            serve: None,
+            path: "example_data".into(),
+            count: 100_000,
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| Failure::new(format!("{word} needs a value")));
+            match word.as_str() {
+                "--json" => options.json = true,
+                "--instructions" => options.instructions = true,
+                "--passes" => options.passes = number(value()?)?,
+                "--seconds" => options.seconds = number(value()?)?,
+                "--serve" => options.serve = Some(value()?.clone()),
+                "--path" => options.path = value()?.clone(),
+                "--count" => options.count = number(value()?)?,
+                _ => return Err(Failure::new(USAGE)),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn number<N: std::str::FromStr>(word: &str) -> Result<N, Failure> {
+    word.parse().map_err(|_| Failure::new(format!("not a number: {word}")))
+}
+
+const USAGE: &str = "\
+tegmen-bench dtls [--instructions]   PSK-CCM8 handshakes, records, heap and bytes, ours beside every peer
+tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P]
+                                     CON GET, 64 in flight, ours beside libcoap and a bare UDP echo
+tegmen-bench sessions [--count N]    bytes of each of N sessions that we hold at once
+
+  --json        one JSON object instead of a table
+  --passes K    interleaved passes, 9 if not said";

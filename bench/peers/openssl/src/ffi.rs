@@ -321,8 +321,7 @@ struct BioMethod([u8; 0]);
 #[repr(C)]
 struct EvpMd([u8; 0]);
 
-type PskClient =
-    unsafe extern "C" fn(*mut Ssl, *const c_char, *mut c_char, c_uint, *mut c_uchar, c_uint) -> c_uint;
+type PskClient = unsafe extern "C" fn(*mut Ssl, *const c_char, *mut c_char, c_uint, *mut c_uchar, c_uint) -> c_uint;
 type PskServer = unsafe extern "C" fn(*mut Ssl, *const c_char, *mut c_uchar, c_uint) -> c_uint;
 
 unsafe extern "C" {

@@ -98,7 +98,11 @@ impl Context {
             // SAFETY: the library reads `payload` for its length and does not write to it.
             unsafe { dtls_write(context, &mut address(port), payload.as_ptr().cast_mut(), payload.len()) }
         });
-        if usize::try_from(result) == Ok(payload.len()) { Ok(()) } else { Err(Failure::new(format!("write: {result}"))) }
+        if usize::try_from(result) == Ok(payload.len()) {
+            Ok(())
+        } else {
+            Err(Failure::new(format!("write: {result}")))
+        }
     }
 
     /// Frees a session without a word to the other end, as every stack here does.

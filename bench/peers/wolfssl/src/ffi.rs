@@ -239,8 +239,7 @@ struct WolfSslCtx([u8; 0]);
 #[repr(C)]
 struct WolfSsl([u8; 0]);
 
-type PskClient =
-    unsafe extern "C" fn(*mut WolfSsl, *const c_char, *mut c_char, c_uint, *mut c_uchar, c_uint) -> c_uint;
+type PskClient = unsafe extern "C" fn(*mut WolfSsl, *const c_char, *mut c_char, c_uint, *mut c_uchar, c_uint) -> c_uint;
 type PskServer = unsafe extern "C" fn(*mut WolfSsl, *const c_char, *mut c_uchar, c_uint) -> c_uint;
 type Io = unsafe extern "C" fn(*mut WolfSsl, *mut c_char, c_int, *mut c_void) -> c_int;
 

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Builds the peers that `tegmen-bench dtls` compares with: all of them, or those named (openssl tinydtls wolfssl dimpl).
+#
+# Debian packages are installed when this runs as root; otherwise the line to type is printed. A peer that cannot be
+# built is passed over, and the benchmark reports it as absent. Running it again costs nothing.
+set -u
+
+packages="build-essential pkg-config libssl-dev autoconf automake libtool libclang-dev cmake valgrind libcoap3-bin"
+bench=$(cd "$(dirname "$0")" && pwd)
+target=${CARGO_TARGET_DIR:-$bench/../target}
+mkdir -p "$target" && target=$(cd "$target" && pwd)/bench-peers
+peers=${*:-openssl tinydtls wolfssl dimpl}
+
+missing=
+for package in $packages; do
+    status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) || status=absent
+    [ "$status" = "install ok installed" ] || missing="$missing $package"
+done
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" = 0 ]; then
+        apt-get install -y --no-install-recommends $missing || echo "not installed:$missing"
+    else
+        echo "missing, type: sudo apt-get install --no-install-recommends$missing"
+    fi
+fi
+
+# The settings in peers/.cargo are found from there alone.
+cd "$bench/peers" || exit 1
+cargo fetch --locked || exit 1
+failed=
+for peer in $peers; do
+    # One job: the C libraries are large and the machine may be small.
+    cargo build --locked --release --jobs 1 --target-dir "$target" --package "tegmen-bench-$peer" || failed="$failed $peer"
+done
+[ -z "$failed" ] || echo "not built:$failed"

@@ -1,0 +1,183 @@
+//! Plain CoAP over loopback: one client, 64 confirmable GETs in flight, against one server after the other.
+//!
+//! Every server is asked for 16 bytes that were put there before (`/example_data` of libcoap's example server), so
+//! answers have the same size. What counts is requests for each CPU second of the *server's* process: the client's
+//! and the machine's other work move requests for each second of the clock.
+
+use crate::{
+    Options,
+    load::{Answer, Load, VALUE, WINDOW},
+    ours,
+    report::{Absent, Header, OURS, Report, Row, Samples},
+};
+use std::{
+    env, fs,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use tegmen_bench_line::Failure;
+
+/// Runs every server that is present.
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    let mut servers = Vec::new();
+    for kind in [Kind::Ours, Kind::Echo, Kind::Libcoap("notls"), Kind::Libcoap("openssl")] {
+        match Server::start(kind, options) {
+            Ok(server) => servers.push(server),
+            Err(reason) => {
+                report.absent.push(Absent { name: kind.name(), reason: reason.0, install: kind.install().into() });
+            }
+        }
+    }
+    let mut per_cpu = Samples::new("CON GET of 16 bytes, 64 in flight", "1/server CPU s", true);
+    let mut per_second = Samples::new("CON GET of 16 bytes, 64 in flight", "1/s", true);
+    let count = servers.len();
+    for pass in 0..options.passes {
+        for turn in 0..count {
+            let server = &mut servers[(pass + turn) % count];
+            let (each_cpu, each_second) = server.measure(options.seconds)?;
+            per_cpu.push(server.kind.name(), each_cpu);
+            per_second.push(server.kind.name(), each_second);
+        }
+    }
+    report.rows = [per_cpu, per_second].iter().flat_map(Samples::rows).collect::<Vec<Row>>();
+    report.header.notes.push(format!(
+        "coap: path /{}, value of {} bytes put first, {WINDOW} in flight, {} s a pass",
+        options.path,
+        VALUE.len(),
+        options.seconds
+    ));
+    for server in &servers {
+        report.header.notes.push(format!(
+            "{}: answers of {} bytes, {} lost, {:.1} requests a system call of the client",
+            server.kind.name(),
+            server.answer_len,
+            server.lost,
+            server.batch
+        ));
+    }
+    Ok(report)
+}
+
+/// A server that may be measured.
+#[derive(Clone, Copy)]
+enum Kind {
+    Ours,
+    Echo,
+    /// libcoap's example server, by the TLS library it was built with: the plain part is what is used.
+    Libcoap(&'static str),
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ours => OURS,
+            Self::Echo => "udp-echo",
+            Self::Libcoap("notls") => "libcoap-notls",
+            Self::Libcoap(_) => "libcoap-openssl",
+        }
+    }
+
+    fn install(self) -> &'static str {
+        match self {
+            Self::Ours => "tegmen-bench coap --serve 'COMMAND with {port}'",
+            Self::Echo => "nothing, it is part of this program",
+            Self::Libcoap(_) => "apt-get install libcoap3-bin",
+        }
+    }
+
+    /// The words that start it.
+    fn words(self, port: u16, options: &Options) -> Result<Vec<String>, Failure> {
+        match self {
+            Self::Ours => {
+                let typed = options.serve.as_ref().map(|words| words.replace("{port}", &port.to_string()));
+                let typed = typed.map(|words| words.split_whitespace().map(String::from).collect());
+                typed
+                    .or_else(|| ours::serve_command(port))
+                    .ok_or_else(|| Failure::new("our server is not plugged in yet"))
+            }
+            Self::Echo => {
+                let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
+                Ok(vec![exe.to_string_lossy().into_owned(), "echo".into(), format!("127.0.0.1:{port}")])
+            }
+            Self::Libcoap(library) => {
+                let words = format!("coap-server-{library} -A 127.0.0.1 -p {port}");
+                Ok(words.split(' ').map(String::from).collect())
+            }
+        }
+    }
+
+    fn answer(self) -> Answer {
+        if matches!(self, Self::Echo) { Answer::Echo } else { Answer::Content }
+    }
+}
+
+/// A server that runs, and its client.
+struct Server {
+    kind: Kind,
+    child: Child,
+    load: Load,
+    answer_len: usize,
+    lost: u64,
+    batch: f64,
+}
+
+impl Server {
+    fn start(kind: Kind, options: &Options) -> Result<Self, Failure> {
+        let port = free_port()?;
+        let words = kind.words(port, options)?;
+        let child = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| Failure::new(format!("{}: {e}", words[0])))?;
+        let load = Load::new(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &options.path, kind.answer())?;
+        let mut server = Self { kind, child, load, answer_len: 0, lost: 0, batch: 0.0 };
+        server.load.prepare()?;
+        server.load.run(WARM_UP)?;
+        Ok(server)
+    }
+
+    /// Requests for each CPU second of the server, and for each second.
+    fn measure(&mut self, seconds: f64) -> Result<(f64, f64), Failure> {
+        self.load.run(WARM_UP)?;
+        let (cpu, begin) = (cpu_nanoseconds(self.child.id())?, Instant::now());
+        let counted = self.load.run(Duration::from_secs_f64(seconds))?;
+        let elapsed = begin.elapsed();
+        let cpu = cpu_nanoseconds(self.child.id())?.saturating_sub(cpu);
+        (self.answer_len, self.batch) = (counted.answer_len, counted.batch);
+        self.lost += counted.lost;
+        let answered = counted.answered as f64;
+        Ok((answered * 1e9 / cpu as f64, answered / elapsed.as_secs_f64()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// CPU time of a process, every thread of it, as the scheduler counts it: finer than the ticks of `stat`.
+fn cpu_nanoseconds(process: u32) -> Result<u64, Failure> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).map_err(|e| Failure::new(e.to_string()))?;
+    let mut total = 0;
+    for thread in threads.flatten() {
+        let statistics = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        total += statistics.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    }
+    Ok(total)
+}
+
+/// A port that was free just now.
+fn free_port() -> Result<u16, Failure> {
+    let probe = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    probe.map(|address| address.port()).map_err(|e| Failure::new(e.to_string()))
+}
+
+/// Long enough for the requests of an earlier pass to be given up or answered.
+const WARM_UP: Duration = Duration::from_millis(100);

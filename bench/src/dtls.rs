@@ -1,0 +1,122 @@
+//! DTLS 1.2 with PSK and CCM_8: both ends of each stack in one thread, interleaved pass by pass.
+
+use crate::{
+    Options,
+    program::{CANDIDATES, Candidate, Program},
+    report::{Absent, Header, Report, Samples},
+};
+use tegmen_bench_line::{Command, Failure, Reply};
+
+/// Runs every stack that is present.
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    let mut programs = present(&mut report);
+    let names: Vec<&'static Candidate> = programs.iter().map(|program| program.candidate).collect();
+    for operation in OPERATIONS {
+        eprintln!("{}", operation.name);
+        let mut samples = timed(&operation, &mut programs, options.passes)?;
+        if options.instructions {
+            for candidate in &names {
+                let (few, many) = operation.counted;
+                let counts = (candidate.instructions(operation.of(few))?, candidate.instructions(operation.of(many))?);
+                let each = (counts.1 - counts.0) as f64 / f64::from(many - few);
+                samples.instructions.push((candidate.name, each));
+            }
+        }
+        report.rows.extend(samples.rows());
+    }
+    report.rows.extend(sizes(&names)?);
+    if options.instructions {
+        report
+            .header
+            .notes
+            .push("instructions: callgrind, difference of two lengths; it shows programs no SHA-NI".into());
+    }
+    Ok(report)
+}
+
+/// Starts what is present and writes down what is not.
+fn present(report: &mut Report) -> Vec<Program> {
+    let mut programs = Vec::new();
+    for candidate in &CANDIDATES {
+        match candidate.start() {
+            Ok(program) => {
+                report.header.versions.insert(candidate.name, program.version.clone());
+                programs.push(program);
+            }
+            Err(reason) => report.absent.push(Absent {
+                name: candidate.name,
+                reason: reason.0,
+                install: candidate.install.to_owned(),
+            }),
+        }
+    }
+    programs
+}
+
+/// Something that can be done many times.
+struct Operation {
+    name: &'static str,
+    /// Bytes of application data in a record; none for a handshake.
+    record: Option<usize>,
+    /// How many in one pass: about a tenth of a second.
+    timed: u32,
+    /// Two lengths whose instructions are compared.
+    counted: (u32, u32),
+}
+
+const OPERATIONS: [Operation; 3] = [
+    Operation { name: "PSK-CCM8 handshake with cookie", record: None, timed: 1_000, counted: (20, 120) },
+    Operation { name: "64 B record, seal + open", record: Some(64), timed: 40_000, counted: (200, 1_200) },
+    Operation { name: "1024 B record, seal + open", record: Some(1024), timed: 10_000, counted: (100, 600) },
+];
+
+impl Operation {
+    fn of(&self, count: u32) -> Command {
+        match self.record {
+            None => Command::Handshakes(count),
+            Some(size) => Command::Records { count, size },
+        }
+    }
+}
+
+/// Pass by pass, every program in turn; each pass begins with another one, so that none is always first.
+fn timed(operation: &Operation, programs: &mut [Program], passes: usize) -> Result<Samples, Failure> {
+    let mut samples = Samples::new(operation.name, "1/CPU s", true);
+    let count = programs.len();
+    for pass in 0..passes {
+        for turn in 0..count {
+            let program = &mut programs[(pass + turn) % count];
+            let nanoseconds = program.nanoseconds(operation.of(operation.timed))?;
+            samples.push(program.candidate.name, f64::from(operation.timed) * 1e9 / nanoseconds as f64);
+        }
+    }
+    Ok(samples)
+}
+
+/// What does not depend on the hour: heap of a session, bytes and datagrams of a handshake.
+fn sizes(candidates: &[&'static Candidate]) -> Result<Vec<crate::report::Row>, Failure> {
+    let mut client = Samples::new("heap of an established session, client", "B", false);
+    let mut server = Samples::new("heap of an established session, server", "B", false);
+    let mut bytes = Samples::new("bytes of a handshake", "B", false);
+    let mut datagrams = Samples::new("datagrams of a handshake", "1", false);
+    for candidate in candidates {
+        for command in [Command::Heap(SESSIONS), Command::Wire] {
+            match candidate.ask_once(command)? {
+                Reply::Heap { client: at_client, server: at_server } => {
+                    client.push(candidate.name, at_client as f64);
+                    server.push(candidate.name, at_server as f64);
+                }
+                Reply::Wire { bytes: sent, datagrams: count } => {
+                    bytes.push(candidate.name, sent as f64);
+                    datagrams.push(candidate.name, count as f64);
+                }
+                other => return Err(Failure::new(format!("{}: {other}", candidate.name))),
+            }
+        }
+    }
+    Ok([client, server, bytes, datagrams].iter().flat_map(Samples::rows).collect())
+}
+
+/// Sessions held at once to see what one costs.
+const SESSIONS: u32 = 100;

@@ -1,0 +1,242 @@
+//! A CoAP client that keeps a fixed number of confirmable GETs in flight (RFC 7252) and counts the answers.
+//!
+//! Every slot holds one request. An answer frees its slot for the next request; a slot that waits too long is given
+//! a new one. Nothing is retransmitted, so every request that the server sees is a new one.
+
+use crate::mmsg::{BATCH_MAX, Batch};
+use std::{
+    net::{SocketAddr, UdpSocket},
+    time::{Duration, Instant},
+};
+use tegmen_bench_line::Failure;
+
+/// Requests in flight at once.
+pub(crate) const WINDOW: usize = BATCH_MAX;
+
+/// What a server must send back to be counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// 2.05 Content under the request's message ID and token.
+    Content,
+    /// The request itself.
+    Echo,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counted {
+    /// Requests that were answered.
+    pub(crate) answered: u64,
+    /// Requests that were given up.
+    pub(crate) lost: u64,
+    /// Bytes of the last answer.
+    pub(crate) answer_len: usize,
+    /// Requests handed to one system call, on average.
+    pub(crate) batch: f64,
+}
+
+/// The client, connected to one server.
+pub(crate) struct Load {
+    socket: UdpSocket,
+    batch: Batch,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    path: String,
+    answer: Answer,
+    issued: u32,
+}
+
+/// One request in flight.
+#[derive(Clone, Copy)]
+struct Slot {
+    token: u32,
+    sent: Instant,
+}
+
+impl Load {
+    /// A client of the server at `server`; nothing is sent yet.
+    pub(crate) fn new(server: SocketAddr, path: &str, answer: Answer) -> Result<Self, Failure> {
+        let socket = UdpSocket::bind("127.0.0.1:0").map_err(failure)?;
+        socket.connect(server).map_err(failure)?;
+        socket.set_read_timeout(Some(POLL)).map_err(failure)?;
+        Ok(Self {
+            socket,
+            batch: Batch::new(),
+            slots: vec![Slot { token: 0, sent: Instant::now() }; WINDOW],
+            free: (0..WINDOW).collect(),
+            path: path.into(),
+            answer,
+            issued: 0,
+        })
+    }
+
+    /// Waits until the server answers at all, and puts [`VALUE`] at the path where it lets us.
+    pub(crate) fn prepare(&mut self) -> Result<(), Failure> {
+        let begin = Instant::now();
+        let mut put = [0; 128];
+        let len = write_request(&mut put, PUT, 0, 0, &self.path, VALUE);
+        while begin.elapsed() < Duration::from_secs(10) {
+            // A server that is not there yet refuses the datagram, here or at the next call.
+            let _ = self.socket.send(&put[..len]);
+            if self.socket.recv(&mut [0; 128]).is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(POLL);
+        }
+        Err(Failure::new("the server does not answer"))
+    }
+
+    /// Keeps [`WINDOW`] requests in flight for this long.
+    pub(crate) fn run(&mut self, duration: Duration) -> Result<Counted, Failure> {
+        let mut counted = Counted::default();
+        let (mut issued, mut sends) = (0u64, 0u64);
+        let begin = Instant::now();
+        let mut swept = begin;
+        loop {
+            let now = Instant::now();
+            if now.duration_since(begin) >= duration {
+                break;
+            }
+            if now.duration_since(swept) >= POLL {
+                swept = now;
+                counted.lost += self.give_up(now);
+            }
+            if !self.free.is_empty() {
+                issued += self.free.len() as u64;
+                sends += 1;
+                self.issue(now)?;
+            }
+            self.batch.receive(&self.socket).map_err(failure)?;
+            for datagram in self.batch.iter() {
+                if let Some(slot) = accept(datagram, self.answer, &self.slots)? {
+                    self.slots[slot].token = ANSWERED;
+                    self.free.push(slot);
+                    counted.answered += 1;
+                    counted.answer_len = datagram.len();
+                }
+            }
+        }
+        counted.batch = issued as f64 / sends.max(1) as f64;
+        Ok(counted)
+    }
+
+    /// Sends a new request from every free slot.
+    fn issue(&mut self, now: Instant) -> Result<(), Failure> {
+        self.batch.clear();
+        while let Some(slot) = self.free.pop() {
+            self.issued = self.issued.wrapping_add(1);
+            let token = self.issued << SLOT_BITS | slot as u32;
+            self.slots[slot] = Slot { token, sent: now };
+            let message_id = self.issued as u16; // the low half: distinct for 65,536 requests
+            self.batch.push(|room| write_request(room, GET, message_id, token, &self.path, b""));
+        }
+        self.batch.send(&self.socket).map_err(failure)
+    }
+
+    /// Frees slots that have waited too long; how many.
+    fn give_up(&mut self, now: Instant) -> u64 {
+        let before = self.free.len();
+        for (i, slot) in self.slots.iter_mut().enumerate() {
+            if slot.token != ANSWERED && !self.free.contains(&i) && now.duration_since(slot.sent) > PATIENCE {
+                slot.token = ANSWERED;
+                self.free.push(i);
+            }
+        }
+        (self.free.len() - before) as u64
+    }
+}
+
+/// The slot whose request this datagram answers, if any still waits for it.
+fn accept(datagram: &[u8], answer: Answer, slots: &[Slot]) -> Result<Option<usize>, Failure> {
+    let [first, code, _, _, a, b, c, d, ..] = *datagram else { return Err(Failure::new("an answer is too short")) };
+    let expected = match answer {
+        Answer::Content => [ACK_WITH_4_BYTE_TOKEN, CONTENT],
+        Answer::Echo => [CON_WITH_4_BYTE_TOKEN, GET],
+    };
+    if [first, code] != expected {
+        return Err(Failure::new(format!(
+            "an answer begins with {first:#04x} and has code {}.{:02}",
+            code >> 5,
+            code & 31
+        )));
+    }
+    let token = u32::from_be_bytes([a, b, c, d]);
+    let slot = (token & ((1 << SLOT_BITS) - 1)) as usize;
+    Ok(slots.get(slot).filter(|waiting| waiting.token == token).map(|_| slot))
+}
+
+/// Writes a confirmable request with a 4-byte token; its length.
+fn write_request(room: &mut [u8], code: u8, message_id: u16, token: u32, path: &str, payload: &[u8]) -> usize {
+    let mut len = 0;
+    let mut put = |bytes: &[u8]| {
+        room[len..][..bytes.len()].copy_from_slice(bytes);
+        len += bytes.len();
+    };
+    put(&[CON_WITH_4_BYTE_TOKEN, code]);
+    put(&message_id.to_be_bytes());
+    put(&token.to_be_bytes());
+    let mut delta = URI_PATH;
+    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        match u8::try_from(segment.len()).unwrap_or(u8::MAX) {
+            short @ 0..13 => put(&[delta << 4 | short]),
+            long => put(&[delta << 4 | 13, long - 13]),
+        }
+        put(segment.as_bytes());
+        delta = 0;
+    }
+    if !payload.is_empty() {
+        put(&[PAYLOAD_MARKER]);
+        put(payload);
+    }
+    len
+}
+
+fn failure(error: std::io::Error) -> Failure {
+    Failure::new(error.to_string())
+}
+
+/// What is stored where a server allows it, so that all answer with the same 16 bytes.
+pub(crate) const VALUE: &[u8] = b"0123456789abcdef";
+
+const GET: u8 = 0x01;
+const PUT: u8 = 0x03;
+const CONTENT: u8 = 0x45;
+const CON_WITH_4_BYTE_TOKEN: u8 = 0x44;
+const ACK_WITH_4_BYTE_TOKEN: u8 = 0x64;
+const URI_PATH: u8 = 11;
+const PAYLOAD_MARKER: u8 = 0xff;
+
+/// The low bits of a token name its slot.
+const SLOT_BITS: u32 = 6;
+/// The token of a slot that waits for nothing; no request has it, as the counter begins at 1.
+const ANSWERED: u32 = 0;
+/// Longest wait for a datagram before the slots are looked at.
+const POLL: Duration = Duration::from_millis(20);
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_written_as_the_standard_says() {
+        let mut room = [0; 64];
+        let len = write_request(&mut room, GET, 0x1234, 0x0a0b_0c0d, "a/bc", b"");
+        assert_eq!(room[..len], *b"\x44\x01\x12\x34\x0a\x0b\x0c\x0d\xb1a\x02bc");
+        let len = write_request(&mut room, PUT, 1, 2, "fourteen-bytes", b"v");
+        assert_eq!(room[..len], *b"\x44\x03\x00\x01\x00\x00\x00\x02\xbd\x01fourteen-bytes\xffv");
+    }
+
+    #[test]
+    fn only_the_request_that_waits_is_answered() -> Result<(), Failure> {
+        let mut slots = vec![Slot { token: 0, sent: Instant::now() }; WINDOW];
+        slots[3].token = 1 << SLOT_BITS | 3;
+        let answer = b"\x64\x45\x00\x01\x00\x00\x00\x43\xffv";
+        assert_eq!(accept(answer, Answer::Content, &slots)?, Some(3));
+        slots[3].token = 2 << SLOT_BITS | 3;
+        assert_eq!(accept(answer, Answer::Content, &slots)?, None);
+        assert!(accept(b"\x64\x84\x00\x01\x00\x00\x00\x43", Answer::Content, &slots).is_err());
+        Ok(())
+    }
+}

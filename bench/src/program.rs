@@ -1,0 +1,145 @@
+//! The programs that are measured: how each is found, asked, and counted by callgrind.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command as Process, Stdio},
+};
+use tegmen_bench_line::{Command, Failure, Reply};
+
+/// A DTLS stack that may be measured.
+pub(crate) struct Candidate {
+    /// Its name in reports.
+    pub(crate) name: &'static str,
+    /// What to type where it is absent.
+    pub(crate) install: &'static str,
+    binary: Option<&'static str>,
+}
+
+/// Ours, and then every peer.
+pub(crate) const CANDIDATES: [Candidate; 5] = [
+    Candidate { name: "ours", install: "implement bench/src/ours.rs", binary: None },
+    Candidate {
+        name: "openssl",
+        install: "apt-get install libssl-dev && bench/setup.sh openssl",
+        binary: Some("tegmen-bench-openssl"),
+    },
+    Candidate {
+        name: "tinydtls",
+        install: "apt-get install autoconf automake libtool libclang-dev && bench/setup.sh tinydtls",
+        binary: Some("tegmen-bench-tinydtls"),
+    },
+    Candidate {
+        name: "wolfssl",
+        install: "apt-get install autoconf automake libtool && bench/setup.sh wolfssl",
+        binary: Some("tegmen-bench-wolfssl"),
+    },
+    Candidate { name: "dimpl", install: "bench/setup.sh dimpl", binary: Some("tegmen-bench-dimpl") },
+];
+
+impl Candidate {
+    /// Starts it and asks for its version; a reason if there is nothing to measure.
+    pub(crate) fn start(&'static self) -> Result<Program, Failure> {
+        let words = self.words()?;
+        let mut process = process(&words);
+        let mut child = process
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| Failure::new(format!("{}: {e}", words.join(" "))))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Failure::new("no pipes"));
+        };
+        let mut program =
+            Program { candidate: self, version: String::new(), child, input, output: BufReader::new(output) };
+        match program.ask(Command::Version)? {
+            Reply::Version(version) => {
+                program.version = version;
+                Ok(program)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Runs it for one command in an environment in which the allocator's statistics are exact.
+    pub(crate) fn ask_once(&self, command: Command) -> Result<Reply, Failure> {
+        let mut process = process(&self.words()?);
+        process.args(command.to_string().split(' ')).env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+        let output = process.output().map_err(|e| Failure::new(e.to_string()))?;
+        String::from_utf8_lossy(&output.stdout).parse()
+    }
+
+    /// Instructions for one command, as callgrind counts them, start and end of the program included.
+    pub(crate) fn instructions(&self, command: Command) -> Result<u64, Failure> {
+        let mut valgrind = Process::new("valgrind");
+        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(self.words()?);
+        valgrind.args(command.to_string().split(' '));
+        let output =
+            valgrind.output().map_err(|e| Failure::new(format!("valgrind: {e} (apt-get install valgrind)")))?;
+        let report = String::from_utf8_lossy(&output.stderr).into_owned();
+        let collected = report.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+        collected.filter(|_| output.status.success()).ok_or_else(|| Failure::new(report))
+    }
+
+    /// The words that run it: this program itself for ours, a built peer otherwise.
+    fn words(&self) -> Result<Vec<String>, Failure> {
+        let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
+        let Some(binary) = self.binary else {
+            return Ok(vec![exe.to_string_lossy().into_owned(), "ours".into()]);
+        };
+        let target = exe.parent().and_then(|profile| profile.parent()).map(PathBuf::from).unwrap_or_default();
+        let path = target.join("bench-peers/release").join(binary);
+        if path.is_file() { Ok(vec![path.to_string_lossy().into_owned()]) } else { Err(Failure::new("not built")) }
+    }
+}
+
+/// A candidate that runs and waits for commands.
+pub(crate) struct Program {
+    /// Which one.
+    pub(crate) candidate: &'static Candidate,
+    /// Its name and version in its own words.
+    pub(crate) version: String,
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Program {
+    /// CPU nanoseconds for one timed command.
+    pub(crate) fn nanoseconds(&mut self, command: Command) -> Result<u64, Failure> {
+        match self.ask(command)? {
+            Reply::Nanoseconds(nanoseconds) => Ok(nanoseconds),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&mut self, command: Command) -> Result<Reply, Failure> {
+        let mut line = String::new();
+        writeln!(self.input, "{command}")
+            .and_then(|()| self.input.flush())
+            .and_then(|()| self.output.read_line(&mut line))
+            .map_err(|e| Failure::new(format!("{}: {e}", self.candidate.name)))?;
+        line.parse()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn process(words: &[String]) -> Process {
+    let mut process = Process::new(&words[0]);
+    process.args(&words[1..]);
+    process
+}
+
+fn unexpected(reply: &Reply) -> Failure {
+    match reply {
+        Reply::Absent(text) | Reply::Failed(text) => Failure::new(text.clone()),
+        other => Failure::new(format!("unexpected reply: {other}")),
+    }
+}

@@ -1,0 +1,257 @@
+//! What a run found: a table for people, or one JSON object for machines.
+
+use serde::Serialize;
+use std::{collections::BTreeMap, fs, process::Command};
+
+/// Everything one run found.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    /// Where and when it ran.
+    pub(crate) header: Header,
+    /// One row for each operation and peer.
+    pub(crate) rows: Vec<Row>,
+    /// What could not be measured here.
+    pub(crate) absent: Vec<Absent>,
+}
+
+/// Where and when a run was.
+#[derive(Serialize)]
+pub(crate) struct Header {
+    /// Commit of this tree, with `-dirty` if it was changed.
+    pub(crate) commit: String,
+    /// UTC.
+    pub(crate) date: String,
+    /// Model and number of processors.
+    pub(crate) cpu: String,
+    /// Load average over a minute when the run began: other work moves absolute rates.
+    pub(crate) load: String,
+    /// Interleaved passes; every number is a median over them.
+    pub(crate) passes: usize,
+    /// Each stack in its own words.
+    pub(crate) versions: BTreeMap<&'static str, String>,
+    /// What a reader must know to repeat it.
+    pub(crate) notes: Vec<String>,
+}
+
+/// One operation, ours beside one peer.
+#[derive(Serialize)]
+pub(crate) struct Row {
+    /// What was done.
+    pub(crate) operation: String,
+    /// Our number, none while there is nothing of ours to measure.
+    pub(crate) ours: Option<f64>,
+    /// The peer's number, none where no peer is present.
+    pub(crate) peer: Option<f64>,
+    /// Which peer.
+    pub(crate) peer_name: &'static str,
+    /// Ours over the peer's: the median of the ratios of each pass.
+    pub(crate) ratio: Option<f64>,
+    /// Of both numbers.
+    pub(crate) unit: &'static str,
+    /// Whether a larger number is the better one.
+    pub(crate) more_is_better: bool,
+    /// Instructions for one operation, if they were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instructions: Option<Instructions>,
+}
+
+/// Instructions for one operation, both ends together.
+#[derive(Serialize, Clone, Copy)]
+pub(crate) struct Instructions {
+    /// Ours.
+    pub(crate) ours: Option<f64>,
+    /// The peer's.
+    pub(crate) peer: Option<f64>,
+    /// Ours over the peer's.
+    pub(crate) ratio: Option<f64>,
+}
+
+/// A candidate that was not measured.
+#[derive(Serialize)]
+pub(crate) struct Absent {
+    /// Which.
+    pub(crate) name: &'static str,
+    /// Why.
+    pub(crate) reason: String,
+    /// What to type to have it.
+    pub(crate) install: String,
+}
+
+/// The numbers of one operation, one list of samples for each candidate that ran, in the order of the passes.
+pub(crate) struct Samples {
+    /// What was done.
+    pub(crate) operation: String,
+    /// Of every number.
+    pub(crate) unit: &'static str,
+    /// Whether a larger number is the better one.
+    pub(crate) more_is_better: bool,
+    /// Each candidate's numbers.
+    pub(crate) numbers: Vec<(&'static str, Vec<f64>)>,
+    /// Each candidate's instructions for one operation.
+    pub(crate) instructions: Vec<(&'static str, f64)>,
+}
+
+impl Samples {
+    /// No numbers yet.
+    pub(crate) fn new(operation: impl Into<String>, unit: &'static str, more_is_better: bool) -> Self {
+        Self { operation: operation.into(), unit, more_is_better, numbers: Vec::new(), instructions: Vec::new() }
+    }
+
+    /// Adds the number of one pass.
+    pub(crate) fn push(&mut self, name: &'static str, number: f64) {
+        match self.numbers.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, numbers)) => numbers.push(number),
+            None => self.numbers.push((name, vec![number])),
+        }
+    }
+
+    /// Ours beside every peer.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let ours = self.numbers.iter().find(|(name, _)| *name == OURS).map(|(_, numbers)| numbers);
+        let mut rows: Vec<Row> = self
+            .numbers
+            .iter()
+            .filter(|(name, _)| *name != OURS)
+            .map(|(name, numbers)| self.row(ours, name, Some(numbers)))
+            .collect();
+        if rows.is_empty() && ours.is_some() {
+            rows.push(self.row(ours, "none", None));
+        }
+        rows
+    }
+
+    fn row(&self, ours: Option<&Vec<f64>>, peer_name: &'static str, peer: Option<&Vec<f64>>) -> Row {
+        let ratios = ours.zip(peer).map(|(ours, peer)| ours.iter().zip(peer).map(|(a, b)| a / b).collect::<Vec<_>>());
+        let counted = |name| self.instructions.iter().find(|(known, _)| *known == name).map(|&(_, count)| count);
+        let (our_count, peer_count) = (counted(OURS), counted(peer_name));
+        Row {
+            operation: self.operation.clone(),
+            ours: ours.and_then(|numbers| median(numbers)),
+            peer: peer.and_then(|numbers| median(numbers)),
+            peer_name,
+            ratio: ratios.and_then(|ratios| median(&ratios)),
+            unit: self.unit,
+            more_is_better: self.more_is_better,
+            instructions: (our_count.is_some() || peer_count.is_some()).then(|| Instructions {
+                ours: our_count,
+                peer: peer_count,
+                ratio: our_count.zip(peer_count).map(|(ours, peer)| ours / peer),
+            }),
+        }
+    }
+}
+
+impl Header {
+    /// What can be known before the run.
+    pub(crate) fn new(passes: usize) -> Self {
+        let model = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        Self {
+            commit: said(&["git", "describe", "--always", "--dirty", "--abbrev=12"]),
+            date: said(&["date", "--utc", "+%Y-%m-%dT%H:%M:%SZ"]),
+            cpu: format!("{count} x {}", model.trim_start_matches([' ', '\t', ':'])),
+            load: load.split(' ').next().unwrap_or_default().to_owned(),
+            passes,
+            versions: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Report {
+    /// Writes it to standard output.
+    pub(crate) fn print(&self, json: bool) {
+        if json {
+            println!("{}", serde_json::to_string_pretty(self).unwrap_or_default());
+            return;
+        }
+        let Header { commit, date, cpu, load, passes, versions, notes } = &self.header;
+        println!("commit {commit}, {date}, {cpu}, load {load}, medians of {passes} interleaved passes");
+        for (name, version) in versions {
+            println!("  {name}: {version}");
+        }
+        for note in notes {
+            println!("  {note}");
+        }
+        println!();
+        println!(
+            "{:<46} {:>14} {:>14}  {:<18} {:>7}  {:>12} {:>12} {:>6}",
+            "operation", "ours", "peer", "peer name", "ratio", "ours instr.", "peer instr.", "ratio"
+        );
+        for row in &self.rows {
+            let counts = row.instructions.unwrap_or(Instructions { ours: None, peer: None, ratio: None });
+            println!(
+                "{:<46} {:>14} {:>14}  {:<18} {:>7}  {:>12} {:>12} {:>6}",
+                format!("{}, {}", row.operation, row.unit),
+                whole(row.ours),
+                whole(row.peer),
+                row.peer_name,
+                hundredths(row.ratio),
+                whole(counts.ours),
+                whole(counts.peer),
+                hundredths(counts.ratio),
+            );
+        }
+        for Absent { name, reason, install } in &self.absent {
+            println!("absent: {name} ({reason}); type: {install}");
+        }
+    }
+}
+
+/// The middle number; the mean of the two in the middle of an even count.
+pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    Some(f64::midpoint(*low, *high))
+}
+
+/// What a command prints, or `unknown`.
+fn said(words: &[&str]) -> String {
+    let output = Command::new(words[0]).args(&words[1..]).output().ok().filter(|output| output.status.success());
+    output.map_or_else(|| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn whole(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".into(), |number| format!("{number:.0}"))
+}
+
+fn hundredths(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".into(), |number| format!("{number:.2}"))
+}
+
+/// The candidate that stands on the left of every row.
+pub(crate) const OURS: &str = "ours";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_or_the_mean_of_two() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn a_ratio_is_the_median_of_the_ratios_of_each_pass() {
+        let mut samples = Samples::new("handshake", "1/s", true);
+        for (ours, peer) in [(30.0, 10.0), (20.0, 10.0), (100.0, 10.0)] {
+            samples.push(OURS, ours);
+            samples.push("peer", peer);
+        }
+        let rows = samples.rows();
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].ours, rows[0].peer, rows[0].ratio), (Some(30.0), Some(10.0), Some(3.0)));
+    }
+
+    #[test]
+    fn a_peer_alone_has_a_row_without_a_ratio() {
+        let mut samples = Samples::new("handshake", "1/s", true);
+        samples.push("peer", 10.0);
+        assert_eq!((samples.rows()[0].peer, samples.rows()[0].ratio), (Some(10.0), None));
+    }
+}
