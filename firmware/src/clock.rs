@@ -43,12 +43,6 @@ pub fn now() -> Instant {
     Instant::from_micros(u64::from(ticks).wrapping_mul(MICROSECONDS_PER_TICK).wrapping_add(within.into()))
 }
 
-/// Sleeps until an interrupt: a received byte, or a tenth of a second at most.
-pub fn sleep() {
-    // SAFETY: waits; touches neither memory nor registers.
-    unsafe { core::arch::asm!("wfi", options(nomem, nostack, preserves_flags)) }
-}
-
 /// The data sheet's order (5.3, initialization): bypass, crystal and PLL on, divider, wait for lock, use it.
 fn use_crystal() {
     const BYPASS: u32 = 1 << 11;

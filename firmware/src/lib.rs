@@ -1,13 +1,14 @@
 //! What an image needs around the core on an LM3S6965 (Cortex-M3), the chip that QEMU's `lm3s6965evb` has.
 //!
 //! [`start`] brings the image up and defines what happens on a panic, [`clock`] is its time, [`uart`] its only way
-//! out, [`leds`] what it shows, [`place`] where it keeps what is too large for the stack. Measuring images use
-//! [`measure`] as well: marks around what is counted, notes in the ELF that name it, an exit code.
+//! out, [`leds`] what it shows, [`place`] where it keeps what is too large for the stack, [`mote`] all of it together.
+//! Measuring images use [`measure`]: marks around what is counted, notes in the ELF that name it, an exit code.
 #![no_std]
 
 pub mod clock;
 pub mod leds;
 pub mod measure;
+pub mod mote;
 pub mod place;
 mod register;
 pub mod start;

@@ -50,6 +50,19 @@ pub fn receive() -> Option<u8> {
     RING.take()
 }
 
+/// Sleeps until a byte waits, or a tenth of a second at most.
+pub fn wait() {
+    // SAFETY: interrupts are only held back while the ring is looked at, so that no byte slips in between look and
+    // sleep; a pending interrupt ends the sleep even so.
+    unsafe { core::arch::asm!("cpsid i", options(nostack)) };
+    if RING.is_empty() {
+        // SAFETY: waits; touches neither memory nor registers.
+        unsafe { core::arch::asm!("wfi", options(nostack)) };
+    }
+    // SAFETY: as they were before.
+    unsafe { core::arch::asm!("cpsie i", options(nostack)) };
+}
+
 /// Sends one byte; waits while the transmit queue is full.
 pub fn send(byte: u8) {
     const TRANSMIT_FULL: u32 = 1 << 5;
@@ -100,11 +113,15 @@ impl Ring {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.put.load(Ordering::Acquire) == self.taken.load(Ordering::Relaxed)
+    }
+
     fn take(&self) -> Option<u8> {
-        let taken = self.taken.load(Ordering::Relaxed);
-        if self.put.load(Ordering::Acquire) == taken {
+        if self.is_empty() {
             return None;
         }
+        let taken = self.taken.load(Ordering::Relaxed);
         let byte = self.bytes.get(taken % RING_LEN)?.load(Ordering::Relaxed);
         self.taken.store(taken.wrapping_add(1), Ordering::Release);
         Some(byte)

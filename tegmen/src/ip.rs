@@ -66,14 +66,13 @@ impl<'r> Datagram<'r> {
     }
 }
 
-/// Puts the UDP and the IPv6 header in front of the payload that `frame` holds, which takes [`HEADROOM`] bytes; the
-/// datagram goes from `path.local` to `path.remote`.
+/// The IPv6 and UDP header of a packet that carries `payload` from `path.local` to `path.remote`.
 ///
 /// # Errors
-/// [`Full`] if the frame has less headroom, or if the payload is longer than a UDP datagram can be; nothing is written.
-pub fn prepend_headers(frame: &mut Frame<'_>, path: &Path, hop_limit: u8) -> Result<(), Full> {
+/// [`Full`] if the payload is longer than a UDP datagram can be.
+pub fn headers(path: &Path, hop_limit: u8, payload: &[u8]) -> Result<[u8; HEADROOM], Full> {
     let Path { local, remote } = path;
-    let len = frame.len().checked_add(UDP_HEADER_LEN).and_then(|len| u16::try_from(len).ok()).ok_or(Full)?;
+    let len = payload.len().checked_add(UDP_HEADER_LEN).and_then(|len| u16::try_from(len).ok()).ok_or(Full)?;
     let mut headers = [0; HEADROOM];
     let mut header = Writer::new(&mut headers);
     header.u32(6 << 28)?;
@@ -86,9 +85,18 @@ pub fn prepend_headers(frame: &mut Frame<'_>, path: &Path, hop_limit: u8) -> Res
     header.u16(remote.port)?;
     header.u16(len)?;
     let sum = Sum::of_pseudo_header(&local.ip, &remote.ip, len);
-    let sum = sum.add_word(local.port).add_word(remote.port).add_word(len).add(frame.bytes()).folded();
+    let sum = sum.add_word(local.port).add_word(remote.port).add_word(len).add(payload).folded();
     // A checksum of zero would say that there is none (RFC 768).
     header.u16(if sum == u16::MAX { u16::MAX } else { !sum })?;
+    Ok(headers)
+}
+
+/// Puts the [`headers`] in front of the payload that `frame` holds, which takes [`HEADROOM`] bytes.
+///
+/// # Errors
+/// [`Full`] if the frame has less headroom, or as [`headers`]; nothing is written.
+pub fn prepend_headers(frame: &mut Frame<'_>, path: &Path, hop_limit: u8) -> Result<(), Full> {
+    let headers = headers(path, hop_limit, frame.bytes())?;
     frame.prepend(&headers)
 }
 
@@ -144,7 +152,7 @@ impl From<Truncated> for Refused {
     }
 }
 
-/// Bytes that [`prepend_headers`] puts in front.
+/// Bytes of the [`headers`].
 pub const HEADROOM: usize = IP_HEADER_LEN + UDP_HEADER_LEN;
 const IP_HEADER_LEN: usize = 40;
 const UDP_HEADER_LEN: usize = 8;

@@ -11,9 +11,10 @@ use core::iter;
 
 /// The bytes that carry `frame` over the line, delimiters on both sides included.
 ///
-/// The one in front ends whatever noise the line held before; receivers ignore the empty frame it makes.
-pub fn encode(frame: &[u8]) -> impl Iterator<Item = u8> + '_ {
-    let escaped = frame.iter().flat_map(|&byte| {
+/// The one in front ends whatever noise the line held before; receivers ignore the empty frame it makes. The frame may
+/// lie in pieces: `headers.iter().chain(payload)`.
+pub fn encode<'f>(frame: impl IntoIterator<Item = &'f u8>) -> impl Iterator<Item = u8> {
+    let escaped = frame.into_iter().flat_map(|&byte| {
         let (first, second) = match byte {
             END => (ESC, Some(ESC_END)),
             ESC => (ESC, Some(ESC_ESC)),
@@ -265,7 +266,7 @@ mod tests {
     proptest! {
         #[test]
         fn frames_arrive_as_they_were_sent(frames in vec(vec(any::<u8>(), 1..80), 0..8)) {
-            let line = frames.iter().flat_map(|frame| encode(frame)).collect::<Vec<_>>();
+            let line = frames.iter().flat_map(encode).collect::<Vec<_>>();
             prop_assert_eq!(decode(&line, 80), (frames, Dropped::default()));
         }
 

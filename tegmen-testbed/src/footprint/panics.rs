@@ -90,26 +90,25 @@ fn is_panic(function: &str) -> bool {
     of_core && function.split("::").any(announces) || function.ends_with("rust_begin_unwind")
 }
 
-/// For every address that addr2line was asked for: the innermost source line outside of `core`.
+/// For every address that addr2line was asked for: the innermost source line outside of `core`, or else the outermost
+/// one in it.
 fn sources(lines: &str) -> Vec<(String, String)> {
-    let mut sources: Vec<Option<(String, String)>> = Vec::new();
+    let mut sources: Vec<(String, String)> = Vec::new();
     for line in lines.lines() {
         if line.starts_with("0x") {
-            sources.push(None);
-        } else if let Some(source @ None) = sources.last_mut() {
-            *source = source_of(line);
+            sources.push((CORE.to_owned(), "?".to_owned()));
+        } else if let (Some(source), Some(better)) =
+            (sources.last_mut().filter(|known| known.0 == CORE), source_of(line))
+        {
+            *source = better;
         }
     }
-    let core = || ("core".to_owned(), "?".to_owned());
-    sources.into_iter().map(|source| source.unwrap_or_else(core)).collect()
+    sources
 }
 
 /// The crate and the file in it, from a path like `/home/me/.cargo/registry/src/index/aes-0.9.1/src/soft.rs:12`.
 fn source_of(line: &str) -> Option<(String, String)> {
-    let line = line.split(" (").next()?;
-    if line.contains("/library/") || line.starts_with('?') {
-        return None;
-    }
+    let line = line.split(" (").next().filter(|line| !line.starts_with('?'))?;
     let (krate, file) = line.rsplit_once("/src/").unwrap_or(("", line.strip_prefix("src/").unwrap_or(line)));
     let krate = match krate.rsplit('/').next() {
         None | Some("" | "." | "firmware") => "tegmen-firmware",
@@ -117,6 +116,8 @@ fn source_of(line: &str) -> Option<(String, String)> {
     };
     Some((krate.to_owned(), format!("src/{file}")))
 }
+
+const CORE: &str = "core";
 
 #[cfg(test)]
 mod tests {
@@ -146,7 +147,8 @@ mod tests {
 0x00000400
 /home/me/project/firmware/src/bin/coap.rs:30
 ";
-        let expected = [("aes-0.9.1", "src/soft.rs:12"), ("core", "?"), ("tegmen-firmware", "src/bin/coap.rs:30")];
+        let expected =
+            [("aes-0.9.1", "src/soft.rs:12"), ("core", "src/fmt/mod.rs:7"), ("tegmen-firmware", "src/bin/coap.rs:30")];
         assert_eq!(sources(lines), expected.map(|(krate, at)| (krate.to_owned(), at.to_owned())));
     }
 }

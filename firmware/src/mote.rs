@@ -1,0 +1,251 @@
+//! A mote on a serial line: IPv6 packets in SLIP frames, DTLS on its port, and an application above.
+//!
+//! [`run`] brings the board up, asks the bridge for a [`Start`] until it gets one, and then never returns: received
+//! packets go through the endpoint to the [`Application`], and everything that is due is sent.
+
+use crate::place::Place;
+use crate::start::restart;
+use crate::{Provider, clock, leds, uart};
+use tegmen::buf::{Frame, Writer};
+use tegmen::coap::Exchanges;
+use tegmen::counters::Counters;
+use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::{self, Config, Fatal, Records};
+use tegmen::endpoint::{self, Address, Cx, Endpoint, Event, Misuse, Path, PeerArray, PeerId, Peers, Roles};
+use tegmen::ip::{self, Datagram};
+use tegmen::secret::wipe;
+use tegmen::slip::{Control, Decoder, Start, encode};
+use tegmen::time::{Duration, Instant};
+
+/// What an image does with its mote.
+pub trait Application: Sized {
+    /// Its roles in DTLS.
+    type Roles: Roles;
+
+    /// Made from the bridge's answer; `None` if that lacks something, and the mote asks again.
+    fn start(start: &Start) -> Option<Self>;
+
+    /// The key that a handshake waits for.
+    fn key(&self, need: Need<'_>) -> Answer<'static>;
+
+    /// A session is ready.
+    fn on_established(&mut self, _mote: &mut Mote<Self::Roles>, _now: Instant, _peer: PeerId) {}
+
+    /// A session, or the attempt to open one, is over.
+    fn on_closed(&mut self, _now: Instant, _peer: PeerId, _why: Fatal) {}
+
+    /// A peer's authentic CoAP message.
+    fn on_message(&mut self, mote: &mut Mote<Self::Roles>, now: Instant, peer: PeerId, message: &[u8]);
+
+    /// Ten times a second, and after everything that was received.
+    fn look(&mut self, _mote: &mut Mote<Self::Roles>, _now: Instant) {}
+}
+
+/// The mote's endpoint and what it stands on.
+pub struct Mote<R: Roles> {
+    /// Sessions, and the CoAP exchanges of each.
+    pub endpoint: Endpoint<Table, R>,
+    /// Ciphers and randomness.
+    pub crypto: Provider,
+    /// What was dropped and done.
+    pub counters: Counters,
+    /// Packets refused before the endpoint saw them.
+    pub refused: u32,
+    ip: [u8; 16],
+}
+
+/// Three peers, one of them in a handshake.
+pub type Table = PeerArray<OneExchange, 3, 1, 32, 96>;
+/// One message of ours under way, four of the peer remembered, 64 bytes of replies.
+pub type OneExchange = Exchanges<1, 64, 4, 64>;
+
+/// Runs the application for ever. `place` keeps the mote.
+pub fn run<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
+    clock::start();
+    uart::start();
+    leds::start();
+    let Some(received) = RECEIVED.fill(|| [0; PACKET_LEN]) else { restart() };
+    let mut line = Decoder::new(received);
+    let (start, mut application) = await_start::<A>(&mut line);
+    let Some(mote) = place.fill(|| Mote::new(start)) else { restart() };
+    loop {
+        let now = clock::now();
+        application.look(mote, now);
+        mote.send_what_is_due(&mut application, now);
+        while let Some(byte) = uart::receive() {
+            if let Some(packet) = line.push(byte) {
+                mote.on_packet(&mut application, now, packet);
+            }
+        }
+        uart::wait();
+    }
+}
+
+/// Asks once a second, and sends nothing else, until the bridge gives what the application needs.
+fn await_start<A: Application>(line: &mut Decoder<'_>) -> (Start, A) {
+    let mut ask_at = Instant::default();
+    loop {
+        let now = clock::now();
+        if ask_at <= now {
+            ask_at = now.after(Duration::from_secs(1));
+            let mut question = [0; Control::MAX_LEN];
+            let mut writer = Writer::new(&mut question);
+            if Control::SeedPlease.write(&mut writer).is_ok() {
+                encode(writer.written()).for_each(uart::send);
+            }
+        }
+        while let Some(byte) = uart::receive() {
+            let Some(frame) = line.push(byte) else { continue };
+            let control = Control::parse(frame);
+            wipe(frame);
+            if let Ok(Control::Start(start)) = control
+                && let Some(application) = A::start(&start)
+            {
+                return (start, application);
+            }
+        }
+        uart::wait();
+    }
+}
+
+impl<R: Roles> Mote<R> {
+    fn new(start: Start) -> Self {
+        let mut crypto = Provider::new(*start.seed.expose());
+        let mut counters = Counters::default();
+        let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
+        let config = Config { mtu: DATAGRAM_LEN as u16, ..Config::default() };
+        let endpoint = Endpoint::new(&mut cx, Table::new(), config);
+        Self { endpoint, crypto, counters, refused: 0, ip: start.ip }
+    }
+
+    /// Opens a session with the DTLS server at `remote`; false if there is no room for it.
+    pub fn connect(&mut self, now: Instant, remote: Address) -> bool {
+        let local = Address { ip: self.ip, port: DTLS_PORT, scope: 0 };
+        let Self { endpoint, crypto, counters, .. } = self;
+        endpoint.connect(&mut Cx { now, crypto, counters }, &Path { local, remote }).is_ok()
+    }
+
+    /// Protects the message that `write` makes, and sends it to `peer`.
+    ///
+    /// # Errors
+    /// [`Misuse`] if there is no session, or no room for the message.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        write: impl FnOnce(&mut Self, &mut Frame<'_>) -> Result<(), Misuse>,
+    ) -> Result<(), Misuse> {
+        let mut storage = [0; endpoint::HEADROOM + MESSAGE_LEN + endpoint::TAILROOM];
+        let mut frame = Frame::new(&mut storage, endpoint::HEADROOM);
+        write(self, &mut frame)?;
+        let path = *self.endpoint.peers.peer(peer).ok_or(Misuse::NotEstablished)?.path();
+        let Self { endpoint, crypto, counters, .. } = self;
+        endpoint.seal(&mut Cx { now, crypto, counters }, peer, &mut frame)?;
+        send_datagram(&path, frame.bytes());
+        Ok(())
+    }
+
+    /// A packet that came over the line.
+    fn on_packet<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, packet: &mut [u8]) {
+        let datagram = match Datagram::parse(packet) {
+            Ok(datagram) if datagram.path.local.ip == self.ip && datagram.path.local.port == DTLS_PORT => datagram,
+            _ => {
+                self.refused = self.refused.saturating_add(1);
+                return;
+            }
+        };
+        let mut records = Records::new(datagram.payload);
+        let mut answer = [0; ANSWER_LEN];
+        loop {
+            let Self { endpoint, crypto, counters, .. } = &mut *self;
+            let mut cx = Cx { now, crypto, counters };
+            let Some(event) = endpoint.handle(&mut cx, &datagram.path, &mut records, &mut answer) else { break };
+            self.on_event(application, now, event);
+        }
+        application.look(self, now);
+        self.send_what_is_due(application, now);
+    }
+
+    /// Flights of handshakes, alerts, CoAP messages that were not acknowledged.
+    fn send_what_is_due<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant) {
+        let mut datagram = [0; DATAGRAM_LEN];
+        loop {
+            let Self { endpoint, crypto, counters, .. } = &mut *self;
+            let Some(event) = endpoint.poll(&mut Cx { now, crypto, counters }, &mut datagram) else { break };
+            self.on_event(application, now, event);
+        }
+    }
+
+    fn on_event<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, event: Event<'_, '_>) {
+        match event {
+            Event::Transmit { path, datagram } => send_datagram(&path, datagram),
+            Event::Need(id) => {
+                let Some(answer) = self.endpoint.need(id).map(|need| application.key(need)) else { return };
+                let Self { endpoint, crypto, counters, .. } = &mut *self;
+                if let Some(event) = endpoint.resume(&mut Cx { now, crypto, counters }, id, answer) {
+                    self.on_session(application, now, event);
+                }
+            }
+            event => self.on_session(application, now, event),
+        }
+    }
+
+    fn on_session<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, event: Event<'_, '_>) {
+        match event {
+            Event::Established(id) => application.on_established(self, now, id),
+            Event::Message { peer, bytes } => application.on_message(self, now, peer, bytes),
+            Event::Closed { peer, reason } => application.on_closed(now, peer, reason),
+            Event::Alarm(id) => self.send_again(now, id),
+            Event::Transmit { .. } | Event::Need(_) => {}
+        }
+    }
+
+    /// The alarm of a peer's exchanges: what was not acknowledged goes out again.
+    fn send_again(&mut self, now: Instant, peer: PeerId) {
+        use tegmen::coap::exchange::Due;
+        loop {
+            let again = self.send(now, peer, |mote, frame| {
+                let exchanges = mote.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?;
+                match exchanges.poll(now) {
+                    Some(Due::Retransmit(message)) => frame.append(message).map_err(|_| Misuse::Full),
+                    Some(Due::TimedOut(_)) | None => Err(Misuse::NotEstablished),
+                }
+            });
+            if again.is_err() {
+                break;
+            }
+        }
+        self.wake_for_exchanges(peer);
+    }
+
+    /// Sets the alarm for the next message to be sent again; to be called after a message of ours was sent.
+    pub fn wake_for_exchanges(&mut self, peer: PeerId) {
+        let deadline = self.endpoint.peers.attached(peer).and_then(|exchanges| exchanges.next_deadline());
+        if let Some(deadline) = deadline {
+            self.endpoint.peers.schedule(peer, deadline);
+        }
+    }
+}
+
+/// Sends one UDP datagram over the line.
+fn send_datagram(path: &Path, payload: &[u8]) {
+    if let Ok(headers) = ip::headers(path, HOP_LIMIT, payload) {
+        encode(headers.iter().chain(payload)).for_each(uart::send);
+    }
+}
+
+static RECEIVED: Place<[u8; PACKET_LEN]> = Place::empty();
+
+/// The port of CoAP over DTLS (RFC 7252, section 12.7).
+const DTLS_PORT: u16 = 5684;
+/// As RFC 4861 gives to hosts.
+const HOP_LIMIT: u8 = 64;
+/// Longest DTLS datagram, sent and received.
+const DATAGRAM_LEN: usize = 256;
+/// Longest IPv6 packet that is received.
+const PACKET_LEN: usize = ip::HEADROOM + DATAGRAM_LEN;
+/// Longest CoAP message that is sent.
+const MESSAGE_LEN: usize = 96;
+/// A HelloVerifyRequest or an alert.
+const ANSWER_LEN: usize = 64;
+const _: () = assert!(dtls::record::OVERHEAD + MESSAGE_LEN <= DATAGRAM_LEN);
