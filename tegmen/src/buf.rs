@@ -196,6 +196,12 @@ impl<'t> Frame<'t> {
         Self { storage, start, end: start }
     }
 
+    /// A frame around bytes that are in `storage` already, from `start` to `end`.
+    pub fn around(storage: &'t mut [u8], start: usize, end: usize) -> Self {
+        let end = end.min(storage.len());
+        Self { storage, start: start.min(end), end }
+    }
+
     /// Bytes in the frame.
     pub const fn len(&self) -> usize {
         self.end.wrapping_sub(self.start)

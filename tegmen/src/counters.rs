@@ -52,3 +52,23 @@ impl Counters {
 pub(crate) fn bump(counter: &mut u32) {
     *counter = counter.saturating_add(1);
 }
+
+impl Counters {
+    /// Adds the counts of another endpoint.
+    pub const fn add(&mut self, other: &Self) {
+        let Self { malformed, unknown_peer, replayed, not_authentic, unexpected, no_room, .. } = other;
+        self.malformed = self.malformed.saturating_add(*malformed);
+        self.unknown_peer = self.unknown_peer.saturating_add(*unknown_peer);
+        self.replayed = self.replayed.saturating_add(*replayed);
+        self.not_authentic = self.not_authentic.saturating_add(*not_authentic);
+        self.unexpected = self.unexpected.saturating_add(*unexpected);
+        self.no_room = self.no_room.saturating_add(*no_room);
+        self.cookies_sent = self.cookies_sent.saturating_add(other.cookies_sent);
+        self.table_full = self.table_full.saturating_add(other.table_full);
+        self.evicted = self.evicted.saturating_add(other.evicted);
+        self.established = self.established.saturating_add(other.established);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.retransmitted = self.retransmitted.saturating_add(other.retransmitted);
+        self.duplicates = self.duplicates.saturating_add(other.duplicates);
+    }
+}

@@ -112,6 +112,16 @@ impl Peer {
         self.protection
     }
 
+    /// Moves it to another phase; for the table, which finds peers by it.
+    pub const fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+    }
+
+    /// Its handshake with everything it works on; for the table, whose memory the other two are.
+    pub const fn ongoing<'b>(&'b mut self, state: &'b mut HandshakeState, buffers: Buffers<'b>) -> Ongoing<'b> {
+        Ongoing { state, channel: &mut self.channel, principal: &mut self.principal, buffers }
+    }
+
     /// Its keys and counters.
     pub const fn channel(&self) -> &Channel {
         &self.channel
@@ -292,12 +302,8 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
         let (generation, slot) = self.slots.get_mut(id.index as usize)?;
         let Slot { peer, .. } = slot.as_mut().filter(|_| *generation == id.generation)?;
         let handshake = self.handshakes.iter_mut().flatten().find(|handshake| handshake.owner == id.index)?;
-        Some(Ongoing {
-            state: &mut handshake.state,
-            channel: &mut peer.channel,
-            principal: &mut peer.principal,
-            buffers: Buffers { outgoing: &mut handshake.outgoing, incoming: &mut handshake.incoming },
-        })
+        let HandshakeSlot { state, outgoing, incoming, .. } = handshake;
+        Some(peer.ongoing(state, Buffers { outgoing, incoming }))
     }
 
     fn insert(&mut self, peer: Peer, handshake: Option<HandshakeState>) -> Result<Inserted, TableFull> {

@@ -1,0 +1,16 @@
+//! The monotonic clock of the process.
+
+use std::sync::OnceLock;
+use tegmen::time::Instant;
+
+/// Now, in microseconds since the first call.
+pub fn now() -> Instant {
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    let start = START.get_or_init(std::time::Instant::now);
+    Instant::from_micros(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX))
+}
+
+/// The point on tokio's clock that is `at` on ours.
+pub(crate) fn tokio_instant(at: Instant) -> tokio::time::Instant {
+    tokio::time::Instant::now() + at.since(now())
+}

@@ -1,0 +1,417 @@
+//! Who may come in: a TOML file of identities, keys and rights, read again when it changes.
+//!
+//! ```toml
+//! [[psk]]
+//! identity = "sensor-17"
+//! key = "00112233445566778899aabbccddeeff"    # hexadecimal, or: key_text = "a passphrase"
+//! allow = ["GET /*", "PUT /blink"]            # optional; without it everything is allowed
+//! ```
+
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+use std::time::SystemTime;
+use tegmen::coap::{Code, OptionNumber, Policy, Request};
+use tegmen::dtls::state::MAX_PSK;
+use tegmen::endpoint::{Principal, Protection};
+use toml::Spanned;
+use zeroize::Zeroizing;
+
+/// Longest identity in bytes (RFC 4279, section 5.3, asks for 128; the wire allows what the cookie room holds).
+pub const MAX_IDENTITY: usize = 128;
+
+/// Why a credentials file cannot be used. Each says file, line and what would be right.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// It is not there, or not readable.
+    #[error("{file}: {source}: make one with `tegmen keys new --identity NAME --file {file}`")]
+    Unreadable {
+        /// Which file.
+        file: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Others on this machine can read the keys.
+    #[error("{file}: others may read it (mode {mode:03o}), and it holds keys: chmod 600 {file}")]
+    Exposed {
+        /// Which file.
+        file: String,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is no such TOML.
+    #[error("{file}:{line}: {message}")]
+    Syntax {
+        /// Which file.
+        file: String,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        message: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    psk: Vec<Spanned<Psk>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Psk {
+    identity: Spanned<String>,
+    key: Option<Spanned<String>>,
+    key_text: Option<Spanned<String>>,
+    allow: Option<Vec<Spanned<String>>>,
+}
+
+/// One rule of `allow`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Rule {
+    /// `None` is every method.
+    method: Option<Code>,
+    /// With a `*` at the end everything that begins so.
+    path: String,
+}
+
+impl Rule {
+    fn parse(text: &str) -> Option<Self> {
+        let (method, path) = text.split_once(' ')?;
+        let method = match method {
+            "GET" => Some(Code::GET),
+            "POST" => Some(Code::POST),
+            "PUT" => Some(Code::PUT),
+            "DELETE" => Some(Code::DELETE),
+            "*" => None,
+            _ => return None,
+        };
+        path.starts_with('/').then(|| Self { method, path: path.to_owned() })
+    }
+
+    fn covers(&self, code: Code, path: &str) -> bool {
+        let method = self.method.is_none_or(|method| method == code);
+        method && self.path.strip_suffix('*').map_or(self.path == path, |prefix| path.starts_with(prefix))
+    }
+}
+
+#[derive(Clone)]
+struct Entry {
+    key: Zeroizing<Vec<u8>>,
+    allow: Option<Vec<Rule>>,
+}
+
+/// The contents of a credentials file.
+#[derive(Default)]
+struct Table {
+    entries: HashMap<String, Entry>,
+}
+
+impl Table {
+    fn parse(file: &str, text: &str) -> Result<Self, CredentialsError> {
+        let line_of = |at: usize| text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+        let wrong =
+            |at: usize, message: String| CredentialsError::Syntax { file: file.to_owned(), line: line_of(at), message };
+        let parsed: File = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let message = error.message().to_owned();
+            wrong(
+                at,
+                format!("{message}: each entry is [[psk]] with identity, key (or key_text) and, if wanted, allow"),
+            )
+        })?;
+        let mut entries = HashMap::new();
+        for psk in parsed.psk {
+            let at = psk.span().start;
+            let psk = psk.into_inner();
+            let identity_at = psk.identity.span().start;
+            let identity = psk.identity.into_inner();
+            if identity.is_empty() || identity.len() > MAX_IDENTITY {
+                return Err(wrong(
+                    identity_at,
+                    format!("identity: 1 to {MAX_IDENTITY} bytes, this has {}", identity.len()),
+                ));
+            }
+            let (key_at, key) = match (psk.key, psk.key_text) {
+                (Some(hex), None) => {
+                    let at = hex.span().start;
+                    let key = from_hex(hex.get_ref()).ok_or_else(|| {
+                        wrong(at, "key: an even number of hexadecimal digits; for a passphrase use key_text".into())
+                    })?;
+                    (at, key)
+                }
+                (None, Some(text)) => (text.span().start, text.into_inner().into_bytes()),
+                (Some(_), Some(both)) => {
+                    return Err(wrong(both.span().start, "key and key_text: one of them, not both".into()));
+                }
+                (None, None) => return Err(wrong(at, format!("{identity}: key is missing: key = \"HEX\""))),
+            };
+            if key.is_empty() || key.len() > MAX_PSK {
+                return Err(wrong(key_at, format!("key: 1 to {MAX_PSK} bytes, this has {}", key.len())));
+            }
+            let allow = match psk.allow {
+                None => None,
+                Some(rules) => Some(
+                    rules
+                        .iter()
+                        .map(|rule| {
+                            Rule::parse(rule.get_ref()).ok_or_else(|| {
+                                let message =
+                                    "allow: a method (GET, POST, PUT, DELETE or *) and a path, as \"GET /sensors/*\"";
+                                wrong(rule.span().start, message.into())
+                            })
+                        })
+                        .collect::<Result<Vec<_>, _>>()?,
+                ),
+            };
+            let entry = Entry { key: Zeroizing::new(key), allow };
+            if entries.insert(identity.clone(), entry).is_some() {
+                return Err(wrong(identity_at, format!("identity: {identity} is there twice; keep one")));
+            }
+        }
+        Ok(Self { entries })
+    }
+}
+
+/// Bytes from hexadecimal digits.
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let value = |digit: u8| char::from(digit).to_digit(16);
+    digits.chunks(2).map(|pair| Some((value(pair[0])? << 4 | value(pair[1])?) as u8)).collect()
+}
+
+/// Hexadecimal digits of bytes.
+pub fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Identities with a number that stays the same while the process lives, whatever the file says later.
+#[derive(Default)]
+struct Names {
+    numbers: HashMap<String, u32>,
+    names: Vec<String>,
+}
+
+/// Credentials that all shards share.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    shared: Arc<RwLock<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    table: Table,
+    names: Names,
+    file: Option<(PathBuf, Option<SystemTime>)>,
+}
+
+impl Credentials {
+    /// One identity that may do everything.
+    pub fn single(identity: &str, key: &[u8]) -> Self {
+        let credentials = Self::default();
+        let entry = Entry { key: Zeroizing::new(key.to_vec()), allow: None };
+        credentials.replace(Table { entries: HashMap::from([(identity.to_owned(), entry)]) });
+        credentials
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`CredentialsError`].
+    pub fn from_file(path: &Path) -> Result<Self, CredentialsError> {
+        let credentials = Self::default();
+        let (table, modified) = load(path)?;
+        credentials.replace(table);
+        credentials.write(|shared| shared.file = Some((path.to_owned(), modified)));
+        Ok(credentials)
+    }
+
+    /// Reads the file again if it changed. `Ok(Some(n))` says how many identities it has now. On an error the old
+    /// credentials stay in force.
+    ///
+    /// # Errors
+    /// [`CredentialsError`], once for each change of the file.
+    pub fn reload_if_changed(&self) -> Result<Option<usize>, CredentialsError> {
+        let Some((path, known)) = self.read(|shared| shared.file.clone()) else { return Ok(None) };
+        let modified = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok();
+        if modified == known {
+            return Ok(None);
+        }
+        self.write(|shared| shared.file = Some((path.clone(), modified)));
+        let (table, _) = load(&path)?;
+        let count = table.entries.len();
+        self.replace(table);
+        Ok(Some(count))
+    }
+
+    fn read<T>(&self, with: impl FnOnce(&Shared) -> T) -> T {
+        with(&self.shared.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, with: impl FnOnce(&mut Shared) -> T) -> T {
+        with(&mut self.shared.write().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn replace(&self, table: Table) {
+        self.write(|shared| {
+            for name in table.entries.keys() {
+                let names = &mut shared.names;
+                if !names.numbers.contains_key(name) {
+                    names.numbers.insert(name.clone(), names.names.len() as u32);
+                    names.names.push(name.clone());
+                }
+            }
+            shared.table = table;
+        });
+    }
+
+    /// The key of an identity, and the number by which requests of its owner will be known.
+    pub fn key_of(&self, identity: &[u8]) -> Option<(Zeroizing<Vec<u8>>, Principal)> {
+        let identity = std::str::from_utf8(identity).ok()?;
+        self.read(|shared| {
+            let entry = shared.table.entries.get(identity)?;
+            let number = shared.names.numbers.get(identity)?;
+            Some((entry.key.clone(), Principal(*number)))
+        })
+    }
+
+    /// The identity behind a number.
+    pub fn name_of(&self, principal: Principal) -> Option<String> {
+        self.read(|shared| shared.names.names.get(principal.0 as usize).cloned())
+    }
+
+    /// All identities, in order.
+    pub fn identities(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.read(|shared| shared.table.entries.keys().cloned().collect());
+        names.sort();
+        names
+    }
+
+    /// True if the owner of this number may do this, as the file says now: who was removed may nothing.
+    fn allows(&self, principal: Principal, code: Code, path: &str) -> bool {
+        self.read(|shared| {
+            let name = shared.names.names.get(principal.0 as usize);
+            let Some(entry) = name.and_then(|name| shared.table.entries.get(name)) else { return false };
+            entry.allow.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.covers(code, path)))
+        })
+    }
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.identities()).finish()
+    }
+}
+
+fn load(path: &Path) -> Result<(Table, Option<SystemTime>), CredentialsError> {
+    let file = path.display().to_string();
+    let unreadable = |source| CredentialsError::Unreadable { file: file.clone(), source };
+    let meta = std::fs::metadata(path).map_err(unreadable)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = meta.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(CredentialsError::Exposed { file, mode });
+        }
+    }
+    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(unreadable)?);
+    Ok((Table::parse(&file, &text)?, meta.modified().ok()))
+}
+
+/// Rights as the credentials file gives them. Requests without protection may do what `plain_allowed` says.
+#[derive(Clone)]
+pub struct FilePolicy {
+    /// Where the rules come from.
+    pub credentials: Credentials,
+    /// True if requests over plain CoAP are served at all.
+    pub plain_allowed: bool,
+}
+
+impl Policy for FilePolicy {
+    fn allows(&self, request: &Request<'_>) -> bool {
+        match request.identity.protection {
+            Protection::Plain => self.plain_allowed,
+            Protection::Dtls => {
+                let message = &request.message;
+                let mut path = String::new();
+                for segment in message.values(OptionNumber::URI_PATH) {
+                    path.push('/');
+                    path.push_str(&String::from_utf8_lossy(segment));
+                }
+                if path.is_empty() {
+                    path.push('/');
+                }
+                self.credentials.allows(request.identity.principal, message.code(), &path)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Table, String> {
+        Table::parse("keys.toml", text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_good_file_is_read() {
+        let table = parse("[[psk]]\nidentity = \"a\"\nkey = \"00ff\"\nallow = [\"GET /*\", \"PUT /blink\"]\n").unwrap();
+        let entry = &table.entries["a"];
+        assert_eq!(**entry.key, [0, 255]);
+        let rules = entry.allow.as_ref().unwrap();
+        assert!(rules.iter().any(|rule| rule.covers(Code::PUT, "/blink")));
+        assert!(!rules.iter().any(|rule| rule.covers(Code::PUT, "/blinker")));
+        assert!(rules.iter().any(|rule| rule.covers(Code::GET, "/anything/below")));
+    }
+
+    #[test]
+    fn a_bad_file_names_line_key_and_fix() {
+        for (text, expected) in [
+            ("[[psk]]\nidentity = \"a\"\nkey = \"0g\"", "keys.toml:3: key: an even number of hexadecimal"),
+            ("[[psk]]\nidentity = \"a\"\nkye = \"00\"", "keys.toml:3: unknown field `kye`"),
+            ("[[psk]]\nidentity = \"a\"\n", "keys.toml:1: a: key is missing"),
+            ("[[psk]]\nidentity = \"\"\nkey = \"00\"", "keys.toml:2: identity: 1 to 128 bytes"),
+            ("[[psk]]\nidentity = \"a\"\nkey = \"\"", "keys.toml:3: key: 1 to 64 bytes"),
+            ("\n\n[[psk]\n", "keys.toml:3: "),
+            ("[[psk]]\nidentity=\"a\"\nkey=\"00\"\nallow=[\"READ /\"]", "keys.toml:4: allow: a method"),
+            (
+                "[[psk]]\nidentity=\"a\"\nkey=\"00\"\n[[psk]]\nidentity=\"a\"\nkey=\"00\"",
+                "keys.toml:5: identity: a is there twice",
+            ),
+        ] {
+            let error = parse(text).err().unwrap();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_refused_and_a_bad_change_keeps_the_old() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = std::env::temp_dir().join(format!("tegmen-credentials-{}.toml", std::process::id()));
+        std::fs::write(&path, "[[psk]]\nidentity = \"a\"\nkey = \"00\"\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(Credentials::from_file(&path), Err(CredentialsError::Exposed { mode: 0o644, .. })));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let credentials = Credentials::from_file(&path).unwrap();
+        let (_, first) = credentials.key_of(b"a").unwrap();
+        let later = SystemTime::now() + std::time::Duration::from_secs(5);
+        std::fs::write(&path, "[[psk]]\nidentity = \"a\"\n").unwrap();
+        std::fs::File::open(&path).unwrap().set_modified(later).unwrap();
+        assert!(credentials.reload_if_changed().is_err());
+        assert!(credentials.key_of(b"a").is_some());
+        std::fs::write(&path, "[[psk]]\nidentity = \"b\"\nkey = \"01\"\n").unwrap();
+        std::fs::File::open(&path).unwrap().set_modified(later + std::time::Duration::from_secs(5)).unwrap();
+        assert_eq!(credentials.reload_if_changed().unwrap(), Some(1));
+        assert!(credentials.key_of(b"a").is_none());
+        assert!(!credentials.allows(first, Code::GET, "/"));
+        std::fs::remove_file(&path).unwrap();
+    }
+}

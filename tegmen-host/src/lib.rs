@@ -1,0 +1,17 @@
+//! Tegmen on an operating system: UDP sockets drained in batches, a peer table for millions of sessions, credentials
+//! from a file, a CoAP server sharded by core, and a client.
+//!
+//! * [`server`] answers: give it addresses, [`credentials`] and an application.
+//! * [`client`] asks.
+//! * [`slab`] is the table behind both, usable by itself with [`tegmen::endpoint::Endpoint`].
+
+pub mod client;
+pub mod clock;
+pub mod credentials;
+pub mod provider;
+pub mod resources;
+pub mod server;
+pub mod slab;
+pub mod udp;
+pub mod uri;
+mod wheel;

@@ -1,0 +1,364 @@
+//! The peer table of a server: a slab of up to millions of peers, an index by address, a timing wheel.
+
+use crate::wheel::{Link, Links, NONE, Wheel};
+use hashbrown::HashTable;
+use std::collections::VecDeque;
+use tegmen::dtls::{Buffers, HandshakeState, Ongoing};
+use tegmen::endpoint::peers::{Inserted, may_displace};
+use tegmen::endpoint::{Path, Peer, PeerId, Peers, Phase, Rank, TableFull};
+use tegmen::time::Instant;
+
+/// Room for a cookie (255 bytes at most) or a PSK identity.
+const OUTGOING: usize = 255;
+/// Room for fragments and early records.
+const INCOMING: usize = 1024;
+
+/// Entries are allocated in blocks of so many, so that growing copies nothing.
+const BLOCK: usize = 256;
+
+struct Entry<A> {
+    /// `None` while the entry is free; `next_free` is then of use.
+    peer: Option<Peer>,
+    generation: u32,
+    /// Position in the handshake pool, or [`NONE`].
+    handshake: u32,
+    link: Link,
+    next_free: u32,
+    attached: A,
+}
+
+/// The blocks of entries, apart from the indexes over them.
+struct Entries<A> {
+    blocks: Vec<Box<[Entry<A>]>>,
+}
+
+impl<A> Entries<A> {
+    fn get(&self, index: u32) -> Option<&Entry<A>> {
+        self.blocks.get(index as usize / BLOCK)?.get(index as usize % BLOCK)
+    }
+
+    fn get_mut(&mut self, index: u32) -> Option<&mut Entry<A>> {
+        self.blocks.get_mut(index as usize / BLOCK)?.get_mut(index as usize % BLOCK)
+    }
+
+    fn path(&self, index: u32) -> Option<(&Path, Phase)> {
+        self.get(index)?.peer.as_ref().map(|peer| (peer.path(), peer.phase()))
+    }
+}
+
+impl<A> Links for Entries<A> {
+    fn link(&mut self, index: u32) -> &mut Link {
+        &mut self.blocks[index as usize / BLOCK][index as usize % BLOCK].link
+    }
+}
+
+struct Handshake {
+    owner: PeerId,
+    state: HandshakeState,
+    outgoing: [u8; OUTGOING],
+    incoming: [u8; INCOMING],
+}
+
+/// How many peers and handshakes a table holds at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity {
+    /// Peers, in whatever phase.
+    pub peers: usize,
+    /// Handshakes at the same time; each takes about 1.7 KiB while it lasts.
+    pub handshakes: usize,
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self { peers: 1 << 20, handshakes: 4096 }
+    }
+}
+
+/// Peers in a slab.
+pub struct Slab<A> {
+    entries: Entries<A>,
+    free: u32,
+    len: usize,
+    capacity: Capacity,
+    by_path: HashTable<u32>,
+    hasher: ahash::RandomState,
+    wheel: Wheel,
+    handshakes: Vec<Option<Box<Handshake>>>,
+    free_handshakes: Vec<u32>,
+    /// Handshakes, and strangers without one, in the order in which they came; some are gone meanwhile.
+    handshake_order: VecDeque<PeerId>,
+    stranger_order: VecDeque<PeerId>,
+}
+
+impl<A: Default> Slab<A> {
+    /// An empty table.
+    pub fn new(capacity: Capacity) -> Self {
+        Self {
+            entries: Entries { blocks: Vec::new() },
+            free: NONE,
+            len: 0,
+            capacity,
+            by_path: HashTable::new(),
+            hasher: ahash::RandomState::new(),
+            wheel: Wheel::new(),
+            handshakes: Vec::new(),
+            free_handshakes: Vec::new(),
+            handshake_order: VecDeque::new(),
+            stranger_order: VecDeque::new(),
+        }
+    }
+
+    /// Bytes that the table takes now: entries, indexes, timers, handshakes. What is attached counts only by its size
+    /// in the entry.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.entries.blocks.len() * (BLOCK * size_of::<Entry<A>>() + size_of::<Box<[Entry<A>]>>())
+            + self.by_path.allocation_size()
+            + self.wheel.heap_bytes()
+            + self.handshakes.capacity() * size_of::<Option<Box<Handshake>>>()
+            + self.handshakes.iter().flatten().count() * size_of::<Handshake>()
+            + self.free_handshakes.capacity() * size_of::<u32>()
+            + (self.handshake_order.capacity() + self.stranger_order.capacity()) * size_of::<PeerId>()
+    }
+
+    /// All peers.
+    pub fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer)> {
+        let blocks = self.entries.blocks.iter().enumerate();
+        blocks.flat_map(|(block, entries)| {
+            entries.iter().enumerate().filter_map(move |(i, entry)| {
+                let id = PeerId { index: (block * BLOCK + i) as u32, generation: entry.generation };
+                entry.peer.as_ref().map(|peer| (id, peer))
+            })
+        })
+    }
+
+    fn hash(hasher: &ahash::RandomState, path: &Path) -> u64 {
+        let word = |ip: [u8; 16]| u128::from_ne_bytes(ip);
+        let Path { local, remote } = path;
+        let ports = u64::from(remote.port) << 48 | u64::from(local.port) << 32 | u64::from(remote.scope);
+        hasher.hash_one((word(remote.ip), word(local.ip), ports))
+    }
+
+    fn entry(&self, id: PeerId) -> Option<&Entry<A>> {
+        self.entries.get(id.index).filter(|entry| entry.generation == id.generation && entry.peer.is_some())
+    }
+
+    fn entry_mut(&mut self, id: PeerId) -> Option<&mut Entry<A>> {
+        self.entries.get_mut(id.index).filter(|entry| entry.generation == id.generation && entry.peer.is_some())
+    }
+
+    fn index_path(&mut self, index: u32) {
+        let Some((path, Phase::Handshaking | Phase::Established)) = self.entries.path(index) else { return };
+        let hash = Self::hash(&self.hasher, path);
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        let rehash = |index: &u32| entries.path(*index).map_or(0, |(path, _)| Self::hash(hasher, path));
+        self.by_path.insert_unique(hash, index, rehash);
+    }
+
+    fn unindex_path(&mut self, index: u32) {
+        let Some((path, _)) = self.entries.path(index) else { return };
+        let hash = Self::hash(&self.hasher, path);
+        if let Ok(found) = self.by_path.find_entry(hash, |known| *known == index) {
+            found.remove();
+        }
+    }
+
+    /// Makes room for one more peer of `rank`; true if somebody had to go.
+    fn make_room(&mut self, rank: Rank) -> Result<bool, TableFull> {
+        if self.len < self.capacity.peers {
+            return Ok(false);
+        }
+        for _ in 0..self.stranger_order.len() {
+            let Some(oldest) = self.stranger_order.pop_front() else { break };
+            let Some(old) = self.entry(oldest).and_then(|entry| entry.peer.as_ref()).map(Peer::rank) else { continue };
+            if old == Rank::Stranger && may_displace(rank, old) {
+                self.remove(oldest);
+                return Ok(true);
+            }
+        }
+        Err(TableFull)
+    }
+
+    /// Makes room for one more handshake; true if a peer had to go for it.
+    fn make_handshake_room(&mut self, rank: Rank) -> Result<bool, TableFull> {
+        let used = self.handshakes.len() - self.free_handshakes.len();
+        if used < self.capacity.handshakes {
+            return Ok(false);
+        }
+        for _ in 0..self.handshake_order.len() {
+            let Some(oldest) = self.handshake_order.pop_front() else { break };
+            let Some(entry) = self.entry(oldest) else { continue };
+            let Some(Some(handshake)) = self.handshakes.get(entry.handshake as usize) else { continue };
+            if handshake.state.is_lingering() {
+                self.release_handshake(oldest);
+                return Ok(false);
+            }
+            if entry.peer.as_ref().is_some_and(|peer| may_displace(rank, peer.rank())) {
+                self.remove(oldest);
+                return Ok(true);
+            }
+            self.handshake_order.push_back(oldest);
+        }
+        Err(TableFull)
+    }
+
+    /// Forgets those of `order` that are gone, once there are more of them than can be alive.
+    fn trim(order: &mut VecDeque<PeerId>, alive: usize, keep: impl FnMut(&PeerId) -> bool) {
+        if order.len() > 64 + 2 * alive {
+            order.retain(keep);
+        }
+    }
+
+    fn new_entry(&mut self) -> u32 {
+        if self.free == NONE {
+            let first = (self.entries.blocks.len() * BLOCK) as u32;
+            let block = (0..BLOCK as u32).map(|i| Entry {
+                peer: None,
+                generation: 0,
+                handshake: NONE,
+                link: Link::new(),
+                next_free: if i + 1 < BLOCK as u32 { first + i + 1 } else { NONE },
+                attached: A::default(),
+            });
+            self.entries.blocks.push(block.collect());
+            self.free = first;
+        }
+        let index = self.free;
+        self.free = self.entries.get(index).map_or(NONE, |entry| entry.next_free);
+        index
+    }
+}
+
+impl<A: Default> Peers for Slab<A> {
+    type Attached = A;
+
+    #[inline]
+    fn find(&self, path: &Path, phase: Phase) -> Option<PeerId> {
+        let same = |index: &u32| self.entries.path(*index) == Some((path, phase));
+        let index = *self.by_path.find(Self::hash(&self.hasher, path), same)?;
+        self.entries.get(index).map(|entry| PeerId { index, generation: entry.generation })
+    }
+
+    #[inline]
+    fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.entry_mut(id)?.peer.as_mut()
+    }
+
+    fn attached(&mut self, id: PeerId) -> Option<&mut A> {
+        self.entry_mut(id).map(|entry| &mut entry.attached)
+    }
+
+    fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
+        let entry = self.entries.get_mut(id.index).filter(|entry| entry.generation == id.generation)?;
+        let handshake = self.handshakes.get_mut(entry.handshake as usize)?.as_mut()?;
+        let Handshake { state, outgoing, incoming, .. } = &mut **handshake;
+        Some(entry.peer.as_mut()?.ongoing(state, Buffers { outgoing, incoming }))
+    }
+
+    fn insert(&mut self, peer: Peer, state: Option<HandshakeState>) -> Result<Inserted, TableFull> {
+        let rank = peer.rank();
+        let mut evicted = false;
+        if state.is_some() {
+            evicted |= self.make_handshake_room(rank)?;
+        }
+        evicted |= self.make_room(rank)?;
+        let index = self.new_entry();
+        let Some(entry) = self.entries.get_mut(index) else { return Err(TableFull) };
+        entry.peer = Some(peer);
+        entry.attached = A::default();
+        let id = PeerId { index, generation: entry.generation };
+        self.len += 1;
+        if let Some(state) = state {
+            let handshake = Box::new(Handshake { owner: id, state, outgoing: [0; OUTGOING], incoming: [0; INCOMING] });
+            let position = match self.free_handshakes.pop() {
+                Some(position) => {
+                    self.handshakes[position as usize] = Some(handshake);
+                    position
+                }
+                None => {
+                    self.handshakes.push(Some(handshake));
+                    (self.handshakes.len() - 1) as u32
+                }
+            };
+            entry.handshake = position;
+            self.handshake_order.push_back(id);
+            let (entries, alive) = (&self.entries, self.handshakes.len() - self.free_handshakes.len());
+            Self::trim(&mut self.handshake_order, alive, |id| {
+                let entry = entries.get(id.index);
+                entry.is_some_and(|entry| entry.generation == id.generation && entry.handshake != NONE)
+            });
+        }
+        if rank == Rank::Stranger {
+            self.stranger_order.push_back(id);
+            let (entries, alive) = (&self.entries, self.handshakes.len().max(self.stranger_order.capacity() / 4));
+            Self::trim(&mut self.stranger_order, alive, |id| {
+                let entry = entries.get(id.index).filter(|entry| entry.generation == id.generation);
+                entry.and_then(|entry| entry.peer.as_ref()).is_some_and(|peer| peer.rank() == Rank::Stranger)
+            });
+        }
+        self.index_path(index);
+        Ok(Inserted { id, evicted })
+    }
+
+    fn set_phase(&mut self, id: PeerId, phase: Phase) {
+        if self.entry(id).is_none() {
+            return;
+        }
+        self.unindex_path(id.index);
+        if let Some(peer) = self.peer(id) {
+            peer.set_phase(phase);
+        }
+        self.index_path(id.index);
+    }
+
+    fn release_handshake(&mut self, id: PeerId) {
+        let Some(entry) = self.entry_mut(id) else { return };
+        let position = core::mem::replace(&mut entry.handshake, NONE);
+        if let Some(slot) = self.handshakes.get_mut(position as usize)
+            && slot.as_ref().is_some_and(|handshake| handshake.owner == id)
+        {
+            *slot = None;
+            self.free_handshakes.push(position);
+        }
+    }
+
+    fn remove(&mut self, id: PeerId) {
+        if self.entry(id).is_none() {
+            return;
+        }
+        self.release_handshake(id);
+        self.unindex_path(id.index);
+        self.wheel.clear(&mut self.entries, id.index);
+        let free = self.free;
+        if let Some(entry) = self.entries.get_mut(id.index) {
+            entry.peer = None;
+            entry.attached = A::default();
+            entry.generation = entry.generation.wrapping_add(1);
+            entry.next_free = free;
+        }
+        self.free = id.index;
+        self.len -= 1;
+    }
+
+    fn schedule(&mut self, id: PeerId, at: Instant) {
+        let Some(entry) = self.entry(id) else { return };
+        if at < entry.link.at {
+            self.wheel.clear(&mut self.entries, id.index);
+            self.wheel.set(&mut self.entries, id.index, at);
+        }
+    }
+
+    #[inline]
+    fn next_alarm(&self) -> Option<Instant> {
+        self.wheel.next()
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<PeerId> {
+        let index = self.wheel.take_due(&mut self.entries, now)?;
+        self.entries.get(index).map(|entry| PeerId { index, generation: entry.generation })
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}

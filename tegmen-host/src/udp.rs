@@ -1,0 +1,286 @@
+//! UDP sockets that receive and send in batches: system calls cost most.
+
+use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
+use socket2::{Domain, Protocol, Socket as Socket2, Type};
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use tegmen::buf::Frame;
+use tegmen::endpoint::{Address, HEADROOM, Path, Protection, TAILROOM};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// Largest datagram that is taken in or sent out.
+pub const MAX_DATAGRAM: usize = 2048;
+/// The kernel may hand over several datagrams of one sender as one.
+const RECEIVE_BUFFER: usize = 64 * 1024;
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// A bound socket.
+pub struct Socket {
+    io: UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+}
+
+/// Why a socket could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody has the port.
+    #[error("{address} is in use: end the program that has it (`ss -ulpn 'sport = :{}'` names it) or choose another port", address.port())]
+    InUse {
+        /// Which address.
+        address: SocketAddr,
+    },
+    /// The address is not ours.
+    #[error("{address} is not an address of this machine: `ip address` lists those that are")]
+    NotOurs {
+        /// Which address.
+        address: SocketAddr,
+    },
+    /// Ports below 1024 need a privilege.
+    #[error("{address} needs a privilege: choose a port above 1023, or `setcap cap_net_bind_service=+ep` the program")]
+    Forbidden {
+        /// Which address.
+        address: SocketAddr,
+    },
+    /// Anything else.
+    #[error("cannot listen at {address}: {source}")]
+    Other {
+        /// Which address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl Socket {
+    /// Binds `address`; with `shared`, several sockets of this process may, and the kernel spreads peers over them.
+    ///
+    /// # Errors
+    /// [`BindError`], which says what to do.
+    pub fn bind(address: SocketAddr, shared: bool) -> Result<Self, BindError> {
+        let wrap = |source: io::Error| match source.kind() {
+            ErrorKind::AddrInUse => BindError::InUse { address },
+            ErrorKind::AddrNotAvailable => BindError::NotOurs { address },
+            ErrorKind::PermissionDenied => BindError::Forbidden { address },
+            _ => BindError::Other { address, source },
+        };
+        let open = || -> io::Result<Self> {
+            let socket = Socket2::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+            if address.is_ipv6() {
+                socket.set_only_v6(false)?;
+            }
+            #[cfg(unix)]
+            socket.set_reuse_port(shared)?;
+            socket.set_nonblocking(true)?;
+            // As much as the system allows: a burst of a whole fleet must not be lost here.
+            let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+            let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
+            socket.bind(&address.into())?;
+            let io = UdpSocket::from_std(socket.into())?;
+            let state = UdpSocketState::new((&io).into())?;
+            let local = io.local_addr()?;
+            Ok(Self { io, state, local })
+        };
+        open().map_err(wrap)
+    }
+
+    /// The bound address.
+    pub const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Ready when something may be received.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_recv_ready(cx)
+    }
+
+    /// Takes in what is there, without waiting; calls `on_datagram` for each. False if there was nothing.
+    ///
+    /// # Errors
+    /// What the system says, but for errors of single datagrams.
+    pub fn receive(&self, inbound: &mut Inbound, mut on_datagram: impl FnMut(Path, &mut [u8])) -> io::Result<bool> {
+        let mut slices: [IoSliceMut<'_>; BATCH_SIZE] = {
+            let mut chunks = inbound.storage.chunks_exact_mut(RECEIVE_BUFFER);
+            std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or(&mut [])))
+        };
+        let outcome =
+            self.io.try_io(Interest::READABLE, || self.state.recv((&self.io).into(), &mut slices, &mut inbound.meta));
+        let count = match outcome {
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            // An ICMP answer to something we sent: it concerns that peer only.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        for (meta, slice) in inbound.meta.iter().zip(slices.iter_mut()).take(count) {
+            let mut local = self.local;
+            if let Some(ip) = meta.dst_ip {
+                local.set_ip(ip);
+            }
+            let path = Path { local: local.into(), remote: meta.addr.into() };
+            let bytes = slice.get_mut(..meta.len).unwrap_or(&mut []);
+            for datagram in bytes.chunks_mut(meta.stride.max(1)) {
+                on_datagram(path, datagram);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Where received datagrams are put.
+pub struct Inbound {
+    storage: Vec<u8>,
+    meta: [RecvMeta; BATCH_SIZE],
+}
+
+impl Default for Inbound {
+    fn default() -> Self {
+        Self { storage: vec![0; RECEIVE_BUFFER * BATCH_SIZE], meta: [RecvMeta::default(); BATCH_SIZE] }
+    }
+}
+
+/// Datagrams that wait to be sent together. Their bytes are built where they are sent from.
+#[derive(Default)]
+pub struct Outbox {
+    storage: Vec<u8>,
+    /// Path, start and end of each.
+    queue: Vec<(Path, usize, usize)>,
+    end: usize,
+}
+
+/// A datagram being built in an [`Outbox`].
+pub struct Draft<'o> {
+    /// Room for it, headers in front and a tag behind included.
+    pub storage: &'o mut [u8],
+}
+
+impl Draft<'_> {
+    /// An empty frame for content of a peer with this protection, with room before it and behind.
+    pub fn frame(&mut self, protection: Protection) -> Frame<'_> {
+        let end = self.storage.len().saturating_sub(TAILROOM);
+        Frame::new(self.storage.get_mut(..end).unwrap_or(&mut []), headroom(protection))
+    }
+
+    /// The frame of content that [`Self::frame`] was filled with, now with the room behind it.
+    pub fn sealable(&mut self, protection: Protection, len: usize) -> Frame<'_> {
+        let start = headroom(protection);
+        Frame::around(self.storage, start, start + len)
+    }
+}
+
+/// What stands before the content; nothing for plain messages, so that they lie one after the other.
+const fn headroom(protection: Protection) -> usize {
+    match protection {
+        Protection::Plain => 0,
+        Protection::Dtls => HEADROOM,
+    }
+}
+
+impl Outbox {
+    /// Room for one more datagram; nothing is queued until [`Self::queue`].
+    pub fn draft(&mut self) -> Draft<'_> {
+        let needed = self.end + MAX_DATAGRAM;
+        if self.storage.len() < needed {
+            self.storage.resize(needed, 0);
+        }
+        let storage = self.storage.get_mut(self.end..needed).unwrap_or(&mut []);
+        Draft { storage }
+    }
+
+    /// Queues the datagram that was drafted last: the first `len` bytes of the draft.
+    pub fn queue(&mut self, path: Path, len: usize) {
+        let start = self.end;
+        self.queue.push((path, start, start + len));
+        self.end = start + len;
+    }
+
+    /// Queues a copy of `datagram`.
+    pub fn push(&mut self, path: Path, datagram: &[u8]) {
+        let draft = self.draft();
+        let len = datagram.len().min(draft.storage.len());
+        draft.storage[..len].copy_from_slice(&datagram[..len]);
+        self.queue(path, len);
+    }
+
+    /// True if nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Sends everything, each through the socket that is bound to its local port. What a peer cannot be sent is lost,
+    /// as datagrams are.
+    pub async fn flush(&mut self, sockets: &[Socket]) {
+        let mut next = 0;
+        while let Some(&(path, start, end)) = self.queue.get(next) {
+            let Some(socket) = sockets.iter().find(|socket| socket.local.port() == path.local.port) else {
+                next += 1;
+                continue;
+            };
+            // Datagrams of one size to one peer go with one call; only the last may be shorter.
+            let size = end - start;
+            let mut all_end = end;
+            let mut after = next + 1;
+            if size > 0 {
+                let most = socket.state.max_gso_segments().min(60_000 / size).max(1);
+                self.gather(next, most, &mut all_end, &mut after);
+            }
+            let contents = self.storage.get(start..all_end).unwrap_or(&[]);
+            let unspecified = socket.local.ip().is_unspecified();
+            let transmit = Transmit {
+                destination: path.remote.into(),
+                ecn: None,
+                contents,
+                segment_size: (after > next + 1).then_some(size),
+                src_ip: unspecified.then(|| SocketAddr::from(path.local).ip()),
+            };
+            loop {
+                let sent =
+                    socket.io.try_io(Interest::WRITABLE, || socket.state.try_send((&socket.io).into(), &transmit));
+                match sent {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        if socket.io.writable().await.is_err() {
+                            break;
+                        }
+                    }
+                    _ => break,
+                }
+            }
+            next = after;
+        }
+        self.queue.clear();
+        self.end = 0;
+    }
+
+    /// Extends a run that begins at `first` over datagrams that may go with it.
+    fn gather(&self, first: usize, most: usize, end: &mut usize, after: &mut usize) {
+        let Some(&(path, first_start, first_end)) = self.queue.get(first) else { return };
+        let size = first_end - first_start;
+        while let Some(&(next_path, next_start, next_end)) = self.queue.get(*after) {
+            let len = next_end - next_start;
+            if next_path != path || next_start != *end || len > size || len == 0 || *after - first >= most {
+                return;
+            }
+            *end = next_end;
+            *after += 1;
+            if len < size {
+                return;
+            }
+        }
+    }
+}
+
+/// The address that a name stands for, and its scope.
+///
+/// # Errors
+/// What the resolver says.
+pub async fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
+    let found = tokio::net::lookup_host((host, port)).await?.next();
+    found.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the name has no address"))
+}
+
+/// Both ends, from what a socket says.
+pub fn path(local: SocketAddr, remote: SocketAddr) -> Path {
+    Path { local: Address::from(local), remote: Address::from(remote) }
+}

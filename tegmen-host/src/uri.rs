@@ -1,0 +1,142 @@
+//! `coap` and `coaps` URIs (RFC 7252, section 6).
+
+use std::fmt;
+
+/// A parsed URI.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Uri {
+    /// True for `coaps`.
+    pub secure: bool,
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// 5683 or 5684 unless given.
+    pub port: u16,
+    /// Decoded segments.
+    pub path: Vec<String>,
+    /// Decoded arguments.
+    pub query: Vec<String>,
+}
+
+/// Why a text is no such URI.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{uri}: {problem}; a right one is coaps://host[:port]/path?query")]
+pub struct UriError {
+    uri: String,
+    problem: &'static str,
+}
+
+impl Uri {
+    /// Reads a URI.
+    ///
+    /// # Errors
+    /// [`UriError`], which says what is wrong.
+    pub fn parse(text: &str) -> Result<Self, UriError> {
+        let wrong = |problem| UriError { uri: text.to_owned(), problem };
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("no scheme"))?;
+        let secure = match scheme.to_ascii_lowercase().as_str() {
+            "coap" => false,
+            "coaps" => true,
+            _ => return Err(wrong("the scheme is neither coap nor coaps")),
+        };
+        if rest.contains('#') {
+            return Err(wrong("a fragment (#) cannot be asked for"));
+        }
+        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if authority.contains('@') {
+            return Err(wrong("user names are not part of CoAP; give the identity with --identity"));
+        }
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(literal) => {
+                let (host, rest) = literal.split_once(']').ok_or_else(|| wrong("a ] is missing"))?;
+                (host, rest.strip_prefix(':'))
+            }
+            None => match authority.split_once(':') {
+                Some((_, port)) if port.contains(':') => return Err(wrong("IPv6 addresses stand in brackets")),
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        if host.is_empty() {
+            return Err(wrong("the host is missing"));
+        }
+        let port = match port {
+            None | Some("") => {
+                if secure {
+                    5684
+                } else {
+                    5683
+                }
+            }
+            Some(port) => port.parse().map_err(|_| wrong("the port is no number up to 65535"))?,
+        };
+        let decode =
+            |text: &str| percent_decode(text).ok_or_else(|| wrong("a % is not followed by two hexadecimal digits"));
+        let path = match path {
+            "" => Vec::new(),
+            path => path.split('/').map(decode).collect::<Result<_, _>>()?,
+        };
+        let query = match query {
+            None | Some("") => Vec::new(),
+            Some(query) => query.split('&').map(decode).collect::<Result<_, _>>()?,
+        };
+        if path.iter().chain(&query).any(|part| part.len() > 255) {
+            return Err(wrong("a segment or argument has more than 255 bytes"));
+        }
+        Ok(Self { secure, host: host.replace("%25", "%"), port, path, query })
+    }
+}
+
+impl fmt::Display for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.secure { "coaps" } else { "coap" };
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{scheme}://{open}{}{close}:{}/{}", self.host, self.port, self.path.join("/"))
+    }
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        if first == b'%' {
+            let (digits, behind) = rest.split_at_checked(2)?;
+            bytes.extend(crate::credentials::from_hex(std::str::from_utf8(digits).ok()?)?);
+            rest = behind;
+        } else {
+            bytes.push(first);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_taken_apart() {
+        let uri = Uri::parse("coaps://[fe80::1%25eth0]:61616/a%2fb/c?x=1&y").unwrap();
+        assert_eq!(uri.host, "fe80::1%eth0");
+        assert_eq!((uri.secure, uri.port), (true, 61616));
+        assert_eq!(uri.path, ["a/b", "c"]);
+        assert_eq!(uri.query, ["x=1", "y"]);
+        assert_eq!(Uri::parse("coap://h").unwrap().port, 5683);
+        assert!(Uri::parse("coap://h/").unwrap().path == [""; 0]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, part) in [
+            ("http://h/", "neither coap nor coaps"),
+            ("coap:h", "no scheme"),
+            ("coap://", "host is missing"),
+            ("coap://fe80::1/", "brackets"),
+            ("coap://h:70000/", "no number"),
+            ("coap://h/%zz", "two hexadecimal"),
+        ] {
+            assert!(Uri::parse(text).unwrap_err().to_string().contains(part), "{text}");
+        }
+    }
+}
