@@ -57,6 +57,8 @@ pub struct ServerConfig {
     pub plain_allowed: bool,
     /// File for a key log (RFC 9850): whoever reads it reads the traffic.
     pub key_log: Option<PathBuf>,
+    /// True if the observer is told of every request.
+    pub observe_requests: bool,
 }
 
 impl Default for ServerConfig {
@@ -69,6 +71,7 @@ impl Default for ServerConfig {
             dtls: Config { idle_timeout, ..Config::default() },
             plain_allowed: false,
             key_log: None,
+            observe_requests: true,
         }
     }
 }
@@ -266,6 +269,7 @@ impl Server {
                 policy: FilePolicy { credentials: credentials.clone(), plain_allowed: config.plain_allowed },
                 application: application.clone(),
                 observer: observer.clone(),
+                observe_requests: config.observe_requests,
                 completed,
                 requests: 0,
                 totals,
@@ -336,6 +340,7 @@ struct Shard<A> {
     policy: FilePolicy,
     application: A,
     observer: Observer,
+    observe_requests: bool,
     completed: mpsc::UnboundedSender<Completion>,
     requests: u64,
     totals: Arc<Mutex<Totals>>,
@@ -503,7 +508,7 @@ impl<A: Application> Shard<A> {
                 talk.exchanges.keep_reply(now, message_id, frame.bytes());
                 self.requests += 1;
                 if let Served::Responded(code) = served
-                    && OBSERVE_REQUESTS
+                    && self.observe_requests
                 {
                     let path_text = message
                         .values(OptionNumber::URI_PATH)
@@ -643,9 +648,6 @@ impl<A: Application> Shard<A> {
         self.poll();
     }
 }
-
-/// Requests are told to the observer one by one.
-const OBSERVE_REQUESTS: bool = true;
 
 async fn sleep_until(alarm: Option<Instant>) {
     if let Some(alarm) = alarm {

@@ -1,0 +1,108 @@
+//! The `tegmen` command.
+
+mod ask;
+mod bridge;
+mod keys;
+mod lab;
+mod output;
+mod serve;
+mod up;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Secured CoAP for constrained devices: serve, ask, and measure.
+#[derive(Parser)]
+#[command(
+    name = "tegmen",
+    version,
+    propagate_version = true,
+    after_help = "Examples:\n  \
+        tegmen up                                   a secured server and a client that blinks against it\n  \
+        tegmen keys new --identity sensor-17        a fresh key, in a file that only you can read\n  \
+        tegmen serve --value /temp=21.5             a server of your own\n  \
+        tegmen get coaps://localhost/temp           ask it\n\n\
+        Every command takes --json for machines; `tegmen help COMMAND` has examples for each."
+)]
+struct Cli {
+    /// Print JSON, one object a line, instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show it working: a secured CoAP server and the Blink client against it, on this machine.
+    Up(up::Up),
+    /// Serve values, files and commands as CoAP resources.
+    Serve(serve::Serve),
+    /// Read a resource.
+    Get(ask::Get),
+    /// Write a resource.
+    Put(ask::WithPayload),
+    /// Send to a resource.
+    Post(ask::WithPayload),
+    /// Remove a resource.
+    Delete(ask::Get),
+    /// Make keys.
+    Keys(keys::Keys),
+    /// Carry the packets of a mote on a serial line to real sockets.
+    Bridge(bridge::Bridge),
+    /// The laboratory: run what the papers measured, and measure the motes.
+    Lab(lab::Lab),
+    /// Print a completion script for a shell.
+    #[command(after_help = "Example:\n  tegmen completion bash > ~/.local/share/bash-completion/completions/tegmen")]
+    Completion {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page.
+    #[command(after_help = "Example:\n  tegmen man > tegmen.1 && man ./tegmen.1")]
+    Man,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let out = output::Output { json: cli.json };
+    let outcome = match cli.command {
+        Command::Up(up) => up.run(out),
+        Command::Serve(serve) => serve.run(out),
+        Command::Get(get) => get.run(out, tegmen::coap::Code::GET),
+        Command::Put(put) => put.run(out, tegmen::coap::Code::PUT),
+        Command::Post(post) => post.run(out, tegmen::coap::Code::POST),
+        Command::Delete(delete) => delete.run(out, tegmen::coap::Code::DELETE),
+        Command::Keys(keys) => keys.run(out),
+        Command::Bridge(bridge) => bridge.run(out),
+        Command::Lab(lab) => lab.run(out),
+        Command::Completion { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "tegmen", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man => manual().map(|()| ExitCode::SUCCESS),
+    };
+    outcome.unwrap_or_else(|failure| {
+        out.failure(&failure);
+        ExitCode::from(failure.code)
+    })
+}
+
+/// One page with every command.
+fn manual() -> Result<(), output::Failure> {
+    let mut page = Vec::new();
+    let mut command = Cli::command();
+    command.build();
+    let write = |page: &mut Vec<u8>, command: &clap::Command| -> std::io::Result<()> {
+        clap_mangen::Man::new(command.clone()).render(page)
+    };
+    write(&mut page, &command).map_err(output::Failure::io)?;
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        let man = clap_mangen::Man::new(sub.clone());
+        man.render_name_section(&mut page).map_err(output::Failure::io)?;
+        man.render_synopsis_section(&mut page).map_err(output::Failure::io)?;
+        man.render_options_section(&mut page).map_err(output::Failure::io)?;
+        man.render_extra_section(&mut page).map_err(output::Failure::io)?;
+    }
+    std::io::Write::write_all(&mut std::io::stdout(), &page).map_err(output::Failure::io)
+}

@@ -1,0 +1,195 @@
+//! `tegmen serve`: values, files and commands as resources.
+
+use crate::output::{Failure, Output, runtime};
+use clap::Args;
+use serde_json::json;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tegmen_host::client::describe;
+use tegmen_host::credentials::Credentials;
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::{Listen, Note, Observer, Server, ServerConfig};
+use tegmen_host::slab::Capacity;
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  tegmen serve --value /temp=21.5 --credentials keys.toml\n  \
+    tegmen serve --dir /=./public --plain --no-secure\n  \
+    tegmen serve --command '/uptime=uptime -p' --blink /blink --listen 127.0.0.1")]
+pub(crate) struct Serve {
+    /// Address to listen at; several times. All addresses of this machine if there is none.
+    #[arg(long)]
+    listen: Vec<IpAddr>,
+    /// Port of coaps (DTLS); 0 takes any free one.
+    #[arg(long, default_value_t = 5684)]
+    port: u16,
+    /// Serve plain CoAP, too: everybody may ask for everything, and everybody on the way can read it.
+    #[arg(long)]
+    plain: bool,
+    /// Port of plain CoAP.
+    #[arg(long, default_value_t = 5683)]
+    plain_port: u16,
+    /// Serve no coaps.
+    #[arg(long, requires = "plain")]
+    no_secure: bool,
+    /// Credentials file; read again when it changes.
+    #[arg(long, env = "TEGMEN_CREDENTIALS", default_value = "credentials.toml")]
+    credentials: PathBuf,
+    /// A value that GET reads and PUT writes: /path=text.
+    #[arg(long, value_name = "PATH=TEXT")]
+    value: Vec<String>,
+    /// A file: /path=file.
+    #[arg(long, value_name = "PATH=FILE")]
+    file: Vec<String>,
+    /// The files of a directory: /path=directory.
+    #[arg(long, value_name = "PATH=DIR")]
+    dir: Vec<String>,
+    /// A program whose output is the response to GET and POST: /path=program arguments.
+    #[arg(long, value_name = "PATH=COMMAND")]
+    command: Vec<String>,
+    /// A Blink counter at this path.
+    #[arg(long, value_name = "PATH")]
+    blink: Vec<String>,
+    /// Threads, each with sockets of its own; one for each core if 0.
+    #[arg(long, default_value_t = 0)]
+    shards: usize,
+    /// Peers that are kept at most.
+    #[arg(long, default_value_t = Capacity::default().peers)]
+    max_peers: usize,
+    /// Say nothing of single requests.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Append the secrets of all sessions to this file (RFC 9850). Whoever reads it reads the traffic.
+    #[arg(long)]
+    key_log: Option<PathBuf>,
+}
+
+impl Serve {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let resources = self.resources()?;
+        let credentials = match self.no_secure {
+            true => Credentials::default(),
+            false => Credentials::from_file(&self.credentials).map_err(Failure::new)?,
+        };
+        let all = [IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        let addresses = if self.listen.is_empty() { &all[..] } else { &self.listen };
+        let mut listen = Vec::new();
+        for ip in addresses {
+            if !self.no_secure {
+                listen.push(Listen { address: SocketAddr::new(*ip, self.port), secure: true });
+            }
+            if self.plain {
+                listen.push(Listen { address: SocketAddr::new(*ip, self.plain_port), secure: false });
+            }
+        }
+        let mut config = ServerConfig {
+            listen,
+            shards: self.shards,
+            plain_allowed: self.plain,
+            key_log: self.key_log.clone(),
+            observe_requests: !self.quiet,
+            ..ServerConfig::default()
+        };
+        config.capacity.peers = self.max_peers.max(1);
+        let server = Server::start(&config, &credentials, resources, observer(out)).map_err(Failure::new)?;
+        for listen in server.addresses() {
+            let scheme = if listen.secure { "coaps" } else { "coap" };
+            out.line(
+                || format!("listening at {scheme}://{}/", listen.address),
+                || json!({ "event": "listening", "scheme": scheme, "address": listen.address.to_string() }),
+            );
+        }
+        runtime()?.block_on(ended());
+        let totals = server.totals();
+        server.stop();
+        out.line(
+            || format!("{} requests answered, {} handshakes, {} failed", totals.requests, totals.counters.established, totals.counters.failed),
+            || json!({ "event": "ended", "requests": totals.requests, "established": totals.counters.established, "failed": totals.counters.failed }),
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn resources(&self) -> Result<Resources, Failure> {
+        let mut resources = Vec::new();
+        let mut add = |option: &str, texts: &[String], make: &dyn Fn(&str) -> Result<Resource, Failure>| {
+            for text in texts {
+                let (path, what) = text
+                    .split_once('=')
+                    .filter(|(path, _)| path.starts_with('/'))
+                    .ok_or_else(|| Failure::usage(format!("--{option} {text}: write it as --{option} /path=...")))?;
+                resources.push((path.to_owned(), make(what)?));
+            }
+            Ok::<_, Failure>(())
+        };
+        add("value", &self.value, &|text| Ok(Resource::value(text.as_bytes())))?;
+        add("file", &self.file, &|file| match PathBuf::from(file) {
+            path if path.is_file() => Ok(Resource::File(path)),
+            _ => Err(Failure::usage(format!("--file: {file} is no file"))),
+        })?;
+        add("dir", &self.dir, &|dir| match PathBuf::from(dir) {
+            path if path.is_dir() => Ok(Resource::Directory(path)),
+            _ => Err(Failure::usage(format!("--dir: {dir} is no directory"))),
+        })?;
+        add("command", &self.command, &|command| {
+            Ok(Resource::Command(command.split_whitespace().map(str::to_owned).collect()))
+        })?;
+        for path in &self.blink {
+            resources.push((path.clone(), Resource::Blink(Arc::default())));
+        }
+        if resources.is_empty() {
+            return Err(Failure::usage(
+                "nothing to serve: give at least one of --value, --file, --dir, --command or --blink (`tegmen help serve` has examples)",
+            ));
+        }
+        Ok(Resources::new(resources))
+    }
+}
+
+/// Ends with an interrupt or a termination signal.
+pub(crate) async fn ended() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let (Ok(mut terminate), Ok(mut interrupt)) =
+            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+        {
+            tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+            return;
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}
+
+/// Prints what a server has to say.
+pub(crate) fn observer(out: Output) -> Observer {
+    Arc::new(move |note| {
+        let nobody = || "nobody in particular".to_owned();
+        match note {
+            Note::Established { remote, identity } => out.line(
+                || format!("{remote} is {identity}"),
+                || json!({ "event": "established", "remote": remote.to_string(), "identity": identity }),
+            ),
+            Note::Failed { remote, identity, reason } => out.line(
+                || format!("{remote} failed: {}", describe(reason)),
+                || json!({ "event": "failed", "remote": remote.to_string(), "identity": identity, "reason": describe(reason) }),
+            ),
+            Note::Closed { remote, reason } => out.line(
+                || format!("{remote} left: {}", describe(reason)),
+                || json!({ "event": "closed", "remote": remote.to_string(), "reason": describe(reason) }),
+            ),
+            Note::Request { remote, identity, method, path, code } => out.line(
+                || format!("{remote} ({}) {} {path}: {code}", identity.clone().unwrap_or_else(nobody), method.name()),
+                || json!({ "event": "request", "remote": remote.to_string(), "identity": identity, "method": method.name(), "path": path, "code": code.to_string() }),
+            ),
+            Note::Reloaded { identities } => out.line(
+                || format!("credentials read again: {identities} identities"),
+                || json!({ "event": "reloaded", "identities": identities }),
+            ),
+            Note::ReloadFailed(error) => out.line(
+                || format!("credentials not read again, the old ones stay in force: {error}"),
+                || json!({ "event": "reload_failed", "error": error.to_string() }),
+            ),
+        }
+    })
+}

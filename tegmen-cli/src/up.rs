@@ -1,0 +1,160 @@
+//! `tegmen up`: the whole thing on one machine, to look at and to join in.
+
+use crate::output::{Failure, Output, runtime};
+use crate::serve::{ended, observer};
+use clap::Args;
+use serde_json::json;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey};
+use tegmen_host::credentials::{Credentials, to_hex};
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::{Listen, Note, Observer, Server, ServerConfig};
+use zeroize::Zeroizing;
+
+/// The identity of the paper's client.
+const IDENTITY: &str = "Client_identity";
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  tegmen up\n  tegmen up --once 20 --json\n  tegmen up --port 0 --period 100")]
+pub(crate) struct Up {
+    /// End after so many exchanges, with a summary; the exit code is 0 if all of them succeeded.
+    #[arg(long, value_name = "N")]
+    once: Option<u64>,
+    /// Port of the server; 0 takes any free one.
+    #[arg(long, default_value_t = 5684)]
+    port: u16,
+    /// Milliseconds from one blink to the next.
+    #[arg(long)]
+    period: Option<u64>,
+}
+
+#[derive(Default)]
+struct Tally {
+    sent: u64,
+    answered: u64,
+    round_trips: Vec<Duration>,
+}
+
+impl Up {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let key = Zeroizing::new(fresh_text_key()?.into_bytes());
+        let credentials = Credentials::single(IDENTITY, &key);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let listen = vec![Listen { address, secure: true }];
+        let config = ServerConfig { listen, shards: 1, ..ServerConfig::default() };
+        let resources = Resources::new([("blink".to_owned(), Resource::Blink(Arc::default()))]);
+        let server = Server::start(&config, &credentials, resources, guests(out)).map_err(Failure::new)?;
+        let address = server.addresses().first().map_or(address, |listen| listen.address);
+        self.introduce(out, address, &key);
+        let client_key = ClientKey { identity: IDENTITY.to_owned(), key };
+        let tally = runtime()?.block_on(self.blink(out, address, client_key))?;
+        server.stop();
+        Ok(self.summarize(out, &tally))
+    }
+
+    fn introduce(&self, out: Output, address: SocketAddr, key: &[u8]) {
+        let hex = to_hex(key);
+        let (ip, port) = (address.ip(), address.port());
+        if out.json {
+            return out.line(
+                String::new,
+                || json!({ "event": "listening", "address": address.to_string(), "identity": IDENTITY, "key": hex }),
+            );
+        }
+        let text = String::from_utf8_lossy(key);
+        out.text(format!(
+            "A CoAP server behind DTLS listens at coaps://{address}/blink, and a client blinks against it.\n\
+             Join in from another terminal; the key is fresh and ends with this program:\n\n  \
+             tegmen put -u {IDENTITY} -k {hex} coaps://{address}/blink 1\n  \
+             coap-client-openssl -m put -e 1 -u {IDENTITY} -k {text} coaps://{address}/blink\n  \
+             openssl s_client -dtls1_2 -connect {ip}:{port} -psk_identity {IDENTITY} -psk {hex} \
+             -cipher PSK-AES128-CCM8:@SECLEVEL=0\n\n\
+             Ctrl-C ends it.\n"
+        ));
+    }
+
+    async fn blink(&self, out: Output, address: SocketAddr, key: ClientKey) -> Result<Tally, Failure> {
+        let config = ClientConfig { key: Some(key), token_len: 1, ..ClientConfig::default() };
+        let mut client = Client::connect_to(address, true, config).await.map_err(Failure::new)?;
+        let handshake = client.handshake_time();
+        out.line(
+            || format!("handshake with {} done in {:.2} ms", client.remote(), handshake.as_secs_f64() * 1e3),
+            || json!({ "event": "handshake", "ms": handshake.as_secs_f64() * 1e3 }),
+        );
+        let path = ["blink".to_owned()];
+        let ask = Ask { method: Code::PUT, path: &path, query: &[], content_format: None, accept: None, payload: b"1" };
+        let period = self.period.unwrap_or(if self.once.is_some() { 20 } else { 1000 });
+        let mut every = tokio::time::interval(Duration::from_millis(period.max(1)));
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut tally = Tally::default();
+        let mut end = std::pin::pin!(ended());
+        while self.once.is_none_or(|once| tally.sent < once) {
+            tokio::select! {
+                () = &mut end => break,
+                _ = every.tick() => {}
+            }
+            tally.sent += 1;
+            let reply = tokio::select! {
+                () = &mut end => break,
+                reply = client.request(&ask) => reply.map_err(Failure::new)?,
+            };
+            let counter = reply.payload.first().copied().unwrap_or(0);
+            if reply.code == Code::CHANGED && reply.payload.len() == 1 {
+                tally.answered += 1;
+                tally.round_trips.push(reply.round_trip);
+            }
+            out.line(
+                || format!("  {}  {:>3}   {:.2} ms", leds(counter), counter, reply.round_trip.as_secs_f64() * 1e3),
+                || json!({ "event": "blink", "counter": counter, "code": reply.code.to_string(), "ms": reply.round_trip.as_secs_f64() * 1e3 }),
+            );
+        }
+        client.close().await;
+        Ok(tally)
+    }
+
+    fn summarize(&self, out: Output, tally: &Tally) -> ExitCode {
+        let mut sorted = tally.round_trips.clone();
+        sorted.sort();
+        let median = sorted.get(sorted.len() / 2).map_or(0.0, |median| median.as_secs_f64() * 1e3);
+        let complete = tally.answered == tally.sent && self.once.is_none_or(|once| tally.answered == once);
+        out.line(
+            || {
+                format!(
+                    "\n{} of {} protected exchanges (TLS_PSK_WITH_AES_128_CCM_8), median round trip {median:.2} ms",
+                    tally.answered, tally.sent
+                )
+            },
+            || {
+                json!({ "event": "summary", "exchanges": tally.answered, "sent": tally.sent, "protected": true,
+                        "cipher_suite": "TLS_PSK_WITH_AES_128_CCM_8", "median_ms": median })
+            },
+        );
+        if complete { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    }
+}
+
+/// The low three bits of the counter, as the paper's motes show them.
+fn leds(counter: u8) -> String {
+    [4, 2, 1].map(|bit| if counter & bit > 0 { '●' } else { '○' }).iter().collect()
+}
+
+/// A fresh key of letters and digits, 130 bits: some clients take a key only as text.
+fn fresh_text_key() -> Result<String, Failure> {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnopqrstuvwxyz2345678";
+    let mut random = [0; 26];
+    getrandom::fill(&mut random).map_err(|error| Failure::new(format!("the system gives no randomness: {error}")))?;
+    Ok(random.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
+}
+
+/// What others do here; our own client speaks for itself.
+fn guests(out: Output) -> Observer {
+    let print = observer(out);
+    Arc::new(move |note| match note {
+        Note::Request { .. } => {}
+        other => print(other),
+    })
+}
