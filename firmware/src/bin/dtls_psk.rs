@@ -38,14 +38,14 @@ extern "C" fn main() -> ! {
 
 /// The whole exchange; `None` if anything goes another way than expected.
 fn run() -> Option<()> {
-    let client = CLIENT_NODE.fill(|| Node::new(&CLIENT))?;
-    let server = SERVER_NODE.fill(|| Node::new(&SERVER))?;
+    let client = Node::start(&CLIENT_NODE, &CLIENT)?;
+    let server = Node::start(&SERVER_NODE, &SERVER)?;
     let wire = WIRE.fill(|| Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN] })?;
 
     client.connect()?;
     while client.session.is_none() || server.session.is_none() {
-        let (sent_by_client, sent_by_server) = (client.step(wire, server)?, server.step(wire, client)?);
-        if !sent_by_client && !sent_by_server {
+        let (by_client, by_server) = (client.send_flight(wire, server)?, server.send_flight(wire, client)?);
+        if by_client + by_server == 0 {
             return None;
         }
     }
@@ -71,12 +71,14 @@ struct End {
 }
 
 impl Node {
-    fn new(end: &'static End) -> Self {
+    /// Apart, so that the stack holds the node only while it is made.
+    #[inline(never)]
+    fn start(place: &'static Place<Self>, end: &'static End) -> Option<&'static mut Self> {
         let mut crypto = Provider::new([end.region as u8; 32]);
         let mut counters = Counters::default();
         let mut cx = Cx { now: NOW, crypto: &mut crypto, counters: &mut counters };
         let endpoint = Endpoint::new(&mut cx, Table::new(), Config::default());
-        Self { endpoint, crypto, counters, end, session: None }
+        place.fill(|| Self { endpoint, crypto, counters, end, session: None })
     }
 
     fn connect(&mut self) -> Option<()> {
@@ -85,44 +87,50 @@ impl Node {
         measured(end.region, || endpoint.connect(&mut cx, &end.path)).ok().map(|_| ())
     }
 
-    /// Sends what is due to the other end; false if nothing was.
-    fn step(&mut self, wire: &mut Wire, other: &mut Self) -> Option<bool> {
-        let mut sent = false;
-        loop {
-            let Self { endpoint, crypto, counters, end, .. } = &mut *self;
-            let mut cx = Cx { now: NOW, crypto, counters };
-            match measured(end.region, || endpoint.poll(&mut cx, &mut wire.there)) {
-                Some(Event::Transmit { datagram, .. }) => {
-                    sent = true;
-                    other.receive(datagram, &mut wire.back, self)?;
-                }
-                Some(_) => return None,
-                None => return Some(sent),
+    /// Sends what is due to the other end, and takes back what that answers at once: a cookie. How many were sent.
+    fn send_flight(&mut self, wire: &mut Wire, other: &mut Self) -> Option<usize> {
+        let mut sent = 0;
+        while let Some(len) = self.poll(&mut wire.there)? {
+            sent += 1;
+            let answer = other.receive(wire.there.get_mut(..len)?, &mut wire.back)?;
+            if let Some(len) = answer {
+                self.receive(wire.back.get_mut(..len)?, &mut [])?;
             }
+        }
+        Some(sent)
+    }
+
+    /// The length of the next datagram that is due, if there is one.
+    fn poll(&mut self, out: &mut [u8]) -> Option<Option<usize>> {
+        let Self { endpoint, crypto, counters, end, .. } = self;
+        let mut cx = Cx { now: NOW, crypto, counters };
+        match measured(end.region, || endpoint.poll(&mut cx, out)) {
+            Some(Event::Transmit { datagram, .. }) => Some(Some(datagram.len())),
+            Some(_) => None,
+            None => Some(None),
         }
     }
 
-    /// Takes a datagram of the other end. It may be answered at once, which ends there: a cookie.
-    fn receive(&mut self, datagram: &mut [u8], out: &mut [u8], other: &mut Self) -> Option<()> {
+    /// Takes a datagram of the other end; the length of the answer, if there is one.
+    fn receive(&mut self, datagram: &mut [u8], out: &mut [u8]) -> Option<Option<usize>> {
+        let Self { endpoint, crypto, counters, end, session } = self;
+        let mut cx = Cx { now: NOW, crypto, counters };
         let mut records = Records::new(datagram);
-        loop {
-            let Self { endpoint, crypto, counters, end, .. } = &mut *self;
-            let mut cx = Cx { now: NOW, crypto, counters };
-            let mut event = measured(end.region, || endpoint.handle(&mut cx, &end.path, &mut records, &mut *out));
-            if let Some(Event::Need(id)) = event {
-                let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
-                event = measured(end.region, || endpoint.resume(&mut cx, id, answer));
-                if event.is_none() {
-                    continue;
-                }
-            }
+        let mut answer_len = None;
+        while let Some(event) = measured(end.region, || endpoint.handle(&mut cx, &end.path, &mut records, &mut *out)) {
             match event {
-                Some(Event::Transmit { datagram, .. }) => other.receive(datagram, &mut [], self)?,
-                Some(Event::Established(id)) => self.session = Some(id),
-                Some(_) => return None,
-                None => return Some(()),
+                Event::Transmit { datagram, .. } => answer_len = Some(datagram.len()),
+                Event::Need(id) => {
+                    let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
+                    if measured(end.region, || endpoint.resume(&mut cx, id, answer)).is_some() {
+                        return None;
+                    }
+                }
+                Event::Established(id) => *session = Some(id),
+                _ => return None,
             }
         }
+        Some(answer_len)
     }
 
     fn seal<'w>(&mut self, wire: &'w mut Wire, text: &[u8]) -> Result<&'w mut [u8], Misuse> {
