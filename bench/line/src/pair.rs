@@ -138,11 +138,17 @@ impl<S: Stack> Pair<S> {
     }
 
     /// One record from the client to the server; the length of what came out.
-    pub(crate) fn transfer(&mut self, wire: &mut Wire, payload: &[u8], opened: &mut [u8]) -> Result<usize, Failure> {
+    pub(crate) fn transfer(
+        &mut self,
+        wire: &mut Wire,
+        tally: &mut Tally,
+        payload: &[u8],
+        opened: &mut [u8],
+    ) -> Result<usize, Failure> {
         wire.up.clear();
-        self.client.seal(payload, &mut wire.up)?;
+        tally.at_client(|| self.client.seal(payload, &mut wire.up))?;
         let datagram = wire.up.iter().next().ok_or_else(|| Failure::new("nothing was sealed"))?;
-        self.server.open(datagram, opened)
+        tally.at_server(|| self.server.open(datagram, opened))
     }
 }
 
