@@ -81,7 +81,7 @@ impl Kind {
 
     fn install(self) -> &'static str {
         match self {
-            Self::Ours => "tegmen-bench coap --serve 'COMMAND with {port}'",
+            Self::Ours => "cargo build --release -p tegmen-cli",
             Self::Echo => "nothing, it is part of this program",
             Self::Libcoap(_) => "apt-get install libcoap3-bin",
         }
@@ -93,9 +93,7 @@ impl Kind {
             Self::Ours => {
                 let typed = options.serve.as_ref().map(|words| words.replace("{port}", &port.to_string()));
                 let typed = typed.map(|words| words.split_whitespace().map(String::from).collect());
-                typed
-                    .or_else(|| ours::serve_command(port))
-                    .ok_or_else(|| Failure::new("our server is not plugged in yet"))
+                typed.or_else(|| ours::serve_command(port)).ok_or_else(|| Failure::new("not built"))
             }
             Self::Echo => {
                 let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;

@@ -30,10 +30,16 @@ pub(crate) fn stack() -> Result<Ours, Failure> {
     Ok(Ours { client: Side::new()?, server: Side::new()?, clients: 0 })
 }
 
-/// The words that start our CoAP server on 127.0.0.1 at `port`, if it can be started.
-pub(crate) fn serve_command(_port: u16) -> Option<Vec<String>> {
-    None
+/// The words that start our CoAP server on 127.0.0.1 at `port`: the `tegmen` that was built beside this program.
+pub(crate) fn serve_command(port: u16) -> Option<Vec<String>> {
+    let tegmen = std::env::current_exe().ok()?.with_file_name("tegmen");
+    let options = format!("serve --plain-port {port} --value /example_data=0123456789abcdef {SERVE_OPTIONS}");
+    let words = std::iter::once(tegmen.to_string_lossy().into_owned());
+    tegmen.is_file().then(|| words.chain(options.split(' ').map(String::from)).collect())
 }
+
+/// One shard, because every peer has one thread.
+const SERVE_OPTIONS: &str = "--listen 127.0.0.1 --plain --no-secure --quiet --shards 1";
 
 /// One endpoint for each role, as a program would have; every session gets an address of its own.
 pub(crate) struct Ours {
