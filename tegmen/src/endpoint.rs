@@ -217,6 +217,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             let cookie = self.cookies.make::<C>(&address, &hello);
             return Ok(Some(StatelessAnswer::HelloVerifyRequest { cookie, message_seq: fragment.message_seq }));
         }
+        // A late copy of the hello that a session began with, whose last flight may still be asked for.
+        if let Some(id) = self.peers.find(path, Phase::Established)
+            && self.peers.ongoing(id).is_some_and(|ongoing| ongoing.state.client_random == hello.random)
+        {
+            return Ok(None);
+        }
         if let Some(id) = self.peers.find(path, Phase::Handshaking) {
             let rank = self.peers.peer(id).map(|peer| peer.rank);
             let ongoing = self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;

@@ -172,7 +172,11 @@ impl Ongoing<'_> {
     ) -> Result<usize, Full> {
         let state = &mut *self.state;
         let kept = self.buffers.outgoing.get(..state.outgoing_len.into()).unwrap_or(&[]);
-        let mut body = Writer::new(out.get_mut(MESSAGE_HEADROOM..).ok_or(Full)?);
+        let mut body = match out.get_mut(MESSAGE_HEADROOM..) {
+            Some(room) => Writer::new(room),
+            None if first => return Err(Full),
+            None => return Ok(0),
+        };
         let kind = match element {
             Element::ClientHello => {
                 let minimal = config.profile == Profile::Minimal;

@@ -94,17 +94,18 @@ impl<'r> Records<'r> {
         let Some((header, rest)) = rest.split_first_chunk_mut::<HEADER_LEN>() else {
             return Some(Err(Discard::Malformed));
         };
-        let [content_type, major, _, n0, n1, n2, n3, n4, n5, n6, n7, l0, l1] = *header;
+        let [content_type, major, minor, n0, n1, n2, n3, n4, n5, n6, n7, l0, l1] = *header;
         let len = usize::from(u16::from_be_bytes([l0, l1]));
         let Some((body, rest)) = rest.split_at_mut_checked(len) else {
             return Some(Err(Discard::Malformed));
         };
-        // The minor version of a first hello may be any; later ones are checked with the tag.
-        if major != VERSION[0] || len > MAX_CONTENT.saturating_add(EXPLICIT_LEN + TAG_LEN) {
+        let number = RecordNumber(u64::from_be_bytes([n0, n1, n2, n3, n4, n5, n6, n7]));
+        // Before the version is agreed on the minor one may be any; afterwards it is what the tag is computed with.
+        let version_fits = major == VERSION[0] && (number.epoch() == 0 || minor == VERSION[1]);
+        if !version_fits || len > MAX_CONTENT.saturating_add(EXPLICIT_LEN + TAG_LEN) {
             return Some(Err(Discard::Malformed));
         }
         self.rest = rest;
-        let number = RecordNumber(u64::from_be_bytes([n0, n1, n2, n3, n4, n5, n6, n7]));
         Some(Ok(Record { content_type: ContentType(content_type), number, body }))
     }
 }
@@ -265,5 +266,136 @@ impl Channel {
     /// True once a key reached a limit that calls for a new handshake.
     pub const fn is_exhausted(&self) -> bool {
         self.next_sequence >= MAX_SEALED || self.failed_opens >= MAX_FAILED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::compact::Compact;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn pair() -> (Channel, Channel) {
+        let block = Secret::new(core::array::from_fn(|i| i as u8));
+        (Channel::from_key_block(&block, true).unwrap(), Channel::from_key_block(&block, false).unwrap())
+    }
+
+    fn sealed(channel: &mut Channel, content_type: ContentType, content: &[u8]) -> Result<Vec<u8>, SealError> {
+        let mut storage = std::vec![0; content.len() + OVERHEAD];
+        let mut frame = Frame::new(&mut storage, HEADROOM);
+        frame.append(content).unwrap();
+        channel.seal(&mut Compact::new([0; 32]), content_type, &mut frame)?;
+        Ok(frame.finish().to_vec())
+    }
+
+    fn opened(channel: &mut Channel, mut datagram: Vec<u8>) -> Result<Vec<u8>, Discard> {
+        let record = Records::new(&mut datagram).next_record().unwrap()?;
+        channel.open(&mut Compact::new([0; 32]), record).map(|content| content.to_vec())
+    }
+
+    #[test]
+    fn the_sequence_limit_stops_the_sealing() {
+        let (mut client, _) = pair();
+        client.next_sequence = MAX_SEALED - 1;
+        assert!(!client.is_exhausted());
+        sealed(&mut client, ContentType::APPLICATION_DATA, b"last").unwrap();
+        assert!(client.is_exhausted());
+        for _ in 0..3 {
+            assert_eq!(sealed(&mut client, ContentType::ALERT, b"more"), Err(SealError::KeyExhausted));
+            assert_eq!(client.sealed(), MAX_SEALED);
+        }
+    }
+
+    #[test]
+    fn a_number_is_not_used_again_after_a_seal_that_failed() {
+        let (mut client, _) = pair();
+        for (room, headroom) in [(40, HEADROOM), (60, HEADROOM - 1), (60, 0)] {
+            let mut storage = std::vec![0; room];
+            let mut frame = Frame::new(&mut storage, headroom);
+            frame.append(&[7; 12]).unwrap();
+            let outcome = client.seal(&mut Compact::new([0; 32]), ContentType::APPLICATION_DATA, &mut frame);
+            assert_eq!(outcome, Err(SealError::Full), "{room} {headroom}");
+        }
+        let next = sealed(&mut client, ContentType::APPLICATION_DATA, b"next").unwrap();
+        assert!(u64::from_be_bytes(next[3..11].try_into().unwrap()) >= 1 << 48 | 2);
+    }
+
+    #[test]
+    fn too_many_failed_opens_exhaust_the_key() {
+        let (mut client, mut server) = pair();
+        let good = sealed(&mut client, ContentType::APPLICATION_DATA, b"good").unwrap();
+        let mut bad = good.clone();
+        *bad.last_mut().unwrap() ^= 1;
+        for _ in 0..MAX_FAILED {
+            assert!(!server.is_exhausted());
+            assert_eq!(opened(&mut server, bad.clone()), Err(Discard::NotAuthentic));
+        }
+        assert!(server.is_exhausted());
+        assert_eq!(opened(&mut server, good), Err(Discard::NotAuthentic));
+    }
+
+    #[test]
+    fn a_record_opens_for_the_other_end_only() {
+        let (mut client, mut server) = pair();
+        let record = sealed(&mut client, ContentType::APPLICATION_DATA, b"to the server").unwrap();
+        assert_eq!(record.len(), 13 + OVERHEAD);
+        assert_eq!(opened(&mut client, record.clone()), Err(Discard::NotAuthentic));
+        assert_eq!(opened(&mut server, record.clone()).unwrap(), b"to the server");
+        assert_eq!(opened(&mut server, record), Err(Discard::Replayed));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sealed_is_opened(contents in vec(vec(any::<u8>(), 0..200), 1..10), kind: u8, order: u64) {
+            let (mut client, mut server) = pair();
+            let mut records: Vec<_> = contents.iter().map(|content| {
+                (content, sealed(&mut client, ContentType(kind), content).unwrap())
+            }).collect();
+            let turn = order as usize % records.len();
+            records.rotate_left(turn);
+            for (content, record) in records {
+                prop_assert_eq!(&opened(&mut server, record).unwrap(), content);
+            }
+        }
+
+        #[test]
+        fn any_datagram_splits_into_records_without_a_byte_made_up(bytes in vec(any::<u8>(), 0..200), fix: bool) {
+            let mut datagram = bytes.clone();
+            if fix {
+                // Headers that parse, and bodies of a few bytes.
+                for header in datagram.chunks_mut(17) {
+                    for (to, from) in header.iter_mut().zip([22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4]) {
+                        *to = from;
+                    }
+                }
+            }
+            let whole = datagram.clone();
+            let mut at = 0;
+            let mut records = Records::new(&mut datagram);
+            while let Some(outcome) = records.next_record() {
+                match outcome {
+                    Ok(record) => {
+                        let len = HEADER_LEN + record.body.len();
+                        prop_assert_eq!(&whole[at + HEADER_LEN..at + len], &*record.body);
+                        prop_assert_eq!(&whole[at + 3..at + 11], &record.number.0.to_be_bytes()[..]);
+                        at += len;
+                    }
+                    Err(_) => {
+                        prop_assert!(records.next_record().is_none(), "what does not parse ends the datagram");
+                        at = whole.len();
+                    }
+                }
+            }
+            prop_assert_eq!(at, whole.len());
+        }
+
+        #[test]
+        fn any_record_is_refused_or_was_sealed(bytes in vec(any::<u8>(), 0..80), sequence in 0u64..3) {
+            let (_, mut server) = pair();
+            let body = header(ContentType::APPLICATION_DATA, RecordNumber::new(1, sequence), bytes.len() as u16);
+            prop_assert!(opened(&mut server, [&body[..], &bytes].concat()).is_err());
+        }
     }
 }

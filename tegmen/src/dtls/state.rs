@@ -231,12 +231,10 @@ impl Ongoing<'_> {
             ContentType::HANDSHAKE => {
                 let mut reader = Reader::new(record.body);
                 let mut progress = Progress::Continue;
-                while !reader.is_empty() {
+                // Behind the message that asks for a key nothing can be due yet.
+                while progress == Progress::Continue && !reader.is_empty() {
                     let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
-                    match self.on_fragment::<C, R>(cx, config, &fragment, false)? {
-                        Progress::Continue => {}
-                        more => progress = more,
-                    }
+                    progress = self.on_fragment::<C, R>(cx, config, &fragment, false)?;
                 }
                 Ok(progress)
             }
@@ -367,6 +365,7 @@ impl Ongoing<'_> {
             return Ok(Progress::Continue);
         }
         if fragment.is_whole() {
+            state.inbox.forget_pieces();
             return self.on_message::<C, R>(cx, config, fragment.message_type, fragment.body);
         }
         let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(Progress::Continue) };

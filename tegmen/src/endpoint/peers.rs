@@ -317,6 +317,8 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
                 let generation = self.slots.get(index as usize).map_or(0, |(generation, _)| *generation);
                 let id = PeerId { index, generation };
                 if lingering {
+                    // Its last flight goes only for a peer that finds a place.
+                    self.place(peer.rank).ok_or(TableFull)?;
                     self.release_handshake(id);
                 } else {
                     self.remove(id);

@@ -1,18 +1,80 @@
-#![allow(unreachable_pub, reason = "a module of a test binary has no outside")]
+#![allow(unreachable_pub, dead_code, reason = "a module of several test binaries, none of which uses all of it")]
 //! A world of two endpoints for tests: a clock that only we move, and a network that does as it is told.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Config, Fatal, Records};
 use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Principal};
 use tegmen::time::{Duration, Instant};
 
+pub mod puppet;
+
 pub type Table = PeerArray<(), 4, 3, 255, 512>;
 
+/// Every key and nonce that sealed something, in all of a world.
+pub type Spent = Rc<RefCell<HashSet<([u8; KEY_LEN], Vec<u8>)>>>;
+
+/// A crypto provider that fails the test when a nonce is used twice with one key.
+pub struct Recorder {
+    inner: RustCrypto,
+    spent: Spent,
+}
+
+impl Recorder {
+    pub fn new(seed: [u8; 32], spent: Spent) -> Self {
+        Self { inner: RustCrypto::new(seed), spent }
+    }
+}
+
+impl Crypto for Recorder {
+    fn ccm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported> {
+        assert!(self.spent.borrow_mut().insert((*key, nonce.to_vec())), "nonce {nonce:02x?} twice under one key");
+        self.inner.ccm_seal(key, nonce, aad, body, tag)
+    }
+
+    fn ccm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.ccm_open(key, nonce, aad, body, tag)
+    }
+
+    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+        RustCrypto::sha256_compress(state, blocks);
+    }
+
+    fn random(&mut self, out: &mut [u8]) {
+        self.inner.random(out);
+    }
+}
+
+/// What becomes of the bytes of a datagram on their way; positions are taken modulo its length.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Damage {
+    Intact,
+    Flipped { at: usize, bit: u8 },
+    CutTo(usize),
+}
+
 /// What the network does with a datagram: each entry is one copy that arrives after a delay, perhaps spoiled.
-pub struct Fate(Vec<(Duration, Option<u32>)>);
+pub struct Fate(pub Vec<(Duration, Damage)>);
 
 impl Fate {
     pub const LOST: Self = Self(Vec::new());
@@ -22,14 +84,14 @@ impl Fate {
     }
 
     pub fn after(delay: Duration) -> Self {
-        Self(vec![(delay, None)])
+        Self(vec![(delay, Damage::Intact)])
     }
 }
 
 /// One side.
 pub struct Node {
     pub endpoint: Endpoint<Table>,
-    pub crypto: RustCrypto,
+    pub crypto: Recorder,
     pub counters: Counters,
     pub local: Address,
     pub identity: Vec<u8>,
@@ -46,10 +108,10 @@ pub struct Node {
 }
 
 impl Node {
-    fn new(seed: u64, port: u16, now: Instant, config: Config) -> Self {
+    fn new(seed: u64, port: u16, now: Instant, config: Config, spent: &Spent) -> Self {
         let mut bytes = [port as u8; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        let mut crypto = RustCrypto::new(bytes);
+        let mut crypto = Recorder::new(bytes, spent.clone());
         let mut counters = Counters::default();
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
         let endpoint = Endpoint::new(&mut cx, Table::new(), config);
@@ -92,7 +154,7 @@ impl Node {
         self.endpoint.close(self.peer.unwrap());
     }
 
-    fn path(&self, remote: Address) -> Path {
+    pub fn path(&self, remote: Address) -> Path {
         Path { local: self.local, remote }
     }
 
@@ -130,7 +192,7 @@ impl Node {
         }
     }
 
-    fn receive(&mut self, now: Instant, from: Address, mut datagram: Vec<u8>, out: &mut Vec<(Address, Vec<u8>)>) {
+    pub fn receive(&mut self, now: Instant, from: Address, mut datagram: Vec<u8>, out: &mut Vec<(Address, Vec<u8>)>) {
         let path = self.path(from);
         let mut records = Records::new(&mut datagram);
         loop {
@@ -142,7 +204,7 @@ impl Node {
         }
     }
 
-    fn poll(&mut self, now: Instant, out: &mut Vec<(Address, Vec<u8>)>) {
+    pub fn poll(&mut self, now: Instant, out: &mut Vec<(Address, Vec<u8>)>) {
         if let Some((at, id)) = self.waiting
             && at <= now
         {
@@ -174,7 +236,7 @@ impl Node {
         }
     }
 
-    fn next(&self) -> Option<Instant> {
+    pub fn next(&self) -> Option<Instant> {
         [self.endpoint.next_alarm(), self.waiting.map(|(at, _)| at)].into_iter().flatten().min()
     }
 }
@@ -212,6 +274,7 @@ pub struct World {
     flying: Vec<(Instant, usize, bool, Vec<u8>)>,
     config: Config,
     seed: u64,
+    spent: Spent,
 }
 
 const DELAY: Duration = Duration::from_millis(10);
@@ -219,15 +282,17 @@ const DELAY: Duration = Duration::from_millis(10);
 impl World {
     pub fn new(seed: u64, config: Config) -> Self {
         let now = Instant::from_micros(1_000_000);
+        let spent = Spent::default();
         Self {
             now,
-            client: Node::new(seed, 1, now, config),
-            server: Node::new(seed, 2, now, config),
+            client: Node::new(seed, 1, now, config, &spent),
+            server: Node::new(seed, 2, now, config, &spent),
             network: Box::new(|_, _| Fate::arrives()),
             sent: Vec::new(),
             flying: Vec::new(),
             config,
             seed,
+            spent,
         }
     }
 
@@ -239,7 +304,28 @@ impl World {
 
     /// A client at the same address that remembers nothing.
     pub fn restarted_client(&self, seed: u64) -> Node {
-        Node::new(seed, 1, self.now, self.config)
+        Node::new(seed, 1, self.now, self.config, &self.spent)
+    }
+
+    /// A server at the same address that remembers nothing.
+    pub fn restarted_server(&self, seed: u64) -> Node {
+        Node::new(seed, 2, self.now, self.config, &self.spent)
+    }
+
+    /// Gives the server a datagram from anywhere, out of turn; what it sends back at once.
+    pub fn tell_server(&mut self, from: Address, datagram: &[u8]) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        self.server.receive(self.now, from, datagram.to_vec(), &mut out);
+        self.server.poll(self.now, &mut out);
+        out.into_iter().filter(|(to, _)| *to == from).map(|(_, datagram)| datagram).collect()
+    }
+
+    /// Gives the client a datagram from the server's address, out of turn; what it sends at once.
+    pub fn tell_client(&mut self, datagram: &[u8]) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        self.client.receive(self.now, self.server.local, datagram.to_vec(), &mut out);
+        self.client.poll(self.now, &mut out);
+        out.into_iter().map(|(_, datagram)| datagram).collect()
     }
 
     /// Loss, repetition, delay and damage, from the seed.
@@ -261,7 +347,12 @@ impl World {
                 (0..copies)
                     .map(|_| {
                         let delay = Duration::from_millis(5 + if draw(5) == 0 { draw(400) } else { draw(10) });
-                        (delay, (draw(20) == 0).then(|| draw(1 << 16) as u32))
+                        let damage = match draw(40) {
+                            0 | 1 => Damage::Flipped { at: draw(1 << 16) as usize, bit: draw(8) as u8 },
+                            2 => Damage::CutTo(draw(1 << 16) as usize),
+                            _ => Damage::Intact,
+                        };
+                        (delay, damage)
                     })
                     .collect(),
             )
@@ -274,9 +365,13 @@ impl World {
         let Fate(copies) = (self.network)(n, &datagram);
         for (delay, damage) in copies {
             let mut copy = datagram.clone();
-            if let Some(damage) = damage {
-                let at = damage as usize % copy.len();
-                copy[at] ^= 1 << (damage >> 13 & 7);
+            match damage {
+                Damage::Intact => {}
+                Damage::Flipped { at, bit } => {
+                    let at = at % copy.len();
+                    copy[at] ^= 1 << bit;
+                }
+                Damage::CutTo(len) => copy.truncate(len % copy.len()),
             }
             self.flying.push((self.now.after(delay), n, from_client, copy));
         }

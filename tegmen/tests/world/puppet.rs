@@ -1,0 +1,312 @@
+//! A DTLS client whose every byte the test decides, and the small builders that it is made of.
+
+use super::World;
+use tegmen::crypto::Crypto;
+use tegmen::crypto::hash::{HmacKey, Sha256};
+use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::endpoint::Address;
+
+pub const CHANGE_CIPHER_SPEC: u8 = 20;
+pub const ALERT: u8 = 21;
+pub const HANDSHAKE: u8 = 22;
+pub const APPLICATION_DATA: u8 = 23;
+
+pub const CLIENT_HELLO: u8 = 1;
+pub const SERVER_HELLO: u8 = 2;
+pub const HELLO_VERIFY_REQUEST: u8 = 3;
+pub const SERVER_KEY_EXCHANGE: u8 = 12;
+pub const SERVER_HELLO_DONE: u8 = 14;
+pub const CLIENT_KEY_EXCHANGE: u8 = 16;
+pub const FINISHED: u8 = 20;
+
+pub const CCM_8: [u8; 2] = [0xc0, 0xa8];
+
+/// A record as it stands on the wire.
+pub fn record(content_type: u8, epoch: u16, sequence: u64, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![content_type, 254, 253];
+    bytes.extend(number(epoch, sequence));
+    bytes.extend((body.len() as u16).to_be_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+pub fn number(epoch: u16, sequence: u64) -> [u8; 8] {
+    (u64::from(epoch) << 48 | sequence).to_be_bytes()
+}
+
+/// A fragment of a handshake message, with nothing checked.
+pub fn fragment(kind: u8, total: u32, seq: u16, offset: u32, piece: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend(&total.to_be_bytes()[1..]);
+    bytes.extend(seq.to_be_bytes());
+    bytes.extend(&offset.to_be_bytes()[1..]);
+    bytes.extend(&(piece.len() as u32).to_be_bytes()[1..]);
+    bytes.extend(piece);
+    bytes
+}
+
+/// A whole handshake message.
+pub fn message(kind: u8, seq: u16, body: &[u8]) -> Vec<u8> {
+    fragment(kind, body.len() as u32, seq, 0, body)
+}
+
+/// The body of a hello; `tail` is what stands behind the compression methods.
+pub fn client_hello(random: &[u8; 32], cookie: &[u8], suites: &[u8], tail: &[u8]) -> Vec<u8> {
+    let mut body = vec![254, 253];
+    body.extend(random);
+    body.push(0);
+    body.push(cookie.len() as u8);
+    body.extend(cookie);
+    body.extend((suites.len() as u16).to_be_bytes());
+    body.extend(suites);
+    body.extend([1, 0]);
+    body.extend(tail);
+    body
+}
+
+/// The body of a ServerHello; `tail` is what stands behind the compression method.
+pub fn server_hello(version: [u8; 2], suite: [u8; 2], compression: u8, tail: &[u8]) -> Vec<u8> {
+    let mut body = version.to_vec();
+    body.extend([0x5a; 32]);
+    body.push(0);
+    body.extend(suite);
+    body.push(compression);
+    body.extend(tail);
+    body
+}
+
+/// The records of a datagram: type, number, body.
+pub fn records(mut datagram: &[u8]) -> Vec<(u8, u64, Vec<u8>)> {
+    let mut found = Vec::new();
+    while !datagram.is_empty() {
+        let number = u64::from_be_bytes(datagram[3..11].try_into().unwrap());
+        let len = usize::from(u16::from_be_bytes(datagram[11..13].try_into().unwrap()));
+        found.push((datagram[0], number, datagram[13..13 + len].to_vec()));
+        datagram = &datagram[13 + len..];
+    }
+    found
+}
+
+/// The alert in clear that `datagrams` end with: level and description.
+pub fn last_alert(datagrams: &[Vec<u8>]) -> Option<(u8, u8)> {
+    let (kind, number, body) = records(datagrams.last()?).pop()?;
+    (kind == ALERT && number >> 48 == 0).then(|| (body[0], body[1]))
+}
+
+struct Keys {
+    master: HmacKey,
+    write: ([u8; 16], [u8; 4]),
+    read: ([u8; 16], [u8; 4]),
+}
+
+/// A client by hand.
+pub struct Puppet {
+    pub address: Address,
+    pub random: [u8; 32],
+    pub cookie: Vec<u8>,
+    /// Number of the next plaintext record, and of the next protected one.
+    pub plain_sequence: u64,
+    pub sequence: u64,
+    pub message_seq: u16,
+    server_random: [u8; 32],
+    transcript: Sha256,
+    keys: Option<Keys>,
+    crypto: RustCrypto,
+}
+
+impl Puppet {
+    pub fn new(port: u16) -> Self {
+        let ip = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 99];
+        Self {
+            address: Address { ip, port, scope: 0 },
+            random: [port as u8; 32],
+            cookie: Vec::new(),
+            plain_sequence: 0,
+            sequence: 0,
+            message_seq: 0,
+            server_random: [0; 32],
+            transcript: Sha256::new(),
+            keys: None,
+            crypto: RustCrypto::new([port as u8; 32]),
+        }
+    }
+
+    /// Through the whole handshake with the right key.
+    pub fn established(world: &mut World, port: u16) -> Self {
+        let mut puppet = Self::new(port);
+        puppet.to_server_hello_done(world);
+        puppet.finish(world);
+        puppet
+    }
+
+    pub fn send(&self, world: &mut World, datagram: &[u8]) -> Vec<Vec<u8>> {
+        world.tell_server(self.address, datagram)
+    }
+
+    /// A plaintext record under the next number.
+    pub fn plain(&mut self, content_type: u8, body: &[u8]) -> Vec<u8> {
+        self.plain_sequence += 1;
+        record(content_type, 0, self.plain_sequence - 1, body)
+    }
+
+    /// A hello with what cookie there is, as a datagram.
+    pub fn hello(&mut self) -> Vec<u8> {
+        let body = client_hello(&self.random, &self.cookie, &CCM_8, &[]);
+        let message = message(CLIENT_HELLO, self.message_seq, &body);
+        self.plain(HANDSHAKE, &message)
+    }
+
+    /// Gets a cookie; the hello that shows it.
+    pub fn hello_with_cookie(&mut self, world: &mut World) -> Vec<u8> {
+        let hello = self.hello();
+        let answer = self.send(world, &hello);
+        assert_eq!(answer.len(), 1);
+        let (_, _, body) = records(&answer[0]).remove(0);
+        assert_eq!(body[0], HELLO_VERIFY_REQUEST);
+        self.cookie = body[15..].to_vec();
+        self.message_seq += 1;
+        self.hello()
+    }
+
+    /// Both hellos.
+    pub fn to_server_hello_done(&mut self, world: &mut World) {
+        let hello = self.hello_with_cookie(world);
+        self.take_server_flight(world, &hello);
+    }
+
+    /// The second hello, and what it is answered with.
+    pub fn take_server_flight(&mut self, world: &mut World, hello: &[u8]) {
+        self.hash(&records(hello)[0].2);
+        let flight = self.send(world, hello);
+        for (kind, _, body) in flight.iter().flat_map(|datagram| records(datagram)) {
+            assert_eq!(kind, HANDSHAKE);
+            if body[0] == SERVER_HELLO {
+                self.server_random = body[14..46].try_into().unwrap();
+            }
+            self.hash(&body);
+        }
+        self.message_seq += 1;
+    }
+
+    pub fn hash(&mut self, message: &[u8]) {
+        self.transcript.update::<RustCrypto>(message);
+    }
+
+    /// The body of a ClientKeyExchange.
+    pub fn identity(identity: &[u8]) -> Vec<u8> {
+        [&(identity.len() as u16).to_be_bytes()[..], identity].concat()
+    }
+
+    /// ClientKeyExchange with this identity, hashed, and the keys from `psk`.
+    pub fn key_exchange(&mut self, identity: &[u8], psk: &[u8]) -> Vec<u8> {
+        let message = self.key_exchange_message(identity, psk);
+        self.plain(HANDSHAKE, &message)
+    }
+
+    /// The same, its message not yet in a record, for tests that take it to pieces.
+    pub fn key_exchange_message(&mut self, identity: &[u8], psk: &[u8]) -> Vec<u8> {
+        let message = message(CLIENT_KEY_EXCHANGE, self.message_seq, &Self::identity(identity));
+        self.hash(&message);
+        self.message_seq += 1;
+        self.derive(psk);
+        message
+    }
+
+    fn derive(&mut self, psk: &[u8]) {
+        let len = (psk.len() as u16).to_be_bytes();
+        let premaster = HmacKey::new::<RustCrypto>(&[&len, &vec![0; psk.len()], &len, psk]);
+        let mut master = [0; 48];
+        premaster.prf::<RustCrypto>(b"master secret", [&self.random, &self.server_random], &mut master);
+        let master = HmacKey::new::<RustCrypto>(&[&master]);
+        let mut block = [0; 40];
+        master.prf::<RustCrypto>(b"key expansion", [&self.server_random, &self.random], &mut block);
+        self.keys = Some(Keys {
+            master,
+            write: (block[..16].try_into().unwrap(), block[32..36].try_into().unwrap()),
+            read: (block[16..32].try_into().unwrap(), block[36..].try_into().unwrap()),
+        });
+    }
+
+    pub fn change_cipher_spec(&mut self) -> Vec<u8> {
+        self.plain(CHANGE_CIPHER_SPEC, &[1])
+    }
+
+    /// The Finished message, not yet in a record.
+    pub fn finished_message(&mut self) -> Vec<u8> {
+        let digest = self.transcript.clone().finish::<RustCrypto>();
+        let mut verify_data = [0; 12];
+        let keys = self.keys.as_ref().unwrap();
+        keys.master.prf::<RustCrypto>(b"client finished", [&digest, &[]], &mut verify_data);
+        message(FINISHED, self.message_seq, &verify_data)
+    }
+
+    /// The sealed Finished.
+    pub fn finished(&mut self) -> Vec<u8> {
+        let message = self.finished_message();
+        self.seal(HANDSHAKE, &message)
+    }
+
+    /// From ServerHelloDone to the end.
+    pub fn finish(&mut self, world: &mut World) {
+        let key_exchange = self.key_exchange(b"Client_identity", b"0123456789abcdef");
+        self.send(world, &key_exchange);
+        self.change_and_finish(world);
+    }
+
+    /// From the ChangeCipherSpec to the end.
+    pub fn change_and_finish(&mut self, world: &mut World) {
+        let change = self.change_cipher_spec();
+        self.send(world, &change);
+        let finished = self.finished();
+        let flight = self.send(world, &finished);
+        let Some((HANDSHAKE, _, sealed)) = flight.iter().flat_map(|datagram| records(datagram)).last() else {
+            panic!("no Finished came: {flight:02x?}");
+        };
+        assert_eq!(self.open(HANDSHAKE, &sealed).map(|message| message[0]), Some(FINISHED));
+    }
+
+    /// Seals under the next number.
+    pub fn seal(&mut self, content_type: u8, content: &[u8]) -> Vec<u8> {
+        self.sequence += 1;
+        self.seal_as(content_type, self.sequence - 1, content)
+    }
+
+    /// Seals under any number.
+    pub fn seal_as(&mut self, content_type: u8, sequence: u64, content: &[u8]) -> Vec<u8> {
+        let (key, salt) = self.keys.as_ref().unwrap().write;
+        seal_with(&mut self.crypto, &key, &salt, content_type, sequence, content)
+    }
+
+    /// Opens the body of a protected record.
+    pub fn open(&mut self, content_type: u8, body: &[u8]) -> Option<Vec<u8>> {
+        let (key, salt) = self.keys.as_ref()?.read;
+        let (explicit, sealed) = body.split_at(8);
+        let (content, tag) = sealed.split_at(sealed.len() - 8);
+        let mut content = content.to_vec();
+        let aad = associated_data(content_type, explicit, content.len());
+        let nonce = [&salt[..], explicit].concat();
+        self.crypto.ccm_open(&key, &nonce, &aad, &mut content, tag).ok().map(|()| content)
+    }
+}
+
+fn associated_data(content_type: u8, number: &[u8], len: usize) -> Vec<u8> {
+    [number, &[content_type, 254, 253], &(len as u16).to_be_bytes()].concat()
+}
+
+/// A protected record of epoch 1 under any key.
+pub fn seal_with(
+    crypto: &mut RustCrypto,
+    key: &[u8; 16],
+    salt: &[u8; 4],
+    content_type: u8,
+    sequence: u64,
+    content: &[u8],
+) -> Vec<u8> {
+    let explicit = number(1, sequence);
+    let mut sealed = content.to_vec();
+    let mut tag = [0; 8];
+    let aad = associated_data(content_type, &explicit, content.len());
+    let nonce = [&salt[..], &explicit].concat();
+    crypto.ccm_seal(key, &nonce, &aad, &mut sealed, &mut tag).unwrap();
+    record(content_type, 1, sequence, &[&explicit[..], &sealed, &tag].concat())
+}
