@@ -1,67 +1,170 @@
-//! The crypto provider of hosts.
+//! The crypto provider of hosts: AES-CCM on the CPU's instructions, with the key schedules of busy sessions at hand.
 
+use crate::credentials::to_hex;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use std::io::{self, Write};
-use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::crypto::{Crypto, NotAuthentic, Unsupported};
+use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::secret::{Secret, wipe};
+use tegmen_accel::KeySchedule;
 
-/// The default provider with a seed from the operating system, and a key log if one is asked for.
+/// AES-CCM of `tegmen-accel`, SHA-256 of `sha2`, random bytes of `chacha20`, and a key log if one is asked for.
+///
+/// A session stores its raw keys and no more. Their expanded schedules wait in a cache of fixed size that belongs to
+/// this provider; a key that is not found there is expanded again, which takes about as long as half a record.
 pub struct HostCrypto {
-    inner: RustCrypto,
+    schedules: Schedules,
+    generator: ChaCha20Rng,
     key_log: Option<Box<dyn Write + Send>>,
 }
 
 impl HostCrypto {
+    /// Key schedules that [`Self::from_os`] has room for: those of 512 sessions, in 176 KiB.
+    pub const DEFAULT_CACHE_ENTRIES: usize = 1024;
+
     /// Seeds the generator from the operating system.
     ///
     /// # Errors
     /// What the system says, if it gives no randomness.
     pub fn from_os() -> io::Result<Self> {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(Self { inner: RustCrypto::new(seed), key_log: None })
+        let mut seed = Secret::<32>::zeroed();
+        getrandom::fill(seed.expose_mut()).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Self::new(*seed.expose(), Self::DEFAULT_CACHE_ENTRIES))
     }
 
-    /// Writes secrets to a key log (RFC 9850).
+    /// A provider whose generator starts from `seed`, 32 unpredictable bytes, and which keeps `cache_entries` key
+    /// schedules: rounded up to a power of two, and at least one.
+    pub fn new(mut seed: [u8; 32], cache_entries: usize) -> Self {
+        let generator = ChaCha20Rng::from_seed(seed);
+        wipe(&mut seed);
+        Self { schedules: Schedules::new(cache_entries), generator, key_log: None }
+    }
+
+    /// Writes secrets to a key log (RFC 9850). Whoever reads it reads the traffic.
     pub fn set_key_log(&mut self, log: Box<dyn Write + Send>) {
         self.key_log = Some(log);
+    }
+
+    /// Bytes that the cache of key schedules takes.
+    pub fn cache_bytes(&self) -> usize {
+        size_of_val::<[KeySchedule]>(&self.schedules.slots)
     }
 }
 
 impl Crypto for HostCrypto {
     fn ccm_seal(
         &mut self,
-        key: &[u8; 16],
+        key: &[u8; KEY_LEN],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        self.inner.ccm_seal(key, nonce, aad, body, tag)
+        tegmen_accel::seal(self.schedules.find(key, nonce), nonce, aad, body, tag)
     }
 
     fn ccm_open(
         &mut self,
-        key: &[u8; 16],
+        key: &[u8; KEY_LEN],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        self.inner.ccm_open(key, nonce, aad, body, tag)
+        tegmen_accel::open(self.schedules.find(key, nonce), nonce, aad, body, tag)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
-        RustCrypto::sha256_compress(state, blocks);
+        sha2::block_api::compress256(state, blocks);
     }
 
     fn random(&mut self, out: &mut [u8]) {
-        self.inner.random(out);
+        self.generator.fill_bytes(out);
     }
 
     fn key_log(&mut self, client_random: &[u8; 32], master_secret: &[u8; 48]) {
         if let Some(log) = &mut self.key_log {
-            let hex = crate::credentials::to_hex;
-            let _ = writeln!(log, "CLIENT_RANDOM {} {}", hex(client_random), hex(master_secret));
+            // Lost lines of a debugging aid must not stop a server.
+            let _ = writeln!(log, "CLIENT_RANDOM {} {}", to_hex(client_random), to_hex(master_secret));
         }
+    }
+}
+
+/// A direct-mapped cache: each key has one slot, found by the part of its nonce that never changes.
+struct Schedules {
+    slots: Box<[KeySchedule]>,
+}
+
+impl Schedules {
+    fn new(entries: usize) -> Self {
+        // Every slot starts with a valid schedule, that of the zero key, and so none is ever without one.
+        let zero = KeySchedule::expand(&[0; KEY_LEN]);
+        Self { slots: vec![zero; entries.max(1).next_power_of_two()].into() }
+    }
+
+    /// The schedule of `key`; the slot's former one is wiped as it is dropped.
+    #[inline]
+    fn find(&mut self, key: &[u8; KEY_LEN], nonce: &[u8]) -> &KeySchedule {
+        let salt = nonce.first_chunk().map_or(0, |salt| u32::from_le_bytes(*salt));
+        // The golden ratio spreads over the upper bits; the shift is 64 for a single slot.
+        let mixed = u64::from(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let index = mixed.checked_shr(64 - self.slots.len().trailing_zeros()).unwrap_or(0) as usize;
+        let slot = &mut self.slots[index];
+        if !equal(slot.key(), key) {
+            *slot = KeySchedule::expand(key);
+        }
+        slot
+    }
+}
+
+/// Compares keys in constant time: all bytes at once, and one decision at the end.
+#[inline]
+fn equal(a: &[u8; KEY_LEN], b: &[u8; KEY_LEN]) -> bool {
+    std::hint::black_box(u128::from_ne_bytes(*a) ^ u128::from_ne_bytes(*b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn keys_that_share_a_slot_do_not_share_a_schedule() {
+        for entries in [0, 1, 2, 1000] {
+            let mut crypto = HostCrypto::new([0; 32], entries);
+            assert_eq!(crypto.cache_bytes(), 176 * entries.max(1).next_power_of_two());
+            let mut reference = HostCrypto::new([0; 32], 1);
+            for turn in 0..2000_u32 {
+                let key = [(turn % 7) as u8; KEY_LEN];
+                let mut nonce = [0; 12];
+                nonce[..4].copy_from_slice(&(turn % 5).to_le_bytes());
+                let (mut body, mut tag) = ([turn as u8; 20], [0; 8]);
+                crypto.ccm_seal(&key, &nonce, &[], &mut body, &mut tag).unwrap();
+                reference.schedules = Schedules::new(1);
+                assert_eq!(reference.ccm_open(&key, &nonce, &[], &mut body, &tag), Ok(()));
+                assert_eq!(body, [turn as u8; 20]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_key_log_has_the_lines_of_rfc_9850() {
+        #[derive(Clone, Default)]
+        struct Log(Arc<Mutex<Vec<u8>>>);
+        impl Write for Log {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let log = Log::default();
+        let mut crypto = HostCrypto::new([0; 32], 1);
+        crypto.key_log(&[0; 32], &[0; 48]);
+        crypto.set_key_log(Box::new(log.clone()));
+        crypto.key_log(&[0xa5; 32], &[0x0f; 48]);
+        let expected = format!("CLIENT_RANDOM {} {}\n", "a5".repeat(32), "0f".repeat(48));
+        assert_eq!(log.0.lock().unwrap().as_slice(), expected.as_bytes());
     }
 }

@@ -1,0 +1,98 @@
+//! The blocks that CCM makes from lengths, nonce and associated data (RFC 3610, sections 2.2 and 2.3).
+//!
+//! A block is a `u128` whose lowest byte comes first.
+
+use tegmen::crypto::{NotAuthentic, Unsupported};
+
+/// Lengths that were checked, and the blocks that follow from them.
+pub(crate) struct Shape {
+    /// Block 0 of the MAC: flags, nonce and length of the body.
+    pub(crate) first: u128,
+    /// Counter block 0.
+    pub(crate) counter: u128,
+    /// The ones cover the bytes of the tag that count.
+    mask: u128,
+}
+
+/// Bytes of associated data that share the first block with their length.
+pub(crate) const HEAD: usize = 14;
+
+impl Shape {
+    #[inline(always)]
+    pub(crate) fn new(nonce: &[u8], aad: &[u8], body: &[u8], tag: &[u8]) -> Result<Self, Unsupported> {
+        let len = u32::try_from(body.len()).map_err(|_| Unsupported)?;
+        let size = nonce.len();
+        // The length of the body must fit the 15 bytes that it shares with the nonce.
+        let fits = match size {
+            13 => len >> 16 == 0,
+            12 => len >> 24 == 0,
+            7..=11 => true,
+            _ => false,
+        };
+        // From 0xff00 on, another field announces the length of the associated data.
+        if !fits || aad.len() >= 0xff00 || tag.len() < 4 || tag.len() > 16 || tag.len() % 2 != 0 {
+            return Err(Unsupported);
+        }
+        let counter = (14 - size as u128) | short(nonce) << 8;
+        let flags = (tag.len() as u128 - 2) << 2 | if aad.is_empty() { 0 } else { 0x40 };
+        let first = counter | flags | u128::from(len.swap_bytes()) << 96;
+        Ok(Self { first, counter, mask: ones(tag.len()) })
+    }
+
+    /// Writes the part of `made` that counts.
+    #[inline(always)]
+    pub(crate) fn cut(&self, made: u128, tag: &mut [u8]) {
+        if let Ok(tag) = <&mut [u8; 8]>::try_from(&mut *tag) {
+            *tag = (made as u64).to_le_bytes();
+        } else {
+            tag.iter_mut().zip(made.to_le_bytes()).for_each(|(to, from)| *to = from);
+        }
+    }
+
+    /// Compares in constant time: all bytes at once, and one decision at the end.
+    #[inline(always)]
+    pub(crate) fn check(&self, made: u128, tag: &[u8], body: &mut [u8]) -> Result<(), NotAuthentic> {
+        if std::hint::black_box((made ^ short(tag)) & self.mask) == 0 {
+            return Ok(());
+        }
+        body.fill(0);
+        Err(NotAuthentic)
+    }
+}
+
+/// The first block of associated data that is not empty, with its length.
+#[inline(always)]
+pub(crate) fn head(aad: &[u8]) -> u128 {
+    let bytes = aad.get(..HEAD).unwrap_or(aad);
+    u128::from((aad.len() as u16).swap_bytes()) | short(bytes) << 16
+}
+
+/// Up to 16 bytes, filled up with zeros.
+#[inline(always)]
+pub(crate) fn short(bytes: &[u8]) -> u128 {
+    // Two overlapping words, because bytes put together in memory would be waited for.
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        let low = u64::from_le_bytes(*first);
+        let high = u64::from_le_bytes(*last);
+        return match bytes.len() {
+            8 => low.into(),
+            len => u128::from(low) | u128::from(high >> (8 * (16 - len.min(16)))) << 64,
+        };
+    }
+    bytes.iter().rev().fold(0, |value, byte| value << 8 | u128::from(*byte))
+}
+
+/// Writes the first bytes of `block`.
+#[inline(always)]
+pub(crate) fn put_short(bytes: &mut [u8], block: u128) {
+    bytes.iter_mut().zip(block.to_le_bytes()).for_each(|(to, from)| *to = from);
+}
+
+/// A block of which the first `len` bytes are ones.
+#[inline(always)]
+pub(crate) fn ones(len: usize) -> u128 {
+    match len {
+        0 => 0,
+        _ => u128::MAX >> (128 - 8 * len.min(16)),
+    }
+}
