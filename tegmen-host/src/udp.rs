@@ -91,6 +91,12 @@ impl Socket {
         self.local
     }
 
+    /// True if datagrams to `local` are received here. Several sockets may have one port, each another address.
+    fn has(&self, local: &Address) -> bool {
+        let bound = Address::from(self.local);
+        bound.port == local.port && (bound.ip == local.ip || self.local.ip().is_unspecified())
+    }
+
     /// Ready when something may be received.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_recv_ready(cx)
@@ -209,12 +215,12 @@ impl Outbox {
         self.queue.is_empty()
     }
 
-    /// Sends everything, each through the socket that is bound to its local port. What a peer cannot be sent is lost,
-    /// as datagrams are.
+    /// Sends everything, each through the socket that is bound to its local address. What a peer cannot be sent is
+    /// lost, as datagrams are.
     pub async fn flush(&mut self, sockets: &[Socket]) {
         let mut next = 0;
         while let Some(&(path, start, end)) = self.queue.get(next) {
-            let Some(socket) = sockets.iter().find(|socket| socket.local.port() == path.local.port) else {
+            let Some(socket) = sockets.iter().find(|socket| socket.has(&path.local)) else {
                 next += 1;
                 continue;
             };
@@ -283,4 +289,28 @@ pub async fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
 /// Both ends, from what a socket says.
 pub fn path(local: SocketAddr, remote: SocketAddr) -> Path {
     Path { local: Address::from(local), remote: Address::from(remote) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    #[tokio::test]
+    async fn two_sockets_with_one_port_each_send_from_their_own_address() {
+        let v4 = Socket::bind((Ipv4Addr::LOCALHOST, 0).into(), false).unwrap();
+        let Ok(v6) = Socket::bind((Ipv6Addr::LOCALHOST, v4.local().port()).into(), false) else {
+            return; // no IPv6 here, or somebody has the port
+        };
+        let sockets = [v4, v6];
+        let mut outbox = Outbox::default();
+        for socket in &sockets {
+            let receiver = std::net::UdpSocket::bind((socket.local().ip(), 0)).unwrap();
+            receiver.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+            outbox.push(path(socket.local(), receiver.local_addr().unwrap()), b"datagram");
+            outbox.flush(&sockets).await;
+            let mut buffer = [0; 16];
+            assert_eq!(receiver.recv_from(&mut buffer).unwrap(), (8, socket.local()));
+        }
+    }
 }
