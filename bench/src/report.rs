@@ -188,10 +188,10 @@ impl Report {
                 whole(row.ours),
                 whole(row.peer),
                 row.peer_name,
-                hundredths(row.ratio),
+                thousandths(row.ratio),
                 whole(counts.ours),
                 whole(counts.peer),
-                hundredths(counts.ratio),
+                thousandths(counts.ratio),
             );
         }
         for Absent { name, reason, install } in &self.absent {
@@ -218,8 +218,8 @@ fn whole(number: Option<f64>) -> String {
     number.map_or_else(|| "-".into(), |number| format!("{number:.0}"))
 }
 
-fn hundredths(number: Option<f64>) -> String {
-    number.map_or_else(|| "-".into(), |number| format!("{number:.2}"))
+fn thousandths(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".into(), |number| format!("{number:.3}"))
 }
 
 /// The candidate that stands on the left of every row.
