@@ -16,8 +16,12 @@ fn main() -> ExitCode {
             }
         }
     }
-    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    match run(&project, &options) {
+    // Cargo says at run time where the project is; a compiled-in path may be that of another copy.
+    let Some(testbed) = std::env::var_os("CARGO_MANIFEST_DIR") else {
+        eprintln!("footprint: to be started by cargo run");
+        return ExitCode::from(2);
+    };
+    match run(&Path::new(&testbed).join(".."), &options) {
         Ok(Verdict::WithinBudget) => ExitCode::SUCCESS,
         Ok(Verdict::OverBudget) => ExitCode::from(1),
         Err(error) => {
