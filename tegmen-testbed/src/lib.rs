@@ -1,2 +1,3 @@
 //! Measures Tegmen: so far its footprint on a mote.
+pub mod blink;
 pub mod footprint;

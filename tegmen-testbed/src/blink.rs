@@ -1,0 +1,481 @@
+//! The plan `blink-bytes`: what a Blink exchange and its handshake take on the wire, beside what the paper prints.
+//!
+//! A real client and a real server speak to each other in this process, and the UDP payload of every datagram that one
+//! of them sends is measured: under the minimal profile, which is the paper's, and under the default one, whose
+//! extensions are told apart in the hellos that were sent. What the paper prints is in `plans/blink-bytes.toml`.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use tegmen::buf::Frame;
+use tegmen::coap::handler::{Anybody, Identity, Request, Served, serve};
+use tegmen::coap::{
+    Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, Response,
+};
+use tegmen::counters::Counters;
+use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::dtls::state::Answer;
+use tegmen::dtls::{Config, Profile, Records};
+use tegmen::endpoint::{
+    Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal, Protection, Rank,
+};
+use tegmen::time::Instant;
+
+/// One number.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub id: String,
+    /// What the paper prints, where it prints something.
+    pub paper: Option<u64>,
+    /// What was measured here.
+    pub ours: u64,
+    /// In what.
+    pub unit: String,
+}
+
+/// Measures all rows of the plan: tables II and III of the paper first, then what the default profile costs.
+pub fn blink_bytes() -> Vec<Row> {
+    let plan = plan();
+    let minimal = Run::new(Profile::Minimal);
+    let default = Run::new(Profile::Default);
+    let measured = minimal.lengths();
+
+    let table = |name, figures: &Figures| {
+        let rows = ORDER.iter().filter_map(|id| figures.get(*id).map(|paper| (id, *paper)));
+        rows.map(|(id, paper)| {
+            let ours = measured.get(*id).copied().unwrap_or(0);
+            Row { id: format!("{name}/{id}"), paper: Some(paper), ours, unit: plan.unit.clone() }
+        })
+        .collect::<Vec<_>>()
+    };
+    let mut rows = table("table2", &plan.table2);
+    rows.extend(table("table3", &plan.table3));
+
+    let mut add = |id: &str, ours: usize, unit: &str| {
+        rows.push(Row { id: id.into(), paper: None, ours: ours as u64, unit: unit.into() });
+    };
+    for (profile, run) in [("minimal", &minimal), ("default", &default)] {
+        let bytes = run.handshake.iter().map(|sent| sent.bytes.len()).sum();
+        add(&format!("{profile}/handshake"), bytes, &plan.unit);
+        add(&format!("{profile}/handshake_datagrams"), run.handshake.len(), "datagrams");
+    }
+    for id in ORDER.iter().filter(|id| id.contains("hello")) {
+        let ours = default.lengths().get(*id).copied().unwrap_or(0);
+        add(&format!("default/{id}"), ours as usize, &plan.unit);
+    }
+    for hello in ["client_hello", "server_hello_and_done"] {
+        let (with, without) = (default.find(hello), minimal.find(hello));
+        for (part, bytes) in costs(with) {
+            add(&format!("default/{hello}/{part}"), bytes, &plan.unit);
+        }
+        add(&format!("default/{hello}/all_extensions"), with.len().saturating_sub(without.len()), &plan.unit);
+    }
+    rows
+}
+
+/// The rows as a table for people.
+pub fn table(rows: &[Row]) -> String {
+    let width = rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
+    let mut text = format!("{:width$}  {:>6}  {:>6}\n", "", "paper", "ours");
+    for row in rows {
+        let paper = row.paper.map_or("-".into(), |paper| paper.to_string());
+        let differs = if row.paper.is_some_and(|paper| paper != row.ours) { "  differs" } else { "" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:width$}  {paper:>6}  {:>6}  {}{differs}", row.id, row.ours, row.unit);
+    }
+    text
+}
+
+/// The figures of a table by the name of their row.
+type Figures = BTreeMap<String, u64>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    #[expect(dead_code, reason = "stands in the file for its readers")]
+    paper: String,
+    unit: String,
+    table2: Figures,
+    table3: Figures,
+}
+
+fn plan() -> Plan {
+    toml::from_str(include_str!("../plans/blink-bytes.toml"))
+        .expect("the plan is part of the program, and a test reads it")
+}
+
+/// The datagrams of both tables, in the order in which they are sent.
+const ORDER: [&str; 13] = [
+    "unsecured_request",
+    "unsecured_response",
+    "secured_request",
+    "secured_response",
+    "client_hello",
+    "hello_verify_request",
+    "client_hello_with_cookie",
+    "server_hello_and_done",
+    "client_key_exchange",
+    "client_change_cipher_spec",
+    "client_finished",
+    "server_change_cipher_spec",
+    "server_finished",
+];
+
+/// A datagram that one end sent.
+struct Sent {
+    by_client: bool,
+    bytes: Vec<u8>,
+}
+
+impl Sent {
+    /// Its name in the tables, read from its first record.
+    fn name(&self) -> Option<&'static str> {
+        let epoch = self.bytes.get(3..5)?;
+        Some(match (self.bytes.first()?, epoch, self.bytes.get(13)?) {
+            (22, [0, 0], 1) if self.bytes.get(CLIENT_HELLO_COOKIE_LEN) == Some(&0) => "client_hello",
+            (22, [0, 0], 1) => "client_hello_with_cookie",
+            (22, [0, 0], 2) => "server_hello_and_done",
+            (22, [0, 0], 3) => "hello_verify_request",
+            (22, [0, 0], 16) => "client_key_exchange",
+            (20, [0, 0], _) if self.by_client => "client_change_cipher_spec",
+            (20, [0, 0], _) => "server_change_cipher_spec",
+            (22, [0, 1], _) if self.by_client => "client_finished",
+            (22, [0, 1], _) => "server_finished",
+            (23, [0, 1], _) if self.by_client => "secured_request",
+            (23, [0, 1], _) => "secured_response",
+            _ => return None,
+        })
+    }
+}
+
+/// Record header, handshake header, version, random, empty session_id; then comes the length of the cookie.
+const CLIENT_HELLO_COOKIE_LEN: usize = 13 + 12 + 2 + 32 + 1;
+
+/// All that was sent under one profile.
+struct Run {
+    handshake: Vec<Sent>,
+    secured: Vec<Sent>,
+    unsecured: Vec<Sent>,
+}
+
+impl Run {
+    fn new(profile: Profile) -> Self {
+        let mut lab = Lab::new(profile);
+        let session = lab.connect();
+        let handshake = std::mem::take(&mut lab.sent);
+        lab.blink(session);
+        let secured = std::mem::take(&mut lab.sent);
+        let path = plain(lab.client.path(lab.server.local));
+        let plain = lab.client.with(|endpoint, cx| endpoint.plain(cx, &path, Rank::Ours));
+        lab.blink(plain.expect("a table with room"));
+        Self { handshake, secured, unsecured: lab.sent }
+    }
+
+    fn lengths(&self) -> Figures {
+        let named = self.handshake.iter().chain(&self.secured).filter_map(|sent| sent.name().zip(Some(sent)));
+        let plain = ["unsecured_request", "unsecured_response"].into_iter().zip(&self.unsecured);
+        named.chain(plain).map(|(name, sent)| (name.into(), sent.bytes.len() as u64)).collect()
+    }
+
+    /// The datagram of this name.
+    fn find(&self, name: &str) -> &[u8] {
+        self.handshake.iter().find(|sent| sent.name() == Some(name)).map_or(&[], |sent| &sent.bytes)
+    }
+}
+
+/// What a hello carries beyond the least it could: names and bytes, read from the datagram as it was sent.
+fn costs(hello: &[u8]) -> Vec<(&'static str, usize)> {
+    read_costs(hello).unwrap_or_default()
+}
+
+fn read_costs(hello: &[u8]) -> Option<Vec<(&'static str, usize)>> {
+    let length = |at: usize| Some(usize::from(u16::from_be_bytes(hello.get(at..at + 2)?.try_into().ok()?)));
+    let mut found = Vec::new();
+    let message_end = 13 + length(11)?;
+    let mut at = CLIENT_HELLO_COOKIE_LEN;
+    if *hello.get(13)? == 1 {
+        at += 1 + usize::from(*hello.get(at)?);
+        let suites = hello.get(at + 2..at + 2 + length(at)?)?;
+        if suites.chunks(2).any(|suite| suite == [0x00, 0xff]) {
+            found.push(("renegotiation_info_scsv", 2));
+        }
+        at += 2 + suites.len() + 2;
+    } else {
+        at += 2 + 1;
+    }
+    if at < message_end {
+        found.push(("length_of_extensions", 2));
+        at += 2;
+    }
+    while at < message_end {
+        let name = match length(at)? {
+            0x0017 => "extended_master_secret",
+            0xff01 => "renegotiation_info",
+            _ => "other_extension",
+        };
+        let bytes = 4 + length(at + 2)?;
+        found.push((name, bytes));
+        at += bytes;
+    }
+    Some(found)
+}
+
+/// Both ends, and nothing between them that could lose anything.
+struct Lab {
+    client: Node,
+    server: Node,
+    sent: Vec<Sent>,
+}
+
+impl Lab {
+    fn new(profile: Profile) -> Self {
+        Self { client: Node::new(1, profile), server: Node::new(2, profile), sent: Vec::new() }
+    }
+
+    fn connect(&mut self) -> PeerId {
+        let path = self.client.path(self.server.local);
+        self.client.with(|endpoint, cx| endpoint.connect(cx, &path)).expect("a table with room");
+        self.deliver(VecDeque::new(), true);
+        self.client.session.expect("a handshake without faults")
+    }
+
+    /// One exchange: PUT /blink, answered with the counter.
+    fn blink(&mut self, peer: PeerId) {
+        let mut storage = [0; DATAGRAM];
+        let mut frame = Frame::new(&mut storage, HEADROOM);
+        let (kind, id) = (MessageType::Confirmable, self.client.exchanges.message_id());
+        let mut builder = Builder::new(&mut frame, kind, Code::PUT, id, &[1]).expect("room");
+        builder.option(OptionNumber::URI_PATH, b"blink").expect("room");
+        builder.payload(&[1]).expect("room");
+        self.client.exchanges.sent(NOW, frame.bytes(), 0).expect("no exchange is open");
+        self.client.with(|endpoint, cx| endpoint.seal(cx, peer, &mut frame)).expect("a session");
+        let secured = self.client.session == Some(peer);
+        let before = self.client.blinks;
+        self.deliver(VecDeque::from([Sent { by_client: true, bytes: frame.finish().to_vec() }]), secured);
+        assert_eq!(self.client.blinks, before + 1, "every blink is answered");
+    }
+
+    /// Hands over what was sent until nobody has anything to say.
+    fn deliver(&mut self, mut flying: VecDeque<Sent>, dtls: bool) {
+        loop {
+            flying.extend(self.client.poll().into_iter().map(|bytes| Sent { by_client: true, bytes }));
+            flying.extend(self.server.poll().into_iter().map(|bytes| Sent { by_client: false, bytes }));
+            let Some(sent) = flying.pop_front() else { return };
+            let (from, to) = match sent.by_client {
+                true => (self.client.local, &mut self.server),
+                false => (self.server.local, &mut self.client),
+            };
+            let answers = if dtls { to.receive(from, &sent.bytes) } else { to.receive_plain(from, &sent.bytes) };
+            let by_client = !sent.by_client;
+            self.sent.push(sent);
+            flying.extend(answers.into_iter().map(|bytes| Sent { by_client, bytes }));
+        }
+    }
+}
+
+/// One end.
+struct Node {
+    endpoint: Endpoint<PeerArray<(), 2, 1>>,
+    crypto: RustCrypto,
+    counters: Counters,
+    local: Address,
+    session: Option<PeerId>,
+    exchanges: Exchanges<1, 64, 4, 64>,
+    counter: Counter,
+    /// Answers that came.
+    blinks: usize,
+}
+
+impl Node {
+    fn new(last: u8, profile: Profile) -> Self {
+        let mut crypto = RustCrypto::new([last; 32]);
+        let mut counters = Counters::default();
+        let mut cx = Cx { now: NOW, crypto: &mut crypto, counters: &mut counters };
+        let endpoint = Endpoint::new(&mut cx, PeerArray::new(), Config { profile, ..Config::default() });
+        Self {
+            endpoint,
+            crypto,
+            counters,
+            local: Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 },
+            session: None,
+            exchanges: Exchanges::new(0),
+            counter: Counter(0),
+            blinks: 0,
+        }
+    }
+
+    fn path(&self, remote: Address) -> Path {
+        Path { local: self.local, remote }
+    }
+
+    fn with<T>(&mut self, work: impl FnOnce(&mut Endpoint<PeerArray<(), 2, 1>>, &mut Cx<'_, RustCrypto>) -> T) -> T {
+        let mut cx = Cx { now: NOW, crypto: &mut self.crypto, counters: &mut self.counters };
+        work(&mut self.endpoint, &mut cx)
+    }
+
+    fn poll(&mut self) -> Vec<Vec<u8>> {
+        let mut sent = Vec::new();
+        loop {
+            let mut out = [0; DATAGRAM];
+            match self.with(|endpoint, cx| endpoint.poll(cx, &mut out).map(Noted::from)) {
+                Some(Noted::Transmit(datagram)) => sent.push(datagram),
+                Some(_) => {}
+                None => return sent,
+            }
+        }
+    }
+
+    fn receive(&mut self, from: Address, datagram: &[u8]) -> Vec<Vec<u8>> {
+        let mut datagram = datagram.to_vec();
+        let mut records = Records::new(&mut datagram);
+        let path = self.path(from);
+        let mut answers = Vec::new();
+        loop {
+            let mut out = [0; DATAGRAM];
+            let handled = self.with(|endpoint, cx| endpoint.handle(cx, &path, &mut records, &mut out).map(Noted::from));
+            let Some(mut noted) = handled else { return answers };
+            if let Noted::Need(id) = noted {
+                let answer = Answer::Psk { identity: IDENTITY, key: KEY, principal: Principal(1) };
+                match self.with(|endpoint, cx| endpoint.resume(cx, id, answer).map(Noted::from)) {
+                    Some(more) => noted = more,
+                    None => continue,
+                }
+            }
+            match noted {
+                Noted::Transmit(datagram) => answers.push(datagram),
+                Noted::Established(id) => self.session = Some(id),
+                Noted::Message(id, bytes) => answers.extend(self.message(id, &bytes)),
+                Noted::Need(_) | Noted::Other => {}
+            }
+        }
+    }
+
+    fn receive_plain(&mut self, from: Address, datagram: &[u8]) -> Vec<Vec<u8>> {
+        let path = plain(self.path(from));
+        let id = self.with(|endpoint, cx| endpoint.plain(cx, &path, Rank::Stranger)).expect("a table with room");
+        self.message(id, datagram).into_iter().collect()
+    }
+
+    /// A CoAP message: the answer to it, if it is a request.
+    fn message(&mut self, id: PeerId, bytes: &[u8]) -> Option<Vec<u8>> {
+        let peer = self.endpoint.peers.peer(id)?;
+        let identity = Identity { principal: peer.principal(), protection: peer.protection() };
+        let mut storage = [0; DATAGRAM];
+        let mut frame = Frame::new(&mut storage, HEADROOM);
+        match self.exchanges.receive(NOW, bytes) {
+            Received::Request(message) => {
+                let message: MessageRef<'_> = message;
+                let served = serve(Request { message, identity }, &Anybody, &mut self.counter, 0, &mut frame);
+                assert_eq!(served, Served::Responded(Code::CHANGED));
+            }
+            Received::Response { .. } => {
+                self.blinks += 1;
+                return None;
+            }
+            _ => return None,
+        }
+        self.with(|endpoint, cx| endpoint.seal(cx, id, &mut frame)).expect("a peer that just spoke");
+        Some(frame.finish().to_vec())
+    }
+}
+
+/// Counts blinks and answers with the number.
+struct Counter(u8);
+
+impl Handler for Counter {
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let message = request.message();
+        if !message.path_is("blink") || message.code() != Code::PUT {
+            return Err(Code::NOT_FOUND);
+        }
+        self.0 = self.0.wrapping_add(1);
+        response.set_code(Code::CHANGED);
+        response.payload(&[self.0])
+    }
+}
+
+/// The same way without protection, which has ports of its own (RFC 7252, section 6).
+fn plain(path: Path) -> Path {
+    let unsecured = |address| Address { port: 5683, ..address };
+    Path { local: unsecured(path.local), remote: unsecured(path.remote) }
+}
+
+/// An event without its borrows.
+enum Noted {
+    Transmit(Vec<u8>),
+    Need(PeerId),
+    Established(PeerId),
+    Message(PeerId, Vec<u8>),
+    Other,
+}
+
+impl From<Event<'_, '_>> for Noted {
+    fn from(event: Event<'_, '_>) -> Self {
+        match event {
+            Event::Transmit { datagram, .. } => Self::Transmit(datagram.to_vec()),
+            Event::Need(id) => Self::Need(id),
+            Event::Established(id) => Self::Established(id),
+            Event::Message { peer, bytes } => Self::Message(peer, bytes.to_vec()),
+            Event::Alarm(_) | Event::Closed { .. } => Self::Other,
+        }
+    }
+}
+
+/// Nothing here takes time, so nothing is ever sent twice.
+const NOW: Instant = Instant::from_micros(0);
+const IDENTITY: &[u8] = b"Client_identity";
+const KEY: &[u8] = b"0123456789abcdef";
+const DATAGRAM: usize = 1280;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(rows: &[Row], id: &str) -> u64 {
+        rows.iter().find(|row| row.id == id).unwrap_or_else(|| panic!("no row {id}")).ours
+    }
+
+    #[test]
+    fn every_row_of_the_paper_is_equal() {
+        let rows = blink_bytes();
+        let paper: Vec<_> = rows.iter().filter(|row| row.paper.is_some()).collect();
+        let plan = plan();
+        assert_eq!((paper.len(), plan.table2.len() + plan.table3.len()), (13, 13));
+        for row in paper {
+            assert_eq!(row.paper, Some(row.ours), "{}", row.id);
+        }
+    }
+
+    #[test]
+    fn the_costs_of_the_extensions_add_up() {
+        let rows = blink_bytes();
+        for (hello, parts) in [
+            ("client_hello", &["renegotiation_info_scsv", "length_of_extensions", "extended_master_secret"][..]),
+            ("server_hello_and_done", &["length_of_extensions", "extended_master_secret", "renegotiation_info"]),
+        ] {
+            let sum: u64 = parts.iter().map(|part| row(&rows, &format!("default/{hello}/{part}"))).sum();
+            assert_eq!(sum, row(&rows, &format!("default/{hello}/all_extensions")));
+            let minimal = row(&rows, &format!("table3/{hello}"));
+            assert_eq!(minimal + sum, row(&rows, &format!("default/{hello}")));
+        }
+    }
+
+    #[test]
+    fn the_whole_handshake_is_the_sum_of_its_datagrams() {
+        let rows = blink_bytes();
+        let sum: u64 = rows.iter().filter(|row| row.id.starts_with("table3/")).map(|row| row.ours).sum();
+        assert_eq!((row(&rows, "minimal/handshake"), row(&rows, "minimal/handshake_datagrams")), (sum, 9));
+        // Two hellos with 8 bytes more each and one with 11; the datagrams of a flight are one.
+        let default = (row(&rows, "default/handshake"), row(&rows, "default/handshake_datagrams"));
+        assert_eq!(default, (sum + 8 + 8 + 11, 6));
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_row() {
+        let rows = blink_bytes();
+        let text = table(&rows);
+        assert_eq!(text.lines().count(), rows.len() + 1);
+        assert!(!text.contains("differs"), "{text}");
+    }
+}
