@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A static that is filled at run time and then borrowed for ever, once.
+/// A static that is borrowed for ever, once.
 pub struct Place<T> {
     taken: AtomicBool,
     value: UnsafeCell<MaybeUninit<T>>,
