@@ -415,12 +415,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// The entry of a peer without protection, made if it is not there yet.
     ///
     /// # Errors
-    /// [`TableFull`] if nobody of its rank can be displaced.
+    /// [`TableFull`] if nobody of its rank can be displaced, or if the path belongs to a session: a datagram in clear is
+    /// never taken for one of the session's peer.
     pub fn plain<C>(&mut self, cx: &mut Cx<'_, C>, path: &Path, rank: Rank) -> Result<PeerId, TableFull> {
         if let Some(known) = self.peers.find(path, Phase::Established) {
-            if let Some(peer) = self.peers.peer(known) {
-                peer.last_heard = coarse(cx.now);
-            }
+            let peer = self.peers.peer(known).filter(|peer| peer.protection == Protection::Plain).ok_or(TableFull)?;
+            peer.last_heard = coarse(cx.now);
             return Ok(known);
         }
         let peer = Peer::new(*path, rank, Phase::Established, Protection::Plain);

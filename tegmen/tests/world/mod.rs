@@ -102,6 +102,8 @@ pub struct Node {
     pub heard: Vec<Vec<u8>>,
     /// How long the store of keys takes to answer.
     pub store_delay: Option<Duration>,
+    /// Bytes of the buffer that datagrams are written to.
+    pub buffer: usize,
     waiting: Option<(Instant, PeerId)>,
     to_say: Vec<Vec<u8>>,
     config: Config,
@@ -128,6 +130,7 @@ impl Node {
             closed: None,
             heard: Vec::new(),
             store_delay: None,
+            buffer: 1500,
             waiting: None,
             to_say: Vec::new(),
             config,
@@ -196,7 +199,7 @@ impl Node {
         let path = self.path(from);
         let mut records = Records::new(&mut datagram);
         loop {
-            let mut answer = [0; 1500];
+            let mut answer = vec![0; self.buffer];
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut answer) else { break };
             let noted = note(event);
@@ -214,7 +217,7 @@ impl Node {
             }
         }
         loop {
-            let mut buffer = [0; 1500];
+            let mut buffer = vec![0; self.buffer];
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let Some(event) = self.endpoint.poll(&mut cx, &mut buffer) else { break };
             let noted = note(event);
@@ -300,6 +303,11 @@ impl World {
         let path = self.client.path(self.server.local);
         let mut cx = Cx { now: self.now, crypto: &mut self.client.crypto, counters: &mut self.client.counters };
         self.client.peer = Some(self.client.endpoint.connect(&mut cx, &path).unwrap());
+    }
+
+    /// Lets both write their datagrams to buffers of so many bytes.
+    pub fn buffers(&mut self, len: usize) {
+        (self.client.buffer, self.server.buffer) = (len, len);
     }
 
     /// A client at the same address that remembers nothing.
