@@ -30,7 +30,7 @@ impl Shape {
             _ => false,
         };
         // From 0xff00 on, another field announces the length of the associated data.
-        if !fits || aad.len() >= 0xff00 || tag.len() < 4 || tag.len() > 16 || tag.len() % 2 != 0 {
+        if !fits || aad.len() >= 0xff00 || tag.len() < 4 || tag.len() > 16 || !tag.len().is_multiple_of(2) {
             return Err(Unsupported);
         }
         let counter = (14 - size as u128) | short(nonce) << 8;
@@ -70,16 +70,20 @@ pub(crate) fn head(aad: &[u8]) -> u128 {
 /// Up to 16 bytes, filled up with zeros.
 #[inline(always)]
 pub(crate) fn short(bytes: &[u8]) -> u128 {
-    // Two overlapping words, because bytes put together in memory would be waited for.
-    if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
-        let low = u64::from_le_bytes(*first);
-        let high = u64::from_le_bytes(*last);
-        return match bytes.len() {
-            8 => low.into(),
-            len => u128::from(low) | u128::from(high >> (8 * (16 - len.min(16)))) << 64,
-        };
+    // Not put together in memory, and in the pieces in which protocols write a nonce of 12 bytes (salt and number) and
+    // the 13 bytes before a record (number, then single bytes): a load that spans several young stores has to wait.
+    if let Some((salt, number)) = bytes.split_first_chunk()
+        && let Ok(number) = number.try_into()
+    {
+        return u128::from(u32::from_le_bytes(*salt)) | u128::from(u64::from_le_bytes(number)) << 32;
     }
-    bytes.iter().rev().fold(0, |value, byte| value << 8 | u128::from(*byte))
+    let (words, rest) = bytes.as_chunks();
+    let tail = rest.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+    match words {
+        [] => tail.into(),
+        [low] => u128::from(u64::from_le_bytes(*low)) | u128::from(tail) << 64,
+        [low, high, ..] => u128::from(u64::from_le_bytes(*low)) | u128::from(u64::from_le_bytes(*high)) << 64,
+    }
 }
 
 /// Writes the first bytes of `block`.

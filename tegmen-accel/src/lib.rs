@@ -13,7 +13,6 @@ pub mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use block::Shape;
 use tegmen::crypto::{KEY_LEN, NotAuthentic, Unsupported};
 
 /// The round keys of one AES-128 key (FIPS 197, section 5.2): 176 bytes, wiped on drop.
@@ -78,15 +77,11 @@ pub fn seal(
     body: &mut [u8],
     tag: &mut [u8],
 ) -> Result<(), Unsupported> {
-    let shape = Shape::new(nonce, aad, body, tag)?;
     #[cfg(target_arch = "x86_64")]
     if let Some(cpu) = x86::Aes::detect() {
-        let made = cpu.seal(&schedule.0, &shape, aad, body);
-        shape.cut(made, tag);
-        return Ok(());
+        return cpu.seal(&schedule.0, nonce, aad, body, tag);
     }
-    shape.cut(portable::ccm(schedule, portable::Direction::Seal, &shape, aad, body), tag);
-    Ok(())
+    portable::seal(schedule, nonce, aad, body, tag)
 }
 
 /// Decrypts `body` in place and compares the tag in constant time; lengths as for [`seal`].
@@ -95,14 +90,11 @@ pub fn seal(
 /// [`NotAuthentic`] if the tag does not match, `body` is then all zeros; or if the lengths are not supported.
 #[inline]
 pub fn open(schedule: &KeySchedule, nonce: &[u8], aad: &[u8], body: &mut [u8], tag: &[u8]) -> Result<(), NotAuthentic> {
-    let shape = Shape::new(nonce, aad, body, tag).map_err(|_| NotAuthentic)?;
     #[cfg(target_arch = "x86_64")]
     if let Some(cpu) = x86::Aes::detect() {
-        let made = cpu.open(&schedule.0, &shape, aad, body);
-        return shape.check(made, tag, body);
+        return cpu.open(&schedule.0, nonce, aad, body, tag);
     }
-    let made = portable::ccm(schedule, portable::Direction::Open, &shape, aad, body);
-    shape.check(made, tag, body)
+    portable::open(schedule, nonce, aad, body, tag)
 }
 
 /// The AES rounds of one record of 64 bytes with one block of associated data, and nothing else: the least that

@@ -1,7 +1,7 @@
 //! The same cipher on any processor, over the block cipher of the crate `aes`.
 
-use crate::block::{self, HEAD, Shape};
-use crate::{KeySchedule, block::short};
+use crate::KeySchedule;
+use crate::block::{self, HEAD, Shape, short};
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use tegmen::crypto::{NotAuthentic, Unsupported};
@@ -33,13 +33,13 @@ pub fn open(schedule: &KeySchedule, nonce: &[u8], aad: &[u8], body: &mut [u8], t
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
+enum Direction {
     Seal,
     Open,
 }
 
 /// CCM in one pass; returns the whole tag.
-pub(crate) fn ccm(schedule: &KeySchedule, direction: Direction, shape: &Shape, aad: &[u8], body: &mut [u8]) -> u128 {
+fn ccm(schedule: &KeySchedule, direction: Direction, shape: &Shape, aad: &[u8], body: &mut [u8]) -> u128 {
     let cipher = Aes128::new(schedule.key().into());
     let encrypt = |block: u128| {
         let mut bytes = block.to_le_bytes().into();

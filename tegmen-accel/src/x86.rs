@@ -10,6 +10,7 @@
 
 use crate::block::{self, HEAD, Shape, short};
 use core::arch::x86_64::*;
+use tegmen::crypto::{NotAuthentic, Unsupported};
 
 /// Proof that this processor has AES-NI and SSE4.1.
 #[derive(Clone, Copy)]
@@ -30,15 +31,29 @@ impl Aes {
     }
 
     #[inline(always)]
-    pub(crate) fn seal(self, keys: &Keys, shape: &Shape, aad: &[u8], body: &mut [u8]) -> u128 {
+    pub(crate) fn seal(
+        self,
+        keys: &Keys,
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported> {
         // SAFETY: `self` proves that the processor has the features.
-        unsafe { ccm::<false>(keys, shape, aad, body) }
+        unsafe { seal(keys, nonce, aad, body, tag) }
     }
 
     #[inline(always)]
-    pub(crate) fn open(self, keys: &Keys, shape: &Shape, aad: &[u8], body: &mut [u8]) -> u128 {
+    pub(crate) fn open(
+        self,
+        keys: &Keys,
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic> {
         // SAFETY: `self` proves that the processor has the features.
-        unsafe { ccm::<true>(keys, shape, aad, body) }
+        unsafe { open(keys, nonce, aad, body, tag) }
     }
 
     #[inline(always)]
@@ -48,6 +63,22 @@ impl Aes {
     }
 }
 
+// The first blocks are made here and not by the caller: passed through memory in halves, they could be loaded whole only
+// after all work on the record before has retired, and records would no longer overlap.
+#[target_feature(enable = "aes,sse4.1")]
+fn seal(keys: &Keys, nonce: &[u8], aad: &[u8], body: &mut [u8], tag: &mut [u8]) -> Result<(), Unsupported> {
+    let shape = Shape::new(nonce, aad, body, tag)?;
+    shape.cut(ccm::<false>(keys, &shape, aad, body), tag);
+    Ok(())
+}
+
+#[target_feature(enable = "aes,sse4.1")]
+fn open(keys: &Keys, nonce: &[u8], aad: &[u8], body: &mut [u8], tag: &[u8]) -> Result<(), NotAuthentic> {
+    let shape = Shape::new(nonce, aad, body, tag).map_err(|_| NotAuthentic)?;
+    shape.check(ccm::<true>(keys, &shape, aad, body), tag, body)
+}
+
+#[inline]
 #[target_feature(enable = "aes,sse4.1")]
 fn ccm<const OPEN: bool>(keys: &Keys, shape: &Shape, aad: &[u8], body: &mut [u8]) -> u128 {
     let keys = &load_keys(keys);
