@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 use std::collections::VecDeque;
 use tegmen::dtls::{Buffers, HandshakeState, Ongoing};
 use tegmen::endpoint::peers::{Inserted, may_displace};
-use tegmen::endpoint::{Path, Peer, PeerId, Peers, Phase, Rank, TableFull};
+use tegmen::endpoint::{NewPeer, Path, Peer, PeerId, Peers, Phase, Rank, TableFull};
 use tegmen::time::Instant;
 
 /// Room for a cookie (255 bytes at most) or a PSK identity.
@@ -17,14 +17,20 @@ const INCOMING: usize = 1024;
 const BLOCK: usize = 256;
 
 struct Entry<A> {
-    /// `None` while the entry is free; `next_free` is then of use.
-    peer: Option<Peer>,
+    /// Vacant while the entry is free; `next_free` is then of use.
+    peer: Peer,
     generation: u32,
     /// Position in the handshake pool, or [`NONE`].
     handshake: u32,
     link: Link,
     next_free: u32,
     attached: A,
+}
+
+impl<A> Entry<A> {
+    fn is(&self, id: PeerId) -> bool {
+        self.generation == id.generation && self.peer.phase() != Phase::Vacant
+    }
 }
 
 /// The blocks of entries, apart from the indexes over them.
@@ -42,7 +48,8 @@ impl<A> Entries<A> {
     }
 
     fn path(&self, index: u32) -> Option<(&Path, Phase)> {
-        self.get(index)?.peer.as_ref().map(|peer| (peer.path(), peer.phase()))
+        let peer = &self.get(index)?.peer;
+        (peer.phase() != Phase::Vacant).then(|| (peer.path(), peer.phase()))
     }
 }
 
@@ -127,7 +134,7 @@ impl<A: Default> Slab<A> {
         blocks.flat_map(|(block, entries)| {
             entries.iter().enumerate().filter_map(move |(i, entry)| {
                 let id = PeerId { index: (block * BLOCK + i) as u32, generation: entry.generation };
-                entry.peer.as_ref().map(|peer| (id, peer))
+                (entry.peer.phase() != Phase::Vacant).then_some((id, &entry.peer))
             })
         })
     }
@@ -140,11 +147,11 @@ impl<A: Default> Slab<A> {
     }
 
     fn entry(&self, id: PeerId) -> Option<&Entry<A>> {
-        self.entries.get(id.index).filter(|entry| entry.generation == id.generation && entry.peer.is_some())
+        self.entries.get(id.index).filter(|entry| entry.is(id))
     }
 
     fn entry_mut(&mut self, id: PeerId) -> Option<&mut Entry<A>> {
-        self.entries.get_mut(id.index).filter(|entry| entry.generation == id.generation && entry.peer.is_some())
+        self.entries.get_mut(id.index).filter(|entry| entry.is(id))
     }
 
     fn index_path(&mut self, index: u32) {
@@ -170,7 +177,7 @@ impl<A: Default> Slab<A> {
         }
         for _ in 0..self.stranger_order.len() {
             let Some(oldest) = self.stranger_order.pop_front() else { break };
-            let Some(old) = self.entry(oldest).and_then(|entry| entry.peer.as_ref()).map(Peer::rank) else { continue };
+            let Some(old) = self.entry(oldest).map(|entry| entry.peer.rank()) else { continue };
             if old == Rank::Stranger && may_displace(rank, old) {
                 self.remove(oldest);
                 return Ok(true);
@@ -193,7 +200,7 @@ impl<A: Default> Slab<A> {
                 self.release_handshake(oldest);
                 return Ok(false);
             }
-            if entry.peer.as_ref().is_some_and(|peer| may_displace(rank, peer.rank())) {
+            if may_displace(rank, entry.peer.rank()) {
                 self.remove(oldest);
                 return Ok(true);
             }
@@ -213,7 +220,7 @@ impl<A: Default> Slab<A> {
         if self.free == NONE {
             let first = (self.entries.blocks.len() * BLOCK) as u32;
             let block = (0..BLOCK as u32).map(|i| Entry {
-                peer: None,
+                peer: Peer::vacant(),
                 generation: 0,
                 handshake: NONE,
                 link: Link::new(),
@@ -241,7 +248,7 @@ impl<A: Default> Peers for Slab<A> {
 
     #[inline]
     fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
-        self.entry_mut(id)?.peer.as_mut()
+        self.entry_mut(id).map(|entry| &mut entry.peer)
     }
 
     fn attached(&mut self, id: PeerId) -> Option<&mut A> {
@@ -252,23 +259,24 @@ impl<A: Default> Peers for Slab<A> {
         let entry = self.entries.get_mut(id.index).filter(|entry| entry.generation == id.generation)?;
         let handshake = self.handshakes.get_mut(entry.handshake as usize)?.as_mut()?;
         let Handshake { state, outgoing, incoming, .. } = &mut **handshake;
-        Some(entry.peer.as_mut()?.ongoing(state, Buffers { outgoing, incoming }))
+        Some(entry.peer.ongoing(state, Buffers { outgoing, incoming }))
     }
 
-    fn insert(&mut self, peer: Peer, state: Option<HandshakeState>) -> Result<Inserted, TableFull> {
-        let rank = peer.rank();
+    fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {
+        let rank = new.rank;
         let mut evicted = false;
-        if state.is_some() {
+        if new.with_handshake {
             evicted |= self.make_handshake_room(rank)?;
         }
         evicted |= self.make_room(rank)?;
         let index = self.new_entry();
         let Some(entry) = self.entries.get_mut(index) else { return Err(TableFull) };
-        entry.peer = Some(peer);
+        entry.peer.occupy(new);
         entry.attached = A::default();
         let id = PeerId { index, generation: entry.generation };
         self.len += 1;
-        if let Some(state) = state {
+        if new.with_handshake {
+            let state = HandshakeState::idle();
             let handshake = Box::new(Handshake { owner: id, state, outgoing: [0; OUTGOING], incoming: [0; INCOMING] });
             let position = match self.free_handshakes.pop() {
                 Some(position) => {
@@ -293,7 +301,7 @@ impl<A: Default> Peers for Slab<A> {
             let (entries, alive) = (&self.entries, self.handshakes.len().max(self.stranger_order.capacity() / 4));
             Self::trim(&mut self.stranger_order, alive, |id| {
                 let entry = entries.get(id.index).filter(|entry| entry.generation == id.generation);
-                entry.and_then(|entry| entry.peer.as_ref()).is_some_and(|peer| peer.rank() == Rank::Stranger)
+                entry.is_some_and(|entry| entry.is(*id) && entry.peer.rank() == Rank::Stranger)
             });
         }
         self.index_path(index);
@@ -331,7 +339,7 @@ impl<A: Default> Peers for Slab<A> {
         self.wheel.clear(&mut self.entries, id.index);
         let free = self.free;
         if let Some(entry) = self.entries.get_mut(id.index) {
-            entry.peer = None;
+            entry.peer.vacate();
             entry.attached = A::default();
             entry.generation = entry.generation.wrapping_add(1);
             entry.next_free = free;

@@ -12,7 +12,7 @@ pub struct Full;
 ///
 /// # Errors
 /// [`Full`] if it does not fit; nothing is copied.
-#[inline]
+#[inline(never)]
 pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     to.get_mut(..from.len()).ok_or(Full)?.copy_from_slice(from);
     Ok(())
@@ -132,7 +132,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Writes `bytes`.
-    #[inline]
+    #[inline(never)]
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), Full> {
         let room = self.storage.get_mut(self.len..).ok_or(Full)?;
         copy(room, bytes)?;
@@ -141,7 +141,7 @@ impl<'t> Writer<'t> {
     }
 
     /// One byte.
-    #[inline]
+    #[inline(never)]
     pub fn u8(&mut self, value: u8) -> Result<(), Full> {
         *self.storage.get_mut(self.len).ok_or(Full)? = value;
         self.len = self.len.wrapping_add(1);
@@ -221,9 +221,14 @@ impl<'t> Frame<'t> {
     ///
     /// # Errors
     /// [`Full`] if the headroom is used up.
+    #[inline]
     pub fn prepend(&mut self, header: &[u8]) -> Result<(), Full> {
         let start = self.start.checked_sub(header.len()).ok_or(Full)?;
-        copy(self.storage.get_mut(start..self.start).ok_or(Full)?, header)?;
+        self.storage
+            .get_mut(start..)
+            .and_then(|room| room.get_mut(..header.len()))
+            .ok_or(Full)?
+            .copy_from_slice(header);
         self.start = start;
         Ok(())
     }
@@ -232,9 +237,10 @@ impl<'t> Frame<'t> {
     ///
     /// # Errors
     /// [`Full`] if the storage ends; nothing is written.
+    #[inline]
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
-        let room = self.storage.get_mut(self.end..).ok_or(Full)?;
-        copy(room, bytes)?;
+        let room = self.storage.get_mut(self.end..).and_then(|room| room.get_mut(..bytes.len()));
+        room.ok_or(Full)?.copy_from_slice(bytes);
         self.end = self.end.wrapping_add(bytes.len());
         Ok(())
     }

@@ -10,7 +10,9 @@ pub mod address;
 pub mod peers;
 
 pub use address::{Address, Path};
-pub use peers::{Peer, PeerArray, PeerId, Peers, Phase, Principal, Protection, Rank, TableFull};
+pub use peers::{NewPeer, Peer, PeerArray, PeerId, Peers, Phase, Principal, Protection, Rank, TableFull};
+
+use peers::AlertDue;
 
 use crate::buf::{Frame, Writer, copy};
 use crate::counters::{Counters, bump};
@@ -234,7 +236,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 if ongoing.state.receive_seq == ongoing.state.answered_seq {
                     bump(&mut cx.counters.retransmitted);
                     ongoing.state.send_flight_again(cx.now);
-                    self.peers.schedule(id, cx.now);
+                    self.wake(id, cx.now, cx.now);
                 }
                 return Ok(None);
             }
@@ -245,24 +247,23 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             bump(&mut cx.counters.failed);
             return Ok(fatal.alert().map(StatelessAnswer::Alert));
         }
-        let state = HandshakeState::accept(cx, &self.config, record.number, &fragment, &hello);
-        let peer = Peer::new(*path, Rank::Stranger, Phase::Handshaking, Protection::Dtls);
-        self.insert(cx, peer, Some(state)).map_err(|_| Discard::NoRoom)?;
+        let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?;
+        if let Some(ongoing) = self.peers.ongoing(id) {
+            ongoing.state.accept(cx, &self.config, record.number, &fragment, &hello);
+        }
         Ok(None)
     }
 
-    fn insert<C>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        mut peer: Peer,
-        state: Option<HandshakeState>,
-    ) -> Result<PeerId, TableFull> {
-        peer.last_heard = coarse(cx.now);
-        let inserted = self.peers.insert(peer, state).inspect_err(|_| bump(&mut cx.counters.table_full))?;
+    #[inline(never)]
+    fn insert<C>(&mut self, cx: &mut Cx<'_, C>, new: &NewPeer<'_>) -> Result<PeerId, TableFull> {
+        let inserted = self.peers.insert(new).inspect_err(|_| bump(&mut cx.counters.table_full))?;
         if inserted.evicted {
             bump(&mut cx.counters.evicted);
         }
-        self.peers.schedule(inserted.id, cx.now);
+        if let Some(peer) = self.peers.peer(inserted.id) {
+            peer.last_heard = coarse(cx.now);
+        }
+        self.wake(inserted.id, cx.now, cx.now);
         Ok(inserted.id)
     }
 
@@ -325,7 +326,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 if content.first() == Some(&MessageType::FINISHED.0) && ongoing.state.is_lingering() {
                     bump(&mut cx.counters.retransmitted);
                     ongoing.state.send_flight_again(cx.now);
-                    self.peers.schedule(id, cx.now);
+                    self.wake(id, cx.now, cx.now);
                 }
                 Ok(None)
             }
@@ -355,7 +356,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Result<Option<Event<'r, 't>>, Discard> {
         if let Some(ongoing) = self.peers.ongoing(id) {
             let deadline = ongoing.state.deadline();
-            self.peers.schedule(id, deadline);
+            self.wake(id, deadline, cx.now);
         }
         match outcome {
             Ok(Progress::Continue) => Ok(None),
@@ -392,6 +393,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.schedule_idle(id, cx.now);
     }
 
+    /// Sets the alarm of a peer. What is due already is told so, because a table may keep time in coarse steps.
+    fn wake(&mut self, id: PeerId, at: Instant, now: Instant) {
+        self.peers.schedule(id, if at <= now { Instant::from_micros(0) } else { at });
+    }
+
     fn schedule_idle(&mut self, id: PeerId, now: Instant) {
         if self.config.idle_timeout > Duration::ZERO {
             self.peers.schedule(id, now.after(self.config.idle_timeout));
@@ -407,9 +413,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Some(old) = self.peers.find(path, Phase::Handshaking) {
             self.peers.remove(old);
         }
-        let state = HandshakeState::connect(cx, &self.config);
-        let peer = Peer::new(*path, Rank::Ours, Phase::Handshaking, Protection::Dtls);
-        self.insert(cx, peer, Some(state))
+        let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Ours))?;
+        if let Some(ongoing) = self.peers.ongoing(id) {
+            ongoing.state.connect(cx, &self.config);
+        }
+        Ok(id)
     }
 
     /// The entry of a peer without protection, made if it is not there yet.
@@ -423,8 +431,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             peer.last_heard = coarse(cx.now);
             return Ok(known);
         }
-        let peer = Peer::new(*path, rank, Phase::Established, Protection::Plain);
-        self.insert(cx, peer, None)
+        let protection = Protection::Plain;
+        self.insert(cx, &NewPeer { path, rank, phase: Phase::Established, protection, with_handshake: false })
     }
 
     /// What the handshake with `id` waits for.
@@ -476,9 +484,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Some(peer) = self.peers.peer(id)
             && peer.phase != Phase::Closing
         {
-            let sealed = peer.phase == Phase::Established;
-            let speaks = peer.protection == Protection::Dtls;
-            peer.alert = alert.filter(|_| speaks).map(|description| (description, sealed));
+            peer.alert_due = match alert {
+                Some(_) if peer.protection != Protection::Dtls => AlertDue::None,
+                Some(_) if peer.phase == Phase::Established => AlertDue::Sealed,
+                Some(_) => AlertDue::Plain,
+                None => AlertDue::None,
+            };
+            peer.alert = alert.unwrap_or(AlertDescription::CLOSE_NOTIFY);
             self.peers.set_phase(id, Phase::Closing);
             self.peers.schedule(id, Instant::from_micros(0));
         }
@@ -522,7 +534,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             let deadline = ongoing.state.deadline();
             match outcome {
                 Ok(Some(len)) => {
-                    self.peers.schedule(id, deadline);
+                    self.wake(id, deadline, cx.now);
                     return Due::Datagram(path, len);
                 }
                 // The last flight has been kept for long enough.
@@ -550,16 +562,19 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     fn write_alert<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Option<usize> {
         let next_number = self.peers.ongoing(id).map(|mut ongoing| ongoing.next_number());
         let peer = self.peers.peer(id)?;
-        let (description, sealed) = peer.alert.take()?;
+        let description = peer.alert;
         let level = if description == AlertDescription::CLOSE_NOTIFY { alert::WARNING } else { alert::FATAL };
         let alert = [level, description.0];
-        if sealed {
-            let mut frame = Frame::new(out, record::HEADROOM);
-            frame.append(&alert).ok()?;
-            peer.channel.seal(cx.crypto, ContentType::ALERT, &mut frame).ok()?;
-            return Some(frame.len());
+        match peer.alert_due {
+            AlertDue::None => None,
+            AlertDue::Plain => write_plain_alert(next_number?, alert, out),
+            AlertDue::Sealed => {
+                let mut frame = Frame::new(out, record::HEADROOM);
+                frame.append(&alert).ok()?;
+                peer.channel.seal(cx.crypto, ContentType::ALERT, &mut frame).ok()?;
+                Some(frame.len())
+            }
         }
-        write_plain_alert(next_number?, alert, out)
     }
 }
 

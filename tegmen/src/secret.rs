@@ -2,7 +2,7 @@
 
 use core::fmt;
 use subtle::ConstantTimeEq;
-use zeroize::Zeroize;
+use zeroize::optimization_barrier;
 
 /// `N` secret bytes.
 pub struct Secret<const N: usize>([u8; N]);
@@ -29,9 +29,16 @@ impl<const N: usize> Secret<N> {
     }
 }
 
+impl<const N: usize> Secret<N> {
+    /// Overwrites the bytes with zeros.
+    pub fn wipe(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
 impl<const N: usize> Drop for Secret<N> {
     fn drop(&mut self) {
-        self.0.zeroize();
+        self.wipe();
     }
 }
 
@@ -47,6 +54,8 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Overwrites bytes that are not needed any more, in a way the compiler keeps.
+#[inline(never)]
 pub fn wipe(bytes: &mut [u8]) {
-    bytes.zeroize();
+    bytes.fill(0);
+    optimization_barrier(bytes);
 }

@@ -24,6 +24,7 @@ impl Instant {
 
     /// This point and `delay` more; [`Self::NEVER`] where the clock would overflow.
     #[must_use]
+    #[inline(never)] // 64-bit arithmetic is long on a mote
     pub const fn after(self, delay: Duration) -> Self {
         // u64 arithmetic on seconds and microseconds: `Duration::as_micros` is 128 bits wide, a division a mote would pay for.
         let micros = delay.as_secs().saturating_mul(1_000_000).saturating_add(delay.subsec_micros() as u64);
@@ -32,6 +33,7 @@ impl Instant {
 
     /// This point and `millis` milliseconds more.
     #[must_use]
+    #[inline(never)]
     pub const fn after_millis(self, millis: u32) -> Self {
         Self { micros: self.micros.saturating_add(millis as u64 * 1000) }
     }
@@ -44,6 +46,7 @@ impl Instant {
 }
 
 /// A duration in whole milliseconds, at most `u32::MAX` (49 days): the width in which timeouts are kept.
+#[inline(never)]
 pub(crate) const fn millis(duration: Duration) -> u32 {
     let millis = duration.as_secs().saturating_mul(1000).saturating_add(duration.subsec_millis() as u64);
     if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 }

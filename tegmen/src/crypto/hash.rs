@@ -5,7 +5,7 @@
 
 use super::Crypto;
 use crate::buf::{Writer, copy};
-use zeroize::{Zeroize, optimization_barrier};
+use zeroize::optimization_barrier;
 
 /// Length of a SHA-256 digest in bytes.
 pub const DIGEST_LEN: usize = 32;
@@ -26,6 +26,17 @@ impl Sha256 {
     /// The empty hash.
     pub const fn new() -> Self {
         Self { state: INITIAL, block: [0; 64], len: 0 }
+    }
+
+    /// A place for a hash; to be begun with [`Self::restart`].
+    pub(crate) const fn none() -> Self {
+        Self { state: [0; 8], block: [0; 64], len: 0 }
+    }
+
+    /// Begins anew with the empty hash.
+    pub(crate) fn restart(&mut self) {
+        self.state = INITIAL;
+        self.len = 0;
     }
 
     /// Adds `data`.
@@ -121,7 +132,14 @@ pub struct HmacKey {
 impl HmacKey {
     /// A place for a key that is not known yet.
     pub(crate) const fn none() -> Self {
-        Self { inner: INITIAL, outer: INITIAL }
+        Self { inner: [0; 8], outer: [0; 8] }
+    }
+
+    /// Forgets the key.
+    #[inline(never)]
+    pub(crate) fn wipe(&mut self) {
+        (self.inner, self.outer) = ([0; 8], [0; 8]);
+        optimization_barrier(self);
     }
 
     /// Prepares `key`, given in parts that are concatenated; a key above 64 bytes is hashed first (RFC 2104, section 2).
@@ -197,7 +215,6 @@ impl HmacKey {
 
 impl Drop for HmacKey {
     fn drop(&mut self) {
-        self.inner.zeroize();
-        self.outer.zeroize();
+        self.wipe();
     }
 }

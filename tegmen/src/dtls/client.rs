@@ -8,7 +8,6 @@ use super::handshake::{self, Fragment, MessageType, hello_verify_request, key_ex
 use super::state::{Answer, Failure, HandshakeState, MAX_PSK, Ongoing, Progress, Step};
 use super::{CipherSuite, Config, Discard, Fatal, Profile, VERSION};
 use crate::crypto::Crypto;
-use crate::crypto::hash::Sha256;
 use crate::endpoint::Cx;
 
 /// HelloVerifyRequests that are followed in one handshake: the server's key may change meanwhile, but not for ever.
@@ -16,10 +15,9 @@ const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;
 
 impl HandshakeState {
     /// Begins a handshake as client; the first hello is due at once.
-    pub(crate) fn connect<C: Crypto>(cx: &mut Cx<'_, C>, config: &Config) -> Self {
-        let mut state = Self::new(Step::AwaitHelloVerifyRequest, Flight::ClientHello, cx.now, config);
-        cx.crypto.random(&mut state.client_random);
-        state
+    pub(crate) fn connect<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, config: &Config) {
+        self.begin(Step::AwaitHelloVerifyRequest, Flight::ClientHello, cx.now, config);
+        cx.crypto.random(&mut self.client_random);
     }
 }
 
@@ -41,7 +39,7 @@ impl Ongoing<'_> {
         }
         self.keep(cookie)?;
         // Neither the first hello nor the request is part of the handshake that is hashed (RFC 6347, section 4.2.1).
-        self.state.transcript = Sha256::new();
+        self.state.transcript.restart();
         self.state.step = Step::AwaitServerHello;
         self.state.receive_seq = fragment.message_seq.wrapping_add(1);
         self.state.start_flight(Flight::ClientHello, cx.now, config);

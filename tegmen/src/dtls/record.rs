@@ -1,7 +1,7 @@
 //! The record layer (RFC 6347, section 4.1) with AES-128-CCM_8 (RFC 6655).
 
 use super::{Discard, VERSION};
-use crate::buf::{Frame, Full, Reader};
+use crate::buf::{Frame, Full, Reader, Truncated};
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::replay::ReplayWindow;
 use crate::secret::Secret;
@@ -172,7 +172,7 @@ impl From<Full> for SealError {
 }
 
 impl Channel {
-    /// A channel without keys: it opens nothing that anybody could have sealed, because [`Self::has_keys`] is asked first.
+    /// A channel that has no keys yet.
     pub(crate) const fn none() -> Self {
         Self {
             write: TrafficKey::none(),
@@ -183,17 +183,28 @@ impl Channel {
         }
     }
 
-    /// Splits a key block (RFC 5246, section 6.3; no MAC keys): client key, server key, client salt, server salt.
-    pub(crate) fn from_key_block(block: &Secret<40>, client: bool) -> Result<Self, crate::buf::Truncated> {
-        let mut channel = Self::none();
+    /// Begins anew with the keys of a key block (RFC 5246, section 6.3; no MAC keys): client key, server key, client
+    /// salt, server salt.
+    pub(crate) fn set_keys(&mut self, block: &Secret<40>, client: bool) -> Result<(), Truncated> {
+        self.next_sequence = 0;
+        self.window = ReplayWindow::new();
+        self.failed_opens = 0;
         let mut reader = Reader::new(block.expose());
-        let (mine, theirs) = (&mut channel.write, &mut channel.read);
+        let (mine, theirs) = (&mut self.write, &mut self.read);
         let (first, second) = if client { (mine, theirs) } else { (theirs, mine) };
         *first.key.expose_mut() = reader.array()?;
         *second.key.expose_mut() = reader.array()?;
         first.salt = reader.array()?;
         second.salt = reader.array()?;
-        Ok(channel)
+        Ok(())
+    }
+
+    /// Forgets the keys; nothing can be opened or sealed any more.
+    pub(crate) fn wipe(&mut self) {
+        self.write.key.wipe();
+        self.read.key.wipe();
+        self.next_sequence = MAX_SEALED;
+        self.failed_opens = MAX_FAILED;
     }
 
     /// Records sealed so far.
@@ -279,7 +290,12 @@ mod tests {
 
     fn pair() -> (Channel, Channel) {
         let block = Secret::new(core::array::from_fn(|i| i as u8));
-        (Channel::from_key_block(&block, true).unwrap(), Channel::from_key_block(&block, false).unwrap())
+        let with_keys = |client| {
+            let mut channel = Channel::none();
+            channel.set_keys(&block, client).unwrap();
+            channel
+        };
+        (with_keys(true), with_keys(false))
     }
 
     fn sealed(channel: &mut Channel, content_type: ContentType, content: &[u8]) -> Result<Vec<u8>, SealError> {

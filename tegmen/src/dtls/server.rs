@@ -16,26 +16,26 @@ use crate::secret::Secret;
 impl HandshakeState {
     /// Begins a handshake as server, with a hello whose cookie was valid; the answer is due at once.
     pub(crate) fn accept<C: Crypto>(
+        &mut self,
         cx: &mut Cx<'_, C>,
         config: &Config,
         number: RecordNumber,
         fragment: &Fragment<'_>,
         hello: &ClientHello<'_>,
-    ) -> Self {
-        let mut state = Self::new(Step::AwaitClientKeyExchange, Flight::ServerHello, cx.now, config);
-        state.client_random = hello.random;
-        cx.crypto.random(&mut state.server_random);
+    ) {
+        self.begin(Step::AwaitClientKeyExchange, Flight::ServerHello, cx.now, config);
+        self.client_random = hello.random;
+        cx.crypto.random(&mut self.server_random);
         let extensions = config.profile == Profile::Default;
-        state.extended_master_secret = extensions && hello.extensions.extended_master_secret;
-        state.renegotiation_info = extensions && hello.signals_renegotiation_info();
+        self.extended_master_secret = extensions && hello.extensions.extended_master_secret;
+        self.renegotiation_info = extensions && hello.signals_renegotiation_info();
         // The numbers go on from the client's, which the stateless answer used too (RFC 6347, section 4.2.1).
-        state.next_sequence = number.sequence();
-        state.flight_seq = fragment.message_seq;
-        state.receive_seq = fragment.message_seq.wrapping_add(1);
-        state.answered_seq = state.receive_seq;
-        state.transcript.update::<C>(&fragment.header());
-        state.transcript.update::<C>(fragment.body);
-        state
+        self.next_sequence = number.sequence();
+        self.flight_seq = fragment.message_seq;
+        self.receive_seq = fragment.message_seq.wrapping_add(1);
+        self.answered_seq = self.receive_seq;
+        self.transcript.update::<C>(&fragment.header());
+        self.transcript.update::<C>(fragment.body);
     }
 
     /// Checks what a hello offers.
@@ -89,7 +89,7 @@ impl Ongoing<'_> {
         let (key, principal): (&[u8], _) = match answer {
             Answer::Psk { key, principal, .. } if !key.is_empty() && key.len() <= MAX_PSK => (key, principal),
             _ => {
-                self.state.identity_known = false;
+                self.state.identity_unknown = true;
                 (random.expose(), Principal::NOBODY)
             }
         };

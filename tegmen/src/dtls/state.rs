@@ -10,7 +10,7 @@ use crate::buf::{Reader, copy};
 use crate::crypto::Crypto;
 use crate::crypto::hash::{HmacKey, Sha256};
 use crate::endpoint::{Cx, Principal, Roles};
-use crate::secret::{Secret, same};
+use crate::secret::{Secret, same, wipe};
 use crate::time::{Instant, millis};
 
 /// Where a handshake stands, in the order of the protocol; the client's steps, then the server's.
@@ -50,7 +50,7 @@ pub struct HandshakeState {
     pub(crate) renegotiation_info: bool,
     /// The peer's ChangeCipherSpec came while the key was still being looked up.
     pub(crate) change_cipher_spec: bool,
-    pub(crate) identity_known: bool,
+    pub(crate) identity_unknown: bool,
     /// HelloVerifyRequests followed, or Finished records that did not open.
     pub(crate) failures: u8,
     pub(crate) outgoing_len: u8,
@@ -163,10 +163,11 @@ pub enum Answer<'n> {
 pub const MAX_PSK: usize = 64;
 
 impl HandshakeState {
-    pub(crate) fn new(step: Step, flight: Flight, now: Instant, config: &Config) -> Self {
+    /// A place for a handshake that has not begun. All bytes are zero, so that a table of them takes no flash.
+    pub const fn idle() -> Self {
         Self {
-            step,
-            flight,
+            step: Step::AwaitHelloVerifyRequest,
+            flight: Flight::ClientHello,
             element: 0,
             hashed: 0,
             fragment_offset: 0,
@@ -176,20 +177,45 @@ impl HandshakeState {
             extended_master_secret: false,
             renegotiation_info: false,
             change_cipher_spec: false,
-            identity_known: true,
+            identity_unknown: false,
             failures: 0,
             outgoing_len: 0,
             inbox: Inbox::new(),
-            timeout_ms: millis(config.retransmit_first),
-            deadline: now,
-            give_up: now.after(config.handshake_timeout),
+            timeout_ms: 0,
+            deadline: Instant::from_micros(0),
+            give_up: Instant::from_micros(0),
             next_sequence: 0,
             client_random: [0; 32],
             server_random: [0; 32],
             verify: [0; VERIFY_LEN],
-            transcript: Sha256::new(),
+            transcript: Sha256::none(),
             master: HmacKey::none(),
         }
+    }
+
+    /// Begins, in a place that was [`Self::idle`] or [`Self::wipe`]d; the first flight is due at once.
+    pub(crate) fn begin(&mut self, step: Step, flight: Flight, now: Instant, config: &Config) {
+        self.step = step;
+        self.flight = flight;
+        self.flight_seq = 0;
+        self.receive_seq = 0;
+        self.extended_master_secret = false;
+        self.renegotiation_info = false;
+        self.change_cipher_spec = false;
+        self.identity_unknown = false;
+        self.failures = 0;
+        self.outgoing_len = 0;
+        self.next_sequence = 0;
+        self.inbox.clear();
+        self.transcript.restart();
+        self.give_up = now.after(config.handshake_timeout);
+        self.await_answer(now, config);
+    }
+
+    /// Forgets all secrets.
+    pub fn wipe(&mut self) {
+        self.master.wipe();
+        wipe(&mut self.verify);
     }
 
     /// When the endpoint has to look at this handshake again.
@@ -206,6 +232,11 @@ impl HandshakeState {
     pub(crate) fn start_flight(&mut self, flight: Flight, now: Instant, config: &Config) {
         self.flight_seq = self.flight_seq.wrapping_add(self.flight.messages());
         self.flight = flight;
+        self.await_answer(now, config);
+    }
+
+    /// A new flight begins: nothing of it was sent or hashed.
+    fn await_answer(&mut self, now: Instant, config: &Config) {
         self.hashed = 0;
         self.answered_seq = self.receive_seq;
         self.timeout_ms = millis(config.retransmit_first);
@@ -288,7 +319,7 @@ impl Ongoing<'_> {
                 // Once may be anybody's forgery. A client that comes again with it has another key; a forger who knows
                 // address and port could as well send an alert himself.
                 if self.state.step == Step::AwaitClientFinished && self.state.failures >= 2 {
-                    let identity_known = self.state.identity_known;
+                    let identity_known = !self.state.identity_unknown;
                     return Err(Fatal::WrongKeyOrIdentity { identity_known }.into());
                 }
                 return Err(Discard::NotAuthentic.into());
@@ -500,9 +531,7 @@ impl Ongoing<'_> {
         state.master = HmacKey::new::<C>(&[master.expose()]);
         let mut block = Secret::<40>::zeroed();
         state.master.prf::<C>(b"key expansion", [&state.server_random, &state.client_random], block.expose_mut());
-        if let Ok(channel) = Channel::from_key_block(&block, client) {
-            *self.channel = channel;
-        }
+        let _ = self.channel.set_keys(&block, client); // the block is as long as it takes
     }
 }
 

@@ -1,6 +1,6 @@
 //! The peer table: a trait, because a mote has an array of three and a server a slab of a million.
 
-use super::address::Path;
+use super::address::{Address, Path};
 use crate::dtls::record::Channel;
 use crate::dtls::{AlertDescription, Buffers, HandshakeState, Ongoing};
 use crate::time::Instant;
@@ -38,6 +38,8 @@ pub enum Rank {
 /// How far an association is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
+    /// There is none: a free place.
+    Vacant,
     /// The handshake is not over.
     Handshaking,
     /// Data may be exchanged.
@@ -55,6 +57,14 @@ pub enum Protection {
     Dtls,
 }
 
+/// Whether an alert is still to be sent, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AlertDue {
+    None,
+    Plain,
+    Sealed,
+}
+
 /// One peer: all that an established session takes, apart from what the table adds.
 #[derive(Debug)]
 pub struct Peer {
@@ -66,25 +76,68 @@ pub struct Peer {
     pub(crate) phase: Phase,
     pub(crate) rank: Rank,
     pub(crate) protection: Protection,
-    /// The alert that is due while [`Phase::Closing`], and whether it goes out sealed.
-    pub(crate) alert: Option<(AlertDescription, bool)>,
+    /// The alert that is sent while [`Phase::Closing`], if one is due.
+    pub(crate) alert: AlertDescription,
+    pub(crate) alert_due: AlertDue,
     /// True while our last flight may have to be sent again.
     pub(crate) lingers: bool,
 }
 
+/// What a peer begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct NewPeer<'p> {
+    /// Both ends of the way to it.
+    pub path: &'p Path,
+    /// Its rank in the table.
+    pub rank: Rank,
+    /// How far the association is.
+    pub phase: Phase,
+    /// What protects its datagrams.
+    pub protection: Protection,
+    /// True if it needs a place for a handshake.
+    pub with_handshake: bool,
+}
+
+impl<'p> NewPeer<'p> {
+    /// One that begins with a DTLS handshake.
+    pub(crate) const fn handshaking(path: &'p Path, rank: Rank) -> Self {
+        Self { path, rank, phase: Phase::Handshaking, protection: Protection::Dtls, with_handshake: true }
+    }
+}
+
 impl Peer {
-    pub(crate) fn new(path: Path, rank: Rank, phase: Phase, protection: Protection) -> Self {
+    /// A free place. All bytes are zero, so that a table of them takes no flash.
+    pub const fn vacant() -> Self {
+        const NOWHERE: Address = Address { ip: [0; 16], port: 0, scope: 0 };
         Self {
-            path,
+            path: Path { local: NOWHERE, remote: NOWHERE },
             channel: Channel::none(),
-            principal: Principal::NOBODY,
+            principal: Principal(0),
             last_heard: 0,
-            phase,
-            rank,
-            protection,
-            alert: None,
+            phase: Phase::Vacant,
+            rank: Rank::Stranger,
+            protection: Protection::Plain,
+            alert: AlertDescription::CLOSE_NOTIFY,
+            alert_due: AlertDue::None,
             lingers: false,
         }
+    }
+
+    /// Takes a free place.
+    pub fn occupy(&mut self, new: &NewPeer<'_>) {
+        self.path = *new.path;
+        self.principal = Principal::NOBODY;
+        self.phase = new.phase;
+        self.rank = new.rank;
+        self.protection = new.protection;
+        self.alert_due = AlertDue::None;
+        self.lingers = false;
+    }
+
+    /// Leaves it; the keys are wiped.
+    pub fn vacate(&mut self) {
+        self.channel.wipe();
+        self.phase = Phase::Vacant;
     }
 
     /// Both ends of the way to it.
@@ -151,12 +204,12 @@ pub trait Peers {
     /// Its handshake, if it has one.
     fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>>;
 
-    /// Adds a peer, with a handshake if one is given.
+    /// Adds a peer; a handshake, if it gets a place for one, is the caller's to begin.
     ///
     /// # Errors
     /// [`TableFull`] if nobody of the same or a lower rank can be displaced; authenticated peers are never displaced
     /// by strangers. Where somebody was displaced, it is the one of lowest rank that has been there longest.
-    fn insert(&mut self, peer: Peer, handshake: Option<HandshakeState>) -> Result<Inserted, TableFull>;
+    fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull>;
 
     /// Moves a peer to another phase, and so changes what [`Self::find`] finds.
     fn set_phase(&mut self, id: PeerId, phase: Phase);
@@ -196,14 +249,25 @@ pub struct Inserted {
 
 struct Slot<A> {
     peer: Peer,
-    alarm: Instant,
-    attached: A,
+    generation: u32,
     /// Order of insertion, for eviction among equals.
     age: u32,
+    alarm: Instant,
+    attached: Option<A>,
+}
+
+impl<A> Slot<A> {
+    const fn vacant() -> Self {
+        Self { peer: Peer::vacant(), generation: 0, age: 0, alarm: Instant::from_micros(0), attached: None }
+    }
+
+    fn is_vacant(&self) -> bool {
+        self.peer.phase == Phase::Vacant
+    }
 }
 
 struct HandshakeSlot<const OUTGOING: usize, const INCOMING: usize> {
-    /// The peer's index, or [`FREE`].
+    /// One more than the index of the peer that it belongs to; 0 if it is free.
     owner: u32,
     state: HandshakeState,
     outgoing: [u8; OUTGOING],
@@ -221,45 +285,56 @@ pub struct PeerArray<
     const OUTGOING: usize = 64,
     const INCOMING: usize = 128,
 > {
-    slots: [(u32, Option<Slot<A>>); PEERS],
-    handshakes: [Option<HandshakeSlot<OUTGOING, INCOMING>>; HANDSHAKES],
+    slots: [Slot<A>; PEERS],
+    handshakes: [HandshakeSlot<OUTGOING, INCOMING>; HANDSHAKES],
     inserted: u32,
 }
 
 impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize> PeerArray<A, P, H, O, I> {
     /// An empty table.
     pub const fn new() -> Self {
-        Self { slots: [const { (0, None) }; P], handshakes: [const { None }; H], inserted: 0 }
+        Self {
+            slots: [const { Slot::vacant() }; P],
+            handshakes: [const {
+                HandshakeSlot { owner: 0, state: HandshakeState::idle(), outgoing: [0; O], incoming: [0; I] }
+            }; H],
+            inserted: 0,
+        }
+    }
+
+    fn id(&self, index: usize) -> PeerId {
+        PeerId { index: index as u32, generation: self.slots.get(index).map_or(0, |slot| slot.generation) }
     }
 
     fn slot(&mut self, id: PeerId) -> Option<&mut Slot<A>> {
-        let (generation, slot) = self.slots.get_mut(id.index as usize)?;
-        if *generation == id.generation { slot.as_mut() } else { None }
+        self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation && !slot.is_vacant())
     }
 
     /// A free position, or that of the peer that is displaced by one of `rank`.
     fn place(&self, rank: Rank) -> Option<usize> {
-        if let Some(free) = self.slots.iter().position(|(_, slot)| slot.is_none()) {
-            return Some(free);
-        }
-        let candidates = self.slots.iter().enumerate().filter_map(|(i, (_, slot))| slot.as_ref().map(|s| (i, s)));
-        let (index, victim) = candidates.min_by_key(|(_, slot)| (slot.peer.rank, slot.age))?;
-        may_displace(rank, victim.peer.rank).then_some(index)
+        let candidates =
+            self.slots.iter().enumerate().filter(|(_, slot)| slot.is_vacant() || may_displace(rank, slot.peer.rank));
+        let key = |(_, slot): &(usize, &Slot<A>)| (!slot.is_vacant(), slot.peer.rank as u8, slot.age);
+        candidates.min_by_key(key).map(|(index, _)| index)
     }
 
     /// A free handshake slot, one that only lingers, or that of the oldest stranger.
     fn handshake_place(&self, rank: Rank) -> Option<usize> {
-        let key = |slot: &Option<HandshakeSlot<O, I>>| match slot {
-            None => Some((0, 0)),
-            Some(slot) if slot.state.is_lingering() => Some((1, 0)),
-            Some(slot) => {
-                let (_, owner) = self.slots.get(slot.owner as usize)?;
-                let owner = owner.as_ref()?;
-                may_displace(rank, owner.peer.rank).then_some((2, owner.age))
+        let mut best = None;
+        for (index, handshake) in self.handshakes.iter().enumerate() {
+            let key = match handshake.owner.checked_sub(1) {
+                None => (0, 0),
+                Some(_) if handshake.state.is_lingering() => (1, 0),
+                Some(owner) => match self.slots.get(owner as usize) {
+                    Some(owner) if may_displace(rank, owner.peer.rank) => (2, owner.age),
+                    _ => continue,
+                },
+            };
+            if best.is_none_or(|(known, _)| key < known) {
+                best = Some((key, index));
             }
-        };
-        let candidates = self.handshakes.iter().enumerate().filter_map(|(i, slot)| key(slot).map(|key| (key, i)));
-        candidates.min().map(|(_, index)| index)
+        }
+        best.map(|(_, index)| index)
     }
 }
 
@@ -281,13 +356,10 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
 impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize> Peers for PeerArray<A, P, H, O, I> {
     type Attached = A;
 
+    #[inline(never)]
     fn find(&self, path: &Path, phase: Phase) -> Option<PeerId> {
-        for (index, (generation, slot)) in self.slots.iter().enumerate() {
-            if slot.as_ref().is_some_and(|slot| slot.peer.phase == phase && slot.peer.path == *path) {
-                return Some(PeerId { index: index as u32, generation: *generation });
-            }
-        }
-        None
+        let found = self.slots.iter().position(|slot| slot.peer.phase == phase && slot.peer.path == *path)?;
+        Some(self.id(found))
     }
 
     fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
@@ -295,53 +367,50 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
     }
 
     fn attached(&mut self, id: PeerId) -> Option<&mut A> {
-        self.slot(id).map(|slot| &mut slot.attached)
+        self.slot(id)?.attached.as_mut()
     }
 
+    #[inline(never)]
     fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
-        let (generation, slot) = self.slots.get_mut(id.index as usize)?;
-        let Slot { peer, .. } = slot.as_mut().filter(|_| *generation == id.generation)?;
-        let handshake = self.handshakes.iter_mut().flatten().find(|handshake| handshake.owner == id.index)?;
+        let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        let owner = id.index.wrapping_add(1);
+        let handshake = self.handshakes.iter_mut().find(|handshake| handshake.owner == owner)?;
         let HandshakeSlot { state, outgoing, incoming, .. } = handshake;
-        Some(peer.ongoing(state, Buffers { outgoing, incoming }))
+        Some(slot.peer.ongoing(state, Buffers { outgoing, incoming }))
     }
 
-    fn insert(&mut self, peer: Peer, handshake: Option<HandshakeState>) -> Result<Inserted, TableFull> {
+    fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {
         let mut evicted = false;
-        let mut handshake_index = None;
-        if handshake.is_some() {
-            let place = self.handshake_place(peer.rank).ok_or(TableFull)?;
-            // Whoever is displaced from an unfinished handshake has nothing left.
-            if let Some(Some(old)) = self.handshakes.get(place) {
-                let (index, lingering) = (old.owner, old.state.is_lingering());
-                let generation = self.slots.get(index as usize).map_or(0, |(generation, _)| *generation);
-                let id = PeerId { index, generation };
+        let mut place = None;
+        if new.with_handshake {
+            let index = self.handshake_place(new.rank).ok_or(TableFull)?;
+            place = Some(index);
+            let occupied = self.handshakes.get(index).map(|old| (old.owner, old.state.is_lingering()));
+            if let Some((owner @ 1.., lingering)) = occupied {
+                let old = self.id(owner.wrapping_sub(1) as usize);
+                // Whoever is displaced from an unfinished handshake has nothing left.
                 if lingering {
-                    // Its last flight goes only for a peer that finds a place.
-                    self.place(peer.rank).ok_or(TableFull)?;
-                    self.release_handshake(id);
+                    self.release_handshake(old);
                 } else {
-                    self.remove(id);
+                    self.remove(old);
                     evicted = true;
                 }
             }
-            handshake_index = Some(place);
         }
-        let index = self.place(peer.rank).ok_or(TableFull)?;
-        let generation = self.slots.get(index).map_or(0, |(generation, _)| *generation);
-        if self.slots.get(index).is_some_and(|(_, slot)| slot.is_some()) {
-            self.remove(PeerId { index: index as u32, generation });
+        let index = self.place(new.rank).ok_or(TableFull)?;
+        if self.slots.get(index).is_some_and(|slot| !slot.is_vacant()) {
+            self.remove(self.id(index));
             evicted = true;
         }
+        let id = self.id(index);
         self.inserted = self.inserted.wrapping_add(1);
-        let age = self.inserted;
-        let (generation, slot) = self.slots.get_mut(index).ok_or(TableFull)?;
-        *slot = Some(Slot { peer, alarm: Instant::NEVER, attached: A::default(), age });
-        let id = PeerId { index: index as u32, generation: *generation };
-        if let (Some(state), Some(place)) = (handshake, handshake_index)
-            && let Some(free) = self.handshakes.get_mut(place)
-        {
-            *free = Some(HandshakeSlot { owner: id.index, state, outgoing: [0; O], incoming: [0; I] });
+        let slot = self.slots.get_mut(index).ok_or(TableFull)?;
+        slot.peer.occupy(new);
+        slot.alarm = Instant::NEVER;
+        slot.age = self.inserted;
+        slot.attached = Some(A::default());
+        if let Some(handshake) = place.and_then(|place| self.handshakes.get_mut(place)) {
+            handshake.owner = id.index.wrapping_add(1);
         }
         Ok(Inserted { id, evicted })
     }
@@ -352,25 +421,25 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
         }
     }
 
+    #[inline(never)]
     fn release_handshake(&mut self, id: PeerId) {
-        for slot in &mut self.handshakes {
-            if slot.as_ref().is_some_and(|slot| slot.owner == id.index) {
-                *slot = None;
-            }
+        let owner = id.index.wrapping_add(1);
+        for handshake in self.handshakes.iter_mut().filter(|handshake| handshake.owner == owner) {
+            handshake.owner = 0;
+            handshake.state.wipe();
         }
     }
 
+    #[inline(never)]
     fn remove(&mut self, id: PeerId) {
-        if self.slot(id).is_none() {
-            return;
-        }
+        let Some(slot) = self.slot(id) else { return };
+        slot.peer.vacate();
+        slot.attached = None;
+        slot.generation = slot.generation.wrapping_add(1);
         self.release_handshake(id);
-        if let Some((generation, slot)) = self.slots.get_mut(id.index as usize) {
-            *slot = None;
-            *generation = generation.wrapping_add(1);
-        }
     }
 
+    #[inline(never)]
     fn schedule(&mut self, id: PeerId, at: Instant) {
         if let Some(slot) = self.slot(id) {
             slot.alarm = slot.alarm.min(at);
@@ -378,22 +447,69 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
     }
 
     fn next_alarm(&self) -> Option<Instant> {
-        self.slots.iter().filter_map(|(_, slot)| slot.as_ref()).map(|slot| slot.alarm).min()
+        self.slots.iter().filter(|slot| !slot.is_vacant()).map(|slot| slot.alarm).min()
     }
 
     fn take_due(&mut self, now: Instant) -> Option<PeerId> {
-        for (index, (generation, slot)) in self.slots.iter_mut().enumerate() {
-            if let Some(slot) = slot
-                && slot.alarm <= now
-            {
-                slot.alarm = Instant::NEVER;
-                return Some(PeerId { index: index as u32, generation: *generation });
-            }
-        }
-        None
+        let index = self.slots.iter().position(|slot| !slot.is_vacant() && slot.alarm <= now)?;
+        self.slots.get_mut(index)?.alarm = Instant::NEVER;
+        Some(self.id(index))
     }
 
     fn len(&self) -> usize {
-        self.slots.iter().filter(|(_, slot)| slot.is_some()).count()
+        self.slots.iter().filter(|slot| !slot.is_vacant()).count()
+    }
+}
+
+/// A table that lies elsewhere: on a mote in static memory, so that it is never moved.
+impl<T: Peers> Peers for &mut T {
+    type Attached = T::Attached;
+
+    fn find(&self, path: &Path, phase: Phase) -> Option<PeerId> {
+        (**self).find(path, phase)
+    }
+
+    fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
+        (**self).peer(id)
+    }
+
+    fn attached(&mut self, id: PeerId) -> Option<&mut Self::Attached> {
+        (**self).attached(id)
+    }
+
+    fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
+        (**self).ongoing(id)
+    }
+
+    fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {
+        (**self).insert(new)
+    }
+
+    fn set_phase(&mut self, id: PeerId, phase: Phase) {
+        (**self).set_phase(id, phase);
+    }
+
+    fn release_handshake(&mut self, id: PeerId) {
+        (**self).release_handshake(id);
+    }
+
+    fn remove(&mut self, id: PeerId) {
+        (**self).remove(id);
+    }
+
+    fn schedule(&mut self, id: PeerId, at: Instant) {
+        (**self).schedule(id, at);
+    }
+
+    fn next_alarm(&self) -> Option<Instant> {
+        (**self).next_alarm()
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<PeerId> {
+        (**self).take_due(now)
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
     }
 }

@@ -77,6 +77,7 @@ impl<'r> Fragment<'r> {
 }
 
 /// A handshake header. The transcript hash takes it as if the message came in one piece (RFC 6347, section 4.2.6).
+#[inline(never)]
 pub(crate) fn header(kind: MessageType, length: u32, seq: u16, offset: u32, fragment: u32) -> [u8; HEADER_LEN] {
     let [_, l0, l1, l2] = length.to_be_bytes();
     let [s0, s1] = seq.to_be_bytes();
