@@ -100,7 +100,9 @@ impl Node {
         Some(sent)
     }
 
-    /// The length of the next datagram that is due, if there is one.
+    /// The length of the next datagram that is due, if there is one. Apart, so that the other end's turn does not stand
+    /// on this one's stack.
+    #[inline(never)]
     fn poll(&mut self, out: &mut [u8]) -> Option<Option<usize>> {
         let Self { endpoint, crypto, counters, end, .. } = self;
         let mut cx = Cx { now: NOW, crypto, counters };
