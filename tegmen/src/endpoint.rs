@@ -134,7 +134,10 @@ pub struct Endpoint<P: Peers, R: Roles = Both> {
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// An endpoint without peers.
     pub fn new<C: Crypto>(cx: &mut Cx<'_, C>, peers: P, config: Config) -> Self {
-        let cookies = CookieKeys::new(cx.crypto, cx.now, &config);
+        let mut cookies = CookieKeys::none();
+        if R::SERVER {
+            cookies.begin(cx.crypto, cx.now, &config);
+        }
         Self { peers, config, cookies, roles: core::marker::PhantomData }
     }
 

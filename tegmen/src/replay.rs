@@ -25,12 +25,14 @@ impl ReplayWindow {
     /// # Errors
     /// [`Replayed`] if it was, or if it is too old to know.
     pub fn fresh(&mut self, sequence: u64) -> Result<Fresh<'_>, Replayed> {
-        let known = match self.next.checked_sub(sequence) {
-            None | Some(0) => false,
-            // `back` counts from 1, the highest accepted number.
-            Some(back) => back > 64 || self.seen.unbounded_shr(back.wrapping_sub(1) as u32) & 1 == 1,
-        };
-        if known { Err(Replayed) } else { Ok(Fresh { window: self, sequence }) }
+        // How far ahead of the next number it is; far behind is far ahead, as numbers have 48 bits.
+        let ahead = sequence.wrapping_sub(self.next) as i64;
+        if ahead >= 0 {
+            return Ok(Fresh { window: self, sequence, bit: 0 });
+        }
+        // The highest accepted number is bit 0.
+        let bit = 1u64.unbounded_shl(!ahead as u32) & if ahead < -64 { 0 } else { u64::MAX };
+        if bit == 0 || self.seen & bit != 0 { Err(Replayed) } else { Ok(Fresh { window: self, sequence, bit }) }
     }
 }
 
@@ -49,25 +51,22 @@ pub struct Replayed;
 pub struct Fresh<'w> {
     window: &'w mut ReplayWindow,
     sequence: u64,
+    /// Its bit in the window; none if it is ahead of it.
+    bit: u64,
 }
 
 impl Fresh<'_> {
     /// Marks the number as seen; called after the message proved authentic. True if it is the newest so far.
     pub fn accept(self) -> bool {
-        let Self { window, sequence } = self;
-        match window.next.checked_sub(sequence) {
-            None | Some(0) => {
-                let ahead = sequence.wrapping_sub(window.next).saturating_add(1);
-                let shift = u32::try_from(ahead).unwrap_or(64);
-                window.seen = window.seen.unbounded_shl(shift) | 1;
-                window.next = sequence.saturating_add(1);
-                true
-            }
-            Some(back) => {
-                window.seen |= 1u64.unbounded_shl(back.wrapping_sub(1) as u32);
-                false
-            }
+        let Self { window, sequence, bit } = self;
+        if bit != 0 {
+            window.seen |= bit;
+            return false;
         }
+        let shift = sequence.wrapping_sub(window.next).min(63) as u32;
+        window.seen = window.seen.unbounded_shl(shift).unbounded_shl(1) | 1;
+        window.next = sequence.wrapping_add(1);
+        true
     }
 }
 

@@ -5,19 +5,19 @@
 //! [`rustcrypto`](super::rustcrypto) or the provider of the `tegmen-host` crate. SHA-256, the comparison of tags and
 //! whatever else is not a table lookup takes constant time everywhere.
 
-use super::hash::Sha256;
+use super::hash::{DIGEST_LEN, Sha256};
 use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use crate::buf::copy;
 use crate::secret::{Secret, same};
-use zeroize::{Zeroize, optimization_barrier};
+use zeroize::optimization_barrier;
 
 /// AES-128-CCM, SHA-256 and a generator in little memory.
 ///
 /// CCM takes every nonce of 7 to 13 bytes, every even tag of 4 to 16 and associated data below 65,280 bytes. A call
 /// expands its key anew: that costs less than one block, and keeps no schedule in memory.
 pub struct Compact {
-    key: Secret<KEY_LEN>,
-    counter: Secret<BLOCK_LEN>,
+    /// Replaced by its own hash whenever bytes are drawn, so that what was drawn before cannot be computed again.
+    key: Secret<DIGEST_LEN>,
 }
 
 impl Compact {
@@ -25,15 +25,23 @@ impl Compact {
     ///
     /// The seed is hashed, so what is unpredictable in it may lie anywhere in its bytes.
     pub fn new(seed: [u8; 32]) -> Self {
-        let seed = Secret::new(seed);
-        let mut hash = Sha256::new();
-        hash.update::<Self>(seed.expose());
-        let mut digest = hash.finish::<Self>();
-        let mut made = Self { key: Secret::zeroed(), counter: Secret::zeroed() };
-        let state = made.key.expose_mut().iter_mut().chain(made.counter.expose_mut());
-        state.zip(digest).for_each(|(to, from)| *to = from);
-        digest.zeroize();
+        let mut made = Self { key: Secret::new(seed) };
+        made.replace_key();
         made
+    }
+
+    fn replace_key(&mut self) {
+        let mut next = Secret::zeroed();
+        self.draw(0, next.expose_mut());
+        self.key = next;
+    }
+
+    /// Hashes the key with `index`.
+    fn draw(&self, index: u8, out: &mut [u8]) {
+        let mut hash = Sha256::new();
+        hash.update::<Self>(self.key.expose());
+        hash.update::<Self>(&[index]);
+        out.iter_mut().zip(hash.finish::<Self>()).for_each(|(to, from)| *to = from);
     }
 }
 
@@ -76,20 +84,14 @@ impl Crypto for Compact {
     /// AES-128 in counter mode with fast key erasure: the first two blocks become the next key and counter before the
     /// caller sees a byte, so what was given out cannot be computed from what the generator holds afterwards.
     fn random(&mut self, out: &mut [u8]) {
-        let mut schedule = Schedule::new();
-        schedule.expand(self.key.expose());
-        let mut counter = load(self.counter.expose());
-        let mut next = || {
-            counter[3] = counter[3].wrapping_add(1);
-            let mut block = counter;
-            schedule.encrypt(&mut block);
-            store(block)
-        };
-        *self.key.expose_mut() = next();
-        *self.counter.expose_mut() = next();
-        for chunk in out.chunks_mut(BLOCK_LEN) {
-            chunk.iter_mut().zip(next()).for_each(|(to, from)| *to = from);
+        for (index, chunk) in out.chunks_mut(DIGEST_LEN).enumerate() {
+            // More than 255 chunks are drawn under several keys.
+            self.draw((index as u8).saturating_add(1), chunk);
+            if index >= 254 {
+                self.replace_key();
+            }
         }
+        self.replace_key();
     }
 }
 

@@ -111,6 +111,7 @@ impl<'r> Records<'r> {
 }
 
 /// The header of a record whose body is `len` bytes.
+#[inline(never)]
 pub(crate) fn header(content_type: ContentType, number: RecordNumber, len: u16) -> [u8; HEADER_LEN] {
     let [n0, n1, n2, n3, n4, n5, n6, n7] = number.0.to_be_bytes();
     let [l0, l1] = len.to_be_bytes();
@@ -118,6 +119,7 @@ pub(crate) fn header(content_type: ContentType, number: RecordNumber, len: u16) 
 }
 
 /// The associated data (RFC 5246, section 6.2.3.3): number, type, version, length of the content.
+#[inline(never)]
 fn associated_data(content_type: ContentType, number: RecordNumber, len: u16) -> [u8; HEADER_LEN] {
     let [n0, n1, n2, n3, n4, n5, n6, n7] = number.0.to_be_bytes();
     let [l0, l1] = len.to_be_bytes();

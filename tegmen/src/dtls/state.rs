@@ -32,6 +32,7 @@ pub(crate) enum Step {
 }
 
 /// What one handshake remembers besides its [`Buffers`] and the [`Channel`] that it fills.
+#[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct HandshakeState {
     pub(crate) step: Step,
     pub(crate) flight: Flight,
@@ -39,6 +40,14 @@ pub struct HandshakeState {
     pub(crate) element: u8,
     /// Elements of the flight that are in the transcript already.
     pub(crate) hashed: u8,
+    pub(crate) outgoing_len: u8,
+    /// HelloVerifyRequests followed, or Finished records that did not open.
+    pub(crate) failures: u8,
+    pub(crate) extended_master_secret: bool,
+    pub(crate) renegotiation_info: bool,
+    /// The peer's ChangeCipherSpec came while the key was still being looked up.
+    pub(crate) change_cipher_spec: bool,
+    pub(crate) identity_unknown: bool,
     /// Where the next fragment of the current element begins.
     pub(crate) fragment_offset: u16,
     /// message_seq of the first message of our flight.
@@ -46,27 +55,19 @@ pub struct HandshakeState {
     /// message_seq of the message that is due from the peer, and what it was when our flight began.
     pub(crate) receive_seq: u16,
     pub(crate) answered_seq: u16,
-    pub(crate) extended_master_secret: bool,
-    pub(crate) renegotiation_info: bool,
-    /// The peer's ChangeCipherSpec came while the key was still being looked up.
-    pub(crate) change_cipher_spec: bool,
-    pub(crate) identity_unknown: bool,
-    /// HelloVerifyRequests followed, or Finished records that did not open.
-    pub(crate) failures: u8,
-    pub(crate) outgoing_len: u8,
-    pub(crate) inbox: Inbox,
     /// Current retransmission timeout in milliseconds.
     pub(crate) timeout_ms: u32,
+    pub(crate) inbox: Inbox,
     /// When to transmit, the first time or again.
     pub(crate) deadline: Instant,
     pub(crate) give_up: Instant,
     /// Sequence number of our next plaintext record.
     pub(crate) next_sequence: u64,
+    pub(crate) master: HmacKey,
     pub(crate) client_random: Random,
     pub(crate) server_random: Random,
     pub(crate) verify: [u8; VERIFY_LEN],
     pub(crate) transcript: Sha256,
-    pub(crate) master: HmacKey,
 }
 
 /// The room of one handshake, which belongs to the peer table.

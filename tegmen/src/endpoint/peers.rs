@@ -67,20 +67,21 @@ pub(crate) enum AlertDue {
 
 /// One peer: all that an established session takes, apart from what the table adds.
 #[derive(Debug)]
+#[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct Peer {
-    pub(crate) path: Path,
-    pub(crate) channel: Channel,
-    pub(crate) principal: Principal,
-    /// In units of 2^20 microseconds, for the idle timeout.
-    pub(crate) last_heard: u32,
     pub(crate) phase: Phase,
     pub(crate) rank: Rank,
     pub(crate) protection: Protection,
     /// The alert that is sent while [`Phase::Closing`], if one is due.
-    pub(crate) alert: AlertDescription,
     pub(crate) alert_due: AlertDue,
+    pub(crate) alert: AlertDescription,
     /// True while our last flight may have to be sent again.
     pub(crate) lingers: bool,
+    /// In units of 2^20 microseconds, for the idle timeout.
+    pub(crate) last_heard: u32,
+    pub(crate) principal: Principal,
+    pub(crate) path: Path,
+    pub(crate) channel: Channel,
 }
 
 /// What a peer begins with.
