@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# The test command of Tegmen. Without a word: the whole gate. With names of steps: those alone.
+#
+#   ./ci.sh                 everything below but the long runs, under 45 minutes on 2 cores
+#   ./ci.sh format lint     single steps
+#   ./ci.sh long            one hour of fuzzing and 1,000,000 simulated seeds
+#   ./ci.sh bench           the benchmarks beside every peer, results in bench/results/
+#
+# What a step needs is installed by package name where this runs as root on Debian; elsewhere the line to type is
+# printed and the step fails.
+set -euo pipefail
+cd "$(dirname "$0")"
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
+
+# need PACKAGE...: Debian packages.
+need() {
+    local missing=() package
+    for package in "$@"; do
+        [ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" = "install ok installed" ] || missing+=("$package")
+    done
+    [ ${#missing[@]} = 0 ] && return
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq || true
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null && return
+    fi
+    echo "missing packages; type: sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+    return 1
+}
+
+# need_component NAME: a part of the Rust toolchain.
+need_component() {
+    rustup component list --installed 2>/dev/null | grep -q "^$1" && return
+    rustup component add "$1" >/dev/null 2>&1 && return
+    echo "missing; type: rustup component add $1" >&2
+    return 1
+}
+
+step_format() {
+    need_component rustfmt
+    cargo fmt --check
+    (cd firmware && cargo fmt --check)
+    (cd fuzz && cargo fmt --check)
+}
+
+step_lint() {
+    need_component clippy
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+}
+
+step_docs() {
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+}
+
+# Licences and advisories of dependencies; the list of advisories comes from outside, so it is asked for by name.
+step_deny() {
+    command -v cargo-deny >/dev/null || cargo install --locked --quiet cargo-deny
+    cargo deny --offline check licenses bans sources
+}
+
+step_test() {
+    cargo test --workspace --locked --quiet
+    cargo test --doc --workspace --locked --quiet
+}
+
+# Two endpoints, a fake clock, a network that loses, repeats, reorders and spoils.
+step_seeds() {
+    TEGMEN_SEEDS=${TEGMEN_SEEDS:-10000} cargo test --release --locked -p tegmen --test pair --test exchanges -- --nocapture
+}
+
+# The core without std, without any feature, on a target that has neither an operating system nor a heap.
+step_nostd() {
+    need rustc-web cargo-web rust-web-src
+    PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/nostd \
+        /usr/bin/cargo build -p tegmen --no-default-features --release -Zbuild-std=core --target thumbv7m-none-eabi --locked
+    PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/nostd \
+        /usr/bin/cargo build -p tegmen --release -Zbuild-std=core --target thumbv7m-none-eabi --locked
+}
+
+# The main job, and the paper's bytes, as a user runs them.
+step_up() {
+    cargo run --release --locked --quiet -- up --once 20 --port 0
+    cargo run --release --locked --quiet -- lab run blink-bytes --json >target/blink-bytes.json
+    echo "blink-bytes: every row of the paper equal"
+}
+
+step_firmware() {
+    need rustc-web cargo-web rust-web-src gcc-arm-none-eabi binutils-arm-none-eabi qemu-system-arm gcc libc6-dev
+    cargo run --release --locked --quiet -- lab footprint
+}
+
+step_interop() {
+    need openssl libcoap3-bin qemu-system-arm rustc-web cargo-web rust-web-src gcc-arm-none-eabi
+    cargo build --release --locked --quiet -p tegmen-cli
+    cargo run --release --locked --quiet -p tegmen-interop
+}
+
+step_fuzz() {
+    [ -x fuzz/run.sh ] || { echo "fuzz/run.sh is missing" >&2; return 1; }
+    fuzz/run.sh "${TEGMEN_FUZZ_SECONDS:-10}"
+}
+
+step_long() {
+    TEGMEN_SEEDS=1000000 step_seeds
+    TEGMEN_FUZZ_SECONDS=600 step_fuzz
+}
+
+step_bench() {
+    bench/setup.sh
+    cargo build --release --locked --quiet -p tegmen-cli -p tegmen-bench
+    mkdir -p bench/results
+    local what
+    for what in dtls coap sessions; do
+        cargo run --release --locked --quiet -p tegmen-bench -- "$what" --json >"bench/results/$what.json"
+        echo "bench/results/$what.json"
+    done
+}
+
+gate=(format lint docs deny test seeds nostd up firmware interop fuzz)
+[ $# -gt 0 ] || set -- "${gate[@]}"
+took=()
+for name in "$@"; do
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} long bench" >&2; exit 2; }
+    echo "== $name"
+    begin=$SECONDS
+    # In a subshell with -e of its own, so that the first failing line fails the step.
+    (set -e; "step_$name") || { echo "== $name failed after $((SECONDS - begin)) s" >&2; exit 1; }
+    took+=("$(printf '%-9s %3d min %02d s' "$name" $(((SECONDS - begin) / 60)) $(((SECONDS - begin) % 60)))")
+done
+echo "== all passed"
+printf '%s\n' "${took[@]}"

@@ -1,0 +1,24 @@
+//! Blink, the client: PUTs a blink once a second and shows the low three bits of the counter that comes back.
+//!
+//! `cargo run -p tegmen-host --example blink_client`, with the example `blink_server` in another terminal.
+
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey};
+use tegmen_host::uri::Uri;
+use zeroize::Zeroizing;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let uri = Uri::parse("coaps://127.0.0.1/blink")?;
+    let key = ClientKey { identity: "Client_identity".into(), key: Zeroizing::new(b"0123456789abcdef".to_vec()) };
+    let mut client = Client::connect(&uri, ClientConfig { key: Some(key), ..ClientConfig::default() }).await?;
+    let blink =
+        Ask { method: Code::PUT, path: &uri.path, query: &[], content_format: None, accept: None, payload: b"1" };
+    loop {
+        let reply = client.request(&blink).await?;
+        let counter = reply.payload.first().copied().unwrap_or(0);
+        println!("{} {counter:3}  {:03b}", reply.code, counter & 7);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
