@@ -16,9 +16,10 @@ use tegmen_firmware::place::Place;
 
 #[used]
 #[unsafe(link_section = ".footprint")]
-static NOTES: [Note; 6] = [
+static NOTES: [Note; 7] = [
     Note::operation(BUILD, "build GET"),
     Note::operation(PARSE, "parse GET"),
+    Note::operation(MATCH, "match its path"),
     Note::operation(ASK, "keep request"),
     Note::operation(SERVE, "serve request"),
     Note::operation(HEAR, "match response"),
@@ -42,7 +43,8 @@ fn run() -> Option<()> {
     let request = black_box(frame.bytes());
     let sent = measured(ASK, || client.sent(NOW, request, 7)).ok()?;
 
-    let path_matches = measured(PARSE, || MessageRef::parse(request).is_ok_and(|get| get.path_is(PATH)));
+    let get = measured(PARSE, || MessageRef::parse(request)).ok()?;
+    let path_matches = measured(MATCH, || get.path_is(PATH));
 
     let mut storage = [0; 64];
     let mut reply = Frame::new(&mut storage, 0);
@@ -107,6 +109,7 @@ const PARSE: u32 = 1;
 const ASK: u32 = 2;
 const SERVE: u32 = 3;
 const HEAR: u32 = 4;
+const MATCH: u32 = 5;
 
 const PATH: &str = "sensors/temperature";
 const OCTET_STREAM: u32 = 42;
