@@ -15,3 +15,8 @@ pub mod slab;
 pub mod udp;
 pub mod uri;
 mod wheel;
+
+/// The examples of the README, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct ReadmeExamples;

@@ -1,6 +1,26 @@
 //! Tegmen: what constrained devices say, secured.
+//!
+//! The core: CoAP and DTLS as state machines over the caller's bytes and the caller's clock. No operating system, no
+//! heap, no socket, no `unsafe`; no byte from the network can make it panic.
+//!
+//! The way of a datagram, in the order of the calls:
+//!
+//! 1. [`endpoint::Endpoint::handle`] finds out who sent it, and opens it in place ([`dtls::record`]);
+//! 2. [`coap::Exchanges::receive`] parses it into a view and knows whether it was seen before;
+//! 3. [`coap::handler::serve`] takes a request through the policy to the application, which writes the response;
+//! 4. [`endpoint::Endpoint::seal`] protects it.
+//!
+//! [`endpoint::Endpoint::poll`] sends what is due, the first time and again. Ciphers, hashes and randomness come
+//! through one trait, [`crypto::Crypto`]; peers live in a table behind one trait, [`endpoint::Peers`]. For a mote
+//! without network stack there are [`ip`] (IPv6 and UDP headers) and [`slip`] (a serial line). A host has it all ready
+//! in the crate `tegmen-host`.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 #[cfg(test)]
 extern crate std;

@@ -35,7 +35,7 @@ impl Instant {
     #[must_use]
     #[inline(never)]
     pub const fn after_millis(self, millis: u32) -> Self {
-        Self { micros: self.micros.saturating_add(millis as u64 * 1000) }
+        Self { micros: self.micros.saturating_add((millis as u64).wrapping_mul(1000)) }
     }
 
     /// Time from `earlier` to this point, zero if `earlier` is later.

@@ -176,7 +176,8 @@ impl<'a> MessageRef<'a> {
         if path.is_empty() {
             return segments.next().is_none();
         }
-        path.split('/').all(|segment| segments.next() == Some(segment.as_bytes())) && segments.next().is_none()
+        path.as_bytes().split(|byte| *byte == b'/').all(|segment| segments.next() == Some(segment))
+            && segments.next().is_none()
     }
 
     /// The number of an option of format `uint`, if it is there.
@@ -295,8 +296,9 @@ impl<'f, 't> Builder<'f, 't> {
     /// # Errors
     /// [`BuildError`].
     pub fn path(&mut self, path: &str) -> Result<(), BuildError> {
-        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
-            self.option(OptionNumber::URI_PATH, segment.as_bytes())?;
+        // By bytes: splitting a `str` would bring a place that can panic into a mote's image.
+        for segment in path.as_bytes().split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
+            self.option(OptionNumber::URI_PATH, segment)?;
         }
         Ok(())
     }

@@ -125,11 +125,11 @@ fn ccm(
 
     let mut block = [0; BLOCK_LEN];
     let [flags, rest @ ..] = &mut block;
-    *flags = 14 - nonce.len() as u8;
+    *flags = 14u8.wrapping_sub(nonce.len() as u8);
     let _ = copy(rest, nonce);
     let first = load(&block);
     let mut mac = first;
-    mac[0] |= (tag_len as u32 - 2) << 2;
+    mac[0] |= (tag_len as u32).wrapping_sub(2) << 2;
     mac[3] |= len.swap_bytes();
     if !aad.is_empty() {
         mac[0] |= 0x40;
@@ -273,6 +273,7 @@ impl Drop for Schedule {
 
 /// One column after SubBytes, ShiftRows and MixColumns; row by row it comes from the columns `a`, `b`, `c` and `d`.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a byte indexes a table of 256")]
 fn mix(a: u32, b: u32, c: u32, d: u32) -> u32 {
     let column = |byte: u32| TABLE[usize::from(byte as u8)];
     column(a).rotate_left(8) ^ column(b >> 8).rotate_left(16) ^ column(c >> 16).rotate_left(24) ^ column(d >> 24)
@@ -280,6 +281,7 @@ fn mix(a: u32, b: u32, c: u32, d: u32) -> u32 {
 
 /// As [`mix`] without MixColumns.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a byte indexes a table of 256")]
 fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
     let byte = |byte: u32| TABLE[usize::from(byte as u8)] as u8;
     u32::from_le_bytes([byte(a), byte(b >> 8), byte(c >> 16), byte(d >> 24)])
@@ -288,6 +290,7 @@ fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
 /// What SubBytes and MixColumns make of a byte of the last row; the other rows are rotations of it.
 ///
 /// The low byte is the S-box itself. Computed from its definition (FIPS 197, section 5.1.1).
+#[expect(clippy::indexing_slicing, reason = "computed by the compiler, which would say so")]
 static TABLE: [u32; 256] = {
     let mut table = [0; 256];
     // p runs through all non-zero bytes as powers of 3, q through their inverses.
@@ -314,13 +317,13 @@ const fn spread(s: u32) -> u32 {
 
 /// Twice `byte` in the field of AES (FIPS 197, section 4.2.1).
 const fn double(byte: u32) -> u32 {
-    (byte << 1) ^ ((byte >> 7) * 0x11b)
+    (byte << 1) ^ ((byte >> 7).wrapping_mul(0x11b))
 }
 
 const fn multiply(mut a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     while b > 0 {
-        product ^= a * (b & 1);
+        product ^= a.wrapping_mul(b & 1);
         a = double(a);
         b >>= 1;
     }

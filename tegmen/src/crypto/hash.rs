@@ -187,7 +187,7 @@ impl HmacKey {
         // The digest is the message of the outer hash.
         put(&mut hash.block, &hash.state);
         hash.state = self.outer;
-        hash.len = 64 + DIGEST_LEN as u32;
+        hash.len = const { 64 + DIGEST_LEN as u32 };
         hash.complete::<C>();
     }
 

@@ -1,7 +1,7 @@
 //! What we send, written from the state of the handshake: the same bytes again when a flight is lost, under new record
 //! numbers (RFC 6347, section 4.2.4).
 
-use super::handshake::finished::verify_data;
+use super::handshake::finished::{VERIFY_LEN, verify_data};
 use super::handshake::{
     self, HEADER_LEN, MessageType, client_hello, extension::Extensions, key_exchange, server_hello,
 };
@@ -144,7 +144,7 @@ impl Ongoing<'_> {
     fn write_finished<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, out: &mut [u8], limit: usize) -> Result<usize, Full> {
         let state = &mut *self.state;
         let len = state.verify.len();
-        if limit < HEADROOM + HEADER_LEN + len + TAG_LEN {
+        if limit < const { HEADROOM + HEADER_LEN + VERIFY_LEN + TAG_LEN } {
             return Ok(0);
         }
         let client = state.flight == Flight::ClientKeyExchange;
