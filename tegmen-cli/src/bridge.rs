@@ -1,15 +1,169 @@
 //! `tegmen bridge`: carries the packets of a mote on a serial line to real sockets.
 
-use crate::output::{Failure, Output};
 use clap::Args;
-use std::process::ExitCode;
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
 
 #[derive(Args)]
-pub(crate) struct Bridge {}
+#[command(after_help = "Examples:\n  \
+    tegmen bridge --image blink_client --peer coaps://localhost     a mote in QEMU that blinks at `tegmen serve --blink /blink`\n  \
+    tegmen bridge --image blink_server --listen 127.0.0.1:5684     a mote in QEMU, for `tegmen put ... coaps://127.0.0.1/blink`\n  \
+    tegmen bridge --serial /dev/ttyUSB0 --listen '[::]:5684'       a mote on a real line, for the whole network\n  \
+    tegmen bridge --serial /tmp/mote.sock --listen 127.0.0.1:20001=5684 --listen 127.0.0.1:20000=5683\n\n\
+    A QEMU of your own: qemu-system-arm -machine lm3s6965evb -display none -kernel ELF \\\n  \
+    -serial unix:/tmp/mote.sock,server=on,wait=off")]
+pub(crate) struct Bridge {
+    /// The mote's serial line: a device, a UNIX socket, or HOST:PORT of a TCP server.
+    #[arg(long, value_name = "LINE", required_unless_present = "image")]
+    serial: Option<String>,
+    /// Run this image in QEMU, with its UART as the line. QEMU ends with the bridge.
+    #[arg(long, value_name = "ELF", conflicts_with = "serial")]
+    image: Option<PathBuf>,
+    /// The server that a mote contacts: coaps://host[:port].
+    #[arg(long, value_name = "URI", required_unless_present = "listen")]
+    peer: Option<String>,
+    /// Where others reach a mote that is a server: ADDRESS:PORT, or ADDRESS:PORT=PORT OF THE MOTE, which is 5684
+    /// unless given; several times.
+    #[arg(long, value_name = "ADDRESS:PORT[=PORT]")]
+    listen: Vec<String>,
+    /// The IPv6 address that the mote is given.
+    #[arg(long, value_name = "ADDRESS", default_value_t = DEFAULT_MOTE)]
+    mote: Ipv6Addr,
+    /// Longest UDP payload that the mote's buffers take, in bytes; longer ones are dropped.
+    #[arg(long, value_name = "BYTES", default_value_t = 256)]
+    max_datagram: usize,
+    /// Remotes that are remembered at most.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    max_remotes: usize,
+    /// Seconds after which a silent remote is forgotten.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
+    idle: u64,
+}
 
+const DEFAULT_MOTE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
+
+#[cfg(not(unix))]
 impl Bridge {
-    #[expect(clippy::unused_self, reason = "the options come with the bridge itself")]
-    pub(crate) fn run(self, _: Output) -> Result<ExitCode, Failure> {
-        Err(Failure::new("the bridge is not built yet"))
+    pub(crate) fn run(self, _: crate::output::Output) -> Result<std::process::ExitCode, crate::output::Failure> {
+        Err(crate::output::Failure::new("the bridge needs a UNIX system: serial lines are opened as files there"))
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::{Bridge, DEFAULT_MOTE};
+    use crate::output::{Failure, Output, runtime};
+    use crate::serve::ended;
+    use serde_json::json;
+    use std::net::SocketAddr;
+    use std::process::ExitCode;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tegmen_host::bridge::{self, BridgeConfig, Dropped, Forward, Line, Note, Observer, Totals};
+    use tegmen_host::uri::Uri;
+
+    const _: () = assert!(DEFAULT_MOTE.to_bits() == bridge::MOTE.to_bits());
+    /// The port of coaps.
+    const COAPS: u16 = 5684;
+
+    impl Bridge {
+        pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+            let line = match (&self.image, &self.serial) {
+                (Some(image), _) => Line::Image(image.clone()),
+                (None, Some(text)) => Line::find(text).map_err(Failure::new)?,
+                (None, None) => return Err(Failure::usage("--serial LINE or --image ELF is needed")),
+            };
+            let listen = self.listen.iter().map(|text| forward(text)).collect::<Result<_, _>>()?;
+            runtime()?.block_on(async {
+                let config = BridgeConfig {
+                    peer: self.peer().await?,
+                    listen,
+                    mote: self.mote,
+                    max_datagram: self.max_datagram,
+                    max_remotes: self.max_remotes,
+                    idle: Duration::from_secs(self.idle),
+                    ..BridgeConfig::new(line)
+                };
+                let bridge = bridge::Bridge::open(config, observer(out)).await.map_err(Failure::new)?;
+                for Forward { address, mote_port } in bridge.addresses() {
+                    out.line(
+                        || format!("{address} is port {mote_port} of the mote"),
+                        || json!({ "event": "listening", "address": address.to_string(), "mote_port": mote_port }),
+                    );
+                }
+                let totals = bridge.run(ended()).await.map_err(Failure::new)?;
+                summarize(out, &totals);
+                Ok(ExitCode::SUCCESS)
+            })
+        }
+
+        async fn peer(&self) -> Result<Option<SocketAddr>, Failure> {
+            let Some(text) = &self.peer else { return Ok(None) };
+            let uri = Uri::parse(text).map_err(Failure::usage)?;
+            let resolved = tegmen_host::udp::resolve(&uri.host, uri.port).await;
+            resolved.map(Some).map_err(|error| Failure::new(format!("{} cannot be resolved: {error}", uri.host)))
+        }
+    }
+
+    fn forward(text: &str) -> Result<Forward, Failure> {
+        let wrong =
+            || Failure::usage(format!("--listen {text}: write it as ADDRESS:PORT or ADDRESS:PORT=PORT OF THE MOTE"));
+        let (address, port) = text.split_once('=').map_or((text, None), |(address, port)| (address, Some(port)));
+        Ok(Forward {
+            address: address.parse().map_err(|_| wrong())?,
+            mote_port: port.map_or(Ok(COAPS), str::parse).map_err(|_| wrong())?,
+        })
+    }
+
+    /// Prints what the bridge has to tell.
+    fn observer(out: Output) -> Observer {
+        Arc::new(move |note| match note {
+            Note::Started { times } => out.line(
+                || match times {
+                    1 => "the mote came up and got its seed and address".to_owned(),
+                    _ => "the mote came up anew: its sessions are gone".to_owned(),
+                },
+                || json!({ "event": "started", "times": times }),
+            ),
+            Note::Remote(remote) => out.line(
+                || format!("{remote} talks to the mote"),
+                || json!({ "event": "remote", "remote": remote.to_string() }),
+            ),
+            Note::Forgotten(remote) => out.line(
+                || format!("{remote} is forgotten"),
+                || json!({ "event": "forgotten", "remote": remote.to_string() }),
+            ),
+            Note::PeerRefused(peer) => out.line(
+                || format!("nothing listens at {peer}: is the server running, and is this its port?"),
+                || json!({ "event": "peer_refused", "peer": peer.to_string() }),
+            ),
+            Note::Dropped { why, count } => out.line(
+                || format!("{} ({count} by now)", describe(why)),
+                || json!({ "event": "dropped", "why": describe(why), "count": count }),
+            ),
+        })
+    }
+
+    fn describe(why: Dropped) -> String {
+        match why {
+            Dropped::Oversized { len } => format!("dropped: {len} bytes are more than the mote's buffers take"),
+            Dropped::Refused => "dropped: the line brought what is no datagram of the mote".to_owned(),
+            Dropped::Unroutable => {
+                "dropped: the mote wrote to somebody who is neither its peer nor wrote to it".to_owned()
+            }
+            Dropped::Unsent => "dropped: the system did not send it".to_owned(),
+        }
+    }
+
+    fn summarize(out: Output, totals: &Totals) {
+        let Totals { started, to_mote, from_mote, oversized, refused, unroutable, unsent } = *totals;
+        let dropped = oversized + refused + unroutable + unsent;
+        out.line(
+            || format!("{to_mote} datagrams to the mote, {from_mote} from it, {dropped} dropped"),
+            || {
+                json!({ "event": "ended", "started": started, "to_mote": to_mote, "from_mote": from_mote,
+                        "oversized": oversized, "refused": refused, "unroutable": unroutable, "unsent": unsent })
+            },
+        );
     }
 }

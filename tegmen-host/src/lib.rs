@@ -3,8 +3,11 @@
 //!
 //! * [`server`] answers: give it addresses, [`credentials`] and an application.
 //! * [`client`] asks.
+//! * [`bridge`] carries the packets of a mote on a serial line.
 //! * [`slab`] is the table behind both, usable by itself with [`tegmen::endpoint::Endpoint`].
 
+#[cfg(unix)]
+pub mod bridge;
 pub mod client;
 pub mod clock;
 pub mod credentials;

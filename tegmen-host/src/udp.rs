@@ -54,18 +54,23 @@ pub enum BindError {
     },
 }
 
+impl BindError {
+    pub(crate) fn new(address: SocketAddr, source: io::Error) -> Self {
+        match source.kind() {
+            ErrorKind::AddrInUse => Self::InUse { address },
+            ErrorKind::AddrNotAvailable => Self::NotOurs { address },
+            ErrorKind::PermissionDenied => Self::Forbidden { address },
+            _ => Self::Other { address, source },
+        }
+    }
+}
+
 impl Socket {
     /// Binds `address`; with `shared`, several sockets of this process may, and the kernel spreads peers over them.
     ///
     /// # Errors
     /// [`BindError`], which says what to do.
     pub fn bind(address: SocketAddr, shared: bool) -> Result<Self, BindError> {
-        let wrap = |source: io::Error| match source.kind() {
-            ErrorKind::AddrInUse => BindError::InUse { address },
-            ErrorKind::AddrNotAvailable => BindError::NotOurs { address },
-            ErrorKind::PermissionDenied => BindError::Forbidden { address },
-            _ => BindError::Other { address, source },
-        };
         let open = || -> io::Result<Self> {
             let socket = Socket2::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
             if address.is_ipv6() {
@@ -83,7 +88,7 @@ impl Socket {
             let local = io.local_addr()?;
             Ok(Self { io, state, local })
         };
-        open().map_err(wrap)
+        open().map_err(|source| BindError::new(address, source))
     }
 
     /// The bound address.

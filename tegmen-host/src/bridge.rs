@@ -1,0 +1,472 @@
+//! The bridge between a mote on a serial line and UDP.
+//!
+//! The mote speaks IPv6 in SLIP frames ([`tegmen::slip`]). The bridge gives it what it lacks, a seed and an address, and
+//! carries its datagrams: for a mote that is a client, each of its ports becomes a socket that is connected to the one
+//! peer; for a mote that is a server, each socket stands for one of its ports, and every remote keeps its own address,
+//! so that the mote tells them apart. The payload is never looked at.
+
+mod line;
+
+pub use line::{Line, LineError};
+
+use crate::udp::BindError;
+use line::Ends;
+use std::collections::HashMap;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tegmen::buf::Writer;
+use tegmen::endpoint::{Address, Path};
+use tegmen::ip::{self, Datagram};
+use tegmen::secret::Secret;
+use tegmen::slip::{self, Control, Decoder, Start};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
+use tokio::net::UdpSocket;
+use tokio::time::Instant;
+use zeroize::Zeroize as _;
+
+/// The settings of a bridge.
+#[derive(Clone, Debug)]
+pub struct BridgeConfig {
+    /// Where the mote is.
+    pub line: Line,
+    /// Whom a mote that is a client contacts.
+    pub peer: Option<SocketAddr>,
+    /// For a mote that is a server: where others reach its ports.
+    pub listen: Vec<Forward>,
+    /// The address that the mote is given.
+    pub mote: Ipv6Addr,
+    /// Longest UDP payload that the mote's buffers take; longer ones are dropped and counted.
+    pub max_datagram: usize,
+    /// Remotes that are remembered; one more displaces the one that was silent for longest.
+    pub max_remotes: usize,
+    /// A remote, or a port of the mote's, that was silent for so long is forgotten.
+    pub idle: Duration,
+}
+
+/// An address that stands for a port of the mote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Forward {
+    /// Where others send to; port 0 takes any free one.
+    pub address: SocketAddr,
+    /// The mote's port.
+    pub mote_port: u16,
+}
+
+impl BridgeConfig {
+    /// A bridge that knows nobody yet.
+    pub fn new(line: Line) -> Self {
+        Self {
+            line,
+            peer: None,
+            listen: Vec::new(),
+            mote: MOTE,
+            max_datagram: MAX_DATAGRAM,
+            max_remotes: 256,
+            idle: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// The address of a mote that was given no other (RFC 4193).
+pub const MOTE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
+/// What the receive buffer of our motes holds behind the headers.
+pub const MAX_DATAGRAM: usize = 256;
+
+/// Why there is no bridge, or no more.
+#[derive(Debug, thiserror::Error)]
+pub enum BridgeError {
+    /// The line cannot be opened.
+    #[error(transparent)]
+    Line(#[from] LineError),
+    /// An address cannot be listened at.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The line ended while it was in use.
+    #[error("the line to the mote ended: {0}")]
+    Ended(String),
+    /// The system gives no socket or no randomness.
+    #[error("the system refuses what a bridge needs: {0}")]
+    System(#[source] io::Error),
+}
+
+/// Why a datagram went no further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dropped {
+    /// Longer than the mote's buffers.
+    Oversized {
+        /// Bytes of its payload.
+        len: usize,
+    },
+    /// The mote sent what is no datagram of its own.
+    Refused,
+    /// The mote sent to somebody who is neither its peer nor has ever sent to it.
+    Unroutable,
+    /// The system did not take it.
+    Unsent,
+}
+
+/// What a bridge has to tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Note {
+    /// The mote came up and got its seed and address.
+    Started {
+        /// How often by now: more than once means that it started anew and lost its sessions.
+        times: u64,
+    },
+    /// Somebody sent to the mote who was not known.
+    Remote(SocketAddr),
+    /// A remote fell silent, or was displaced, and is forgotten.
+    Forgotten(SocketAddr),
+    /// The peer of a mote that is a client answered that nobody listens.
+    PeerRefused(SocketAddr),
+    /// A datagram was dropped. Not each is told: the first, second, fourth, eighth and so on of its kind.
+    Dropped {
+        /// Why.
+        why: Dropped,
+        /// How many of the kind by now.
+        count: u64,
+    },
+}
+
+/// Told everything that an operator may want to know.
+pub type Observer = Arc<dyn Fn(Note) + Send + Sync>;
+
+/// What a bridge did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Totals {
+    /// Times that the mote came up.
+    pub started: u64,
+    /// Datagrams carried to the mote.
+    pub to_mote: u64,
+    /// Datagrams carried from the mote.
+    pub from_mote: u64,
+    /// See [`Dropped::Oversized`].
+    pub oversized: u64,
+    /// See [`Dropped::Refused`]; frames that the line damaged are in it, too.
+    pub refused: u64,
+    /// See [`Dropped::Unroutable`].
+    pub unroutable: u64,
+    /// See [`Dropped::Unsent`].
+    pub unsent: u64,
+}
+
+/// An open bridge.
+pub struct Bridge {
+    config: BridgeConfig,
+    observer: Observer,
+    line: Ends,
+    /// Those that are listened at come first.
+    ports: Vec<Port>,
+    remotes: HashMap<Remote, Known>,
+    totals: Totals,
+    /// Which socket has its turn first.
+    turn: usize,
+}
+
+/// A socket that stands for a port of the mote.
+struct Port {
+    socket: UdpSocket,
+    mote_port: u16,
+    /// When a socket of a mote that is a client was last used.
+    last: Instant,
+}
+
+/// A remote as the mote sees it, and the port of the mote that it sends to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Remote {
+    mote_port: u16,
+    address: Address,
+}
+
+struct Known {
+    address: SocketAddr,
+    /// Position of the socket that it sends to.
+    port: usize,
+    last: Instant,
+}
+
+/// Ports of a mote that is a client.
+const MAX_CLIENT_PORTS: usize = 8;
+const RECEIVE_BUFFER: usize = 2048;
+/// As RFC 4861 gives to hosts.
+const HOP_LIMIT: u8 = 64;
+
+impl Bridge {
+    /// Opens the line and the sockets. Call it within a runtime.
+    ///
+    /// # Errors
+    /// [`BridgeError`], which says what to do.
+    pub async fn open(config: BridgeConfig, observer: Observer) -> Result<Self, BridgeError> {
+        let mut ports = Vec::new();
+        for forward in &config.listen {
+            let socket = UdpSocket::bind(forward.address).await;
+            let socket = socket.map_err(|source| BindError::new(forward.address, source))?;
+            ports.push(Port { socket, mote_port: forward.mote_port, last: Instant::now() });
+        }
+        let line = config.line.open().await?;
+        let (remotes, totals) = (HashMap::new(), Totals::default());
+        Ok(Self { config, observer, line, ports, remotes, totals, turn: 0 })
+    }
+
+    /// The addresses that are listened at, with the ports that were taken.
+    pub fn addresses(&self) -> Vec<Forward> {
+        let listens = self.ports.iter().take(self.config.listen.len());
+        let forward =
+            |port: &Port| Some(Forward { address: port.socket.local_addr().ok()?, mote_port: port.mote_port });
+        listens.filter_map(forward).collect()
+    }
+
+    /// Carries datagrams until `stop` is ready.
+    ///
+    /// # Errors
+    /// [`BridgeError::Ended`] if the line ends before.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<Totals, BridgeError> {
+        // The line may block for as long as the mote sleeps; the end is heard even so.
+        let carried = tokio::select! {
+            () = stop => Ok(()),
+            ended = self.carry() => ended,
+        };
+        self.line.end().await;
+        carried.map(|()| self.totals)
+    }
+
+    async fn carry(&mut self) -> Result<(), BridgeError> {
+        let mut storage = vec![0; ip::HEADROOM + RECEIVE_BUFFER];
+        let mut frames = Decoder::new(&mut storage);
+        let (mut serial, mut udp) = ([0; 1024], vec![0; RECEIVE_BUFFER]);
+        let mut look =
+            tokio::time::interval(self.config.idle.clamp(Duration::from_millis(100), Duration::from_secs(10)));
+        loop {
+            tokio::select! {
+                read = self.line.reader.read(&mut serial) => {
+                    let len = match read {
+                        Ok(0) => return Err(BridgeError::Ended(self.line.epitaph().await)),
+                        Ok(len) => len,
+                        Err(error) => return Err(BridgeError::Ended(error.to_string())),
+                    };
+                    for byte in &serial[..len] {
+                        let damaged = frames.dropped();
+                        if let Some(frame) = frames.push(*byte) {
+                            self.on_frame(frame).await?;
+                        } else if frames.dropped() != damaged {
+                            self.discard(Dropped::Refused);
+                        }
+                    }
+                }
+                (port, remote, len) = receive(&self.ports, &mut self.turn, &mut udp) => {
+                    match remote {
+                        Ok(remote) => self.on_datagram(port, remote, &udp[..len]).await?,
+                        Err(error) => self.on_socket_error(&error),
+                    }
+                }
+                _ = look.tick() => self.forget_silent(),
+            }
+        }
+    }
+
+    /// Something came from the mote.
+    async fn on_frame(&mut self, frame: &mut [u8]) -> Result<(), BridgeError> {
+        if let Ok(Control::SeedPlease) = Control::parse(frame) {
+            return self.start_mote().await;
+        }
+        match Datagram::parse(frame) {
+            Ok(datagram) if datagram.path.remote.ip == self.config.mote.octets() => {
+                self.send(datagram.path, datagram.payload).await
+            }
+            _ => {
+                self.discard(Dropped::Refused);
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers the mote's question. No seed is ever used twice: each is drawn from the system, sent and wiped.
+    async fn start_mote(&mut self) -> Result<(), BridgeError> {
+        let mut seed = Secret::zeroed();
+        getrandom::fill(seed.expose_mut()).map_err(|error| BridgeError::System(io::Error::other(error.to_string())))?;
+        let peer = self.config.peer.map(plain_address);
+        let start = Control::Start(Start { seed, ip: self.config.mote.octets(), peer });
+        let mut storage = [0; Control::MAX_LEN];
+        let mut writer = Writer::new(&mut storage);
+        if start.write(&mut writer).is_ok() {
+            let mut encoded: Vec<u8> = Vec::with_capacity(slip::max_encoded_len(Control::MAX_LEN));
+            encoded.extend(slip::encode(writer.written()));
+            let written = self.write(&encoded).await;
+            encoded.zeroize();
+            storage.zeroize();
+            written?;
+        }
+        self.totals.started += 1;
+        (self.observer)(Note::Started { times: self.totals.started });
+        Ok(())
+    }
+
+    /// Carries a datagram of the mote on, to a remote that sent to this port before, or to the one peer.
+    async fn send(&mut self, path: Path, payload: &[u8]) -> Result<(), BridgeError> {
+        let Path { local: destination, remote: source } = path;
+        let sent = match self.remotes.get(&Remote { mote_port: source.port, address: destination }) {
+            Some(known) => match self.ports.get(known.port) {
+                Some(port) => port.socket.send_to(payload, known.address).await,
+                None => Ok(0),
+            },
+            None => match self.config.peer {
+                Some(peer) if plain_address(peer) == destination => {
+                    let port = self.client_port(source.port, peer).await?;
+                    port.last = Instant::now();
+                    port.socket.send(payload).await
+                }
+                _ => {
+                    self.discard(Dropped::Unroutable);
+                    return Ok(());
+                }
+            },
+        };
+        match sent {
+            Ok(_) => self.totals.from_mote += 1,
+            Err(error) => {
+                self.on_socket_error(&error);
+                self.discard(Dropped::Unsent);
+            }
+        }
+        Ok(())
+    }
+
+    /// The socket of a port of a mote that is a client, made if need be.
+    async fn client_port(&mut self, mote_port: u16, peer: SocketAddr) -> Result<&mut Port, BridgeError> {
+        let listening = self.config.listen.len();
+        let known = self.ports.iter().skip(listening).position(|port| port.mote_port == mote_port);
+        let at = match known {
+            Some(at) => listening + at,
+            None => {
+                let any: SocketAddr = match peer {
+                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+                };
+                let socket = UdpSocket::bind(any).await.map_err(BridgeError::System)?;
+                socket.connect(peer).await.map_err(BridgeError::System)?;
+                if self.ports.len() - listening >= MAX_CLIENT_PORTS {
+                    let oldest = (listening..self.ports.len()).min_by_key(|&at| self.ports[at].last);
+                    self.ports.swap_remove(oldest.unwrap_or(listening));
+                }
+                self.ports.push(Port { socket, mote_port, last: Instant::now() });
+                self.ports.len() - 1
+            }
+        };
+        Ok(&mut self.ports[at])
+    }
+
+    /// A datagram for the mote: it goes over the line as if `remote` had sent it to the mote's own address.
+    async fn on_datagram(&mut self, port: usize, remote: SocketAddr, payload: &[u8]) -> Result<(), BridgeError> {
+        if payload.len() > self.config.max_datagram {
+            self.discard(Dropped::Oversized { len: payload.len() });
+            return Ok(());
+        }
+        let Some(Port { mote_port, last, .. }) = self.ports.get_mut(port) else { return Ok(()) };
+        *last = Instant::now();
+        let mote_port = *mote_port;
+        let address = plain_address(remote);
+        if port < self.config.listen.len() {
+            self.remember(Remote { mote_port, address }, Known { address: remote, port, last: Instant::now() });
+        }
+        let mote = Address { ip: self.config.mote.octets(), port: mote_port, scope: 0 };
+        let Ok(headers) = ip::headers(&Path { local: address, remote: mote }, HOP_LIMIT, payload) else {
+            return Ok(());
+        };
+        let frame: Vec<u8> = slip::encode(headers.iter().chain(payload)).collect();
+        self.write(&frame).await?;
+        self.totals.to_mote += 1;
+        Ok(())
+    }
+
+    fn remember(&mut self, remote: Remote, known: Known) {
+        let address = known.address;
+        if let Some(old) = self.remotes.get_mut(&remote) {
+            *old = known;
+            return;
+        }
+        if self.remotes.len() >= self.config.max_remotes.max(1) {
+            let oldest = self.remotes.iter().min_by_key(|(_, known)| known.last).map(|(remote, _)| *remote);
+            if let Some(displaced) = oldest.and_then(|oldest| self.remotes.remove(&oldest)) {
+                (self.observer)(Note::Forgotten(displaced.address));
+            }
+        }
+        self.remotes.insert(remote, known);
+        (self.observer)(Note::Remote(address));
+    }
+
+    fn forget_silent(&mut self) {
+        let (idle, now, observer) = (self.config.idle, Instant::now(), &self.observer);
+        self.remotes.retain(|_, known| {
+            let keep = now.duration_since(known.last) < idle;
+            if !keep {
+                observer(Note::Forgotten(known.address));
+            }
+            keep
+        });
+        let mut listening = self.config.listen.len();
+        self.ports.retain(|port| {
+            let listens = listening > 0;
+            listening = listening.saturating_sub(1);
+            listens || now.duration_since(port.last) < idle
+        });
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), BridgeError> {
+        let writer = &mut self.line.writer;
+        let written = async {
+            writer.write_all(bytes).await?;
+            writer.flush().await
+        };
+        written.await.map_err(|error| BridgeError::Ended(error.to_string()))
+    }
+
+    /// What the system says of one datagram concerns that datagram only.
+    fn on_socket_error(&self, error: &io::Error) {
+        if let (ErrorKind::ConnectionRefused, Some(peer)) = (error.kind(), self.config.peer) {
+            (self.observer)(Note::PeerRefused(peer));
+        }
+    }
+
+    fn discard(&mut self, why: Dropped) {
+        let count = match why {
+            Dropped::Oversized { .. } => &mut self.totals.oversized,
+            Dropped::Refused => &mut self.totals.refused,
+            Dropped::Unroutable => &mut self.totals.unroutable,
+            Dropped::Unsent => &mut self.totals.unsent,
+        };
+        *count += 1;
+        if count.is_power_of_two() {
+            (self.observer)(Note::Dropped { why, count: *count });
+        }
+    }
+}
+
+/// The address as a packet carries it: 16 bytes and a port. Zones of link-local addresses stay on this side.
+fn plain_address(address: SocketAddr) -> Address {
+    Address { scope: 0, ..Address::from(address) }
+}
+
+/// Waits for a datagram at any of the sockets: which one, from whom, and how long it is. `turn` goes round, so that a
+/// busy socket does not keep the others waiting.
+async fn receive(ports: &[Port], turn: &mut usize, buffer: &mut [u8]) -> (usize, io::Result<SocketAddr>, usize) {
+    let poll = |cx: &mut Context<'_>| {
+        for step in 0..ports.len() {
+            let at = (*turn + step) % ports.len();
+            let Some(port) = ports.get(at) else { continue };
+            let mut space = ReadBuf::new(buffer);
+            if let Poll::Ready(received) = port.socket.poll_recv_from(cx, &mut space) {
+                *turn = at + 1;
+                return Poll::Ready((at, received, space.filled().len()));
+            }
+        }
+        Poll::Pending
+    };
+    std::future::poll_fn(poll).await
+}
+
+#[cfg(test)]
+mod tests;
