@@ -1,0 +1,164 @@
+//! One cell of the table: a peer in a role, a scenario, and the place where it is played.
+
+use crate::process::Process;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// What the peer is in a scenario; Tegmen is the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Server,
+    Client,
+}
+
+impl Role {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// Why a scenario did not pass.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Trouble {
+    /// Something is wrong.
+    Failed(String),
+    /// The peer cannot play it; what shows that it cannot.
+    Lacks(String),
+}
+
+impl From<String> for Trouble {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl From<&str> for Trouble {
+    fn from(why: &str) -> Self {
+        Self::Failed(why.to_owned())
+    }
+}
+
+pub(crate) type Check = Result<(), Trouble>;
+
+/// Plays a scenario.
+type Play = Box<dyn Fn(&Scene) -> Check + Send + Sync>;
+
+/// A cell of the table.
+pub(crate) struct Cell {
+    pub(crate) peer: String,
+    pub(crate) version: String,
+    pub(crate) role: Role,
+    pub(crate) scenario: String,
+    play: Play,
+}
+
+impl Cell {
+    pub(crate) fn new(
+        peer: &str,
+        version: &str,
+        role: Role,
+        scenario: &str,
+        play: impl Fn(&Scene) -> Check + Send + Sync + 'static,
+    ) -> Self {
+        let (peer, version, scenario) = (peer.to_owned(), version.to_owned(), scenario.to_owned());
+        Self { peer, version, role, scenario, play: Box::new(play) }
+    }
+
+    /// Plays it; its logs are left under `logs` if it did not pass.
+    pub(crate) fn run(&self, tegmen: &Path, logs: &Path) -> Check {
+        let name = format!("{} {} {}", self.peer, self.role.name(), self.scenario);
+        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let directory = logs.join(name);
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        let scene = Scene {
+            tegmen: tegmen.to_owned(),
+            directory: directory.clone(),
+            deadline: Instant::now() + TIME_LIMIT,
+            started: AtomicUsize::new(0),
+        };
+        let result = (self.play)(&scene);
+        if result.is_ok() {
+            let _ = fs::remove_dir_all(&directory);
+        }
+        result
+    }
+}
+
+/// The place where a scenario is played: a directory of its own, and a time by which it has to be over.
+pub(crate) struct Scene {
+    tegmen: PathBuf,
+    directory: PathBuf,
+    pub(crate) deadline: Instant,
+    started: AtomicUsize,
+}
+
+impl Scene {
+    /// The directory, which the programs that are started run in.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Writes a file into the directory; its path.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf, String> {
+        let path = self.directory.join(name);
+        fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Starts a program.
+    pub(crate) fn start(&self, program: &str, arguments: &[&str]) -> Result<Process, String> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        self.start_command(command)
+    }
+
+    /// Starts a program that needs more than arguments.
+    pub(crate) fn start_command(&self, mut command: Command) -> Result<Process, String> {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let log = self.directory.join(format!("{number}-{program}"));
+        command.current_dir(&self.directory);
+        for name in ["TEGMEN_IDENTITY", "TEGMEN_KEY", "TEGMEN_CREDENTIALS", "SSLKEYLOGFILE"] {
+            command.env_remove(name);
+        }
+        Process::start(command, log, self.deadline)
+    }
+
+    /// Starts `tegmen`.
+    pub(crate) fn tegmen(&self, arguments: &[&str]) -> Result<Process, String> {
+        let mut command = Command::new(&self.tegmen);
+        command.args(arguments);
+        self.start_command(command)
+    }
+}
+
+/// A UDP port that is free, and the one behind it, too: libcoap takes two. None is handed out twice.
+pub(crate) fn free_port() -> Result<u16, String> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Below the ports that the system gives to clients; not always the same, so that two runs do not meet.
+    const FIRST: u16 = 17_000;
+    const PAIRS: u16 = 7_000;
+    let start = (std::process::id() % u32::from(PAIRS)) as u16;
+    for _ in 0..PAIRS {
+        let port = FIRST + 2 * ((start + NEXT.fetch_add(1, Ordering::Relaxed) % PAIRS) % PAIRS);
+        let taken = |address: IpAddr, port| {
+            UdpSocket::bind((address, port)).is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
+        };
+        let free = |port| !taken(Ipv4Addr::LOCALHOST.into(), port) && !taken(Ipv6Addr::LOCALHOST.into(), port);
+        if free(port) && free(port + 1) {
+            return Ok(port);
+        }
+    }
+    Err("no UDP port is free on the loopback addresses".to_owned())
+}
+
+/// The longest scenario waits for a handshake to be given up and for another one.
+const TIME_LIMIT: Duration = Duration::from_secs(40);

@@ -1,0 +1,195 @@
+//! `cargo run --release -p tegmen-interop [-- --only TEXT] [--jobs N] [--tegmen PATH]`: runs peers of other makers
+//! against the `tegmen` binary over loopback sockets, prints a table and writes it to `target/interop.json`.
+
+mod cell;
+mod libcoap;
+mod openssl;
+mod ours;
+mod process;
+
+use cell::{Cell, Check, Role, Trouble};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+struct Options {
+    only: Option<String>,
+    jobs: usize,
+    tegmen: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = match options(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!("{problem}; the options are --only TEXT, --jobs N and --tegmen PATH");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("interop: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options { only: None, jobs: 4, tegmen: None };
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| format!("{name} needs a value, or is unknown"))?;
+        match name.as_str() {
+            "--only" => options.only = Some(value),
+            "--jobs" => options.jobs = value.parse().map_err(|_| format!("--jobs {value}: not a number"))?,
+            "--tegmen" => options.tegmen = Some(value.into()),
+            _ => return Err(format!("{name} is unknown")),
+        }
+    }
+    Ok(options)
+}
+
+/// True if everything passed, but for what peers lack.
+fn run(options: &Options) -> Result<bool, String> {
+    let started = Instant::now();
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let built = own.parent().ok_or("this program lies nowhere")?;
+    let target = built.parent().ok_or("this program lies in no target directory")?;
+    let tegmen = match &options.tegmen {
+        Some(path) => std::path::absolute(path).map_err(|error| error.to_string())?,
+        None => build_tegmen(built, target)?,
+    };
+    let logs = target.join("interop");
+    fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+
+    let mut cells = all_cells();
+    if let Some(only) = &options.only {
+        cells.retain(|cell| format!("{} {} {}", cell.peer, cell.role.name(), cell.scenario).contains(only));
+    }
+    let results = play(&cells, options.jobs, &tegmen, &logs);
+    print(&cells, &results);
+    let failed = results.iter().filter(|result| matches!(result, Err(Trouble::Failed(_)))).count();
+    let lacking = results.iter().filter(|result| matches!(result, Err(Trouble::Lacks(_)))).count();
+    println!(
+        "\n{} passed, {failed} failed, {lacking} beyond the peer, {:.0} s",
+        results.len() - failed - lacking,
+        started.elapsed().as_secs_f64()
+    );
+    if failed > 0 {
+        println!("logs of what failed are under {}", logs.display());
+    }
+    // A part is not the whole: it must not be taken for it.
+    if options.only.is_none() {
+        let file = target.join("interop.json");
+        let rows: Vec<Value> = cells.iter().zip(&results).map(|(cell, result)| row(cell, result)).collect();
+        let text = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?;
+        fs::write(&file, text + "\n").map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(failed == 0)
+}
+
+/// Builds the binary as this program was built, so that an old one is never tried.
+fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
+    let tegmen = built.join("tegmen");
+    let Ok(cargo) = std::env::var("CARGO") else {
+        // Started by itself: what lies beside it has to do.
+        let missing = || format!("{} is missing: cargo build --release -p tegmen-cli", tegmen.display());
+        return if tegmen.exists() { Ok(tegmen) } else { Err(missing()) };
+    };
+    let profile = match built.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "-p", "tegmen-cli", "--profile", profile, "--manifest-path", manifest]);
+    let status = command.arg("--target-dir").arg(target).status().map_err(|error| format!("cargo: {error}"))?;
+    if status.success() { Ok(tegmen) } else { Err("tegmen does not build".to_owned()) }
+}
+
+fn all_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    match openssl::version() {
+        Some(version) => cells.extend(openssl::cells(&version)),
+        None => cells.push(missing("OpenSSL", openssl::PROGRAM, "openssl")),
+    }
+    match (libcoap::programs().into_iter().find(|program| !is_installed(program)), libcoap::version()) {
+        (None, Some(version)) => cells.extend(libcoap::cells(&version)),
+        (program, _) => {
+            cells.push(missing("libcoap", &program.unwrap_or_else(|| "its version".to_owned()), "libcoap3-bin"));
+        }
+    }
+    cells
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// A row that says how to get the peer.
+fn missing(peer: &str, program: &str, package: &str) -> Cell {
+    let why = format!("{program} is not installed: sudo apt-get install {package}");
+    Cell::new(peer, "?", Role::Server, "is there", move |_| Err(Trouble::Failed(why.clone())))
+}
+
+/// Plays all cells, several at once; results in the order of the cells.
+fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Check>> = cells.iter().map(|_| Mutex::new(Ok(()))).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((cell, result)) = cells.get(number).zip(results.get(number)) else { return };
+                    let outcome = cell.run(tegmen, logs);
+                    if let Ok(mut result) = result.lock() {
+                        *result = outcome;
+                    }
+                }
+            });
+        }
+    });
+    let unpoisoned = |result: Mutex<Check>| result.into_inner().unwrap_or_else(|_| Err("the harness panicked".into()));
+    results.into_iter().map(unpoisoned).collect()
+}
+
+fn words(result: &Check) -> String {
+    match result {
+        Ok(()) => "passed".to_owned(),
+        Err(Trouble::Failed(why)) => format!("failed: {why}"),
+        Err(Trouble::Lacks(evidence)) => format!("peer lacks it: {evidence}"),
+    }
+}
+
+fn row(cell: &Cell, result: &Check) -> Value {
+    json!({
+        "peer": cell.peer,
+        "version": cell.version,
+        "role": cell.role.name(),
+        "scenario": cell.scenario,
+        "result": words(result),
+    })
+}
+
+fn print(cells: &[Cell], results: &[Check]) {
+    let width = |field: fn(&Cell) -> &str, title: &str| {
+        cells.iter().map(|cell| field(cell).chars().count()).max().unwrap_or(0).max(title.len())
+    };
+    let peer = width(|cell| &cell.peer, "peer");
+    let version = width(|cell| &cell.version, "version");
+    let scenario = width(|cell| &cell.scenario, "scenario");
+    let line = |a: &str, b: &str, c: &str, d: &str, e: &str| {
+        println!("{a:peer$}  {b:version$}  {c:6}  {d:scenario$}  {e}");
+    };
+    line("peer", "version", "role", "scenario", "result");
+    for (cell, result) in cells.iter().zip(results) {
+        line(&cell.peer, &cell.version, cell.role.name(), &cell.scenario, &words(result));
+    }
+}

@@ -1,0 +1,528 @@
+//! OpenSSL's `s_server` and `s_client`: DTLS only, so what stands above is written and read here byte by byte.
+
+use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
+use crate::ours::{Library, Psk, Served, names_identity_and_key, start_ask};
+use crate::process::Process;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use tegmen::coap::Code;
+use tegmen_host::client::ClientError;
+
+pub(crate) const PROGRAM: &str = "openssl";
+const PEER: &str = "OpenSSL";
+/// OpenSSL counts the suite among the weak ones, because its tag has eight bytes.
+const SUITE: &str = "PSK-AES128-CCM8:@SECLEVEL=0";
+
+/// The cells of this peer.
+pub(crate) fn cells(version: &str) -> Vec<Cell> {
+    let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
+    let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);
+    vec![
+        server("handshake with extended master secret, data both ways", server_handshake),
+        server("minimal profile, data both ways", server_minimal),
+        server("cookie exchange", server_cookie),
+        server("IPv6", server_ipv6),
+        server("several requests in one session", server_several),
+        server("wrong key", server_wrong_key),
+        server("unknown identity", server_unknown_identity),
+        server("fragments from the peer, -mtu 256", server_fragments),
+        server("fragments to the peer, 64-byte datagrams", server_takes_fragments),
+        server("restart of the peer", server_restart),
+        server("key of 64 bytes", |scene| server_data(scene, &Psk::with_key(&"k".repeat(64)))),
+        server("identity of 128 bytes", |scene| server_data(scene, &Psk::with_identity(&"i".repeat(128)))),
+        client("handshake with extended master secret, data both ways", client_handshake),
+        client("without extended master secret, data both ways", client_without_extended_master_secret),
+        client("cookie exchange", client_cookie),
+        client("IPv6", client_ipv6),
+        client("PUT, then GET of the same value", client_put_get),
+        client("separate response", client_separate),
+        client("ping, and what is no CoAP", client_ping),
+        client("wrong key", |scene| client_refused(scene, &Psk::with_key("wrongPSK"), "its key is another one")),
+        client("unknown identity", |scene| client_refused(scene, &Psk::with_identity("nobody"), "no such identity")),
+        client("wrong key and unknown identity look the same", client_sees_no_difference),
+        client("ClientHello in fragments is left alone, -mtu 256", client_fragments),
+        client("restart of the peer, same port", client_restart),
+        client("restart of tegmen", client_outlives_server),
+        client("key of 64 bytes", |scene| client_data(scene, &Psk::with_key(&"k".repeat(64)))),
+        client("identity of 128 bytes", |scene| client_data(scene, &Psk::with_identity(&"i".repeat(128)))),
+    ]
+}
+
+// --- s_server ---
+
+struct Server {
+    process: Process,
+    address: SocketAddr,
+    /// How far its output has been read.
+    read: usize,
+}
+
+/// A request that came out of `s_server`.
+struct Request {
+    /// Message ID and token.
+    names: [u8; 6],
+}
+
+impl Server {
+    fn start(scene: &Scene, psk: &Psk, more: &[&str]) -> Result<Self, String> {
+        Self::start_at(scene, psk, (Ipv4Addr::LOCALHOST, free_port()?).into(), more)
+    }
+
+    fn start_at(scene: &Scene, psk: &Psk, address: SocketAddr, more: &[&str]) -> Result<Self, String> {
+        let (accept, key) = (address.to_string(), psk.hex());
+        let arguments = ["s_server", "-dtls1_2", "-accept", &accept, "-nocert", "-cipher", SUITE, "-psk", &key];
+        let identity = ["-psk_identity", &psk.identity];
+        let process = scene.start(PROGRAM, &[&arguments[..], &identity, more].concat())?;
+        process.await_output("ACCEPT", 0)?;
+        Ok(Self { process, address, read: 0 })
+    }
+
+    fn uri(&self) -> String {
+        format!("coaps://{}/question", self.address)
+    }
+
+    /// Waits for a request to `/question` that carries `payload`.
+    fn request(&mut self, method: u8, payload: &[u8]) -> Result<Request, String> {
+        let mut text = b"\xb8question".to_vec();
+        if !payload.is_empty() {
+            text.push(0xff);
+            text.extend_from_slice(payload);
+        }
+        let at = self.process.await_output(&text, self.read)?;
+        self.read = at + text.len();
+        let printed = self.process.out.bytes();
+        let header = at.checked_sub(8).and_then(|start| printed.get(start..at)).unwrap_or(&[]);
+        match header {
+            &[0x44, code, id0, id1, t0, t1, t2, t3] if code == method => {
+                Ok(Request { names: [id0, id1, t0, t1, t2, t3] })
+            }
+            other => Err(format!("no header of a confirmable request: {other:02x?}")),
+        }
+    }
+
+    /// Answers with an acknowledgement that carries `code` and `payload`.
+    fn answer(&mut self, request: &Request, code: u8, payload: &[u8]) -> Result<(), String> {
+        let [id0, id1, token @ ..] = request.names;
+        self.process.write(&[&[0x64, code, id0, id1], &token[..], &[0xff], payload].concat())
+    }
+
+    /// One GET of the command line, and the answer to it.
+    fn exchange(&mut self, scene: &Scene, psk: &Psk, more: &[&str]) -> Check {
+        let uri = self.uri();
+        let asked = start_ask(scene, &[&["put", &uri, "a blink"], more].concat(), Some(psk))?;
+        let request = self.request(3, b"a blink")?;
+        self.answer(&request, 0x44, b"an answer")?;
+        let answer = asked.answer()?;
+        match (answer.code.as_str(), answer.payload.as_str()) {
+            ("2.04", "an answer") => Ok(()),
+            (code, payload) => Err(format!("tegmen understood {code} {payload:?}").into()),
+        }
+    }
+
+    /// What OpenSSL itself says of the session that it printed.
+    fn session(&self, scene: &Scene) -> Result<String, String> {
+        let printed = self.process.out.text();
+        let (begin, end) = ("-----BEGIN SSL SESSION PARAMETERS-----", "-----END SSL SESSION PARAMETERS-----");
+        let from = printed.find(begin).ok_or("s_server printed no session")?;
+        let to = printed.find(end).ok_or("s_server printed no end of the session")? + end.len();
+        let file = scene.file("session.pem", printed.get(from..to).unwrap_or_default())?;
+        let output = Command::new(PROGRAM).args(["sess_id", "-text", "-noout", "-in"]).arg(file).output();
+        Ok(String::from_utf8_lossy(&output.map_err(|error| error.to_string())?.stdout).into_owned())
+    }
+}
+
+/// The text must hold all of these.
+fn holds(text: &str, wanted: &[&str]) -> Check {
+    match wanted.iter().find(|wanted| !text.contains(**wanted)) {
+        None => Ok(()),
+        Some(missing) => Err(format!("{missing:?} is missing").into()),
+    }
+}
+
+fn server_handshake(scene: &Scene) -> Check {
+    let psk = Psk::usual();
+    let mut server = Server::start(scene, &psk, &[])?;
+    server.exchange(scene, &psk, &[])?;
+    let session = server.session(scene)?;
+    holds(&session, &["Protocol  : DTLSv1.2", "Cipher    : PSK-AES128-CCM8", "Extended master secret: yes"])?;
+    holds(&server.process.out.text(), &["Secure Renegotiation IS supported"])
+}
+
+fn server_minimal(scene: &Scene) -> Check {
+    let psk = Psk::usual();
+    let mut server = Server::start(scene, &psk, &[])?;
+    server.exchange(scene, &psk, &["--minimal"])?;
+    holds(&server.session(scene)?, &["Cipher    : PSK-AES128-CCM8", "Extended master secret: no"])?;
+    holds(&server.process.out.text(), &["Secure Renegotiation IS NOT supported"])
+}
+
+fn server_data(scene: &Scene, psk: &Psk) -> Check {
+    let mut server = Server::start(scene, psk, &["-listen"])?;
+    server.exchange(scene, psk, &[])?;
+    holds(&server.session(scene)?, &["Extended master secret: yes"])
+}
+
+/// With `-msg`, each handshake message is printed with its type and its number in the handshake.
+fn server_cookie(scene: &Scene) -> Check {
+    let psk = Psk::usual();
+    let mut server = Server::start(scene, &psk, &["-listen", "-msg"])?;
+    server.exchange(scene, &psk, &[])?;
+    let printed = server.process.out.text();
+    let hellos: Vec<&str> = printed.lines().filter(|line| line.starts_with("    01 00 00 ")).collect();
+    let numbers: Vec<&str> = hellos.iter().filter_map(|line| line.get(16..21)).collect();
+    match numbers.first().zip(numbers.last()) {
+        Some((&"00 00", &"00 01")) => Ok(()),
+        _ => Err(format!("ClientHello came with the numbers {numbers:?}, not first 0 and then 1").into()),
+    }
+}
+
+fn server_ipv6(scene: &Scene) -> Check {
+    let psk = Psk::usual();
+    let address = (std::net::Ipv6Addr::LOCALHOST, free_port()?).into();
+    let mut server = Server::start_at(scene, &psk, address, &[])?;
+    server.exchange(scene, &psk, &[])
+}
+
+/// Three requests of the library's client, answered while it waits.
+fn server_several(scene: &Scene) -> Check {
+    let psk = Psk::usual();
+    let mut server = Server::start(scene, &psk, &["-listen"])?;
+    let address = server.address;
+    std::thread::scope(|scope| {
+        let client = scope.spawn(move || -> Check {
+            let mut client = Library::connect(address, Some(&Psk::usual()), None)?;
+            for number in 0..3u8 {
+                let reply =
+                    client.request(Code::PUT, "question", &[b'0' + number]).map_err(|error| error.to_string())?;
+                if (reply.code, reply.payload.as_slice()) != (Code::CHANGED, &[b'A' + number]) {
+                    return Err(format!("answer {number} was {} {:?}", reply.code, reply.payload).into());
+                }
+            }
+            client.close();
+            Ok(())
+        });
+        for number in 0..3u8 {
+            let request = server.request(3, &[b'0' + number])?;
+            server.answer(&request, 0x44, &[b'A' + number])?;
+        }
+        client.join().map_err(|_| "the client panicked")?
+    })
+}
+
+fn server_wrong_key(scene: &Scene) -> Check {
+    let server = Server::start(scene, &Psk::usual(), &["-listen"])?;
+    let asked = start_ask(scene, &["get", &server.uri()], Some(&Psk::with_key("wrongPSK")))?;
+    names_identity_and_key(&asked.failure()?)
+}
+
+/// `s_server` compares identities, says so, and goes on with its only key.
+fn server_unknown_identity(scene: &Scene) -> Check {
+    let mut server = Server::start(scene, &Psk::usual(), &["-listen"])?;
+    server.exchange(scene, &Psk::with_identity("nobody"), &[])?;
+    let warning = "PSK warning: client identity not what we expected (got 'nobody' expected 'Client_identity')";
+    holds(&server.process.out.text(), &[warning])?;
+    Err(Trouble::Lacks(format!("s_server accepts every identity and only prints \"{warning}\"")))
+}
+
+/// A hint that is too long for one datagram of that size makes a ServerKeyExchange of two fragments.
+fn server_fragments(scene: &Scene) -> Check {
+    let psk = Psk::usual();
+    let hint = "h".repeat(250);
+    let mut server = Server::start(scene, &psk, &["-listen", "-mtu", "256", "-psk_hint", &hint, "-msg"])?;
+    server.exchange(scene, &psk, &[])?;
+    let printed = server.process.out.text();
+    let sent: Vec<&str> = printed.lines().filter(|line| line.contains(" 0c 00 00 fc 00 02 ")).collect();
+    match sent.iter().any(|line| !line.contains("0c 00 00 fc 00 02 00 00 00 00 00 fc")) {
+        true => Ok(()),
+        false => Err(format!("ServerKeyExchange came in one piece: {sent:?}").into()),
+    }
+}
+
+/// The hint's ServerKeyExchange and our own Finished: with 64 bytes, a ClientHello takes two datagrams.
+fn server_takes_fragments(scene: &Scene) -> Check {
+    let psk = Psk::with_identity(&"i".repeat(100));
+    // With -listen it would refuse the first fragment: a server without state cannot put anything together.
+    let mut server = Server::start(scene, &psk, &["-msg"])?;
+    let address = server.address;
+    std::thread::scope(|scope| {
+        let client = scope.spawn({
+            let psk = psk.clone();
+            move || -> Check {
+                let mut client = Library::connect(address, Some(&psk), Some(64))?;
+                let reply = client.request(Code::GET, "question", &[]).map_err(|error| error.to_string())?;
+                if reply.payload != b"an answer" {
+                    return Err(format!("the answer was {:?}", reply.payload).into());
+                }
+                client.close();
+                Ok(())
+            }
+        });
+        if let Ok(request) = server.request(1, &[]) {
+            server.answer(&request, 0x45, b"an answer")?;
+        }
+        client.join().map_err(|_| "the client panicked")?
+    })?;
+    // Headers of records that hold a handshake message in the clear: none may be longer than 64 - 13.
+    let printed = server.process.out.text();
+    let whole = "16 fe fd 00 00 00 00 00 00 00 ";
+    let received = printed.split("<<<").skip(1).filter_map(|message| message.lines().nth(1));
+    let lens = received.filter_map(|line| line.trim().strip_prefix(whole)?.get(3..8)).collect::<Vec<_>>();
+    let short = lens.iter().all(|len| len.strip_prefix("00 ").is_some_and(|len| len <= "33"));
+    if short && lens.len() >= 4 { Ok(()) } else { Err(format!("records came with the lengths {lens:?}").into()) }
+}
+
+/// A server that lost its sessions cannot say so to anybody in a way that could be believed. The client finds silence
+/// and says that; a new session works.
+fn server_restart(scene: &Scene) -> Check {
+    let psk = Psk::usual();
+    let mut server = Server::start(scene, &psk, &[])?;
+    let address = server.address;
+    let mut client = std::thread::scope(|scope| -> Result<Library, Trouble> {
+        let client = scope.spawn(|| -> Result<Library, String> {
+            let mut client = Library::connect(address, Some(&Psk::usual()), None)?;
+            client.request(Code::GET, "question", &[]).map_err(|error| error.to_string())?;
+            Ok(client)
+        });
+        let request = server.request(1, &[])?;
+        server.answer(&request, 0x45, b"before")?;
+        Ok(client.join().map_err(|_| "the client panicked")??)
+    })?;
+    server.process.kill();
+    let mut server = Server::start_at(scene, &psk, address, &["-listen"])?;
+    match client.request(Code::GET, "question", &[]) {
+        Err(ClientError::Silence { .. }) => {}
+        Err(other) => return Err(format!("the client says: {other}").into()),
+        Ok(_) => return Err("the old session brought an answer".into()),
+    }
+    server.exchange(scene, &psk, &[])
+}
+
+// --- s_client ---
+
+struct Client {
+    process: Process,
+    /// Where application data begins.
+    read: usize,
+}
+
+const GET_V: &[u8] = b"\x44\x01\x12\x34abcd\xb1v";
+const CONTENT_HELLO: &[u8] = b"\x64\x45\x12\x34abcd\xffhello";
+
+impl Client {
+    fn start(scene: &Scene, host: &str, port: u16, psk: &Psk, more: &[&str]) -> Result<Self, String> {
+        let mut command = Command::new(PROGRAM);
+        Self::arguments(&mut command, host, port, psk, more);
+        Ok(Self { process: scene.start_command(command)?, read: 0 })
+    }
+
+    fn arguments(command: &mut Command, host: &str, port: u16, psk: &Psk, more: &[&str]) {
+        command.args(["s_client", "-dtls1_2", "-connect", &format!("{host}:{port}"), "-cipher", SUITE, "-nocommands"]);
+        command.args(["-psk", &psk.hex(), "-psk_identity", &psk.identity]).args(more);
+    }
+
+    /// Waits for the session, and reads what OpenSSL says of it.
+    fn established(&mut self) -> Result<String, String> {
+        let last = "    Extended master secret: ";
+        let at = self.process.await_output(last, 0)?;
+        let end = "\n---\n";
+        self.read = self.process.await_output(end, at)? + end.len();
+        Ok(self.process.out.text())
+    }
+
+    /// Sends `message` and waits for the one that has to come.
+    fn exchange(&mut self, message: &[u8], expected: &[u8]) -> Result<(), String> {
+        self.process.write(message)?;
+        self.expect(expected)
+    }
+
+    /// Sends a message that nothing answers. With `-msg` the client says when it has sent a record, and what is
+    /// written before that could become one record with the next message.
+    fn send_alone(&mut self, message: &[u8]) -> Result<(), String> {
+        let before = self.process.out.len();
+        self.process.write(message)?;
+        self.process.await_output("    17 fe fd 00 01 ", before).map(|_| ())
+    }
+
+    fn expect(&mut self, expected: &[u8]) -> Result<(), String> {
+        let at = self.process.await_output(expected, self.read)?;
+        self.read = at + expected.len();
+        Ok(())
+    }
+}
+
+/// A session with the usual key, and one GET in it.
+fn client_get(scene: &Scene, served: &Served, more: &[&str]) -> Result<(Client, String), String> {
+    let mut client = Client::start(scene, "127.0.0.1", served.port, &Psk::usual(), more)?;
+    let session = client.established()?;
+    client.exchange(GET_V, CONTENT_HELLO)?;
+    Ok((client, session))
+}
+
+fn client_handshake(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let (mut client, session) = client_get(scene, &served, &[])?;
+    holds(
+        &session,
+        &["Cipher is PSK-AES128-CCM8", "Extended master secret: yes", "Secure Renegotiation IS supported"],
+    )?;
+    // A close in order is heard.
+    client.process.close_input();
+    served.process.await_output("left: closed in order", 0)?;
+    Ok(())
+}
+
+/// OpenSSL has no word for this on its command line, but its configuration file has.
+fn client_without_extended_master_secret(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let settings = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n\
+                    [tls]\nOptions = -ExtendedMasterSecret\n";
+    let file = scene.file("openssl.cnf", settings)?;
+    let mut command = Command::new(PROGRAM);
+    Client::arguments(&mut command, "127.0.0.1", served.port, &Psk::usual(), &[]);
+    let mut client = Client {
+        process: {
+            command.env("OPENSSL_CONF", file);
+            scene.start_command(command)?
+        },
+        read: 0,
+    };
+    let session = client.established()?;
+    client.exchange(GET_V, CONTENT_HELLO)?;
+    holds(&session, &["Cipher is PSK-AES128-CCM8", "Extended master secret: no"])
+}
+
+fn client_cookie(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let (_client, session) = client_get(scene, &served, &["-msg"])?;
+    // HelloVerifyRequest, and a second ClientHello with the number 1.
+    holds(&session, &["\n    03 00 00 ", "\n    01 00 00 7e 00 01 "])
+}
+
+fn client_ipv6(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let mut client = Client::start(scene, "[::1]", served.port, &Psk::usual(), &[])?;
+    client.established()?;
+    Ok(client.exchange(GET_V, CONTENT_HELLO)?)
+}
+
+fn client_data(scene: &Scene, psk: &Psk) -> Check {
+    let served = Served::start(scene, psk)?;
+    let mut client = Client::start(scene, "127.0.0.1", served.port, psk, &[])?;
+    holds(&client.established()?, &["Extended master secret: yes", &psk.identity])?;
+    Ok(client.exchange(GET_V, CONTENT_HELLO)?)
+}
+
+fn client_put_get(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let (mut client, _) = client_get(scene, &served, &[])?;
+    client.exchange(b"\x44\x03\x12\x35abce\xb1v\xffa new value", b"\x64\x44\x12\x35abce")?;
+    client.exchange(b"\x44\x01\x12\x36abcf\xb1v", b"\x64\x45\x12\x36abcf\xffa new value")?;
+    // The same Message ID again: the same answer, though the value could have changed meanwhile.
+    Ok(client.exchange(b"\x44\x01\x12\x36abcf\xb1v", b"\x64\x45\x12\x36abcf\xffa new value")?)
+}
+
+fn client_separate(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let (mut client, _) = client_get(scene, &served, &["-msg"])?;
+    client.exchange(b"\x44\x01\x12\x40tokn\xb4slow", b"\x60\x00\x12\x40")?;
+    // Behind the token: Content-Format 0 and the payload.
+    let at = client.process.await_output(b"tokn\xc0\xffslowly", client.read)?;
+    let printed = client.process.out.bytes();
+    match at.checked_sub(4).and_then(|header| printed.get(header..at)) {
+        Some(&[0x44, 0x45, id0, id1]) => {
+            client.send_alone(&[0x60, 0, id0, id1])?;
+            // It was heard: the session still answers, and the response does not come again.
+            Ok(client.exchange(b"\x44\x01\x12\x41abcd\xb1v", b"\x64\x45\x12\x41abcd\xffhello")?)
+        }
+        other => Err(format!("no confirmable response: {other:02x?}").into()),
+    }
+}
+
+fn client_ping(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let (mut client, _) = client_get(scene, &served, &["-msg"])?;
+    client.exchange(b"\x40\x00\x77\x01", b"\x70\x00\x77\x01")?;
+    // A token of nine bytes cannot be: a Reset with its Message ID (RFC 7252, section 4.2).
+    client.exchange(b"\x49\x01\x77\x02abcdefghi", b"\x70\x00\x77\x02")?;
+    // Another version is ignored, and the session lives.
+    client.send_alone(b"\x84\x01\x77\x03abcd")?;
+    Ok(client.exchange(b"\x44\x01\x77\x04abcd\xb1v", b"\x64\x45\x77\x04abcd\xffhello")?)
+}
+
+/// The peer is told nothing but that decryption failed; the operator reads what it was.
+fn client_refused(scene: &Scene, psk: &Psk, operator_reads: &str) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let mut client = Client::start(scene, "127.0.0.1", served.port, psk, &[])?;
+    client.process.await_error("alert decrypt error")?;
+    if client.process.await_end()?.success() {
+        return Err("s_client ended as if all was well".into());
+    }
+    served.process.await_output(operator_reads, 0)?;
+    Ok(())
+}
+
+fn client_sees_no_difference(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let mut seen = Vec::new();
+    // Identities of one length, so that the counts of bytes can be compared.
+    for psk in [Psk::with_key("wrongPSK"), Psk { identity: "Nobody_identity".to_owned(), key: "wrongPSK".to_owned() }] {
+        let mut client = Client::start(scene, "127.0.0.1", served.port, &psk, &[])?;
+        let at = client.process.await_error(":error:")?;
+        client.process.await_end()?;
+        let errors = client.process.err.text();
+        let printed = client.process.out.text();
+        let bytes = printed.lines().find(|line| line.starts_with("SSL handshake has read")).unwrap_or_default();
+        let error = errors.get(at..).unwrap_or_default().lines().next().unwrap_or_default();
+        seen.push(format!("{error} | {bytes}"));
+    }
+    match seen.as_slice() {
+        [key, identity] if key == identity && key.contains("SSL handshake has read") => Ok(()),
+        _ => Err(format!("the peer can tell them apart: {}", seen.join(" / ")).into()),
+    }
+}
+
+/// A long server name makes a ClientHello that takes two datagrams of that size. A server that keeps no state before
+/// the cookie has nowhere to put them together: it says nothing, and serves the next who asks.
+fn client_fragments(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let name = ["n", "a", "m", "e"].map(|letter| letter.repeat(60)).join(".");
+    let more = ["-mtu", "256", "-servername", &name, "-msg"];
+    let client = Client::start(scene, "127.0.0.1", served.port, &Psk::usual(), &more)?;
+    let first = client.process.await_output("    16 fe ff ", 0)?;
+    client.process.await_output("    16 fe ff ", first + 1)?;
+    client_get(scene, &served, &[])?;
+    let printed = client.process.out.text();
+    if printed.contains("<<<") { Err("the fragments were answered".into()) } else { Ok(()) }
+}
+
+/// The peer loses power and comes back at the same port: the new handshake replaces the old session (RFC 6347,
+/// section 4.2.8).
+fn client_restart(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let own = format!("127.0.0.1:{}", free_port()?);
+    let (mut client, _) = client_get(scene, &served, &["-bind", &own])?;
+    client.process.kill();
+    client_get(scene, &served, &["-bind", &own])?;
+    Ok(())
+}
+
+/// After a restart of the server, a request in the old session stays unanswered; nothing of it is believed. A new
+/// session works at once.
+fn client_outlives_server(scene: &Scene) -> Check {
+    let mut served = Served::start(scene, &Psk::usual())?;
+    let (mut client, _) = client_get(scene, &served, &[])?;
+    served.process.kill();
+    let served = Served::start_at(scene, &Psk::usual(), served.port)?;
+    client.process.write(GET_V)?;
+    client_get(scene, &served, &[])?;
+    match client.process.out.len() {
+        len if len == client.read => Ok(()),
+        _ => Err("the old session was answered".into()),
+    }
+}
+
+/// The version, as OpenSSL gives it.
+pub(crate) fn version() -> Option<String> {
+    let output = Command::new(PROGRAM).arg("version").output().ok()?;
+    String::from_utf8_lossy(&output.stdout).split_whitespace().nth(1).map(str::to_owned)
+}

@@ -1,0 +1,164 @@
+//! Tegmen's side of a scenario: the server and the client of the command line, and the library's client where one
+//! session has to carry several requests.
+
+use crate::cell::{Check, Scene, free_port};
+use crate::process::Process;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
+use tegmen_host::credentials::to_hex;
+
+/// Who a client says it is, and the key that goes with it.
+#[derive(Clone)]
+pub(crate) struct Psk {
+    pub(crate) identity: String,
+    /// Text, because libcoap takes no other key on its command line.
+    pub(crate) key: String,
+}
+
+impl Psk {
+    /// What both sides know, unless the scenario is about something else.
+    pub(crate) fn usual() -> Self {
+        Self { identity: "Client_identity".to_owned(), key: "secretPSK".to_owned() }
+    }
+
+    pub(crate) fn with_key(key: &str) -> Self {
+        Self { key: key.to_owned(), ..Self::usual() }
+    }
+
+    pub(crate) fn with_identity(identity: &str) -> Self {
+        Self { identity: identity.to_owned(), ..Self::usual() }
+    }
+
+    pub(crate) fn hex(&self) -> String {
+        to_hex(self.key.as_bytes())
+    }
+}
+
+/// `tegmen serve` on one loopback address or both.
+pub(crate) struct Served {
+    pub(crate) process: Process,
+    /// The port of coaps; the one behind it is that of coap.
+    pub(crate) port: u16,
+}
+
+impl Served {
+    /// Starts it with `/v`, which GET reads and PUT writes, `/blink`, and `/slow`, which takes two seconds.
+    pub(crate) fn start(scene: &Scene, psk: &Psk) -> Result<Self, String> {
+        Self::start_at(scene, psk, free_port()?)
+    }
+
+    pub(crate) fn start_at(scene: &Scene, psk: &Psk, port: u16) -> Result<Self, String> {
+        let entry = format!("[[psk]]\nidentity = \"{}\"\nkey = \"{}\"\n", psk.identity, psk.hex());
+        scene.file("keys.toml", entry)?;
+        restrict(&scene.directory().join("keys.toml"))?;
+        scene.file("slow.sh", "sleep 2\nprintf slowly\n")?;
+        let (secure, plain) = (port.to_string(), (port + 1).to_string());
+        let arguments = ["serve", "--listen", "127.0.0.1", "--listen", "::1", "--port", &secure, "--plain"];
+        let ports = ["--plain-port", &plain, "--credentials", "keys.toml", "--shards", "1"];
+        let resources = ["--value", "/v=hello", "--blink", "/blink", "--command", "/slow=sh slow.sh"];
+        let process = scene.tegmen(&[&arguments[..], &ports, &resources].concat())?;
+        process.await_output(format!("coap://[::1]:{plain}/"), 0)?;
+        Ok(Self { process, port })
+    }
+}
+
+fn restrict(file: &std::path::Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let owner_only = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(file, owner_only).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// What `tegmen get` and its like brought home.
+pub(crate) struct Answer {
+    pub(crate) code: String,
+    pub(crate) payload: String,
+    pub(crate) round_trip: Duration,
+}
+
+/// A request of the command line under way.
+pub(crate) struct Asked(Process);
+
+/// Starts `tegmen METHOD URI ...`; without a key for plain CoAP.
+pub(crate) fn start_ask(scene: &Scene, words: &[&str], psk: Option<&Psk>) -> Result<Asked, String> {
+    let hex = psk.map(Psk::hex).unwrap_or_default();
+    let mut arguments = words.to_vec();
+    if let Some(psk) = psk {
+        arguments.extend(["--identity", &psk.identity, "--key", &hex]);
+    }
+    arguments.extend(["--json", "--timeout", "15", "--handshake-timeout", "4"]);
+    Ok(Asked(scene.tegmen(&arguments)?))
+}
+
+impl Asked {
+    /// The answer.
+    pub(crate) fn answer(mut self) -> Result<Answer, String> {
+        self.0.await_end()?;
+        let text = self.0.out.text();
+        let answer: Value = serde_json::from_str(&text).map_err(|_| {
+            let error = self.0.err.text();
+            format!("tegmen brought no answer: {}", error.trim())
+        })?;
+        let milliseconds = answer["round_trip_ms"].as_f64().unwrap_or(0.0);
+        Ok(Answer {
+            code: answer["code"].as_str().unwrap_or_default().to_owned(),
+            payload: answer["payload_text"].as_str().unwrap_or_default().to_owned(),
+            round_trip: Duration::from_secs_f64(milliseconds / 1e3),
+        })
+    }
+
+    /// What it says of its failure.
+    pub(crate) fn failure(mut self) -> Result<String, String> {
+        let status = self.0.await_end()?;
+        if status.success() {
+            return Err("tegmen succeeded where it must not".to_owned());
+        }
+        Ok(self.0.err.text())
+    }
+}
+
+/// Asks and waits for the answer.
+pub(crate) fn ask(scene: &Scene, words: &[&str], psk: Option<&Psk>) -> Result<Answer, String> {
+    start_ask(scene, words, psk)?.answer()
+}
+
+/// The client cannot know which of the two it was, so its words have to name both.
+pub(crate) fn names_identity_and_key(failure: &str) -> Check {
+    let both = failure.contains("does not know the identity") && failure.contains("has another key");
+    if both { Ok(()) } else { Err(format!("the error does not name both possibilities: {}", failure.trim()).into()) }
+}
+
+/// The library's client, without an event loop to write.
+pub(crate) struct Library {
+    runtime: tokio::runtime::Runtime,
+    client: Client,
+}
+
+impl Library {
+    pub(crate) fn connect(address: SocketAddr, psk: Option<&Psk>, mtu: Option<u16>) -> Result<Self, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let key = psk.map(|psk| ClientKey {
+            identity: psk.identity.clone(),
+            key: zeroize::Zeroizing::new(psk.key.clone().into_bytes()),
+        });
+        let mut config = ClientConfig { key, timeout: Duration::from_secs(5), ..ClientConfig::default() };
+        config.dtls.handshake_timeout = Duration::from_secs(8);
+        config.dtls.mtu = mtu.unwrap_or(config.dtls.mtu);
+        let client = runtime.block_on(Client::connect_to(address, psk.is_some(), config));
+        Ok(Self { client: client.map_err(|error| error.to_string())?, runtime })
+    }
+
+    pub(crate) fn request(&mut self, method: Code, path: &str, payload: &[u8]) -> Result<Reply, ClientError> {
+        let path: Vec<String> = path.split('/').map(str::to_owned).collect();
+        let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload };
+        self.runtime.block_on(self.client.request(&ask))
+    }
+
+    pub(crate) fn close(self) {
+        let Self { runtime, client } = self;
+        runtime.block_on(client.close());
+    }
+}
