@@ -237,9 +237,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if ongoing.state.client_random == hello.random {
                 // Our flight was lost, if nothing came since; else the hello was late.
                 if ongoing.state.receive_seq == ongoing.state.answered_seq {
-                    bump(&mut cx.counters.retransmitted);
-                    ongoing.state.send_flight_again(cx.now);
-                    self.wake(id, cx.now, cx.now);
+                    ongoing.state.answer_repetition(cx.now, cx.counters);
+                    let deadline = ongoing.state.deadline();
+                    self.wake(id, deadline, cx.now);
                 }
                 return Ok(None);
             }

@@ -6,7 +6,7 @@ use tegmen::dtls::{Config, Fatal};
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
 use world::puppet::*;
-use world::{Fate, World};
+use world::{Damage, Fate, World};
 
 const IDENTITY: &[u8] = b"Client_identity";
 
@@ -821,4 +821,17 @@ fn a_message_behind_the_last_of_a_flight_does_not_stop_the_handshake() {
     let done = [message(SERVER_HELLO_DONE, 2, &[]), message(SERVER_HELLO_DONE, 3, &[])].concat();
     let flight = world.tell_client(&record(HANDSHAKE, 0, 2, &done));
     assert_eq!(records(&flight[0])[0].2[0], CLIENT_KEY_EXCHANGE);
+}
+
+#[test]
+fn two_ends_do_not_answer_repetition_with_repetition_for_ever() {
+    let mut world = world();
+    // One bit of the HelloVerifyRequest is wrong: the client now takes the ServerHelloDone for an old one.
+    world.network = Box::new(|n, _| match n {
+        1 => Fate(vec![(Duration::from_millis(10), Damage::Flipped { at: 18, bit: 1 })]),
+        _ => Fate::arrives(),
+    });
+    world.connect();
+    world.run(Duration::from_secs(10));
+    assert!(world.sent.len() < 30, "{} datagrams in ten seconds", world.sent.len());
 }

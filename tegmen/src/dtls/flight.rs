@@ -81,6 +81,7 @@ impl Ongoing<'_> {
                 return Err(Fatal::TimedOut { after_finished });
             }
             crate::counters::bump(&mut cx.counters.retransmitted);
+            self.state.repeated = false;
             self.state.send_flight_again(cx.now);
             self.state.timeout_ms = self.state.timeout_ms.saturating_mul(2).min(millis(config.retransmit_max));
         }

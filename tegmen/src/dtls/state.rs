@@ -7,6 +7,7 @@ use super::inbox::{AddError, Held, Inbox};
 use super::record::{self, Channel, ContentType, Record};
 use super::{AlertDescription, Config, Discard, Fatal, alert};
 use crate::buf::{Reader, copy};
+use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
 use crate::crypto::hash::{HmacKey, Sha256};
 use crate::endpoint::{Cx, Principal, Roles};
@@ -48,6 +49,8 @@ pub struct HandshakeState {
     /// The peer's ChangeCipherSpec came while the key was still being looked up.
     pub(crate) change_cipher_spec: bool,
     pub(crate) identity_unknown: bool,
+    /// Our flight was sent again because the peer's came again, since the timer last ran out.
+    pub(crate) repeated: bool,
     /// Where the next fragment of the current element begins.
     pub(crate) fragment_offset: u16,
     /// message_seq of the first message of our flight.
@@ -177,6 +180,7 @@ impl HandshakeState {
             answered_seq: 0,
             extended_master_secret: false,
             renegotiation_info: false,
+            repeated: false,
             change_cipher_spec: false,
             identity_unknown: false,
             failures: 0,
@@ -241,7 +245,18 @@ impl HandshakeState {
         self.hashed = 0;
         self.answered_seq = self.receive_seq;
         self.timeout_ms = millis(config.retransmit_first);
+        self.repeated = false;
         self.send_flight_again(now);
+    }
+
+    /// The peer's flight came again, so ours was lost. It goes out again only once for each run of the timer: two ends
+    /// that answer every repetition with one would never stop.
+    pub(crate) fn answer_repetition(&mut self, now: Instant, counters: &mut Counters) {
+        if !self.repeated {
+            self.repeated = true;
+            bump(&mut counters.retransmitted);
+            self.send_flight_again(now);
+        }
     }
 
     pub(crate) fn send_flight_again(&mut self, now: Instant) {
@@ -374,8 +389,7 @@ impl Ongoing<'_> {
             // The last message of the flight that ours answers, again: ours was lost (RFC 6347, section 4.2.4).
             let last_of_flight = fragment.message_seq.wrapping_add(1) == state.answered_seq;
             if last_of_flight && state.receive_seq == state.answered_seq && state.element >= state.flight.len() {
-                crate::counters::bump(&mut cx.counters.retransmitted);
-                state.send_flight_again(cx.now);
+                state.answer_repetition(cx.now, cx.counters);
             }
             return Ok(Progress::Continue);
         }
