@@ -1,0 +1,129 @@
+//! Writes the corpus that fuzzing begins with: messages, scripts and the records of real handshakes.
+//!
+//! `cargo run --example seeds` in `fuzz/` makes `corpus/` again; the files are named after their content.
+
+use std::path::Path;
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
+use tegmen::endpoint::{Address, Path as Way};
+use tegmen::ip::{HEADROOM, prepend_headers};
+use tegmen::slip::encode;
+use tegmen_fuzz::duel::{recorded_handshake, step};
+
+fn main() -> std::io::Result<()> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let write = |target: &str, name: &str, bytes: &[u8]| {
+        let folder = corpus.join(target);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join(name), bytes)
+    };
+
+    for (name, bytes) in messages() {
+        write("coap_message", name, &bytes)?;
+        write("slip_ip", name, &packet(&bytes))?;
+    }
+    write("slip_ip", "seed-please", &[0xc0, b'?', 1, 0xc0])?;
+    write("slip_ip", "start", &[&[0xc0, b'!', 1][..], &[7; 66], &[0xc0]].concat())?;
+    write("coap_exchange", "all", &exchange_script())?;
+
+    for minimal in [false, true] {
+        let profile = if minimal { "minimal" } else { "default" };
+        for (n, datagram) in recorded_handshake(minimal).iter().enumerate() {
+            write("dtls_records", &format!("{profile}-{n}"), datagram)?;
+            if datagram[3..5] == [0, 0] && datagram[0] == 22 {
+                write("dtls_hello", &format!("{profile}-{n}"), &[&datagram[13..14], &datagram[25..]].concat())?;
+            }
+        }
+        // Both handshakes in scripts: faithful, with repetitions, with losses, and with strangers.
+        for target in ["dtls_server", "dtls_client"] {
+            for (name, script) in scripts() {
+                write(target, &format!("{profile}-{name}"), &[&[u8::from(minimal)][..], &script].concat())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn scripts() -> Vec<(&'static str, Vec<u8>)> {
+    let say = [step::ACT, 4, step::ACT, 5, step::DELIVER];
+    let close = [step::ACT, 0, step::DELIVER, step::ACT, 1, step::DELIVER];
+    let wait = [step::WAIT, 0, 200];
+    let faithful = [&[step::DELIVER; 12][..], &say, &say, &close].concat();
+    let repeated: Vec<u8> = (0..12).flat_map(|n| [step::DELIVER, step::REPEAT, n, 0]).chain(say).collect();
+    let lossy =
+        [&[step::DROP][..], &wait, &[step::DELIVER; 3], &[step::DROP], &wait, &wait, &[step::DELIVER; 12], &say];
+    let changed: Vec<u8> =
+        (0..8).flat_map(|n| [step::CHANGE, 1, 0, 20 + n, 7]).chain(wait).chain([step::DELIVER; 20]).collect();
+    let strange: Vec<u8> =
+        (0..8).flat_map(|n| [step::DELIVER, step::STRANGER, n, 0, 0, step::EXCERPT, n, 0, 40]).collect();
+    let again = [&[step::DELIVER; 12][..], &say, &[step::ACT, 2, step::ACT, 3], &[step::DELIVER; 12], &say].concat();
+    let made_up =
+        [&[step::DELIVER; 4][..], &[step::MAKE_UP, 0, 15, 21, 254, 253, 0, 0, 0, 0, 0, 0, 0, 9, 0, 2, 2, 40], &say];
+    vec![
+        ("faithful", faithful),
+        ("repeated", repeated),
+        ("lossy", lossy.concat()),
+        ("changed", changed),
+        ("strange", strange),
+        ("again", again),
+        ("made-up", made_up.concat()),
+    ]
+}
+
+fn messages() -> Vec<(&'static str, Vec<u8>)> {
+    let build = |code, token: &[u8], options: &[(u16, &[u8])], payload: &[u8]| {
+        let mut storage = [0; 800];
+        let mut frame = Frame::new(&mut storage, 0);
+        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, code, 0x1234, token).expect("room");
+        for (number, value) in options {
+            builder.option(OptionNumber(*number), value).expect("in order");
+        }
+        builder.payload(payload).expect("room");
+        frame.finish().to_vec()
+    };
+    vec![
+        ("ping", vec![0x40, 0, 0, 1]),
+        ("blink", build(Code::PUT, &[1], &[(11, b"blink")], &[1])),
+        ("long-options", build(Code::GET, &[7; 8], &[(11, &[b'a'; 13]), (15, &[b'b'; 269]), (2049, &[0; 300])], &[])),
+        (
+            "protected",
+            build(Code::POST, b"t", &[(3, b"host"), (9, &[9, 0, 1]), (39, b"coap")], &[1, 0xb1, b'x', 0xff, 7]),
+        ),
+        ("core", build(Code::GET, &[], &[(11, b".well-known"), (11, b"core"), (15, b"rt=r*"), (17, &[40])], &[])),
+    ]
+}
+
+fn packet(payload: &[u8]) -> Vec<u8> {
+    let mut storage = vec![0; payload.len() + HEADROOM];
+    let mut frame = Frame::new(&mut storage, HEADROOM);
+    frame.append(payload).expect("room");
+    let end = |last| Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5683, scope: 0 };
+    prepend_headers(&mut frame, &Way { local: end(1), remote: end(2) }, 64).expect("room in front");
+    encode(frame.bytes()).collect()
+}
+
+/// Requests that are answered, deferred and refused, their repetitions, and own requests with their answers.
+fn exchange_script() -> Vec<u8> {
+    let mut script = vec![0, 0];
+    let mut step = |operation: u8, datagram: &[u8]| {
+        script.push(operation);
+        script.push(datagram.len() as u8);
+        script.extend(datagram);
+    };
+    for (_, message) in messages().iter().filter(|(_, message)| message.len() < 256) {
+        step(8, message);
+        step(8, message);
+        step(8 | 64, message);
+    }
+    step(0, &[0x41, 1, 0, 9, 5]);
+    step(8, &[0x60, 0, 0, 9]);
+    step(8, &[0x41, 0x45, 0, 77, 5, 0xff, 1]);
+    step(8, &[0x41, 0x45, 0, 77, 5, 0xff, 1]);
+    step(0, &[0x41, 1, 0, 10, 6]);
+    step(8, &[0x61, 0x45, 0, 10, 6]);
+    step(0, &[0x41, 1, 0, 11, 6]);
+    step(8, &[0x70, 0, 0, 11]);
+    step(8, &[0x41, 2, 0, 12, 6, 0xff, 1]);
+    step(4, &[]);
+    script
+}

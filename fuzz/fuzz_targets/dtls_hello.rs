@@ -1,0 +1,4 @@
+//! The bodies of handshake messages.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tegmen_fuzz::parsers::hello(data));

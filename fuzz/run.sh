@@ -1,0 +1,50 @@
+#!/bin/sh
+# Builds every fuzz target, runs each for so many seconds from its committed corpus, and prints how often it ran.
+#
+#   fuzz/run.sh SECONDS [TARGET...]
+#
+# Needs a stable Rust (https://rustup.rs) and a C++ compiler: `sudo apt-get install g++` on Debian. What is found new is
+# kept in fuzz/target/corpus; the committed corpus is written by `cargo run --example seeds`.
+set -eu
+cd "$(dirname "$0")"
+seconds=${1:?"usage: fuzz/run.sh SECONDS [TARGET...]"}
+shift
+all="coap_message coap_exchange dtls_records dtls_hello dtls_server dtls_client slip_ip"
+targets=${*:-$all}
+
+command -v c++ >/dev/null || {
+    echo "no C++ compiler: type  sudo apt-get install g++" >&2
+    exit 2
+}
+# The coverage that libFuzzer steers by, as cargo-fuzz asks for it. No sanitizer: there is no unsafe code to watch.
+host=$(rustc -vV | sed -n 's/^host: //p')
+target_dir=${CARGO_TARGET_DIR:-$PWD/target}
+export CARGO_TARGET_DIR="$target_dir"
+RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+-Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
+-Ccodegen-units=1 --cfg fuzzing" cargo build --release --bins --target "$host"
+
+failed=""
+for target in $targets; do
+    binary="$target_dir/$host/release/$target"
+    found="$target_dir/corpus/$target"
+    log="$target_dir/$target.log"
+    mkdir -p "$found" "artifacts/$target"
+    if "$binary" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -max_len=2048 -print_final_stats=1 \
+        -artifact_prefix="artifacts/$target/" "$found" "corpus/$target" >"$log" 2>&1; then
+        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+        covered=$(sed -n 's/^#.* cov: \([0-9]*\).*/\1/p' "$log" | tail -1)
+        echo "$target: $runs executions, $covered edges"
+        rmdir "artifacts/$target" 2>/dev/null || true
+    else
+        failed="$failed $target"
+        tail -40 "$log" >&2
+        artifact=$(sed -n 's/.*Test unit written to \(.*\)$/\1/p' "$log" | tail -1)
+        echo "$target: FAILED. To see it again:  cd fuzz && $binary ${artifact:-}" >&2
+    fi
+done
+[ -z "$failed" ] || {
+    echo "findings in:$failed" >&2
+    exit 1
+}

@@ -1,0 +1,470 @@
+//! A real client and a real server with the fuzzer between them.
+//!
+//! The script delivers, drops, repeats, changes and makes up datagrams and lets time pass. Whatever it does: nobody
+//! hears what the other did not say, nothing is heard twice, no nonce is used twice under one key, an address that
+//! showed no cookie gets no more bytes than it sent, and nothing goes on for ever.
+
+use crate::Input;
+use std::collections::{HashSet, VecDeque};
+use tegmen::buf::Frame;
+use tegmen::counters::Counters;
+use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::{Config, Profile, Records};
+use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Principal};
+use tegmen::time::{Duration, Instant};
+
+/// The fuzzer stands in front of the server.
+pub fn server(data: &[u8]) {
+    Duel::new(data, true).fight();
+}
+
+/// The fuzzer stands in front of the client.
+pub fn client(data: &[u8]) {
+    Duel::new(data, false).fight();
+}
+
+/// Everything that is sent in a faithful handshake and an exchange behind it, from both ends.
+pub fn recorded_handshake(minimal: bool) -> Vec<Vec<u8>> {
+    let mut duel = Duel::new(&[], true);
+    if minimal {
+        duel = Duel::new(&[1], true);
+    }
+    let mut all = Vec::new();
+    for round in 0..12 {
+        duel.settle();
+        while let Some(datagram) = duel.to_target.pop_front() {
+            all.push(datagram.clone());
+            duel.target_receives(2, datagram);
+            all.extend(duel.target.poll(duel.now).into_iter().map(|(_, datagram)| {
+                duel.to_honest.push_back(datagram.clone());
+                datagram
+            }));
+        }
+        if round == 10 {
+            duel.to_target.extend(duel.honest.say(duel.now, b"said"));
+        }
+    }
+    all
+}
+
+/// The steps of a script, for those who write one by hand.
+pub mod step {
+    /// The next datagram to the end under test arrives.
+    pub const DELIVER: u8 = 0;
+    /// It arrives with bytes changed: number of changes, then position (2) and value for each.
+    pub const CHANGE: u8 = 1;
+    /// It is lost.
+    pub const DROP: u8 = 2;
+    /// An earlier one arrives again, changed: index, and changes as above.
+    pub const REPEAT: u8 = 3;
+    /// Any bytes arrive from the other end's address: length (2), bytes.
+    pub const MAKE_UP: u8 = 4;
+    /// Any bytes, or an earlier datagram if there are none, arrive from a stranger: index, length (2), bytes.
+    pub const STRANGER: u8 = 5;
+    /// Time passes: tens of milliseconds (2).
+    pub const WAIT: u8 = 6;
+    /// An end says something, closes or opens: which.
+    pub const ACT: u8 = 7;
+    /// A record of an earlier datagram arrives within another: index, start, end.
+    pub const EXCERPT: u8 = 8;
+    /// One datagram of the end under test is lost.
+    pub const DROP_ANSWER: u8 = 9;
+    /// Steps there are.
+    pub const COUNT: u8 = 10;
+}
+
+struct Duel<'a> {
+    input: Input<'a>,
+    now: Instant,
+    /// The end under test, and the honest one.
+    target: Node,
+    honest: Node,
+    to_target: VecDeque<Vec<u8>>,
+    to_honest: VecDeque<Vec<u8>>,
+    /// What was on its way to the end under test.
+    seen: Vec<Vec<u8>>,
+    /// Bytes to and from the stranger.
+    stranger: [usize; 2],
+    to_say: u32,
+}
+
+impl<'a> Duel<'a> {
+    fn new(data: &'a [u8], target_is_server: bool) -> Self {
+        let mut input = Input::new(data);
+        let flags = input.byte();
+        let config = Config {
+            profile: if flags & 1 == 0 { Profile::Default } else { Profile::Minimal },
+            mtu: if flags & 2 == 0 { 1232 } else { 100 },
+            idle_timeout: Duration::from_secs(if flags & 4 == 0 { 0 } else { 30 }),
+            ..Config::default()
+        };
+        let now = Instant::from_micros(1_000_000);
+        let mut target = Node::new(1, !target_is_server, config, now);
+        let mut honest = Node::new(2, target_is_server, config, now);
+        if flags & 8 != 0 {
+            target.key[0] ^= 1;
+        }
+        let client = if target_is_server { &mut honest } else { &mut target };
+        client.connect(now);
+        Self {
+            input,
+            now,
+            target,
+            honest,
+            to_target: VecDeque::new(),
+            to_honest: VecDeque::new(),
+            seen: Vec::new(),
+            stranger: [0; 2],
+            to_say: 0,
+        }
+    }
+
+    fn fight(mut self) {
+        for _ in 0..400 {
+            if self.input.is_empty() {
+                break;
+            }
+            self.settle();
+            self.step();
+        }
+        // In a network without faults what began comes to its end.
+        for _ in 0..40 {
+            self.settle();
+            while let Some(datagram) = self.to_target.pop_front() {
+                self.target_receives(2, datagram);
+                self.settle();
+            }
+            let alarms = [self.target.endpoint.next_alarm(), self.honest.endpoint.next_alarm()];
+            let Some(next) = alarms.into_iter().flatten().min().filter(|at| *at < Instant::NEVER) else { break };
+            self.now = self.now.max(next);
+        }
+    }
+
+    fn step(&mut self) {
+        match self.input.byte() % step::COUNT {
+            step::DELIVER => {
+                if let Some(datagram) = self.to_target.pop_front() {
+                    self.target_receives(2, datagram);
+                }
+            }
+            step::CHANGE => {
+                if let Some(datagram) = self.to_target.pop_front() {
+                    let changed = self.changed(datagram);
+                    self.target_receives(2, changed);
+                }
+            }
+            step::DROP => {
+                self.to_target.pop_front();
+            }
+            step::REPEAT => {
+                let datagram = self.earlier();
+                let changed = self.changed(datagram);
+                self.target_receives(2, changed);
+            }
+            step::MAKE_UP => {
+                let len = self.input.word() & 0x7ff;
+                let datagram = self.input.bytes(len.into()).to_vec();
+                self.target_receives(2, datagram);
+            }
+            step::STRANGER => {
+                let earlier = self.earlier();
+                let len = self.input.word() & 0x7ff;
+                let made_up = self.input.bytes(len.into()).to_vec();
+                self.target_receives(3, if made_up.is_empty() { earlier } else { made_up });
+            }
+            step::WAIT => {
+                let time = Duration::from_millis(10 * u64::from(self.input.word()));
+                self.now = self.now.after(time);
+            }
+            step::ACT => {
+                let what = self.input.byte();
+                let node = if what & 1 == 0 { &mut self.honest } else { &mut self.target };
+                match what >> 1 & 3 {
+                    0 => node.close(),
+                    1 if node.is_client => node.connect(self.now),
+                    _ => {
+                        self.to_say += 1;
+                        let text = self.to_say.to_be_bytes().repeat(1 + usize::from(what >> 5));
+                        match node.say(self.now, &text) {
+                            Some(datagram) if what & 1 == 0 => self.toward_target(datagram),
+                            Some(datagram) => self.to_honest.push_back(datagram),
+                            None => {}
+                        }
+                    }
+                }
+            }
+            step::EXCERPT => {
+                let datagram = self.earlier();
+                let (start, end) = (usize::from(self.input.byte()), usize::from(self.input.byte()));
+                let piece = datagram.get(start..).unwrap_or(&[]);
+                let piece = piece.get(..end).unwrap_or(piece).to_vec();
+                self.target_receives(2, piece);
+            }
+            _ => {
+                self.to_honest.pop_back();
+            }
+        }
+    }
+
+    fn earlier(&mut self) -> Vec<u8> {
+        let index = usize::from(self.input.byte());
+        match self.seen.len() {
+            0 => Vec::new(),
+            len => self.seen[index % len].clone(),
+        }
+    }
+
+    fn changed(&mut self, mut datagram: Vec<u8>) -> Vec<u8> {
+        for _ in 0..self.input.byte() % 8 {
+            let (at, value) = (usize::from(self.input.word()), self.input.byte());
+            match datagram.len() {
+                0 => {}
+                len if at & 0x8000 != 0 => datagram.truncate(at % len),
+                len => datagram[at % len] = value,
+            }
+        }
+        datagram
+    }
+
+    fn target_receives(&mut self, from: u8, datagram: Vec<u8>) {
+        let before = self.target.established;
+        let len = datagram.len();
+        let out = self.target.receive(self.now, from, datagram);
+        for (to, datagram) in out {
+            match to {
+                3 => self.stranger[1] += datagram.len(),
+                _ => self.to_honest.push_back(datagram),
+            }
+        }
+        if from == 3 {
+            self.stranger[0] += len;
+            assert!(self.stranger[1] <= self.stranger[0], "an address that proved nothing got more than it sent");
+            assert_eq!(before, self.target.established);
+        }
+        assert_heard(&mut self.target, &self.honest);
+    }
+
+    /// A datagram begins its way to the end under test; a script may name it later.
+    fn toward_target(&mut self, datagram: Vec<u8>) {
+        if self.seen.len() < 255 {
+            self.seen.push(datagram.clone());
+        }
+        if self.to_target.len() < 64 {
+            self.to_target.push_back(datagram);
+        }
+    }
+
+    /// Lets both send what is due, and the honest end hear everything.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            for (to, datagram) in self.target.poll(self.now) {
+                assert_ne!(to, 3, "a stranger is answered at once or not at all");
+                self.to_honest.push_back(datagram);
+            }
+            for (_, datagram) in self.honest.poll(self.now) {
+                self.toward_target(datagram);
+            }
+            for datagram in std::mem::take(&mut self.to_honest) {
+                let answers = self.honest.receive(self.now, 1, datagram);
+                for (_, datagram) in answers {
+                    self.toward_target(datagram);
+                }
+                assert_heard(&mut self.honest, &self.target);
+            }
+            let later = |node: &Node| node.endpoint.next_alarm().is_none_or(|at| at > self.now);
+            if later(&self.target) && later(&self.honest) && self.to_honest.is_empty() {
+                return;
+            }
+        }
+        panic!("the two never come to rest");
+    }
+}
+
+/// What `listener` heard was said by `speaker`, and only once.
+fn assert_heard(listener: &mut Node, speaker: &Node) {
+    for text in std::mem::take(&mut listener.heard) {
+        assert!(speaker.said.contains(&text), "heard what nobody said: {text:02x?}");
+        assert!(listener.heard_before.insert(text), "heard twice");
+    }
+}
+
+struct Node {
+    endpoint: Endpoint<PeerArray<(), 3, 2, 32, 160>>,
+    crypto: Recorder,
+    counters: Counters,
+    number: u8,
+    is_client: bool,
+    key: [u8; 16],
+    session: Option<PeerId>,
+    established: u32,
+    said: HashSet<Vec<u8>>,
+    heard: Vec<Vec<u8>>,
+    heard_before: HashSet<Vec<u8>>,
+}
+
+impl Node {
+    fn new(number: u8, is_client: bool, config: Config, now: Instant) -> Self {
+        let mut crypto = Recorder { inner: RustCrypto::new([number; 32]), spent: HashSet::new() };
+        let mut counters = Counters::default();
+        let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
+        let endpoint = Endpoint::new(&mut cx, PeerArray::new(), config);
+        Self {
+            endpoint,
+            crypto,
+            counters,
+            number,
+            is_client,
+            key: *b"0123456789abcdef",
+            session: None,
+            established: 0,
+            said: HashSet::new(),
+            heard: Vec::new(),
+            heard_before: HashSet::new(),
+        }
+    }
+
+    fn path(&self, remote: u8) -> Path {
+        let address = |last: u8| Address { ip: [last; 16], port: last.into(), scope: 0 };
+        Path { local: address(self.number), remote: address(remote) }
+    }
+
+    fn connect(&mut self, now: Instant) {
+        let path = self.path(3 - self.number);
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let _ = self.endpoint.connect(&mut cx, &path);
+    }
+
+    fn close(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.endpoint.close(session);
+        }
+    }
+
+    fn say(&mut self, now: Instant, text: &[u8]) -> Option<Vec<u8>> {
+        let mut storage = [0; 200];
+        let mut frame = Frame::new(&mut storage, HEADROOM);
+        frame.append(text).expect("a short text");
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        self.endpoint.seal(&mut cx, self.session?, &mut frame).ok()?;
+        self.said.insert(text.to_vec());
+        Some(frame.finish().to_vec())
+    }
+
+    fn receive(&mut self, now: Instant, from: u8, mut datagram: Vec<u8>) -> Vec<(u8, Vec<u8>)> {
+        let path = self.path(from);
+        let mut records = Records::new(&mut datagram);
+        let mut sent = Vec::new();
+        loop {
+            let mut out = [0; 1400];
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut out) else { return sent };
+            let noted = Noted::from(event);
+            self.on(now, noted, &mut sent);
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Vec<(u8, Vec<u8>)> {
+        let mut sent = Vec::new();
+        for _ in 0..100 {
+            let mut out = [0; 1400];
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            let Some(event) = self.endpoint.poll(&mut cx, &mut out) else { return sent };
+            let noted = Noted::from(event);
+            self.on(now, noted, &mut sent);
+        }
+        panic!("poll never comes to an end");
+    }
+
+    fn on(&mut self, now: Instant, noted: Noted, sent: &mut Vec<(u8, Vec<u8>)>) {
+        match noted {
+            Noted::Transmit(to, datagram) => {
+                assert!(!datagram.is_empty(), "an empty datagram");
+                sent.push((to, datagram));
+            }
+            Noted::Need(id) => {
+                let known = match self.endpoint.need(id) {
+                    Some(Need::PskOfClient { identity }) => identity == b"me",
+                    Some(Need::PskForServer { .. }) => true,
+                    None => panic!("asked for a key that is not needed"),
+                };
+                let answer = match known {
+                    true => Answer::Psk { identity: b"me", key: &self.key, principal: Principal(1) },
+                    false => Answer::Unknown,
+                };
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                if let Some(event) = self.endpoint.resume(&mut cx, id, answer) {
+                    let noted = Noted::from(event);
+                    self.on(now, noted, sent);
+                }
+            }
+            Noted::Established(id) => (self.session, self.established) = (Some(id), self.established + 1),
+            Noted::Message(bytes) => self.heard.push(bytes),
+            Noted::Closed(id) => self.session = self.session.filter(|session| *session != id),
+            Noted::Alarm => {}
+        }
+    }
+}
+
+/// An event without its borrows.
+enum Noted {
+    Transmit(u8, Vec<u8>),
+    Need(PeerId),
+    Established(PeerId),
+    Message(Vec<u8>),
+    Alarm,
+    Closed(PeerId),
+}
+
+impl From<Event<'_, '_>> for Noted {
+    fn from(event: Event<'_, '_>) -> Self {
+        match event {
+            Event::Transmit { path, datagram } => Self::Transmit(path.remote.port as u8, datagram.to_vec()),
+            Event::Need(id) => Self::Need(id),
+            Event::Established(id) => Self::Established(id),
+            Event::Message { bytes, .. } => Self::Message(bytes.to_vec()),
+            Event::Alarm(_) => Self::Alarm,
+            Event::Closed { peer, .. } => Self::Closed(peer),
+        }
+    }
+}
+
+/// A provider that notices when a nonce is used twice with one key.
+struct Recorder {
+    inner: RustCrypto,
+    spent: HashSet<([u8; KEY_LEN], Vec<u8>)>,
+}
+
+impl Crypto for Recorder {
+    fn ccm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported> {
+        assert!(self.spent.insert((*key, nonce.to_vec())), "a nonce twice under one key");
+        self.inner.ccm_seal(key, nonce, aad, body, tag)
+    }
+
+    fn ccm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.ccm_open(key, nonce, aad, body, tag)
+    }
+
+    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+        RustCrypto::sha256_compress(state, blocks);
+    }
+
+    fn random(&mut self, out: &mut [u8]) {
+        self.inner.random(out);
+    }
+}

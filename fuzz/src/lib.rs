@@ -1,0 +1,45 @@
+//! What the fuzz targets do with their bytes, and what must hold whatever the bytes are.
+//!
+//! [`parsers`] and [`coap`] take them as they would come from the network; [`duel`] reads them as a script for what
+//! happens between two real ends of a DTLS handshake, so that its depths are reached.
+
+pub mod coap;
+pub mod duel;
+pub mod parsers;
+
+/// The fuzzer's bytes, taken from the front; zeros when they are used up.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// All of them.
+    pub const fn new(data: &'a [u8]) -> Self {
+        Self { rest: data }
+    }
+
+    /// True when they are used up.
+    pub const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// One byte.
+    pub fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.rest.split_first() else { return 0 };
+        self.rest = rest;
+        first
+    }
+
+    /// Two bytes.
+    pub fn word(&mut self) -> u16 {
+        u16::from_be_bytes([self.byte(), self.byte()])
+    }
+
+    /// Up to `len` bytes.
+    pub fn bytes(&mut self, len: usize) -> &'a [u8] {
+        let (head, rest) = self.rest.split_at(len.min(self.rest.len()));
+        self.rest = rest;
+        head
+    }
+}
