@@ -111,15 +111,22 @@ fn an_association_of_ours_displaces_the_lowest_and_never_one_of_ours() {
 #[test]
 fn a_stale_id_names_nobody() {
     let mut world = world();
-    let puppet = Puppet::established(&mut world, 1000);
-    let id = world.server.peer.unwrap();
-    world.server.endpoint.peers.remove(id);
-    let again = Puppet::established(&mut world, 1001);
-    let new = world.server.peer.unwrap();
-    assert_eq!((id.index, id.generation + 1), (new.index, new.generation));
-    assert!(world.server.endpoint.peers.peer(id).is_none());
-    world.server.endpoint.close(id);
-    assert_eq!((phase(&world, &puppet), phase(&world, &again)), (None, Some(Phase::Established)));
+    let first = Puppet::established(&mut world, 1000);
+    let stale = world.server.peer.unwrap();
+    world.server.endpoint.peers.remove(stale);
+    let mut same_place = None;
+    for port in 1001..=1000 + PEERS {
+        let puppet = Puppet::established(&mut world, port);
+        let id = world.server.peer.unwrap();
+        if id.index == stale.index {
+            assert_eq!(id.generation, stale.generation + 1);
+            same_place = Some(puppet);
+        }
+    }
+    assert!(world.server.endpoint.peers.peer(stale).is_none());
+    world.server.endpoint.close(stale);
+    assert_eq!((phase(&world, &first), world.server.endpoint.peers.len()), (None, PEERS.into()));
+    assert_eq!(phase(&world, &same_place.unwrap()), Some(Phase::Established));
 }
 
 #[test]
@@ -262,6 +269,15 @@ fn a_key_that_failed_too_often_ends_its_session() {
     // A new handshake gives new keys.
     let mut puppet = Puppet::established(&mut world, 1000);
     assert_alive(&mut world, &mut puppet);
+}
+
+#[test]
+fn a_session_that_waits_for_nothing_sets_no_alarm() {
+    let mut world = world();
+    world.connect();
+    world.run(Duration::from_secs(70));
+    assert!(world.client.established);
+    assert_eq!(world.client.endpoint.next_alarm(), None);
 }
 
 #[test]

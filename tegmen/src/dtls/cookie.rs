@@ -31,7 +31,10 @@ impl CookieKeys {
     }
 
     pub(crate) fn rotate_if_due<C: Crypto>(&mut self, crypto: &mut C, now: Instant, config: &Config) {
-        if now >= self.rotate_at {
+        if now >= self.rotate_at.after(config.cookie_lifetime) {
+            // After a long silence the current key is too old to become the previous one.
+            self.begin(crypto, now, config);
+        } else if now >= self.rotate_at {
             self.rotate(crypto, now, config);
         }
     }

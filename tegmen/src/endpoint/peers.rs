@@ -391,6 +391,8 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
                 let old = self.id(owner.wrapping_sub(1) as usize);
                 // Whoever is displaced from an unfinished handshake has nothing left.
                 if lingering {
+                    // A last flight goes only for a peer that finds a place.
+                    self.place(new.rank).ok_or(TableFull)?;
                     self.release_handshake(old);
                 } else {
                     self.remove(old);
@@ -448,7 +450,8 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
     }
 
     fn next_alarm(&self) -> Option<Instant> {
-        self.slots.iter().filter(|slot| !slot.is_vacant()).map(|slot| slot.alarm).min()
+        let alarms = self.slots.iter().filter(|slot| !slot.is_vacant()).map(|slot| slot.alarm);
+        alarms.min().filter(|at| *at < Instant::NEVER)
     }
 
     fn take_due(&mut self, now: Instant) -> Option<PeerId> {
