@@ -141,11 +141,54 @@ fn closing_is_told_to_the_peer() {
     assert_eq!(world.server.closed, Some(Fatal::Closed));
 }
 
-/// Thousands of seeds of loss, repetition, reordering and damage. `TEGMEN_SEEDS` sets how many.
+fn seeds() -> u64 {
+    std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(500)
+}
+
+/// Thousands of seeds of restarts on top of all other faults. `TEGMEN_SEEDS` sets how many.
+#[test]
+fn either_end_may_restart_at_any_time() {
+    for seed in 0..seeds() {
+        let profile = if seed % 3 == 0 { Profile::Minimal } else { Profile::Default };
+        let mut world = World::new(seed, Config { profile, ..Config::default() });
+        world.random_faults();
+        world.connect();
+        // Most restarts fall into the handshake, which without faults takes 60 ms.
+        let scale = [7, 131, 2003][seed as usize % 3];
+        for restart in 1..=3 {
+            world.run(Duration::from_millis(seed.wrapping_mul(restart) % 61 * scale / 7));
+            world.client.say(b"early");
+            if (seed >> restart) & 1 == 0 {
+                world.client = world.restarted_client(seed + restart * 1_000_000);
+                world.connect();
+            } else {
+                world.server = world.restarted_server(seed + restart * 1_000_000);
+            }
+        }
+        world.run(Duration::from_secs(55));
+        // Now the network is well, and whoever cannot be heard begins anew.
+        world.network = Box::new(|_, _| Fate::arrives());
+        world.run(Duration::from_secs(1));
+        world.client.say(b"heard?");
+        world.run(Duration::from_secs(1));
+        if !world.server.heard.iter().any(|text| text == b"heard?") {
+            world.client = world.restarted_client(seed + 9_000_000);
+            world.connect();
+            world.run(Duration::from_secs(20));
+        }
+        assert!(world.client.established && world.server.established, "seed {seed}");
+        world.client.say(b"ping");
+        world.server.say(b"pong");
+        world.run(Duration::from_secs(2));
+        assert_eq!(world.server.heard.iter().filter(|text| *text == b"ping").count(), 1, "seed {seed}");
+        assert_eq!(world.client.heard.iter().filter(|text| *text == b"pong").count(), 1, "seed {seed}");
+    }
+}
+
+/// Thousands of seeds of loss, repetition, reordering, truncation and damage. `TEGMEN_SEEDS` sets how many.
 #[test]
 fn handshakes_and_messages_under_random_faults() {
-    let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(500);
-    for seed in 0..seeds {
+    for seed in 0..seeds() {
         let profile = if seed % 3 == 0 { Profile::Minimal } else { Profile::Default };
         let mut world = World::new(seed, Config { profile, ..Config::default() });
         world.random_faults();
