@@ -46,7 +46,8 @@ impl Keys {
             return Err(Failure::usage(format!("--identity: 1 to {MAX_IDENTITY} bytes")));
         }
         let name = file.display();
-        let old = match file.exists() {
+        let existed = file.exists();
+        let old = match existed {
             false => String::new(),
             true => {
                 let known = Credentials::from_file(&file).map_err(Failure::new)?;
@@ -70,7 +71,10 @@ impl Keys {
         write_private(&file, &format!("{old}{separator}{entry}"))?;
         // What was written must be what a server reads.
         if let Err(error) = Credentials::from_file(&file) {
-            write_private(&file, &old)?;
+            match existed {
+                true => write_private(&file, &old)?,
+                false => std::fs::remove_file(&file).map_err(Failure::io)?,
+            }
             return Err(Failure::usage(error));
         }
         out.line(

@@ -230,14 +230,14 @@ impl Server {
         let shards = if config.shards == 0 { cores } else { config.shards };
         let runtime = || {
             let mut builder = tokio::runtime::Builder::new_current_thread();
-            builder.enable_all().build().map_err(StartError::System)
+            builder.enable_all().build().map(|runtime| Runtime(Some(runtime))).map_err(StartError::System)
         };
         let mut runtimes = (0..shards).map(|_| runtime()).collect::<Result<Vec<_>, _>>()?;
         let addresses = free_addresses(config, &runtimes)?;
         let (stop, stopped) = watch::channel(false);
         let mut server = Self { addresses: addresses.clone(), stop, counters: Vec::new(), threads: Vec::new() };
         for (number, runtime) in runtimes.drain(..).enumerate() {
-            let guard = runtime.enter();
+            let guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
             let sockets = addresses
                 .iter()
                 .map(|listen| Socket::bind(listen.address, shards > 1))
@@ -320,10 +320,29 @@ impl Drop for Server {
     }
 }
 
+/// A runtime that may be dropped anywhere, also where a server is started inside another runtime and fails.
+struct Runtime(Option<tokio::runtime::Runtime>);
+
+impl Runtime {
+    fn block_on(mut self, future: impl Future<Output = ()>) {
+        if let Some(runtime) = self.0.take() {
+            runtime.block_on(future);
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// Binds each address once, alone, so that a port which another program has (even one that shares it) is refused; and
 /// so that port 0 becomes a number that all shards can bind.
-fn free_addresses(config: &ServerConfig, runtimes: &[tokio::runtime::Runtime]) -> Result<Vec<Listen>, BindError> {
-    let _guard = runtimes.first().map(tokio::runtime::Runtime::enter);
+fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<Vec<Listen>, BindError> {
+    let _guard = runtimes.first().and_then(|runtime| runtime.0.as_ref()).map(tokio::runtime::Runtime::enter);
     let bind = |listen: &Listen| Socket::bind(listen.address, false);
     let sockets = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     let listens = config.listen.iter().zip(&sockets);

@@ -1,0 +1,170 @@
+//! A server and its clients over real sockets on the loopback interface.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen::dtls::Fatal;
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+
+struct Running {
+    server: Server,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Running {
+    fn start(credentials: &Credentials, config: ServerConfig) -> Self {
+        let resources = Resources::new([
+            ("value".to_owned(), Resource::value(b"first")),
+            ("blink".to_owned(), Resource::Blink(Arc::default())),
+            ("slow".to_owned(), Resource::Command(vec!["sh".into(), "-c".into(), "sleep 0.3; echo late".into()])),
+            ("broken".to_owned(), Resource::Command(vec!["/no/such/program".into()])),
+            ("files".to_owned(), Resource::Directory(PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")))),
+        ]);
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let keep = notes.clone();
+        let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
+        Self { server: Server::start(&config, credentials, resources, observer).unwrap(), notes }
+    }
+
+    fn both() -> ServerConfig {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let listen = vec![Listen { address: any, secure: true }, Listen { address: any, secure: false }];
+        ServerConfig { listen, shards: 2, plain_allowed: true, ..ServerConfig::default() }
+    }
+
+    fn address(&self, secure: bool) -> SocketAddr {
+        self.server.addresses().iter().find(|listen| listen.secure == secure).unwrap().address
+    }
+
+    fn heard(&self, text: &str) -> bool {
+        self.notes.lock().unwrap().iter().any(|note| note.contains(text))
+    }
+}
+
+fn config(identity: &str, key: &[u8]) -> ClientConfig {
+    let key = ClientKey { identity: identity.to_owned(), key: key.to_vec().into() };
+    let mut config = ClientConfig { key: Some(key), timeout: Duration::from_secs(10), ..ClientConfig::default() };
+    config.dtls.handshake_timeout = Duration::from_secs(8);
+    config
+}
+
+async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Reply {
+    let path: Vec<String> = path.split('/').map(str::to_owned).collect();
+    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload };
+    client.request(&ask).await.unwrap()
+}
+
+#[tokio::test]
+async fn requests_over_dtls_and_in_clear() {
+    let running = Running::start(&Credentials::single("me", b"key"), Running::both());
+    for secure in [true, false] {
+        let mut client = Client::connect_to(running.address(secure), secure, config("me", b"key")).await.unwrap();
+        assert_eq!(ask(&mut client, Code::PUT, "value", b"second").await.code, Code::CHANGED);
+        assert_eq!(ask(&mut client, Code::GET, "value", b"").await.payload, b"second");
+        assert_eq!(ask(&mut client, Code::GET, "nothing", b"").await.code, Code::NOT_FOUND);
+        assert_eq!(ask(&mut client, Code::DELETE, "value", b"").await.code, Code::METHOD_NOT_ALLOWED);
+        let links = ask(&mut client, Code::GET, ".well-known/core", b"").await;
+        assert_eq!(links.content_format(), Some(40));
+        assert!(String::from_utf8_lossy(&links.payload).contains("</blink>;rt=\"blink\""));
+        client.close().await;
+    }
+    assert!(running.heard("Established"));
+}
+
+#[tokio::test]
+async fn a_command_answers_in_a_separate_response() {
+    let running = Running::start(&Credentials::single("me", b"key"), Running::both());
+    let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    let reply = ask(&mut client, Code::GET, "slow", b"").await;
+    assert_eq!((reply.code, &reply.payload[..]), (Code::CONTENT, &b"late\n"[..]));
+    assert!(reply.round_trip >= Duration::from_millis(300));
+    assert_eq!(ask(&mut client, Code::GET, "broken", b"").await.code, Code::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn files_are_served_and_nothing_above_them() {
+    let running = Running::start(&Credentials::single("me", b"key"), Running::both());
+    let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    // Larger than one message: said, not cut.
+    assert_eq!(ask(&mut client, Code::GET, "files/blink_server.rs", b"").await.code, Code::NOT_IMPLEMENTED);
+    for path in ["files/../Cargo.toml", "files/.hidden", "files/", "files//etc/passwd", "files"] {
+        let code = ask(&mut client, Code::GET, path, b"").await.code;
+        assert!(matches!(code, Code::NOT_FOUND), "{path}: {code}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_identity_and_wrong_key_are_told_apart_by_the_operator_alone() {
+    let running = Running::start(&Credentials::single("me", b"key"), Running::both());
+    let mut texts = Vec::new();
+    for (identity, key) in [("me", &b"another"[..]), ("you", &b"key"[..])] {
+        let error = Client::connect_to(running.address(true), true, config(identity, key)).await.err().unwrap();
+        assert!(matches!(error, ClientError::IdentityOrKey { .. }), "{error}");
+        texts.push(error.to_string().replace(identity, "NAME"));
+    }
+    assert_eq!(texts[0], texts[1]);
+    let reason = |identity_known| format!("{:?}", Fatal::WrongKeyOrIdentity { identity_known });
+    assert!(running.heard(&reason(true)) && running.heard(&reason(false)));
+}
+
+#[tokio::test]
+async fn rights_and_reloading_come_from_the_file() {
+    let file = std::env::temp_dir().join(format!("tegmen-loopback-{}.toml", std::process::id()));
+    let write = |text: &str, ago: u64| {
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let handle = std::fs::File::options().write(true).open(&file).unwrap();
+        handle.set_modified(std::time::SystemTime::now() - Duration::from_secs(ago)).unwrap();
+    };
+    write("[[psk]]\nidentity = \"me\"\nkey_text = \"key\"\nallow = [\"GET /value\"]\n", 100);
+    let running = Running::start(&Credentials::from_file(&file).unwrap(), Running::both());
+    let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.code, Code::CONTENT);
+    assert_eq!(ask(&mut client, Code::PUT, "value", b"x").await.code, Code::FORBIDDEN);
+    write("[[psk]]\nidentity = \"other\"\nkey_text = \"key\"\n", 10);
+    for _ in 0..50 {
+        if running.heard("Reloaded") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // The session stands, its owner may do nothing any more.
+    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.code, Code::FORBIDDEN);
+    let mut other = Client::connect_to(running.address(true), true, config("other", b"key")).await.unwrap();
+    assert_eq!(ask(&mut other, Code::PUT, "value", b"x").await.code, Code::CHANGED);
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[tokio::test]
+async fn ipv6_and_a_port_that_is_taken() {
+    let listen = vec![Listen { address: "[::1]:0".parse().unwrap(), secure: true }];
+    let server = ServerConfig { listen, shards: 1, ..ServerConfig::default() };
+    let running = Running::start(&Credentials::single("me", b"key"), server);
+    let address = running.address(true);
+    let mut client = Client::connect_to(address, true, config("me", b"key")).await.unwrap();
+    assert_eq!(ask(&mut client, Code::PUT, "blink", b"1").await.payload, [1]);
+    let again = ServerConfig { listen: vec![Listen { address, secure: true }], ..ServerConfig::default() };
+    let nobody = Credentials::single("me", b"key");
+    let refused = Server::start(&again, &nobody, Resources::new([]), Arc::new(|_| {}));
+    assert!(refused.err().unwrap().to_string().contains("is in use"));
+}
+
+#[tokio::test]
+async fn nobody_listening_and_a_server_that_ends_are_named() {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = Client::connect_to(free, true, config("me", b"key")).await.err().unwrap();
+    assert!(matches!(error, ClientError::Refused { .. }), "{error}");
+    let running = Running::start(&Credentials::single("me", b"key"), Running::both());
+    let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    running.server.stop();
+    let path = ["value".to_owned()];
+    let get = Ask { method: Code::GET, path: &path, query: &[], content_format: None, accept: None, payload: &[] };
+    let error = client.request(&get).await.err().unwrap();
+    assert!(matches!(error, ClientError::Ended { .. }), "{error}");
+}
