@@ -240,10 +240,13 @@ static RECEIVED: Place<[u8; PACKET_LEN]> = Place::empty();
 const DTLS_PORT: u16 = 5684;
 /// As RFC 4861 gives to hosts.
 const HOP_LIMIT: u8 = 64;
-/// Longest DTLS datagram, sent and received.
+/// Longest DTLS datagram that is sent.
 const DATAGRAM_LEN: usize = 256;
+/// Longest DTLS datagram that is received. Clients that offer every suite they know say hello at length: libcoap over
+/// OpenSSL takes 281 bytes, cookie included, and a hello without a cookie is never put together from fragments.
+const RECEIVED_LEN: usize = 320;
 /// Longest IPv6 packet that is received.
-const PACKET_LEN: usize = ip::HEADROOM + DATAGRAM_LEN;
+const PACKET_LEN: usize = ip::HEADROOM + RECEIVED_LEN;
 /// Longest CoAP message that is sent.
 const MESSAGE_LEN: usize = 96;
 /// A HelloVerifyRequest or an alert.
