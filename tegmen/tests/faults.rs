@@ -48,7 +48,7 @@ fn client_awaits_server_hello() -> World {
 fn an_early_change_cipher_spec_makes_no_keys() {
     let mut world = world();
     let mut puppet = Puppet::new(1000);
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     let change = puppet.change_cipher_spec();
     puppet.send(&mut world, &change);
     // What an all-zero key would have sealed.
@@ -69,7 +69,7 @@ fn a_finished_in_clear_is_dropped() {
     for changed in [false, true] {
         let mut world = world();
         let mut puppet = Puppet::new(1000);
-        puppet.to_server_hello_done(&mut world);
+        puppet.reach_server_hello_done(&mut world);
         let key_exchange = puppet.key_exchange(IDENTITY, b"0123456789abcdef");
         puppet.send(&mut world, &key_exchange);
         if changed {
@@ -89,7 +89,7 @@ fn a_finished_in_clear_is_dropped() {
 fn a_finished_in_clear_that_came_early_is_not_taken_later() {
     let mut world = world();
     let mut puppet = Puppet::new(1000);
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     let key_exchange = puppet.key_exchange(IDENTITY, b"0123456789abcdef");
     let finished = puppet.finished_message();
     let in_clear = puppet.plain(HANDSHAKE, &finished);
@@ -109,7 +109,7 @@ fn application_data_of_epoch_0_is_dropped() {
     let mut puppet = Puppet::new(1000);
     let data = record(APPLICATION_DATA, 0, 0, b"hello");
     assert!(puppet.send(&mut world, &data).is_empty());
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     assert!(puppet.send(&mut world, &data).is_empty());
     puppet.finish(&mut world);
     let data = puppet.plain(APPLICATION_DATA, b"hello");
@@ -122,7 +122,7 @@ fn application_data_of_epoch_0_is_dropped() {
 fn application_data_before_finished_is_not_delivered() {
     let mut world = world();
     let mut puppet = Puppet::new(1000);
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     let key_exchange = puppet.key_exchange(IDENTITY, b"0123456789abcdef");
     let change = puppet.change_cipher_spec();
     for datagram in [key_exchange, change] {
@@ -203,7 +203,7 @@ fn nothing_larger_than_the_hello_is_sent_before_the_address_is_proven() {
 fn awaiting_key_exchange() -> (World, Puppet, Vec<u8>) {
     let mut world = world();
     let mut puppet = Puppet::new(1000);
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     let message = puppet.key_exchange_message(IDENTITY, b"0123456789abcdef");
     (world, puppet, message)
 }
@@ -353,7 +353,7 @@ fn every_truncation_of_every_datagram_is_dropped() {
     let hello = puppet.hello_with_cookie(&mut world);
     with_prefixes(&mut world, &mut puppet, &hello);
     puppet = Puppet::new(1000);
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     let key_exchange = puppet.key_exchange(IDENTITY, b"0123456789abcdef");
     with_prefixes(&mut world, &mut puppet, &key_exchange);
     puppet.send(&mut world, &key_exchange);
@@ -473,7 +473,7 @@ fn hellos_of_odd_epochs_do_not_hinder_the_next_handshake() {
     }
     assert_eq!(world.server.endpoint.peers.len(), 0);
     let mut puppet = Puppet::new(1000);
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     // The same within a handshake: its messages under epochs that they do not belong to.
     let key_exchange = puppet.key_exchange(IDENTITY, b"0123456789abcdef");
     let body = records(&key_exchange)[0].2.clone();
@@ -551,7 +551,7 @@ fn garbage_of_a_later_epoch_changes_nothing() {
     assert_alive(&mut world, &mut puppet);
     // And the same while a handshake is under way.
     let mut puppet = Puppet::new(1001);
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     for n in 0..1000u64 {
         assert!(puppet.send(&mut world, &record(HANDSHAKE, 2, n, &[n as u8; 60])).is_empty());
     }
@@ -637,11 +637,19 @@ fn explicit_nonces_of_ten_thousand_records_are_all_different() {
     assert_eq!((nonces.len(), world.server.heard.len()), (10_000, 10_000));
 }
 
-/// What an eavesdropper sees of a handshake that fails: who sent how many bytes of which types, and the alert.
-fn failed_handshake(identity: &[u8], key: &[u8]) -> (Vec<(usize, Vec<u8>)>, Option<(u8, u8)>, Option<Fatal>) {
+/// What an eavesdropper sees of a handshake that fails, and what the operator does.
+#[derive(Clone, PartialEq, Debug)]
+struct Failed {
+    /// For each datagram of the client: how many came back, and their bytes.
+    seen: Vec<(usize, Vec<u8>)>,
+    alert: Option<(u8, u8)>,
+    closed: Option<Fatal>,
+}
+
+fn failed_handshake(identity: &[u8], key: &[u8]) -> Failed {
     let mut world = world();
     let mut puppet = Puppet::new(1000);
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     let mut answers = Vec::new();
     let key_exchange = puppet.key_exchange(identity, key);
     answers.push(puppet.send(&mut world, &key_exchange));
@@ -653,18 +661,19 @@ fn failed_handshake(identity: &[u8], key: &[u8]) -> (Vec<(usize, Vec<u8>)>, Opti
     }
     assert!(!world.server.established);
     let alert = answers.iter().rev().find_map(|answers| last_alert(answers));
-    let seen = answers.iter().map(|a| (a.len(), a.iter().flatten().copied().collect()));
-    (seen.collect(), alert, world.server.closed)
+    let seen = answers.iter().map(|a| (a.len(), a.iter().flatten().copied().collect())).collect();
+    Failed { seen, alert, closed: world.server.closed }
 }
 
 #[test]
 fn unknown_empty_and_overlong_identities_look_like_a_wrong_key() {
-    let (seen, alert, closed) = failed_handshake(IDENTITY, b"not the same key");
-    assert_eq!((alert, closed), (Some((2, 51)), Some(Fatal::WrongKeyOrIdentity { identity_known: true })));
+    let wrong_key = failed_handshake(IDENTITY, b"not the same key");
+    assert_eq!(wrong_key.alert, Some((2, 51)));
+    assert_eq!(wrong_key.closed, Some(Fatal::WrongKeyOrIdentity { identity_known: true }));
     for identity in [&b""[..], b"nobody", b"Client_identity\0", &[0xff; 255], &[b'x'; 256], &[b'x'; 1000]] {
         let outcome = failed_handshake(identity, b"0123456789abcdef");
         let closed = Some(Fatal::WrongKeyOrIdentity { identity_known: false });
-        assert_eq!(outcome, (seen.clone(), alert, closed), "{} bytes", identity.len());
+        assert_eq!(outcome, Failed { closed, ..wrong_key.clone() }, "{} bytes", identity.len());
     }
 }
 
@@ -672,7 +681,7 @@ fn unknown_empty_and_overlong_identities_look_like_a_wrong_key() {
 fn an_identity_of_65535_bytes_is_refused_with_its_first_fragment() {
     let mut world = world();
     let mut puppet = Puppet::new(1000);
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     let body = Puppet::identity(&[b'x'; 65535]);
     let first = fragment(CLIENT_KEY_EXCHANGE, body.len() as u32, 2, 0, &body[..1000]);
     let first = puppet.plain(HANDSHAKE, &first);
@@ -686,7 +695,7 @@ fn an_identity_whose_length_is_wrong_is_a_decode_error() {
     for (claimed, there) in [(16, 15), (14, 15), (65535, 15), (0, 1)] {
         let mut world = world();
         let mut puppet = Puppet::new(1000);
-        puppet.to_server_hello_done(&mut world);
+        puppet.reach_server_hello_done(&mut world);
         let body = [&u16::to_be_bytes(claimed)[..], &vec![b'x'; there]].concat();
         let datagram = puppet.plain(HANDSHAKE, &message(CLIENT_KEY_EXCHANGE, 2, &body));
         assert_eq!(last_alert(&puppet.send(&mut world, &datagram)), Some((2, 50)));
@@ -775,7 +784,7 @@ fn a_hello_within_a_session_does_not_end_it() {
     assert_alive(&mut world, &mut puppet);
     let mut again = Puppet::new(1000);
     again.random = [0x78; 32];
-    again.to_server_hello_done(&mut world);
+    again.reach_server_hello_done(&mut world);
     assert_alive(&mut world, &mut puppet);
     let wrong = again.key_exchange(IDENTITY, b"0123456789abcdef");
     again.send(&mut world, &wrong);

@@ -84,7 +84,7 @@ fn wrong_key_and_wrong_identity_are_one_outcome_to_the_peer() {
         world.run(Duration::from_secs(70));
         assert!(!world.client.established && !world.server.established);
         assert_eq!(world.server.closed, Some(Fatal::WrongKeyOrIdentity { identity_known: known }));
-        alerts.push((world.client.closed, world.sent.iter().map(|(_, d)| d.len()).filter(|len| *len < 40).last()));
+        alerts.push((world.client.closed, world.sent.iter().map(|(_, d)| d.len()).rfind(|len| *len < 40)));
     }
     assert_eq!(alerts[0], alerts[1]);
 }

@@ -64,7 +64,7 @@ fn the_oldest_of_the_strangers_makes_room_for_a_new_one() {
     let mut world = world();
     let mut strangers: Vec<_> = (0..4).map(|n| Puppet::new(1000 + n)).collect();
     for stranger in &mut strangers {
-        stranger.to_server_hello_done(&mut world);
+        stranger.reach_server_hello_done(&mut world);
     }
     assert_eq!(world.server.counters.evicted, 1);
     assert_eq!(phase(&world, &strangers[0]), None);
@@ -80,7 +80,7 @@ fn a_handshake_takes_the_room_of_one_that_only_lingers() {
     let mut first = Puppet::established(&mut world, 1000);
     let mut others: Vec<_> = (1..3).map(|n| Puppet::new(1000 + n)).collect();
     for other in &mut others {
-        other.to_server_hello_done(&mut world);
+        other.reach_server_hello_done(&mut world);
     }
     let mut last = Puppet::established(&mut world, 1009);
     assert_eq!(world.server.counters.evicted, 0);
@@ -133,7 +133,7 @@ fn a_stale_id_names_nobody() {
 fn an_unfinished_handshake_is_given_up_and_its_room_is_free_again() {
     let mut world = world();
     let mut puppet = Puppet::new(1000);
-    puppet.to_server_hello_done(&mut world);
+    puppet.reach_server_hello_done(&mut world);
     world.run(Duration::from_secs(59));
     assert_eq!(phase(&world, &puppet), Some(Phase::Handshaking));
     world.run(Duration::from_secs(2));
@@ -179,7 +179,7 @@ fn sessions_do_not_mix() {
     let mut world = world();
     world.connect();
     let mut first = Puppet::new(1000);
-    first.to_server_hello_done(&mut world);
+    first.reach_server_hello_done(&mut world);
     let mut second = Puppet::established(&mut world, 1001);
     world.run(Duration::from_secs(1));
     first.finish(&mut world);

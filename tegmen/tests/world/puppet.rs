@@ -134,7 +134,7 @@ impl Puppet {
     /// Through the whole handshake with the right key.
     pub fn established(world: &mut World, port: u16) -> Self {
         let mut puppet = Self::new(port);
-        puppet.to_server_hello_done(world);
+        puppet.reach_server_hello_done(world);
         puppet.finish(world);
         puppet
     }
@@ -169,7 +169,7 @@ impl Puppet {
     }
 
     /// Both hellos.
-    pub fn to_server_hello_done(&mut self, world: &mut World) {
+    pub fn reach_server_hello_done(&mut self, world: &mut World) {
         let hello = self.hello_with_cookie(world);
         self.take_server_flight(world, &hello);
     }
