@@ -11,6 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
+mkdir -p target
 
 # need PACKAGE...: Debian packages.
 need() {
