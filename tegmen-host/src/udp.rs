@@ -233,8 +233,8 @@ impl Outbox {
             let size = end - start;
             let mut all_end = end;
             let mut after = next + 1;
-            if size > 0 {
-                let most = socket.state.max_gso_segments().min(60_000 / size).max(1);
+            if let Some(fit) = 60_000_usize.checked_div(size) {
+                let most = socket.state.max_gso_segments().min(fit).max(1);
                 self.gather(next, most, &mut all_end, &mut after);
             }
             let contents = self.storage.get(start..all_end).unwrap_or(&[]);
