@@ -29,3 +29,28 @@ impl<T> Place<T> {
         Some(unsafe { &mut *self.value.get() }.write(make()))
     }
 }
+
+/// As [`Place`], with a value from the start: one whose bytes are all zero takes no flash and is never on the stack.
+pub struct Kept<T> {
+    taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `take` hands the value out once, so it is only moved between contexts, never shared by them.
+unsafe impl<T: Send> Sync for Kept<T> {}
+
+impl<T> Kept<T> {
+    /// A place that holds `value`.
+    pub const fn new(value: T) -> Self {
+        Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// The value; `None` from the second call on.
+    pub fn take(&'static self) -> Option<&'static mut T> {
+        if self.taken.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: `taken` was false, so no other borrow of the value exists or will.
+        Some(unsafe { &mut *self.value.get() })
+    }
+}

@@ -40,12 +40,18 @@ impl<'r> Reader<'r> {
         self.rest.is_empty()
     }
 
+    /// The next `N` bytes, where they lie.
+    #[inline]
+    pub fn array_ref<const N: usize>(&mut self) -> Result<&'r [u8; N], Truncated> {
+        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Truncated)?;
+        self.rest = rest;
+        Ok(head)
+    }
+
     /// The next `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
-        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Truncated)?;
-        self.rest = rest;
-        Ok(*head)
+        self.array_ref().copied()
     }
 
     /// The next `len` bytes.
@@ -85,12 +91,14 @@ impl<'r> Reader<'r> {
     }
 
     /// What stands behind its length in one byte.
+    #[inline(never)]
     pub fn with_len8(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u8()?;
         self.take(len.into())
     }
 
     /// What stands behind its length in two bytes.
+    #[inline(never)]
     pub fn with_len16(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u16()?;
         self.take(len.into())
@@ -149,6 +157,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Two bytes.
+    #[inline(never)]
     pub fn u16(&mut self, value: u16) -> Result<(), Full> {
         self.put(&value.to_be_bytes())
     }
@@ -165,6 +174,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Writes `bytes` behind their length in one byte.
+    #[inline(never)]
     pub fn with_len8(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.u8(u8::try_from(bytes.len()).map_err(|_| Full)?)?;
         self.put(bytes)
@@ -175,6 +185,12 @@ impl<'t> Writer<'t> {
         let at = self.len;
         self.u16(0)?;
         body(self)?;
+        self.set_len16(at)
+    }
+
+    /// Writes how much stands behind the two bytes at `at` into them.
+    #[inline(never)]
+    fn set_len16(&mut self, at: usize) -> Result<(), Full> {
         let len = self.len.wrapping_sub(at).wrapping_sub(2);
         let len = u16::try_from(len).map_err(|_| Full)?;
         copy(self.storage.get_mut(at..).ok_or(Full)?, &len.to_be_bytes())

@@ -35,6 +35,7 @@ pub struct Counters {
 
 impl Counters {
     /// Counts a dropped record.
+    #[inline(never)]
     pub fn discard(&mut self, why: Discard) {
         let counter = match why {
             Discard::Malformed => &mut self.malformed,

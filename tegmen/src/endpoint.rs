@@ -14,16 +14,17 @@ pub use peers::{NewPeer, Peer, PeerArray, PeerId, Peers, Phase, Principal, Prote
 
 use peers::AlertDue;
 
-use crate::buf::{Frame, Writer, copy};
+use crate::buf::{Frame, Full, Writer};
 use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
-use crate::dtls::cookie::{COOKIE_LEN, CookieKeys};
+use crate::dtls::cookie::CookieKeys;
+use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::ClientHello;
 use crate::dtls::handshake::{self, Fragment, MessageType, hello_verify_request};
 use crate::dtls::record::{self, ContentType, Record, RecordNumber, Records, SealError};
 use crate::dtls::state::{Answer, Failure, Need};
-use crate::dtls::{AlertDescription, Config, Discard, Fatal, HandshakeState, Progress, alert};
-use crate::time::{Duration, Instant};
+use crate::dtls::{AlertDescription, Config, Discard, Fatal, HandshakeState, Progress, Settings, alert};
+use crate::time::Instant;
 
 /// What every call gets: the clock, the crypto provider with its random generator, and the counters.
 pub struct Cx<'c, C> {
@@ -126,7 +127,7 @@ pub const TAILROOM: usize = record::TAG_LEN;
 pub struct Endpoint<P: Peers, R: Roles = Both> {
     /// The table; the owner may look into it and set alarms.
     pub peers: P,
-    config: Config,
+    settings: Settings,
     cookies: CookieKeys,
     roles: core::marker::PhantomData<R>,
 }
@@ -134,16 +135,12 @@ pub struct Endpoint<P: Peers, R: Roles = Both> {
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// An endpoint without peers.
     pub fn new<C: Crypto>(cx: &mut Cx<'_, C>, peers: P, config: Config) -> Self {
+        let settings = Settings::from(config);
         let mut cookies = CookieKeys::none();
         if R::SERVER {
-            cookies.begin(cx.crypto, cx.now, &config);
+            cookies.begin(cx.crypto, cx.now, &settings);
         }
-        Self { peers, config, cookies, roles: core::marker::PhantomData }
-    }
-
-    /// The settings.
-    pub const fn config(&self) -> &Config {
-        &self.config
+        Self { peers, settings, cookies, roles: core::marker::PhantomData }
     }
 
     /// Takes the next record of a datagram that came over `path` on a DTLS port. `out` is for an answer.
@@ -156,58 +153,72 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         records: &mut Records<'r>,
         out: &'t mut [u8],
     ) -> Option<Event<'r, 't>> {
-        // A loop cannot lend `out` out and go on, so the answer to a hello is made behind it.
-        let (answer, number) = loop {
+        // A loop cannot lend `out` out and go on, so what was written to it is lent behind it.
+        let len = loop {
             let outcome = match records.next_record()? {
-                Ok(record) if record.number.epoch() == 0 => match self.on_plaintext(cx, path, record) {
-                    Ok(Plaintext::Event(event)) => Ok(event),
-                    Ok(Plaintext::Answer(answer, number)) => break (answer, number),
-                    Err(discard) => Err(discard),
-                },
-                Ok(record) => self.on_protected(cx, path, record),
+                Ok(record) => self.on_record(cx, path, record, out),
                 Err(discard) => Err(discard),
             };
             match outcome {
-                Ok(None) => {}
-                Ok(event) => return event,
+                Ok(Outcome::Nothing) => {}
+                Ok(Outcome::Datagram(len)) => break len,
+                Ok(Outcome::Event(event)) => return Some(event),
                 Err(discard) => cx.counters.discard(discard),
             }
         };
-        let len = answer.write(number, out)?;
         Some(Event::Transmit { path: *path, datagram: out.get_mut(..len)? })
     }
 
-    /// A record of epoch 0: a handshake begins or goes on.
-    fn on_plaintext<'r, 't, C: Crypto>(
+    /// Tells whose record it is: a hello's, a session's, or that of a handshake which goes on.
+    #[inline]
+    fn on_record<'r, 't, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
         record: Record<'r>,
-    ) -> Result<Plaintext<'r, 't>, Discard> {
-        if R::SERVER && record.content_type == ContentType::HANDSHAKE {
-            let is_hello = record.body.first() == Some(&MessageType::CLIENT_HELLO.0);
-            if is_hello && let Some(answer) = self.on_client_hello(cx, path, &record)? {
-                return Ok(Plaintext::Answer(answer, record.number));
+        out: &mut [u8],
+    ) -> Result<Outcome<'r, 't>, Discard> {
+        let handshake = record.content_type == ContentType::HANDSHAKE;
+        if record.number.epoch() == 0 {
+            if R::SERVER && handshake && record.body.first() == Some(&MessageType::CLIENT_HELLO.0) {
+                let answered = self.on_client_hello(cx, path, &record, out)?;
+                return Ok(answered.map_or(Outcome::Nothing, Outcome::Datagram));
             }
-            if is_hello {
-                return Ok(Plaintext::Event(None));
+        } else {
+            // Opening destroys what does not open, so one of the two associations that a path may have is chosen first:
+            // a handshake that goes on takes handshake messages, the session everything else.
+            let handshaking = handshake && self.peers.find(path, Phase::Handshaking).is_some();
+            if !handshaking && let Some(id) = self.peers.find(path, Phase::Established) {
+                return self.on_session_record(cx, id, record);
             }
         }
-        let id = self.peers.find(path, Phase::Handshaking).ok_or(Discard::UnknownPeer)?;
-        let mut ongoing = self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
-        let outcome = ongoing
-            .receive_plaintext::<C, R>(cx, &self.config, &record)
-            .and_then(|progress| ongoing.settle::<C, R>(cx, &self.config, progress));
-        self.on_progress(cx, id, outcome).map(Plaintext::Event)
+        self.on_handshake_record(cx, path, record)
     }
 
-    /// A ClientHello: answered without state until its cookie proves the address (RFC 6347, section 4.2.1).
+    /// A record of a handshake that goes on.
+    fn on_handshake_record<'r, 't, C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        record: Record<'r>,
+    ) -> Result<Outcome<'r, 't>, Discard> {
+        let id = self.peers.find(path, Phase::Handshaking).ok_or(Discard::UnknownPeer)?;
+        let mut ongoing = self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
+        let outcome = ongoing.receive::<C, R>(cx, &self.settings, record);
+        let deadline = ongoing.state.deadline();
+        self.on_progress(cx, id, deadline, outcome)
+    }
+
+    /// A ClientHello: answered without state until its cookie proves the address (RFC 6347, section 4.2.1). The length of
+    /// an answer in `out`.
+    #[inline(never)]
     fn on_client_hello<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
         record: &Record<'_>,
-    ) -> Result<Option<StatelessAnswer>, Discard> {
+        out: &mut [u8],
+    ) -> Result<Option<usize>, Discard> {
         let mut reader = crate::buf::Reader::new(record.body);
         let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
         // Without state there is nothing to put fragments together in.
@@ -215,16 +226,15 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return Err(Discard::Malformed);
         }
         let hello = ClientHello::read(fragment.body).map_err(|_| Discard::Malformed)?;
-        let address = path.remote.bytes();
-        self.cookies.rotate_if_due(cx.crypto, cx.now, &self.config);
-        if !self.cookies.is_valid::<C>(&address, &hello) {
+        self.cookies.rotate_if_due(cx.crypto, cx.now, &self.settings);
+        if !self.cookies.is_valid::<C>(&path.remote, &hello) {
             bump(&mut cx.counters.cookies_sent);
-            let cookie = self.cookies.make::<C>(&address, &hello);
-            return Ok(Some(StatelessAnswer::HelloVerifyRequest { cookie, message_seq: fragment.message_seq }));
+            let cookie = self.cookies.make::<C>(&path.remote, &hello);
+            return Ok(write_hello_verify_request(record.number, fragment.message_seq, &cookie, out).ok());
         }
         // A late copy of the hello that a session began with, whose last flight may still be asked for.
         if let Some(id) = self.peers.find(path, Phase::Established)
-            && self.peers.ongoing(id).is_some_and(|ongoing| ongoing.state.client_random == hello.random)
+            && self.peers.ongoing(id).is_some_and(|ongoing| ongoing.state.client_random == *hello.random)
         {
             return Ok(None);
         }
@@ -234,7 +244,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if rank == Some(Rank::Ours) {
                 return Err(Discard::Unexpected); // we are opening one there ourselves
             }
-            if ongoing.state.client_random == hello.random {
+            if ongoing.state.client_random == *hello.random {
                 // Our flight was lost, if nothing came since; else the hello was late.
                 if ongoing.state.receive_seq == ongoing.state.answered_seq {
                     ongoing.state.answer_repetition(cx.now, cx.counters);
@@ -248,11 +258,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         if let Err(fatal) = HandshakeState::acceptable(&hello) {
             bump(&mut cx.counters.failed);
-            return Ok(fatal.alert().map(StatelessAnswer::Alert));
+            let written = fatal.alert().map(|alert| write_plain_alert(record.number, [alert::FATAL, alert.0], out));
+            return Ok(written.and_then(Result::ok));
         }
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?;
         if let Some(ongoing) = self.peers.ongoing(id) {
-            ongoing.state.accept(cx, &self.config, record.number, &fragment, &hello);
+            ongoing.state.accept(cx, &self.settings, record.number, &fragment, &hello);
         }
         Ok(None)
     }
@@ -270,28 +281,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(inserted.id)
     }
 
-    /// A record of a later epoch: a session's, or the end of a handshake.
+    /// A record of a session.
     #[inline]
-    fn on_protected<'r, 't, C: Crypto>(
+    fn on_session_record<'r, 't, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        path: &Path,
+        id: PeerId,
         record: Record<'r>,
-    ) -> Result<Option<Event<'r, 't>>, Discard> {
-        // Opening destroys what does not open, so one of the two associations that a path may have is chosen first: a
-        // handshake that goes on takes handshake messages, the session everything else.
-        if record.content_type == ContentType::HANDSHAKE
-            && let Some(id) = self.peers.find(path, Phase::Handshaking)
-        {
-            let mut ongoing = self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
-            let outcome = ongoing
-                .receive_protected::<C, R>(cx, &self.config, record)
-                .and_then(|progress| ongoing.settle::<C, R>(cx, &self.config, progress));
-            return self.on_progress(cx, id, outcome);
-        }
-        let Some(id) = self.peers.find(path, Phase::Established) else {
-            return self.on_early(cx, path, record);
-        };
+    ) -> Result<Outcome<'r, 't>, Discard> {
         let peer = self.peers.peer(id).ok_or(Discard::UnknownPeer)?;
         if peer.protection != Protection::Dtls {
             return Err(Discard::UnknownPeer);
@@ -301,7 +298,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             Ok(content) => content,
             Err(discard) => {
                 if peer.channel.is_exhausted() {
-                    return Ok(Some(self.close_with(id, Fatal::KeyExhausted)));
+                    return Ok(self.close_with(id, Fatal::KeyExhausted));
                 }
                 return Err(discard);
             }
@@ -314,14 +311,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     peer.lingers = false;
                     self.peers.release_handshake(id);
                 }
-                Ok(Some(Event::Message { peer: id, bytes: content }))
+                Ok(Outcome::Event(Event::Message { peer: id, bytes: content }))
             }
             ContentType::ALERT => match *content {
-                [alert::FATAL, description] => {
-                    Ok(Some(self.closed(id, Fatal::Alert(AlertDescription(description)), None)))
-                }
-                [_, 0] => Ok(Some(self.close_with(id, Fatal::Closed))),
-                _ => Ok(None),
+                [alert::FATAL, description] => Ok(self.close_with(id, Fatal::Alert(AlertDescription(description)))),
+                [_, 0] => Ok(self.close_with(id, Fatal::Closed)),
+                _ => Ok(Outcome::Nothing),
             },
             // The client's Finished again: our last flight was lost. Renegotiation is refused by silence.
             ContentType::HANDSHAKE => {
@@ -331,23 +326,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     ongoing.state.send_flight_again(cx.now);
                     self.wake(id, cx.now, cx.now);
                 }
-                Ok(None)
+                Ok(Outcome::Nothing)
             }
             _ => Err(Discard::Unexpected),
         }
-    }
-
-    /// A protected record that is no handshake message, where there is no session (yet).
-    fn on_early<'r, 't, C: Crypto>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        path: &Path,
-        record: Record<'r>,
-    ) -> Result<Option<Event<'r, 't>>, Discard> {
-        let id = self.peers.find(path, Phase::Handshaking).ok_or(Discard::UnknownPeer)?;
-        let mut ongoing = self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
-        let outcome = ongoing.receive_protected::<C, R>(cx, &self.config, record);
-        self.on_progress(cx, id, outcome)
     }
 
     /// Turns the outcome of a handshake step into an event, and sets the alarm for what is to be sent.
@@ -355,23 +337,21 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         &mut self,
         cx: &mut Cx<'_, C>,
         id: PeerId,
+        deadline: Instant,
         outcome: Result<Progress, Failure>,
-    ) -> Result<Option<Event<'r, 't>>, Discard> {
-        if let Some(ongoing) = self.peers.ongoing(id) {
-            let deadline = ongoing.state.deadline();
-            self.wake(id, deadline, cx.now);
-        }
+    ) -> Result<Outcome<'r, 't>, Discard> {
+        self.wake(id, deadline, cx.now);
         match outcome {
-            Ok(Progress::Continue) => Ok(None),
-            Ok(Progress::Need) => Ok(Some(Event::Need(id))),
+            Ok(Progress::Continue) => Ok(Outcome::Nothing),
+            Ok(Progress::Need) => Ok(Outcome::Event(Event::Need(id))),
             Ok(Progress::Established) => {
                 self.establish(cx, id);
-                Ok(Some(Event::Established(id)))
+                Ok(Outcome::Event(Event::Established(id)))
             }
             Err(Failure::Discard(discard)) => Err(discard),
             Err(Failure::Fatal(fatal)) => {
                 bump(&mut cx.counters.failed);
-                Ok(Some(self.close_with(id, fatal)))
+                Ok(self.close_with(id, fatal))
             }
         }
     }
@@ -397,13 +377,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Sets the alarm of a peer. What is due already is told so, because a table may keep time in coarse steps.
+    #[inline(never)]
     fn wake(&mut self, id: PeerId, at: Instant, now: Instant) {
         self.peers.schedule(id, if at <= now { Instant::from_micros(0) } else { at });
     }
 
     fn schedule_idle(&mut self, id: PeerId, now: Instant) {
-        if self.config.idle_timeout > Duration::ZERO {
-            self.peers.schedule(id, now.after(self.config.idle_timeout));
+        if self.settings.idle_timeout_ms > 0 {
+            self.peers.schedule(id, now.after_millis(self.settings.idle_timeout_ms));
         }
     }
 
@@ -418,7 +399,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Ours))?;
         if let Some(ongoing) = self.peers.ongoing(id) {
-            ongoing.state.connect(cx, &self.config);
+            ongoing.state.connect(cx, &self.settings);
         }
         Ok(id)
     }
@@ -452,11 +433,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Option<Event<'r, 't>> {
         let mut ongoing = self.peers.ongoing(id)?;
         ongoing.state.deadline = ongoing.state.give_up;
-        let outcome = ongoing.resume::<C, R>(cx, &self.config, answer);
-        self.on_progress(cx, id, outcome).unwrap_or_else(|discard| {
-            cx.counters.discard(discard);
-            None
-        })
+        let outcome = ongoing.resume::<C, R>(cx, &self.settings, answer);
+        let deadline = ongoing.state.deadline();
+        match self.on_progress(cx, id, deadline, outcome) {
+            Ok(Outcome::Event(event)) => return Some(event),
+            Ok(_) => {}
+            Err(discard) => cx.counters.discard(discard),
+        }
+        None
     }
 
     /// Protects what is in `frame` for `id`. The frame needs [`HEADROOM`] before its content and [`TAILROOM`] behind.
@@ -478,12 +462,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let _ = self.close_with(id, Fatal::Closed);
     }
 
-    fn close_with<'r, 't>(&mut self, id: PeerId, reason: Fatal) -> Event<'r, 't> {
-        self.closed(id, reason, reason.alert())
-    }
-
     /// Takes the peer out of the search by address; it goes for good when its alert was sent.
-    fn closed<'r, 't>(&mut self, id: PeerId, reason: Fatal, alert: Option<AlertDescription>) -> Event<'r, 't> {
+    #[inline(never)]
+    fn close_with<'r, 't>(&mut self, id: PeerId, reason: Fatal) -> Outcome<'r, 't> {
+        let alert = reason.alert();
         if let Some(peer) = self.peers.peer(id)
             && peer.phase != Phase::Closing
         {
@@ -497,7 +479,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.peers.set_phase(id, Phase::Closing);
             self.peers.schedule(id, Instant::from_micros(0));
         }
-        Event::Closed { peer: id, reason }
+        Outcome::Event(Event::Closed { peer: id, reason })
     }
 
     /// When to call [`Self::poll`] again; calling early is harmless, late costs latency.
@@ -511,57 +493,59 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     pub fn poll<'r, 't, C: Crypto>(&mut self, cx: &mut Cx<'_, C>, out: &'t mut [u8]) -> Option<Event<'r, 't>> {
         let (path, len) = loop {
             let id = self.peers.take_due(cx.now)?;
+            let path = self.peers.peer(id)?.path;
             match self.on_alarm(cx, id, out) {
-                Due::Nothing => {}
-                Due::Datagram(path, len) => break (path, len),
-                Due::Event(event) => return Some(event),
+                Outcome::Nothing => {}
+                Outcome::Datagram(len) => break (path, len),
+                Outcome::Event(event) => return Some(event),
             }
         };
         Some(Event::Transmit { path, datagram: out.get_mut(..len)? })
     }
 
-    fn on_alarm<'r, 't, C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Due<'r, 't> {
-        let Some(peer) = self.peers.peer(id) else { return Due::Nothing };
-        let (path, phase) = (peer.path, peer.phase);
+    fn on_alarm<'r, 't, C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Outcome<'r, 't> {
+        let Some(peer) = self.peers.peer(id) else { return Outcome::Nothing };
+        let phase = peer.phase;
         if phase == Phase::Closing {
             let written = self.write_alert(cx, id, out);
             self.peers.remove(id);
-            return written.map_or(Due::Nothing, |len| Due::Datagram(path, len));
+            return written.map_or(Outcome::Nothing, Outcome::Datagram);
         }
         let idle_since = Instant::from_micros(u64::from(peer.last_heard) << 20);
         if let Some(mut ongoing) = self.peers.ongoing(id) {
             let mut outcome = Ok(None);
             if ongoing.state.deadline() <= cx.now {
-                outcome = ongoing.transmit(cx, &self.config, out);
+                outcome = ongoing.transmit::<C, R>(cx, &self.settings, out);
             }
             let deadline = ongoing.state.deadline();
             match outcome {
                 Ok(Some(len)) => {
                     self.wake(id, deadline, cx.now);
-                    return Due::Datagram(path, len);
+                    return Outcome::Datagram(len);
                 }
                 // The last flight has been kept for long enough.
                 Ok(None) if deadline <= cx.now => self.peers.release_handshake(id),
                 Ok(None) => self.peers.schedule(id, deadline),
                 Err(fatal) => {
                     bump(&mut cx.counters.failed);
-                    return Due::Event(self.close_with(id, fatal));
+                    return self.close_with(id, fatal);
                 }
             }
         }
         if phase == Phase::Handshaking {
-            return Due::Nothing;
+            return Outcome::Nothing;
         }
-        if self.config.idle_timeout > Duration::ZERO {
-            let until = idle_since.after(self.config.idle_timeout);
+        if self.settings.idle_timeout_ms > 0 {
+            let until = idle_since.after_millis(self.settings.idle_timeout_ms);
             if until <= cx.now {
-                return Due::Event(self.close_with(id, Fatal::Idle));
+                return self.close_with(id, Fatal::Idle);
             }
             self.peers.schedule(id, until);
         }
-        Due::Event(Event::Alarm(id))
+        Outcome::Event(Event::Alarm(id))
     }
 
+    #[inline(never)]
     fn write_alert<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Option<usize> {
         let next_number = self.peers.ongoing(id).map(|mut ongoing| ongoing.next_number());
         let peer = self.peers.peer(id)?;
@@ -570,22 +554,29 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let alert = [level, description.0];
         match peer.alert_due {
             AlertDue::None => None,
-            AlertDue::Plain => write_plain_alert(next_number?, alert, out),
-            AlertDue::Sealed => {
-                let mut frame = Frame::new(out, record::HEADROOM);
-                frame.append(&alert).ok()?;
-                peer.channel.seal(cx.crypto, ContentType::ALERT, &mut frame).ok()?;
-                Some(frame.len())
-            }
+            AlertDue::Plain => write_plain_alert(next_number?, alert, out).ok(),
+            AlertDue::Sealed => peer.channel.seal_copy(cx.crypto, ContentType::ALERT, &alert, out).ok(),
         }
     }
 }
 
-fn write_plain_alert(number: RecordNumber, alert: [u8; 2], out: &mut [u8]) -> Option<usize> {
-    let mut writer = Writer::new(out);
-    writer.put(&record::header(ContentType::ALERT, number, 2)).ok()?;
-    writer.put(&alert).ok()?;
-    Some(writer.len())
+fn write_plain_alert(number: RecordNumber, alert: [u8; 2], out: &mut [u8]) -> Result<usize, Full> {
+    record::write_plain(out, ContentType::ALERT, number, &alert, 0)
+}
+
+/// The answer to a hello without cookie; its record has the number of the hello's (RFC 6347, section 4.2.1).
+fn write_hello_verify_request(
+    number: RecordNumber,
+    message_seq: u16,
+    cookie: &[u8],
+    out: &mut [u8],
+) -> Result<usize, Full> {
+    let mut body = Writer::new(out.get_mut(MESSAGE_HEADROOM..).ok_or(Full)?);
+    hello_verify_request::write(&mut body, cookie)?;
+    let body_len = body.len();
+    let len = body_len as u32;
+    let header = handshake::header(MessageType::HELLO_VERIFY_REQUEST, len, message_seq, 0, len);
+    record::write_plain(out, ContentType::HANDSHAKE, number, &header, body_len)
 }
 
 /// The clock in units of 2^20 microseconds, about a second: near enough for an idle timeout, and no division on a mote.
@@ -593,40 +584,10 @@ fn coarse(now: Instant) -> u32 {
     (now.as_micros() >> 20) as u32
 }
 
-enum Plaintext<'r, 't> {
-    Event(Option<Event<'r, 't>>),
-    Answer(StatelessAnswer, RecordNumber),
-}
-
-enum Due<'r, 't> {
+/// What a record or an alarm led to.
+enum Outcome<'r, 't> {
     Nothing,
-    Datagram(Path, usize),
+    /// So many bytes are to be sent.
+    Datagram(usize),
     Event(Event<'r, 't>),
-}
-
-/// What a hello is answered with before there is any state.
-enum StatelessAnswer {
-    HelloVerifyRequest { cookie: [u8; COOKIE_LEN], message_seq: u16 },
-    Alert(AlertDescription),
-}
-
-impl StatelessAnswer {
-    /// Writes the datagram; its record has the number of the hello's (RFC 6347, section 4.2.1).
-    fn write(&self, number: RecordNumber, out: &mut [u8]) -> Option<usize> {
-        match self {
-            Self::Alert(description) => write_plain_alert(number, [alert::FATAL, description.0], out),
-            Self::HelloVerifyRequest { cookie, message_seq } => {
-                let head = record::HEADER_LEN + handshake::HEADER_LEN;
-                let mut body = Writer::new(out.get_mut(head..)?);
-                hello_verify_request::write(&mut body, cookie).ok()?;
-                let len = body.len();
-                let kind = MessageType::HELLO_VERIFY_REQUEST;
-                let message_header = handshake::header(kind, len as u32, *message_seq, 0, len as u32);
-                let record_len = len.wrapping_add(handshake::HEADER_LEN);
-                copy(out, &record::header(ContentType::HANDSHAKE, number, record_len as u16)).ok()?;
-                copy(out.get_mut(record::HEADER_LEN..)?, &message_header).ok()?;
-                Some(record_len.wrapping_add(record::HEADER_LEN))
-            }
-        }
-    }
 }

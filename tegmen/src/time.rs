@@ -46,7 +46,6 @@ impl Instant {
 }
 
 /// A duration in whole milliseconds, at most `u32::MAX` (49 days): the width in which timeouts are kept.
-#[inline(never)]
 pub(crate) const fn millis(duration: Duration) -> u32 {
     let millis = duration.as_secs().saturating_mul(1000).saturating_add(duration.subsec_millis() as u64);
     if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 }

@@ -14,7 +14,7 @@ use tegmen::endpoint::{
 use tegmen::time::Instant;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, measured, stack_of};
-use tegmen_firmware::place::Place;
+use tegmen_firmware::place::{Kept, Place};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
@@ -27,7 +27,7 @@ static NOTES: [Note; 10] = [
     Note::size("Peer", size_of::<Peer>()),
     Note::size("HandshakeState", size_of::<HandshakeState>()),
     Note::size("peer table of one", size_of::<Table>()),
-    Note::size("Endpoint", size_of::<Endpoint<Table>>()),
+    Note::size("Endpoint", size_of::<Endpoint<&mut Table>>()),
     Note::size("Cx parts", size_of::<Provider>() + size_of::<Counters>()),
 ];
 
@@ -38,9 +38,9 @@ extern "C" fn main() -> ! {
 
 /// The whole exchange; `None` if anything goes another way than expected.
 fn run() -> Option<()> {
-    let client = Node::start(&CLIENT_NODE, &CLIENT)?;
-    let server = Node::start(&SERVER_NODE, &SERVER)?;
-    let wire = WIRE.fill(|| Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN] })?;
+    let client = Node::start(&CLIENT_NODE, &CLIENT_TABLE, &CLIENT)?;
+    let server = Node::start(&SERVER_NODE, &SERVER_TABLE, &SERVER)?;
+    let wire = WIRE.take()?;
 
     client.connect()?;
     while client.session.is_none() || server.session.is_none() {
@@ -57,7 +57,7 @@ fn run() -> Option<()> {
 
 /// One end.
 struct Node {
-    endpoint: Endpoint<Table>,
+    endpoint: Endpoint<&'static mut Table>,
     crypto: Provider,
     counters: Counters,
     end: &'static End,
@@ -73,11 +73,11 @@ struct End {
 impl Node {
     /// Apart, so that the stack holds the node only while it is made.
     #[inline(never)]
-    fn start(place: &'static Place<Self>, end: &'static End) -> Option<&'static mut Self> {
+    fn start(place: &'static Place<Self>, table: &'static Kept<Table>, end: &'static End) -> Option<&'static mut Self> {
         let mut crypto = Provider::new([end.region as u8; 32]);
         let mut counters = Counters::default();
         let mut cx = Cx { now: NOW, crypto: &mut crypto, counters: &mut counters };
-        let endpoint = Endpoint::new(&mut cx, Table::new(), Config::default());
+        let endpoint = Endpoint::new(&mut cx, table.take()?, Config::default());
         place.fill(|| Self { endpoint, crypto, counters, end, session: None })
     }
 
@@ -167,7 +167,9 @@ type Table = PeerArray<(), 1, 1, 32, 96>;
 
 static CLIENT_NODE: Place<Node> = Place::empty();
 static SERVER_NODE: Place<Node> = Place::empty();
-static WIRE: Place<Wire> = Place::empty();
+static CLIENT_TABLE: Kept<Table> = Kept::new(Table::new());
+static SERVER_TABLE: Kept<Table> = Kept::new(Table::new());
+static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN] });
 
 static CLIENT: End = End { region: 0, path: Path { local: address(1), remote: address(2) } };
 static SERVER: End = End { region: 1, path: Path { local: address(2), remote: address(1) } };

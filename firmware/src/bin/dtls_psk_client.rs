@@ -11,14 +11,14 @@ use tegmen::endpoint::{Address, ClientOnly, Cx, Endpoint, Event, HEADROOM, Path,
 use tegmen::time::Instant;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit};
-use tegmen_firmware::place::Place;
+use tegmen_firmware::place::Kept;
 
 #[used]
 #[unsafe(link_section = ".footprint")]
 static NOTES: [Note; 3] = [
     Note::size("Peer", size_of::<Peer>()),
     Note::size("HandshakeState", size_of::<HandshakeState>()),
-    Note::size("Endpoint", size_of::<Endpoint<Table, ClientOnly>>()),
+    Note::size("Endpoint", size_of::<Endpoint<&mut Table, ClientOnly>>()),
 ];
 
 #[unsafe(no_mangle)]
@@ -28,17 +28,17 @@ extern "C" fn main() -> ! {
 
 /// Connects, sends one record and takes what comes. `None` when the session is over.
 fn run() -> Option<()> {
-    let buffers = BUFFERS.fill(|| Buffers { received: [0; BUFFER_LEN], sent: [0; BUFFER_LEN] })?;
+    let (received, sent) = (RECEIVED.take()?, SENT.take()?);
     let crypto = &mut Provider::new(black_box([0; 32]));
     let counters = &mut Counters::default();
     let mut cx = Cx { now: Instant::from_micros(0), crypto, counters };
-    let endpoint = ENDPOINT.fill(|| Endpoint::new(&mut cx, Table::new(), Config::default()))?;
+    let mut endpoint = Endpoint::<_, ClientOnly>::new(&mut cx, TABLE.take()?, Config::default());
 
     let path = black_box(Path { local: address(1), remote: address(2) });
     endpoint.connect(&mut cx, &path).ok()?;
     loop {
         cx.now = Instant::from_micros(black_box(0));
-        while let Some(event) = endpoint.poll(&mut cx, &mut buffers.sent) {
+        while let Some(event) = endpoint.poll(&mut cx, sent) {
             match event {
                 Event::Transmit { datagram, .. } => _ = black_box(datagram),
                 Event::Closed { .. } => return None,
@@ -46,7 +46,7 @@ fn run() -> Option<()> {
             }
         }
         let received_len = black_box(BUFFER_LEN);
-        let mut records = Records::new(buffers.received.get_mut(..received_len)?);
+        let mut records = Records::new(received.get_mut(..received_len)?);
         while let Some(event) = endpoint.handle(&mut cx, &path, &mut records, &mut []) {
             match event {
                 Event::Need(id) => {
@@ -54,7 +54,7 @@ fn run() -> Option<()> {
                     endpoint.resume(&mut cx, id, answer);
                 }
                 Event::Established(id) => {
-                    let mut frame = Frame::new(&mut buffers.sent, HEADROOM);
+                    let mut frame = Frame::new(sent, HEADROOM);
                     frame.append(black_box(&[0; 64])).ok()?;
                     endpoint.seal(&mut cx, id, &mut frame).ok()?;
                     black_box(frame.finish());
@@ -67,17 +67,13 @@ fn run() -> Option<()> {
     }
 }
 
-/// What was received and what is to be sent; nothing moves them here.
-struct Buffers {
-    received: [u8; BUFFER_LEN],
-    sent: [u8; BUFFER_LEN],
-}
-
 /// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of what comes early.
 type Table = PeerArray<(), 1, 1, 32, 96>;
 
-static ENDPOINT: Place<Endpoint<Table, ClientOnly>> = Place::empty();
-static BUFFERS: Place<Buffers> = Place::empty();
+static TABLE: Kept<Table> = Kept::new(Table::new());
+/// What was received and what is to be sent; nothing moves them here.
+static RECEIVED: Kept<[u8; BUFFER_LEN]> = Kept::new([0; BUFFER_LEN]);
+static SENT: Kept<[u8; BUFFER_LEN]> = Kept::new([0; BUFFER_LEN]);
 
 const fn address(last: u8) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 }

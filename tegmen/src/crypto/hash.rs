@@ -34,6 +34,7 @@ impl Sha256 {
     }
 
     /// Begins anew with the empty hash.
+    #[inline(never)]
     pub(crate) fn restart(&mut self) {
         self.state = INITIAL;
         self.len = 0;
@@ -59,6 +60,14 @@ impl Sha256 {
             C::sha256_compress(&mut self.state, blocks);
         }
         let _ = copy(&mut self.block, rest);
+    }
+
+    /// The digest of everything added so far; more may follow.
+    #[inline(never)]
+    pub fn digest_so_far<C: Crypto>(&self) -> [u8; DIGEST_LEN] {
+        let mut hash = self.clone();
+        hash.complete::<C>();
+        hash.digest()
     }
 
     /// The digest of everything added.
@@ -144,9 +153,18 @@ impl HmacKey {
 
     /// Prepares `key`, given in parts that are concatenated; a key above 64 bytes is hashed first (RFC 2104, section 2).
     pub fn new<C: Crypto>(key: &[&[u8]]) -> Self {
-        let mut hash = Sha256::new();
+        let mut made = Self::none();
+        made.set::<C>(key);
+        made
+    }
+
+    /// As [`Self::new`], in the place of another key.
+    #[inline(never)]
+    pub(crate) fn set<C: Crypto>(&mut self, key: &[&[u8]]) {
+        let mut hash = Sha256::none();
         let mut writer = Writer::new(&mut hash.block);
         if !key.iter().all(|part| writer.put(part).is_ok()) {
+            hash.restart();
             for part in key {
                 hash.update::<C>(part);
             }
@@ -162,14 +180,14 @@ impl HmacKey {
             hash.compress::<C>();
             hash.state
         };
-        let made = Self { inner: pad(0x3636_3636), outer: pad(0x3636_3636 ^ 0x5c5c_5c5c) };
+        self.inner = pad(0x3636_3636);
+        self.outer = pad(0x3636_3636 ^ 0x5c5c_5c5c);
         hash.wipe();
-        made
     }
 
     /// The code of a message given in parts.
     pub fn mac<C: Crypto>(&self, message: &[&[u8]]) -> [u8; DIGEST_LEN] {
-        let mut hash = Sha256::new();
+        let mut hash = Sha256::none();
         self.run::<C>(&mut hash, message);
         let code = hash.digest();
         hash.wipe();
@@ -195,7 +213,7 @@ impl HmacKey {
     pub fn prf<C: Crypto>(&self, label: &[u8], seed: [&[u8]; 2], out: &mut [u8]) {
         // P_hash of RFC 5246, section 5: A(i) = HMAC(A(i-1)), output HMAC(A(i) + label + seed).
         let [first, second] = seed;
-        let mut hash = Sha256::new();
+        let mut hash = Sha256::none();
         let mut a = [0; DIGEST_LEN];
         for (index, chunk) in out.chunks_mut(DIGEST_LEN).enumerate() {
             if index == 0 {

@@ -6,7 +6,7 @@
 use super::flight::Flight;
 use super::handshake::{self, Fragment, MessageType, hello_verify_request, key_exchange, server_hello::ServerHello};
 use super::state::{Answer, Failure, HandshakeState, MAX_PSK, Ongoing, Progress, Step};
-use super::{CipherSuite, Config, Discard, Fatal, Profile, VERSION};
+use super::{CipherSuite, Discard, Fatal, Profile, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::Cx;
 
@@ -15,8 +15,8 @@ const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;
 
 impl HandshakeState {
     /// Begins a handshake as client; the first hello is due at once.
-    pub(crate) fn connect<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, config: &Config) {
-        self.begin(Step::AwaitHelloVerifyRequest, Flight::ClientHello, cx.now, config);
+    pub(crate) fn connect<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, settings: &Settings) {
+        self.begin(Step::AwaitHelloVerifyRequest, Flight::ClientHello, cx.now, settings);
         cx.crypto.random(&mut self.client_random);
     }
 }
@@ -25,7 +25,7 @@ impl Ongoing<'_> {
     pub(crate) fn on_hello_verify_request<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         fragment: &Fragment<'_>,
     ) -> Result<Progress, Failure> {
         let cookie = hello_verify_request::read(fragment.body).map_err(|_| Discard::Malformed)?;
@@ -42,20 +42,20 @@ impl Ongoing<'_> {
         self.state.transcript.restart();
         self.state.step = Step::AwaitServerHello;
         self.state.receive_seq = fragment.message_seq.wrapping_add(1);
-        self.state.start_flight(Flight::ClientHello, cx.now, config);
+        self.state.start_flight(Flight::ClientHello, cx.now, settings);
         Ok(Progress::Continue)
     }
 
     pub(crate) fn on_server_message(
         &mut self,
-        config: &Config,
+        settings: &Settings,
         kind: MessageType,
         body: &[u8],
     ) -> Result<Progress, Failure> {
         match (self.state.step, kind) {
             (Step::AwaitHelloVerifyRequest | Step::AwaitServerHello, MessageType::SERVER_HELLO) => {
                 let hello = ServerHello::read(body).map_err(|_| Fatal::Decode)?;
-                self.on_server_hello(config, &hello)?;
+                self.on_server_hello(settings, &hello)?;
                 self.state.step = Step::AwaitServerHelloDone;
                 // The hello was answered; the rest of the server's flight is the server's to repeat.
                 self.state.outgoing_len = 0;
@@ -81,19 +81,19 @@ impl Ongoing<'_> {
         }
     }
 
-    fn on_server_hello(&mut self, config: &Config, hello: &ServerHello) -> Result<(), Fatal> {
+    fn on_server_hello(&mut self, settings: &Settings, hello: &ServerHello<'_>) -> Result<(), Fatal> {
         if hello.version != VERSION {
             return Err(Fatal::Version);
         }
         if hello.cipher_suite != CipherSuite::PSK_WITH_AES_128_CCM_8 || hello.compression_method != 0 {
             return Err(Fatal::IllegalParameter);
         }
-        let offered = config.profile == Profile::Default;
+        let offered = settings.profile == Profile::Default;
         let answered = hello.extensions;
         if answered.other || !offered && (answered.extended_master_secret || answered.renegotiation_info) {
             return Err(Fatal::UnsupportedExtension);
         }
-        self.state.server_random = hello.random;
+        self.state.server_random = *hello.random;
         self.state.extended_master_secret = answered.extended_master_secret;
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Ongoing<'_> {
     pub(crate) fn resume_client<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         answer: Answer<'_>,
     ) -> Result<(), Fatal> {
         let Answer::Psk { identity, key, principal } = answer else { return Err(Fatal::NoCredentials) };
@@ -110,7 +110,7 @@ impl Ongoing<'_> {
         }
         self.keep(identity)?;
         *self.principal = principal;
-        self.state.start_flight(Flight::ClientKeyExchange, cx.now, config);
+        self.state.start_flight(Flight::ClientKeyExchange, cx.now, settings);
         // ClientKeyExchange belongs to the session hash, and so is hashed before it is written.
         let body_len = (identity.len() as u32).saturating_add(2);
         let kind = MessageType::CLIENT_KEY_EXCHANGE;

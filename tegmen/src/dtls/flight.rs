@@ -7,11 +7,10 @@ use super::handshake::{
 };
 use super::record::{self, ContentType, HEADROOM, RecordNumber, TAG_LEN};
 use super::state::{Ongoing, Step};
-use super::{Config, Fatal, Profile};
-use crate::buf::{Frame, Full, Writer, copy};
+use super::{Fatal, Profile, Settings};
+use crate::buf::{Full, Writer};
 use crate::crypto::Crypto;
-use crate::endpoint::Cx;
-use crate::time::millis;
+use crate::endpoint::{Cx, Roles};
 
 /// The flights of a PSK handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,16 +57,16 @@ impl Flight {
 }
 
 /// Bytes before the body of a plaintext handshake message: record header and handshake header.
-const MESSAGE_HEADROOM: usize = record::HEADER_LEN + HEADER_LEN;
+pub(crate) const MESSAGE_HEADROOM: usize = record::HEADER_LEN + HEADER_LEN;
 
 impl Ongoing<'_> {
     /// Writes the next datagram of our flight, which is due; `None` if there is nothing (more) to send now.
     ///
-    /// `out` must hold the longest message of the flight, even where `config.mtu` fragments it.
-    pub(crate) fn transmit<C: Crypto>(
+    /// `out` must hold the longest message of the flight, even where `settings.mtu` fragments it.
+    pub(crate) fn transmit<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         out: &mut [u8],
     ) -> Result<Option<usize>, Fatal> {
         let awaiting_answer = self.state.step != Step::Lingering;
@@ -83,14 +82,15 @@ impl Ongoing<'_> {
             crate::counters::bump(&mut cx.counters.retransmitted);
             self.state.repeated = false;
             self.state.send_flight_again(cx.now);
-            self.state.timeout_ms = self.state.timeout_ms.saturating_mul(2).min(millis(config.retransmit_max));
+            self.state.timeout_ms = self.state.timeout_ms.saturating_mul(2).min(settings.retransmit_max_ms);
         }
-        let mtu = usize::from(config.mtu).max(64).min(out.len());
+        let mtu = usize::from(settings.mtu).max(64).min(out.len());
         let mut len = 0usize;
         while let Some(&element) = self.state.flight.elements().get(usize::from(self.state.element)) {
             let room = out.get_mut(len..).unwrap_or(&mut []);
             let limit = mtu.saturating_sub(len);
-            let written = self.write(cx, config, element, room, limit, len == 0).map_err(|_| Fatal::TooLarge)?;
+            let written =
+                self.write::<C, R>(cx, settings, element, room, limit, len == 0).map_err(|_| Fatal::TooLarge)?;
             if written == 0 {
                 break;
             }
@@ -100,7 +100,7 @@ impl Ongoing<'_> {
             }
             self.state.element = self.state.element.saturating_add(1);
             self.state.hashed = self.state.hashed.max(self.state.element);
-            let alone = config.profile == Profile::Minimal
+            let alone = settings.profile == Profile::Minimal
                 && matches!(self.state.flight, Flight::ClientKeyExchange | Flight::ServerFinished);
             if alone {
                 break;
@@ -110,17 +110,17 @@ impl Ongoing<'_> {
             self.state.deadline = if awaiting_answer {
                 cx.now.after_millis(self.state.timeout_ms).min(self.state.give_up)
             } else {
-                cx.now.after(config.linger)
+                cx.now.after_millis(settings.linger_ms)
             };
         }
         Ok(Some(len))
     }
 
     /// Writes one element, or a fragment of it; 0 if it should begin the next datagram instead.
-    fn write<C: Crypto>(
+    fn write<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         element: Element,
         out: &mut [u8],
         limit: usize,
@@ -131,14 +131,10 @@ impl Ongoing<'_> {
                 if limit < record::HEADER_LEN + 1 {
                     return Ok(0);
                 }
-                let header = record::header(ContentType::CHANGE_CIPHER_SPEC, self.next_number(), 1);
-                let mut writer = Writer::new(out);
-                writer.put(&header)?;
-                writer.u8(1)?;
-                Ok(writer.len())
+                record::write_plain(out, ContentType::CHANGE_CIPHER_SPEC, self.next_number(), &[1], 0)
             }
             Element::Finished => self.write_finished(cx, out, limit),
-            message => self.write_message::<C>(config, message, out, limit, first),
+            message => self.write_message::<C, R>(settings, message, out, limit, first),
         }
     }
 
@@ -156,16 +152,16 @@ impl Ongoing<'_> {
             state.transcript.update::<C>(&header);
             state.transcript.update::<C>(&state.verify);
         }
-        let mut frame = Frame::new(out, HEADROOM);
-        frame.append(&header)?;
-        frame.append(&state.verify)?;
-        self.channel.seal(cx.crypto, ContentType::HANDSHAKE, &mut frame).map_err(|_| Full)?;
-        Ok(frame.len())
+        let mut content = [0; HEADER_LEN + VERIFY_LEN];
+        let mut writer = Writer::new(&mut content);
+        writer.put(&header)?;
+        writer.put(&state.verify)?;
+        self.channel.seal_copy(cx.crypto, ContentType::HANDSHAKE, &content, out).map_err(|_| Full)
     }
 
-    fn write_message<C: Crypto>(
+    fn write_message<C: Crypto, R: Roles>(
         &mut self,
-        config: &Config,
+        settings: &Settings,
         element: Element,
         out: &mut [u8],
         limit: usize,
@@ -179,12 +175,12 @@ impl Ongoing<'_> {
             None => return Ok(0),
         };
         let kind = match element {
-            Element::ClientHello => {
-                let minimal = config.profile == Profile::Minimal;
+            Element::ClientHello if R::CLIENT => {
+                let minimal = settings.profile == Profile::Minimal;
                 client_hello::write(&mut body, &state.client_random, kept, minimal)?;
                 MessageType::CLIENT_HELLO
             }
-            Element::ServerHello => {
+            Element::ServerHello if R::SERVER => {
                 let extensions = Extensions {
                     extended_master_secret: state.extended_master_secret,
                     renegotiation_info: state.renegotiation_info,
@@ -193,7 +189,7 @@ impl Ongoing<'_> {
                 server_hello::write(&mut body, &state.server_random, extensions)?;
                 MessageType::SERVER_HELLO
             }
-            Element::ClientKeyExchange => {
+            Element::ClientKeyExchange if R::CLIENT => {
                 key_exchange::write(&mut body, kept)?;
                 MessageType::CLIENT_KEY_EXCHANGE
             }
@@ -203,8 +199,7 @@ impl Ongoing<'_> {
         let length = body.len() as u32;
         let seq = state.flight_seq.wrapping_add(state.element.into());
         if state.hashed <= state.element && state.fragment_offset == 0 {
-            state.transcript.update::<C>(&handshake::header(kind, length, seq, 0, length));
-            state.transcript.update::<C>(body);
+            state.hash_message::<C>(kind, seq, body);
             state.hashed = state.element.wrapping_add(1);
         }
         let offset = usize::from(state.fragment_offset);
@@ -220,15 +215,12 @@ impl Ongoing<'_> {
             }
         }
         state.fragment_offset = if piece < left { offset.wrapping_add(piece) as u16 } else { 0 };
-        let number = self.next_number();
-        let record_len = piece.wrapping_add(HEADER_LEN);
-        copy(out, &record::header(ContentType::HANDSHAKE, number, record_len as u16))?;
         let header = handshake::header(kind, length, seq, offset as u32, piece as u32);
-        copy(out.get_mut(record::HEADER_LEN..).ok_or(Full)?, &header)?;
-        Ok(record_len.wrapping_add(record::HEADER_LEN))
+        record::write_plain(out, ContentType::HANDSHAKE, self.next_number(), &header, piece)
     }
 
     /// The number of our next plaintext record, which is spent with it.
+    #[inline(never)]
     pub(crate) fn next_number(&mut self) -> RecordNumber {
         let number = RecordNumber::new(0, self.state.next_sequence);
         self.state.next_sequence = self.state.next_sequence.wrapping_add(1);

@@ -107,7 +107,7 @@ impl Inbox {
         let len = header.len().wrapping_add(body.len());
         let needed = usize::from(self.held).saturating_add(len).saturating_add(ITEM_HEADER);
         let mut same = false;
-        self.each(room, |_, known, bytes| {
+        self.each(room, |known, bytes| {
             same |= known == kind as u8 && bytes.len() == len && bytes.starts_with(header);
             false
         });
@@ -133,14 +133,12 @@ impl Inbox {
 
     /// Finds a waiting fragment of message `seq` and marks it as used; the range of its bytes in the room.
     pub(crate) fn take_fragment(&mut self, room: &mut [u8], seq: u16) -> Option<(usize, usize)> {
-        self.take(room, |kind, bytes| {
-            kind == Held::Fragment as u8 && bytes.get(4..6) == Some(&seq.to_be_bytes()) && bytes.len() >= HEADER_LEN
-        })
+        self.take(room, Held::Fragment, Some(seq))
     }
 
     /// Finds a waiting record and marks it as used; the range of its bytes in the room.
     pub(crate) fn take_record(&mut self, room: &mut [u8]) -> Option<(usize, usize)> {
-        self.take(room, |kind, _| kind == Held::Record as u8)
+        self.take(room, Held::Record, None)
     }
 
     /// Forgets everything that waits.
@@ -148,14 +146,19 @@ impl Inbox {
         *self = Self::new();
     }
 
-    fn take(&mut self, room: &mut [u8], wanted: impl Fn(u8, &[u8]) -> bool) -> Option<(usize, usize)> {
-        let (at, len) = self.each(room, |_, kind, bytes| wanted(kind, bytes))?;
+    /// `seq` stands behind type and length of a handshake header.
+    #[inline(never)]
+    fn take(&mut self, room: &mut [u8], wanted: Held, seq: Option<u16>) -> Option<(usize, usize)> {
+        let (at, len) = self.each(room, |kind, bytes| {
+            let [_, _, _, _, high, low, ..] = *bytes else { return false };
+            kind == wanted as u8 && seq.is_none_or(|seq| seq == u16::from_be_bytes([high, low]))
+        })?;
         *room.get_mut(at.checked_sub(1)?)? = CONSUMED;
         Some((at, len))
     }
 
     /// Walks the items until `found` says so; position and length of that item's bytes.
-    fn each(&self, room: &[u8], mut found: impl FnMut(usize, u8, &[u8]) -> bool) -> Option<(usize, usize)> {
+    fn each(&self, room: &[u8], mut found: impl FnMut(u8, &[u8]) -> bool) -> Option<(usize, usize)> {
         let mut at = room.len().checked_sub(self.held.into())?;
         loop {
             let mut reader = Reader::new(room.get(at..)?);
@@ -163,7 +166,7 @@ impl Inbox {
             let kind = reader.u8().ok()?;
             let bytes = reader.take(len).ok()?;
             at = at.wrapping_add(ITEM_HEADER);
-            if found(at, kind, bytes) {
+            if found(kind, bytes) {
                 return Some((at, len));
             }
             at = at.wrapping_add(len);

@@ -19,7 +19,7 @@ pub use alert::AlertDescription;
 pub use record::{Channel, ContentType, Record, Records};
 pub use state::{Buffers, HandshakeState, Ongoing, Progress};
 
-use crate::time::Duration;
+use crate::time::{Duration, millis};
 use handshake::MessageType;
 
 /// DTLS 1.2 on the wire (RFC 6347, section 4.1).
@@ -47,7 +47,7 @@ pub enum Profile {
     Minimal,
 }
 
-/// The settings of the DTLS side of an endpoint.
+/// The settings of the DTLS side of an endpoint. Times are kept in milliseconds, and are 49 days at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// What is offered.
@@ -79,6 +79,35 @@ impl Default for Config {
             linger: Duration::from_secs(240),
             idle_timeout: Duration::ZERO,
             cookie_lifetime: Duration::from_secs(60),
+        }
+    }
+}
+
+/// [`Config`] as it is kept: a mote multiplies no 64-bit numbers and passes on 4 bytes for each time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) profile: Profile,
+    pub(crate) mtu: u16,
+    pub(crate) retransmit_first_ms: u32,
+    pub(crate) retransmit_max_ms: u32,
+    pub(crate) handshake_timeout_ms: u32,
+    pub(crate) linger_ms: u32,
+    /// Zero if there is none.
+    pub(crate) idle_timeout_ms: u32,
+    pub(crate) cookie_lifetime_ms: u32,
+}
+
+impl From<Config> for Settings {
+    fn from(config: Config) -> Self {
+        Self {
+            profile: config.profile,
+            mtu: config.mtu,
+            retransmit_first_ms: millis(config.retransmit_first),
+            retransmit_max_ms: millis(config.retransmit_max),
+            handshake_timeout_ms: millis(config.handshake_timeout),
+            linger_ms: millis(config.linger),
+            idle_timeout_ms: millis(config.idle_timeout),
+            cookie_lifetime_ms: millis(config.cookie_lifetime),
         }
     }
 }

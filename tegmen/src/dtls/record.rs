@@ -1,7 +1,7 @@
 //! The record layer (RFC 6347, section 4.1) with AES-128-CCM_8 (RFC 6655).
 
 use super::{Discard, VERSION};
-use crate::buf::{Frame, Full, Reader, Truncated};
+use crate::buf::{Frame, Full, Reader, Truncated, Writer, copy};
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::replay::ReplayWindow;
 use crate::secret::Secret;
@@ -116,6 +116,23 @@ pub(crate) fn header(content_type: ContentType, number: RecordNumber, len: u16) 
     let [n0, n1, n2, n3, n4, n5, n6, n7] = number.0.to_be_bytes();
     let [l0, l1] = len.to_be_bytes();
     [content_type.0, VERSION[0], VERSION[1], n0, n1, n2, n3, n4, n5, n6, n7, l0, l1]
+}
+
+/// Writes a record of epoch 0 at the front of `out`: its header, `head`, and `behind` bytes that stand there already.
+/// Returns its length.
+#[inline(never)]
+pub(crate) fn write_plain(
+    out: &mut [u8],
+    content_type: ContentType,
+    number: RecordNumber,
+    head: &[u8],
+    behind: usize,
+) -> Result<usize, Full> {
+    let len = head.len().wrapping_add(behind);
+    let mut writer = Writer::new(out);
+    writer.put(&header(content_type, number, len as u16))?;
+    writer.put(head)?;
+    Ok(writer.len().wrapping_add(behind))
 }
 
 /// The associated data (RFC 5246, section 6.2.3.3): number, type, version, length of the content.
@@ -245,6 +262,21 @@ impl Channel {
         let sealed_len = len.wrapping_add((EXPLICIT_LEN + TAG_LEN) as u16);
         frame.prepend(&header(content_type, number, sealed_len))?;
         Ok(())
+    }
+
+    /// As [`Self::seal`], with a copy of `content` at the front of `out`. Returns the length of the record.
+    #[inline(never)]
+    pub(crate) fn seal_copy<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        content_type: ContentType,
+        content: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, SealError> {
+        copy(out.get_mut(HEADROOM..).ok_or(Full)?, content)?;
+        let mut frame = Frame::around(out, HEADROOM, HEADROOM.wrapping_add(content.len()));
+        self.seal(crypto, content_type, &mut frame)?;
+        Ok(frame.len())
     }
 
     /// Opens `record` in place. The window moves only after the tag proved the record authentic.

@@ -8,7 +8,7 @@ use super::handshake::client_hello::ClientHello;
 use super::handshake::{Fragment, MessageType, key_exchange};
 use super::record::RecordNumber;
 use super::state::{Answer, Failure, HandshakeState, MAX_PSK, Ongoing, Progress, Step};
-use super::{CipherSuite, Config, Fatal, Profile, VERSION};
+use super::{CipherSuite, Fatal, Profile, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Principal};
 use crate::secret::Secret;
@@ -18,15 +18,15 @@ impl HandshakeState {
     pub(crate) fn accept<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         number: RecordNumber,
         fragment: &Fragment<'_>,
         hello: &ClientHello<'_>,
     ) {
-        self.begin(Step::AwaitClientKeyExchange, Flight::ServerHello, cx.now, config);
-        self.client_random = hello.random;
+        self.begin(Step::AwaitClientKeyExchange, Flight::ServerHello, cx.now, settings);
+        self.client_random = *hello.random;
         cx.crypto.random(&mut self.server_random);
-        let extensions = config.profile == Profile::Default;
+        let extensions = settings.profile == Profile::Default;
         self.extended_master_secret = extensions && hello.extensions.extended_master_secret;
         self.renegotiation_info = extensions && hello.signals_renegotiation_info();
         // The numbers go on from the client's, which the stateless answer used too (RFC 6347, section 4.2.1).
@@ -34,8 +34,7 @@ impl HandshakeState {
         self.flight_seq = fragment.message_seq;
         self.receive_seq = fragment.message_seq.wrapping_add(1);
         self.answered_seq = self.receive_seq;
-        self.transcript.update::<C>(&fragment.header());
-        self.transcript.update::<C>(fragment.body);
+        self.hash_message::<C>(fragment.message_type, fragment.message_seq, fragment.body);
     }
 
     /// Checks what a hello offers.
@@ -57,7 +56,7 @@ impl Ongoing<'_> {
     pub(crate) fn on_client_message<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         kind: MessageType,
         body: &[u8],
     ) -> Result<Progress, Failure> {
@@ -73,7 +72,7 @@ impl Ongoing<'_> {
                 Ok(Progress::Need)
             }
             (Step::AwaitClientFinished, MessageType::FINISHED) => {
-                self.state.start_flight(Flight::ServerFinished, cx.now, config);
+                self.state.start_flight(Flight::ServerFinished, cx.now, settings);
                 self.state.step = Step::Lingering;
                 self.state.inbox.clear();
                 Ok(Progress::Established)

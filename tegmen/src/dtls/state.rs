@@ -4,15 +4,15 @@ use super::flight::Flight;
 use super::handshake::finished::{VERIFY_LEN, verify_data};
 use super::handshake::{self, Fragment, MessageType, Random};
 use super::inbox::{AddError, Held, Inbox};
-use super::record::{self, Channel, ContentType, Record};
-use super::{AlertDescription, Config, Discard, Fatal, alert};
+use super::record::{self, Channel, ContentType, Record, Records};
+use super::{AlertDescription, Discard, Fatal, Settings, alert};
 use crate::buf::{Reader, copy};
 use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
 use crate::crypto::hash::{HmacKey, Sha256};
 use crate::endpoint::{Cx, Principal, Roles};
 use crate::secret::{Secret, same, wipe};
-use crate::time::{Instant, millis};
+use crate::time::Instant;
 
 /// Where a handshake stands, in the order of the protocol; the client's steps, then the server's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -180,9 +180,9 @@ impl HandshakeState {
             answered_seq: 0,
             extended_master_secret: false,
             renegotiation_info: false,
-            repeated: false,
             change_cipher_spec: false,
             identity_unknown: false,
+            repeated: false,
             failures: 0,
             outgoing_len: 0,
             inbox: Inbox::new(),
@@ -199,7 +199,7 @@ impl HandshakeState {
     }
 
     /// Begins, in a place that was [`Self::idle`] or [`Self::wipe`]d; the first flight is due at once.
-    pub(crate) fn begin(&mut self, step: Step, flight: Flight, now: Instant, config: &Config) {
+    pub(crate) fn begin(&mut self, step: Step, flight: Flight, now: Instant, settings: &Settings) {
         self.step = step;
         self.flight = flight;
         self.flight_seq = 0;
@@ -213,8 +213,8 @@ impl HandshakeState {
         self.next_sequence = 0;
         self.inbox.clear();
         self.transcript.restart();
-        self.give_up = now.after(config.handshake_timeout);
-        self.await_answer(now, config);
+        self.give_up = now.after_millis(settings.handshake_timeout_ms);
+        self.await_answer(now, settings);
     }
 
     /// Forgets all secrets.
@@ -234,17 +234,17 @@ impl HandshakeState {
     }
 
     /// The next flight, to be sent at once; what was received for the previous one is forgotten.
-    pub(crate) fn start_flight(&mut self, flight: Flight, now: Instant, config: &Config) {
+    pub(crate) fn start_flight(&mut self, flight: Flight, now: Instant, settings: &Settings) {
         self.flight_seq = self.flight_seq.wrapping_add(self.flight.messages());
         self.flight = flight;
-        self.await_answer(now, config);
+        self.await_answer(now, settings);
     }
 
     /// A new flight begins: nothing of it was sent or hashed.
-    fn await_answer(&mut self, now: Instant, config: &Config) {
+    fn await_answer(&mut self, now: Instant, settings: &Settings) {
         self.hashed = 0;
         self.answered_seq = self.receive_seq;
-        self.timeout_ms = millis(config.retransmit_first);
+        self.timeout_ms = settings.retransmit_first_ms;
         self.repeated = false;
         self.send_flight_again(now);
     }
@@ -259,6 +259,14 @@ impl HandshakeState {
         }
     }
 
+    /// Adds a message to the transcript, as if it came in one piece (RFC 6347, section 4.2.6).
+    #[inline(never)]
+    pub(crate) fn hash_message<C: Crypto>(&mut self, kind: MessageType, seq: u16, body: &[u8]) {
+        let len = body.len() as u32;
+        self.transcript.update::<C>(&handshake::header(kind, len, seq, 0, len));
+        self.transcript.update::<C>(body);
+    }
+
     pub(crate) fn send_flight_again(&mut self, now: Instant) {
         self.element = 0;
         self.fragment_offset = 0;
@@ -267,24 +275,30 @@ impl HandshakeState {
 }
 
 impl Ongoing<'_> {
-    /// Takes a record of epoch 0.
-    pub(crate) fn receive_plaintext<C: Crypto, R: Roles>(
+    /// Takes a record, then what came early and is due behind it.
+    #[inline]
+    pub(crate) fn receive<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
+        record: Record<'_>,
+    ) -> Result<Progress, Failure> {
+        let progress = match record.number.epoch() {
+            0 => self.receive_plaintext::<C, R>(cx, settings, &record)?,
+            _ => self.receive_protected::<C, R>(cx, settings, record)?,
+        };
+        self.settle::<C, R>(cx, settings, progress)
+    }
+
+    /// Takes a record of epoch 0.
+    fn receive_plaintext<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        settings: &Settings,
         record: &Record<'_>,
     ) -> Result<Progress, Failure> {
         match record.content_type {
-            ContentType::HANDSHAKE => {
-                let mut reader = Reader::new(record.body);
-                let mut progress = Progress::Continue;
-                // Behind the message that asks for a key nothing can be due yet.
-                while progress == Progress::Continue && !reader.is_empty() {
-                    let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
-                    progress = self.on_fragment::<C, R>(cx, config, &fragment, false)?;
-                }
-                Ok(progress)
-            }
+            ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, settings, record.body, false),
             ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec(),
             ContentType::ALERT => {
                 // Not authenticated: believed only while there is nothing but this handshake to lose.
@@ -302,10 +316,10 @@ impl Ongoing<'_> {
     }
 
     /// Takes a record of the protected epoch, before the handshake is over.
-    pub(crate) fn receive_protected<C: Crypto, R: Roles>(
+    fn receive_protected<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         record: Record<'_>,
     ) -> Result<Progress, Failure> {
         let content_type = record.content_type;
@@ -343,11 +357,7 @@ impl Ongoing<'_> {
             Err(discard) => return Err(discard.into()),
         };
         match content_type {
-            ContentType::HANDSHAKE => {
-                let mut reader = Reader::new(content);
-                let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
-                self.on_fragment::<C, R>(cx, config, &fragment, true)
-            }
+            ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, settings, content, true),
             ContentType::ALERT => match *content {
                 [alert::FATAL, description] => Err(Fatal::Alert(AlertDescription(description)).into()),
                 _ => Ok(Progress::Continue),
@@ -370,11 +380,29 @@ impl Ongoing<'_> {
         Ok(Progress::Continue)
     }
 
+    /// Takes the fragments that one record holds.
+    fn on_fragments<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        settings: &Settings,
+        bytes: &[u8],
+        protected: bool,
+    ) -> Result<Progress, Failure> {
+        let mut reader = Reader::new(bytes);
+        let mut progress = Progress::Continue;
+        // Behind the message that asks for a key, or that ends the handshake, nothing can be due.
+        while progress == Progress::Continue && !reader.is_empty() {
+            let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
+            progress = self.on_fragment::<C, R>(cx, settings, &fragment, protected)?;
+        }
+        Ok(progress)
+    }
+
     /// Sorts a fragment: already seen, due now, or early.
     fn on_fragment<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         fragment: &Fragment<'_>,
         protected: bool,
     ) -> Result<Progress, Failure> {
@@ -382,7 +410,7 @@ impl Ongoing<'_> {
         // A server without state numbers its HelloVerifyRequests as it likes.
         let hello_verify = fragment.message_type == MessageType::HELLO_VERIFY_REQUEST && fragment.is_whole();
         if R::CLIENT && hello_verify && matches!(state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello) {
-            return self.on_hello_verify_request(cx, config, fragment);
+            return self.on_hello_verify_request(cx, settings, fragment);
         }
         let ahead = fragment.message_seq.wrapping_sub(state.receive_seq) as i16;
         if ahead < 0 {
@@ -412,58 +440,44 @@ impl Ongoing<'_> {
         }
         if fragment.is_whole() {
             state.inbox.forget_pieces();
-            return self.on_message::<C, R>(cx, config, fragment.message_type, fragment.body);
+            return self.on_message::<C, R>(cx, settings, fragment.message_type, fragment.body);
         }
         let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(Progress::Continue) };
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
-        let outcome = self.on_message::<C, R>(cx, config, fragment.message_type, body);
+        let outcome = self.on_message::<C, R>(cx, settings, fragment.message_type, body);
         self.buffers.incoming = room;
         outcome
     }
 
-    /// Looks again at what came early; `None` when nothing of it is due.
-    fn take_held<C: Crypto, R: Roles>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        config: &Config,
-    ) -> Result<Option<Progress>, Failure> {
-        let Ongoing { state, buffers, .. } = self;
-        let finished_due = matches!(state.step, Step::AwaitServerFinished | Step::AwaitClientFinished);
-        let found = match state.inbox.take_fragment(buffers.incoming, state.receive_seq) {
-            None if finished_due => state.inbox.take_record(buffers.incoming),
-            found => found,
-        };
-        let Some((at, len)) = found else { return Ok(None) };
-        // Copied out, because handling it may write to the room.
-        let mut copied = [0; HELD_MAX];
-        let item = buffers.incoming.get(at..).and_then(|item| item.get(..len)).unwrap_or(&[]);
-        let Some(item) = copy(&mut copied, item).ok().and(copied.get_mut(..len)) else {
-            return Err(Discard::NoRoom.into());
-        };
-        if finished_due {
-            return match record::Records::new(item).next_record() {
-                Some(Ok(record)) => self.receive_protected::<C, R>(cx, config, record).map(Some),
-                _ => Ok(None),
-            };
-        }
-        let fragment = Fragment::read(&mut Reader::new(item)).map_err(|_| Discard::Malformed)?;
-        self.on_fragment::<C, R>(cx, config, &fragment, false).map(Some)
-    }
-
     /// Goes through what came early for as long as it brings the handshake on.
-    pub(crate) fn settle<C: Crypto, R: Roles>(
+    fn settle<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         mut progress: Progress,
     ) -> Result<Progress, Failure> {
         while progress == Progress::Continue {
-            match self.take_held::<C, R>(cx, config)? {
-                Some(more) => progress = more,
-                None => break,
-            }
+            let Ongoing { state, buffers, .. } = self;
+            let finished_due = matches!(state.step, Step::AwaitServerFinished | Step::AwaitClientFinished);
+            let found = match finished_due {
+                true => state.inbox.take_record(buffers.incoming),
+                false => state.inbox.take_fragment(buffers.incoming, state.receive_seq),
+            };
+            let Some((at, len)) = found else { break };
+            // Copied out, because handling it may write to the room.
+            let mut copied = [0; HELD_MAX];
+            let item = buffers.incoming.get(at..).and_then(|item| item.get(..len)).unwrap_or(&[]);
+            copy(&mut copied, item).map_err(|_| Discard::NoRoom)?;
+            let item = copied.get_mut(..len).unwrap_or(&mut []);
+            progress = match finished_due {
+                true => match Records::new(item).next_record() {
+                    Some(Ok(record)) => self.receive_protected::<C, R>(cx, settings, record)?,
+                    _ => break,
+                },
+                false => self.on_fragments::<C, R>(cx, settings, item, false)?,
+            };
         }
         Ok(progress)
     }
@@ -472,22 +486,19 @@ impl Ongoing<'_> {
     fn on_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         kind: MessageType,
         body: &[u8],
     ) -> Result<Progress, Failure> {
-        let header = handshake::header(kind, body.len() as u32, self.state.receive_seq, 0, body.len() as u32);
         if kind == MessageType::FINISHED {
             self.check_finished::<C>(body)?;
         }
+        self.state.hash_message::<C>(kind, self.state.receive_seq, body);
         self.state.receive_seq = self.state.receive_seq.wrapping_add(1);
-        let transcript = &mut self.state.transcript;
-        transcript.update::<C>(&header);
-        transcript.update::<C>(body);
         let server = matches!(self.state.step, Step::AwaitClientKeyExchange | Step::AwaitClientFinished);
         let progress = match () {
-            () if R::SERVER && server => self.on_client_message(cx, config, kind, body)?,
-            () if R::CLIENT && !server => self.on_server_message(config, kind, body)?,
+            () if R::SERVER && server => self.on_client_message(cx, settings, kind, body)?,
+            () if R::CLIENT && !server => self.on_server_message(settings, kind, body)?,
             () => return Err(Fatal::UnexpectedMessage(kind).into()),
         };
         Ok(progress)
@@ -508,15 +519,15 @@ impl Ongoing<'_> {
     pub(crate) fn resume<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        config: &Config,
+        settings: &Settings,
         answer: Answer<'_>,
     ) -> Result<Progress, Failure> {
         match self.state.step {
-            Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, config, answer)?,
+            Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, settings, answer)?,
             Step::ServerNeedsPsk if R::SERVER => self.resume_server(cx, answer),
             _ => {}
         }
-        self.settle::<C, R>(cx, config, Progress::Continue)
+        self.settle::<C, R>(cx, settings, Progress::Continue)
     }
 
     /// Keeps a cookie, hint or identity where the flight is written from.
@@ -535,15 +546,14 @@ impl Ongoing<'_> {
         let zeros = zeros.get(..key.len()).unwrap_or(&[]);
         let premaster = HmacKey::new::<C>(&[&len, zeros, &len, key]);
         let mut master = Secret::<48>::zeroed();
-        if state.extended_master_secret {
-            let session_hash = state.transcript.clone().finish::<C>();
-            premaster.prf::<C>(b"extended master secret", [&session_hash, &[]], master.expose_mut());
-        } else {
-            let seed = [&state.client_random[..], &state.server_random[..]];
-            premaster.prf::<C>(b"master secret", seed, master.expose_mut());
-        }
+        let session_hash = state.transcript.digest_so_far::<C>();
+        let (label, seed): (&[u8], [&[u8]; 2]) = match state.extended_master_secret {
+            true => (b"extended master secret", [&session_hash, &[]]),
+            false => (b"master secret", [&state.client_random, &state.server_random]),
+        };
+        premaster.prf::<C>(label, seed, master.expose_mut());
         cx.crypto.key_log(&state.client_random, master.expose());
-        state.master = HmacKey::new::<C>(&[master.expose()]);
+        state.master.set::<C>(&[master.expose()]);
         let mut block = Secret::<40>::zeroed();
         state.master.prf::<C>(b"key expansion", [&state.server_random, &state.client_random], block.expose_mut());
         let _ = self.channel.set_keys(&block, client); // the block is as long as it takes

@@ -13,18 +13,6 @@ pub struct Address {
     pub scope: u32,
 }
 
-impl Address {
-    /// The bytes that a cookie is bound to: address and port.
-    pub(crate) fn bytes(&self) -> [u8; 18] {
-        let mut bytes = [0; 18];
-        let port = self.port.to_be_bytes();
-        for (to, from) in bytes.iter_mut().zip(self.ip.iter().chain(&port)) {
-            *to = *from;
-        }
-        bytes
-    }
-}
-
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
         match address {

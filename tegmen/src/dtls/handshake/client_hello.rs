@@ -11,7 +11,7 @@ pub struct ClientHello<'r> {
     /// The highest version the client speaks.
     pub version: [u8; 2],
     /// The client's random.
-    pub random: Random,
+    pub random: &'r Random,
     /// Empty in a first hello.
     pub cookie: &'r [u8],
     /// The offered suites, two bytes each.
@@ -28,7 +28,7 @@ impl<'r> ClientHello<'r> {
     pub fn read(body: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let version = reader.array()?;
-        let random = reader.array()?;
+        let random = reader.array_ref()?;
         let session_id = reader.with_len8()?;
         if session_id.len() > 32 {
             return Err(Truncated);
@@ -54,7 +54,8 @@ impl<'r> ClientHello<'r> {
 
     /// True if the client can do without compression, as it must.
     pub fn offers_null_compression(&self) -> bool {
-        self.compression_methods.contains(&0)
+        // Not `contains`, whose search of bytes is long on a mote.
+        self.compression_methods.iter().any(|&method| method == 0)
     }
 
     /// True if the client knows RFC 5746, by extension or by signalling suite.
@@ -70,10 +71,11 @@ pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, cookie: &[u8], min
     writer.put(random)?;
     writer.u8(0)?; // session_id
     writer.with_len8(cookie)?;
-    writer.with_len16(|suites| {
-        suites.u16(CipherSuite::PSK_WITH_AES_128_CCM_8.0)?;
-        if minimal { Ok(()) } else { suites.u16(CipherSuite::EMPTY_RENEGOTIATION_INFO_SCSV.0) }
-    })?;
-    writer.put(&[1, 0])?; // compression_methods: null
-    Extensions { extended_master_secret: !minimal, ..Extensions::default() }.write(writer)
+    writer.put(if minimal { &MINIMAL_OFFER } else { &DEFAULT_OFFER })
 }
+
+/// What stands behind the cookie, as bytes, because it is always the same: cipher_suites (one, and the signal of RFC
+/// 5746), compression_methods (null), extensions (extended_master_secret, empty).
+const DEFAULT_OFFER: [u8; 14] = [0, 4, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0];
+/// The same under [`Profile::Minimal`](crate::dtls::Profile::Minimal): one suite, null compression.
+const MINIMAL_OFFER: [u8; 6] = [0, 2, 0xc0, 0xa8, 1, 0];

@@ -53,14 +53,12 @@ impl Extensions {
             return Ok(());
         }
         writer.with_len16(|list| {
+            // Each is its type, its length and its content.
             if self.extended_master_secret {
-                list.u16(ExtensionType::EXTENDED_MASTER_SECRET.0)?;
-                list.u16(0)?;
+                list.put(&[0x00, 0x17, 0, 0])?;
             }
             if self.renegotiation_info {
-                list.u16(ExtensionType::RENEGOTIATION_INFO.0)?;
-                list.u16(1)?;
-                list.u8(0)?;
+                list.put(&[0xff, 0x01, 0, 1, 0])?;
             }
             Ok(())
         })

@@ -10,7 +10,7 @@ pub const VERIFY_LEN: usize = 12;
 pub(crate) fn verify_data<C: Crypto>(master: &HmacKey, client: bool, transcript: &Sha256) -> [u8; VERIFY_LEN] {
     let label: &[u8] = if client { b"client finished" } else { b"server finished" };
     let mut verify_data = [0; VERIFY_LEN];
-    let digest = transcript.clone().finish::<C>();
+    let digest = transcript.digest_so_far::<C>();
     master.prf::<C>(label, [&digest, &[]], &mut verify_data);
     verify_data
 }

@@ -7,11 +7,11 @@ use crate::dtls::{CipherSuite, VERSION};
 
 /// A ServerHello as it was received.
 #[derive(Clone, Copy, Debug)]
-pub struct ServerHello {
+pub struct ServerHello<'r> {
     /// The chosen version.
     pub version: [u8; 2],
     /// The server's random.
-    pub random: Random,
+    pub random: &'r Random,
     /// The chosen suite.
     pub cipher_suite: CipherSuite,
     /// The chosen compression: null, or the server is wrong.
@@ -20,12 +20,12 @@ pub struct ServerHello {
     pub extensions: Extensions,
 }
 
-impl ServerHello {
+impl<'r> ServerHello<'r> {
     /// Reads a whole message body.
-    pub fn read(body: &[u8]) -> Result<Self, Truncated> {
+    pub fn read(body: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let version = reader.array()?;
-        let random = reader.array()?;
+        let random = reader.array_ref()?;
         if reader.with_len8()?.len() > 32 {
             return Err(Truncated);
         }
