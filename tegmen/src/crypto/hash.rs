@@ -106,9 +106,9 @@ impl Sha256 {
         digest
     }
 
+    #[inline(never)]
     fn wipe(&mut self) {
-        self.state = INITIAL;
-        self.block = [0; 64];
+        *self = Self::none();
         optimization_barrier(self);
     }
 }

@@ -5,7 +5,7 @@
 //! fit is dropped: the peer sends it again. A fragment that contradicts what came before is dropped whole, so that the
 //! two cannot mix.
 
-use super::handshake::{Fragment, HEADER_LEN, MessageType};
+use super::handshake::{Fragment, MessageType};
 use super::{Discard, Fatal};
 use crate::buf::{Reader, copy};
 
