@@ -120,7 +120,7 @@ pub(crate) struct WithPayload {
 
 #[derive(Args)]
 struct RequestArgs {
-    /// coap://host[:port]/path?query, or coaps.
+    /// `coap://host[:port]/path?query`, or coaps.
     uri: String,
     #[command(flatten)]
     connect: Connect,
