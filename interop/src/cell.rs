@@ -101,6 +101,16 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
+    /// The same place with all the time there is, after something long had to be made ready.
+    pub(crate) fn anew(&self) -> Self {
+        Self {
+            tegmen: self.tegmen.clone(),
+            directory: self.directory.clone(),
+            deadline: Instant::now() + TIME_LIMIT,
+            started: AtomicUsize::new(self.started.load(Ordering::Relaxed)),
+        }
+    }
+
     /// The directory, which the programs that are started run in.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
@@ -162,3 +172,31 @@ pub(crate) fn free_port() -> Result<u16, String> {
 
 /// The longest scenario waits for a handshake to be given up and for another one.
 const TIME_LIMIT: Duration = Duration::from_secs(40);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_port_is_handed_out_twice() {
+        let mut ports: Vec<u16> = (0..20).flat_map(|_| free_port().map(|port| [port, port + 1]).unwrap()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 40);
+    }
+
+    #[test]
+    fn logs_are_left_by_what_failed_only() {
+        let logs = std::env::temp_dir().join(format!("tegmen-interop-{}", std::process::id()));
+        let say = |scene: &Scene, word: &str| scene.start("echo", &[word])?.await_output("yes", 0);
+        let cell = |word: &'static str| {
+            Cell::new("echo", "1", Role::Client, word, move |scene| Ok(say(scene, word).map(|_| ())?))
+        };
+        assert_eq!(cell("yes").run(Path::new("unused"), &logs), Ok(()));
+        let Err(Trouble::Failed(why)) = cell("no").run(Path::new("unused"), &logs) else { panic!("it passed") };
+        assert!(why.contains("echo never printed \"yes\"; its last words: no"), "{why}");
+        assert!(!logs.join("echo-client-yes").exists());
+        assert_eq!(fs::read(logs.join("echo-client-no/0-echo.out")).unwrap(), b"no\n");
+        fs::remove_dir_all(logs).unwrap();
+    }
+}

@@ -10,7 +10,7 @@ use tegmen::coap::Code;
 
 /// With which library a program of libcoap was built.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Build {
+pub(crate) enum Build {
     OpenSsl,
     GnuTls,
     NoTls,
@@ -31,11 +31,11 @@ impl Build {
         format!("coap-server-{}", self.suffix())
     }
 
-    fn client(self) -> String {
+    pub(crate) fn client(self) -> String {
         format!("coap-client-{}", self.suffix())
     }
 
-    fn peer(self) -> String {
+    pub(crate) fn peer(self) -> String {
         format!("libcoap-{}", self.suffix())
     }
 
@@ -57,6 +57,9 @@ pub(crate) fn version() -> Option<String> {
     Some(version.to_owned())
 }
 
+/// What a scenario is called, and how it is played with one build of the peer.
+type Scenario = (&'static str, fn(&Scene, Build) -> Check);
+
 /// The cells of these peers.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -64,7 +67,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         let mut add = |role, scenario: &str, play: fn(&Scene, Build) -> Check| {
             cells.push(Cell::new(&build.peer(), version, role, scenario, move |scene| play(scene, build)));
         };
-        let scenarios: [(&str, fn(&Scene, Build) -> Check); 6] = [
+        let scenarios: [Scenario; 6] = [
             ("GET", server_get),
             ("PUT, then GET of the same value", server_put_get),
             ("/.well-known/core", server_well_known_core),
@@ -82,7 +85,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
             add(Role::Server, "unknown identity", server_unknown_identity);
             add(Role::Server, "key of 64 bytes", server_long_key);
         }
-        let scenarios: [(&str, fn(&Scene, Build) -> Check); 8] = [
+        let scenarios: [Scenario; 8] = [
             ("GET", client_get),
             ("PUT, then GET of the same value", client_put_get),
             ("/.well-known/core", client_well_known_core),
@@ -106,14 +109,14 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
 
 // --- coap-server ---
 
-struct Server {
-    process: Process,
-    address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
     psk: Option<Psk>,
 }
 
 impl Server {
-    fn start(scene: &Scene, build: Build) -> Result<Self, String> {
+    pub(crate) fn start(scene: &Scene, build: Build) -> Result<Self, String> {
         Self::start_with(scene, build, (Ipv4Addr::LOCALHOST, 0).into(), &Psk::usual(), &[])
     }
 
@@ -321,7 +324,7 @@ impl<'s> Client<'s> {
     }
 }
 
-fn printed(process: &Process, text: &str) -> Check {
+pub(crate) fn printed(process: &Process, text: &str) -> Check {
     let all = [process.out.text(), process.err.text()].concat();
     if all.contains(text) { Ok(()) } else { Err(format!("the client's log has no {text:?}").into()) }
 }

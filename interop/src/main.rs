@@ -3,6 +3,7 @@
 
 mod cell;
 mod libcoap;
+mod mote;
 mod openssl;
 mod ours;
 mod process;
@@ -12,8 +13,8 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 struct Options {
@@ -67,9 +68,13 @@ fn run(options: &Options) -> Result<bool, String> {
     let logs = target.join("interop");
     fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
 
-    let mut cells = all_cells();
+    let images = mote::Images::new(target);
+    let mut cells = all_cells(&images);
     if let Some(only) = &options.only {
         cells.retain(|cell| format!("{} {} {}", cell.peer, cell.role.name(), cell.scenario).contains(only));
+    }
+    if cells.iter().any(|cell| cell.scenario.contains("mote")) {
+        images.build_ahead();
     }
     let results = play(&cells, options.jobs, &tegmen, &logs);
     print(&cells, &results);
@@ -112,7 +117,7 @@ fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     if status.success() { Ok(tegmen) } else { Err("tegmen does not build".to_owned()) }
 }
 
-fn all_cells() -> Vec<Cell> {
+fn all_cells(images: &Arc<mote::Images>) -> Vec<Cell> {
     let mut cells = Vec::new();
     match openssl::version() {
         Some(version) => cells.extend(openssl::cells(&version)),
@@ -123,6 +128,10 @@ fn all_cells() -> Vec<Cell> {
         (program, _) => {
             cells.push(missing("libcoap", &program.unwrap_or_else(|| "its version".to_owned()), "libcoap3-bin"));
         }
+    }
+    match mote::missing_tool() {
+        None => cells.extend(mote::cells(images)),
+        Some((tool, package)) => cells.push(missing("a mote", tool, package)),
     }
     cells
 }

@@ -9,7 +9,7 @@ use tegmen::coap::Code;
 use tegmen_host::client::ClientError;
 
 pub(crate) const PROGRAM: &str = "openssl";
-const PEER: &str = "OpenSSL";
+pub(crate) const PEER: &str = "OpenSSL";
 /// OpenSSL counts the suite among the weak ones, because its tag has eight bytes.
 const SUITE: &str = "PSK-AES128-CCM8:@SECLEVEL=0";
 
@@ -50,21 +50,22 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
 
 // --- s_server ---
 
-struct Server {
+pub(crate) struct Server {
     process: Process,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// How far its output has been read.
     read: usize,
 }
 
 /// A request that came out of `s_server`.
-struct Request {
-    /// Message ID and token.
-    names: [u8; 6],
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) message_id: [u8; 2],
+    token: Vec<u8>,
 }
 
 impl Server {
-    fn start(scene: &Scene, psk: &Psk, more: &[&str]) -> Result<Self, String> {
+    pub(crate) fn start(scene: &Scene, psk: &Psk, more: &[&str]) -> Result<Self, String> {
         Self::start_at(scene, psk, (Ipv4Addr::LOCALHOST, free_port()?).into(), more)
     }
 
@@ -81,9 +82,10 @@ impl Server {
         format!("coaps://{}/question", self.address)
     }
 
-    /// Waits for a request to `/question` that carries `payload`.
-    fn request(&mut self, method: u8, payload: &[u8]) -> Result<Request, String> {
-        let mut text = b"\xb8question".to_vec();
+    /// Waits for a confirmable request to `path`, of one segment, that carries `payload` and a token of `token_len`.
+    pub(crate) fn request(&mut self, method: u8, path: &str, payload: &[u8], token_len: u8) -> Result<Request, String> {
+        let mut text = vec![0xb0 | u8::try_from(path.len()).unwrap_or(0)];
+        text.extend_from_slice(path.as_bytes());
         if !payload.is_empty() {
             text.push(0xff);
             text.extend_from_slice(payload);
@@ -91,26 +93,27 @@ impl Server {
         let at = self.process.await_output(&text, self.read)?;
         self.read = at + text.len();
         let printed = self.process.out.bytes();
-        let header = at.checked_sub(8).and_then(|start| printed.get(start..at)).unwrap_or(&[]);
-        match header {
-            &[0x44, code, id0, id1, t0, t1, t2, t3] if code == method => {
-                Ok(Request { names: [id0, id1, t0, t1, t2, t3] })
+        let header = at.checked_sub(4 + usize::from(token_len)).and_then(|start| printed.get(start..at));
+        match header.unwrap_or(&[]) {
+            &[first, code, id0, id1, ref token @ ..] if (first, code) == (0x40 | token_len, method) => {
+                Ok(Request { message_id: [id0, id1], token: token.to_vec() })
             }
             other => Err(format!("no header of a confirmable request: {other:02x?}")),
         }
     }
 
     /// Answers with an acknowledgement that carries `code` and `payload`.
-    fn answer(&mut self, request: &Request, code: u8, payload: &[u8]) -> Result<(), String> {
-        let [id0, id1, token @ ..] = request.names;
-        self.process.write(&[&[0x64, code, id0, id1], &token[..], &[0xff], payload].concat())
+    pub(crate) fn answer(&mut self, request: &Request, code: u8, payload: &[u8]) -> Result<(), String> {
+        let Request { message_id: [id0, id1], token } = request;
+        let first = 0x60 | u8::try_from(token.len()).unwrap_or(0);
+        self.process.write(&[&[first, code, *id0, *id1], &token[..], &[0xff], payload].concat())
     }
 
     /// One GET of the command line, and the answer to it.
     fn exchange(&mut self, scene: &Scene, psk: &Psk, more: &[&str]) -> Check {
         let uri = self.uri();
         let asked = start_ask(scene, &[&["put", &uri, "a blink"], more].concat(), Some(psk))?;
-        let request = self.request(3, b"a blink")?;
+        let request = self.request(3, "question", b"a blink", 4)?;
         self.answer(&request, 0x44, b"an answer")?;
         let answer = asked.answer()?;
         match (answer.code.as_str(), answer.payload.as_str()) {
@@ -120,7 +123,7 @@ impl Server {
     }
 
     /// What OpenSSL itself says of the session that it printed.
-    fn session(&self, scene: &Scene) -> Result<String, String> {
+    pub(crate) fn session(&self, scene: &Scene) -> Result<String, String> {
         let printed = self.process.out.text();
         let (begin, end) = ("-----BEGIN SSL SESSION PARAMETERS-----", "-----END SSL SESSION PARAMETERS-----");
         let from = printed.find(begin).ok_or("s_server printed no session")?;
@@ -132,7 +135,7 @@ impl Server {
 }
 
 /// The text must hold all of these.
-fn holds(text: &str, wanted: &[&str]) -> Check {
+pub(crate) fn holds(text: &str, wanted: &[&str]) -> Check {
     match wanted.iter().find(|wanted| !text.contains(**wanted)) {
         None => Ok(()),
         Some(missing) => Err(format!("{missing:?} is missing").into()),
@@ -202,7 +205,7 @@ fn server_several(scene: &Scene) -> Check {
             Ok(())
         });
         for number in 0..3u8 {
-            let request = server.request(3, &[b'0' + number])?;
+            let request = server.request(3, "question", &[b'0' + number], 4)?;
             server.answer(&request, 0x44, &[b'A' + number])?;
         }
         client.join().map_err(|_| "the client panicked")?
@@ -257,7 +260,7 @@ fn server_takes_fragments(scene: &Scene) -> Check {
                 Ok(())
             }
         });
-        if let Ok(request) = server.request(1, &[]) {
+        if let Ok(request) = server.request(1, "question", &[], 4) {
             server.answer(&request, 0x45, b"an answer")?;
         }
         client.join().map_err(|_| "the client panicked")?
@@ -283,7 +286,7 @@ fn server_restart(scene: &Scene) -> Check {
             client.request(Code::GET, "question", &[]).map_err(|error| error.to_string())?;
             Ok(client)
         });
-        let request = server.request(1, &[])?;
+        let request = server.request(1, "question", &[], 4)?;
         server.answer(&request, 0x45, b"before")?;
         Ok(client.join().map_err(|_| "the client panicked")??)
     })?;
@@ -299,8 +302,8 @@ fn server_restart(scene: &Scene) -> Check {
 
 // --- s_client ---
 
-struct Client {
-    process: Process,
+pub(crate) struct Client {
+    pub(crate) process: Process,
     /// Where application data begins.
     read: usize,
 }
@@ -309,7 +312,7 @@ const GET_V: &[u8] = b"\x44\x01\x12\x34abcd\xb1v";
 const CONTENT_HELLO: &[u8] = b"\x64\x45\x12\x34abcd\xffhello";
 
 impl Client {
-    fn start(scene: &Scene, host: &str, port: u16, psk: &Psk, more: &[&str]) -> Result<Self, String> {
+    pub(crate) fn start(scene: &Scene, host: &str, port: u16, psk: &Psk, more: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(PROGRAM);
         Self::arguments(&mut command, host, port, psk, more);
         Ok(Self { process: scene.start_command(command)?, read: 0 })
@@ -321,7 +324,7 @@ impl Client {
     }
 
     /// Waits for the session, and reads what OpenSSL says of it.
-    fn established(&mut self) -> Result<String, String> {
+    pub(crate) fn established(&mut self) -> Result<String, String> {
         let last = "    Extended master secret: ";
         let at = self.process.await_output(last, 0)?;
         let end = "\n---\n";
@@ -330,7 +333,7 @@ impl Client {
     }
 
     /// Sends `message` and waits for the one that has to come.
-    fn exchange(&mut self, message: &[u8], expected: &[u8]) -> Result<(), String> {
+    pub(crate) fn exchange(&mut self, message: &[u8], expected: &[u8]) -> Result<(), String> {
         self.process.write(message)?;
         self.expect(expected)
     }

@@ -5,6 +5,7 @@ use crate::cell::{Check, Scene, free_port};
 use crate::process::Process;
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
@@ -65,7 +66,38 @@ impl Served {
     }
 }
 
-fn restrict(file: &std::path::Path) -> Result<(), String> {
+/// `tegmen bridge` with a mote in QEMU behind it.
+pub(crate) struct Bridge {
+    pub(crate) process: Process,
+    /// Where a mote that is a server is reached.
+    pub(crate) port: u16,
+}
+
+impl Bridge {
+    /// A mote that is a server.
+    pub(crate) fn to_server(scene: &Scene, image: &Path) -> Result<Self, String> {
+        let port = free_port()?;
+        Self::start(scene, image, port, &["--listen", &format!("127.0.0.1:{port}")])
+    }
+
+    /// A mote that is a client of `peer`.
+    pub(crate) fn to_client(scene: &Scene, image: &Path, peer: SocketAddr) -> Result<Self, String> {
+        Self::start(scene, image, 0, &["--peer", &format!("coaps://{peer}")])
+    }
+
+    fn start(scene: &Scene, image: &Path, port: u16, more: &[&str]) -> Result<Self, String> {
+        let image = image.to_string_lossy();
+        let process = scene.tegmen(&[&["bridge", "--json", "--image", &image], more].concat())?;
+        process.await_output("\"event\":\"started\"", 0)?;
+        Ok(Self { process, port })
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        format!("coaps://127.0.0.1:{}/blink", self.port)
+    }
+}
+
+fn restrict(file: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt as _;
     let owner_only = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(file, owner_only).map_err(|error| format!("{}: {error}", file.display()))

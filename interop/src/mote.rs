@@ -1,0 +1,235 @@
+//! Motes: the Blink images on an emulated Cortex-M3, behind `tegmen bridge`, and everybody at their other end.
+
+use crate::cell::{Cell, Check, Role, Scene, Trouble};
+use crate::libcoap::{self, Build};
+use crate::openssl::{self, holds};
+use crate::ours::{Bridge, Psk, Served, ask};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+/// The first tool that is not there, and the package that has it.
+pub(crate) fn missing_tool() -> Option<(&'static str, &'static str)> {
+    let tools = [
+        (RUSTC, "rustc-web"),
+        (CARGO, "cargo-web"),
+        ("/usr/lib/rustlib/src/rust/library/core/src/lib.rs", "rust-web-src"),
+        ("/usr/bin/arm-none-eabi-ld", "binutils-arm-none-eabi"),
+        ("/usr/bin/qemu-system-arm", "qemu-system-arm"),
+    ];
+    tools.into_iter().find(|(file, _)| !Path::new(file).exists())
+}
+
+/// The cells of everybody who meets a mote.
+pub(crate) fn cells(images: &Arc<Images>) -> Vec<Cell> {
+    let openssl = openssl::version().unwrap_or_default();
+    let libcoap = libcoap::version().unwrap_or_default();
+    let tegmen = env!("CARGO_PKG_VERSION");
+    let cell = |peer: &str, version: &str, role, scenario: &str, play: fn(&Scene, &Path) -> Check| {
+        let images = images.clone();
+        // A peer that is a client meets the mote that is a server.
+        let name = if role == Role::Client { "blink_server" } else { "blink_client" };
+        Cell::new(peer, version, role, scenario, move |scene| {
+            let image = images.image(name)?;
+            play(&scene.anew(), &image)
+        })
+    };
+    let (for_client, for_server) =
+        ("mote blink_client: handshake, three blinks", "mote blink_server: handshake, blinks");
+    vec![
+        cell(openssl::PEER, &openssl, Role::Server, for_client, openssl_serves),
+        cell(&Build::OpenSsl.peer(), &libcoap, Role::Server, for_client, |scene, image| {
+            libcoap_serves(scene, image, Build::OpenSsl)
+        }),
+        cell(&Build::GnuTls.peer(), &libcoap, Role::Server, for_client, |scene, image| {
+            libcoap_serves(scene, image, Build::GnuTls)
+        }),
+        cell("tegmen", tegmen, Role::Server, for_client, tegmen_serves),
+        cell(openssl::PEER, &openssl, Role::Client, for_server, openssl_asks),
+        cell(&Build::OpenSsl.peer(), &libcoap, Role::Client, for_server, |scene, image| {
+            libcoap_asks(scene, image, Build::OpenSsl)
+        }),
+        cell(&Build::GnuTls.peer(), &libcoap, Role::Client, for_server, |scene, image| {
+            libcoap_asks(scene, image, Build::GnuTls)
+        }),
+        cell("tegmen", tegmen, Role::Client, for_server, tegmen_asks),
+        cell(openssl::PEER, &openssl, Role::Client, "mote blink_server: wrong key, unknown identity", mote_refuses),
+        cell("OpenSSL, tegmen", &openssl, Role::Client, "mote blink_server: two peers at once", two_ask),
+        cell("tegmen mote", tegmen, Role::Client, "mote to mote", {
+            // This one needs both images; the other lies beside.
+            |scene, server| mote_asks_mote(scene, server, &server.with_file_name("blink_client"))
+        }),
+    ]
+}
+
+/// The images, built once.
+pub(crate) struct Images {
+    target: PathBuf,
+    built: OnceLock<Result<PathBuf, String>>,
+}
+
+impl Images {
+    pub(crate) fn new(target: &Path) -> Arc<Self> {
+        Arc::new(Self { target: target.join("interop-firmware"), built: OnceLock::new() })
+    }
+
+    /// Builds them while others are played, so that nobody has to wait for long.
+    pub(crate) fn build_ahead(self: Arc<Self>) {
+        std::thread::spawn(move || self.image(""));
+    }
+
+    fn image(&self, name: &str) -> Result<PathBuf, Trouble> {
+        Ok(self.built.get_or_init(|| self.build()).clone()?.join(name))
+    }
+
+    fn build(&self) -> Result<PathBuf, String> {
+        let mut cargo = Command::new(CARGO);
+        cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../firmware"));
+        cargo.args(["build", "--release", "--quiet", "--locked", "--bin", "blink_client", "--bin", "blink_server"]);
+        cargo.env("RUSTC", RUSTC).env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", &self.target);
+        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "RUSTUP_TOOLCHAIN"]
+        {
+            cargo.env_remove(name);
+        }
+        let output = cargo.output().map_err(|error| format!("{CARGO}: {error}"))?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(format!("the images do not build: {}", errors.lines().next().unwrap_or_default()));
+        }
+        Ok(self.target.join("thumbv7m-none-eabi/release"))
+    }
+}
+
+const RUSTC: &str = "/usr/bin/rustc";
+const CARGO: &str = "/usr/bin/cargo";
+
+// --- blink_client and its servers ---
+
+/// The mote has understood an answer if its next blink is a new request, not the old one again.
+fn openssl_serves(scene: &Scene, image: &Path) -> Check {
+    let mut server = openssl::Server::start(scene, &Psk::usual(), &["-listen"])?;
+    let _bridge = Bridge::to_client(scene, image, server.address)?;
+    let mut known = Vec::new();
+    for count in 1..=3 {
+        let request = server.request(3, "blink", &[], 2)?;
+        if known.contains(&request) {
+            return Err("the mote asks again for what was answered".into());
+        }
+        server.answer(&request, 0x44, &[count])?;
+        known.push(request);
+    }
+    holds(&server.session(scene)?, &["Cipher    : PSK-AES128-CCM8", "Extended master secret: yes"])
+}
+
+fn libcoap_serves(scene: &Scene, image: &Path, build: Build) -> Check {
+    let server = libcoap::Server::start(scene, build)?;
+    let _bridge = Bridge::to_client(scene, image, server.address)?;
+    // It makes the resource at the first blink and changes it at the others.
+    let mut from = 0;
+    for answer in ["t:ACK c:2.01 i:0000", "t:ACK c:2.04 i:0001", "t:ACK c:2.04 i:0002"] {
+        from = server.process.await_output(answer, from)?;
+    }
+    Ok(())
+}
+
+fn tegmen_serves(scene: &Scene, image: &Path) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let _bridge = Bridge::to_client(scene, image, (std::net::Ipv4Addr::LOCALHOST, served.port).into())?;
+    let blink = "(Client_identity) PUT /blink: 2.04";
+    let mut from = 0;
+    for _ in 0..3 {
+        from = served.process.await_output(blink, from)? + blink.len();
+    }
+    Ok(())
+}
+
+// --- blink_server and its clients ---
+
+/// A PUT to `/blink` under a Message ID of its own, and the answer with the count.
+fn blink(client: &mut openssl::Client, id: u8, count: u8) -> Result<(), String> {
+    let put = [b"\x44\x03\x00", &[id][..], b"abcd\xb5blink"].concat();
+    let changed = [b"\x64\x44\x00", &[id][..], b"abcd\xff", &[count]].concat();
+    client.exchange(&put, &changed)
+}
+
+fn openssl_asks(scene: &Scene, image: &Path) -> Check {
+    let bridge = Bridge::to_server(scene, image)?;
+    let mut client = openssl::Client::start(scene, "127.0.0.1", bridge.port, &Psk::usual(), &[])?;
+    holds(&client.established()?, &["Cipher is PSK-AES128-CCM8", "Extended master secret: yes"])?;
+    for count in 1..=3 {
+        blink(&mut client, count, count)?;
+    }
+    // The last Message ID again: the same answer, and no fourth blink.
+    blink(&mut client, 3, 3)?;
+    Ok(client.exchange(b"\x44\x01\x00\x10abcd\xb5blink", b"\x64\x45\x00\x10abcd\xff\x03")?)
+}
+
+fn libcoap_asks(scene: &Scene, image: &Path, build: Build) -> Check {
+    let bridge = Bridge::to_server(scene, image)?;
+    for count in ["\x01", "\x02"] {
+        let key = ["-u", "Client_identity", "-k", "secretPSK", "-B", "15", "-v", "7", "-m", "put", "-e", "1"];
+        let mut client = scene.start(&build.client(), &[&key[..], &[&bridge.uri()]].concat())?;
+        client.await_end()?;
+        libcoap::printed(&client, "c:2.04")?;
+        libcoap::printed(&client, count)?;
+    }
+    Ok(())
+}
+
+fn tegmen_asks(scene: &Scene, image: &Path) -> Check {
+    let bridge = Bridge::to_server(scene, image)?;
+    for (method, count) in [("put", "\x01"), ("put", "\x02"), ("get", "\x02")] {
+        let answer = ask(scene, &[method, &bridge.uri()], Some(&Psk::usual()))?;
+        if answer.payload != count {
+            return Err(format!("{method} brought {:?}, not {count:?}", answer.payload).into());
+        }
+    }
+    Ok(())
+}
+
+fn mote_refuses(scene: &Scene, image: &Path) -> Check {
+    let bridge = Bridge::to_server(scene, image)?;
+    for psk in [Psk::with_key("wrongPSK"), Psk::with_identity("nobody")] {
+        let mut client = openssl::Client::start(scene, "127.0.0.1", bridge.port, &psk, &[])?;
+        client.process.await_error("alert decrypt error")?;
+        client.process.await_end()?;
+    }
+    let mut client = openssl::Client::start(scene, "127.0.0.1", bridge.port, &Psk::usual(), &[])?;
+    client.established()?;
+    Ok(blink(&mut client, 1, 1)?)
+}
+
+/// One session stays open while another peer has its own; the mote counts for both.
+fn two_ask(scene: &Scene, image: &Path) -> Check {
+    let bridge = Bridge::to_server(scene, image)?;
+    let mut first = openssl::Client::start(scene, "127.0.0.1", bridge.port, &Psk::usual(), &[])?;
+    first.established()?;
+    blink(&mut first, 1, 1)?;
+    let mut second = openssl::Client::start(scene, "127.0.0.1", bridge.port, &Psk::usual(), &[])?;
+    second.established()?;
+    blink(&mut second, 1, 2)?;
+    blink(&mut first, 2, 3)?;
+    blink(&mut second, 2, 4)?;
+    let answer = ask(scene, &["put", &bridge.uri()], Some(&Psk::usual()))?;
+    if answer.payload != "\x05" {
+        return Err(format!("the third peer's blink was counted as {:?}", answer.payload).into());
+    }
+    Ok(blink(&mut first, 3, 6)?)
+}
+
+/// Two motes, two bridges, and UDP between them; a third party reads the count.
+fn mote_asks_mote(scene: &Scene, server: &Path, client: &Path) -> Check {
+    let server = Bridge::to_server(scene, server)?;
+    let client = Bridge::to_client(scene, client, (std::net::Ipv4Addr::LOCALHOST, server.port).into())?;
+    loop {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let answer = ask(scene, &["get", &server.uri()], Some(&Psk::usual()))?;
+        if answer.payload.as_bytes().first().is_some_and(|count| *count >= 3) {
+            return Ok(());
+        }
+        if std::time::Instant::now() > scene.deadline {
+            let printed = client.process.out.text();
+            return Err(format!("the count is {:?}; the bridge says {printed}", answer.payload).into());
+        }
+    }
+}
