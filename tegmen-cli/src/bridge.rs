@@ -6,12 +6,13 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    tegmen bridge --image blink_client --peer coaps://localhost     a mote in QEMU that blinks at `tegmen serve --blink /blink`\n  \
-    tegmen bridge --image blink_server --listen 127.0.0.1:5684     a mote in QEMU, for `tegmen put ... coaps://127.0.0.1/blink`\n  \
-    tegmen bridge --serial /dev/ttyUSB0 --listen '[::]:5684'       a mote on a real line, for the whole network\n  \
-    tegmen bridge --serial /tmp/mote.sock --listen 127.0.0.1:20001=5684 --listen 127.0.0.1:20000=5683\n\n\
-    A QEMU of your own: qemu-system-arm -machine lm3s6965evb -display none -kernel ELF \\\n  \
-    -serial unix:/tmp/mote.sock,server=on,wait=off")]
+    tegmen bridge --image blink_client --peer coaps://localhost\n  \
+    tegmen bridge --image blink_server --listen 127.0.0.1:5684\n  \
+    tegmen bridge --serial /dev/ttyUSB0 --listen '[::]:5684'\n  \
+    tegmen bridge --serial mote.sock --listen 127.0.0.1:20001=5684 --listen 127.0.0.1:20000=5683\n\n\
+    The first is a mote that blinks at `tegmen serve --blink /blink`; the second waits for\n\
+    `tegmen put coaps://127.0.0.1/blink`. firmware/README.md says how the images are built.\n\
+    A QEMU of your own gives its line with -serial unix:mote.sock,server=on,wait=off")]
 pub(crate) struct Bridge {
     /// The mote's serial line: a device, a UNIX socket, or HOST:PORT of a TCP server.
     #[arg(long, value_name = "LINE", required_unless_present = "image")]
@@ -30,7 +31,7 @@ pub(crate) struct Bridge {
     #[arg(long, value_name = "ADDRESS", default_value_t = DEFAULT_MOTE)]
     mote: Ipv6Addr,
     /// Longest UDP payload that the mote's buffers take, in bytes; longer ones are dropped.
-    #[arg(long, value_name = "BYTES", default_value_t = 256)]
+    #[arg(long, value_name = "BYTES", default_value_t = 320)]
     max_datagram: usize,
     /// Remotes that are remembered at most.
     #[arg(long, value_name = "N", default_value_t = 256)]

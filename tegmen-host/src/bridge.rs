@@ -74,7 +74,7 @@ impl BridgeConfig {
 /// The address of a mote that was given no other (RFC 4193).
 pub const MOTE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 /// What the receive buffer of our motes holds behind the headers.
-pub const MAX_DATAGRAM: usize = 256;
+pub const MAX_DATAGRAM: usize = 320;
 
 /// Why there is no bridge, or no more.
 #[derive(Debug, thiserror::Error)]

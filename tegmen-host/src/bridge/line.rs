@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::process::Stdio;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::unix::pipe;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::process::{Child, Command};
@@ -144,7 +144,7 @@ fn start_qemu(image: &std::path::Path) -> Result<Ends, LineError> {
     let mut qemu = Command::new(QEMU);
     qemu.args(["-machine", "lm3s6965evb", "-cpu", "cortex-m3", "-display", "none", "-monitor", "none", "-no-reboot"]);
     qemu.args(["-chardev", "stdio,id=line,signal=off", "-serial", "chardev:line", "-kernel"]).arg(image);
-    qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = qemu.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => LineError::NoQemu,
         _ => LineError::Qemu(error),
@@ -162,10 +162,18 @@ impl Ends {
     pub(super) async fn epitaph(&mut self) -> String {
         match &mut self.qemu {
             None => "the other side closed it".to_owned(),
-            Some(qemu) => match qemu.wait().await {
-                Ok(status) => format!("QEMU ended ({status})"),
-                Err(error) => error.to_string(),
-            },
+            Some(qemu) => {
+                // Behind its reason it prints all registers.
+                let mut said = String::new();
+                if let Some(mut stderr) = qemu.stderr.take() {
+                    let _ = stderr.read_to_string(&mut said).await;
+                }
+                let reason = said.lines().find(|line| line.starts_with("qemu")).unwrap_or("it gave no reason");
+                match qemu.wait().await {
+                    Ok(status) => format!("QEMU ended ({status}): {reason}"),
+                    Err(error) => error.to_string(),
+                }
+            }
         }
     }
 
