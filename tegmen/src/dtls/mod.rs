@@ -1,7 +1,7 @@
 //! DTLS 1.2 (RFC 6347) with pre-shared keys (RFC 4279, RFC 6655).
 //!
-//! [`record`] opens and seals; [`handshake`] has one file per message; [`inbox`] puts fragments together in bounded
-//! room; [`flight`] writes what is sent, again if need be; [`client`] and [`server`] are the two state machines.
+//! [`record`] opens and seals; [`handshake`] has one file per message; `inbox` puts fragments together in bounded
+//! room; `flight` writes what is sent, again if need be; `client` and `server` are the two state machines.
 //! Nothing here knows a peer table or a socket: that is [`crate::endpoint`].
 
 pub mod alert;

@@ -98,7 +98,7 @@ pub struct Ongoing<'b> {
 pub enum Progress {
     /// Nothing that the caller has to know.
     Continue,
-    /// A pre-shared key is needed: ask [`Ongoing::need`], answer with [`Ongoing::resume`].
+    /// A pre-shared key is needed: ask [`Ongoing::need`], answer with [`Endpoint::resume`](crate::endpoint::Endpoint::resume).
     Need,
     /// Both sides proved that they have the key.
     Established,

@@ -315,7 +315,10 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
     fn place(&self, rank: Rank) -> Option<usize> {
         let candidates =
             self.slots.iter().enumerate().filter(|(_, slot)| slot.is_vacant() || may_displace(rank, slot.peer.rank));
-        let key = |(_, slot): &(usize, &Slot<A>)| (!slot.is_vacant(), slot.peer.rank as u8, slot.age);
+        let key = |(_, slot): &(usize, &Slot<A>)| match slot.is_vacant() {
+            true => None,
+            false => Some((slot.peer.rank, slot.age)),
+        };
         candidates.min_by_key(key).map(|(index, _)| index)
     }
 
@@ -383,6 +386,8 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {
         let mut evicted = false;
         let mut place = None;
+        // Asked first, so that nothing is taken from anybody where there is no place in the end.
+        self.place(new.rank).ok_or(TableFull)?;
         if new.with_handshake {
             let index = self.handshake_place(new.rank).ok_or(TableFull)?;
             place = Some(index);
@@ -391,8 +396,6 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
                 let old = self.id(owner.wrapping_sub(1) as usize);
                 // Whoever is displaced from an unfinished handshake has nothing left.
                 if lingering {
-                    // A last flight goes only for a peer that finds a place.
-                    self.place(new.rank).ok_or(TableFull)?;
                     self.release_handshake(old);
                 } else {
                     self.remove(old);
