@@ -11,6 +11,7 @@ pub mod bridge;
 pub mod client;
 pub mod clock;
 pub mod credentials;
+mod index;
 pub mod provider;
 pub mod resources;
 pub mod server;

@@ -1,7 +1,7 @@
 //! The peer table of a server: a slab of up to millions of peers, an index by address, a timing wheel.
 
+use crate::index::{Index, Tag};
 use crate::wheel::{Link, Links, NONE, Wheel};
-use hashbrown::HashTable;
 use std::collections::VecDeque;
 use tegmen::dtls::{Buffers, HandshakeState, Ongoing};
 use tegmen::endpoint::peers::{Inserted, may_displace};
@@ -16,6 +16,8 @@ const INCOMING: usize = 1024;
 /// Entries are allocated in blocks of so many, so that growing copies nothing.
 const BLOCK: usize = 256;
 
+// In lines of the cache: what a search by address compares is the first.
+#[repr(align(64))]
 struct Entry<A> {
     /// Vacant while the entry is free; `next_free` is then of use.
     peer: Peer,
@@ -87,8 +89,7 @@ pub struct Slab<A> {
     free: u32,
     len: usize,
     capacity: Capacity,
-    by_path: HashTable<u32>,
-    hasher: ahash::RandomState,
+    by_path: Index,
     wheel: Wheel,
     handshakes: Vec<Option<Box<Handshake>>>,
     free_handshakes: Vec<u32>,
@@ -105,8 +106,7 @@ impl<A: Default> Slab<A> {
             free: NONE,
             len: 0,
             capacity,
-            by_path: HashTable::new(),
-            hasher: ahash::RandomState::new(),
+            by_path: Index::new(),
             wheel: Wheel::new(),
             handshakes: Vec::new(),
             free_handshakes: Vec::new(),
@@ -120,7 +120,7 @@ impl<A: Default> Slab<A> {
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.entries.blocks.len() * (BLOCK * size_of::<Entry<A>>() + size_of::<Box<[Entry<A>]>>())
-            + self.by_path.allocation_size()
+            + self.by_path.heap_bytes()
             + self.wheel.heap_bytes()
             + self.handshakes.capacity() * size_of::<Option<Box<Handshake>>>()
             + self.handshakes.iter().flatten().count() * size_of::<Handshake>()
@@ -139,13 +139,6 @@ impl<A: Default> Slab<A> {
         })
     }
 
-    fn hash(hasher: &ahash::RandomState, path: &Path) -> u64 {
-        let word = |ip: [u8; 16]| u128::from_ne_bytes(ip);
-        let Path { local, remote } = path;
-        let ports = u64::from(remote.port) << 48 | u64::from(local.port) << 32 | u64::from(remote.scope);
-        hasher.hash_one((word(remote.ip), word(local.ip), ports))
-    }
-
     fn entry(&self, id: PeerId) -> Option<&Entry<A>> {
         self.entries.get(id.index).filter(|entry| entry.is(id))
     }
@@ -154,19 +147,21 @@ impl<A: Default> Slab<A> {
         self.entries.get_mut(id.index).filter(|entry| entry.is(id))
     }
 
+    /// The tag of an entry's path, if the entry is of a phase that is found by it.
+    fn tag(&self, index: u32) -> Option<Tag> {
+        let (path, phase) = self.entries.path(index)?;
+        matches!(phase, Phase::Handshaking | Phase::Established).then(|| self.by_path.tag(path))
+    }
+
     fn index_path(&mut self, index: u32) {
-        let Some((path, Phase::Handshaking | Phase::Established)) = self.entries.path(index) else { return };
-        let hash = Self::hash(&self.hasher, path);
-        let (entries, hasher) = (&self.entries, &self.hasher);
-        let rehash = |index: &u32| entries.path(*index).map_or(0, |(path, _)| Self::hash(hasher, path));
-        self.by_path.insert_unique(hash, index, rehash);
+        if let Some(tag) = self.tag(index) {
+            self.by_path.insert(tag, index);
+        }
     }
 
     fn unindex_path(&mut self, index: u32) {
-        let Some((path, _)) = self.entries.path(index) else { return };
-        let hash = Self::hash(&self.hasher, path);
-        if let Ok(found) = self.by_path.find_entry(hash, |known| *known == index) {
-            found.remove();
+        if let Some(tag) = self.tag(index) {
+            self.by_path.remove(tag, index);
         }
     }
 
@@ -241,8 +236,8 @@ impl<A: Default> Peers for Slab<A> {
 
     #[inline]
     fn find(&self, path: &Path, phase: Phase) -> Option<PeerId> {
-        let same = |index: &u32| self.entries.path(*index) == Some((path, phase));
-        let index = *self.by_path.find(Self::hash(&self.hasher, path), same)?;
+        let same = |index: u32| self.entries.path(index) == Some((path, phase));
+        let index = self.by_path.find(self.by_path.tag(path), same)?;
         self.entries.get(index).map(|entry| PeerId { index, generation: entry.generation })
     }
 

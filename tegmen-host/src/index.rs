@@ -1,0 +1,161 @@
+//! Which entry of the peer table has a path. One array with open addressing, so that a lookup among a million waits for
+//! memory once before it reaches the entry; hash maps of the libraries look at their control bytes first, and wait twice.
+
+use std::hash::{BuildHasher, RandomState};
+use tegmen::endpoint::Path;
+
+/// Positions in the table, found by the [`Tag`] of their path.
+pub(crate) struct Index {
+    /// Zero where it is empty; else the tag, and one more than the position.
+    slots: Box<[u64]>,
+    len: usize,
+    keys: [u64; 6],
+}
+
+/// A hash under keys that nobody outside knows, so that nobody can choose paths that meet in one place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tag(u32);
+
+impl Index {
+    pub(crate) fn new() -> Self {
+        let random = RandomState::new();
+        Self { slots: vec![0; SLOTS_MIN].into(), len: 0, keys: std::array::from_fn(|i| random.hash_one(i)) }
+    }
+
+    /// The tag of `path`.
+    #[inline]
+    pub(crate) fn tag(&self, path: &Path) -> Tag {
+        let words = |ip: &[u8; 16]| {
+            let both = u128::from_ne_bytes(*ip);
+            (both as u64, (both >> 64) as u64)
+        };
+        let Path { local, remote } = path;
+        let ((a, b), (c, d)) = (words(&remote.ip), words(&local.ip));
+        let ports = u64::from(remote.port) << 48 | u64::from(local.port) << 32 | u64::from(remote.scope);
+        let [k0, k1, k2, k3, k4, k5] = self.keys;
+        // The first two products do not wait for each other.
+        let (remote, local) = (fold(a ^ k0, b ^ k1), fold(c ^ k2, d ^ k3));
+        Tag((fold(remote ^ ports ^ k4, local ^ k5) >> 32) as u32)
+    }
+
+    /// The position with this tag for which `is_it` holds.
+    #[inline]
+    pub(crate) fn find(&self, tag: Tag, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = self.home(tag);
+        loop {
+            let (found, position) = taken(self.slots[at])?;
+            if found == tag && is_it(position) {
+                return Some(position);
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// Adds a position that is not there.
+    pub(crate) fn insert(&mut self, tag: Tag, position: u32) {
+        if (self.len + 1) * 4 > self.slots.len() * 3 {
+            let larger = vec![0; self.slots.len() * 2].into();
+            for slot in core::mem::replace(&mut self.slots, larger) {
+                if let Some((tag, _)) = taken(slot) {
+                    self.put(tag, slot);
+                }
+            }
+        }
+        self.put(tag, u64::from(tag.0) << 32 | (u64::from(position) + 1));
+        self.len += 1;
+    }
+
+    /// Removes a position, if it is there.
+    pub(crate) fn remove(&mut self, tag: Tag, position: u32) {
+        let mut hole = self.home(tag);
+        loop {
+            match taken(self.slots[hole]) {
+                None => return,
+                Some(found) if found == (tag, position) => break,
+                Some(_) => hole = self.after(hole),
+            }
+        }
+        self.len -= 1;
+        // Whatever follows without a gap moves up, unless it would come before its home.
+        let mut at = self.after(hole);
+        while let Some((tag, _)) = taken(self.slots[at]) {
+            if self.distance(self.home(tag), at) >= self.distance(hole, at) {
+                self.slots[hole] = self.slots[at];
+                hole = at;
+            }
+            at = self.after(at);
+        }
+        self.slots[hole] = 0;
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.slots)
+    }
+
+    fn put(&mut self, tag: Tag, slot: u64) {
+        let mut at = self.home(tag);
+        while self.slots[at] != 0 {
+            at = self.after(at);
+        }
+        self.slots[at] = slot;
+    }
+
+    fn home(&self, tag: Tag) -> usize {
+        tag.0 as usize & (self.slots.len() - 1)
+    }
+
+    fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.slots.len() - 1)
+    }
+
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & (self.slots.len() - 1)
+    }
+}
+
+/// What a slot holds.
+fn taken(slot: u64) -> Option<(Tag, u32)> {
+    (slot != 0).then_some((Tag((slot >> 32) as u32), (slot as u32).wrapping_sub(1)))
+}
+
+/// Both halves of a product, in one word.
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// A power of two; so is every later number of slots.
+const SLOTS_MIN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_a_map(steps in proptest::collection::vec((any::<bool>(), 0u32..60, 0u32..8), 0..400)) {
+            let (mut index, mut model) = (Index::new(), HashMap::new());
+            for (adds, position, tag) in steps {
+                // Few tags, at both ends of the array: they meet, and wrap around.
+                let tag = Tag(tag.wrapping_sub(4).wrapping_mul(0x2000_0001));
+                if adds && !model.contains_key(&position) {
+                    index.insert(tag, position);
+                    model.insert(position, tag);
+                } else if model.get(&position) == Some(&tag) {
+                    index.remove(tag, position);
+                    model.remove(&position);
+                } else {
+                    index.remove(Tag(!tag.0), position);
+                }
+                prop_assert_eq!(index.len, model.len());
+                for (position, tag) in &model {
+                    prop_assert_eq!(index.find(*tag, |found| found == *position), Some(*position));
+                }
+                prop_assert_eq!(index.find(tag, |found| !model.contains_key(&found)), None);
+            }
+        }
+    }
+}
