@@ -1,9 +1,9 @@
 //! DTLS 1.2 with PSK and CCM_8: both ends of each stack in one thread, interleaved pass by pass.
 
 use crate::{
-    Options,
-    program::{CANDIDATES, Candidate, Program},
-    report::{Absent, Header, Report, Samples},
+    Options, limit,
+    program::{CANDIDATES, Candidate, Program, VALGRIND_INSTALL, valgrind_version},
+    report::{Absent, Header, Limit, Report, Samples},
 };
 use tegmen_bench_line::{Command, Failure, Reply};
 
@@ -11,11 +11,12 @@ use tegmen_bench_line::{Command, Failure, Reply};
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     let mut programs = present(&mut report);
+    let counts = options.instructions && counts_instructions(&mut report);
     let names: Vec<&'static Candidate> = programs.iter().map(|program| program.candidate).collect();
     for operation in OPERATIONS {
         eprintln!("{}", operation.name);
         let mut samples = timed(&operation, &mut programs, options.passes)?;
-        if options.instructions {
+        if counts {
             for candidate in &names {
                 let (few, many) = operation.counted;
                 let counts = (candidate.instructions(operation.of(few))?, candidate.instructions(operation.of(many))?);
@@ -25,14 +26,28 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
         }
         report.rows.extend(samples.rows());
     }
+    eprintln!("records at the limit");
+    report.rows.extend(limit::rows(options.passes)?);
     report.rows.extend(sizes(&names)?);
-    if options.instructions {
-        report
-            .header
-            .notes
-            .push("instructions: callgrind, difference of two lengths; it shows programs no SHA-NI".into());
+    let notes = &mut report.header.notes;
+    if counts {
+        notes.push("instructions: callgrind, difference of two lengths; it shows programs no SHA-NI".into());
     }
+    notes.push(limit::NOTE.into());
     Ok(report)
+}
+
+/// Whether callgrind is there; if not, the report says what to type.
+fn counts_instructions(report: &mut Report) -> bool {
+    let reason = match valgrind_version() {
+        Ok(version) => {
+            report.header.versions.insert("valgrind", version);
+            return true;
+        }
+        Err(reason) => reason,
+    };
+    report.absent.push(Absent { name: "valgrind", reason: reason.0, install: VALGRIND_INSTALL.into() });
+    false
 }
 
 /// Starts what is present and writes down what is not.
@@ -63,12 +78,32 @@ struct Operation {
     timed: u32,
     /// Two lengths whose instructions are compared.
     counted: (u32, u32),
+    /// What is demanded of the ratio to every peer, and of our instructions.
+    demanded: (Option<Limit>, Option<Limit>),
 }
 
 const OPERATIONS: [Operation; 3] = [
-    Operation { name: "PSK-CCM8 handshake with cookie", record: None, timed: 1_000, counted: (20, 120) },
-    Operation { name: "64 B record, seal + open", record: Some(64), timed: 40_000, counted: (200, 1_200) },
-    Operation { name: "1024 B record, seal + open", record: Some(1024), timed: 10_000, counted: (100, 600) },
+    Operation {
+        name: "PSK-CCM8 handshake with cookie",
+        record: None,
+        timed: 1_000,
+        counted: (5, 25),
+        demanded: (Some(Limit::AtLeast(2.0)), Some(Limit::Below(400_000.0))),
+    },
+    Operation {
+        name: "64 B record, seal + open",
+        record: Some(64),
+        timed: 40_000,
+        counted: (100, 600),
+        demanded: (Some(Limit::AtLeast(2.0)), None),
+    },
+    Operation {
+        name: "1024 B record, seal + open",
+        record: Some(1024),
+        timed: 10_000,
+        counted: (50, 250),
+        demanded: (Some(Limit::AtLeast(1.4)), None),
+    },
 ];
 
 impl Operation {
@@ -83,6 +118,7 @@ impl Operation {
 /// Pass by pass, every program in turn; each pass begins with another one, so that none is always first.
 fn timed(operation: &Operation, programs: &mut [Program], passes: usize) -> Result<Samples, Failure> {
     let mut samples = Samples::new(operation.name, "1/CPU s", true);
+    samples.demanded = operation.demanded;
     let count = programs.len();
     for pass in 0..passes {
         for turn in 0..count {

@@ -1,9 +1,10 @@
 //! Side-by-side benchmarks: our stack and its peers in one run, interleaved, so that ratios mean something.
 //!
-//! `tegmen-bench dtls|coap|sessions [--json] [--instructions] [--passes K]`; `bench/setup.sh` builds the peers.
+//! `tegmen-bench dtls|coap|sessions [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
 mod coap;
 mod dtls;
 mod echo;
+mod limit;
 mod load;
 mod mmsg;
 mod ours;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         "echo" => return finish(echo::run(rest.first().map_or("127.0.0.1:0", String::as_str)).map(|()| None), false),
         "dtls" => dtls::run,
         "coap" => coap::run,
+        "limit" => limit::run,
         "sessions" => sessions::run,
         _ => return finish(Err(Failure::new(USAGE)), false),
     };
@@ -61,12 +63,12 @@ impl Options {
     fn parse(words: &[String]) -> Result<Self, Failure> {
         let mut options = Self {
             json: false,
-            instructions: false,
+            instructions: true,
             passes: 9,
             seconds: 1.0,
             serve: None,
             path: "example_data".into(),
-            count: 100_000,
+            count: 1_000_000,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -74,6 +76,7 @@ impl Options {
             match word.as_str() {
                 "--json" => options.json = true,
                 "--instructions" => options.instructions = true,
+                "--no-instructions" => options.instructions = false,
                 "--passes" => options.passes = number(value()?)?,
                 "--seconds" => options.seconds = number(value()?)?,
                 "--serve" => options.serve = Some(value()?.clone()),
@@ -91,10 +94,14 @@ fn number<N: std::str::FromStr>(word: &str) -> Result<N, Failure> {
 }
 
 const USAGE: &str = "\
-tegmen-bench dtls [--instructions]   PSK-CCM8 handshakes, records, heap and bytes, ours beside every peer
+tegmen-bench dtls [--no-instructions]
+                                     PSK-CCM8 handshakes, records, heap and bytes, ours beside every peer, and
+                                     records at the limit of the processor
+tegmen-bench limit                   the last of these alone
 tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P]
                                      CON GET, 64 in flight, ours beside libcoap and a bare UDP echo
-tegmen-bench sessions [--count N]    bytes of each of N sessions that we hold at once
+tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
+                                     find one, to take the next alarm, to open a record
 
   --json        one JSON object instead of a table
   --passes K    interleaved passes, 9 if not said";

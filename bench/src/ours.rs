@@ -27,7 +27,7 @@ type Table = Slab<()>;
 
 /// Our stack with its credentials, or why there is none.
 pub(crate) fn stack() -> Result<Ours, Failure> {
-    Ok(Ours { client: Side::new()?, server: Side::new()?, clients: 0 })
+    Ours::new(Config::default())
 }
 
 /// The words that start our CoAP server on 127.0.0.1 at `port`: the `tegmen` that was built beside this program.
@@ -43,18 +43,31 @@ const SERVE_OPTIONS: &str = "--listen 127.0.0.1 --plain --no-secure --quiet --sh
 
 /// One endpoint for each role, as a program would have; every session gets an address of its own.
 pub(crate) struct Ours {
-    client: Rc<RefCell<Side>>,
-    server: Rc<RefCell<Side>>,
+    pub(crate) client: Rc<RefCell<Side>>,
+    pub(crate) server: Rc<RefCell<Side>>,
     clients: u32,
 }
 
+impl Ours {
+    pub(crate) fn new(config: Config) -> Result<Self, Failure> {
+        Ok(Self { client: Side::new(config)?, server: Side::new(config)?, clients: 0 })
+    }
+}
+
 /// Every session of one role.
-struct Side {
-    endpoint: Endpoint<Table>,
-    crypto: Provider,
-    counters: Counters,
-    /// A clock that only handshakes move.
-    now: Instant,
+pub(crate) struct Side {
+    pub(crate) node: Node,
+    /// Where datagrams arrive: a program has such a buffer once, not once a record.
+    inbound: Box<[u8; DATAGRAM_MAX]>,
+}
+
+/// An endpoint with everything that its calls ask for.
+pub(crate) struct Node {
+    pub(crate) endpoint: Endpoint<Table>,
+    pub(crate) crypto: Provider,
+    pub(crate) counters: Counters,
+    pub(crate) now: Instant,
+    outbound: Box<[u8; DATAGRAM_MAX]>,
 }
 
 /// One of our ends.
@@ -75,15 +88,21 @@ impl Stack for Ours {
 
     fn client(&mut self) -> Result<Session, Failure> {
         self.clients = self.clients.wrapping_add(1);
-        Ok(Session::new(&self.client, Path { local: address(self.clients), remote: address(SERVER) }))
+        let Path { local, remote } = path_at_server(self.clients);
+        Ok(Session::new(&self.client, Path { local: remote, remote: local }))
     }
 
     fn server(&mut self) -> Result<Session, Failure> {
-        Ok(Session::new(&self.server, Path { local: address(SERVER), remote: address(self.clients) }))
+        Ok(Session::new(&self.server, path_at_server(self.clients)))
     }
 }
 
 impl Session {
+    /// Leaves the session in its endpoint; its name there.
+    pub(crate) fn keep(mut self) -> Result<PeerId, Failure> {
+        self.peer.take().ok_or_else(|| Failure::new("no session"))
+    }
+
     fn new(side: &Rc<RefCell<Side>>, path: Path) -> Self {
         Self { side: side.clone(), path, peer: None, is_established: false }
     }
@@ -91,25 +110,18 @@ impl Session {
 
 impl End for Session {
     fn handshake(&mut self, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure> {
-        let side = &mut *self.side.borrow_mut();
+        let Side { node, inbound } = &mut *self.side.borrow_mut();
         match datagram {
-            None => self.peer = Some(side.with(|endpoint, cx| endpoint.connect(cx, &self.path)).map_err(failure)?),
+            None => self.peer = Some(node.with(|endpoint, cx| endpoint.connect(cx, &self.path)).map_err(failure)?),
             Some(datagram) => {
-                let mut datagram = copied(datagram)?;
-                let mut records = Records::new(&mut datagram.0[..datagram.1]);
-                let mut answer = [0; DATAGRAM_MAX];
-                loop {
-                    let event =
-                        side.with(|endpoint, cx| endpoint.handle(cx, &self.path, &mut records, &mut answer).map(note));
-                    let Some(noted) = event else { break };
-                    self.is_established |= side.on(noted, &answer, &mut self.peer, out)?;
+                let mut records = Records::new(copied(datagram, &mut inbound[..])?);
+                while let Some(noted) = node.handle(&self.path, &mut records) {
+                    self.is_established |= node.on(noted, &mut self.peer, out)?;
                 }
             }
         }
-        side.now = side.now.after_millis(STEP_MILLIS);
-        let mut due = [0; DATAGRAM_MAX];
-        while let Some(noted) = side.with(|endpoint, cx| endpoint.poll(cx, &mut due).map(note)) {
-            self.is_established |= side.on(noted, &due, &mut self.peer, out)?;
+        while let Some(noted) = node.poll() {
+            self.is_established |= node.on(noted, &mut self.peer, out)?;
         }
         Ok(())
     }
@@ -120,28 +132,22 @@ impl End for Session {
 
     fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {
         let peer = self.peer.ok_or_else(|| Failure::new("no session"))?;
-        let mut storage = [0; DATAGRAM_MAX];
-        let mut frame = Frame::new(&mut storage, HEADROOM);
-        frame.append(payload).map_err(failure)?;
-        self.side.borrow_mut().with(|endpoint, cx| endpoint.seal(cx, peer, &mut frame)).map_err(failure)?;
-        out.push(frame.finish());
+        out.push(self.side.borrow_mut().node.seal(peer, payload)?);
         Ok(())
     }
 
     fn open(&mut self, datagram: &[u8], payload: &mut [u8]) -> Result<usize, Failure> {
-        let mut datagram = copied(datagram)?;
-        let mut records = Records::new(&mut datagram.0[..datagram.1]);
-        let event = self.side.borrow_mut().with(|endpoint, cx| {
-            endpoint.handle(cx, &self.path, &mut records, &mut []).map(|event| message(event, payload))
-        });
-        event.flatten().ok_or_else(|| Failure::new("the record was not opened"))
+        let Side { node, inbound } = &mut *self.side.borrow_mut();
+        let bytes = node.open(&self.path, copied(datagram, &mut inbound[..])?)?;
+        payload.get_mut(..bytes.len()).ok_or_else(too_long)?.copy_from_slice(bytes);
+        Ok(bytes.len())
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(peer) = self.peer {
-            self.side.borrow_mut().endpoint.peers.remove(peer);
+            self.side.borrow_mut().node.endpoint.peers.remove(peer);
         }
     }
 }
@@ -165,38 +171,67 @@ fn note(event: Event<'_, '_>) -> Noted {
     }
 }
 
-/// Copies a message out; its length.
-fn message(event: Event<'_, '_>, payload: &mut [u8]) -> Option<usize> {
-    let Event::Message { bytes, .. } = event else { return None };
-    payload.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    Some(bytes.len())
-}
-
 impl Side {
-    fn new() -> Result<Rc<RefCell<Self>>, Failure> {
+    pub(crate) fn new(config: Config) -> Result<Rc<RefCell<Self>>, Failure> {
         let mut crypto = Provider::from_os().map_err(failure)?;
         let (mut counters, now) = (Counters::default(), Instant::default());
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
-        let endpoint = Endpoint::new(&mut cx, Table::new(Capacity::default()), Config::default());
-        Ok(Rc::new(RefCell::new(Self { endpoint, crypto, counters, now })))
+        let endpoint = Endpoint::new(&mut cx, Table::new(Capacity::default()), config);
+        let node = Node { endpoint, crypto, counters, now, outbound: Box::new([0; DATAGRAM_MAX]) };
+        Ok(Rc::new(RefCell::new(Self { node, inbound: Box::new([0; DATAGRAM_MAX]) })))
     }
+}
 
+impl Node {
     /// Calls the endpoint.
     fn with<T>(&mut self, call: impl FnOnce(&mut Endpoint<Table>, &mut Cx<'_, Provider>) -> T) -> T {
         let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
         call(&mut self.endpoint, &mut cx)
     }
 
+    fn handle(&mut self, path: &Path, records: &mut Records<'_>) -> Option<Noted> {
+        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
+        self.endpoint.handle(&mut cx, path, records, &mut self.outbound[..]).map(note)
+    }
+
+    fn poll(&mut self) -> Option<Noted> {
+        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
+        self.endpoint.poll(&mut cx, &mut self.outbound[..]).map(note)
+    }
+
+    /// One record that carries `payload`.
+    #[inline]
+    pub(crate) fn seal(&mut self, peer: PeerId, payload: &[u8]) -> Result<&[u8], Failure> {
+        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let mut frame = Frame::new(&mut self.outbound[..], HEADROOM);
+        frame.append(payload).map_err(failure)?;
+        self.endpoint.seal(&mut cx, peer, &mut frame).map_err(failure)?;
+        Ok(frame.finish())
+    }
+
+    /// As [`Self::seal`], into a place of the caller's that is just long enough.
+    #[inline]
+    pub(crate) fn seal_into(&mut self, peer: PeerId, payload: &[u8], place: &mut [u8]) -> Result<(), Failure> {
+        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let mut frame = Frame::new(place, HEADROOM);
+        frame.append(payload).map_err(failure)?;
+        self.endpoint.seal(&mut cx, peer, &mut frame).map_err(failure)
+    }
+
+    /// What the one record in `datagram` carries.
+    #[inline]
+    pub(crate) fn open<'r>(&mut self, path: &Path, datagram: &'r mut [u8]) -> Result<&'r mut [u8], Failure> {
+        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
+        match self.endpoint.handle(&mut cx, path, &mut Records::new(datagram), &mut []) {
+            Some(Event::Message { bytes, .. }) => Ok(bytes),
+            _ => Err(Failure::new("the record was not opened")),
+        }
+    }
+
     /// Does what an event asks for; `true` if the session is ready.
-    fn on(
-        &mut self,
-        noted: Noted,
-        written: &[u8],
-        peer: &mut Option<PeerId>,
-        out: &mut Outbox,
-    ) -> Result<bool, Failure> {
+    fn on(&mut self, noted: Noted, peer: &mut Option<PeerId>, out: &mut Outbox) -> Result<bool, Failure> {
         match noted {
-            Noted::Transmit(len) => out.push(&written[..len]),
+            Noted::Transmit(len) => out.push(&self.outbound[..len]),
             Noted::Need(id) => {
                 *peer = Some(id);
                 let answer = match self.endpoint.need(id) {
@@ -204,7 +239,7 @@ impl Side {
                     _ => Answer::Psk { identity: IDENTITY.as_bytes(), key: &KEY, principal: Principal(1) },
                 };
                 if let Some(next) = self.with(|endpoint, cx| endpoint.resume(cx, id, answer).map(note)) {
-                    return self.on(next, written, peer, out);
+                    return self.on(next, peer, out);
                 }
             }
             Noted::Established(id) => {
@@ -218,11 +253,21 @@ impl Side {
     }
 }
 
-/// Records are decrypted where they lie, so they need a place of ours.
-fn copied(datagram: &[u8]) -> Result<([u8; DATAGRAM_MAX], usize), Failure> {
-    let mut place = [0; DATAGRAM_MAX];
-    place.get_mut(..datagram.len()).ok_or_else(|| Failure::new("too long"))?.copy_from_slice(datagram);
-    Ok((place, datagram.len()))
+/// Records are opened where they lie, so they need a place of ours.
+fn copied<'p>(datagram: &[u8], place: &'p mut [u8]) -> Result<&'p mut [u8], Failure> {
+    let place = place.get_mut(..datagram.len()).ok_or_else(too_long)?;
+    place.copy_from_slice(datagram);
+    Ok(place)
+}
+
+fn too_long() -> Failure {
+    Failure::new("longer than the buffer")
+}
+
+/// Where datagrams of the client `node` arrive; the first client is 1.
+#[inline]
+pub(crate) fn path_at_server(node: u32) -> Path {
+    Path { local: address(SERVER), remote: address(node) }
 }
 
 /// The address of one of 2^24 nodes.
@@ -231,10 +276,8 @@ fn address(node: u32) -> Address {
     std::net::SocketAddr::from(([10, a, b, c], 5684)).into()
 }
 
-fn failure(error: impl std::fmt::Debug) -> Failure {
+pub(crate) fn failure(error: impl std::fmt::Debug) -> Failure {
     Failure::new(format!("{error:?}"))
 }
 
 const SERVER: u32 = 0;
-/// Two ticks of the table's timers, so that what is due now is sent now.
-const STEP_MILLIS: u32 = 2;

@@ -75,8 +75,7 @@ impl Candidate {
         let mut valgrind = Process::new("valgrind");
         valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(self.words()?);
         valgrind.args(command.to_string().split(' '));
-        let output =
-            valgrind.output().map_err(|e| Failure::new(format!("valgrind: {e} (apt-get install valgrind)")))?;
+        let output = valgrind.output().map_err(|e| Failure::new(format!("valgrind: {e} ({VALGRIND_INSTALL})")))?;
         let report = String::from_utf8_lossy(&output.stderr).into_owned();
         let collected = report.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
         collected.filter(|_| output.status.success()).ok_or_else(|| Failure::new(report))
@@ -93,6 +92,16 @@ impl Candidate {
         if path.is_file() { Ok(vec![path.to_string_lossy().into_owned()]) } else { Err(Failure::new("not built")) }
     }
 }
+
+/// The counter of instructions in its own words, or why there is none.
+pub(crate) fn valgrind_version() -> Result<String, Failure> {
+    let output = Process::new("valgrind").arg("--version").output();
+    let output = output.map_err(|e| Failure::new(e.to_string()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// What to type where it is absent.
+pub(crate) const VALGRIND_INSTALL: &str = "apt-get install valgrind";
 
 /// A candidate that runs and waits for commands.
 pub(crate) struct Program {

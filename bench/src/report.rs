@@ -50,9 +50,70 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
     /// Whether a larger number is the better one.
     pub(crate) more_is_better: bool,
+    /// Ours without twice the peer's, where the peer is the bare work of the processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) surplus: Option<f64>,
+    /// What is demanded of ours, and whether it is met.
+    #[serde(flatten)]
+    pub(crate) judged: Judged,
     /// Instructions for one operation, if they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instructions: Option<Instructions>,
+}
+
+impl Row {
+    /// A row of ours without numbers yet, of which less is better.
+    pub(crate) fn new(
+        operation: impl Into<String>,
+        peer_name: &'static str,
+        unit: &'static str,
+        judged: Option<Judged>,
+    ) -> Self {
+        Self {
+            operation: operation.into(),
+            ours: None,
+            peer: None,
+            peer_name,
+            ratio: None,
+            unit,
+            more_is_better: false,
+            surplus: None,
+            judged: judged.unwrap_or_default(),
+            instructions: None,
+        }
+    }
+}
+
+/// A demand.
+#[derive(Clone, Copy)]
+pub(crate) enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+    Below(f64),
+}
+
+impl Limit {
+    /// Holds a number of a row against it.
+    pub(crate) fn judge(self, limit_of: &'static str, number: Option<f64>) -> Judged {
+        let (limit, is_met) = match self {
+            Self::AtMost(limit) => (limit, number.map(|number| number <= limit)),
+            Self::AtLeast(limit) => (limit, number.map(|number| number >= limit)),
+            Self::Below(limit) => (limit, number.map(|number| number < limit)),
+        };
+        let verdict = is_met.map(|is_met| if is_met { "met" } else { "missed" });
+        Judged { limit: Some(limit), limit_of: Some(limit_of), verdict }
+    }
+}
+
+/// A demand and whether it is met; nothing where nothing is demanded.
+#[derive(Serialize, Clone, Copy, Default)]
+pub(crate) struct Judged {
+    /// The number that is demanded.
+    pub(crate) limit: Option<f64>,
+    /// Of which number in the row: `ours`, `ratio` or `surplus`.
+    pub(crate) limit_of: Option<&'static str>,
+    /// `met` or `missed`.
+    pub(crate) verdict: Option<&'static str>,
 }
 
 /// Instructions for one operation, both ends together.
@@ -64,6 +125,9 @@ pub(crate) struct Instructions {
     pub(crate) peer: Option<f64>,
     /// Ours over the peer's.
     pub(crate) ratio: Option<f64>,
+    /// What is demanded of ours, and whether it is met.
+    #[serde(flatten)]
+    pub(crate) judged: Judged,
 }
 
 /// A candidate that was not measured.
@@ -89,12 +153,21 @@ pub(crate) struct Samples {
     pub(crate) numbers: Vec<(&'static str, Vec<f64>)>,
     /// Each candidate's instructions for one operation.
     pub(crate) instructions: Vec<(&'static str, f64)>,
+    /// What is demanded of the ratio to every peer, and of our instructions.
+    pub(crate) demanded: (Option<Limit>, Option<Limit>),
 }
 
 impl Samples {
     /// No numbers yet.
     pub(crate) fn new(operation: impl Into<String>, unit: &'static str, more_is_better: bool) -> Self {
-        Self { operation: operation.into(), unit, more_is_better, numbers: Vec::new(), instructions: Vec::new() }
+        Self {
+            operation: operation.into(),
+            unit,
+            more_is_better,
+            numbers: Vec::new(),
+            instructions: Vec::new(),
+            demanded: (None, None),
+        }
     }
 
     /// Adds the number of one pass.
@@ -124,18 +197,23 @@ impl Samples {
         let ratios = ours.zip(peer).map(|(ours, peer)| ours.iter().zip(peer).map(|(a, b)| a / b).collect::<Vec<_>>());
         let counted = |name| self.instructions.iter().find(|(known, _)| *known == name).map(|&(_, count)| count);
         let (our_count, peer_count) = (counted(OURS), counted(peer_name));
+        let ratio = ratios.and_then(|ratios| median(&ratios));
+        let judge = |limit: Option<Limit>, of, number| limit.map(|limit| limit.judge(of, number)).unwrap_or_default();
         Row {
             operation: self.operation.clone(),
             ours: ours.and_then(|numbers| median(numbers)),
             peer: peer.and_then(|numbers| median(numbers)),
             peer_name,
-            ratio: ratios.and_then(|ratios| median(&ratios)),
+            ratio,
             unit: self.unit,
             more_is_better: self.more_is_better,
+            surplus: None,
+            judged: judge(self.demanded.0, "ratio", ratio),
             instructions: (our_count.is_some() || peer_count.is_some()).then(|| Instructions {
                 ours: our_count,
                 peer: peer_count,
                 ratio: our_count.zip(peer_count).map(|(ours, peer)| ours / peer),
+                judged: judge(self.demanded.1, "instructions", our_count),
             }),
         }
     }
@@ -177,21 +255,23 @@ impl Report {
         }
         println!();
         println!(
-            "{:<46} {:>14} {:>14}  {:<18} {:>7}  {:>12} {:>12} {:>6}",
+            "{:<62} {:>12} {:>12}  {:<15} {:>7}  {:>11} {:>11} {:>6}  demanded",
             "operation", "ours", "peer", "peer name", "ratio", "ours instr.", "peer instr.", "ratio"
         );
         for row in &self.rows {
-            let counts = row.instructions.unwrap_or(Instructions { ours: None, peer: None, ratio: None });
+            let counts = row.instructions.as_ref();
             println!(
-                "{:<46} {:>14} {:>14}  {:<18} {:>7}  {:>12} {:>12} {:>6}",
+                "{:<62} {:>12} {:>12}  {:<15} {:>7}  {:>11} {:>11} {:>6}  {}{}",
                 format!("{}, {}", row.operation, row.unit),
-                whole(row.ours),
-                whole(row.peer),
+                short(row.ours),
+                short(row.peer),
                 row.peer_name,
                 thousandths(row.ratio),
-                whole(counts.ours),
-                whole(counts.peer),
-                thousandths(counts.ratio),
+                short(counts.and_then(|counts| counts.ours)),
+                short(counts.and_then(|counts| counts.peer)),
+                thousandths(counts.and_then(|counts| counts.ratio)),
+                row.judged.said(row.surplus),
+                counts.map_or_else(String::new, |counts| counts.judged.said(None)),
             );
         }
         for Absent { name, reason, install } in &self.absent {
@@ -214,8 +294,17 @@ fn said(words: &[&str]) -> String {
     output.map_or_else(|| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn whole(number: Option<f64>) -> String {
-    number.map_or_else(|| "-".into(), |number| format!("{number:.0}"))
+impl Judged {
+    fn said(&self, surplus: Option<f64>) -> String {
+        let Self { limit: Some(limit), limit_of: Some(of), verdict } = self else { return String::new() };
+        let surplus = surplus.map_or_else(String::new, |surplus| format!(" {surplus:.1}"));
+        format!("{of}{surplus} against {limit}: {}; ", verdict.unwrap_or("not known"))
+    }
+}
+
+/// Without decimals, unless the number is small.
+fn short(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".into(), |number| format!("{number:.*}", usize::from(number < 1000.0)))
 }
 
 fn thousandths(number: Option<f64>) -> String {

@@ -1,28 +1,214 @@
-//! Many sessions held at once, ours alone: what one costs when there are many.
+//! Many sessions held at once in one table: what one costs, and how long a search takes among them.
+//!
+//! Every session comes from a real handshake and has carried a record; then its client is dropped.
 
 use crate::{
     Options,
+    limit::{DATAGRAM_LEN, nanoseconds},
+    ours::{Node, Ours, path_at_server},
     program::CANDIDATES,
-    report::{Absent, Header, OURS, Report, Samples},
+    report::{Absent, Header, Limit, Report, Row},
 };
-use tegmen_bench_line::{Command, Failure, Reply};
+use std::hint::black_box;
+use tegmen::{
+    dtls::Config,
+    endpoint::{PeerId, Peers, Phase},
+    time::{Duration, Instant},
+};
+use tegmen_bench_line::{Command, Failure, Pair, Reply, Stack, Tally, Wire, heap_in_use};
 
 /// Holds as many sessions as were asked for.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(1), rows: Vec::new(), absent: Vec::new() };
-    let [ours, ..] = &CANDIDATES;
-    match ours.ask_once(Command::Heap(options.count))? {
-        Reply::Heap { client, server } => {
-            for (end, bytes) in [("client", client), ("server", server)] {
-                let mut samples = Samples::new(format!("{} sessions, {end}", options.count), "B each", false);
-                samples.push(OURS, bytes as f64);
-                report.rows.extend(samples.rows());
-            }
-        }
-        Reply::Absent(reason) => {
-            report.absent.push(Absent { name: ours.name, reason, install: ours.install.to_owned() });
-        }
-        other => return Err(Failure::new(other.to_string())),
-    }
+    report.header.notes.push(format!("{} sessions, each from a handshake, clients dropped", options.count));
+    let mut crowd = Crowd::new(options.count)?;
+    report.header.versions.insert("ours", crowd.stack.version());
+
+    let bytes = crowd.bytes() as f64 / f64::from(options.count);
+    let (peer_name, peer) = leanest_peer(&mut report);
+    let mut rows = vec![
+        Row {
+            peer,
+            ratio: peer.map(|peer| bytes / peer),
+            ..row("bytes_per_session", peer_name, "B", bytes, at_most(256.0))
+        },
+        row(
+            "bytes_per_session_by_allocator",
+            "none",
+            "B",
+            crowd.heap as f64 / f64::from(options.count),
+            at_most(256.0),
+        ),
+    ];
+    eprintln!("searching");
+    rows.push(row("find_by_address_ns", "none", "ns", crowd.find()?, below(1000.0)));
+    rows.push(row("open_record_ns", "none", "ns", crowd.open()?, None));
+    eprintln!("alarms");
+    let alarms = crowd.alarms()?;
+    rows.push(row("next_deadline_ns", "none", "ns", alarms.mean, below(1000.0)));
+    rows.push(row("next_deadline_longest_100_ns", "none", "ns", alarms.longest, None));
+    report.rows = rows;
+    report.header.notes.extend([
+        "bytes_per_session: entries, index, timers, handshakes and key schedules, divided by the sessions; peer is the \
+         leanest of the peers, the heap of one session at its server"
+            .into(),
+        "find_by_address_ns: each search begins when the one before has ended; find and open take sessions at random"
+            .into(),
+        "next_deadline_ns: ask for the next alarm, take it, set it anew a day later, until all have rung; now and then \
+         one has to sort many into finer slots, and the longest hundred are beside it"
+            .into(),
+    ]);
     Ok(report)
 }
+
+fn row(operation: &str, peer_name: &'static str, unit: &'static str, ours: f64, limit: Option<Limit>) -> Row {
+    Row { ours: Some(ours), ..Row::new(operation, peer_name, unit, limit.map(|limit| limit.judge("ours", Some(ours)))) }
+}
+
+fn at_most(limit: f64) -> Option<Limit> {
+    Some(Limit::AtMost(limit))
+}
+
+fn below(limit: f64) -> Option<Limit> {
+    Some(Limit::Below(limit))
+}
+
+/// The peer whose server keeps the least for a session.
+fn leanest_peer(report: &mut Report) -> (&'static str, Option<f64>) {
+    let mut least: Option<(&'static str, u64)> = None;
+    for candidate in CANDIDATES.iter().skip(1) {
+        match candidate.ask_once(Command::Heap(2_000)) {
+            Ok(Reply::Heap { server, .. }) => {
+                if least.is_none_or(|(_, known)| server < known) {
+                    least = Some((candidate.name, server));
+                }
+            }
+            other => report.absent.push(Absent {
+                name: candidate.name,
+                reason: other.map_or_else(|failure| failure.0, |reply| reply.to_string()),
+                install: candidate.install.to_owned(),
+            }),
+        }
+    }
+    least.map_or(("none", None), |(name, bytes)| (name, Some(bytes as f64)))
+}
+
+/// The server ends of many sessions, and records for some of them.
+struct Crowd {
+    stack: Ours,
+    count: u32,
+    /// What the allocator has given out for them, and for the clients' endpoint, which has none left.
+    heap: i64,
+    /// Client and datagram, one of each.
+    records: Vec<(u32, [u8; DATAGRAM_LEN])>,
+    random: u64,
+}
+
+struct Alarms {
+    mean: f64,
+    longest: f64,
+}
+
+impl Crowd {
+    fn new(count: u32) -> Result<Self, Failure> {
+        let (mut wire, mut tally) = (Wire::default(), Tally::default());
+        let (mut records, mut opened) = (Vec::with_capacity(SAMPLES), [0; 64]);
+        let step = (count as usize / SAMPLES).max(1);
+        let before = heap_in_use();
+        let mut stack = Ours::new(Config { idle_timeout: IDLE, ..Config::default() })?;
+        for done in 0..count {
+            if done.is_multiple_of((count / 20).max(1)) {
+                eprintln!("{done} of {count} sessions");
+            }
+            let mut pair = Pair::establish(&mut stack, &mut wire, &mut tally)?;
+            pair.transfer(&mut wire, &mut tally, b"hold", &mut opened)?;
+            pair.server.keep()?;
+            let client = pair.client.keep()?;
+            let Node { now, endpoint, .. } = &mut stack.server.borrow_mut().node;
+            *now = now.after_millis(1);
+            let at_client = &mut stack.client.borrow_mut().node;
+            at_client.now = *now;
+            if (done as usize).is_multiple_of(step) && records.len() < SAMPLES {
+                let mut datagram = [0; DATAGRAM_LEN];
+                at_client.seal_into(client, &[0x5a; 64], &mut datagram)?;
+                records.push((done + 1, datagram));
+            }
+            at_client.endpoint.peers.remove(client);
+            if endpoint.peers.len() as u32 != done + 1 {
+                return Err(Failure::new("a session was lost"));
+            }
+        }
+        Ok(Self { stack, count, heap: heap_in_use() - before, records, random: 0x9e37_79b9_7f4a_7c15 })
+    }
+
+    /// What the tables say of themselves.
+    fn bytes(&self) -> usize {
+        let Node { endpoint, crypto, .. } = &self.stack.server.borrow().node;
+        endpoint.peers.bytes() + crypto.cache_bytes()
+    }
+
+    /// Searches by address, each for a session that depends on the one found before.
+    fn find(&mut self) -> Result<f64, Failure> {
+        let peers = &self.stack.server.borrow().node.endpoint.peers;
+        let mut found = PeerId { index: 0, generation: 0 };
+        let spent = nanoseconds(|| {
+            for turn in 0..SEARCHES {
+                let mixed = (u64::from(found.index) << 32 | turn).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let session = (((mixed >> 32) * u64::from(self.count)) >> 32) as u32 + 1;
+                let path = path_at_server(session);
+                found = peers.find(&path, Phase::Established).ok_or_else(|| Failure::new("a session was lost"))?;
+            }
+            black_box(found);
+            Ok(())
+        })?;
+        Ok(spent / SEARCHES as f64)
+    }
+
+    /// Opens one record of each session that has one, in random order.
+    fn open(&mut self) -> Result<f64, Failure> {
+        for last in (1..self.records.len()).rev() {
+            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            self.records.swap(last, (self.random >> 33) as usize % (last + 1));
+        }
+        let node = &mut self.stack.server.borrow_mut().node;
+        let count = self.records.len();
+        let spent = nanoseconds(|| {
+            self.records
+                .iter_mut()
+                .try_for_each(|(session, datagram)| node.open(&path_at_server(*session), datagram).map(|_| ()))
+        })?;
+        Ok(spent / count as f64)
+    }
+
+    /// Lets every alarm ring once.
+    fn alarms(&mut self) -> Result<Alarms, Failure> {
+        let Node { endpoint, now, .. } = &mut self.stack.server.borrow_mut().node;
+        let (mut longest, mut rung) = (0.0_f64, 0);
+        let mut part = |now: &mut Instant| {
+            for _ in 0..PART {
+                let next = endpoint.next_alarm().ok_or_else(|| Failure::new("an alarm was lost"))?;
+                *now = next.max(*now);
+                if let Some(id) = endpoint.peers.take_due(*now) {
+                    endpoint.peers.schedule(id, now.after(IDLE));
+                    rung += 1;
+                }
+            }
+            Ok(rung)
+        };
+        let (mut spent, mut all) = (0.0, 0);
+        while all < self.count {
+            let this = nanoseconds(|| part(now).map(|rung| all = rung))?;
+            longest = longest.max(this);
+            spent += this;
+        }
+        Ok(Alarms { mean: spent / f64::from(all), longest })
+    }
+}
+
+/// Long after all sessions are there.
+const IDLE: Duration = Duration::from_secs(86_400);
+/// Sessions that have a record to be opened.
+const SAMPLES: usize = 10_000;
+const SEARCHES: u64 = 200_000;
+/// Alarms that are timed together.
+const PART: u32 = 100;

@@ -13,15 +13,17 @@ pub(crate) fn growth<T>(counted: bool, total: &mut i64, step: impl FnOnce() -> T
     result
 }
 
+/// Bytes that the allocator has given out.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "the allocator's own statistics have no safe wrapper")]
-fn in_use() -> i64 {
+pub fn in_use() -> i64 {
     // SAFETY: mallinfo2 takes no argument, locks the allocator itself and returns plain numbers by value.
     let info = unsafe { libc::mallinfo2() };
     i64::try_from(info.uordblks + info.hblkhd).unwrap_or(i64::MAX)
 }
 
+/// Not known here.
 #[cfg(not(target_env = "gnu"))]
-fn in_use() -> i64 {
+pub fn in_use() -> i64 {
     0
 }

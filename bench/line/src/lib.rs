@@ -8,8 +8,9 @@ mod measure;
 pub mod pair;
 mod words;
 
-pub use measure::{run, run_with};
-pub use pair::{End, Outbox, Stack};
+pub use heap::in_use as heap_in_use;
+pub use measure::{cpu_time, run, run_with};
+pub use pair::{End, Outbox, Pair, Stack, Tally, Wire};
 pub use words::{Command, Reply};
 
 use std::fmt;

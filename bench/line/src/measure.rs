@@ -109,7 +109,10 @@ fn elapsed(start: Duration) -> Result<Reply, Failure> {
 }
 
 /// CPU time of this thread: the machine may be busy with other things.
-fn cpu_time() -> Result<Duration, Failure> {
+///
+/// # Errors
+/// What the system says, if it has no such clock.
+pub fn cpu_time() -> Result<Duration, Failure> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_err(|e| Failure::new(e.to_string()))?;
     Ok(Duration::from(time))
 }

@@ -76,7 +76,7 @@ impl Default for Outbox {
 
 /// What is counted on the way; counting memory is slow, so a timed run leaves it off.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     pub(crate) count_heap: bool,
     pub(crate) client_heap: i64,
     pub(crate) server_heap: i64,
@@ -100,21 +100,23 @@ impl Tally {
 }
 
 /// An established session, both ends of it.
-pub(crate) struct Pair<S: Stack> {
-    client: S::Client,
-    server: S::Server,
+pub struct Pair<S: Stack> {
+    /// The end that opened it.
+    pub client: S::Client,
+    /// The end that accepted it.
+    pub server: S::Server,
 }
 
 /// The two directions of the wire, kept from one session to the next.
 #[derive(Default)]
-pub(crate) struct Wire {
+pub struct Wire {
     up: Outbox,
     down: Outbox,
 }
 
 impl<S: Stack> Pair<S> {
     /// A full handshake, from nothing to both ends established.
-    pub(crate) fn establish(stack: &mut S, wire: &mut Wire, tally: &mut Tally) -> Result<Self, Failure> {
+    pub fn establish(stack: &mut S, wire: &mut Wire, tally: &mut Tally) -> Result<Self, Failure> {
         let mut client = tally.at_client(|| stack.client())?;
         let mut server = tally.at_server(|| stack.server())?;
         wire.up.clear();
@@ -138,7 +140,7 @@ impl<S: Stack> Pair<S> {
     }
 
     /// One record from the client to the server; the length of what came out.
-    pub(crate) fn transfer(
+    pub fn transfer(
         &mut self,
         wire: &mut Wire,
         tally: &mut Tally,

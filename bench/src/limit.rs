@@ -1,0 +1,172 @@
+//! Records at the limit: each sealed and each opened record of 64 bytes beside the bare AES instructions of its work.
+//!
+//! Every record belongs to another session than the one before. With few sessions in turn their key schedules are at
+//! hand; with many, each record expands its key, and so does the bare work beside it.
+
+use crate::{
+    Options,
+    ours::{Ours, path_at_server},
+    report::{Header, Limit, Report, Row, median},
+};
+use std::hint::black_box;
+use tegmen::endpoint::PeerId;
+use tegmen_accel::{KeySchedule, bare_record, bare_record_expanding};
+use tegmen_bench_line::{Failure, Pair, Tally, Wire, cpu_time};
+
+/// These rows alone.
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut header = Header::new(options.passes);
+    header.notes.push(NOTE.into());
+    Ok(Report { header, rows: rows(options.passes)?, absent: Vec::new() })
+}
+
+/// Two rows, for a record sealed and a record opened, for each of the two crowds.
+pub(crate) fn rows(passes: usize) -> Result<Vec<Row>, Failure> {
+    if !tegmen_accel::is_accelerated() {
+        eprintln!("this processor has no AES instructions: records at the limit are left out");
+        return Ok(Vec::new());
+    }
+    let mut rows = Vec::new();
+    for (count, keys, bare) in [(512, "keys at hand", Bare::Cached), (100_000, "keys expanded", Bare::Expanding)] {
+        let mut crowd = Crowd::new(count, bare)?;
+        crowd.pass()?; // warm
+        let passes = (0..passes).map(|_| crowd.pass()).collect::<Result<Vec<Pass>, Failure>>()?;
+        for (verb, of) in [("sealed", (|pass| pass.seal) as fn(&Pass) -> f64), ("opened", |pass| pass.open)] {
+            let column = |of: &dyn Fn(&Pass) -> f64| median(&passes.iter().map(of).collect::<Vec<_>>());
+            let surplus = column(&|pass| of(pass) - 2.0 * pass.bare);
+            rows.push(Row {
+                ours: column(&of),
+                peer: column(&|pass| pass.bare),
+                ratio: column(&|pass| of(pass) / pass.bare),
+                surplus,
+                ..Row::new(
+                    format!("64 B record {verb}, {count} sessions in turn, {keys}"),
+                    "bare AES",
+                    "ns",
+                    Some(Limit::AtMost(SURPLUS_MAX).judge("surplus", surplus)),
+                )
+            });
+        }
+    }
+    Ok(rows)
+}
+
+/// Nanoseconds for each record in one pass.
+struct Pass {
+    seal: f64,
+    open: f64,
+    bare: f64,
+}
+
+#[derive(Clone, Copy)]
+enum Bare {
+    Cached,
+    Expanding,
+}
+
+/// Sessions, both ends of each, and keys for the bare work.
+struct Crowd {
+    stack: Ours,
+    /// At the client; the server is asked by address, as datagrams come.
+    peers: Vec<PeerId>,
+    keys: Vec<[u8; 16]>,
+    schedules: Vec<KeySchedule>,
+    datagrams: Vec<[u8; DATAGRAM_LEN]>,
+    bare: Bare,
+}
+
+impl Crowd {
+    fn new(count: u32, bare: Bare) -> Result<Self, Failure> {
+        let mut stack = Ours::new(tegmen::dtls::Config::default())?;
+        let (mut wire, mut tally, mut opened) = (Wire::default(), Tally::default(), [0; 64]);
+        let mut peers = Vec::new();
+        for _ in 0..count {
+            let mut pair = Pair::establish(&mut stack, &mut wire, &mut tally)?;
+            pair.transfer(&mut wire, &mut tally, &PAYLOAD, &mut opened)?;
+            if opened != PAYLOAD {
+                return Err(Failure::new("a record came out changed"));
+            }
+            peers.push(pair.client.keep()?);
+            pair.server.keep()?;
+        }
+        let keys: Vec<[u8; 16]> = (0..count).map(|i| u128::from(i).to_le_bytes()).collect();
+        let schedules = match bare {
+            Bare::Cached => keys.iter().map(KeySchedule::expand).collect(),
+            Bare::Expanding => Vec::new(),
+        };
+        Ok(Self { stack, peers, keys, schedules, datagrams: vec![[0; DATAGRAM_LEN]; CHUNK], bare })
+    }
+
+    /// So many records that each session has one, or more where sessions are few.
+    fn pass(&mut self) -> Result<Pass, Failure> {
+        let (mut seal, mut open, mut records) = (0.0, 0.0, 0);
+        let turns = RECORDS.div_ceil(self.peers.len());
+        for _ in 0..turns {
+            for chunk in (0..self.peers.len()).step_by(CHUNK) {
+                let end = self.peers.len().min(chunk + CHUNK);
+                seal += nanoseconds(|| self.seal(chunk..end))?;
+                open += nanoseconds(|| self.open(chunk..end))?;
+                records += end - chunk;
+            }
+        }
+        let bare = nanoseconds(|| {
+            (0..turns).for_each(|_| self.bare());
+            Ok(())
+        })?;
+        let each = |spent: f64| spent / records as f64;
+        Ok(Pass { seal: each(seal), open: each(open), bare: each(bare) })
+    }
+
+    fn seal(&mut self, sessions: std::ops::Range<usize>) -> Result<(), Failure> {
+        let node = &mut self.stack.client.borrow_mut().node;
+        for (peer, datagram) in self.peers[sessions].iter().zip(&mut self.datagrams) {
+            node.seal_into(*peer, &PAYLOAD, datagram)?;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, sessions: std::ops::Range<usize>) -> Result<(), Failure> {
+        let node = &mut self.stack.server.borrow_mut().node;
+        for (session, datagram) in sessions.zip(&mut self.datagrams) {
+            if node.open(&path_at_server(session as u32 + 1), datagram)?.len() != PAYLOAD.len() {
+                return Err(Failure::new("a record came out with another length"));
+            }
+        }
+        Ok(())
+    }
+
+    /// As many records' worth of AES; the blocks of one do not wait for those of another, as with ours.
+    fn bare(&self) {
+        match self.bare {
+            Bare::Cached => self.schedules.iter().for_each(|schedule| {
+                black_box(bare_record(schedule, *black_box(&BLOCK)));
+            }),
+            Bare::Expanding => self.keys.iter().for_each(|key| {
+                black_box(bare_record_expanding(key, *black_box(&BLOCK)));
+            }),
+        }
+    }
+}
+
+/// CPU time of `work`.
+pub(crate) fn nanoseconds(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
+    let start = cpu_time()?;
+    work()?;
+    Ok(cpu_time()?.saturating_sub(start).as_nanos() as f64)
+}
+
+/// What these rows count.
+pub(crate) const NOTE: &str = "records at the limit: ours is the mean time of one seal or of one open through our \
+                               endpoint, each record of another session than the one before; peer is the AES rounds \
+                               of the same record and, where keys are expanded, the expansion; surplus is ours \
+                               without twice the peer's";
+/// What is allowed over twice the bare work, in nanoseconds a record.
+const SURPLUS_MAX: f64 = 60.0;
+/// Records of a pass, at least.
+const RECORDS: usize = 100_000;
+/// Records that are sealed and then opened.
+const CHUNK: usize = 512;
+const PAYLOAD: [u8; 64] = [0x5a; 64];
+const BLOCK: [u8; 16] = [0; 16];
+/// Of a record: header, explicit nonce, payload, tag.
+pub(crate) const DATAGRAM_LEN: usize = 64 + tegmen::dtls::record::OVERHEAD;
