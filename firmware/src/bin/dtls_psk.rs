@@ -74,11 +74,14 @@ impl Node {
     /// Apart, so that the stack holds the node only while it is made.
     #[inline(never)]
     fn start(place: &'static Place<Self>, table: &'static Kept<Table>, end: &'static End) -> Option<&'static mut Self> {
-        let mut crypto = Provider::new([end.region as u8; 32]);
-        let mut counters = Counters::default();
-        let mut cx = Cx { now: NOW, crypto: &mut crypto, counters: &mut counters };
-        let endpoint = Endpoint::new(&mut cx, table.take()?, Config::default());
-        place.fill(|| Self { endpoint, crypto, counters, end, session: None })
+        let table = table.take()?;
+        place.fill(|| {
+            let mut crypto = Provider::new([end.region as u8; 32]);
+            let mut counters = Counters::default();
+            let mut cx = Cx { now: NOW, crypto: &mut crypto, counters: &mut counters };
+            let endpoint = Endpoint::new(&mut cx, table, Config::default());
+            Self { endpoint, crypto, counters, end, session: None }
+        })
     }
 
     fn connect(&mut self) -> Option<()> {

@@ -200,9 +200,19 @@ impl HandshakeState {
 
     /// Begins, in a place that was [`Self::idle`] or [`Self::wipe`]d; the first flight is due at once.
     pub(crate) fn begin(&mut self, step: Step, flight: Flight, now: Instant, settings: &Settings) {
-        *self = Self::idle();
+        // Field by field, because a whole idle one would stand on a mote's stack first.
         self.step = step;
         self.flight = flight;
+        self.flight_seq = 0;
+        self.receive_seq = 0;
+        self.extended_master_secret = false;
+        self.renegotiation_info = false;
+        self.change_cipher_spec = false;
+        self.identity_unknown = false;
+        self.failures = 0;
+        self.outgoing_len = 0;
+        self.next_sequence = 0;
+        self.inbox.clear();
         self.transcript.restart();
         self.give_up = now.after_millis(settings.handshake_timeout_ms);
         self.await_answer(now, settings);
