@@ -408,6 +408,11 @@ impl Client {
                     return Ok(Reply { round_trip: clock::now().since(start), ..reply });
                 }
                 Happened::Reset => return Err(ClientError::Reset { remote: self.remote }),
+                Happened::TimedOut if self.protection == Protection::Dtls => {
+                    self.forget(request);
+                    let detail = "it fell silent; if it restarted, the session is lost".to_owned();
+                    return Err(ClientError::Ended { remote: self.remote, detail });
+                }
                 Happened::TimedOut => {
                     self.forget(request);
                     let seconds = clock::now().since(start).as_secs();
