@@ -41,7 +41,7 @@ impl Compact {
         let mut hash = Sha256::new();
         hash.update::<Self>(self.key.expose());
         hash.update::<Self>(&[index]);
-        out.iter_mut().zip(hash.finish::<Self>()).for_each(|(to, from)| *to = from);
+        hash.finish_into::<Self>(out);
     }
 }
 

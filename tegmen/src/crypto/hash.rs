@@ -76,6 +76,12 @@ impl Sha256 {
         self.digest()
     }
 
+    /// Writes as much of the digest as `out` has room for, without a copy of the hash; to be begun anew afterwards.
+    pub(crate) fn finish_into<C: Crypto>(&mut self, out: &mut [u8]) {
+        self.complete::<C>();
+        put(out, &self.state);
+    }
+
     /// Pads and compresses what waits, so that the state is the digest (FIPS 180-4, section 5.1.1).
     #[inline(never)]
     fn complete<C: Crypto>(&mut self) {
@@ -187,11 +193,17 @@ impl HmacKey {
 
     /// The code of a message given in parts.
     pub fn mac<C: Crypto>(&self, message: &[&[u8]]) -> [u8; DIGEST_LEN] {
+        let mut code = [0; DIGEST_LEN];
+        self.mac_into::<C>(message, &mut code);
+        code
+    }
+
+    /// Writes as much of the code of a message as `out` has room for.
+    pub(crate) fn mac_into<C: Crypto>(&self, message: &[&[u8]], out: &mut [u8]) {
         let mut hash = Sha256::none();
         self.run::<C>(&mut hash, message);
-        let code = hash.digest();
+        put(out, &hash.state);
         hash.wipe();
-        code
     }
 
     /// Leaves the code of `message` in the state of `hash`, whatever that held before.

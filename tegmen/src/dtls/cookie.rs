@@ -70,11 +70,8 @@ impl CookieKeys {
         let [even, odd] = &self.keys;
         let key = if which == 0 { even } else { odd };
         let [before, behind] = hello.around_cookie;
-        let mac = key.mac::<C>(&[&address.ip, &address.port.to_be_bytes(), before, behind]);
         let mut cookie = [0; COOKIE_LEN];
-        for (to, from) in cookie.iter_mut().zip(mac) {
-            *to = from;
-        }
+        key.mac_into::<C>(&[&address.ip, &address.port.to_be_bytes(), before, behind], &mut cookie);
         let [first, ..] = &mut cookie;
         *first = *first & 0xfe | which;
         cookie

@@ -204,11 +204,11 @@ impl Channel {
 
     /// Begins anew with the keys of a key block (RFC 5246, section 6.3; no MAC keys): client key, server key, client
     /// salt, server salt.
-    pub(crate) fn set_keys(&mut self, block: &Secret<40>, client: bool) -> Result<(), Truncated> {
+    pub(crate) fn set_keys(&mut self, block: &[u8], client: bool) -> Result<(), Truncated> {
         self.next_sequence = 0;
         self.window = ReplayWindow::new();
         self.failed_opens = 0;
-        let mut reader = Reader::new(block.expose());
+        let mut reader = Reader::new(block);
         let (mine, theirs) = (&mut self.write, &mut self.read);
         let (first, second) = if client { (mine, theirs) } else { (theirs, mine) };
         *first.key.expose_mut() = reader.array()?;
@@ -323,7 +323,7 @@ mod tests {
     use std::vec::Vec;
 
     fn pair() -> (Channel, Channel) {
-        let block = Secret::new(core::array::from_fn(|i| i as u8));
+        let block: [u8; 40] = core::array::from_fn(|i| i as u8);
         let with_keys = |client| {
             let mut channel = Channel::none();
             channel.set_keys(&block, client).unwrap();

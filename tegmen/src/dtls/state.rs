@@ -467,18 +467,18 @@ impl Ongoing<'_> {
                 false => state.inbox.take_fragment(buffers.incoming, state.receive_seq),
             };
             let Some((at, len)) = found else { break };
-            // Copied out, because handling it may write to the room.
-            let mut copied = [0; HELD_MAX];
-            let item = buffers.incoming.get(at..).and_then(|item| item.get(..len)).unwrap_or(&[]);
-            copy(&mut copied, item).map_err(|_| Discard::NoRoom)?;
-            let item = copied.get_mut(..len).unwrap_or(&mut []);
-            progress = match finished_due {
+            // The item lies in the room while it is handled, so the room is put aside.
+            let room = core::mem::take(&mut self.buffers.incoming);
+            let item = room.get_mut(at..).and_then(|item| item.get_mut(..len)).unwrap_or(&mut []);
+            let outcome = match finished_due {
                 true => match Records::new(item).next_record() {
-                    Some(Ok(record)) => self.receive_protected::<C, R>(cx, settings, record)?,
-                    _ => break,
+                    Some(Ok(record)) => self.receive_protected::<C, R>(cx, settings, record),
+                    _ => Err(Discard::Malformed.into()),
                 },
-                false => self.on_fragments::<C, R>(cx, settings, item, false)?,
+                false => self.on_fragments::<C, R>(cx, settings, item, false),
             };
+            self.buffers.incoming = room;
+            progress = outcome?;
         }
         Ok(progress)
     }
@@ -543,21 +543,22 @@ impl Ongoing<'_> {
     pub(crate) fn derive_keys<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, key: &[u8], client: bool) {
         let state = &mut *self.state;
         let len = (key.len() as u16).to_be_bytes();
-        let zeros = [0; MAX_PSK];
-        let zeros = zeros.get(..key.len()).unwrap_or(&[]);
-        let premaster = HmacKey::new::<C>(&[&len, zeros, &len, key]);
-        let mut master = Secret::<48>::zeroed();
+        let mut secret = Secret::<48>::zeroed();
+        // As many zeros as the key has bytes, in two parts, from what is zero still.
+        let (zeros, more) = (key.len().min(32), key.len().saturating_sub(32));
+        let zeros_of = |count| secret.expose().get(..count).unwrap_or(&[]);
+        let premaster = HmacKey::new::<C>(&[&len, zeros_of(zeros), zeros_of(more), &len, key]);
         let session_hash = state.transcript.digest_so_far::<C>();
         let (label, seed): (&[u8], [&[u8]; 2]) = match state.extended_master_secret {
             true => (b"extended master secret", [&session_hash, &[]]),
             false => (b"master secret", [&state.client_random, &state.server_random]),
         };
-        premaster.prf::<C>(label, seed, master.expose_mut());
-        cx.crypto.key_log(&state.client_random, master.expose());
-        state.master.set::<C>(&[master.expose()]);
-        let mut block = Secret::<40>::zeroed();
-        state.master.prf::<C>(b"key expansion", [&state.server_random, &state.client_random], block.expose_mut());
-        let _ = self.channel.set_keys(&block, client); // the block is as long as it takes
+        premaster.prf::<C>(label, seed, secret.expose_mut());
+        cx.crypto.key_log(&state.client_random, secret.expose());
+        state.master.set::<C>(&[secret.expose()]);
+        // The key block is the first 40 bytes; the master secret is not needed any more.
+        state.master.prf::<C>(b"key expansion", [&state.server_random, &state.client_random], secret.expose_mut());
+        let _ = self.channel.set_keys(secret.expose(), client); // the block is as long as it takes
     }
 }
 
@@ -573,6 +574,3 @@ impl<'b> Ongoing<'b> {
         }
     }
 }
-
-/// Longest item that is taken from the room again: a protected Finished, a ServerKeyExchange with a hint.
-const HELD_MAX: usize = 96;
