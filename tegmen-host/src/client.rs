@@ -248,8 +248,7 @@ impl Client {
         let path = crate::udp::path(socket.local_addr().map_err(unreachable)?, remote);
         let mut crypto = HostCrypto::from_os().map_err(ClientError::System)?;
         if let Some(file) = &config.key_log {
-            let open = std::fs::OpenOptions::new().create(true).append(true).open(file);
-            crypto.set_key_log(Box::new(open.map_err(ClientError::System)?));
+            crypto.log_keys_to(file).map_err(ClientError::System)?;
         }
         let mut counters = Counters::default();
         let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };

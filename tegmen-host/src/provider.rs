@@ -40,6 +40,19 @@ impl HostCrypto {
         Self { schedules: Schedules::new(cache_entries), generator, key_log: None }
     }
 
+    /// Appends secrets to a key log (RFC 9850), a file that is made readable for its owner alone.
+    ///
+    /// # Errors
+    /// What the system says, if the file cannot be written.
+    pub fn log_keys_to(&mut self, file: &std::path::Path) -> io::Result<()> {
+        let mut options = std::fs::OpenOptions::new();
+        options.create(true).append(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        self.set_key_log(Box::new(options.open(file)?));
+        Ok(())
+    }
+
     /// Writes secrets to a key log (RFC 9850). Whoever reads it reads the traffic.
     pub fn set_key_log(&mut self, log: Box<dyn Write + Send>) {
         self.key_log = Some(log);

@@ -245,9 +245,8 @@ impl Server {
             drop(guard);
             let mut crypto = HostCrypto::from_os().map_err(StartError::System)?;
             if let Some(file) = &config.key_log {
-                let open = std::fs::OpenOptions::new().create(true).append(true).open(file);
                 let source = |source| StartError::KeyLog { file: file.display().to_string(), source };
-                crypto.set_key_log(Box::new(open.map_err(source)?));
+                crypto.log_keys_to(file).map_err(source)?;
             }
             let totals = Arc::new(Mutex::new(Totals::default()));
             server.counters.push(totals.clone());
