@@ -204,7 +204,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Result<Outcome<'r, 't>, Discard> {
         let id = self.peers.find(path, Phase::Handshaking).ok_or(Discard::UnknownPeer)?;
         let mut ongoing = self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
-        let outcome = ongoing.receive::<C, R>(cx, &self.settings, record);
+        let outcome = ongoing.receive::<C, R>(cx, record);
         let deadline = ongoing.state.deadline();
         self.on_progress(cx, id, deadline, outcome)
     }
@@ -247,9 +247,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if ongoing.state.client_random == *hello.random {
                 // Our flight was lost, if nothing came since; else the hello was late.
                 if ongoing.state.receive_seq == ongoing.state.answered_seq {
-                    ongoing.state.answer_repetition(cx.now, cx.counters);
+                    ongoing.state.answer_repetition(cx.counters);
                     let deadline = ongoing.state.deadline();
-                    self.wake(id, deadline, cx.now);
+                    self.peers.schedule(id, deadline);
                 }
                 return Ok(None);
             }
@@ -277,7 +277,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Some(peer) = self.peers.peer(inserted.id) {
             peer.last_heard = coarse(cx.now);
         }
-        self.wake(inserted.id, cx.now, cx.now);
+        self.peers.schedule(inserted.id, Instant::AT_ONCE);
         Ok(inserted.id)
     }
 
@@ -323,8 +323,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 let Some(ongoing) = self.peers.ongoing(id) else { return Err(Discard::Unexpected) };
                 if content.first() == Some(&MessageType::FINISHED.0) && ongoing.state.is_lingering() {
                     bump(&mut cx.counters.retransmitted);
-                    ongoing.state.send_flight_again(cx.now);
-                    self.wake(id, cx.now, cx.now);
+                    ongoing.state.send_flight();
+                    self.peers.schedule(id, Instant::AT_ONCE);
                 }
                 Ok(Outcome::Nothing)
             }
@@ -340,7 +340,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         deadline: Instant,
         outcome: Result<Progress, Failure>,
     ) -> Result<Outcome<'r, 't>, Discard> {
-        self.wake(id, deadline, cx.now);
+        self.peers.schedule(id, deadline);
         match outcome {
             Ok(Progress::Continue) => Ok(Outcome::Nothing),
             Ok(Progress::Need) => Ok(Outcome::Event(Event::Need(id))),
@@ -374,12 +374,6 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.peers.release_handshake(id);
         }
         self.schedule_idle(id, cx.now);
-    }
-
-    /// Sets the alarm of a peer. What is due already is told so, because a table may keep time in coarse steps.
-    #[inline(never)]
-    fn wake(&mut self, id: PeerId, at: Instant, now: Instant) {
-        self.peers.schedule(id, if at <= now { Instant::from_micros(0) } else { at });
     }
 
     fn schedule_idle(&mut self, id: PeerId, now: Instant) {
@@ -433,7 +427,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Option<Event<'r, 't>> {
         let mut ongoing = self.peers.ongoing(id)?;
         ongoing.state.deadline = ongoing.state.give_up;
-        let outcome = ongoing.resume::<C, R>(cx, &self.settings, answer);
+        let outcome = ongoing.resume::<C, R>(cx, answer);
         let deadline = ongoing.state.deadline();
         match self.on_progress(cx, id, deadline, outcome) {
             Ok(Outcome::Event(event)) => return Some(event),
@@ -477,7 +471,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             };
             peer.alert = alert.unwrap_or(AlertDescription::CLOSE_NOTIFY);
             self.peers.set_phase(id, Phase::Closing);
-            self.peers.schedule(id, Instant::from_micros(0));
+            self.peers.schedule(id, Instant::AT_ONCE);
         }
         Outcome::Event(Event::Closed { peer: id, reason })
     }
@@ -520,7 +514,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             let deadline = ongoing.state.deadline();
             match outcome {
                 Ok(Some(len)) => {
-                    self.wake(id, deadline, cx.now);
+                    self.peers.schedule(id, deadline);
                     return Outcome::Datagram(len);
                 }
                 // The last flight has been kept for long enough.

@@ -9,6 +9,9 @@ pub struct Instant {
 }
 
 impl Instant {
+    /// The earliest point there is: a deadline that has come.
+    pub const AT_ONCE: Self = Self { micros: 0 };
+
     /// The latest point there is: a deadline that never comes.
     pub const NEVER: Self = Self { micros: u64::MAX };
 

@@ -6,7 +6,7 @@
 use super::flight::Flight;
 use super::handshake::{self, Fragment, MessageType, hello_verify_request, key_exchange, server_hello::ServerHello};
 use super::state::{Answer, Failure, HandshakeState, MAX_PSK, Ongoing, Progress, Step};
-use super::{CipherSuite, Discard, Fatal, Profile, Settings, VERSION};
+use super::{CipherSuite, Discard, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::Cx;
 
@@ -22,12 +22,7 @@ impl HandshakeState {
 }
 
 impl Ongoing<'_> {
-    pub(crate) fn on_hello_verify_request<C: Crypto>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        settings: &Settings,
-        fragment: &Fragment<'_>,
-    ) -> Result<Progress, Failure> {
+    pub(crate) fn on_hello_verify_request(&mut self, fragment: &Fragment<'_>) -> Result<Progress, Failure> {
         let cookie = hello_verify_request::read(fragment.body).map_err(|_| Discard::Malformed)?;
         let repeated = self.buffers.outgoing.get(..self.state.outgoing_len.into()) == Some(cookie);
         if self.state.step == Step::AwaitServerHello && repeated {
@@ -42,20 +37,15 @@ impl Ongoing<'_> {
         self.state.transcript.restart();
         self.state.step = Step::AwaitServerHello;
         self.state.receive_seq = fragment.message_seq.wrapping_add(1);
-        self.state.start_flight(Flight::ClientHello, cx.now, settings);
+        self.state.start_flight(Flight::ClientHello);
         Ok(Progress::Continue)
     }
 
-    pub(crate) fn on_server_message(
-        &mut self,
-        settings: &Settings,
-        kind: MessageType,
-        body: &[u8],
-    ) -> Result<Progress, Failure> {
+    pub(crate) fn on_server_message(&mut self, kind: MessageType, body: &[u8]) -> Result<Progress, Failure> {
         match (self.state.step, kind) {
             (Step::AwaitHelloVerifyRequest | Step::AwaitServerHello, MessageType::SERVER_HELLO) => {
                 let hello = ServerHello::read(body).map_err(|_| Fatal::Decode)?;
-                self.on_server_hello(settings, &hello)?;
+                self.on_server_hello(&hello)?;
                 self.state.step = Step::AwaitServerHelloDone;
                 // The hello was answered; the rest of the server's flight is the server's to repeat.
                 self.state.outgoing_len = 0;
@@ -81,14 +71,14 @@ impl Ongoing<'_> {
         }
     }
 
-    fn on_server_hello(&mut self, settings: &Settings, hello: &ServerHello<'_>) -> Result<(), Fatal> {
+    fn on_server_hello(&mut self, hello: &ServerHello<'_>) -> Result<(), Fatal> {
         if hello.version != VERSION {
             return Err(Fatal::Version);
         }
         if hello.cipher_suite != CipherSuite::PSK_WITH_AES_128_CCM_8 || hello.compression_method != 0 {
             return Err(Fatal::IllegalParameter);
         }
-        let offered = settings.profile == Profile::Default;
+        let offered = !self.state.minimal;
         let answered = hello.extensions;
         if answered.other || !offered && (answered.extended_master_secret || answered.renegotiation_info) {
             return Err(Fatal::UnsupportedExtension);
@@ -98,19 +88,14 @@ impl Ongoing<'_> {
         Ok(())
     }
 
-    pub(crate) fn resume_client<C: Crypto>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        settings: &Settings,
-        answer: Answer<'_>,
-    ) -> Result<(), Fatal> {
+    pub(crate) fn resume_client<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) -> Result<(), Fatal> {
         let Answer::Psk { identity, key, principal } = answer else { return Err(Fatal::NoCredentials) };
         if key.is_empty() || key.len() > MAX_PSK {
             return Err(Fatal::NoCredentials);
         }
         self.keep(identity)?;
         *self.principal = principal;
-        self.state.start_flight(Flight::ClientKeyExchange, cx.now, settings);
+        self.state.start_flight(Flight::ClientKeyExchange);
         // ClientKeyExchange belongs to the session hash, and so is hashed before it is written.
         let body_len = (identity.len() as u32).saturating_add(2);
         let kind = MessageType::CLIENT_KEY_EXCHANGE;

@@ -7,7 +7,7 @@ use super::handshake::{
 };
 use super::record::{self, ContentType, HEADROOM, RecordNumber, TAG_LEN};
 use super::state::{Ongoing, Step};
-use super::{Fatal, Profile, Settings};
+use super::{Fatal, Settings};
 use crate::buf::{Full, Writer};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Roles};
@@ -81,16 +81,18 @@ impl Ongoing<'_> {
             }
             crate::counters::bump(&mut cx.counters.retransmitted);
             self.state.repeated = false;
-            self.state.send_flight_again(cx.now);
+            self.state.send_flight();
             self.state.timeout_ms = self.state.timeout_ms.saturating_mul(2).min(settings.retransmit_max_ms);
+        }
+        if self.state.timeout_ms == 0 {
+            self.state.timeout_ms = settings.retransmit_first_ms;
         }
         let mtu = usize::from(settings.mtu).max(64).min(out.len());
         let mut len = 0usize;
         while let Some(&element) = self.state.flight.elements().get(usize::from(self.state.element)) {
             let room = out.get_mut(len..).unwrap_or(&mut []);
             let limit = mtu.saturating_sub(len);
-            let written =
-                self.write::<C, R>(cx, settings, element, room, limit, len == 0).map_err(|_| Fatal::TooLarge)?;
+            let written = self.write::<C, R>(cx, element, room, limit, len == 0).map_err(|_| Fatal::TooLarge)?;
             if written == 0 {
                 break;
             }
@@ -100,8 +102,8 @@ impl Ongoing<'_> {
             }
             self.state.element = self.state.element.saturating_add(1);
             self.state.hashed = self.state.hashed.max(self.state.element);
-            let alone = settings.profile == Profile::Minimal
-                && matches!(self.state.flight, Flight::ClientKeyExchange | Flight::ServerFinished);
+            let alone =
+                self.state.minimal && matches!(self.state.flight, Flight::ClientKeyExchange | Flight::ServerFinished);
             if alone {
                 break;
             }
@@ -120,7 +122,6 @@ impl Ongoing<'_> {
     fn write<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        settings: &Settings,
         element: Element,
         out: &mut [u8],
         limit: usize,
@@ -134,7 +135,7 @@ impl Ongoing<'_> {
                 record::write_plain(out, ContentType::CHANGE_CIPHER_SPEC, self.next_number(), &[1], 0)
             }
             Element::Finished => self.write_finished(cx, out, limit),
-            message => self.write_message::<C, R>(settings, message, out, limit, first),
+            message => self.write_message::<C, R>(message, out, limit, first),
         }
     }
 
@@ -161,7 +162,6 @@ impl Ongoing<'_> {
 
     fn write_message<C: Crypto, R: Roles>(
         &mut self,
-        settings: &Settings,
         element: Element,
         out: &mut [u8],
         limit: usize,
@@ -176,8 +176,7 @@ impl Ongoing<'_> {
         };
         let kind = match element {
             Element::ClientHello if R::CLIENT => {
-                let minimal = settings.profile == Profile::Minimal;
-                client_hello::write(&mut body, &state.client_random, kept, minimal)?;
+                client_hello::write(&mut body, &state.client_random, kept, state.minimal)?;
                 MessageType::CLIENT_HELLO
             }
             Element::ServerHello if R::SERVER => {

@@ -8,7 +8,7 @@ use super::handshake::client_hello::ClientHello;
 use super::handshake::{Fragment, MessageType, key_exchange};
 use super::record::RecordNumber;
 use super::state::{Answer, Failure, HandshakeState, MAX_PSK, Ongoing, Progress, Step};
-use super::{CipherSuite, Fatal, Profile, Settings, VERSION};
+use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Principal};
 use crate::secret::Secret;
@@ -26,9 +26,8 @@ impl HandshakeState {
         self.begin(Step::AwaitClientKeyExchange, Flight::ServerHello, cx.now, settings);
         self.client_random = *hello.random;
         cx.crypto.random(&mut self.server_random);
-        let extensions = settings.profile == Profile::Default;
-        self.extended_master_secret = extensions && hello.extensions.extended_master_secret;
-        self.renegotiation_info = extensions && hello.signals_renegotiation_info();
+        self.extended_master_secret = !self.minimal && hello.extensions.extended_master_secret;
+        self.renegotiation_info = !self.minimal && hello.signals_renegotiation_info();
         // The numbers go on from the client's, which the stateless answer used too (RFC 6347, section 4.2.1).
         self.next_sequence = number.sequence();
         self.flight_seq = fragment.message_seq;
@@ -53,13 +52,7 @@ impl HandshakeState {
 }
 
 impl Ongoing<'_> {
-    pub(crate) fn on_client_message<C: Crypto>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        settings: &Settings,
-        kind: MessageType,
-        body: &[u8],
-    ) -> Result<Progress, Failure> {
+    pub(crate) fn on_client_message(&mut self, kind: MessageType, body: &[u8]) -> Result<Progress, Failure> {
         match (self.state.step, kind) {
             (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE) => {
                 let identity = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
@@ -72,7 +65,7 @@ impl Ongoing<'_> {
                 Ok(Progress::Need)
             }
             (Step::AwaitClientFinished, MessageType::FINISHED) => {
-                self.state.start_flight(Flight::ServerFinished, cx.now, settings);
+                self.state.start_flight(Flight::ServerFinished);
                 self.state.step = Step::Lingering;
                 self.state.inbox.clear();
                 Ok(Progress::Established)

@@ -5,7 +5,7 @@ use super::handshake::finished::{VERIFY_LEN, verify_data};
 use super::handshake::{self, Fragment, MessageType, Random};
 use super::inbox::{AddError, Held, Inbox};
 use super::record::{self, Channel, ContentType, Record, Records};
-use super::{AlertDescription, Discard, Fatal, Settings, alert};
+use super::{AlertDescription, Discard, Fatal, Profile, Settings, alert};
 use crate::buf::{Reader, copy};
 use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
@@ -44,6 +44,8 @@ pub struct HandshakeState {
     pub(crate) outgoing_len: u8,
     /// HelloVerifyRequests followed, or Finished records that did not open.
     pub(crate) failures: u8,
+    /// [`Profile::Minimal`]: no extensions, and the last messages in datagrams of their own.
+    pub(crate) minimal: bool,
     pub(crate) extended_master_secret: bool,
     pub(crate) renegotiation_info: bool,
     /// The peer's ChangeCipherSpec came while the key was still being looked up.
@@ -58,7 +60,7 @@ pub struct HandshakeState {
     /// message_seq of the message that is due from the peer, and what it was when our flight began.
     pub(crate) receive_seq: u16,
     pub(crate) answered_seq: u16,
-    /// Current retransmission timeout in milliseconds.
+    /// Current retransmission timeout in milliseconds; 0 before the flight is sent.
     pub(crate) timeout_ms: u32,
     pub(crate) inbox: Inbox,
     /// When to transmit, the first time or again.
@@ -178,6 +180,7 @@ impl HandshakeState {
             flight_seq: 0,
             receive_seq: 0,
             answered_seq: 0,
+            minimal: false,
             extended_master_secret: false,
             renegotiation_info: false,
             change_cipher_spec: false,
@@ -214,8 +217,9 @@ impl HandshakeState {
         self.next_sequence = 0;
         self.inbox.clear();
         self.transcript.restart();
+        self.minimal = settings.profile == Profile::Minimal;
         self.give_up = now.after_millis(settings.handshake_timeout_ms);
-        self.await_answer(now, settings);
+        self.await_answer();
     }
 
     /// Forgets all secrets.
@@ -235,28 +239,28 @@ impl HandshakeState {
     }
 
     /// The next flight, to be sent at once; what was received for the previous one is forgotten.
-    pub(crate) fn start_flight(&mut self, flight: Flight, now: Instant, settings: &Settings) {
+    pub(crate) fn start_flight(&mut self, flight: Flight) {
         self.flight_seq = self.flight_seq.wrapping_add(self.flight.messages());
         self.flight = flight;
-        self.await_answer(now, settings);
+        self.await_answer();
     }
 
     /// A new flight begins: nothing of it was sent or hashed.
-    fn await_answer(&mut self, now: Instant, settings: &Settings) {
+    fn await_answer(&mut self) {
         self.hashed = 0;
         self.answered_seq = self.receive_seq;
-        self.timeout_ms = settings.retransmit_first_ms;
+        self.timeout_ms = 0;
         self.repeated = false;
-        self.send_flight_again(now);
+        self.send_flight();
     }
 
     /// The peer's flight came again, so ours was lost. It goes out again only once for each run of the timer: two ends
     /// that answer every repetition with one would never stop.
-    pub(crate) fn answer_repetition(&mut self, now: Instant, counters: &mut Counters) {
+    pub(crate) fn answer_repetition(&mut self, counters: &mut Counters) {
         if !self.repeated {
             self.repeated = true;
             bump(&mut counters.retransmitted);
-            self.send_flight_again(now);
+            self.send_flight();
         }
     }
 
@@ -268,10 +272,11 @@ impl HandshakeState {
         self.transcript.update::<C>(body);
     }
 
-    pub(crate) fn send_flight_again(&mut self, now: Instant) {
+    /// Our flight is due at once, from its first element on.
+    pub(crate) fn send_flight(&mut self) {
         self.element = 0;
         self.fragment_offset = 0;
-        self.deadline = now;
+        self.deadline = Instant::AT_ONCE;
     }
 }
 
@@ -281,25 +286,23 @@ impl Ongoing<'_> {
     pub(crate) fn receive<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        settings: &Settings,
         record: Record<'_>,
     ) -> Result<Progress, Failure> {
         let progress = match record.number.epoch() {
-            0 => self.receive_plaintext::<C, R>(cx, settings, &record)?,
-            _ => self.receive_protected::<C, R>(cx, settings, record)?,
+            0 => self.receive_plaintext::<C, R>(cx, &record)?,
+            _ => self.receive_protected::<C, R>(cx, record)?,
         };
-        self.settle::<C, R>(cx, settings, progress)
+        self.settle::<C, R>(cx, progress)
     }
 
     /// Takes a record of epoch 0.
     fn receive_plaintext<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        settings: &Settings,
         record: &Record<'_>,
     ) -> Result<Progress, Failure> {
         match record.content_type {
-            ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, settings, record.body, false),
+            ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, record.body, false),
             ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec(),
             ContentType::ALERT => {
                 // Not authenticated: believed only while there is nothing but this handshake to lose.
@@ -320,7 +323,6 @@ impl Ongoing<'_> {
     fn receive_protected<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        settings: &Settings,
         record: Record<'_>,
     ) -> Result<Progress, Failure> {
         let content_type = record.content_type;
@@ -358,7 +360,7 @@ impl Ongoing<'_> {
             Err(discard) => return Err(discard.into()),
         };
         match content_type {
-            ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, settings, content, true),
+            ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, content, true),
             ContentType::ALERT => match *content {
                 [alert::FATAL, description] => Err(Fatal::Alert(AlertDescription(description)).into()),
                 _ => Ok(Progress::Continue),
@@ -385,7 +387,6 @@ impl Ongoing<'_> {
     fn on_fragments<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        settings: &Settings,
         bytes: &[u8],
         protected: bool,
     ) -> Result<Progress, Failure> {
@@ -394,7 +395,7 @@ impl Ongoing<'_> {
         // Behind the message that asks for a key, or that ends the handshake, nothing can be due.
         while progress == Progress::Continue && !reader.is_empty() {
             let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
-            progress = self.on_fragment::<C, R>(cx, settings, &fragment, protected)?;
+            progress = self.on_fragment::<C, R>(cx, &fragment, protected)?;
         }
         Ok(progress)
     }
@@ -403,7 +404,6 @@ impl Ongoing<'_> {
     fn on_fragment<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        settings: &Settings,
         fragment: &Fragment<'_>,
         protected: bool,
     ) -> Result<Progress, Failure> {
@@ -411,14 +411,14 @@ impl Ongoing<'_> {
         // A server without state numbers its HelloVerifyRequests as it likes.
         let hello_verify = fragment.message_type == MessageType::HELLO_VERIFY_REQUEST && fragment.is_whole();
         if R::CLIENT && hello_verify && matches!(state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello) {
-            return self.on_hello_verify_request(cx, settings, fragment);
+            return self.on_hello_verify_request(fragment);
         }
         let ahead = fragment.message_seq.wrapping_sub(state.receive_seq) as i16;
         if ahead < 0 {
             // The last message of the flight that ours answers, again: ours was lost (RFC 6347, section 4.2.4).
             let last_of_flight = fragment.message_seq.wrapping_add(1) == state.answered_seq;
             if last_of_flight && state.receive_seq == state.answered_seq && state.element >= state.flight.len() {
-                state.answer_repetition(cx.now, cx.counters);
+                state.answer_repetition(cx.counters);
             }
             return Ok(Progress::Continue);
         }
@@ -441,24 +441,19 @@ impl Ongoing<'_> {
         }
         if fragment.is_whole() {
             state.inbox.forget_pieces();
-            return self.on_message::<C, R>(cx, settings, fragment.message_type, fragment.body);
+            return self.on_message::<C, R>(cx, fragment.message_type, fragment.body);
         }
         let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(Progress::Continue) };
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
-        let outcome = self.on_message::<C, R>(cx, settings, fragment.message_type, body);
+        let outcome = self.on_message::<C, R>(cx, fragment.message_type, body);
         self.buffers.incoming = room;
         outcome
     }
 
     /// Goes through what came early for as long as it brings the handshake on.
-    fn settle<C: Crypto, R: Roles>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        settings: &Settings,
-        mut progress: Progress,
-    ) -> Result<Progress, Failure> {
+    fn settle<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, mut progress: Progress) -> Result<Progress, Failure> {
         while progress == Progress::Continue {
             let Ongoing { state, buffers, .. } = self;
             let finished_due = matches!(state.step, Step::AwaitServerFinished | Step::AwaitClientFinished);
@@ -472,10 +467,10 @@ impl Ongoing<'_> {
             let item = room.get_mut(at..).and_then(|item| item.get_mut(..len)).unwrap_or(&mut []);
             let outcome = match finished_due {
                 true => match Records::new(item).next_record() {
-                    Some(Ok(record)) => self.receive_protected::<C, R>(cx, settings, record),
+                    Some(Ok(record)) => self.receive_protected::<C, R>(cx, record),
                     _ => Err(Discard::Malformed.into()),
                 },
-                false => self.on_fragments::<C, R>(cx, settings, item, false),
+                false => self.on_fragments::<C, R>(cx, item, false),
             };
             self.buffers.incoming = room;
             progress = outcome?;
@@ -487,7 +482,6 @@ impl Ongoing<'_> {
     fn on_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        settings: &Settings,
         kind: MessageType,
         body: &[u8],
     ) -> Result<Progress, Failure> {
@@ -498,8 +492,8 @@ impl Ongoing<'_> {
         self.state.receive_seq = self.state.receive_seq.wrapping_add(1);
         let server = matches!(self.state.step, Step::AwaitClientKeyExchange | Step::AwaitClientFinished);
         let progress = match () {
-            () if R::SERVER && server => self.on_client_message(cx, settings, kind, body)?,
-            () if R::CLIENT && !server => self.on_server_message(settings, kind, body)?,
+            () if R::SERVER && server => self.on_client_message(kind, body)?,
+            () if R::CLIENT && !server => self.on_server_message(kind, body)?,
             () => return Err(Fatal::UnexpectedMessage(kind).into()),
         };
         Ok(progress)
@@ -520,15 +514,14 @@ impl Ongoing<'_> {
     pub(crate) fn resume<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        settings: &Settings,
         answer: Answer<'_>,
     ) -> Result<Progress, Failure> {
         match self.state.step {
-            Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, settings, answer)?,
+            Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, answer)?,
             Step::ServerNeedsPsk if R::SERVER => self.resume_server(cx, answer),
             _ => {}
         }
-        self.settle::<C, R>(cx, settings, Progress::Continue)
+        self.settle::<C, R>(cx, Progress::Continue)
     }
 
     /// Keeps a cookie, hint or identity where the flight is written from.
