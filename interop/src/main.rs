@@ -2,6 +2,8 @@
 //! against the `tegmen` binary over loopback sockets, prints a table and writes it to `target/interop.json`.
 
 mod cell;
+mod dtls;
+mod gnutls;
 mod libcoap;
 mod mote;
 mod openssl;
@@ -128,6 +130,10 @@ fn all_cells(images: &Arc<mote::Images>) -> Vec<Cell> {
         (program, _) => {
             cells.push(missing("libcoap", &program.unwrap_or_else(|| "its version".to_owned()), "libcoap3-bin"));
         }
+    }
+    match ([gnutls::CLIENT, gnutls::SERVER].into_iter().find(|program| !is_installed(program)), gnutls::version()) {
+        (None, Some(version)) => cells.extend(gnutls::cells(&version)),
+        (program, _) => cells.push(missing(gnutls::PEER, program.unwrap_or("its version"), "gnutls-bin")),
     }
     match mote::missing_tool() {
         None => cells.extend(mote::cells(images)),

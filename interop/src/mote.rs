@@ -191,7 +191,7 @@ fn mote_refuses(scene: &Scene, image: &Path) -> Check {
     let bridge = Bridge::to_server(scene, image)?;
     for psk in [Psk::with_key("wrongPSK"), Psk::with_identity("nobody")] {
         let mut client = openssl::Client::start(scene, "127.0.0.1", bridge.port, &psk, &[])?;
-        client.process.await_error("alert decrypt error")?;
+        client.process.await_error("alert decrypt error", 0)?;
         client.process.await_end()?;
     }
     let mut client = openssl::Client::start(scene, "127.0.0.1", bridge.port, &Psk::usual(), &[])?;

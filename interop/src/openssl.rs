@@ -457,7 +457,7 @@ fn client_ping(scene: &Scene) -> Check {
 fn client_refused(scene: &Scene, psk: &Psk, operator_reads: &str) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let mut client = Client::start(scene, "127.0.0.1", served.port, psk, &[])?;
-    client.process.await_error("alert decrypt error")?;
+    client.process.await_error("alert decrypt error", 0)?;
     if client.process.await_end()?.success() {
         return Err("s_client ended as if all was well".into());
     }
@@ -471,7 +471,7 @@ fn client_sees_no_difference(scene: &Scene) -> Check {
     // Identities of one length, so that the counts of bytes can be compared.
     for psk in [Psk::with_key("wrongPSK"), Psk { identity: "Nobody_identity".to_owned(), key: "wrongPSK".to_owned() }] {
         let mut client = Client::start(scene, "127.0.0.1", served.port, &psk, &[])?;
-        let at = client.process.await_error(":error:")?;
+        let at = client.process.await_error(":error:", 0)?;
         client.process.await_end()?;
         let errors = client.process.err.text();
         let printed = client.process.out.text();

@@ -41,9 +41,9 @@ impl Process {
         self.await_printed(&self.out, text.as_ref(), from)
     }
 
-    /// Waits until standard error holds `text`.
-    pub(crate) fn await_error(&self, text: impl AsRef<[u8]>) -> Result<usize, String> {
-        self.await_printed(&self.err, text.as_ref(), 0)
+    /// Waits until standard error holds `text` at or behind `from`; where it begins.
+    pub(crate) fn await_error(&self, text: impl AsRef<[u8]>, from: usize) -> Result<usize, String> {
+        self.await_printed(&self.err, text.as_ref(), from)
     }
 
     fn await_printed(&self, printed: &Printed, text: &[u8], from: usize) -> Result<usize, String> {

@@ -1,0 +1,146 @@
+//! GnuTLS's own programs: `gnutls-cli` as a client, and `gnutls-serv`, which over UDP is an echo.
+
+use crate::cell::{Cell, Check, Role, Scene, free_port};
+use crate::dtls::{self, DtlsClient, LOOPBACK, Plaintext, long_identity, long_key};
+use crate::openssl::holds;
+use crate::ours::{Psk, names_identity_and_key, start_ask};
+use crate::process::Process;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::process::Command;
+
+pub(crate) const CLIENT: &str = "gnutls-cli";
+pub(crate) const SERVER: &str = "gnutls-serv";
+pub(crate) const PEER: &str = "GnuTLS";
+const SUITE: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-KX-ALL:+PSK:-CIPHER-ALL:+AES-128-CCM-8:-MAC-ALL:+AEAD";
+
+/// The version, as the client gives it.
+pub(crate) fn version() -> Option<String> {
+    let output = Command::new(CLIENT).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().next()?.split_whitespace().last().map(str::to_owned)
+}
+
+/// The cells of this peer.
+pub(crate) fn cells(version: &str) -> Vec<Cell> {
+    let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);
+    let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
+    let mut cells = vec![
+        server("handshake, data both ways", |scene| server_echo(scene, LOOPBACK, &Psk::usual(), &[])),
+        server("minimal profile", |scene| server_echo(scene, LOOPBACK, &Psk::usual(), &["--minimal"])),
+        server("IPv6", |scene| server_echo(scene, Ipv6Addr::LOCALHOST.into(), &Psk::usual(), &[])),
+        server("wrong key", |scene| server_refuses(scene, &Psk::with_key("wrongPSK"))),
+        server("unknown identity", |scene| server_refuses(scene, &Psk::with_identity("nobody"))),
+        server("key of 64 bytes", |scene| server_echo(scene, LOOPBACK, &long_key(), &[])),
+        server("identity of 128 bytes", |scene| server_echo(scene, LOOPBACK, &long_identity(), &[])),
+    ];
+    cells.extend(dtls::client_cells(PEER, version, Client));
+    cells.push(client("without extended master secret", client_without_extended_master_secret));
+    cells.push(client("close in order", |scene| dtls::client_closes(scene, &Client)));
+    cells
+}
+
+// --- gnutls-serv ---
+
+/// It takes one session at a time. It cannot be told an address: it takes the port on all of them.
+fn serve(scene: &Scene, psk: &Psk) -> Result<(Process, u16), String> {
+    let port = free_port()?;
+    let keys = scene.file("psk.txt", format!("{}:{}\n", psk.identity, psk.hex()))?;
+    let (port_text, keys) = (port.to_string(), keys.to_string_lossy().into_owned());
+    let arguments = ["--udp", "--echo", "-d", "5", "-p", &port_text, "--priority", SUITE, "--pskpasswd", &keys];
+    let process = scene.start(SERVER, &arguments)?;
+    process.await_error(format!("listening on IPv6 :: port {port}...done"), 0)?;
+    Ok((process, port))
+}
+
+/// The request comes back as it was. A client cannot take a request and says so with a Reset, which comes back as well
+/// and then is the answer to what it asked. So if it says that it was reset, it opened what the server sealed.
+fn server_echo(scene: &Scene, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
+    let (server, port) = serve(scene, psk)?;
+    let uri = format!("coaps://{}/question", SocketAddr::new(host, port));
+    let failure = start_ask(scene, &[&["put", &uri, "a blink"], more].concat(), Some(psk))?.failure()?;
+    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?;
+    let request = server.await_error("] Application Data(23) with length: 25\n", 0)?;
+    server.await_error("] Application Data(23) with length: 4\n", request)?;
+    holds(&server.err.text(), &["(GNUTLS_PSK_AES_128_CCM_8)"])
+}
+
+fn server_refuses(scene: &Scene, psk: &Psk) -> Check {
+    let (_server, port) = serve(scene, &Psk::usual())?;
+    let asked = start_ask(scene, &["get", &format!("coaps://127.0.0.1:{port}/question")], Some(psk))?;
+    names_identity_and_key(&asked.failure()?)
+}
+
+// --- gnutls-cli ---
+
+struct Client;
+
+struct Session {
+    process: Process,
+    /// Where application data begins.
+    read: usize,
+    /// How far its log of records was read.
+    logged: usize,
+}
+
+fn start(scene: &Scene, server: SocketAddr, psk: &Psk, settings: &str) -> Result<Process, String> {
+    let (host, port, suite) = (server.ip().to_string(), server.port().to_string(), format!("{SUITE}{settings}"));
+    let arguments = ["--udp", "-d", "5", "-p", &port, "--priority", &suite];
+    let key = ["--pskusername", &psk.identity, "--pskkey", &psk.hex(), &host];
+    scene.start(CLIENT, &[&arguments[..], &key].concat())
+}
+
+impl Session {
+    fn open(process: Process) -> Result<Self, String> {
+        let ready = "- Simple Client Mode:\n\n";
+        let read = process.await_output(ready, 0)? + ready.len();
+        let logged = process.err.len();
+        Ok(Self { process, read, logged })
+    }
+}
+
+impl DtlsClient for Client {
+    fn connect(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String> {
+        let session = Session::open(start(scene, server, psk, "")?)?;
+        let printed = session.process.out.text();
+        let wanted = ["(DTLS1.2-X.509)-(PSK)-(AES-128-CCM-8)", "extended master secret, safe renegotiation"];
+        match wanted.iter().find(|wanted| !printed.contains(**wanted)) {
+            None => Ok(Box::new(session)),
+            Some(wanted) => Err(format!("{CLIENT} does not say {wanted:?}")),
+        }
+    }
+
+    fn fail(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Check {
+        let mut process = start(scene, server, psk, "")?;
+        process.await_output("*** Received alert [51]: Decrypt error", 0)?;
+        if process.await_end()?.success() { Err("it ended as if all was well".into()) } else { Ok(()) }
+    }
+}
+
+impl Plaintext for Session {
+    /// What is written before a record has gone could become one record with the next message.
+    fn send(&mut self, message: &[u8]) -> Result<(), String> {
+        self.process.write(message)?;
+        let sent = "Application Data(23) in epoch 1 and length: ";
+        self.logged = self.process.await_error(sent, self.logged)? + sent.len();
+        Ok(())
+    }
+
+    fn head(&mut self, len: usize, tail: &[u8]) -> Result<Vec<u8>, String> {
+        let at = self.process.await_output(tail, self.read)?;
+        let from = at.checked_sub(len).filter(|from| *from >= self.read).ok_or("the message is too short")?;
+        self.read = at + tail.len();
+        Ok(self.process.out.bytes().get(from..at).unwrap_or_default().to_vec())
+    }
+
+    fn close(&mut self) {
+        self.process.close_input();
+    }
+}
+
+fn client_without_extended_master_secret(scene: &Scene) -> Check {
+    let served = crate::ours::Served::start(scene, &Psk::usual())?;
+    let server = (LOOPBACK, served.port).into();
+    let mut session = Session::open(start(scene, server, &Psk::usual(), ":%NO_SESSION_HASH")?)?;
+    holds(&session.process.out.text(), &["- Options: safe renegotiation"])?;
+    Ok(session.exchange(b"\x44\x01\x12\x34abcd\xb1v", b"\x64\x45\x12\x34abcd\xffhello")?)
+}
