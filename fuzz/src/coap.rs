@@ -133,8 +133,8 @@ fn respond(message: MessageRef<'_>, known: bool, own_id: u16, application: &mut 
     };
     let mut storage = [0; 80];
     let mut frame = Frame::new(&mut storage, 0);
-    match serve(Request { message, identity }, &AnyAuthenticated, application, own_id, &mut frame) {
-        Served::Responded(code) => {
+    match serve(Request::new(message, identity), &AnyAuthenticated, application, own_id, &mut frame) {
+        Served::Responded { code, .. } => {
             let response = MessageRef::parse(frame.bytes()).expect("our own");
             assert_eq!(response.code(), code);
             assert!(code == Code::EMPTY || response.token() == message.token());

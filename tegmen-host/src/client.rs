@@ -618,7 +618,9 @@ impl Client {
             Received::Request(message) if message.message_type() == MessageType::Confirmable => {
                 (tegmen::coap::message::empty(MessageType::Reset, message.message_id()).to_vec(), None)
             }
-            Received::Request(_) | Received::Acknowledged(_) | Received::Nothing => (Vec::new(), None),
+            Received::Request(_) | Received::Acknowledged(_) | Received::Rejected { .. } | Received::Nothing => {
+                (Vec::new(), None)
+            }
         };
         if !answer.is_empty() {
             self.send(now, &answer).await?;

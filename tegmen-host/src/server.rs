@@ -521,11 +521,11 @@ impl<A: Application> Shard<A> {
                 let later = Later { peer, token: Token::new(message.token()), completed };
                 let mut handler = Bridge { application: &mut self.application, later };
                 let answer_id = talk.exchanges.message_id();
-                let request = Request { message, identity };
+                let request = Request::new(message, identity);
                 let served = serve(request, &self.policy, &mut handler, answer_id, &mut frame);
                 talk.exchanges.keep_reply(now, message_id, frame.bytes());
                 self.requests += 1;
-                if let Served::Responded(code) = served
+                if let Served::Responded { code, .. } = served
                     && self.observe_requests
                 {
                     let path_text = message
@@ -547,7 +547,11 @@ impl<A: Application> Shard<A> {
             Received::Reject(reset) => {
                 let _ = frame.append(&reset);
             }
-            Received::Response { .. } | Received::Acknowledged(_) | Received::Reset(_) | Received::Nothing => {}
+            Received::Response { .. }
+            | Received::Acknowledged(_)
+            | Received::Reset(_)
+            | Received::Rejected { .. }
+            | Received::Nothing => {}
         }
         let len = frame.len();
         if opened {

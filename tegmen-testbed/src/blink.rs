@@ -364,8 +364,8 @@ impl Node {
         match self.exchanges.receive(NOW, bytes) {
             Received::Request(message) => {
                 let message: MessageRef<'_> = message;
-                let served = serve(Request { message, identity }, &Anybody, &mut self.counter, 0, &mut frame);
-                assert_eq!(served, Served::Responded(Code::CHANGED));
+                let served = serve(Request::new(message, identity), &Anybody, &mut self.counter, 0, &mut frame);
+                assert_eq!(served, Served::Responded { code: Code::CHANGED, observed: false });
             }
             Received::Response { .. } => {
                 self.blinks += 1;

@@ -273,6 +273,25 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
+    /// Puts `bytes` in place of `removed` bytes at `at`, counted from the front.
+    ///
+    /// # Errors
+    /// [`Full`] if the storage ends, or the frame before `at + removed`; nothing is changed.
+    pub fn splice(&mut self, at: usize, removed: usize, bytes: &[u8]) -> Result<(), Full> {
+        let tail = at.checked_add(removed).filter(|tail| *tail <= self.len()).ok_or(Full)?;
+        let new_tail = at.checked_add(bytes.len()).ok_or(Full)?;
+        let len = new_tail.saturating_add(self.len().saturating_sub(tail));
+        let room = self.storage.get_mut(self.start..).ok_or(Full)?;
+        if len > room.len() {
+            return Err(Full);
+        }
+        let old_len = self.end.wrapping_sub(self.start);
+        room.copy_within(tail..old_len, new_tail);
+        copy(room.get_mut(at..).ok_or(Full)?, bytes)?;
+        self.end = self.start.saturating_add(len);
+        Ok(())
+    }
+
     /// Cuts the frame to its first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.end = self.end.min(self.start.saturating_add(len));

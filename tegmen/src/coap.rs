@@ -2,15 +2,19 @@
 //!
 //! [`message`] parses into a view and builds in place; [`exchange`] is the message layer of one peer (retransmission,
 //! deduplication, matching of responses); [`handler`] takes a request to the application and back; [`link`] writes
-//! `/.well-known/core`.
+//! `/.well-known/core`; [`block`] and [`observe`] are what their names say (RFC 7959 and RFC 7641).
 
+pub mod block;
 pub mod code;
 pub mod exchange;
 pub mod handler;
 pub mod link;
 pub mod message;
+pub mod observe;
 pub mod option;
+mod response;
 
+pub use block::Block;
 pub use code::Code;
 pub use exchange::{Exchanges, Received, RequestId};
 pub use handler::{Authorized, Handler, Identity, Policy, Request, Response};

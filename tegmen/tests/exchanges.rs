@@ -160,10 +160,10 @@ impl World {
                         let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
                         let mut storage = [0; 64];
                         let mut frame = Frame::new(&mut storage, 0);
-                        let request = Request { message, identity };
+                        let request = Request::new(message, identity);
                         let own_id = self.server.message_id();
                         match serve(request, &Anybody, &mut self.counter, own_id, &mut frame) {
-                            Served::Responded(code) => assert_eq!(code, Code::CHANGED),
+                            Served::Responded { code, .. } => assert_eq!(code, Code::CHANGED),
                             Served::NoRoom => panic!("a small response in a large frame"),
                             Served::Deferred(token) => {
                                 let at = self.now.after(Duration::from_millis(self.random.below(4000)));
@@ -179,7 +179,7 @@ impl World {
             }
             Received::Duplicate(reply) => reply.to_vec(),
             Received::Reject(reset) => reset.to_vec(),
-            Received::Acknowledged(_) | Received::Reset(_) | Received::Nothing => return,
+            Received::Acknowledged(_) | Received::Reset(_) | Received::Rejected { .. } | Received::Nothing => return,
             Received::Response { .. } => panic!("the server asked nothing"),
         };
         self.server_says(&reply);
@@ -199,7 +199,7 @@ impl World {
             }
             Received::Reject(reset) => self.launch(true, &reset),
             Received::Reset(id) => assert_eq!(self.outcomes.insert(id, Outcome::Reset), None),
-            Received::Acknowledged(_) | Received::Nothing => {}
+            Received::Acknowledged(_) | Received::Rejected { .. } | Received::Nothing => {}
             Received::Request(_) => panic!("the client serves nothing"),
         }
     }

@@ -49,7 +49,7 @@ impl Application for Server {
             let written = match exchanges.receive(now, message) {
                 Received::Request(message) => {
                     let own_id = exchanges.message_id();
-                    serve(Request { message, identity }, &AnyAuthenticated, self, own_id, frame);
+                    serve(Request::new(message, identity), &AnyAuthenticated, self, own_id, frame);
                     exchanges.keep_reply(now, message.message_id(), frame.bytes());
                     Ok(())
                 }

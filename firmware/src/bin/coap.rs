@@ -75,7 +75,7 @@ fn answer(
     let Received::Request(message) = exchanges.receive(NOW, datagram) else { return None };
     let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
     let message_id = exchanges.message_id();
-    serve(Request { message, identity }, &Anybody, thermometer, message_id, reply);
+    serve(Request::new(message, identity), &Anybody, thermometer, message_id, reply);
     exchanges.keep_reply(NOW, message.message_id(), reply.bytes());
     Some(())
 }

@@ -17,6 +17,12 @@ impl Code {
     pub const PUT: Self = Self::new(0, 3);
     /// 0.04: remove.
     pub const DELETE: Self = Self::new(0, 4);
+    /// 0.05: read, with a payload that says what (RFC 8132).
+    pub const FETCH: Self = Self::new(0, 5);
+    /// 0.06: change a part (RFC 8132).
+    pub const PATCH: Self = Self::new(0, 6);
+    /// 0.07: change a part; twice is as good as once (RFC 8132).
+    pub const IPATCH: Self = Self::new(0, 7);
     /// 2.01.
     pub const CREATED: Self = Self::new(2, 1);
     /// 2.02.
@@ -27,6 +33,8 @@ impl Code {
     pub const CHANGED: Self = Self::new(2, 4);
     /// 2.05: a representation.
     pub const CONTENT: Self = Self::new(2, 5);
+    /// 2.31: the next block, please (RFC 7959).
+    pub const CONTINUE: Self = Self::new(2, 31);
     /// 4.00.
     pub const BAD_REQUEST: Self = Self::new(4, 0);
     /// 4.01: who are you?
@@ -41,20 +49,35 @@ impl Code {
     pub const METHOD_NOT_ALLOWED: Self = Self::new(4, 5);
     /// 4.06: not in the content format that Accept asks for.
     pub const NOT_ACCEPTABLE: Self = Self::new(4, 6);
+    /// 4.08: a block is missing (RFC 7959).
+    pub const REQUEST_ENTITY_INCOMPLETE: Self = Self::new(4, 8);
+    /// 4.09: the change does not fit the state of the resource (RFC 8132).
+    pub const CONFLICT: Self = Self::new(4, 9);
     /// 4.12.
     pub const PRECONDITION_FAILED: Self = Self::new(4, 12);
     /// 4.13.
     pub const REQUEST_ENTITY_TOO_LARGE: Self = Self::new(4, 13);
     /// 4.15.
     pub const UNSUPPORTED_CONTENT_FORMAT: Self = Self::new(4, 15);
+    /// 4.22: the change is understood and cannot be done (RFC 8132).
+    pub const UNPROCESSABLE_ENTITY: Self = Self::new(4, 22);
+    /// 4.29: wait for as long as Max-Age says (RFC 8516).
+    pub const TOO_MANY_REQUESTS: Self = Self::new(4, 29);
     /// 5.00.
     pub const INTERNAL_SERVER_ERROR: Self = Self::new(5, 0);
     /// 5.01.
     pub const NOT_IMPLEMENTED: Self = Self::new(5, 1);
+    /// 5.02: what a proxy asked failed.
+    pub const BAD_GATEWAY: Self = Self::new(5, 2);
     /// 5.03: later, perhaps.
     pub const SERVICE_UNAVAILABLE: Self = Self::new(5, 3);
+    /// 5.04: what a proxy asked did not answer.
+    pub const GATEWAY_TIMEOUT: Self = Self::new(5, 4);
     /// 5.05: this is no proxy.
     pub const PROXYING_NOT_SUPPORTED: Self = Self::new(5, 5);
+
+    /// 5.08: the message went round in circles (RFC 8768).
+    pub const HOP_LIMIT_REACHED: Self = Self::new(5, 8);
 
     /// The code `class.detail`; only the low three and five bits count.
     pub const fn new(class: u8, detail: u8) -> Self {
@@ -76,6 +99,11 @@ impl Code {
         self.class() == 0 && self.0 != 0
     }
 
+    /// A method that changes nothing, whose response may be asked for again.
+    pub const fn is_safe(self) -> bool {
+        matches!(self, Self::GET | Self::FETCH)
+    }
+
     /// 2.xx, 4.xx or 5.xx.
     pub const fn is_response(self) -> bool {
         matches!(self.class(), 2 | 4 | 5)
@@ -94,11 +122,15 @@ impl Code {
             Self::POST => "POST",
             Self::PUT => "PUT",
             Self::DELETE => "DELETE",
+            Self::FETCH => "FETCH",
+            Self::PATCH => "PATCH",
+            Self::IPATCH => "iPATCH",
             Self::CREATED => "Created",
             Self::DELETED => "Deleted",
             Self::VALID => "Valid",
             Self::CHANGED => "Changed",
             Self::CONTENT => "Content",
+            Self::CONTINUE => "Continue",
             Self::BAD_REQUEST => "Bad Request",
             Self::UNAUTHORIZED => "Unauthorized",
             Self::BAD_OPTION => "Bad Option",
@@ -106,13 +138,20 @@ impl Code {
             Self::NOT_FOUND => "Not Found",
             Self::METHOD_NOT_ALLOWED => "Method Not Allowed",
             Self::NOT_ACCEPTABLE => "Not Acceptable",
+            Self::REQUEST_ENTITY_INCOMPLETE => "Request Entity Incomplete",
+            Self::CONFLICT => "Conflict",
             Self::PRECONDITION_FAILED => "Precondition Failed",
             Self::REQUEST_ENTITY_TOO_LARGE => "Request Entity Too Large",
             Self::UNSUPPORTED_CONTENT_FORMAT => "Unsupported Content-Format",
+            Self::UNPROCESSABLE_ENTITY => "Unprocessable Entity",
+            Self::TOO_MANY_REQUESTS => "Too Many Requests",
             Self::INTERNAL_SERVER_ERROR => "Internal Server Error",
             Self::NOT_IMPLEMENTED => "Not Implemented",
+            Self::BAD_GATEWAY => "Bad Gateway",
             Self::SERVICE_UNAVAILABLE => "Service Unavailable",
+            Self::GATEWAY_TIMEOUT => "Gateway Timeout",
             Self::PROXYING_NOT_SUPPORTED => "Proxying Not Supported",
+            Self::HOP_LIMIT_REACHED => "Hop Limit Reached",
             _ => "Unassigned",
         }
     }

@@ -3,6 +3,8 @@
 
 use super::code::Code;
 use super::message::{Malformed, MessageRef, MessageType, Token, empty};
+use super::observe;
+use super::option::OptionNumber;
 use crate::buf::{Full, copy};
 use crate::time::{Duration, Instant};
 
@@ -54,6 +56,11 @@ pub enum Received<'m, 'x> {
     Acknowledged(RequestId),
     /// The peer cannot make sense of our message; the exchange is over.
     Reset(RequestId),
+    /// The peer cannot make sense of a message of ours that nothing is kept of: one that was not confirmable.
+    Rejected {
+        /// Its Message ID.
+        message_id: u16,
+    },
     /// Send this Reset: the answer to a ping, or to what makes no sense.
     Reject([u8; 4]),
     /// Nothing to do.
@@ -76,11 +83,15 @@ enum Waiting {
     Acknowledgement,
     /// For the response only.
     Response,
+    /// For notifications (RFC 7641), until the observation is cancelled.
+    Notifications,
 }
 
 struct Outgoing<const BYTES: usize> {
     waiting: Waiting,
     is_request: bool,
+    /// The request registers for notifications.
+    registers: bool,
     retransmissions: u8,
     message_id: u16,
     len: u16,
@@ -89,6 +100,20 @@ struct Outgoing<const BYTES: usize> {
     id: RequestId,
     token: Token,
     bytes: [u8; BYTES],
+}
+
+impl<const BYTES: usize> Outgoing<BYTES> {
+    fn is_outstanding(&self) -> bool {
+        matches!(self.waiting, Waiting::Acknowledgement | Waiting::Response)
+    }
+
+    /// Its response is here. If it registered, and the server says that it did, notifications follow; an error or a
+    /// response without the option is the last (RFC 7641, section 3.2).
+    fn respond(&mut self, response: &MessageRef<'_>) {
+        let follow = self.registers && response.code().is_success() && response.option(OptionNumber::OBSERVE).is_some();
+        self.waiting = if follow { Waiting::Notifications } else { Waiting::Free };
+        self.deadline = Instant::NEVER;
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -135,6 +160,7 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
                 Outgoing {
                     waiting: Waiting::Free,
                     is_request: false,
+                    registers: false,
                     retransmissions: 0,
                     message_id: 0,
                     len: 0,
@@ -185,23 +211,33 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
                     return Received::Request(message);
                 }
                 if code.is_response()
-                    && let Some(request) = self.finish(message.token())
+                    && let Some(request) = self.finish(&message)
                 {
                     let acknowledge = confirmable.then(|| empty(MessageType::Acknowledgement, message_id));
                     self.keep_reply(now, message_id, acknowledge.as_ref().map_or(&[], |ack| ack));
                     return Received::Response { request, message, acknowledge };
                 }
-                // A ping, an unexpected response or a reserved code (RFC 7252, sections 4.2 and 4.3).
-                if confirmable { Received::Reject(empty(MessageType::Reset, message_id)) } else { Received::Nothing }
+                // A ping, an unexpected response or a reserved code (RFC 7252, sections 4.2 and 4.3); a notification that
+                // nobody waits for is rejected so that it is the last (RFC 7641, section 3.6).
+                let unwanted = code.is_response() && message.option(OptionNumber::OBSERVE).is_some();
+                match confirmable || unwanted {
+                    true => Received::Reject(empty(MessageType::Reset, message_id)),
+                    false => Received::Nothing,
+                }
             }
         }
     }
 
     /// An acknowledgement, with or without response, or a Reset.
     fn on_answer<'m>(&mut self, now: Instant, message: MessageRef<'m>) -> Received<'m, '_> {
-        let found =
-            self.outgoing.iter_mut().find(|o| o.message_id == message.message_id() && o.waiting != Waiting::Free);
-        let Some(outgoing) = found else { return Received::Nothing };
+        let message_id = message.message_id();
+        let open = |o: &&mut Outgoing<BYTES>| o.message_id == message_id && o.waiting != Waiting::Free;
+        let Some(outgoing) = self.outgoing.iter_mut().find(open) else {
+            return match message.message_type() {
+                MessageType::Reset => Received::Rejected { message_id },
+                _ => Received::Nothing,
+            };
+        };
         let id = outgoing.id;
         if message.message_type() == MessageType::Reset {
             outgoing.waiting = Waiting::Free;
@@ -219,15 +255,15 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         if !belongs || !message.code().is_response() {
             return Received::Nothing;
         }
-        outgoing.waiting = Waiting::Free;
+        outgoing.respond(&message);
         Received::Response { request: id, message, acknowledge: None }
     }
 
-    /// Ends the request with this token.
-    fn finish(&mut self, token: &[u8]) -> Option<RequestId> {
+    /// Ends the request that has this token, unless notifications follow.
+    fn finish(&mut self, response: &MessageRef<'_>) -> Option<RequestId> {
         let open = |o: &&mut Outgoing<BYTES>| o.waiting != Waiting::Free && o.is_request;
-        let found = self.outgoing.iter_mut().filter(open).find(|o| o.token.as_bytes() == token)?;
-        found.waiting = Waiting::Free;
+        let found = self.outgoing.iter_mut().filter(open).find(|o| o.token.as_bytes() == response.token())?;
+        found.respond(response);
         Some(found.id)
     }
 
@@ -303,6 +339,7 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         self.next_request = self.next_request.wrapping_add(1);
         slot.waiting = if confirmable { Waiting::Acknowledgement } else { Waiting::Response };
         slot.is_request = parsed.code().is_request();
+        slot.registers = slot.is_request && parsed.uint(OptionNumber::OBSERVE) == Some(observe::REGISTER);
         slot.retransmissions = 0;
         slot.message_id = parsed.message_id();
         slot.len = message.len() as u16;
@@ -319,12 +356,12 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
 
     /// When [`Self::poll`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.outgoing.iter().filter(|o| o.waiting != Waiting::Free).map(|o| o.deadline).min()
+        self.outgoing.iter().filter(|o| o.is_outstanding()).map(|o| o.deadline).min()
     }
 
     /// Does what is due; call it until it returns `None`.
     pub fn poll(&mut self, now: Instant) -> Option<Due<'_>> {
-        let due = self.outgoing.iter_mut().find(|o| o.waiting != Waiting::Free && o.deadline <= now)?;
+        let due = self.outgoing.iter_mut().find(|o| o.is_outstanding() && o.deadline <= now)?;
         if due.waiting == Waiting::Response || due.retransmissions >= MAX_RETRANSMIT {
             due.waiting = Waiting::Free;
             return Some(Due::TimedOut(due.id));
@@ -335,9 +372,10 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         Some(Due::Retransmit(due.bytes.get(..due.len.into()).unwrap_or(&[])))
     }
 
-    /// Exchanges of ours that are open.
+    /// Exchanges of ours that wait for something of the peer's, observations not counted: what NSTART limits (RFC 7252,
+    /// section 4.7).
     pub fn outstanding(&self) -> usize {
-        self.outgoing.iter().filter(|o| o.waiting != Waiting::Free).count()
+        self.outgoing.iter().filter(|o| o.is_outstanding()).count()
     }
 }
 
@@ -374,6 +412,7 @@ mod tests {
             Received::Response { request, acknowledge, .. } => Seen::Response(request, acknowledge),
             Received::Acknowledged(id) => Seen::Acknowledged(id),
             Received::Reset(id) => Seen::Reset(id),
+            Received::Rejected { message_id } => Seen::Rejected(message_id),
             Received::Reject(reset) => Seen::Reject(reset),
             Received::Nothing => Seen::Nothing,
         }
@@ -386,8 +425,59 @@ mod tests {
         Response(RequestId, Option<[u8; 4]>),
         Acknowledged(RequestId),
         Reset(RequestId),
+        Rejected(u16),
         Reject([u8; 4]),
         Nothing,
+    }
+
+    /// A registration with token 5, or a notification for it with this number.
+    fn observing(kind: u8, code: Code, id: u16, number: u8) -> [u8; 7] {
+        let [header @ .., token] = message(kind, code, id, 5);
+        let [a, b, c, d] = header;
+        [a, b, c, d, token, 0x61, number]
+    }
+
+    #[test]
+    fn a_registration_receives_notifications_until_it_is_cancelled() {
+        let mut exchanges = Small::new(0);
+        let id = exchanges.sent(START, &observing(CON, Code::GET, 1, 0), 0).unwrap();
+        assert_eq!(received(&mut exchanges, START, &observing(ACK, Code::CONTENT, 1, 1)), Seen::Response(id, None));
+        assert_eq!((exchanges.outstanding(), exchanges.next_deadline()), (0, None));
+        assert!(exchanges.poll(after(1_000_000)).is_none(), "an observation has no end of its own");
+        for n in 2..100 {
+            let non = observing(NON, Code::CONTENT, u16::from(n), n);
+            assert_eq!(received(&mut exchanges, START, &non), Seen::Response(id, None));
+            let con = observing(CON, Code::CONTENT, 1000 + u16::from(n), n);
+            let [high, low] = (1000 + u16::from(n)).to_be_bytes();
+            assert_eq!(received(&mut exchanges, START, &con), Seen::Response(id, Some([0x60, 0, high, low])));
+        }
+        exchanges.cancel(id);
+        assert_eq!(
+            received(&mut exchanges, START, &observing(NON, Code::CONTENT, 700, 1)),
+            Seen::Reject([0x70, 0, 2, 188])
+        );
+        assert_eq!(
+            received(&mut exchanges, START, &observing(CON, Code::CONTENT, 701, 1)),
+            Seen::Reject([0x70, 0, 2, 189])
+        );
+    }
+
+    #[test]
+    fn a_registration_ends_with_an_error_or_a_response_that_does_not_observe() {
+        for last in [observing(NON, Code::NOT_FOUND, 9, 1).to_vec(), message(NON, Code::CONTENT, 9, 5).to_vec()] {
+            let mut exchanges = Small::new(0);
+            let id = exchanges.sent(START, &observing(CON, Code::GET, 1, 0), 0).unwrap();
+            received(&mut exchanges, START, &observing(ACK, Code::CONTENT, 1, 1));
+            assert_eq!(received(&mut exchanges, START, &last), Seen::Response(id, None));
+            assert_eq!(received(&mut exchanges, START, &message(NON, Code::CONTENT, 10, 5)), Seen::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_reset_of_what_was_not_confirmable_is_told_with_its_message_id() {
+        let mut exchanges = Small::new(0);
+        exchanges.sent(START, &observing(NON, Code::CONTENT, 7, 1), 0).unwrap();
+        assert_eq!(received(&mut exchanges, START, &[0x70, 0, 0, 7]), Seen::Rejected(7));
     }
 
     #[test]

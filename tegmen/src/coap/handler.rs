@@ -1,8 +1,12 @@
 //! From a request to its response: identity, policy, handler.
 
+use super::block::{self, Block};
 use super::code::Code;
 use super::message::{BuildError, Builder, MessageRef, MessageType, Token, empty};
+use super::observe;
 use super::option::OptionNumber;
+pub use super::response::Response;
+use super::response::Window;
 use crate::buf::Frame;
 use crate::endpoint::{Principal, Protection};
 
@@ -22,6 +26,28 @@ pub struct Request<'r> {
     pub message: MessageRef<'r>,
     /// Its sender.
     pub identity: Identity,
+    /// The number that the response carries if the sender becomes an observer; `None` where it cannot.
+    notification: Option<u32>,
+}
+
+impl<'r> Request<'r> {
+    /// A request that is answered once.
+    pub const fn new(message: MessageRef<'r>, identity: Identity) -> Self {
+        Self { message, identity, notification: None }
+    }
+
+    /// A request whose sender may become an observer, if it asks for that and the handler lets it; the response then
+    /// carries this number in its Observe option (RFC 7641, section 4.1).
+    pub const fn observable(self, number: u32) -> Self {
+        Self { notification: Some(number), ..self }
+    }
+
+    /// The number, if the client asks to be registered.
+    pub(super) fn registration(&self) -> Option<u32> {
+        let asked =
+            self.message.code().is_safe() && self.message.uint(OptionNumber::OBSERVE) == Some(observe::REGISTER);
+        self.notification.filter(|_| asked)
+    }
 }
 
 /// Decides who may do what.
@@ -100,63 +126,17 @@ pub trait Handler {
     }
 }
 
-/// The response under construction: options by rising number, then the payload.
-pub struct Response<'f, 't> {
-    builder: Builder<'f, 't>,
-    token_len: usize,
-    deferred: bool,
-}
-
-impl Response<'_, '_> {
-    /// The code, 2.05 until it is set.
-    pub fn set_code(&mut self, code: Code) {
-        self.builder.set_code(code);
-    }
-
-    /// Adds an option.
-    ///
-    /// # Errors
-    /// 5.00 if it does not fit or comes too late.
-    pub fn option(&mut self, number: OptionNumber, value: &[u8]) -> Result<(), Code> {
-        self.builder.option(number, value).map_err(failed)
-    }
-
-    /// Adds an option of format `uint`.
-    ///
-    /// # Errors
-    /// 5.00 if it does not fit or comes too late.
-    pub fn uint(&mut self, number: OptionNumber, value: u32) -> Result<(), Code> {
-        self.builder.uint(number, value).map_err(failed)
-    }
-
-    /// Adds to the payload.
-    ///
-    /// # Errors
-    /// 5.00 if it does not fit.
-    pub fn payload(&mut self, bytes: &[u8]) -> Result<(), Code> {
-        self.builder.payload(bytes).map_err(failed)
-    }
-
-    /// Bytes of payload that fit.
-    pub fn room(&self) -> usize {
-        self.builder.room().saturating_sub(1)
-    }
-
-    /// The response comes later, in a message of its own (RFC 7252, section 5.2.2); only an acknowledgement goes now.
-    pub fn defer(&mut self) {
-        self.deferred = true;
-    }
-}
-
-fn failed(_: BuildError) -> Code {
-    Code::INTERNAL_SERVER_ERROR
-}
-
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
-    /// The response is in the frame; code 0.00 says that it is a Reset.
-    Responded(Code),
+    /// The response is in the frame. Code 0.00 says that it is a Reset; and of a response that the client does not want
+    /// (RFC 7967) only the acknowledgement is there, if one is due.
+    Responded {
+        /// Of the response.
+        code: Code,
+        /// The client is an observer now.
+        observed: bool,
+    },
     /// The frame holds an acknowledgement, or nothing if the request was not confirmable; the response to this token is
     /// still to come, by [`separate_response`].
     Deferred(Token),
@@ -176,11 +156,10 @@ pub fn serve<P: Policy, H: Handler>(
 ) -> Served {
     let message = request.message;
     let confirmable = message.message_type() == MessageType::Confirmable;
-    let refused = refusal(&message, handler.critical_options());
     // What is not confirmable is rejected as a message, not answered as a request (RFC 7252, section 5.4.1).
-    if refused == Some(Code::BAD_OPTION) && !confirmable {
+    if !confirmable && refusal(&message, handler.critical_options()) == Some(Code::BAD_OPTION) {
         return match frame.append(&empty(MessageType::Reset, message.message_id())) {
-            Ok(()) => Served::Responded(Code::EMPTY),
+            Ok(()) => Served::Responded { code: Code::EMPTY, observed: false },
             Err(_) => Served::NoRoom,
         };
     }
@@ -188,33 +167,93 @@ pub fn serve<P: Policy, H: Handler>(
         true => (MessageType::Acknowledgement, message.message_id()),
         false => (MessageType::NonConfirmable, message_id),
     };
-    let token = message.token();
-    let Ok(builder) = Builder::new(frame, message_type, Code::CONTENT, message_id, token) else {
-        return Served::NoRoom;
+    let served = respond(request, policy, handler, message_type, message_id, frame);
+    let silent = match served {
+        Served::Deferred(_) => true,
+        Served::Responded { code, .. } => is_unwanted(&message, code),
+        Served::NoRoom => false,
     };
-    let mut response = Response { builder, token_len: token.len(), deferred: false };
-    let outcome = match refused {
-        Some(code) => Err(code),
-        None => Authorized::new(policy, request).and_then(|request| handler.handle(&request, &mut response)),
-    };
-    let deferred = response.deferred && outcome.is_ok();
-    if let Err(code) = outcome {
-        response.builder.restart(response.token_len);
-        response.set_code(code);
-    }
-    if deferred {
+    if silent {
         frame.truncate(0);
         if confirmable && frame.append(&empty(MessageType::Acknowledgement, message_id)).is_err() {
             return Served::NoRoom;
         }
-        return Served::Deferred(Token::new(token));
     }
-    Served::Responded(frame.bytes().get(1).map_or(Code::EMPTY, |code| Code(*code)))
+    served
+}
+
+/// Writes the response to `request` into `frame`, as a message of this type: what [`serve`] does with a request that
+/// was received, and a server for each notification with the request that registered (RFC 7641, section 4.2).
+pub fn respond<P: Policy, H: Handler>(
+    request: Request<'_>,
+    policy: &P,
+    handler: &mut H,
+    message_type: MessageType,
+    message_id: u16,
+    frame: &mut Frame<'_>,
+) -> Served {
+    let message = request.message;
+    let token = message.token();
+    let Ok(builder) = Builder::new(frame, message_type, Code::CONTENT, message_id, token) else {
+        return Served::NoRoom;
+    };
+    let (window, refused) = match window(&message) {
+        Ok(window) => (window, refusal(&message, handler.critical_options())),
+        Err(code) => (Window::Whole, Some(code)),
+    };
+    let mut response = Response::new(builder, &request, window);
+    let handled = match refused {
+        Some(code) => Err(code),
+        None => Authorized::new(policy, request).and_then(|request| handler.handle(&request, &mut response)),
+    };
+    let deferred = response.deferred;
+    let outcome = match handled {
+        Ok(()) if deferred => return Served::Deferred(Token::new(token)),
+        Ok(()) if response.builder.code().is_success() => response.finish(&message),
+        other => other,
+    };
+    if let Err(code) = outcome {
+        response.builder.restart(response.token_len);
+        response.set_code(code);
+    }
+    let code = response.builder.code();
+    Served::Responded { code, observed: response.observed && code.is_success() }
+}
+
+/// What of the representation the request wants.
+fn window(message: &MessageRef<'_>) -> Result<Window, Code> {
+    let asked = message.block(OptionNumber::BLOCK2)?;
+    let in_parts = message.block(OptionNumber::BLOCK1)?.is_some();
+    match asked {
+        // Only what can be asked again is cut here: the response to a body in blocks, or to what changes something, is
+        // kept by who put the body together.
+        _ if !message.code().is_safe() || in_parts => Ok(Window::Whole),
+        Some(block) => Ok(Window::Asked(block)),
+        None => Ok(Window::UpTo(block::MAX_SIZE)),
+    }
+}
+
+/// True if the client does not want a response of this class (RFC 7967, section 2.1).
+fn is_unwanted(message: &MessageRef<'_>, code: Code) -> bool {
+    let unwanted = message.uint(OptionNumber::NO_RESPONSE).unwrap_or(0);
+    let class = u32::from(code.class()).saturating_sub(1);
+    code.is_response() && unwanted.checked_shr(class).unwrap_or(0) & 1 == 1
 }
 
 /// The error of a request with a critical option that nobody here acts upon.
 fn refusal(message: &MessageRef<'_>, known: &[OptionNumber]) -> Option<Code> {
-    Some(match message.unknown_critical(known)? {
+    let assembled = message.is_assembled();
+    let unknown = |number: &OptionNumber| match *number {
+        OptionNumber::BLOCK2 => false,
+        // A body in several blocks must have been put together before it comes here.
+        OptionNumber::BLOCK1 => {
+            let several = |block: Block| block.more || block.number > 0;
+            let single = !message.block(OptionNumber::BLOCK1).ok().flatten().is_some_and(several);
+            !assembled && !single && !known.contains(number)
+        }
+        other => other.is_critical() && !known.contains(number),
+    };
+    Some(match message.options().map(|(number, _)| number).find(unknown)? {
         OptionNumber::PROXY_URI | OptionNumber::PROXY_SCHEME => Code::PROXYING_NOT_SUPPORTED,
         _ => Code::BAD_OPTION,
     })
@@ -316,7 +355,7 @@ mod tests {
         let mut storage = std::vec![0; room];
         let mut frame = Frame::new(&mut storage, 0);
         let mut handler = Obedient { called: 0 };
-        let served = serve(Request { message, identity }, policy, &mut handler, 0x4321, &mut frame);
+        let served = serve(Request::new(message, identity), policy, &mut handler, 0x4321, &mut frame);
         Answer { served, bytes: frame.bytes().to_vec(), called: handler.called }
     }
 
@@ -326,7 +365,7 @@ mod tests {
 
     /// An error response without payload, with the token of the request; the handler was (not) called.
     fn assert_refused(answer: &Answer, code: Code, called: usize) {
-        assert_eq!((answer.served, answer.called), (Served::Responded(code), called));
+        assert_eq!((answer.served, answer.called), (Served::Responded { code, observed: false }, called));
         let message = answer.message();
         assert_eq!((message.code(), message.token()), (code, TOKEN));
         assert_eq!((message.payload(), message.options().count()), (&[][..], 0));
@@ -338,7 +377,7 @@ mod tests {
         let message = answer.message();
         assert_eq!((message.message_type(), message.message_id()), (MessageType::Acknowledgement, 0x1234));
         assert_eq!((message.code(), message.token()), (Code::CHANGED, TOKEN));
-        assert_eq!(answer.served, Served::Responded(Code::CHANGED));
+        assert_eq!(answer.served, Served::Responded { code: Code::CHANGED, observed: false });
     }
 
     #[test]
@@ -361,7 +400,7 @@ mod tests {
 
     #[test]
     fn an_unknown_critical_option_is_a_bad_option_and_an_elective_one_is_not() {
-        for unknown in [1, 5, 9, 13, 23, 27, 2049, 65535] {
+        for unknown in [1, 5, 9, 13, 25, 2049, 65535] {
             let bytes = request(MessageType::Confirmable, &[unknown], b"");
             assert_refused(&answer(ALICE, &Anybody, &bytes), Code::BAD_OPTION, 0);
         }
@@ -377,7 +416,7 @@ mod tests {
     fn a_non_confirmable_request_with_an_unknown_critical_option_is_reset() {
         let answer = answer(ALICE, &Anybody, &request(MessageType::NonConfirmable, &[9], b""));
         assert_eq!((&answer.bytes[..], answer.called), (&[0x70, 0, 0x12, 0x34][..], 0));
-        assert_eq!(answer.served, Served::Responded(Code::EMPTY));
+        assert_eq!(answer.served, Served::Responded { code: Code::EMPTY, observed: false });
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use super::option::{self, OptionNumber, Options};
-use crate::buf::{Frame, Full, Reader};
+use crate::buf::{Frame, Full, Reader, Writer};
 
 /// The type of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,6 +90,8 @@ pub struct MessageRef<'a> {
     outer: &'a [u8],
     inner: &'a [u8],
     payload: &'a [u8],
+    /// The payload is the body of a block-wise transfer that has come to its end.
+    assembled: bool,
 }
 
 impl<'a> MessageRef<'a> {
@@ -115,7 +117,7 @@ impl<'a> MessageRef<'a> {
             return Err(malformed);
         }
         let (outer, payload) = split_payload(rest).ok_or(malformed)?;
-        Ok(Self { message_type, code, message_id, token, outer, inner: &[], payload })
+        Ok(Self { message_type, code, message_id, token, outer, inner: &[], payload, assembled: false })
     }
 
     /// The message that an OSCORE message protects: the header and outer options of this one, the code, options and
@@ -128,6 +130,16 @@ impl<'a> MessageRef<'a> {
         let (&code, rest) = plaintext.split_first().ok_or(malformed)?;
         let (inner, payload) = split_payload(rest).ok_or(malformed)?;
         Ok(Self { code: Code(code), inner, payload, ..self })
+    }
+
+    /// The last message of a block-wise transfer, with the whole body instead of its own block.
+    pub const fn with_body(self, body: &'a [u8]) -> Self {
+        Self { payload: body, assembled: true, ..self }
+    }
+
+    /// True if the payload is a whole body, put together from blocks.
+    pub const fn is_assembled(&self) -> bool {
+        self.assembled
     }
 
     /// Type.
@@ -233,6 +245,9 @@ impl From<Full> for BuildError {
     }
 }
 
+/// Longest option that can be inserted, with its header and that of the next.
+const MAX_INSERTED: usize = 24;
+
 /// Writes a message into a frame, in the order of the wire: options by rising number, then the payload.
 pub struct Builder<'f, 't> {
     frame: &'f mut Frame<'t>,
@@ -268,6 +283,22 @@ impl<'f, 't> Builder<'f, 't> {
         }
     }
 
+    /// The code that the message goes out with.
+    pub fn code(&self) -> Code {
+        Code(self.frame.bytes().get(self.start.wrapping_add(1)).copied().unwrap_or(0))
+    }
+
+    /// True if an option of this number was added.
+    pub fn has(&self, number: OptionNumber) -> bool {
+        let message = self.frame.bytes().get(self.start..).unwrap_or(&[]);
+        MessageRef::parse(message).is_ok_and(|message| message.option(number).is_some())
+    }
+
+    /// Takes `len` bytes of the payload away again.
+    pub(crate) fn cut(&mut self, len: usize) {
+        self.frame.truncate(self.frame.len().saturating_sub(len));
+    }
+
     /// Adds an option.
     ///
     /// # Errors
@@ -289,6 +320,45 @@ impl<'f, 't> Builder<'f, 't> {
     pub fn uint(&mut self, number: OptionNumber, value: u32) -> Result<(), BuildError> {
         let mut bytes = [0; 4];
         self.option(number, option::uint_bytes(value, &mut bytes))
+    }
+
+    /// Adds an option where its number belongs, before others and before the payload.
+    ///
+    /// # Errors
+    /// [`BuildError::Full`].
+    pub fn insert(&mut self, number: OptionNumber, value: &[u8]) -> Result<(), BuildError> {
+        if number.0 >= self.last && !self.has_payload {
+            return self.option(number, value);
+        }
+        let message = self.frame.bytes().get(self.start..).ok_or(BuildError::Full)?;
+        let token_len = usize::from(message.first().copied().unwrap_or(0) & 15);
+        let options_at = HEADER_LEN.saturating_add(token_len);
+        let mut reader = Reader::new(message.get(options_at..).unwrap_or(&[]));
+        let mut previous = 0;
+        let (at, next) = loop {
+            let at = message.len().saturating_sub(reader.rest().len());
+            match reader.rest().first() {
+                None | Some(&PAYLOAD_MARKER) => break (at, None),
+                Some(_) => {}
+            }
+            let (other, next_value) = option::read(&mut reader, previous).map_err(|_| BuildError::Full)?;
+            if other > number {
+                let end = message.len().saturating_sub(reader.rest().len());
+                break (at, Some((other, next_value.len(), end.saturating_sub(next_value.len()))));
+            }
+            previous = other.0;
+        };
+        // The option, and the header of the one behind it, whose distance to the one before is now another.
+        let mut storage = [0; MAX_INSERTED];
+        let mut writer = Writer::new(&mut storage);
+        option::write(&mut writer, number.0.saturating_sub(previous), value)?;
+        let mut removed = 0;
+        if let Some((other, len, value_at)) = next {
+            option::write_header(&mut writer, other.0.saturating_sub(number.0), len)?;
+            removed = value_at.saturating_sub(at);
+        }
+        self.last = self.last.max(number.0);
+        Ok(self.frame.splice(self.start.saturating_add(at), removed, writer.written())?)
     }
 
     /// Adds one Uri-Path option for each segment of `path`, which are separated by slashes, without one in front.
@@ -558,6 +628,28 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn options_inserted_in_any_order_are_those_written_in_order(
+            plain in messages(),
+            inserted in vec((0u16..700, vec(any::<u8>(), 0..9)), 0..5),
+        ) {
+            let mut expected = plain.clone();
+            let mut storage = std::vec![0; 9000];
+            let mut frame = Frame::new(&mut storage, 3);
+            let kind = MessageType::from_bits(plain.first_bits);
+            let mut builder = Builder::new(&mut frame, kind, Code(plain.code), plain.id, &plain.token).unwrap();
+            for (number, value) in &plain.options {
+                builder.option(OptionNumber(*number), value).unwrap();
+            }
+            builder.payload(&plain.payload).unwrap();
+            for (number, value) in inserted {
+                builder.insert(OptionNumber(number), &value).unwrap();
+                expected.options.push((number, value));
+                expected.options.sort_by_key(|(number, _)| *number);
+            }
+            prop_assert_eq!(view(&MessageRef::parse(frame.bytes()).unwrap()), expected);
+        }
+
         #[test]
         fn what_is_built_is_parsed_again(plain in messages()) {
             let bytes = build(&plain);

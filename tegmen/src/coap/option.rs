@@ -40,6 +40,8 @@ impl OptionNumber {
     pub const MAX_AGE: Self = Self(14);
     /// An argument.
     pub const URI_QUERY: Self = Self(15);
+    /// Proxies that a message may still pass (RFC 8768).
+    pub const HOP_LIMIT: Self = Self(16);
     /// Format that the client wants.
     pub const ACCEPT: Self = Self(17);
     /// An argument of what was created.
@@ -48,16 +50,29 @@ impl OptionNumber {
     pub const BLOCK2: Self = Self(23);
     /// A block of the request (RFC 7959).
     pub const BLOCK1: Self = Self(27);
+    /// Size of the response's representation (RFC 7959, section 4).
+    pub const SIZE2: Self = Self(28);
     /// What a forward proxy is asked for.
     pub const PROXY_URI: Self = Self(35);
     /// The scheme that a forward proxy is asked to use.
     pub const PROXY_SCHEME: Self = Self(39);
-    /// Size of the request's representation.
+    /// Size of the request's representation (RFC 7959, section 4).
     pub const SIZE1: Self = Self(60);
+    /// Proof that a request is fresh (RFC 9175, section 2).
+    pub const ECHO: Self = Self(252);
+    /// Responses that the client does not want (RFC 7967).
+    pub const NO_RESPONSE: Self = Self(258);
+    /// Tells the blocks of one request body from those of another (RFC 9175, section 3).
+    pub const REQUEST_TAG: Self = Self(292);
 
     /// A message with an unknown critical option must be rejected (RFC 7252, section 5.4.1).
     pub const fn is_critical(self) -> bool {
         self.0 & 1 == 1
+    }
+
+    /// True if a response to another value of this option may not answer the request (RFC 7252, section 5.4.2).
+    pub const fn is_cache_key(self) -> bool {
+        self.0 & 0x1e != 0x1c
     }
 
     /// The class of options that are not both (RFC 8613, figure 5).
@@ -89,11 +104,16 @@ fn read_extended(reader: &mut Reader<'_>, nibble: u8) -> Result<u16, Truncated> 
 
 /// Writes one option behind the option `previous`.
 pub(crate) fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result<(), Full> {
-    let len = u16::try_from(value.len()).map_err(|_| Full)?;
+    write_header(writer, delta, value.len())?;
+    writer.put(value)
+}
+
+/// Writes what stands before the value of an option.
+pub(crate) fn write_header(writer: &mut Writer<'_>, delta: u16, len: usize) -> Result<(), Full> {
+    let len = u16::try_from(len).map_err(|_| Full)?;
     writer.u8(nibble(delta) << 4 | nibble(len))?;
     write_extended(writer, delta)?;
-    write_extended(writer, len)?;
-    writer.put(value)
+    write_extended(writer, len)
 }
 
 const fn nibble(value: u16) -> u8 {

@@ -1,0 +1,124 @@
+//! Observing a resource (RFC 7641): the number of a notification, and which of two is the newer.
+
+use super::message::Token;
+use crate::time::{Duration, Instant};
+
+/// Value of the Observe option that registers.
+pub const REGISTER: u32 = 0;
+/// Value of the Observe option that deregisters.
+pub const DEREGISTER: u32 = 1;
+/// A notification that comes this long after another is newer, whatever its number (RFC 7641, section 3.4).
+const FRESH_AFTER: Duration = Duration::from_secs(128);
+const NUMBER_MASK: u32 = 0xff_ffff;
+
+/// The order of the notifications of one observation, at the client (RFC 7641, section 3.4).
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    number: u32,
+    at: Instant,
+}
+
+impl Order {
+    /// Begins with the response to the registration.
+    pub const fn new(number: u32, at: Instant) -> Self {
+        Self { number: number & NUMBER_MASK, at }
+    }
+
+    /// True if a notification that arrives now is newer than those before; then it is the one to compare with.
+    pub fn is_newer(&mut self, number: u32, now: Instant) -> bool {
+        let ahead = number.wrapping_sub(self.number) & NUMBER_MASK;
+        let newer = ahead != 0 && ahead < 1 << 23 || now.since(self.at) > FRESH_AFTER;
+        if newer {
+            *self = Self::new(number, now);
+        }
+        newer
+    }
+}
+
+/// One observation, at the server (RFC 7641, section 4).
+#[derive(Clone, Copy, Debug)]
+pub struct Observation {
+    /// The token of the registration, which every notification carries.
+    pub token: Token,
+    number: u32,
+    unconfirmed: u8,
+}
+
+impl Observation {
+    /// A registration; its response carries [`Self::number`].
+    pub const fn new(token: Token) -> Self {
+        Self { token, number: 0, unconfirmed: 0 }
+    }
+
+    /// The Observe option of what was sent last, 24 bits.
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The Observe option of the next notification. One notification is made for each change at most, so 2^23 of them
+    /// take longer than the 128 seconds in which a client compares numbers.
+    pub const fn next(&mut self) -> u32 {
+        self.number = self.number.wrapping_add(1) & NUMBER_MASK;
+        self.number
+    }
+
+    /// True if the next notification is to be confirmable: after `most` that were not, for only an acknowledgement
+    /// tells that the client is still there (RFC 7641, section 4.5).
+    pub const fn confirm(&mut self, most: u8) -> bool {
+        let confirm = self.unconfirmed >= most;
+        self.unconfirmed = if confirm { 0 } else { self.unconfirmed.wrapping_add(1) };
+        confirm
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Instant = Instant::from_micros(1_000_000);
+
+    #[test]
+    fn the_order_of_rfc_7641_section_3_4() {
+        let newer = |old: u32, new: u32, seconds: u64| {
+            Order::new(old, START).is_newer(new, START.after(Duration::from_secs(seconds)))
+        };
+        assert!(newer(1, 2, 0));
+        assert!(!newer(2, 1, 0));
+        assert!(!newer(2, 2, 0));
+        assert!(newer(0, (1 << 23) - 1, 0));
+        assert!(!newer(0, 1 << 23, 0));
+        assert!(newer(NUMBER_MASK, 0, 0));
+        assert!(newer(NUMBER_MASK - 5, 3, 0));
+        assert!(!newer(3, NUMBER_MASK - 5, 0));
+        assert!(!newer(2, 1, 128));
+        assert!(newer(2, 1, 129));
+        assert!(newer(2, 2, 129));
+    }
+
+    #[test]
+    fn an_old_notification_does_not_move_the_order() {
+        let mut order = Order::new(10, START);
+        assert!(!order.is_newer(9, START));
+        assert!(order.is_newer(11, START));
+        assert!(!order.is_newer(10, START));
+    }
+
+    #[test]
+    fn numbers_of_an_observation_rise_over_the_end_of_24_bits() {
+        let mut observation = Observation { number: NUMBER_MASK - 1, ..Observation::new(Token::new(b"t")) };
+        let mut order = Order::new(observation.number(), START);
+        for _ in 0..4 {
+            assert!(order.is_newer(observation.next(), START));
+        }
+        assert_eq!(observation.number(), 2);
+    }
+
+    #[test]
+    fn every_so_many_notifications_are_confirmable() {
+        let mut observation = Observation::new(Token::new(b"t"));
+        let confirmed: std::vec::Vec<bool> = (0..7).map(|_| observation.confirm(2)).collect();
+        assert_eq!(confirmed, [false, false, true, false, false, true, false]);
+        let mut always = Observation::new(Token::new(b"t"));
+        assert!((0..3).all(|_| always.confirm(0)));
+    }
+}

@@ -1,0 +1,379 @@
+//! The response that a handler writes, or of it the block that was asked for.
+
+use super::block::{Block, Fnv};
+use super::code::Code;
+use super::handler::Request;
+use super::message::{BuildError, Builder, MessageRef};
+use super::option::{self, OptionNumber};
+
+/// The response under construction: options by rising number, then the payload.
+///
+/// Of the payload of a GET or FETCH only the block is kept that was asked for, or the first if it does not fit
+/// (RFC 7959): the handler writes the whole representation each time, and no state is held between the blocks.
+pub struct Response<'f, 't> {
+    pub(super) builder: Builder<'f, 't>,
+    pub(super) token_len: usize,
+    pub(super) deferred: bool,
+    /// The number for the Observe option, if the client asked to be registered.
+    registration: Option<u32>,
+    pub(super) observed: bool,
+    window: Window,
+    /// Bytes of the representation that the handler has written or skipped.
+    written: usize,
+    /// Of all that was written; `None` once something was skipped.
+    fingerprint: Option<Fnv>,
+}
+
+/// What of a representation goes into the message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Window {
+    /// All of it.
+    Whole,
+    /// All of it if it fits these bytes, else a first block.
+    UpTo(usize),
+    /// The block that was asked for.
+    Asked(Block),
+}
+
+impl Window {
+    const fn start(self) -> usize {
+        match self {
+            Self::Whole | Self::UpTo(_) => 0,
+            Self::Asked(block) => block.offset(),
+        }
+    }
+
+    const fn len(self) -> usize {
+        match self {
+            Self::Whole => usize::MAX,
+            Self::UpTo(len) => len,
+            Self::Asked(block) => block.size(),
+        }
+    }
+}
+
+/// What Block2, Size2, ETag and Observe take at most in a response that is cut.
+const CUT_OPTIONS_LEN: usize = 24;
+
+impl<'f, 't> Response<'f, 't> {
+    pub(super) fn new(builder: Builder<'f, 't>, request: &Request<'_>, window: Window) -> Self {
+        Self {
+            builder,
+            token_len: request.message.token().len(),
+            deferred: false,
+            registration: request.registration(),
+            observed: false,
+            window,
+            written: 0,
+            fingerprint: Some(Fnv::new()),
+        }
+    }
+
+    /// The code, 2.05 until it is set.
+    pub fn set_code(&mut self, code: Code) {
+        self.builder.set_code(code);
+    }
+
+    /// Adds an option.
+    ///
+    /// # Errors
+    /// 5.00 if it does not fit or comes too late.
+    pub fn option(&mut self, number: OptionNumber, value: &[u8]) -> Result<(), Code> {
+        self.builder.option(number, value).map_err(failed)
+    }
+
+    /// Adds an option of format `uint`.
+    ///
+    /// # Errors
+    /// 5.00 if it does not fit or comes too late.
+    pub fn uint(&mut self, number: OptionNumber, value: u32) -> Result<(), Code> {
+        self.builder.uint(number, value).map_err(failed)
+    }
+
+    /// Adds to the payload.
+    ///
+    /// # Errors
+    /// 5.00 if it does not fit.
+    pub fn payload(&mut self, bytes: &[u8]) -> Result<(), Code> {
+        if self.written == 0 {
+            self.window = self.fitting()?;
+        }
+        let (at, start) = (self.written, self.window.start());
+        if let Some(fingerprint) = &mut self.fingerprint
+            && self.window != Window::Whole
+        {
+            fingerprint.add(bytes);
+        }
+        self.written = at.saturating_add(bytes.len());
+        let from = start.saturating_sub(at).min(bytes.len());
+        let to = start.saturating_add(self.window.len()).saturating_sub(at).min(bytes.len());
+        self.builder.payload(bytes.get(from..to).unwrap_or(&[])).map_err(failed)
+    }
+
+    /// Counts `len` bytes of the payload that need not be written, because [`Self::wanted`] does not want them: so a
+    /// file is read only where the block lies.
+    ///
+    /// # Errors
+    /// 5.00 if some of them are wanted.
+    pub fn skip(&mut self, len: usize) -> Result<(), Code> {
+        let wanted = self.wanted();
+        let end = self.written.saturating_add(len);
+        if self.written < wanted.end && end > wanted.start && len > 0 {
+            return Err(Code::INTERNAL_SERVER_ERROR);
+        }
+        if self.written == 0 {
+            self.window = self.fitting()?;
+        }
+        (self.written, self.fingerprint) = (end, None);
+        Ok(())
+    }
+
+    /// The bytes of the payload that go into this message; what comes before and behind may be skipped.
+    pub fn wanted(&self) -> core::ops::Range<usize> {
+        let window = if self.written == 0 { self.fitting().unwrap_or(self.window) } else { self.window };
+        window.start()..window.start().saturating_add(window.len())
+    }
+
+    /// Bytes of payload that fit.
+    pub fn room(&self) -> usize {
+        self.builder.room().saturating_sub(1)
+    }
+
+    /// The representation may be observed (RFC 7641): if the client asks for that, it becomes an observer. A response
+    /// that is deferred or an error registers nobody.
+    pub fn observable(&mut self) {
+        self.observed = self.registration.is_some();
+    }
+
+    /// The response comes later, in a message of its own (RFC 7252, section 5.2.2); only an acknowledgement goes now.
+    pub fn defer(&mut self) {
+        self.deferred = true;
+    }
+
+    /// The window as it fits what is left of the frame.
+    fn fitting(&self) -> Result<Window, Code> {
+        let cut_room = self.room().saturating_sub(CUT_OPTIONS_LEN);
+        Ok(match self.window {
+            Window::Whole => Window::Whole,
+            Window::UpTo(len) => {
+                let reserved = if self.observed { 5 } else { 0 };
+                Window::UpTo(len.min(self.room().saturating_sub(reserved)))
+            }
+            Window::Asked(block) if cut_room < 16 && block.size() > 16 => return Err(Code::INTERNAL_SERVER_ERROR),
+            Window::Asked(block) => Window::Asked(block.limited(cut_room.max(16))),
+        })
+    }
+
+    /// Adds what only the end of the payload tells: that it was cut, and where.
+    pub(super) fn finish(&mut self, message: &MessageRef<'_>) -> Result<(), Code> {
+        let block = match self.window {
+            Window::Asked(block) if block.number > 0 && block.offset() >= self.written => {
+                return Err(Code::BAD_REQUEST);
+            }
+            Window::Asked(block) => Some(block),
+            Window::UpTo(len) if self.written > len => {
+                let block = Block::first(len.saturating_sub(CUT_OPTIONS_LEN));
+                let surplus = len.checked_sub(block.size()).ok_or(Code::INTERNAL_SERVER_ERROR)?;
+                self.builder.cut(surplus);
+                Some(block)
+            }
+            Window::Whole | Window::UpTo(_) => None,
+        };
+        if let Some(block) = block {
+            let more = self.written > block.offset().saturating_add(block.size());
+            self.insert(OptionNumber::BLOCK2, Block { more, ..block }.value())?;
+            let whole = block.number == 0 && !more;
+            if block.number == 0 && (more || message.option(OptionNumber::SIZE2).is_some()) {
+                self.insert(OptionNumber::SIZE2, self.written as u32)?;
+            }
+            // Blocks of two representations must not be put together (RFC 7959, section 2.4).
+            if let Some(fingerprint) = self.fingerprint
+                && !whole
+                && !self.builder.has(OptionNumber::ETAG)
+            {
+                self.builder.insert(OptionNumber::ETAG, &fingerprint.short().to_be_bytes()).map_err(failed)?;
+            }
+        }
+        if let Ok(Some(block)) = message.block(OptionNumber::BLOCK1)
+            && !self.builder.has(OptionNumber::BLOCK1)
+        {
+            self.insert(OptionNumber::BLOCK1, Block { more: false, ..block }.value())?;
+        }
+        if let Some(number) = self.registration.filter(|_| self.observed) {
+            self.insert(OptionNumber::OBSERVE, number)?;
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, number: OptionNumber, value: u32) -> Result<(), Code> {
+        let mut bytes = [0; 4];
+        self.builder.insert(number, option::uint_bytes(value, &mut bytes)).map_err(failed)
+    }
+}
+
+fn failed(_: BuildError) -> Code {
+    Code::INTERNAL_SERVER_ERROR
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buf::Frame;
+    use crate::coap::handler::{Anybody, Authorized, Handler, Identity, Served, respond, serve};
+    use crate::coap::message::MessageType;
+    use crate::endpoint::{Principal, Protection};
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    const NOBODY: Identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
+
+    /// A representation, written in pieces, with what is not wanted skipped if `skipping`.
+    struct Body {
+        bytes: Vec<u8>,
+        piece: usize,
+        skipping: bool,
+    }
+
+    impl Handler for Body {
+        fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+            response.observable();
+            response.uint(OptionNumber::CONTENT_FORMAT, 42)?;
+            response.uint(OptionNumber::MAX_AGE, 7)?;
+            if self.skipping {
+                let wanted = response.wanted();
+                let start = wanted.start.min(self.bytes.len());
+                let end = wanted.end.min(self.bytes.len());
+                response.skip(start)?;
+                response.payload(&self.bytes[start..end])?;
+                return response.skip(self.bytes.len() - end);
+            }
+            self.bytes.chunks(self.piece.max(1)).try_for_each(|piece| response.payload(piece))
+        }
+    }
+
+    fn get(options: &[(OptionNumber, u32)]) -> Vec<u8> {
+        let mut storage = [0; 100];
+        let mut frame = Frame::new(&mut storage, 0);
+        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::GET, 1, b"tok").unwrap();
+        for (number, value) in options {
+            builder.uint(*number, *value).unwrap();
+        }
+        frame.finish().to_vec()
+    }
+
+    fn ask(body: &mut Body, options: &[(OptionNumber, u32)], room: usize) -> Vec<u8> {
+        let request = get(options);
+        let message = MessageRef::parse(&request).unwrap();
+        let mut storage = std::vec![0; room + 3];
+        let mut frame = Frame::new(&mut storage, 3);
+        serve(Request::new(message, NOBODY).observable(5), &Anybody, body, 9, &mut frame);
+        frame.bytes().to_vec()
+    }
+
+    /// Asks block after block as a client does; the body, and how many messages it took.
+    fn download(body: &mut Body, mut asked: Option<Block>, room: usize) -> (Vec<u8>, usize) {
+        let (mut all, mut etags, mut turns) = (Vec::new(), Vec::new(), 0);
+        loop {
+            turns += 1;
+            let options: Vec<_> = asked.iter().map(|block| (OptionNumber::BLOCK2, block.value())).collect();
+            let bytes = ask(body, &options, room);
+            let message = MessageRef::parse(&bytes).unwrap();
+            assert_eq!(message.code(), Code::CONTENT, "{asked:?}");
+            assert_eq!(
+                (message.uint(OptionNumber::CONTENT_FORMAT), message.uint(OptionNumber::MAX_AGE)),
+                (Some(42), Some(7))
+            );
+            let Some(block) = message.block(OptionNumber::BLOCK2).unwrap() else {
+                assert!(asked.is_none());
+                return (message.payload().to_vec(), 1);
+            };
+            assert!(asked.is_none_or(|asked| block.size_exponent <= asked.size_exponent));
+            assert_eq!(block.offset(), all.len());
+            assert!(block.more || message.payload().len() <= block.size());
+            assert!(!block.more || message.payload().len() == block.size());
+            all.extend_from_slice(message.payload());
+            etags.extend(message.option(OptionNumber::ETAG).map(<[u8]>::to_vec));
+            if block.number == 0 && block.more {
+                assert_eq!(message.uint(OptionNumber::SIZE2), Some(body.bytes.len() as u32));
+            }
+            if !block.more {
+                etags.dedup();
+                assert!(etags.len() <= 1 && (body.skipping || turns == 1 || etags.len() == 1));
+                return (all, turns);
+            }
+            asked = Some(Block { number: block.number + 1, more: false, ..block });
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_put_together_are_the_representation(
+            bytes in proptest::collection::vec(any::<u8>(), 0..5000),
+            piece in 1usize..700,
+            exponent in proptest::option::of(0u8..7),
+            room in 64usize..1300,
+            skipping in any::<bool>(),
+        ) {
+            let asked = exponent.map(|size_exponent| Block { number: 0, more: false, size_exponent });
+            let mut body = Body { bytes, piece, skipping };
+            let (got, turns) = download(&mut body, asked, room);
+            prop_assert_eq!(&got, &body.bytes);
+            if body.bytes.len() <= room.saturating_sub(24).min(1024) && asked.is_none() {
+                prop_assert_eq!(turns, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_behind_the_end_is_a_bad_request() {
+        let mut body = Body { bytes: std::vec![1; 64], piece: 64, skipping: false };
+        for (number, code) in [(3, Code::CONTENT), (4, Code::BAD_REQUEST), (0xf_ffff, Code::BAD_REQUEST)] {
+            let asked = Block { number, more: false, size_exponent: 0 };
+            let bytes = ask(&mut body, &[(OptionNumber::BLOCK2, asked.value())], 200);
+            assert_eq!(MessageRef::parse(&bytes).unwrap().code(), code);
+        }
+    }
+
+    #[test]
+    fn the_reserved_block_size_is_a_bad_request() {
+        for number in [OptionNumber::BLOCK2, OptionNumber::BLOCK1] {
+            let bytes = ask(&mut Body { bytes: Vec::new(), piece: 1, skipping: false }, &[(number, 7)], 200);
+            assert_eq!(MessageRef::parse(&bytes).unwrap().code(), Code::BAD_REQUEST);
+        }
+    }
+
+    #[test]
+    fn an_observer_is_registered_only_if_it_asks_and_the_number_is_in_the_response() {
+        for (length, value, expected) in [(10, 0, Some(5)), (10, 1, None), (10, 2, None), (3000, 0, Some(5))] {
+            let mut body = Body { bytes: std::vec![3; length], piece: 50, skipping: false };
+            let bytes = ask(&mut body, &[(OptionNumber::OBSERVE, value)], 1200);
+            let message = MessageRef::parse(&bytes).unwrap();
+            assert_eq!((message.code(), message.uint(OptionNumber::OBSERVE)), (Code::CONTENT, expected));
+        }
+    }
+
+    #[test]
+    fn a_notification_is_the_response_to_the_registration_in_a_message_of_its_own() {
+        let registration = get(&[(OptionNumber::OBSERVE, 0)]);
+        let message = MessageRef::parse(&registration).unwrap();
+        let mut body = Body { bytes: b"21 C".to_vec(), piece: 4, skipping: false };
+        let mut storage = [0; 100];
+        let mut frame = Frame::new(&mut storage, 0);
+        let request = Request::new(message, NOBODY).observable(0x01_02_03);
+        let served = respond(request, &Anybody, &mut body, MessageType::NonConfirmable, 77, &mut frame);
+        assert_eq!(served, Served::Responded { code: Code::CONTENT, observed: true });
+        let message = MessageRef::parse(frame.bytes()).unwrap();
+        assert_eq!((message.message_type(), message.message_id()), (MessageType::NonConfirmable, 77));
+        assert_eq!((message.token(), message.payload()), (&b"tok"[..], &b"21 C"[..]));
+        assert_eq!(message.uint(OptionNumber::OBSERVE), Some(0x01_02_03));
+    }
+
+    #[test]
+    fn what_the_client_does_not_want_is_only_acknowledged() {
+        for (unwanted, silent) in [(0, false), (2, true), (8, false), (26, true), (24, false)] {
+            let mut body = Body { bytes: b"x".to_vec(), piece: 1, skipping: false };
+            let bytes = ask(&mut body, &[(OptionNumber::NO_RESPONSE, unwanted)], 100);
+            assert_eq!(MessageRef::parse(&bytes).unwrap().code() == Code::EMPTY, silent, "{unwanted}");
+        }
+    }
+}
