@@ -90,7 +90,7 @@ step_firmware() {
 }
 
 step_interop() {
-    need openssl gnutls-bin libcoap3-bin qemu-system-arm rustc-web cargo-web rust-web-src gcc-arm-none-eabi
+    need openssl gnutls-bin libcoap3-bin tshark qemu-system-arm rustc-web cargo-web rust-web-src gcc-arm-none-eabi
     cargo build --release --locked --quiet -p tegmen-cli
     cargo run --release --locked --quiet -p tegmen-interop
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 pub(crate) enum Role {
     Server,
     Client,
+    /// It reads along.
+    Reader,
 }
 
 impl Role {
@@ -20,6 +22,7 @@ impl Role {
         match self {
             Self::Server => "server",
             Self::Client => "client",
+            Self::Reader => "reader",
         }
     }
 }

@@ -72,7 +72,8 @@ fn server_refuses(scene: &Scene, psk: &Psk) -> Check {
 
 // --- gnutls-cli ---
 
-struct Client;
+/// `gnutls-cli`.
+pub(crate) struct Client;
 
 struct Session {
     process: Process,

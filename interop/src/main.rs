@@ -1,6 +1,7 @@
 //! `cargo run --release -p tegmen-interop [-- --only TEXT] [--jobs N] [--tegmen PATH]`: runs peers of other makers
 //! against the `tegmen` binary over loopback sockets, prints a table and writes it to `target/interop.json`.
 
+mod capture;
 mod cell;
 mod dtls;
 mod gnutls;
@@ -9,6 +10,7 @@ mod mote;
 mod openssl;
 mod ours;
 mod process;
+mod tshark;
 
 use cell::{Cell, Check, Role, Trouble};
 use serde_json::{Value, json};
@@ -134,6 +136,10 @@ fn all_cells(images: &Arc<mote::Images>) -> Vec<Cell> {
     match ([gnutls::CLIENT, gnutls::SERVER].into_iter().find(|program| !is_installed(program)), gnutls::version()) {
         (None, Some(version)) => cells.extend(gnutls::cells(&version)),
         (program, _) => cells.push(missing(gnutls::PEER, program.unwrap_or("its version"), "gnutls-bin")),
+    }
+    match tshark::version() {
+        Some(version) => cells.extend(tshark::cells(&version)),
+        None => cells.push(missing("tshark", tshark::PROGRAM, "tshark")),
     }
     match mote::missing_tool() {
         None => cells.extend(mote::cells(images)),

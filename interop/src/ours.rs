@@ -52,6 +52,14 @@ impl Served {
     }
 
     pub(crate) fn start_at(scene: &Scene, psk: &Psk, port: u16) -> Result<Self, String> {
+        Self::start_all(scene, psk, port, &[])
+    }
+
+    pub(crate) fn start_with(scene: &Scene, psk: &Psk, more: &[&str]) -> Result<Self, String> {
+        Self::start_all(scene, psk, free_port()?, more)
+    }
+
+    fn start_all(scene: &Scene, psk: &Psk, port: u16, more: &[&str]) -> Result<Self, String> {
         let entry = format!("[[psk]]\nidentity = \"{}\"\nkey = \"{}\"\n", psk.identity, psk.hex());
         scene.file("keys.toml", entry)?;
         restrict(&scene.directory().join("keys.toml"))?;
@@ -60,7 +68,7 @@ impl Served {
         let arguments = ["serve", "--listen", "127.0.0.1", "--listen", "::1", "--port", &secure, "--plain"];
         let ports = ["--plain-port", &plain, "--credentials", "keys.toml", "--shards", "1"];
         let resources = ["--value", "/v=hello", "--blink", "/blink", "--command", "/slow=sh slow.sh"];
-        let process = scene.tegmen(&[&arguments[..], &ports, &resources].concat())?;
+        let process = scene.tegmen(&[&arguments[..], &ports, &resources, more].concat())?;
         process.await_output(format!("coap://[::1]:{plain}/"), 0)?;
         Ok(Self { process, port })
     }

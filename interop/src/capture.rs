@@ -1,0 +1,169 @@
+//! A relay between a client and a server that keeps what passes, as a capture file: so no right to capture is needed.
+
+use crate::cell::Scene;
+use crate::dtls::LOOPBACK;
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The relay, at work until it is asked for its file.
+pub(crate) struct Capture {
+    /// Where clients find the server.
+    pub(crate) port: u16,
+    shared: Arc<Shared>,
+    relay: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    server: SocketAddr,
+    port: u16,
+    file: Mutex<Vec<u8>>,
+    over: AtomicBool,
+}
+
+impl Capture {
+    /// A relay to `server`, which is on the loopback address of IPv4.
+    pub(crate) fn start(server: SocketAddr) -> Result<Self, String> {
+        let socket = open((LOOPBACK, 0).into())?;
+        let port = socket.local_addr().map_err(|error| error.to_string())?.port();
+        let shared = Arc::new(Shared { server, port, file: Mutex::new(file_header()), over: AtomicBool::new(false) });
+        let relay = thread::spawn({
+            let shared = shared.clone();
+            move || shared.relay(&socket)
+        });
+        Ok(Self { port, shared, relay: Some(relay) })
+    }
+
+    /// Ends the relay; the file with what passed.
+    pub(crate) fn finish(mut self, scene: &Scene) -> Result<PathBuf, String> {
+        self.end();
+        let file = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+        scene.file("capture.pcap", &*file)
+    }
+
+    fn end(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        if let Some(relay) = self.relay.take() {
+            let _ = relay.join();
+        }
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    /// Every client gets a socket of its own, as it would have a port of its own without a relay.
+    fn relay(&self, socket: &UdpSocket) {
+        let mut clients: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
+        thread::scope(|scope| {
+            self.each_datagram(socket, |from, datagram| {
+                let upstream = match clients.get(&from) {
+                    Some(upstream) => upstream.clone(),
+                    None => {
+                        let Ok(upstream) = open((LOOPBACK, 0).into()).map(Arc::new) else { return };
+                        clients.insert(from, upstream.clone());
+                        let down = upstream.clone();
+                        scope.spawn(move || {
+                            self.each_datagram(&down, |_, datagram| {
+                                self.keep(self.port, from.port(), datagram);
+                                let _ = socket.send_to(datagram, from);
+                            });
+                        });
+                        upstream
+                    }
+                };
+                self.keep(from.port(), self.port, datagram);
+                let _ = upstream.send_to(datagram, self.server);
+            });
+        });
+    }
+
+    fn each_datagram(&self, socket: &UdpSocket, mut take: impl FnMut(SocketAddr, &[u8])) {
+        let mut buffer = [0; 2048];
+        while !self.over.load(Ordering::Relaxed) {
+            match socket.recv_from(&mut buffer) {
+                Ok((len, from)) => take(from, buffer.get(..len).unwrap_or_default()),
+                // A refused datagram is told at the next call.
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionRefused) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn keep(&self, from: u16, to: u16, datagram: &[u8]) {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = IP_AND_UDP.saturating_add(datagram.len());
+        let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        let len_word = u32::try_from(len).unwrap_or(u32::MAX);
+        for word in [seconds, time.subsec_micros(), len_word, len_word] {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        packet(&mut file, from, to, datagram);
+    }
+}
+
+fn open(address: SocketAddr) -> Result<UdpSocket, String> {
+    let socket = UdpSocket::bind(address).map_err(|error| error.to_string())?;
+    socket.set_read_timeout(Some(Duration::from_millis(20))).map_err(|error| error.to_string())?;
+    Ok(socket)
+}
+
+/// The header of a pcap file whose packets begin with their IP header (link type RAW).
+fn file_header() -> Vec<u8> {
+    const RAW: u32 = 101;
+    let mut header = Vec::new();
+    header.extend_from_slice(&0xa1b2_c3d4u32.to_le_bytes());
+    header.extend_from_slice(&[2, 0, 4, 0]);
+    for word in [0, 0, 65_535, RAW] {
+        header.extend_from_slice(&u32::to_le_bytes(word));
+    }
+    header
+}
+
+/// IPv4 and UDP headers between two loopback ports, and `datagram`. The checksum of UDP is left out, as it may be.
+fn packet(file: &mut Vec<u8>, from: u16, to: u16, datagram: &[u8]) {
+    let udp_len = u16::try_from(datagram.len().saturating_add(8)).unwrap_or(u16::MAX);
+    let [len0, len1] = udp_len.saturating_add(20).to_be_bytes();
+    let mut ip = [0x45, 0, len0, len1, 0, 0, 0x40, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1];
+    let sum = ip.chunks_exact(2).fold(0u32, |sum, pair| match *pair {
+        [high, low] => sum.wrapping_add(u32::from(u16::from_be_bytes([high, low]))),
+        _ => sum,
+    });
+    let folded = (sum & 0xffff).wrapping_add(sum >> 16) as u16;
+    [ip[10], ip[11]] = (!folded).to_be_bytes();
+    file.extend_from_slice(&ip);
+    for word in [from, to, udp_len, 0] {
+        file.extend_from_slice(&word.to_be_bytes());
+    }
+    file.extend_from_slice(datagram);
+}
+
+const IP_AND_UDP: usize = 28;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_has_the_lengths_and_the_checksum_of_its_header() {
+        let mut packet_bytes = Vec::new();
+        packet(&mut packet_bytes, 0x1234, 5684, b"abc");
+        assert_eq!(packet_bytes.len(), IP_AND_UDP + 3);
+        assert_eq!(packet_bytes[2..4], [0, 31]);
+        // A header with its checksum sums up to ones (RFC 1071, section 1).
+        let words = packet_bytes[..20].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let sum: u32 = words.sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        assert_eq!(packet_bytes[20..28], [0x12, 0x34, 0x16, 0x34, 0, 11, 0, 0]);
+    }
+}

@@ -1,0 +1,180 @@
+//! tshark, which is no peer but a reader: it decodes what passed between others, with the key that they used.
+
+use crate::capture::Capture;
+use crate::cell::{Cell, Check, Role, Scene};
+use crate::dtls::{DtlsClient as _, LOOPBACK};
+use crate::gnutls;
+use crate::ours::{Psk, Served, ask};
+use std::path::Path;
+use std::process::Command;
+
+pub(crate) const PROGRAM: &str = "tshark";
+
+/// The version, as it gives it.
+pub(crate) fn version() -> Option<String> {
+    let output = Command::new(PROGRAM).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let version = text.split_whitespace().nth(2)?.trim_end_matches('.');
+    Some(version.to_owned())
+}
+
+/// The cells of this reader.
+pub(crate) fn cells(version: &str) -> Vec<Cell> {
+    let cell = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PROGRAM, version, Role::Reader, scenario, play);
+    vec![
+        cell("session of tegmen, opened with the client's key log", |scene| {
+            opened(scene, |scene| key_log(scene, "client.keys"))
+        }),
+        cell("session of tegmen, opened with the server's key log", |scene| {
+            opened(scene, |scene| key_log(scene, "server.keys"))
+        }),
+        cell("session of tegmen, opened with the PSK", |scene| {
+            opened(scene, |_| format!("dtls.psk:{}", Psk::usual().hex()))
+        }),
+        cell("session of tegmen, closed to another PSK", closed_to_others),
+        cell("session of GnuTLS with tegmen, opened with the server's key log", gnutls_session),
+        cell("plain CoAP", plain),
+    ]
+}
+
+fn key_log(scene: &Scene, name: &str) -> String {
+    format!("tls.keylog_file:{}", scene.directory().join(name).display())
+}
+
+/// What tshark found in a capture.
+struct Decoded {
+    /// Types of handshake messages, those under encryption included if it could open them.
+    handshake: Vec<String>,
+    /// CoAP messages, each as `TYPE CODE PAYLOAD`, the payload in hexadecimal.
+    coap: Vec<String>,
+}
+
+fn decode(file: &Path, port: u16, secure: bool, preference: &str) -> Result<Decoded, String> {
+    let mut command = Command::new(PROGRAM);
+    command.arg("-r").arg(file).args(["-o", preference]);
+    if secure {
+        command.args(["-d", &format!("udp.port=={port},dtls"), "-d", &format!("dtls.port=={port},coap")]);
+    } else {
+        command.args(["-d", &format!("udp.port=={port},coap")]);
+    }
+    command.args(["-T", "fields"]);
+    for field in FIELDS {
+        command.args(["-e", field]);
+    }
+    let output = command.output().map_err(|error| format!("{PROGRAM}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        return Err(format!("{PROGRAM} failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    let mut decoded = Decoded { handshake: Vec::new(), coap: Vec::new() };
+    for (number, line) in text.lines().enumerate() {
+        let mut fields = line.split('\t');
+        let [handshake, kind, code, path, payload_len, payload, malformed, expert] =
+            FIELDS.map(|_| fields.next().unwrap_or_default());
+        if !malformed.is_empty() || !expert.is_empty() {
+            return Err(format!("it objects to packet {}: {malformed} {expert}", number.saturating_add(1)));
+        }
+        decoded.handshake.extend(handshake.split(',').filter(|kind| !kind.is_empty()).map(str::to_owned));
+        if let Ok(code) = code.parse::<u8>() {
+            let kind = ["CON", "NON", "ACK", "RST"].get(kind.parse::<usize>().unwrap_or(9)).copied().unwrap_or("?");
+            // It shows the path of the request at its response, too.
+            let path = if (1..32).contains(&code) { path } else { "" };
+            let payload = if payload.is_empty() { payload_len } else { payload };
+            let words = [kind.to_owned(), format!("{}.{:02}", code >> 5, code & 31), path.into(), payload.into()];
+            decoded.coap.push(words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "));
+        }
+    }
+    Ok(decoded)
+}
+
+const FIELDS: [&str; 8] = [
+    "dtls.handshake.type",
+    "coap.type",
+    "coap.code",
+    "coap.opt.uri_path_recon",
+    "coap.payload_length",
+    "data.data",
+    "_ws.malformed",
+    "_ws.expert.message",
+];
+
+/// GET, GET with a separate response, PUT: in three sessions, one for each command.
+fn session(scene: &Scene) -> Result<(std::path::PathBuf, u16), String> {
+    let served = Served::start_with(scene, &Psk::usual(), &["--key-log", "server.keys"])?;
+    let capture = Capture::start((LOOPBACK, served.port).into())?;
+    let port = capture.port;
+    for words in [&["get", "v"][..], &["get", "slow"], &["put", "v", "a new value"]] {
+        let [method, path, value @ ..] = words else { continue };
+        let uri = format!("coaps://127.0.0.1:{port}/{path}");
+        ask(scene, &[&[*method, &uri, "--key-log", "client.keys"], value].concat(), Some(&Psk::usual()))?;
+    }
+    Ok((capture.finish(scene)?, port))
+}
+
+fn is(decoded: &Decoded, expected: &[&str]) -> Check {
+    if decoded.coap == expected {
+        return Ok(());
+    }
+    Err(format!("it decodes {:?}, not {expected:?}", decoded.coap).into())
+}
+
+const EXCHANGES: [&str; 8] = [
+    "CON 0.01 /v",
+    "ACK 2.05 68656c6c6f",
+    "CON 0.01 /slow",
+    "ACK 0.00",
+    "CON 2.05 6",
+    "ACK 0.00",
+    "CON 0.03 /v 61206e65772076616c7565",
+    "ACK 2.04",
+];
+
+fn opened(scene: &Scene, key: impl FnOnce(&Scene) -> String) -> Check {
+    let (file, port) = session(scene)?;
+    let decoded = decode(&file, port, true, &key(scene))?;
+    is(&decoded, &EXCHANGES)?;
+    // ClientHello, HelloVerifyRequest, ClientHello, ServerHello, ServerHelloDone, ClientKeyExchange, two Finished.
+    let once = ["1", "3", "1", "2", "14", "16", "20", "20"];
+    let thrice = [once, once, once].concat();
+    if decoded.handshake == thrice {
+        return Ok(());
+    }
+    Err(format!("it decodes the handshake messages {:?}", decoded.handshake).into())
+}
+
+/// So that what the others find is found with the key.
+fn closed_to_others(scene: &Scene) -> Check {
+    let (file, port) = session(scene)?;
+    is(&decode(&file, port, true, &format!("dtls.psk:{}", Psk::with_key("wrongPSK").hex()))?, &[])
+}
+
+fn gnutls_session(scene: &Scene) -> Check {
+    let served = Served::start_with(scene, &Psk::usual(), &["--key-log", "server.keys"])?;
+    let capture = Capture::start((LOOPBACK, served.port).into())?;
+    let port = capture.port;
+    let mut session = gnutls::Client.connect(scene, (LOOPBACK, port).into(), &Psk::usual())?;
+    session.exchange(b"\x44\x01\x12\x34abcd\xb1v", b"\x64\x45\x12\x34abcd\xffhello")?;
+    session.close();
+    served.process.await_output("left: closed in order", 0)?;
+    let file = capture.finish(scene)?;
+    is(&decode(&file, port, true, &key_log(scene, "server.keys"))?, &["CON 0.01 /v", "ACK 2.05 68656c6c6f"])
+}
+
+fn plain(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let capture = Capture::start((LOOPBACK, served.port + 1).into())?;
+    let port = capture.port;
+    let uri = format!("coap://127.0.0.1:{port}");
+    ask(scene, &["get", &format!("{uri}/v")], None)?;
+    ask(scene, &["get", &format!("{uri}/slow")], None)?;
+    ask(scene, &["put", &format!("{uri}/v"), "a new value"], None)?;
+    ask(scene, &["get", "--non", &format!("{uri}/nothing")], None)?;
+    ask(scene, &["get", &format!("{uri}/.well-known/core")], None)?;
+    let decoded = decode(&capture.finish(scene)?, port, false, "coap.udp.port:5683")?;
+    let Some((links, others)) = decoded.coap.split_last() else { return Err("it decodes nothing".into()) };
+    if !links.starts_with("ACK 2.05 ") {
+        return Err(format!("it decodes the answer with the links as {links:?}").into());
+    }
+    let more = ["NON 0.01 /nothing", "NON 4.04", "CON 0.01 /.well-known/core"];
+    is(&Decoded { coap: others.to_vec(), handshake: Vec::new() }, &[&EXCHANGES[..], &more].concat())
+}
