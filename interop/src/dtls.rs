@@ -1,9 +1,10 @@
 //! What every DTLS peer does alike. Such a peer knows nothing of CoAP, so messages go through it byte by byte.
 
-use crate::cell::{Cell, Check, Role, Scene};
-use crate::ours::{Psk, Served};
+use crate::cell::{Cell, Check, Role, Scene, Trouble};
+use crate::ours::{Library, Psk, Served, names_identity_and_key, start_ask};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use tegmen::coap::Code;
 
 /// Application data at the peer's end of a session.
 pub(crate) trait Plaintext {
@@ -30,11 +31,42 @@ pub(crate) trait Plaintext {
 
 /// A DTLS peer in the role of a client.
 pub(crate) trait DtlsClient: Send + Sync + 'static {
+    /// Builds it, if it has to be built.
+    fn prepare(&self) -> Check {
+        Ok(())
+    }
+
+    /// Whether it has room for such a key and identity.
+    fn takes(&self, _: &Psk) -> Check {
+        Ok(())
+    }
+
     /// Opens a session to `tegmen serve`; it is established when this returns.
     fn connect(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String>;
 
     /// Tries to, and has to say that an alert came that decryption failed.
     fn fail(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Check;
+}
+
+/// A DTLS peer in the role of a server.
+pub(crate) trait DtlsServer: Send + Sync + 'static {
+    /// Builds it, if it has to be built.
+    fn prepare(&self) -> Check {
+        Ok(())
+    }
+
+    /// Whether it has room for such a key and identity.
+    fn takes(&self, _: &Psk) -> Check {
+        Ok(())
+    }
+
+    /// Where it is written that it refuses a ClientHello without extensions, if it does.
+    fn refuses_minimal(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Starts it; it listens at `address` when this returns.
+    fn listen(&self, scene: &Scene, address: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String>;
 }
 
 /// The cells of a client.
@@ -53,7 +85,34 @@ pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -
     ];
     let cell = |(scenario, play): Scenario| {
         let client = client.clone();
-        Cell::new(peer, version, Role::Client, scenario, move |scene| play(scene, &*client))
+        Cell::new(peer, version, Role::Client, scenario, move |scene| {
+            client.prepare()?;
+            play(&scene.anew(), &*client)
+        })
+    };
+    scenarios.into_iter().map(cell).collect()
+}
+
+/// The cells of a server.
+pub(crate) fn server_cells(peer: &str, version: &str, server: impl DtlsServer) -> Vec<Cell> {
+    type Scenario = (&'static str, fn(&Scene, &dyn DtlsServer) -> Check);
+    let server = Arc::new(server);
+    let scenarios: [Scenario; 8] = [
+        ("handshake, data both ways", |scene, server| server_put(scene, server, LOOPBACK, &Psk::usual(), &[])),
+        ("minimal profile", server_minimal),
+        ("IPv6", |scene, server| server_put(scene, server, Ipv6Addr::LOCALHOST.into(), &Psk::usual(), &[])),
+        ("several requests in one session", server_several),
+        ("wrong key", |scene, server| server_refuses(scene, server, &Psk::with_key("wrongPSK"))),
+        ("unknown identity", |scene, server| server_refuses(scene, server, &Psk::with_identity("nobody"))),
+        ("key of 64 bytes", |scene, server| server_put(scene, server, LOOPBACK, &long_key(), &[])),
+        ("identity of 128 bytes", |scene, server| server_put(scene, server, LOOPBACK, &long_identity(), &[])),
+    ];
+    let cell = |(scenario, play): Scenario| {
+        let server = server.clone();
+        Cell::new(peer, version, Role::Server, scenario, move |scene| {
+            server.prepare()?;
+            play(&scene.anew(), &*server)
+        })
     };
     scenarios.into_iter().map(cell).collect()
 }
@@ -74,6 +133,7 @@ const GET_V: &[u8] = b"\x44\x01\x12\x34abcd\xb1v";
 const CONTENT_HELLO: &[u8] = b"\x64\x45\x12\x34abcd\xffhello";
 
 fn client_get(scene: &Scene, client: &dyn DtlsClient, host: IpAddr, psk: &Psk) -> Check {
+    client.takes(psk)?;
     let served = Served::start(scene, psk)?;
     let mut session = client.connect(scene, (host, served.port).into(), psk)?;
     session.exchange(GET_V, CONTENT_HELLO)?;
@@ -136,4 +196,84 @@ pub(crate) fn client_closes(scene: &Scene, client: &dyn DtlsClient) -> Check {
     session.close();
     served.process.await_output("left: closed in order", 0)?;
     Ok(())
+}
+
+// --- the peer is the server ---
+
+fn address(host: IpAddr) -> Result<SocketAddr, String> {
+    Ok((host, crate::cell::free_port()?).into())
+}
+
+/// Waits for a confirmable request to `/question` with a token of four bytes, and answers it in the acknowledgement.
+fn answer(session: &mut dyn Plaintext, method: u8, payload: &[u8], code: u8, answer: &[u8]) -> Result<(), String> {
+    let marker: &[u8] = if payload.is_empty() { &[] } else { &[0xff] };
+    let header = session.head(8, &[b"\xb8question", marker, payload].concat())?;
+    match header.as_slice() {
+        &[0x44, asked, id0, id1, ref token @ ..] if asked == method => {
+            session.send(&[&[0x64, code, id0, id1], token, &[0xff], answer].concat())
+        }
+        other => Err(format!("no header of a confirmable request: {other:02x?}")),
+    }
+}
+
+fn server_put(scene: &Scene, server: &dyn DtlsServer, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
+    server.takes(psk)?;
+    let address = address(host)?;
+    let mut session = server.listen(scene, address, psk)?;
+    let uri = format!("coaps://{address}/question");
+    let asked = start_ask(scene, &[&["put", &uri, "a blink"], more].concat(), Some(psk))?;
+    if let Err(why) = answer(&mut *session, 3, b"a blink", 0x44, b"an answer") {
+        return Err(format!("{why}; tegmen says: {}", asked.failure()?.trim()).into());
+    }
+    let answer = asked.answer()?;
+    match (answer.code.as_str(), answer.payload.as_str()) {
+        ("2.04", "an answer") => Ok(()),
+        (code, payload) => Err(format!("tegmen understood {code} {payload:?}").into()),
+    }
+}
+
+fn server_minimal(scene: &Scene, server: &dyn DtlsServer) -> Check {
+    let Some(evidence) = server.refuses_minimal() else {
+        return server_put(scene, server, LOOPBACK, &Psk::usual(), &["--minimal"]);
+    };
+    let address = address(LOOPBACK)?;
+    let _session = server.listen(scene, address, &Psk::usual())?;
+    let uri = format!("coaps://{address}/question");
+    let failure = start_ask(scene, &["get", &uri, "--minimal"], Some(&Psk::usual()))?.failure()?;
+    if !failure.contains("the server says") {
+        return Err(format!("it was not refused: {}", failure.trim()).into());
+    }
+    Err(Trouble::Lacks(evidence.to_owned()))
+}
+
+/// Three requests of the library's client, answered while it waits.
+fn server_several(scene: &Scene, server: &dyn DtlsServer) -> Check {
+    let address = address(LOOPBACK)?;
+    let mut session = server.listen(scene, address, &Psk::usual())?;
+    std::thread::scope(|scope| {
+        let client = scope.spawn(move || -> Check {
+            let mut client = Library::connect(address, Some(&Psk::usual()), None)?;
+            for number in 0..3u8 {
+                let reply =
+                    client.request(Code::PUT, "question", &[b'0' + number]).map_err(|error| error.to_string())?;
+                if (reply.code, reply.payload.as_slice()) != (Code::CHANGED, &[b'A' + number]) {
+                    return Err(format!("answer {number} was {} {:?}", reply.code, reply.payload).into());
+                }
+            }
+            client.close();
+            Ok(())
+        });
+        for number in 0..3u8 {
+            answer(&mut *session, 3, &[b'0' + number], 0x44, &[b'A' + number])?;
+        }
+        client.join().map_err(|_| "the client panicked")?
+    })
+}
+
+/// The server knows the usual key; the client comes with another.
+fn server_refuses(scene: &Scene, server: &dyn DtlsServer, psk: &Psk) -> Check {
+    let address = address(LOOPBACK)?;
+    let _session = server.listen(scene, address, &Psk::usual())?;
+    let asked = start_ask(scene, &["get", &format!("coaps://{address}/question")], Some(psk))?;
+    names_identity_and_key(&asked.failure()?)
 }

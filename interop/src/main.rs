@@ -9,7 +9,9 @@ mod libcoap;
 mod mote;
 mod openssl;
 mod ours;
+mod peers;
 mod process;
+mod talker;
 mod tshark;
 
 use cell::{Cell, Check, Role, Trouble};
@@ -73,12 +75,16 @@ fn run(options: &Options) -> Result<bool, String> {
     fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
 
     let images = mote::Images::new(target);
-    let mut cells = all_cells(&images);
+    let (mut cells, built) = all_cells(&images, &peers::Places::new(target));
     if let Some(only) = &options.only {
         cells.retain(|cell| format!("{} {} {}", cell.peer, cell.role.name(), cell.scenario).contains(only));
     }
     if cells.iter().any(|cell| cell.scenario.contains("mote")) {
         images.build_ahead();
+    }
+    // What the rows that are left do not need is not built.
+    if options.only.is_none() {
+        std::thread::spawn(move || built.iter().for_each(|built| drop(built.path())));
     }
     let results = play(&cells, options.jobs, &tegmen, &logs);
     print(&cells, &results);
@@ -121,19 +127,20 @@ fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     if status.success() { Ok(tegmen) } else { Err("tegmen does not build".to_owned()) }
 }
 
-fn all_cells(images: &Arc<mote::Images>) -> Vec<Cell> {
+/// The cells, and what has to be built for them.
+fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, Vec<Arc<peers::Built>>) {
     let mut cells = Vec::new();
     match openssl::version() {
         Some(version) => cells.extend(openssl::cells(&version)),
         None => cells.push(missing("OpenSSL", openssl::PROGRAM, "openssl")),
     }
-    match (libcoap::programs().into_iter().find(|program| !is_installed(program)), libcoap::version()) {
+    match (libcoap::programs().into_iter().find(|program| !peers::installed(program)), libcoap::version()) {
         (None, Some(version)) => cells.extend(libcoap::cells(&version)),
         (program, _) => {
             cells.push(missing("libcoap", &program.unwrap_or_else(|| "its version".to_owned()), "libcoap3-bin"));
         }
     }
-    match ([gnutls::CLIENT, gnutls::SERVER].into_iter().find(|program| !is_installed(program)), gnutls::version()) {
+    match ([gnutls::CLIENT, gnutls::SERVER].into_iter().find(|program| !peers::installed(program)), gnutls::version()) {
         (None, Some(version)) => cells.extend(gnutls::cells(&version)),
         (program, _) => cells.push(missing(gnutls::PEER, program.unwrap_or("its version"), "gnutls-bin")),
     }
@@ -145,12 +152,9 @@ fn all_cells(images: &Arc<mote::Images>) -> Vec<Cell> {
         None => cells.extend(mote::cells(images)),
         Some((tool, package)) => cells.push(missing("a mote", tool, package)),
     }
-    cells
-}
-
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    let (talkers, built) = talker::all(places);
+    cells.extend(talkers);
+    (cells, built)
 }
 
 /// A row that says how to get the peer.

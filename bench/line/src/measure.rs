@@ -3,6 +3,7 @@
 use crate::{
     Command, DATAGRAM_MAX, Failure, Reply, Stack,
     pair::{Pair, Tally, Wire},
+    socket,
 };
 use nix::time::{ClockId, clock_gettime};
 use std::{
@@ -11,7 +12,8 @@ use std::{
     time::Duration,
 };
 
-/// The whole program of one stack: obeys the command in its arguments, or else those on standard input until it ends.
+/// The whole program of one stack: obeys the command in its arguments, or else those on standard input until it ends. With
+/// `client` or `server` it speaks over a socket.
 pub fn run<S: Stack>(stack: Result<S, Failure>) -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     run_with(stack, &words)
@@ -20,6 +22,12 @@ pub fn run<S: Stack>(stack: Result<S, Failure>) -> ExitCode {
 /// [`run`], with the words of one command (or none) given.
 pub fn run_with<S: Stack>(stack: Result<S, Failure>, words: &[String]) -> ExitCode {
     let mut stack = stack;
+    if let Ok(stack) = &mut stack
+        && let Some(talked) = socket::talk(stack, words)
+    {
+        let failed = talked.inspect_err(|failure| println!("failed {failure}")).is_err();
+        return if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    }
     let mut obey = |line: &str| match &mut stack {
         Ok(stack) => line.parse().and_then(|command| measure(stack, command)).unwrap_or_else(|e| Reply::Failed(e.0)),
         Err(reason) => Reply::Absent(reason.0.clone()),

@@ -24,6 +24,11 @@ pub trait Stack {
 pub trait End {
     /// Takes the next datagram of the handshake, or none at the client's first step; what is due is put into `out`.
     fn handshake(&mut self, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure>;
+    /// A second went by without an answer: what is due to be sent again is put into `out`. Never called over memory.
+    fn retransmit(&mut self, out: &mut Outbox) -> Result<(), Failure> {
+        let _ = out;
+        Ok(())
+    }
     /// Whether application data may flow.
     fn is_established(&self) -> bool;
     /// Puts one record that carries `payload` into `out`.

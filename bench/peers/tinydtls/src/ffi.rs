@@ -5,11 +5,11 @@ use std::{
     ffi::{CStr, c_char, c_int, c_uchar, c_uint},
     mem, ptr, slice,
 };
-use tegmen_bench_line::{DATAGRAM_MAX, Failure, IDENTITY, KEY, Outbox};
+use tegmen_bench_line::{self as line, DATAGRAM_MAX, Failure, Outbox};
 use tinydtls_sys::{
-    dtls_connect, dtls_context_t, dtls_credentials_type_t, dtls_free_context, dtls_get_peer, dtls_handle_message,
-    dtls_handler_t, dtls_init, dtls_new_context, dtls_reset_peer, dtls_session_init, dtls_set_handler, dtls_state_t,
-    dtls_write, session_t,
+    dtls_check_retransmit, dtls_connect, dtls_context_t, dtls_credentials_type_t, dtls_free_context, dtls_get_peer,
+    dtls_handle_message, dtls_handler_t, dtls_init, dtls_new_context, dtls_reset_peer, dtls_session_init,
+    dtls_set_handler, dtls_state_t, dtls_write, session_t,
 };
 
 /// Which end a session is.
@@ -93,6 +93,12 @@ impl Context {
         }
     }
 
+    /// Whether a session that was begun has ended: an alert leaves no other trace.
+    pub(crate) fn is_gone(&self, port: u16) -> bool {
+        // SAFETY: the context is alive.
+        unsafe { dtls_get_peer(self.context, &address(port)).is_null() }
+    }
+
     pub(crate) fn write(&self, port: u16, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {
         let (result, _) = self.call(Some(out), &mut [], |context| {
             // SAFETY: the library reads `payload` for its length and does not write to it.
@@ -103,6 +109,15 @@ impl Context {
         } else {
             Err(Failure::new(format!("write: {result}")))
         }
+    }
+
+    /// Sends again what is due, of every session.
+    pub(crate) fn retransmit(&self, out: &mut Outbox) {
+        self.call(Some(out), &mut [], |context| {
+            // SAFETY: the context is alive; nobody wants to know when the next is due.
+            unsafe { dtls_check_retransmit(context, ptr::null_mut()) };
+            0
+        });
     }
 
     /// Frees a session without a word to the other end, as every stack here does.
@@ -206,14 +221,14 @@ unsafe extern "C" fn on_psk_info(
     room: usize,
 ) -> c_int {
     let given = match kind {
-        dtls_credentials_type_t::DTLS_PSK_IDENTITY => IDENTITY.as_bytes(),
+        dtls_credentials_type_t::DTLS_PSK_IDENTITY => line::identity().as_bytes(),
         dtls_credentials_type_t::DTLS_PSK_KEY => {
             // SAFETY: the identity that was sent, or null for none, is readable for its length.
             let identity = if about.is_null() { &[][..] } else { unsafe { slice::from_raw_parts(about, about_len) } };
-            if identity != IDENTITY.as_bytes() {
+            if identity != line::identity().as_bytes() {
                 return ALERT_UNKNOWN_IDENTITY;
             }
-            &KEY
+            line::key()
         }
         _ => &[],
     };

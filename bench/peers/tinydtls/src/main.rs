@@ -45,10 +45,20 @@ impl Stack for TinyDtls {
 impl End for Endpoint {
     fn handshake(&mut self, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure> {
         match (datagram, self.role) {
-            (Some(datagram), _) => self.context.handle(self.port, datagram, Some(out), &mut []).map(drop),
-            (None, Role::Client) => self.context.connect(self.port, out),
-            (None, Role::Server) => Err(Failure::new("a server does not begin")),
+            (Some(datagram), _) => self.context.handle(self.port, datagram, Some(out), &mut []).map(drop)?,
+            (None, Role::Client) => self.context.connect(self.port, out)?,
+            (None, Role::Server) => return Err(Failure::new("a server does not begin")),
         }
+        // A server has nothing before the cookie; a client that has nothing got an alert.
+        match self.role {
+            Role::Client if self.context.is_gone(self.port) => Err(Failure::new("the server sent an alert")),
+            _ => Ok(()),
+        }
+    }
+
+    fn retransmit(&mut self, out: &mut Outbox) -> Result<(), Failure> {
+        self.context.retransmit(out);
+        Ok(())
     }
 
     fn is_established(&self) -> bool {

@@ -5,7 +5,7 @@ use std::{
     ffi::{CStr, c_char, c_int, c_long, c_uchar, c_uint, c_void},
     ptr, slice,
 };
-use tegmen_bench_line::{Failure, IDENTITY, KEY, Outbox};
+use tegmen_bench_line::{self as line, Failure, Outbox};
 
 /// Which end a context makes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,14 @@ impl Connection {
         });
         self.finished = result == SUCCESS;
         if self.finished { Ok(()) } else { self.expect_want_read("handshake", result) }
+    }
+
+    pub(crate) fn time_out(&mut self, out: &mut Outbox) -> Result<(), Failure> {
+        let result = self.call(None, Some(out), |ssl| {
+            // SAFETY: `ssl` is alive; the wire it writes is set for the time of this call.
+            unsafe { wolfSSL_dtls_got_timeout(ssl) }
+        });
+        if result == SUCCESS { Ok(()) } else { self.expect_want_read("timeout", result) }
     }
 
     pub(crate) fn is_finished(&self) -> bool {
@@ -195,13 +203,14 @@ unsafe extern "C" fn psk_client(
     psk: *mut c_uchar,
     psk_room: c_uint,
 ) -> c_uint {
-    if (identity_room as usize) <= IDENTITY.len() {
+    let name = line::identity();
+    if (identity_room as usize) <= name.len() {
         return 0;
     }
     // SAFETY: there is room for the identity and its final zero, as just checked, and for the key as `give_key` checks.
     unsafe {
-        ptr::copy_nonoverlapping(IDENTITY.as_ptr(), identity.cast(), IDENTITY.len());
-        *identity.add(IDENTITY.len()) = 0;
+        ptr::copy_nonoverlapping(name.as_ptr(), identity.cast(), name.len());
+        *identity.add(name.len()) = 0;
         give_key(psk, psk_room)
     }
 }
@@ -209,7 +218,7 @@ unsafe extern "C" fn psk_client(
 unsafe extern "C" fn psk_server(_: *mut WolfSsl, identity: *const c_char, psk: *mut c_uchar, room: c_uint) -> c_uint {
     // SAFETY: the identity ends in zero; `psk` is writable for `room` bytes.
     unsafe {
-        if CStr::from_ptr(identity).to_bytes() != IDENTITY.as_bytes() {
+        if CStr::from_ptr(identity).to_bytes() != line::identity().as_bytes() {
             return 0;
         }
         give_key(psk, room)
@@ -218,12 +227,13 @@ unsafe extern "C" fn psk_server(_: *mut WolfSsl, identity: *const c_char, psk: *
 
 /// Copies the key out; `psk` must be writable for `room` bytes.
 unsafe fn give_key(psk: *mut c_uchar, room: c_uint) -> c_uint {
-    if (room as usize) < KEY.len() {
+    let key = line::key();
+    if (room as usize) < key.len() {
         return 0;
     }
     // SAFETY: there is room, as just checked.
-    unsafe { ptr::copy_nonoverlapping(KEY.as_ptr(), psk, KEY.len()) };
-    KEY.len() as c_uint
+    unsafe { ptr::copy_nonoverlapping(key.as_ptr(), psk, key.len()) };
+    key.len() as c_uint
 }
 
 const SUCCESS: c_int = 1;
@@ -263,6 +273,7 @@ unsafe extern "C" {
     fn wolfSSL_SetIOReadCtx(ssl: *mut WolfSsl, context: *mut c_void);
     fn wolfSSL_SetIOWriteCtx(ssl: *mut WolfSsl, context: *mut c_void);
     fn wolfSSL_dtls_set_using_nonblock(ssl: *mut WolfSsl, nonblock: c_int);
+    fn wolfSSL_dtls_got_timeout(ssl: *mut WolfSsl) -> c_int;
     fn wolfSSL_connect(ssl: *mut WolfSsl) -> c_int;
     fn wolfSSL_accept(ssl: *mut WolfSsl) -> c_int;
     fn wolfSSL_write(ssl: *mut WolfSsl, buf: *const c_void, len: c_int) -> c_int;

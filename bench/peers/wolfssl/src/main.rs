@@ -38,6 +38,10 @@ impl End for Connection {
         self.advance(datagram, out)
     }
 
+    fn retransmit(&mut self, out: &mut Outbox) -> Result<(), Failure> {
+        self.time_out(out)
+    }
+
     fn is_established(&self) -> bool {
         self.is_finished()
     }

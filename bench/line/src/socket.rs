@@ -1,0 +1,178 @@
+//! One end of a session over a real socket, spoken to in lines: so that whoever is at the other end may be another stack.
+//!
+//! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal. It
+//! says `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits that it reads goes
+//! out as one record. A server attends to the last client that spoke.
+
+use crate::{DATAGRAM_MAX, End, Failure, Outbox, Stack, from_hex};
+use std::{
+    fmt::Write as _,
+    io::{self, BufRead as _},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+enum Event {
+    Datagram(SocketAddr, Vec<u8>),
+    Line(String),
+    InputEnded,
+    /// A handshake is not done, and nothing came for this long.
+    Second,
+}
+
+/// Plays the role that `words` name; `None` if they name none.
+pub(crate) fn talk<S: Stack>(stack: &mut S, words: &[String]) -> Option<Result<(), Failure>> {
+    let [role, address, _identity, _key] = words else { return None };
+    let address = || address.parse().map_err(|_| Failure::new(format!("no address: {address:?}")));
+    match role.as_str() {
+        "client" => Some(address().and_then(|address| client(stack, address))),
+        "server" => Some(address().and_then(|address| server(stack, address))),
+        _ => None,
+    }
+}
+
+fn client<S: Stack>(stack: &mut S, server: SocketAddr) -> Result<(), Failure> {
+    let any = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).map_err(system)?;
+    let events = events(&socket)?;
+    let mut end = stack.client()?;
+    let mut out = Outbox::new();
+    end.handshake(None, &mut out)?;
+    send(&socket, server, &mut out)?;
+    loop {
+        match next(&events, !end.is_established()) {
+            Event::Second => {
+                end.retransmit(&mut out)?;
+                send(&socket, server, &mut out)?;
+            }
+            Event::Datagram(_, datagram) => take(&mut end, &socket, server, &datagram)?,
+            Event::Line(line) => seal(&mut end, &socket, server, &line)?,
+            Event::InputEnded => return Ok(()),
+        }
+    }
+}
+
+fn server<S: Stack>(stack: &mut S, address: SocketAddr) -> Result<(), Failure> {
+    let socket = UdpSocket::bind(address).map_err(system)?;
+    let events = events(&socket)?;
+    println!("listening");
+    let mut session: Option<(SocketAddr, S::Server)> = None;
+    loop {
+        match next(&events, session.as_ref().is_some_and(|(_, end)| !end.is_established())) {
+            Event::Second => {
+                if let Some((client, end)) = &mut session {
+                    let mut out = Outbox::new();
+                    end.retransmit(&mut out)?;
+                    send(&socket, *client, &mut out)?;
+                }
+            }
+            Event::Datagram(from, datagram) => {
+                let known = session.take_if(|(client, _)| *client == from);
+                session = None; // before another one begins: a stack may tell its sessions apart by less than this
+                let mut end = known.map_or_else(|| stack.server(), |(_, end)| Ok(end))?;
+                match take(&mut end, &socket, from, &datagram) {
+                    Ok(()) => session = Some((from, end)),
+                    Err(failure) => println!("failed {failure}"),
+                }
+            }
+            Event::Line(line) => {
+                let (client, end) = session.as_mut().ok_or_else(|| Failure::new("nobody is there to send to"))?;
+                seal(end, &socket, *client, &line)?;
+            }
+            Event::InputEnded => return Ok(()),
+        }
+    }
+}
+
+/// A datagram is of the handshake until the session is established, and then a record.
+fn take(end: &mut impl End, socket: &UdpSocket, from: SocketAddr, datagram: &[u8]) -> Result<(), Failure> {
+    if end.is_established() {
+        let mut payload = [0; DATAGRAM_MAX];
+        match end.open(datagram, &mut payload) {
+            Ok(0) => {}
+            Ok(len) => println!("received {}", to_hex(payload.get(..len).unwrap_or_default())),
+            Err(failure) => println!("failed {failure}"),
+        }
+        return Ok(());
+    }
+    let mut out = Outbox::new();
+    let result = end.handshake(Some(datagram), &mut out);
+    // An alert is sent before the failure is told.
+    send(socket, from, &mut out)?;
+    result?;
+    if end.is_established() {
+        println!("established");
+    }
+    Ok(())
+}
+
+fn seal(end: &mut impl End, socket: &UdpSocket, to: SocketAddr, line: &str) -> Result<(), Failure> {
+    let payload = from_hex(line).ok_or_else(|| Failure::new(format!("not hexadecimal: {line:?}")))?;
+    let mut out = Outbox::new();
+    end.seal(&payload, &mut out)?;
+    send(socket, to, &mut out)
+}
+
+fn send(socket: &UdpSocket, to: SocketAddr, out: &mut Outbox) -> Result<(), Failure> {
+    for datagram in out.iter() {
+        socket.send_to(datagram, to).map_err(system)?;
+    }
+    out.clear();
+    Ok(())
+}
+
+/// What comes from the socket and from standard input, in one queue.
+fn events(socket: &UdpSocket) -> Result<Receiver<Event>, Failure> {
+    let (sender, events) = channel();
+    let socket = socket.try_clone().map_err(system)?;
+    thread::spawn({
+        let sender = sender.clone();
+        move || receive(&socket, &sender)
+    });
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(Event::Line(line)).is_err() {
+                return;
+            }
+        }
+        let _ = sender.send(Event::InputEnded);
+    });
+    Ok(events)
+}
+
+fn next(events: &Receiver<Event>, handshaking: bool) -> Event {
+    if handshaking {
+        events.recv_timeout(Duration::from_secs(1)).unwrap_or(Event::Second)
+    } else {
+        events.recv().unwrap_or(Event::InputEnded)
+    }
+}
+
+fn receive(socket: &UdpSocket, events: &Sender<Event>) {
+    let mut buffer = [0; DATAGRAM_MAX];
+    loop {
+        match socket.recv_from(&mut buffer) {
+            Ok((len, from)) => {
+                let datagram = buffer.get(..len).unwrap_or_default().to_vec();
+                if events.send(Event::Datagram(from, datagram)).is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn system(error: io::Error) -> Failure {
+    Failure::new(error.to_string())
+}

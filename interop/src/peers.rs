@@ -1,0 +1,100 @@
+//! Peers that are libraries: programs around them, which the run builds once and keeps under `target/interop-peers/`.
+
+use crate::cell::Trouble;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A program that is built when the first row needs it, or ahead.
+pub(crate) struct Built {
+    build: Box<dyn Fn() -> Result<PathBuf, String> + Send + Sync>,
+    result: OnceLock<Result<PathBuf, String>>,
+}
+
+impl Built {
+    /// `build` makes it and tells where it is; if it cannot, what to type.
+    pub(crate) fn new(build: impl Fn() -> Result<PathBuf, String> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { build: Box::new(build), result: OnceLock::new() })
+    }
+
+    /// Where it is; the first who asks waits for the build, and those who ask meanwhile.
+    pub(crate) fn path(&self) -> Result<PathBuf, String> {
+        // One build at a time: several would only be slower, each for itself.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let make = || {
+            let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+            (self.build)()
+        };
+        self.result.get_or_init(make).clone()
+    }
+
+    /// [`path`](Self::path), as a scenario wants it.
+    pub(crate) fn ready(&self) -> Result<PathBuf, Trouble> {
+        Ok(self.path()?)
+    }
+}
+
+/// Where programs are built.
+#[derive(Clone)]
+pub(crate) struct Places {
+    target: PathBuf,
+}
+
+impl Places {
+    pub(crate) fn new(target: &Path) -> Self {
+        Self { target: target.to_owned() }
+    }
+
+    /// A peer of `bench/peers`, which speaks over a socket, too.
+    pub(crate) fn bench_peer(&self, name: &'static str, needs: &'static [(&'static str, &'static str)]) -> Arc<Built> {
+        // The same directory as that of `bench/setup.sh`, so that nothing is built twice.
+        let target = self.target.join("bench-peers");
+        Built::new(move || {
+            tools(needs)?;
+            let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/peers");
+            // Its settings are found from its directory alone. A fetch brings sources that are no dependency of a build.
+            step(Command::new(&cargo).args(["fetch", "--locked", "--quiet"]).current_dir(&directory))?;
+            let package = format!("tegmen-bench-{name}");
+            let mut build = Command::new(&cargo);
+            build.args(["build", "--release", "--locked", "--quiet", "--package", &package, "--target-dir"]);
+            step(build.arg(&target).current_dir(&directory))?;
+            Ok(target.join("release").join(package))
+        })
+    }
+}
+
+/// The first program that is missing of `(program, package)`, or header if it is a path, ends a build.
+pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
+    let there = |program: &str| if program.starts_with('/') { Path::new(program).exists() } else { installed(program) };
+    match needs.iter().find(|(program, _)| !there(program)) {
+        None => Ok(()),
+        Some((program, package)) => Err(format!("{program} is not installed: sudo apt-get install {package}")),
+    }
+}
+
+/// Whether `program` is found as a shell would.
+pub(crate) fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// One step of a build; if it fails, the line to type and the first error it told.
+pub(crate) fn step(command: &mut Command) -> Result<(), String> {
+    let line = || {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        let place = command.get_current_dir().map_or(String::new(), |place| format!("cd {} && ", place.display()));
+        place + &words.join(" ")
+    };
+    let line = line();
+    let output = command.stdin(std::process::Stdio::null()).output();
+    let output = output.map_err(|error| format!("it cannot be built: {line}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let told = [String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout)].concat();
+    let is_error = |line: &&str| line.to_ascii_lowercase().contains("error");
+    let first = told.lines().find(is_error).or_else(|| told.lines().find(|line| !line.trim().is_empty()));
+    Err(format!("it cannot be built; type: {line} ({})", first.unwrap_or("it said nothing").trim()))
+}

@@ -1,0 +1,193 @@
+//! Peers that are libraries, each behind a program of ours that speaks in lines.
+//!
+//! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal. It
+//! prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
+//! input goes out as one record. When its input ends it closes the session and ends.
+
+use crate::cell::{Cell, Check, Role, Scene, Trouble};
+use crate::dtls::{self, DtlsClient, DtlsServer, Plaintext};
+use crate::ours::Psk;
+use crate::peers::{Built, Places};
+use crate::process::Process;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use tegmen_host::credentials::to_hex;
+
+/// What makes one of these peers different from the others.
+struct Peer {
+    name: &'static str,
+    version: String,
+    program: Arc<Built>,
+    /// What has to stand before the program, such as an interpreter.
+    words: Vec<String>,
+    /// Bytes that it takes for a key and for an identity, and where that is to be read.
+    room: Option<(usize, usize, &'static str)>,
+    /// Where it is written that it refuses a ClientHello without extensions, if it does.
+    refuses_minimal: Option<&'static str>,
+    /// Whether it says good-bye when it ends.
+    closes: bool,
+}
+
+/// All of them, with what is to be built for them.
+pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
+    let peers = [tinydtls(places), wolfssl(places)];
+    let built = peers.iter().map(|peer| peer.program.clone()).collect();
+    (peers.into_iter().flat_map(|peer| cells(Arc::new(peer))).collect(), built)
+}
+
+fn tinydtls(places: &Places) -> Peer {
+    Peer {
+        name: "tinydtls",
+        version: "0.8.6".to_owned(),
+        program: places.bench_peer("tinydtls", &[("cc", "gcc"), ("cmake", "cmake"), LIBCLANG]),
+        words: Vec::new(),
+        room: Some((16, 32, "DTLS_PSK_MAX_KEY_LEN is 16, DTLS_PSK_MAX_CLIENT_IDENTITY_LEN 32")),
+        refuses_minimal: Some("it wants extended master secret: force_extended_master_secret = 1 in its dtls.c"),
+        closes: false,
+    }
+}
+
+fn wolfssl(places: &Places) -> Peer {
+    let needs = &[("cc", "gcc"), ("make", "make"), ("autoreconf", "autoconf automake"), ("libtoolize", "libtool")];
+    Peer {
+        name: "wolfSSL",
+        version: "5.9.4".to_owned(),
+        program: places.bench_peer("wolfssl", needs),
+        words: Vec::new(),
+        room: None,
+        refuses_minimal: None,
+        closes: false,
+    }
+}
+
+const LIBCLANG: (&str, &str) = ("/usr/share/doc/libclang-dev", "libclang-dev");
+
+fn cells(peer: Arc<Peer>) -> Vec<Cell> {
+    let mut cells = dtls::server_cells(peer.name, &peer.version, Talker(peer.clone()));
+    cells.extend(dtls::client_cells(peer.name, &peer.version, Talker(peer.clone())));
+    let mut add = |role, scenario: &str, play: fn(&Scene, &Arc<Peer>) -> Check| {
+        let played = peer.clone();
+        cells.push(Cell::new(peer.name, &peer.version, role, scenario, move |scene| {
+            played.program.ready()?;
+            play(&scene.anew(), &played)
+        }));
+    };
+    if peer.closes {
+        add(Role::Client, "close in order", |scene, peer| dtls::client_closes(scene, &Talker(peer.clone())));
+    }
+    add(Role::Client, "is the version of the table", is_the_version);
+    cells
+}
+
+fn is_the_version(_: &Scene, peer: &Arc<Peer>) -> Check {
+    let output = peer.command(&peer.program.path()?).arg("version").output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let says = text.trim().strip_prefix("version ").unwrap_or_default();
+    if says.split_whitespace().any(|word| word == peer.version) {
+        return Ok(());
+    }
+    Err(format!("it says {:?}", text.trim()).into())
+}
+
+impl Peer {
+    fn command(&self, path: &Path) -> Command {
+        let mut words = self.words.iter();
+        let Some(first) = words.next() else { return Command::new(path) };
+        let mut command = Command::new(first);
+        command.args(words).arg(path);
+        command
+    }
+
+    fn takes(&self, psk: &Psk) -> Check {
+        match self.room {
+            Some((key, identity, evidence)) if psk.key.len() > key || psk.identity.len() > identity => {
+                Err(Trouble::Lacks(evidence.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&self, scene: &Scene, role: &str, address: SocketAddr, psk: &Psk) -> Result<Session, String> {
+        let mut command = self.command(&self.program.path()?);
+        command.args([role, &address.to_string(), &psk.identity, &psk.hex()]);
+        Ok(Session { process: scene.start_command(command)?, read: 0 })
+    }
+}
+
+struct Talker(Arc<Peer>);
+
+impl DtlsClient for Talker {
+    fn prepare(&self) -> Check {
+        self.0.program.ready().map(drop)
+    }
+
+    fn takes(&self, psk: &Psk) -> Check {
+        self.0.takes(psk)
+    }
+
+    fn connect(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String> {
+        let session = self.0.start(scene, "client", server, psk)?;
+        session.process.await_output("established\n", 0)?;
+        Ok(Box::new(session))
+    }
+
+    fn fail(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Check {
+        let mut session = self.0.start(scene, "client", server, psk)?;
+        session.process.await_output("failed ", 0)?;
+        if session.process.await_end()?.success() { Err("it ended as if all was well".into()) } else { Ok(()) }
+    }
+}
+
+impl DtlsServer for Talker {
+    fn prepare(&self) -> Check {
+        self.0.program.ready().map(drop)
+    }
+
+    fn takes(&self, psk: &Psk) -> Check {
+        self.0.takes(psk)
+    }
+
+    fn refuses_minimal(&self) -> Option<&'static str> {
+        self.0.refuses_minimal
+    }
+
+    fn listen(&self, scene: &Scene, address: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String> {
+        let session = self.0.start(scene, "server", address, psk)?;
+        session.process.await_output("listening\n", 0)?;
+        Ok(Box::new(session))
+    }
+}
+
+struct Session {
+    process: Process,
+    /// How far its output was read.
+    read: usize,
+}
+
+impl Plaintext for Session {
+    fn send(&mut self, message: &[u8]) -> Result<(), String> {
+        self.process.write(format!("{}\n", to_hex(message)).as_bytes())
+    }
+
+    /// The message has to be the next, and to have no more in it.
+    fn head(&mut self, len: usize, tail: &[u8]) -> Result<Vec<u8>, String> {
+        let word = "received ";
+        let from = self.process.await_output(word, self.read)? + word.len();
+        let end = self.process.await_output("\n", from)?;
+        self.read = end;
+        let printed = self.process.out.bytes();
+        let digits = printed.get(from..end).unwrap_or_default().to_vec();
+        let hex = String::from_utf8_lossy(&digits).into_owned();
+        let head = hex.strip_suffix(&to_hex(tail)).filter(|head| head.len() == 2 * len);
+        let head = head.ok_or_else(|| format!("the peer received {hex}, not {len} bytes and {}", to_hex(tail)))?;
+        let bytes = head.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).ok());
+        let bytes = bytes.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<u8>>>();
+        bytes.ok_or_else(|| format!("the peer printed {hex:?}"))
+    }
+
+    fn close(&mut self) {
+        self.process.close_input();
+    }
+}
