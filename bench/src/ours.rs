@@ -163,7 +163,7 @@ enum Noted {
 
 fn note(event: Event<'_, '_>) -> Noted {
     match event {
-        Event::Transmit { datagram, .. } => Noted::Transmit(datagram.len()),
+        Event::Answer(datagram) | Event::Transmit { datagram, .. } => Noted::Transmit(datagram.len()),
         Event::Need(peer) => Noted::Need(peer),
         Event::Established(peer) => Noted::Established(peer),
         Event::Closed { reason, .. } => Noted::Closed(format!("{reason:?}")),

@@ -150,7 +150,7 @@ impl Crowd {
     /// Searches by address, each for a session that depends on the one found before.
     fn find(&mut self) -> Result<f64, Failure> {
         let peers = &self.stack.server.borrow().node.endpoint.peers;
-        let mut found = PeerId { index: 0, generation: 0 };
+        let mut found = PeerId::new(0, 0);
         let spent = nanoseconds(|| {
             for turn in 0..SEARCHES {
                 let mixed = (u64::from(found.index) << 32 | turn).wrapping_mul(0x9e37_79b9_7f4a_7c15);

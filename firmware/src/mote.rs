@@ -160,7 +160,10 @@ impl<R: Roles> Mote<R> {
             let Self { endpoint, crypto, counters, .. } = &mut *self;
             let mut cx = Cx { now, crypto, counters };
             let Some(event) = endpoint.handle(&mut cx, &datagram.path, &mut records, &mut answer) else { break };
-            self.on_event(application, now, event);
+            match event {
+                Event::Answer(answer) => send_datagram(&datagram.path, answer),
+                event => self.on_event(application, now, event),
+            }
         }
         application.look(self, now);
         self.send_what_is_due(application, now);
@@ -178,7 +181,11 @@ impl<R: Roles> Mote<R> {
 
     fn on_event<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, event: Event<'_, '_>) {
         match event {
-            Event::Transmit { path, datagram } => send_datagram(&path, datagram),
+            Event::Transmit { peer, datagram } => {
+                if let Some(peer) = self.endpoint.peers.peer(peer) {
+                    send_datagram(peer.path(), datagram);
+                }
+            }
             Event::Need(id) => {
                 let Some(answer) = self.endpoint.need(id).map(|need| application.key(need)) else { return };
                 let Self { endpoint, crypto, counters, .. } = &mut *self;
@@ -196,7 +203,7 @@ impl<R: Roles> Mote<R> {
             Event::Message { peer, bytes } => application.on_message(self, now, peer, bytes),
             Event::Closed { peer, reason } => application.on_closed(now, peer, reason),
             Event::Alarm(id) => self.send_again(now, id),
-            Event::Transmit { .. } | Event::Need(_) => {}
+            Event::Answer(_) | Event::Transmit { .. } | Event::Need(_) => {}
         }
     }
 

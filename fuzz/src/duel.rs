@@ -12,7 +12,7 @@ use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Config, Profile, Records};
-use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Principal};
+use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal};
 use tegmen::time::{Duration, Instant};
 
 /// The fuzzer stands in front of the server.
@@ -361,7 +361,10 @@ impl Node {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut out) else { return sent };
             let noted = Noted::from(event);
-            self.on(now, noted, &mut sent);
+            match noted {
+                Noted::Answer(datagram) => sent.push((from, datagram)),
+                noted => self.on(now, noted, &mut sent),
+            }
         }
     }
 
@@ -379,8 +382,10 @@ impl Node {
 
     fn on(&mut self, now: Instant, noted: Noted, sent: &mut Vec<(u8, Vec<u8>)>) {
         match noted {
-            Noted::Transmit(to, datagram) => {
+            Noted::Answer(_) => panic!("nothing was received"),
+            Noted::Transmit(peer, datagram) => {
                 assert!(!datagram.is_empty(), "an empty datagram");
+                let to = self.endpoint.peers.peer(peer).expect("still there").path().remote.port as u8;
                 sent.push((to, datagram));
             }
             Noted::Need(id) => {
@@ -409,7 +414,8 @@ impl Node {
 
 /// An event without its borrows.
 enum Noted {
-    Transmit(u8, Vec<u8>),
+    Answer(Vec<u8>),
+    Transmit(PeerId, Vec<u8>),
     Need(PeerId),
     Established(PeerId),
     Message(Vec<u8>),
@@ -420,7 +426,8 @@ enum Noted {
 impl From<Event<'_, '_>> for Noted {
     fn from(event: Event<'_, '_>) -> Self {
         match event {
-            Event::Transmit { path, datagram } => Self::Transmit(path.remote.port as u8, datagram.to_vec()),
+            Event::Answer(datagram) => Self::Answer(datagram.to_vec()),
+            Event::Transmit { peer, datagram } => Self::Transmit(peer, datagram.to_vec()),
             Event::Need(id) => Self::Need(id),
             Event::Established(id) => Self::Established(id),
             Event::Message { bytes, .. } => Self::Message(bytes.to_vec()),

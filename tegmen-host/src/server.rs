@@ -426,7 +426,7 @@ impl<A: Application> Shard<A> {
             let draft = outbox.draft();
             let event = match endpoint.handle(&mut cx, &path, &mut records, draft.storage) {
                 None => return,
-                Some(Event::Transmit { path, datagram }) => {
+                Some(Event::Answer(datagram)) => {
                     let len = datagram.len();
                     outbox.queue(path, len);
                     continue;
@@ -450,9 +450,11 @@ impl<A: Application> Shard<A> {
             let draft = outbox.draft();
             let event = match endpoint.poll(&mut cx, draft.storage) {
                 None => return,
-                Some(Event::Transmit { path, datagram }) => {
+                Some(Event::Transmit { peer, datagram }) => {
                     let len = datagram.len();
-                    outbox.queue(path, len);
+                    if let Some(peer) = endpoint.peers.peer(peer) {
+                        outbox.queue(*peer.path(), len);
+                    }
                     continue;
                 }
                 Some(Event::Alarm(peer)) => {
@@ -691,7 +693,7 @@ impl From<Event<'_, '_>> for Outcome {
             Event::Need(peer) => Self::Need(peer),
             Event::Established(peer) => Self::Established(peer),
             Event::Closed { peer, reason } => Self::Closed(peer, reason),
-            Event::Transmit { .. } | Event::Message { .. } | Event::Alarm(_) => Self::Nothing,
+            Event::Answer(_) | Event::Transmit { .. } | Event::Message { .. } | Event::Alarm(_) => Self::Nothing,
         }
     }
 }

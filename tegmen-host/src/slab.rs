@@ -21,6 +21,7 @@ const BLOCK: usize = 256;
 struct Entry<A> {
     /// Vacant while the entry is free; `next_free` is then of use.
     peer: Peer,
+    /// In steps of two, as [`PeerId::new`] wants it.
     generation: u32,
     /// Position in the handshake pool, or [`NONE`].
     handshake: u32,
@@ -30,8 +31,13 @@ struct Entry<A> {
 }
 
 impl<A> Entry<A> {
+    /// Even after it was removed, as long as nobody else is here.
+    fn has_been(&self, id: PeerId) -> bool {
+        PeerId::new(id.index, self.generation) == id
+    }
+
     fn is(&self, id: PeerId) -> bool {
-        self.generation == id.generation && self.peer.phase() != Phase::Vacant
+        self.has_been(id) && self.peer.phase() != Phase::Vacant
     }
 }
 
@@ -133,7 +139,7 @@ impl<A: Default> Slab<A> {
         let blocks = self.entries.blocks.iter().enumerate();
         blocks.flat_map(|(block, entries)| {
             entries.iter().enumerate().filter_map(move |(i, entry)| {
-                let id = PeerId { index: (block * BLOCK + i) as u32, generation: entry.generation };
+                let id = PeerId::new((block * BLOCK + i) as u32, entry.generation);
                 (entry.peer.phase() != Phase::Vacant).then_some((id, &entry.peer))
             })
         })
@@ -238,7 +244,7 @@ impl<A: Default> Peers for Slab<A> {
     fn find(&self, path: &Path, phase: Phase) -> Option<PeerId> {
         let same = |index: u32| self.entries.path(index) == Some((path, phase));
         let index = self.by_path.find(self.by_path.tag(path), same)?;
-        self.entries.get(index).map(|entry| PeerId { index, generation: entry.generation })
+        self.entries.get(index).map(|entry| PeerId::new(index, entry.generation))
     }
 
     #[inline]
@@ -251,7 +257,7 @@ impl<A: Default> Peers for Slab<A> {
     }
 
     fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
-        let entry = self.entries.get_mut(id.index).filter(|entry| entry.generation == id.generation)?;
+        let entry = self.entries.get_mut(id.index).filter(|entry| entry.has_been(id))?;
         let handshake = self.handshakes.get_mut(entry.handshake as usize)?.as_mut()?;
         let Handshake { state, outgoing, incoming, .. } = &mut **handshake;
         Some(entry.peer.ongoing(state, Buffers { outgoing, incoming }))
@@ -268,7 +274,7 @@ impl<A: Default> Peers for Slab<A> {
         let Some(entry) = self.entries.get_mut(index) else { return Err(TableFull) };
         entry.peer.occupy(new);
         entry.attached = A::default();
-        let id = PeerId { index, generation: entry.generation };
+        let id = PeerId::new(index, entry.generation);
         self.len += 1;
         if new.with_handshake {
             let state = HandshakeState::idle();
@@ -288,14 +294,14 @@ impl<A: Default> Peers for Slab<A> {
             let (entries, alive) = (&self.entries, self.handshakes.len() - self.free_handshakes.len());
             Self::trim(&mut self.handshake_order, alive, |id| {
                 let entry = entries.get(id.index);
-                entry.is_some_and(|entry| entry.generation == id.generation && entry.handshake != NONE)
+                entry.is_some_and(|entry| entry.has_been(*id) && entry.handshake != NONE)
             });
         }
         if rank == Rank::Stranger {
             self.stranger_order.push_back(id);
             let (entries, alive) = (&self.entries, self.handshakes.len().max(self.stranger_order.capacity() / 4));
             Self::trim(&mut self.stranger_order, alive, |id| {
-                let entry = entries.get(id.index).filter(|entry| entry.generation == id.generation);
+                let entry = entries.get(id.index).filter(|entry| entry.has_been(*id));
                 entry.is_some_and(|entry| entry.is(*id) && entry.peer.rank() == Rank::Stranger)
             });
         }
@@ -336,7 +342,7 @@ impl<A: Default> Peers for Slab<A> {
         if let Some(entry) = self.entries.get_mut(id.index) {
             entry.peer.vacate();
             entry.attached = A::default();
-            entry.generation = entry.generation.wrapping_add(1);
+            entry.generation = entry.generation.wrapping_add(2);
             entry.next_free = free;
         }
         self.free = id.index;
@@ -358,7 +364,7 @@ impl<A: Default> Peers for Slab<A> {
 
     fn take_due(&mut self, now: Instant) -> Option<PeerId> {
         let index = self.wheel.take_due(&mut self.entries, now)?;
-        self.entries.get(index).map(|entry| PeerId { index, generation: entry.generation })
+        self.entries.get(index).map(|entry| PeerId::new(index, entry.generation))
     }
 
     fn len(&self) -> usize {

@@ -411,7 +411,7 @@ enum Noted {
 impl From<Event<'_, '_>> for Noted {
     fn from(event: Event<'_, '_>) -> Self {
         match event {
-            Event::Transmit { datagram, .. } => Self::Transmit(datagram.to_vec()),
+            Event::Answer(datagram) | Event::Transmit { datagram, .. } => Self::Transmit(datagram.to_vec()),
             Event::Need(id) => Self::Need(id),
             Event::Established(id) => Self::Established(id),
             Event::Message { peer, bytes } => Self::Message(peer, bytes.to_vec()),

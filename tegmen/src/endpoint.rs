@@ -12,8 +12,6 @@ pub mod peers;
 pub use address::{Address, Path};
 pub use peers::{NewPeer, Peer, PeerArray, PeerId, Peers, Phase, Principal, Protection, Rank, TableFull};
 
-use peers::AlertDue;
-
 use crate::buf::{Frame, Full, Writer};
 use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
@@ -69,11 +67,13 @@ impl Roles for ServerOnly {
 /// What a datagram or the clock led to.
 #[derive(Debug)]
 pub enum Event<'r, 't> {
-    /// Send this datagram.
+    /// Send this datagram back over the path that was given to [`Endpoint::handle`]; it lies in the buffer for output.
+    Answer(&'t mut [u8]),
+    /// Send this datagram over the path of a peer.
     Transmit {
-        /// From where to where.
-        path: Path,
-        /// Its bytes, in the buffer that the caller gave for output.
+        /// To whom: see [`Peer::path`].
+        peer: PeerId,
+        /// Its bytes, in the buffer that was given to [`Endpoint::poll`] for output.
         datagram: &'t mut [u8],
     },
     /// A key is needed: see [`Endpoint::need`], answer with [`Endpoint::resume`].
@@ -155,18 +155,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Option<Event<'r, 't>> {
         // A loop cannot lend `out` out and go on, so what was written to it is lent behind it.
         let len = loop {
-            let outcome = match records.next_record()? {
-                Ok(record) => self.on_record(cx, path, record, out),
-                Err(discard) => Err(discard),
-            };
-            match outcome {
+            match records.next_record()?.and_then(|record| self.on_record(cx, path, record, out)) {
                 Ok(Outcome::Nothing) => {}
                 Ok(Outcome::Datagram(len)) => break len,
                 Ok(Outcome::Event(event)) => return Some(event),
                 Err(discard) => cx.counters.discard(discard),
             }
         };
-        Some(Event::Transmit { path: *path, datagram: out.get_mut(..len)? })
+        Some(Event::Answer(out.get_mut(..len)?))
     }
 
     /// Tells whose record it is: a hello's, a session's, or that of a handshake which goes on.
@@ -463,13 +459,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Some(peer) = self.peers.peer(id)
             && peer.phase != Phase::Closing
         {
-            peer.alert_due = match alert {
-                Some(_) if peer.protection != Protection::Dtls => AlertDue::None,
-                Some(_) if peer.phase == Phase::Established => AlertDue::Sealed,
-                Some(_) => AlertDue::Plain,
-                None => AlertDue::None,
-            };
-            peer.alert = alert.unwrap_or(AlertDescription::CLOSE_NOTIFY);
+            peer.alert = if peer.protection == Protection::Dtls { alert } else { None };
             self.peers.set_phase(id, Phase::Closing);
             self.peers.schedule(id, Instant::AT_ONCE);
         }
@@ -485,41 +475,45 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ///
     /// Call it until it returns `None`. `out` must hold a datagram of the configured size.
     pub fn poll<'r, 't, C: Crypto>(&mut self, cx: &mut Cx<'_, C>, out: &'t mut [u8]) -> Option<Event<'r, 't>> {
-        let (path, len) = loop {
+        let (peer, len) = loop {
             let id = self.peers.take_due(cx.now)?;
-            let path = self.peers.peer(id)?.path;
             match self.on_alarm(cx, id, out) {
                 Outcome::Nothing => {}
-                Outcome::Datagram(len) => break (path, len),
+                Outcome::Datagram(len) => break (id, len),
                 Outcome::Event(event) => return Some(event),
             }
         };
-        Some(Event::Transmit { path, datagram: out.get_mut(..len)? })
+        Some(Event::Transmit { peer, datagram: out.get_mut(..len)? })
     }
 
     fn on_alarm<'r, 't, C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Outcome<'r, 't> {
         let Some(peer) = self.peers.peer(id) else { return Outcome::Nothing };
         let phase = peer.phase;
         if phase == Phase::Closing {
-            let written = self.write_alert(cx, id, out);
-            self.peers.remove(id);
-            return written.map_or(Outcome::Nothing, Outcome::Datagram);
+            // It goes with the next alarm, so that its path is known while its alert is sent.
+            let Some(alert) = peer.alert.take() else {
+                self.peers.remove(id);
+                return Outcome::Nothing;
+            };
+            self.peers.schedule(id, Instant::AT_ONCE);
+            return self.write_alert(cx, id, alert, out).map_or(Outcome::Nothing, Outcome::Datagram);
         }
         let idle_since = Instant::from_micros(u64::from(peer.last_heard) << 20);
         if let Some(mut ongoing) = self.peers.ongoing(id) {
-            let mut outcome = Ok(None);
+            let mut outcome = Ok(0);
             if ongoing.state.deadline() <= cx.now {
                 outcome = ongoing.transmit::<C, R>(cx, &self.settings, out);
             }
             let deadline = ongoing.state.deadline();
             match outcome {
-                Ok(Some(len)) => {
-                    self.peers.schedule(id, deadline);
-                    return Outcome::Datagram(len);
-                }
                 // The last flight has been kept for long enough.
-                Ok(None) if deadline <= cx.now => self.peers.release_handshake(id),
-                Ok(None) => self.peers.schedule(id, deadline),
+                Ok(0) if deadline <= cx.now => self.peers.release_handshake(id),
+                Ok(len) => {
+                    self.peers.schedule(id, deadline);
+                    if len > 0 {
+                        return Outcome::Datagram(len);
+                    }
+                }
                 Err(fatal) => {
                     bump(&mut cx.counters.failed);
                     return self.close_with(id, fatal);
@@ -540,17 +534,21 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     #[inline(never)]
-    fn write_alert<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Option<usize> {
-        let next_number = self.peers.ongoing(id).map(|mut ongoing| ongoing.next_number());
-        let peer = self.peers.peer(id)?;
-        let description = peer.alert;
+    fn write_alert<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        id: PeerId,
+        description: AlertDescription,
+        out: &mut [u8],
+    ) -> Option<usize> {
         let level = if description == AlertDescription::CLOSE_NOTIFY { alert::WARNING } else { alert::FATAL };
         let alert = [level, description.0];
-        match peer.alert_due {
-            AlertDue::None => None,
-            AlertDue::Plain => write_plain_alert(next_number?, alert, out).ok(),
-            AlertDue::Sealed => peer.channel.seal_copy(cx.crypto, ContentType::ALERT, &alert, out).ok(),
+        if let Some(mut ongoing) = self.peers.ongoing(id)
+            && !ongoing.state.is_lingering()
+        {
+            return write_plain_alert(ongoing.next_number(), alert, out).ok();
         }
+        self.peers.peer(id)?.channel.seal_copy(cx.crypto, ContentType::ALERT, &alert, out).ok()
     }
 }
 

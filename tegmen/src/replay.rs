@@ -25,14 +25,13 @@ impl ReplayWindow {
     /// # Errors
     /// [`Replayed`] if it was, or if it is too old to know.
     pub fn fresh(&mut self, sequence: u64) -> Result<Fresh<'_>, Replayed> {
-        // How far ahead of the next number it is; far behind is far ahead, as numbers have 48 bits.
-        let ahead = sequence.wrapping_sub(self.next) as i64;
-        if ahead >= 0 {
-            return Ok(Fresh { window: self, sequence, bit: 0 });
+        // Numbers have 48 bits, so the difference has a sign. The highest accepted number is one behind, and bit 0.
+        let ahead = (sequence.wrapping_sub(self.next) as i64).clamp(-65, 63) as i32;
+        let bit = 1u64.unbounded_shl(!ahead as u32);
+        if ahead < 0 && (bit == 0 || self.seen & bit != 0) {
+            return Err(Replayed);
         }
-        // The highest accepted number is bit 0.
-        let bit = 1u64.unbounded_shl(!ahead as u32) & if ahead < -64 { 0 } else { u64::MAX };
-        if bit == 0 || self.seen & bit != 0 { Err(Replayed) } else { Ok(Fresh { window: self, sequence, bit }) }
+        Ok(Fresh { window: self, sequence, ahead })
     }
 }
 
@@ -51,20 +50,23 @@ pub struct Replayed;
 pub struct Fresh<'w> {
     window: &'w mut ReplayWindow,
     sequence: u64,
-    /// Its bit in the window; none if it is ahead of it.
-    bit: u64,
+    /// How far ahead of the next number it is, as far as that matters; negative within the window.
+    ahead: i32,
 }
 
 impl Fresh<'_> {
     /// Marks the number as seen; called after the message proved authentic. True if it is the newest so far.
     pub fn accept(self) -> bool {
-        let Self { window, sequence, bit } = self;
-        if bit != 0 {
-            window.seen |= bit;
+        let Self { window, sequence, ahead } = self;
+        if ahead < 0 {
+            window.seen |= 1u64.unbounded_shl(!ahead as u32);
             return false;
         }
-        let shift = sequence.wrapping_sub(window.next).min(63) as u32;
-        window.seen = window.seen.unbounded_shl(shift).unbounded_shl(1) | 1;
+        // One by one: it is mostly one, and shifting by a variable is long on a mote.
+        for _ in 0..=ahead {
+            window.seen <<= 1;
+        }
+        window.seen |= 1;
         window.next = sequence.wrapping_add(1);
         true
     }

@@ -124,7 +124,7 @@ impl Node {
         let mut answer_len = None;
         while let Some(event) = measured(end.region, || endpoint.handle(&mut cx, &end.path, &mut records, &mut *out)) {
             match event {
-                Event::Transmit { datagram, .. } => answer_len = Some(datagram.len()),
+                Event::Answer(datagram) => answer_len = Some(datagram.len()),
                 Event::Need(id) => {
                     let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
                     if measured(end.region, || endpoint.resume(&mut cx, id, answer)).is_some() {

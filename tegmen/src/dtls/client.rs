@@ -3,7 +3,7 @@
 //! ClientHello -> HelloVerifyRequest -> ClientHello(cookie) -> ServerHello, [ServerKeyExchange], ServerHelloDone
 //! -> ClientKeyExchange, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished
 
-use super::flight::Flight;
+use super::flight::Element;
 use super::handshake::{self, Fragment, MessageType, hello_verify_request, key_exchange, server_hello::ServerHello};
 use super::state::{Answer, Failure, HandshakeState, MAX_PSK, Ongoing, Progress, Step};
 use super::{CipherSuite, Discard, Fatal, Settings, VERSION};
@@ -16,7 +16,7 @@ const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;
 impl HandshakeState {
     /// Begins a handshake as client; the first hello is due at once.
     pub(crate) fn connect<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, settings: &Settings) {
-        self.begin(Step::AwaitHelloVerifyRequest, Flight::ClientHello, cx.now, settings);
+        self.begin(Step::AwaitHelloVerifyRequest, Element::ClientHello, cx.now, settings);
         cx.crypto.random(&mut self.client_random);
     }
 }
@@ -37,7 +37,7 @@ impl Ongoing<'_> {
         self.state.transcript.restart();
         self.state.step = Step::AwaitServerHello;
         self.state.receive_seq = fragment.message_seq.wrapping_add(1);
-        self.state.start_flight(Flight::ClientHello);
+        self.state.start_flight(Element::ClientHello);
         Ok(Progress::Continue)
     }
 
@@ -94,8 +94,8 @@ impl Ongoing<'_> {
             return Err(Fatal::NoCredentials);
         }
         self.keep(identity)?;
-        *self.principal = principal;
-        self.state.start_flight(Flight::ClientKeyExchange);
+        self.peer.principal = principal;
+        self.state.start_flight(Element::ClientKeyExchange);
         // ClientKeyExchange belongs to the session hash, and so is hashed before it is written.
         let body_len = (identity.len() as u32).saturating_add(2);
         let kind = MessageType::CLIENT_KEY_EXCHANGE;
@@ -103,7 +103,7 @@ impl Ongoing<'_> {
         transcript.update::<C>(&handshake::header(kind, body_len, self.state.flight_seq, 0, body_len));
         transcript.update::<C>(&(identity.len() as u16).to_be_bytes());
         transcript.update::<C>(identity);
-        self.state.hashed = 1;
+        self.state.hashed = Element::ChangeCipherSpec;
         self.derive_keys(cx, key, true);
         self.state.step = Step::AwaitServerChangeCipherSpec;
         Ok(())

@@ -1,57 +1,42 @@
 //! What we send, written from the state of the handshake: the same bytes again when a flight is lost, under new record
 //! numbers (RFC 6347, section 4.2.4).
 
-use super::handshake::finished::{VERIFY_LEN, verify_data};
+use super::handshake::finished::verify_data;
 use super::handshake::{
     self, HEADER_LEN, MessageType, client_hello, extension::Extensions, key_exchange, server_hello,
 };
-use super::record::{self, ContentType, HEADROOM, RecordNumber, TAG_LEN};
-use super::state::{Ongoing, Step};
+use super::record::{self, ContentType, RecordNumber};
+use super::state::Ongoing;
 use super::{Fatal, Settings};
-use crate::buf::{Full, Writer};
+use crate::buf::{Frame, Full, Writer};
+use crate::counters::bump;
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Roles};
 
-/// The flights of a PSK handshake.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Flight {
-    ClientHello,
-    ServerHello,
-    ClientKeyExchange,
-    ServerFinished,
-}
-
-/// The elements of a flight: handshake messages, and ChangeCipherSpec, which is none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Element {
+/// The elements of our flights in the order of the protocol: handshake messages, and ChangeCipherSpec, which is none.
+///
+/// A flight is named by its first element.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Element {
     ClientHello,
     ServerHello,
     ServerHelloDone,
     ClientKeyExchange,
+    /// The flight that begins here is the server's, which has no key exchange.
     ChangeCipherSpec,
     Finished,
+    /// Behind the last of each flight.
+    Sent,
 }
 
-impl Flight {
-    const fn elements(self) -> &'static [Element] {
+impl Element {
+    /// What follows in the same flight.
+    const fn next(self) -> Self {
         match self {
-            Self::ClientHello => &[Element::ClientHello],
-            Self::ServerHello => &[Element::ServerHello, Element::ServerHelloDone],
-            Self::ClientKeyExchange => &[Element::ClientKeyExchange, Element::ChangeCipherSpec, Element::Finished],
-            Self::ServerFinished => &[Element::ChangeCipherSpec, Element::Finished],
-        }
-    }
-
-    /// Elements in this flight.
-    pub(crate) const fn len(self) -> u8 {
-        self.elements().len() as u8
-    }
-
-    /// Handshake messages in this flight: what message_seq goes on by.
-    pub(crate) const fn messages(self) -> u16 {
-        match self {
-            Self::ClientHello | Self::ServerFinished => 1,
-            Self::ServerHello | Self::ClientKeyExchange => 2,
+            Self::ServerHello => Self::ServerHelloDone,
+            Self::ClientKeyExchange => Self::ChangeCipherSpec,
+            Self::ChangeCipherSpec => Self::Finished,
+            Self::ClientHello | Self::ServerHelloDone | Self::Finished | Self::Sent => Self::Sent,
         }
     }
 }
@@ -60,26 +45,27 @@ impl Flight {
 pub(crate) const MESSAGE_HEADROOM: usize = record::HEADER_LEN + HEADER_LEN;
 
 impl Ongoing<'_> {
-    /// Writes the next datagram of our flight, which is due; `None` if there is nothing (more) to send now.
+    /// Writes the next datagram of our flight, which is due, and returns its length; 0 if there is nothing (more) to send.
     ///
     /// `out` must hold the longest message of the flight, even where `settings.mtu` fragments it.
+    #[inline(never)]
     pub(crate) fn transmit<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
         settings: &Settings,
         out: &mut [u8],
-    ) -> Result<Option<usize>, Fatal> {
-        let awaiting_answer = self.state.step != Step::Lingering;
-        if self.state.element >= self.state.flight.len() {
+    ) -> Result<usize, Fatal> {
+        let lingering = self.state.is_lingering();
+        if self.state.element == Element::Sent {
             // All of it was sent, and nothing came.
-            if !awaiting_answer {
-                return Ok(None);
+            if lingering {
+                return Ok(0);
             }
             if cx.now >= self.state.give_up {
-                let after_finished = self.state.flight == Flight::ClientKeyExchange;
+                let after_finished = self.state.flight == Element::ClientKeyExchange;
                 return Err(Fatal::TimedOut { after_finished });
             }
-            crate::counters::bump(&mut cx.counters.retransmitted);
+            bump(&mut cx.counters.retransmitted);
             self.state.repeated = false;
             self.state.send_flight();
             self.state.timeout_ms = self.state.timeout_ms.saturating_mul(2).min(settings.retransmit_max_ms);
@@ -89,91 +75,43 @@ impl Ongoing<'_> {
         }
         let mtu = usize::from(settings.mtu).max(64).min(out.len());
         let mut len = 0usize;
-        while let Some(&element) = self.state.flight.elements().get(usize::from(self.state.element)) {
+        while self.state.element != Element::Sent {
             let room = out.get_mut(len..).unwrap_or(&mut []);
-            let limit = mtu.saturating_sub(len);
-            let written = self.write::<C, R>(cx, element, room, limit, len == 0).map_err(|_| Fatal::TooLarge)?;
-            if written == 0 {
-                break;
+            match self.write::<C, R>(cx, room, mtu.saturating_sub(len)) {
+                Ok(written) => len = len.saturating_add(written),
+                Err(Full) if len > 0 => break,
+                Err(Full) => return Err(Fatal::TooLarge),
             }
-            len = len.saturating_add(written);
-            if self.state.fragment_offset > 0 {
-                return Ok(Some(len)); // the rest of the message comes in the next datagram
-            }
-            self.state.element = self.state.element.saturating_add(1);
-            self.state.hashed = self.state.hashed.max(self.state.element);
-            let alone =
-                self.state.minimal && matches!(self.state.flight, Flight::ClientKeyExchange | Flight::ServerFinished);
-            if alone {
+            if self.state.minimal && self.state.element > Element::ClientKeyExchange {
                 break;
             }
         }
-        if self.state.element >= self.state.flight.len() {
-            self.state.deadline = if awaiting_answer {
-                cx.now.after_millis(self.state.timeout_ms).min(self.state.give_up)
-            } else {
-                cx.now.after_millis(settings.linger_ms)
+        if self.state.element == Element::Sent {
+            self.state.deadline = match lingering {
+                true => cx.now.after_millis(settings.linger_ms),
+                false => cx.now.after_millis(self.state.timeout_ms).min(self.state.give_up),
             };
         }
-        Ok(Some(len))
+        Ok(len)
     }
 
-    /// Writes one element, or a fragment of it; 0 if it should begin the next datagram instead.
-    fn write<C: Crypto, R: Roles>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        element: Element,
-        out: &mut [u8],
-        limit: usize,
-        first: bool,
-    ) -> Result<usize, Full> {
-        match element {
-            Element::ChangeCipherSpec => {
-                if limit < record::HEADER_LEN + 1 {
-                    return Ok(0);
-                }
-                record::write_plain(out, ContentType::CHANGE_CIPHER_SPEC, self.next_number(), &[1], 0)
+    /// Writes the next element of the flight, or as much of a message as fits `limit`; its record is of so many bytes.
+    fn write<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, out: &mut [u8], limit: usize) -> Result<usize, Full> {
+        let state = &mut *self.state;
+        let element = state.element;
+        if element == Element::ChangeCipherSpec {
+            if limit <= record::HEADER_LEN {
+                return Err(Full);
             }
-            Element::Finished => self.write_finished(cx, out, limit),
-            message => self.write_message::<C, R>(message, out, limit, first),
+            state.element = Element::Finished;
+            return record::write_plain(out, ContentType::CHANGE_CIPHER_SPEC, self.next_number(), &[1], 0);
         }
-    }
-
-    fn write_finished<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, out: &mut [u8], limit: usize) -> Result<usize, Full> {
-        let state = &mut *self.state;
-        let len = state.verify.len();
-        if limit < const { HEADROOM + HEADER_LEN + VERIFY_LEN + TAG_LEN } {
-            return Ok(0);
-        }
-        let client = state.flight == Flight::ClientKeyExchange;
-        let seq = state.flight_seq.wrapping_add(client.into());
-        let header = handshake::header(MessageType::FINISHED, len as u32, seq, 0, len as u32);
-        if state.hashed <= state.element {
-            state.verify = verify_data::<C>(&state.master, client, &state.transcript);
-            state.transcript.update::<C>(&header);
-            state.transcript.update::<C>(&state.verify);
-        }
-        let mut content = [0; HEADER_LEN + VERIFY_LEN];
-        let mut writer = Writer::new(&mut content);
-        writer.put(&header)?;
-        writer.put(&state.verify)?;
-        self.channel.seal_copy(cx.crypto, ContentType::HANDSHAKE, &content, out).map_err(|_| Full)
-    }
-
-    fn write_message<C: Crypto, R: Roles>(
-        &mut self,
-        element: Element,
-        out: &mut [u8],
-        limit: usize,
-        first: bool,
-    ) -> Result<usize, Full> {
-        let state = &mut *self.state;
+        let sealed = element == Element::Finished;
+        let (before, behind) = if sealed { (record::HEADROOM, record::TAG_LEN) } else { (record::HEADER_LEN, 0) };
+        let before = before.wrapping_add(HEADER_LEN);
+        let space = limit.checked_sub(before.wrapping_add(behind)).ok_or(Full)?;
         let kept = self.buffers.outgoing.get(..state.outgoing_len.into()).unwrap_or(&[]);
-        let mut body = match out.get_mut(MESSAGE_HEADROOM..) {
-            Some(room) => Writer::new(room),
-            None if first => return Err(Full),
-            None => return Ok(0),
-        };
+        let mut body = Writer::new(out.get_mut(before..).ok_or(Full)?);
         let kind = match element {
             Element::ClientHello if R::CLIENT => {
                 client_hello::write(&mut body, &state.client_random, kept, state.minimal)?;
@@ -192,30 +130,50 @@ impl Ongoing<'_> {
                 key_exchange::write(&mut body, kept)?;
                 MessageType::CLIENT_KEY_EXCHANGE
             }
+            Element::Finished => {
+                if state.hashed <= element {
+                    let client = state.flight == Element::ClientKeyExchange;
+                    state.verify = verify_data::<C>(&state.master, client, &state.transcript);
+                }
+                body.put(&state.verify)?;
+                MessageType::FINISHED
+            }
             _ => MessageType::SERVER_HELLO_DONE,
         };
         let body = body.finish();
-        let length = body.len() as u32;
-        let seq = state.flight_seq.wrapping_add(state.element.into());
-        if state.hashed <= state.element && state.fragment_offset == 0 {
+        // ChangeCipherSpec has no number.
+        let before_it = (element as u16).wrapping_sub(state.flight as u16).wrapping_sub(sealed.into());
+        let seq = state.flight_seq.wrapping_add(before_it);
+        if state.hashed <= element {
             state.hash_message::<C>(kind, seq, body);
-            state.hashed = state.element.wrapping_add(1);
+            state.hashed = element.next();
         }
         let offset = usize::from(state.fragment_offset);
         let left = body.len().saturating_sub(offset);
-        let piece = left.min(limit.saturating_sub(MESSAGE_HEADROOM));
-        if piece < left && !first || piece == 0 && left > 0 {
-            return Ok(0);
+        let piece = left.min(space);
+        if piece == 0 && left > 0 {
+            return Err(Full);
         }
+        let header = handshake::header(kind, body.len() as u32, seq, offset as u32, piece as u32);
         if offset > 0 {
             for i in 0..piece {
                 let byte = *body.get(offset.wrapping_add(i)).ok_or(Full)?;
                 *body.get_mut(i).ok_or(Full)? = byte;
             }
         }
-        state.fragment_offset = if piece < left { offset.wrapping_add(piece) as u16 } else { 0 };
-        let header = handshake::header(kind, length, seq, offset as u32, piece as u32);
-        record::write_plain(out, ContentType::HANDSHAKE, self.next_number(), &header, piece)
+        if piece < left {
+            state.fragment_offset = offset.wrapping_add(piece) as u16;
+        } else {
+            state.fragment_offset = 0;
+            state.element = element.next();
+        }
+        if !sealed {
+            return record::write_plain(out, ContentType::HANDSHAKE, self.next_number(), &header, piece);
+        }
+        let mut frame = Frame::around(out, before, before.wrapping_add(piece));
+        frame.prepend(&header)?;
+        self.peer.channel.seal(cx.crypto, ContentType::HANDSHAKE, &mut frame).map_err(|_| Full)?;
+        Ok(frame.len())
     }
 
     /// The number of our next plaintext record, which is spent with it.

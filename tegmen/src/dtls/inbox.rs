@@ -7,7 +7,7 @@
 
 use super::handshake::{Fragment, MessageType};
 use super::{Discard, Fatal};
-use crate::buf::{Reader, copy};
+use crate::buf::Reader;
 
 /// What kind of bytes wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,84 +22,68 @@ const CONSUMED: u8 = 0xff;
 /// Length (2) and kind (1) before the bytes of each waiting item.
 const ITEM_HEADER: usize = 3;
 
-/// Disjoint pieces of a message that may wait for what is between them.
-const PIECES: usize = 4;
-
 /// The bookkeeping of the room; the room itself belongs to the peer table.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     kind: MessageType,
-    /// Length of the message at the front; 0 if none is being put together.
+    /// Length of the message at the front; 0 if none is being put together. Behind it stands a bit for each of its bytes,
+    /// set once it has come.
     total: u16,
-    /// What of it has come, as start and end; empty pieces are free.
-    pieces: [(u16, u16); PIECES],
+    /// How many of its bytes have not come yet.
+    missing: u16,
     /// Bytes used at the back.
     held: u16,
 }
 
 impl Inbox {
     pub(crate) const fn new() -> Self {
-        Self { kind: MessageType(0), total: 0, pieces: [(0, 0); PIECES], held: 0 }
+        Self { kind: MessageType(0), total: 0, missing: 0, held: 0 }
     }
 
     /// Adds a fragment of the message that is due. Returns the length of the message once it is complete.
     pub(crate) fn add(&mut self, room: &mut [u8], fragment: &Fragment<'_>) -> Result<Option<usize>, AddError> {
         let total = fragment.length as usize;
-        if total > room.len() {
-            return Err(AddError::Fatal(Fatal::TooLarge));
-        }
+        let free = room.len().saturating_sub(self.held.into());
+        let too_large = AddError::Fatal(Fatal::TooLarge);
+        let (message, rest) = room.split_at_mut_checked(total).ok_or(too_large)?;
+        let come = rest.get_mut(..total.div_ceil(8)).ok_or(too_large)?;
         if self.total == 0 {
             self.kind = fragment.message_type;
             self.total = total as u16;
-            self.pieces = [(0, 0); PIECES];
-            if total.saturating_add(self.held.into()) > room.len() {
+            self.missing = self.total;
+            if free < total.saturating_add(come.len()) {
                 self.held = 0;
             }
+            come.fill(0);
         } else if self.kind != fragment.message_type || usize::from(self.total) != total {
             return Err(AddError::Discard(Discard::Malformed));
         }
-        let start = fragment.offset as u16;
-        let place = room.get_mut(usize::from(start)..).unwrap_or(&mut []);
-        let known = |at: u16| self.pieces.iter().any(|&(start, end)| start <= at && at < end);
-        let contradicts =
-            (start..).zip(place.iter().zip(fragment.body)).any(|(at, (old, new))| known(at) && old != new);
-        if contradicts {
-            return Err(AddError::Discard(Discard::Malformed));
+        // Looked at before it is written, so that what contradicts is dropped whole.
+        for write in [false, true] {
+            for (at, new) in (fragment.offset as usize..).zip(fragment.body) {
+                let (Some(old), Some(come)) = (message.get_mut(at), come.get_mut(at / 8)) else { break };
+                let bit = 1 << (at % 8);
+                if *come & bit == 0 {
+                    if write {
+                        *old = *new;
+                        *come |= bit;
+                        self.missing = self.missing.wrapping_sub(1);
+                    }
+                } else if old != new {
+                    return Err(AddError::Discard(Discard::Malformed));
+                }
+            }
         }
-        self.merge((start, start.wrapping_add(fragment.body.len() as u16))).map_err(AddError::Discard)?;
-        copy(place, fragment.body).map_err(|_| AddError::Discard(Discard::Malformed))?;
-        let complete = self.pieces.contains(&(0, self.total));
-        if complete {
-            self.total = 0;
+        if self.missing > 0 {
+            return Ok(None);
         }
-        Ok(complete.then_some(total))
+        self.total = 0;
+        Ok(Some(total))
     }
 
     /// Forgets the message at the front, which came whole after all; what waits at the back stays.
     pub(crate) fn forget_pieces(&mut self) {
         self.total = 0;
-    }
-
-    /// Joins a piece with those it touches.
-    fn merge(&mut self, mut new: (u16, u16)) -> Result<(), Discard> {
-        let touches = |old: (u16, u16), new: (u16, u16)| old.0 < old.1 && old.0 <= new.1 && new.0 <= old.1;
-        if !self.pieces.iter().any(|&piece| piece.0 == piece.1 || touches(piece, new)) {
-            return Err(Discard::NoRoom);
-        }
-        // Twice, because the piece that was joined may now touch an earlier one.
-        for _ in 0..2 {
-            for piece in &mut self.pieces {
-                if touches(*piece, new) {
-                    new = (new.0.min(piece.0), new.1.max(piece.1));
-                    *piece = (0, 0);
-                }
-            }
-        }
-        match self.pieces.iter_mut().find(|piece| piece.0 == piece.1) {
-            Some(free) => *free = new,
-            None => return Err(Discard::NoRoom),
-        }
-        Ok(())
     }
 
     /// Keeps `header` and `body` for later, if it is not there already.
@@ -115,7 +99,8 @@ impl Inbox {
             return Ok(());
         }
         let start = room.len().checked_sub(needed).ok_or(Discard::NoRoom)?;
-        if start < usize::from(self.total) {
+        let front = usize::from(self.total);
+        if start < front.saturating_add(front.div_ceil(8)) {
             return Err(Discard::NoRoom);
         }
         let room = room.get_mut(start..).ok_or(Discard::NoRoom)?;
@@ -175,6 +160,7 @@ impl Inbox {
 }
 
 /// Why a fragment was not added.
+#[derive(Clone, Copy)]
 pub(crate) enum AddError {
     /// It is dropped.
     Discard(Discard),
@@ -202,7 +188,7 @@ mod tests {
             message in vec(any::<u8>(), 2..60),
             pieces in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()), 0..60),
         ) {
-            let mut room = [0; 64];
+            let mut room = [0; 72];
             let mut inbox = Inbox::new();
             let mut honest = true;
             for (start, end, forged) in pieces {

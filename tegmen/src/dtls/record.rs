@@ -22,7 +22,7 @@ pub const SALT_LEN: usize = 4;
 /// Longest content of a record (RFC 5246, section 6.2.1).
 pub const MAX_CONTENT: usize = 1 << 14;
 /// Records sealed under one key before a new handshake is due.
-pub const MAX_SEALED: u64 = 1 << 23;
+pub const MAX_SEALED: u32 = 1 << 23;
 /// Records that failed to open under one key before a new handshake is due.
 pub const MAX_FAILED: u16 = 1 << 10;
 
@@ -113,9 +113,11 @@ impl<'r> Records<'r> {
 /// The header of a record whose body is `len` bytes.
 #[inline(never)]
 pub(crate) fn header(content_type: ContentType, number: RecordNumber, len: u16) -> [u8; HEADER_LEN] {
-    let [n0, n1, n2, n3, n4, n5, n6, n7] = number.0.to_be_bytes();
-    let [l0, l1] = len.to_be_bytes();
-    [content_type.0, VERSION[0], VERSION[1], n0, n1, n2, n3, n4, n5, n6, n7, l0, l1]
+    let mut header = [content_type.0, VERSION[0], VERSION[1], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let [_, _, _, place @ .., high, low] = &mut header;
+    *place = number.0.to_be_bytes();
+    [*high, *low] = len.to_be_bytes();
+    header
 }
 
 /// Writes a record of epoch 0 at the front of `out`: its header, `head`, and `behind` bytes that stand there already.
@@ -138,15 +140,19 @@ pub(crate) fn write_plain(
 /// The associated data (RFC 5246, section 6.2.3.3): number, type, version, length of the content.
 #[inline(never)]
 fn associated_data(content_type: ContentType, number: RecordNumber, len: u16) -> [u8; HEADER_LEN] {
-    let [n0, n1, n2, n3, n4, n5, n6, n7] = number.0.to_be_bytes();
-    let [l0, l1] = len.to_be_bytes();
-    [n0, n1, n2, n3, n4, n5, n6, n7, content_type.0, VERSION[0], VERSION[1], l0, l1]
+    let mut data = [0, 0, 0, 0, 0, 0, 0, 0, content_type.0, VERSION[0], VERSION[1], 0, 0];
+    let [place @ .., _, _, _, high, low] = &mut data;
+    *place = number.0.to_be_bytes();
+    [*high, *low] = len.to_be_bytes();
+    data
 }
 
-fn nonce(salt: &[u8; SALT_LEN], explicit: [u8; EXPLICIT_LEN]) -> [u8; 12] {
-    let [a, b, c, d] = *salt;
-    let [e, f, g, h, i, j, k, l] = explicit;
-    [a, b, c, d, e, f, g, h, i, j, k, l]
+fn nonce(salt: &[u8; SALT_LEN], explicit: &[u8; EXPLICIT_LEN]) -> [u8; SALT_LEN + EXPLICIT_LEN] {
+    let mut nonce = [0; SALT_LEN + EXPLICIT_LEN];
+    let [a, b, c, d, place @ ..] = &mut nonce;
+    [*a, *b, *c, *d] = *salt;
+    *place = *explicit;
+    nonce
 }
 
 /// The key of one direction.
@@ -167,7 +173,7 @@ impl TrafficKey {
 pub struct Channel {
     pub(crate) write: TrafficKey,
     pub(crate) read: TrafficKey,
-    next_sequence: u64,
+    next_sequence: u32,
     window: ReplayWindow,
     failed_opens: u16,
 }
@@ -227,7 +233,7 @@ impl Channel {
     }
 
     /// Records sealed so far.
-    pub const fn sealed(&self) -> u64 {
+    pub const fn sealed(&self) -> u32 {
         self.next_sequence
     }
 
@@ -249,14 +255,14 @@ impl Channel {
             return Err(SealError::Full);
         }
         let len = frame.len() as u16;
-        let number = RecordNumber::new(PROTECTED_EPOCH, self.next_sequence);
+        let number = RecordNumber::new(PROTECTED_EPOCH, self.next_sequence.into());
         let explicit = number.0.to_be_bytes();
         // The number is spent before the cipher runs: whatever happens next, it is not used again.
         self.next_sequence = self.next_sequence.wrapping_add(1);
         frame.append(&[0; TAG_LEN])?;
         let (body, tag) = frame.bytes_mut().split_last_chunk_mut::<TAG_LEN>().ok_or(SealError::Full)?;
         let aad = associated_data(content_type, number, len);
-        let nonce = nonce(&self.write.salt, explicit);
+        let nonce = nonce(&self.write.salt, &explicit);
         crypto.ccm_seal(self.write.key.expose(), &nonce, &aad, body, tag).map_err(|_| SealError::Full)?;
         frame.prepend(&explicit)?;
         let sealed_len = len.wrapping_add((EXPLICIT_LEN + TAG_LEN) as u16);
@@ -299,7 +305,7 @@ impl Channel {
             return Err(Discard::Malformed);
         }
         let aad = associated_data(content_type, number, content.len() as u16);
-        let nonce = nonce(&self.read.salt, *explicit);
+        let nonce = nonce(&self.read.salt, explicit);
         if crypto.ccm_open(self.read.key.expose(), &nonce, &aad, content, tag).is_err() {
             self.failed_opens = self.failed_opens.saturating_add(1);
             return Err(Discard::NotAuthentic);

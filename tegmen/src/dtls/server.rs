@@ -3,7 +3,7 @@
 //! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished
 //! -> ChangeCipherSpec, Finished. The hello without cookie is answered by the endpoint, without state.
 
-use super::flight::Flight;
+use super::flight::Element;
 use super::handshake::client_hello::ClientHello;
 use super::handshake::{Fragment, MessageType, key_exchange};
 use super::record::RecordNumber;
@@ -23,7 +23,7 @@ impl HandshakeState {
         fragment: &Fragment<'_>,
         hello: &ClientHello<'_>,
     ) {
-        self.begin(Step::AwaitClientKeyExchange, Flight::ServerHello, cx.now, settings);
+        self.begin(Step::AwaitClientKeyExchange, Element::ServerHello, cx.now, settings);
         self.client_random = *hello.random;
         cx.crypto.random(&mut self.server_random);
         self.extended_master_secret = !self.minimal && hello.extensions.extended_master_secret;
@@ -65,7 +65,7 @@ impl Ongoing<'_> {
                 Ok(Progress::Need)
             }
             (Step::AwaitClientFinished, MessageType::FINISHED) => {
-                self.state.start_flight(Flight::ServerFinished);
+                self.state.start_flight(Element::ChangeCipherSpec);
                 self.state.step = Step::Lingering;
                 self.state.inbox.clear();
                 Ok(Progress::Established)
@@ -85,7 +85,7 @@ impl Ongoing<'_> {
                 (random.expose(), Principal::NOBODY)
             }
         };
-        *self.principal = principal;
+        self.peer.principal = principal;
         self.derive_keys(cx, key, false);
         self.state.step = match self.state.change_cipher_spec {
             true => Step::AwaitClientFinished,

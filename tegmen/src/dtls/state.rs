@@ -1,16 +1,16 @@
 //! One handshake in progress: a struct changed in place, and what both roles have in common.
 
-use super::flight::Flight;
+use super::flight::Element;
 use super::handshake::finished::{VERIFY_LEN, verify_data};
 use super::handshake::{self, Fragment, MessageType, Random};
 use super::inbox::{AddError, Held, Inbox};
-use super::record::{self, Channel, ContentType, Record, Records};
+use super::record::{self, ContentType, Record, Records};
 use super::{AlertDescription, Discard, Fatal, Profile, Settings, alert};
 use crate::buf::{Reader, copy};
 use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
 use crate::crypto::hash::{HmacKey, Sha256};
-use crate::endpoint::{Cx, Principal, Roles};
+use crate::endpoint::{Cx, Peer, Principal, Roles};
 use crate::secret::{Secret, same, wipe};
 use crate::time::Instant;
 
@@ -36,11 +36,11 @@ pub(crate) enum Step {
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct HandshakeState {
     pub(crate) step: Step,
-    pub(crate) flight: Flight,
-    /// The element of the flight that is written next; all are out when it is past the last.
-    pub(crate) element: u8,
-    /// Elements of the flight that are in the transcript already.
-    pub(crate) hashed: u8,
+    /// The first element of our flight, and that which is written next.
+    pub(crate) flight: Element,
+    pub(crate) element: Element,
+    /// Elements before this one are in the transcript already.
+    pub(crate) hashed: Element,
     pub(crate) outgoing_len: u8,
     /// HelloVerifyRequests followed, or Finished records that did not open.
     pub(crate) failures: u8,
@@ -87,10 +87,8 @@ pub struct Buffers<'b> {
 pub struct Ongoing<'b> {
     /// Its own memory.
     pub state: &'b mut HandshakeState,
-    /// The keys that it makes.
-    pub channel: &'b mut Channel,
-    /// How the peer proved itself, once it did.
-    pub principal: &'b mut Principal,
+    /// Whose it is: it makes the keys there, and says how the peer proved itself.
+    pub peer: &'b mut Peer,
     /// Its room.
     pub buffers: Buffers<'b>,
 }
@@ -173,9 +171,9 @@ impl HandshakeState {
     pub const fn idle() -> Self {
         Self {
             step: Step::AwaitHelloVerifyRequest,
-            flight: Flight::ClientHello,
-            element: 0,
-            hashed: 0,
+            flight: Element::ClientHello,
+            element: Element::ClientHello,
+            hashed: Element::ClientHello,
             fragment_offset: 0,
             flight_seq: 0,
             receive_seq: 0,
@@ -202,7 +200,7 @@ impl HandshakeState {
     }
 
     /// Begins, in a place that was [`Self::idle`] or [`Self::wipe`]d; the first flight is due at once.
-    pub(crate) fn begin(&mut self, step: Step, flight: Flight, now: Instant, settings: &Settings) {
+    pub(crate) fn begin(&mut self, step: Step, flight: Element, now: Instant, settings: &Settings) {
         // Field by field, because a whole idle one would stand on a mote's stack first.
         self.step = step;
         self.flight = flight;
@@ -239,15 +237,17 @@ impl HandshakeState {
     }
 
     /// The next flight, to be sent at once; what was received for the previous one is forgotten.
-    pub(crate) fn start_flight(&mut self, flight: Flight) {
-        self.flight_seq = self.flight_seq.wrapping_add(self.flight.messages());
+    pub(crate) fn start_flight(&mut self, flight: Element) {
+        // Only a flight of one or two messages is followed by another.
+        let messages = if self.flight == Element::ServerHello { 2 } else { 1 };
+        self.flight_seq = self.flight_seq.wrapping_add(messages);
         self.flight = flight;
         self.await_answer();
     }
 
     /// A new flight begins: nothing of it was sent or hashed.
     fn await_answer(&mut self) {
-        self.hashed = 0;
+        self.hashed = self.flight;
         self.answered_seq = self.receive_seq;
         self.timeout_ms = 0;
         self.repeated = false;
@@ -274,7 +274,7 @@ impl HandshakeState {
 
     /// Our flight is due at once, from its first element on.
     pub(crate) fn send_flight(&mut self) {
-        self.element = 0;
+        self.element = self.flight;
         self.fragment_offset = 0;
         self.deadline = Instant::AT_ONCE;
     }
@@ -345,7 +345,7 @@ impl Ongoing<'_> {
         if content_type == ContentType::APPLICATION_DATA {
             return Err(Discard::Unexpected.into());
         }
-        let content = match self.channel.open(cx.crypto, record) {
+        let content = match self.peer.channel.open(cx.crypto, record) {
             Ok(content) => content,
             Err(Discard::NotAuthentic) => {
                 self.state.failures = self.state.failures.saturating_add(1);
@@ -417,7 +417,7 @@ impl Ongoing<'_> {
         if ahead < 0 {
             // The last message of the flight that ours answers, again: ours was lost (RFC 6347, section 4.2.4).
             let last_of_flight = fragment.message_seq.wrapping_add(1) == state.answered_seq;
-            if last_of_flight && state.receive_seq == state.answered_seq && state.element >= state.flight.len() {
+            if last_of_flight && state.receive_seq == state.answered_seq && state.element == Element::Sent {
                 state.answer_repetition(cx.counters);
             }
             return Ok(Progress::Continue);
@@ -441,13 +441,13 @@ impl Ongoing<'_> {
         }
         if fragment.is_whole() {
             state.inbox.forget_pieces();
-            return self.on_message::<C, R>(cx, fragment.message_type, fragment.body);
+            return self.on_message::<C, R>(fragment.message_type, fragment.body);
         }
         let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(Progress::Continue) };
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
-        let outcome = self.on_message::<C, R>(cx, fragment.message_type, body);
+        let outcome = self.on_message::<C, R>(fragment.message_type, body);
         self.buffers.incoming = room;
         outcome
     }
@@ -479,24 +479,20 @@ impl Ongoing<'_> {
     }
 
     /// Takes a whole message in its turn.
-    fn on_message<C: Crypto, R: Roles>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        kind: MessageType,
-        body: &[u8],
-    ) -> Result<Progress, Failure> {
+    fn on_message<C: Crypto, R: Roles>(&mut self, kind: MessageType, body: &[u8]) -> Result<Progress, Failure> {
         if kind == MessageType::FINISHED {
             self.check_finished::<C>(body)?;
         }
         self.state.hash_message::<C>(kind, self.state.receive_seq, body);
         self.state.receive_seq = self.state.receive_seq.wrapping_add(1);
         let server = matches!(self.state.step, Step::AwaitClientKeyExchange | Step::AwaitClientFinished);
-        let progress = match () {
-            () if R::SERVER && server => self.on_client_message(kind, body)?,
-            () if R::CLIENT && !server => self.on_server_message(kind, body)?,
-            () => return Err(Fatal::UnexpectedMessage(kind).into()),
-        };
-        Ok(progress)
+        if R::SERVER && server {
+            self.on_client_message(kind, body)
+        } else if R::CLIENT && !server {
+            self.on_server_message(kind, body)
+        } else {
+            Err(Fatal::UnexpectedMessage(kind).into())
+        }
     }
 
     fn check_finished<C: Crypto>(&mut self, body: &[u8]) -> Result<(), Fatal> {
@@ -551,7 +547,7 @@ impl Ongoing<'_> {
         state.master.set::<C>(&[secret.expose()]);
         // The key block is the first 40 bytes; the master secret is not needed any more.
         state.master.prf::<C>(b"key expansion", [&state.server_random, &state.client_random], secret.expose_mut());
-        let _ = self.channel.set_keys(secret.expose(), client); // the block is as long as it takes
+        let _ = self.peer.channel.set_keys(secret.expose(), client); // the block is as long as it takes
     }
 }
 

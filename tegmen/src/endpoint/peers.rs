@@ -4,14 +4,22 @@ use super::address::{Address, Path};
 use crate::dtls::record::Channel;
 use crate::dtls::{AlertDescription, Buffers, HandshakeState, Ongoing};
 use crate::time::Instant;
+use core::num::NonZeroU32;
 
 /// Names an entry of the table. An entry that was removed and used again has another generation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerId {
     /// Position in the table.
     pub index: u32,
-    /// How often the position was used before.
-    pub generation: u32,
+    /// Never zero, so that an id that may be missing takes no more than the two registers of one.
+    generation: NonZeroU32,
+}
+
+impl PeerId {
+    /// The entry at `index` in its `generation`, whose lowest bit is not looked at: a table counts in steps of two.
+    pub fn new(index: u32, generation: u32) -> Self {
+        Self { index, generation: NonZeroU32::MIN | generation }
+    }
 }
 
 /// Who a peer proved to be, as a number that the application chose when it answered with the key. Its meaning (names,
@@ -57,14 +65,6 @@ pub enum Protection {
     Dtls,
 }
 
-/// Whether an alert is still to be sent, and how.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AlertDue {
-    None,
-    Plain,
-    Sealed,
-}
-
 /// One peer: all that an established session takes, apart from what the table adds.
 #[derive(Debug)]
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
@@ -73,8 +73,7 @@ pub struct Peer {
     pub(crate) rank: Rank,
     pub(crate) protection: Protection,
     /// The alert that is sent while [`Phase::Closing`], if one is due.
-    pub(crate) alert_due: AlertDue,
-    pub(crate) alert: AlertDescription,
+    pub(crate) alert: Option<AlertDescription>,
     /// True while our last flight may have to be sent again.
     pub(crate) lingers: bool,
     /// In units of 2^20 microseconds, for the idle timeout.
@@ -118,8 +117,7 @@ impl Peer {
             phase: Phase::Vacant,
             rank: Rank::Stranger,
             protection: Protection::Plain,
-            alert: AlertDescription::CLOSE_NOTIFY,
-            alert_due: AlertDue::None,
+            alert: None,
             lingers: false,
         }
     }
@@ -131,7 +129,7 @@ impl Peer {
         self.phase = new.phase;
         self.rank = new.rank;
         self.protection = new.protection;
-        self.alert_due = AlertDue::None;
+        self.alert = None;
         self.lingers = false;
     }
 
@@ -173,7 +171,7 @@ impl Peer {
 
     /// Its handshake with everything it works on; for the table, whose memory the other two are.
     pub const fn ongoing<'b>(&'b mut self, state: &'b mut HandshakeState, buffers: Buffers<'b>) -> Ongoing<'b> {
-        Ongoing { state, channel: &mut self.channel, principal: &mut self.principal, buffers }
+        Ongoing { state, peer: self, buffers }
     }
 
     /// Its keys and counters.
@@ -250,6 +248,7 @@ pub struct Inserted {
 
 struct Slot<A> {
     peer: Peer,
+    /// Odd while there is a peer.
     generation: u32,
     /// Order of insertion, for eviction among equals.
     age: u32,
@@ -263,7 +262,7 @@ impl<A> Slot<A> {
     }
 
     fn is_vacant(&self) -> bool {
-        self.peer.phase == Phase::Vacant
+        self.generation & 1 == 0
     }
 }
 
@@ -304,11 +303,11 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
     }
 
     fn id(&self, index: usize) -> PeerId {
-        PeerId { index: index as u32, generation: self.slots.get(index).map_or(0, |slot| slot.generation) }
+        PeerId::new(index as u32, self.slots.get(index).map_or(0, |slot| slot.generation))
     }
 
     fn slot(&mut self, id: PeerId) -> Option<&mut Slot<A>> {
-        self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation && !slot.is_vacant())
+        self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation.get())
     }
 
     /// A free position, or that of the peer that is displaced by one of `rank`.
@@ -376,7 +375,7 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
 
     #[inline(never)]
     fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
-        let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation.get())?;
         let owner = id.index.wrapping_add(1);
         let handshake = self.handshakes.iter_mut().find(|handshake| handshake.owner == owner)?;
         let HandshakeSlot { state, outgoing, incoming, .. } = handshake;
@@ -408,17 +407,17 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
             self.remove(self.id(index));
             evicted = true;
         }
-        let id = self.id(index);
         self.inserted = self.inserted.wrapping_add(1);
         let slot = self.slots.get_mut(index).ok_or(TableFull)?;
+        slot.generation = slot.generation.wrapping_add(1);
         slot.peer.occupy(new);
         slot.alarm = Instant::NEVER;
         slot.age = self.inserted;
         slot.attached = Some(A::default());
         if let Some(handshake) = place.and_then(|place| self.handshakes.get_mut(place)) {
-            handshake.owner = id.index.wrapping_add(1);
+            handshake.owner = (index as u32).wrapping_add(1);
         }
-        Ok(Inserted { id, evicted })
+        Ok(Inserted { id: self.id(index), evicted })
     }
 
     fn set_phase(&mut self, id: PeerId, phase: Phase) {

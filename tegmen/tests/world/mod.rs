@@ -10,7 +10,7 @@ use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Config, Fatal, Records};
-use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Principal};
+use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal};
 use tegmen::time::{Duration, Instant};
 
 pub mod puppet;
@@ -177,14 +177,17 @@ impl Node {
         Some(note(event))
     }
 
-    fn on(&mut self, now: Instant, noted: Noted, out: &mut Vec<(Address, Vec<u8>)>) {
+    fn on(&mut self, now: Instant, from: Option<Address>, noted: Noted, out: &mut Vec<(Address, Vec<u8>)>) {
         match noted {
-            Noted::Transmit(to, datagram) => out.push((to, datagram)),
+            Noted::Answer(datagram) => out.push((from.expect("an answer follows a datagram"), datagram)),
+            Noted::Transmit(to, datagram) => {
+                out.push((self.endpoint.peers.peer(to).expect("still there").path().remote, datagram));
+            }
             Noted::Need(id) => match self.store_delay {
                 Some(delay) => self.waiting = Some((now.after(delay), id)),
                 None => {
                     if let Some(noted) = self.answer(now, id) {
-                        self.on(now, noted, out);
+                        self.on(now, from, noted, out);
                     }
                 }
             },
@@ -203,7 +206,7 @@ impl Node {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut answer) else { break };
             let noted = note(event);
-            self.on(now, noted, out);
+            self.on(now, Some(from), noted, out);
         }
     }
 
@@ -213,7 +216,7 @@ impl Node {
         {
             self.waiting = None;
             if let Some(noted) = self.answer(now, id) {
-                self.on(now, noted, out);
+                self.on(now, None, noted, out);
             }
         }
         loop {
@@ -221,7 +224,7 @@ impl Node {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let Some(event) = self.endpoint.poll(&mut cx, &mut buffer) else { break };
             let noted = note(event);
-            self.on(now, noted, out);
+            self.on(now, None, noted, out);
         }
         if self.established
             && let Some(id) = self.peer
@@ -232,7 +235,6 @@ impl Node {
                 frame.append(&text).unwrap();
                 let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
                 self.endpoint.seal(&mut cx, id, &mut frame).unwrap();
-                use tegmen::endpoint::Peers as _;
                 let to = self.endpoint.peers.peer(id).unwrap().path().remote;
                 out.push((to, frame.finish().to_vec()));
             }
@@ -245,7 +247,8 @@ impl Node {
 }
 
 enum Noted {
-    Transmit(Address, Vec<u8>),
+    Answer(Vec<u8>),
+    Transmit(PeerId, Vec<u8>),
     Need(PeerId),
     Established(PeerId),
     Message(Vec<u8>),
@@ -255,7 +258,8 @@ enum Noted {
 
 fn note(event: Event<'_, '_>) -> Noted {
     match event {
-        Event::Transmit { path, datagram } => Noted::Transmit(path.remote, datagram.to_vec()),
+        Event::Answer(datagram) => Noted::Answer(datagram.to_vec()),
+        Event::Transmit { peer, datagram } => Noted::Transmit(peer, datagram.to_vec()),
         Event::Need(id) => Noted::Need(id),
         Event::Established(id) => Noted::Established(id),
         Event::Message { bytes, .. } => Noted::Message(bytes.to_vec()),

@@ -49,18 +49,12 @@ impl Extensions {
 
     /// Writes the block; nothing at all where no extension is set.
     pub fn write(&self, writer: &mut Writer<'_>) -> Write {
-        if !self.extended_master_secret && !self.renegotiation_info {
-            return Ok(());
-        }
-        writer.with_len16(|list| {
-            // Each is its type, its length and its content.
-            if self.extended_master_secret {
-                list.put(&[0x00, 0x17, 0, 0])?;
-            }
-            if self.renegotiation_info {
-                list.put(&[0xff, 0x01, 0, 1, 0])?;
-            }
-            Ok(())
+        // The length of the list, and of each extension its type, length and content.
+        writer.put(match (self.extended_master_secret, self.renegotiation_info) {
+            (false, false) => &[],
+            (true, false) => &[0, 4, 0x00, 0x17, 0, 0],
+            (false, true) => &[0, 5, 0xff, 0x01, 0, 1, 0],
+            (true, true) => &[0, 9, 0x00, 0x17, 0, 0, 0xff, 0x01, 0, 1, 0],
         })
     }
 }

@@ -41,8 +41,7 @@ impl<'r> ServerHello<'r> {
 pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, extensions: Extensions) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)?;
-    writer.u8(0)?; // session_id
-    writer.u16(CipherSuite::PSK_WITH_AES_128_CCM_8.0)?;
-    writer.u8(0)?; // compression_method
+    // session_id, cipher_suite, compression_method
+    writer.put(&[0, 0xc0, 0xa8, 0])?;
     extensions.write(writer)
 }
