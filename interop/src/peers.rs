@@ -45,6 +45,32 @@ impl Places {
         Self { target: target.to_owned() }
     }
 
+    /// A directory for what is made for `peer`.
+    pub(crate) fn made(&self, peer: &str) -> Result<PathBuf, String> {
+        let directory = self.target.join("interop-peers").join(peer);
+        std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        Ok(directory)
+    }
+
+    /// A program of one C file of ours and of libraries that are installed.
+    pub(crate) fn c_peer(
+        &self,
+        name: &'static str,
+        header: (&'static str, &'static str),
+        libraries: &'static [&'static str],
+    ) -> Arc<Built> {
+        let places = self.clone();
+        Built::new(move || {
+            tools(&[("cc", "gcc libc6-dev"), header])?;
+            let program = places.made(name)?.join(name);
+            let mut compiler = Command::new("cc");
+            compiler.args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1"]);
+            compiler.arg(source(&format!("{name}.c"))).arg("-o").arg(&program);
+            step(compiler.args(libraries))?;
+            Ok(program)
+        })
+    }
+
     /// A peer of `bench/peers`, which speaks over a socket, too.
     pub(crate) fn bench_peer(&self, name: &'static str, needs: &'static [(&'static str, &'static str)]) -> Arc<Built> {
         // The same directory as that of `bench/setup.sh`, so that nothing is built twice.
@@ -62,6 +88,11 @@ impl Places {
             Ok(target.join("release").join(package))
         })
     }
+}
+
+/// What lies in `interop/peers`.
+pub(crate) fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(path)
 }
 
 /// The first program that is missing of `(program, package)`, or header if it is a path, ends a build.

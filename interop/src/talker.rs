@@ -32,7 +32,7 @@ struct Peer {
 
 /// All of them, with what is to be built for them.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
-    let peers = [tinydtls(places), wolfssl(places)];
+    let peers = [tinydtls(places), wolfssl(places), mbedtls(places)];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();
     (peers.into_iter().flat_map(|peer| cells(Arc::new(peer))).collect(), built)
 }
@@ -59,6 +59,23 @@ fn wolfssl(places: &Places) -> Peer {
         room: None,
         refuses_minimal: None,
         closes: false,
+    }
+}
+
+/// Debian's.
+fn mbedtls(places: &Places) -> Peer {
+    const HEADER: &str = "/usr/include/mbedtls/version.h";
+    let text = std::fs::read_to_string(HEADER).unwrap_or_default();
+    let version = text.lines().find_map(|line| line.split_once(" MBEDTLS_VERSION_STRING "));
+    let libraries = &["-lmbedtls", "-lmbedx509", "-lmbedcrypto"];
+    Peer {
+        name: "Mbed TLS",
+        version: version.map_or("?", |(_, version)| version.trim().trim_matches('"')).to_owned(),
+        program: places.c_peer("mbedtls", (HEADER, "libmbedtls-dev"), libraries),
+        words: Vec::new(),
+        room: Some((32, usize::MAX, "MBEDTLS_PSK_MAX_LEN is 32")),
+        refuses_minimal: None,
+        closes: true,
     }
 }
 

@@ -1,0 +1,253 @@
+/*
+ * Mbed TLS as one end of a DTLS session, spoken to in lines; the words are those of interop/src/talker.rs.
+ *
+ *   mbedtls client|server ADDRESS IDENTITY KEY     the key in hexadecimal
+ *   mbedtls version
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <mbedtls/ctr_drbg.h>
+#include <mbedtls/entropy.h>
+#include <mbedtls/error.h>
+#include <mbedtls/ssl.h>
+#include <mbedtls/ssl_cookie.h>
+#include <mbedtls/timing.h>
+#include <mbedtls/version.h>
+
+#define DATAGRAM_MAX 2048
+
+/* Both address families; which one it is stands in the family. */
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+static int is_server;
+static int sock;
+static union address peer;
+static socklen_t peer_len;
+
+static mbedtls_ssl_context ssl;
+static mbedtls_ssl_config conf;
+static mbedtls_entropy_context entropy;
+static mbedtls_ctr_drbg_context drbg;
+static mbedtls_ssl_cookie_ctx cookies;
+static mbedtls_timing_delay_context timer;
+
+static void fail(const char *doing, int code)
+{
+    char text[128] = "";
+    mbedtls_strerror(code, text, sizeof text);
+    printf("failed %s: -0x%04x %s\n", doing, (unsigned)-code, text);
+    fflush(stdout);
+}
+
+static void must(const char *doing, int code)
+{
+    if (code != 0) {
+        fail(doing, code);
+        exit(1);
+    }
+}
+
+static socklen_t parse(char *text, union address *address)
+{
+    char *port = strrchr(text, ':');
+    memset(address, 0, sizeof *address);
+    if (port == NULL)
+        return 0;
+    *port++ = 0;
+    if (text[0] == '[') {
+        text[strlen(text) - 1] = 0;
+        address->v6.sin6_family = AF_INET6;
+        address->v6.sin6_port = htons((uint16_t)atoi(port));
+        return inet_pton(AF_INET6, text + 1, &address->v6.sin6_addr) == 1 ? sizeof address->v6 : 0;
+    }
+    address->v4.sin_family = AF_INET;
+    address->v4.sin_port = htons((uint16_t)atoi(port));
+    return inet_pton(AF_INET, text, &address->v4.sin_addr) == 1 ? sizeof address->v4 : 0;
+}
+
+static size_t from_hex(const char *text, unsigned char *bytes, size_t room)
+{
+    size_t len = 0;
+    unsigned byte;
+    while (len < room && sscanf(text + 2 * len, "%2x", &byte) == 1)
+        bytes[len++] = (unsigned char)byte;
+    return len;
+}
+
+/* The source of the datagram that waits; 0 if none does. */
+static socklen_t source(union address *from)
+{
+    char byte;
+    socklen_t len = sizeof *from;
+    memset(from, 0, sizeof *from);
+    return recvfrom(sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT, &from->any, &len) < 0 ? 0 : len;
+}
+
+static int is_peer(const union address *from, socklen_t len)
+{
+    return len == peer_len && memcmp(from, &peer, len) == 0;
+}
+
+static int on_send(void *unused, const unsigned char *datagram, size_t len)
+{
+    (void)unused;
+    ssize_t sent = sendto(sock, datagram, len, 0, &peer.any, peer_len);
+    return sent < 0 ? -1 : (int)sent;
+}
+
+/* A datagram of somebody else is left for the loop, which begins a new session then. */
+static int on_receive(void *unused, unsigned char *datagram, size_t room)
+{
+    (void)unused;
+    union address from;
+    if (!is_peer(&from, source(&from)))
+        return MBEDTLS_ERR_SSL_WANT_READ;
+    ssize_t len = recv(sock, datagram, room, MSG_DONTWAIT);
+    return len < 0 ? MBEDTLS_ERR_SSL_WANT_READ : (int)len;
+}
+
+static void begin(void)
+{
+    must("reset", mbedtls_ssl_session_reset(&ssl));
+    if (is_server)
+        must("address", mbedtls_ssl_set_client_transport_id(&ssl, (unsigned char *)&peer, peer_len));
+}
+
+static int is_established(void)
+{
+    return ssl.state == MBEDTLS_SSL_HANDSHAKE_OVER;
+}
+
+/* As far as what has come allows; 0 if the session failed. */
+static int advance(void)
+{
+    unsigned char payload[DATAGRAM_MAX];
+    if (!is_established()) {
+        int result = mbedtls_ssl_handshake(&ssl);
+        if (result == MBEDTLS_ERR_SSL_HELLO_VERIFY_REQUIRED) {
+            begin();
+            return 1;
+        }
+        if (result == MBEDTLS_ERR_SSL_WANT_READ)
+            return 1;
+        if (result != 0) {
+            fail("handshake", result);
+            return 0;
+        }
+        printf("established\n");
+    }
+    for (;;) {
+        int len = mbedtls_ssl_read(&ssl, payload, sizeof payload);
+        if (len == MBEDTLS_ERR_SSL_WANT_READ)
+            return 1;
+        if (len <= 0) {
+            fail("read", len);
+            return 0;
+        }
+        printf("received ");
+        for (int i = 0; i < len; i++)
+            printf("%02x", payload[i]);
+        printf("\n");
+    }
+}
+
+static void settle(char **words)
+{
+    static const int suites[] = { MBEDTLS_TLS_PSK_WITH_AES_128_CCM_8, 0 };
+    unsigned char key[64];
+    mbedtls_ssl_init(&ssl);
+    mbedtls_ssl_config_init(&conf);
+    mbedtls_entropy_init(&entropy);
+    mbedtls_ctr_drbg_init(&drbg);
+    mbedtls_ssl_cookie_init(&cookies);
+    must("seed", mbedtls_ctr_drbg_seed(&drbg, mbedtls_entropy_func, &entropy, NULL, 0));
+    must("settings", mbedtls_ssl_config_defaults(&conf, is_server ? MBEDTLS_SSL_IS_SERVER : MBEDTLS_SSL_IS_CLIENT,
+                                                 MBEDTLS_SSL_TRANSPORT_DATAGRAM, MBEDTLS_SSL_PRESET_DEFAULT));
+    mbedtls_ssl_conf_rng(&conf, mbedtls_ctr_drbg_random, &drbg);
+    mbedtls_ssl_conf_ciphersuites(&conf, suites);
+    must("key", mbedtls_ssl_conf_psk(&conf, key, from_hex(words[1], key, sizeof key), (unsigned char *)words[0],
+                                     strlen(words[0])));
+    must("cookies", mbedtls_ssl_cookie_setup(&cookies, mbedtls_ctr_drbg_random, &drbg));
+    mbedtls_ssl_conf_dtls_cookies(&conf, mbedtls_ssl_cookie_write, mbedtls_ssl_cookie_check, &cookies);
+    must("session", mbedtls_ssl_setup(&ssl, &conf));
+    mbedtls_ssl_set_timer_cb(&ssl, &timer, mbedtls_timing_set_delay, mbedtls_timing_get_delay);
+    mbedtls_ssl_set_bio(&ssl, NULL, on_send, on_receive, NULL);
+}
+
+int main(int count, char **words)
+{
+    if (count == 2 && strcmp(words[1], "version") == 0) {
+        char text[32];
+        mbedtls_version_get_string_full(text);
+        printf("version %s\n", text);
+        return 0;
+    }
+    union address address;
+    socklen_t len = count == 5 ? parse(words[2], &address) : 0;
+    if (len == 0) {
+        fprintf(stderr, "usage: mbedtls client|server ADDRESS IDENTITY KEY\n");
+        return 2;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    setvbuf(stdin, NULL, _IONBF, 0); /* or a line could lie in a buffer that poll does not see */
+    is_server = strcmp(words[1], "server") == 0;
+    sock = socket(address.any.sa_family, SOCK_DGRAM, 0);
+    if (is_server && bind(sock, &address.any, len) != 0) {
+        printf("failed bind: %s\n", strerror(errno));
+        return 1;
+    }
+    settle(words + 3);
+    if (is_server) {
+        printf("listening\n");
+    } else {
+        peer = address;
+        peer_len = len;
+        if (!advance())
+            return 1;
+    }
+    for (;;) {
+        struct pollfd wait[] = { { .fd = sock, .events = POLLIN }, { .fd = STDIN_FILENO, .events = POLLIN } };
+        /* Woken now and then for the timer of a handshake. */
+        poll(wait, 2, peer_len != 0 && !is_established() ? 100 : -1);
+        if (wait[1].revents != 0) {
+            char line[2 * DATAGRAM_MAX + 2];
+            unsigned char payload[DATAGRAM_MAX];
+            if (fgets(line, sizeof line, stdin) == NULL)
+                break;
+            int sent = mbedtls_ssl_write(&ssl, payload, from_hex(line, payload, sizeof payload));
+            if (sent < 0)
+                fail("write", sent);
+        }
+        union address from;
+        socklen_t from_len = source(&from);
+        if (from_len != 0 && !is_peer(&from, from_len)) {
+            char dropped;
+            if (!is_server) {
+                recv(sock, &dropped, 1, MSG_DONTWAIT);
+                continue;
+            }
+            peer = from;
+            peer_len = from_len;
+            begin();
+        }
+        if (peer_len != 0 && !advance()) {
+            if (!is_server)
+                return 1;
+            peer_len = 0;
+        }
+    }
+    if (peer_len != 0 && is_established())
+        mbedtls_ssl_close_notify(&ssl);
+    return 0;
+}
