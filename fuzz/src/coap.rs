@@ -46,8 +46,8 @@ impl Handler for Application {
         let message = request.message();
         *self.executed.entry(message.message_id()).or_default() += 1;
         if message.path_is(link::WELL_KNOWN_CORE) {
-            let one = Link { path: "a", resource_type: "r s", content_format: Some(40) };
-            let other = Link { path: "b/c", resource_type: "", content_format: None };
+            let one = Link { path: "a", resource_type: "r s", content_format: Some(40), observable: false };
+            let other = Link { path: "b/c", resource_type: "", content_format: None, observable: false };
             return link::respond(request, response, [one, other].into_iter());
         }
         match message.payload() {

@@ -193,7 +193,7 @@ impl Library {
 
     pub(crate) fn request(&mut self, method: Code, path: &str, payload: &[u8]) -> Result<Reply, ClientError> {
         let path: Vec<String> = path.split('/').map(str::to_owned).collect();
-        let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload };
+        let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
         self.runtime.block_on(self.client.request(&ask))
     }
 

@@ -163,7 +163,15 @@ impl RequestArgs {
     fn run(self, out: Output, method: Code, payload: &[u8], content_format: Option<u16>) -> Result<ExitCode, Failure> {
         let uri = Uri::parse(&self.uri).map_err(Failure::usage)?;
         let config = self.connect.config()?;
-        let ask = Ask { method, path: &uri.path, query: &uri.query, content_format, accept: self.accept, payload };
+        let ask = Ask {
+            method,
+            path: &uri.path,
+            query: &uri.query,
+            content_format,
+            accept: self.accept,
+            payload,
+            options: &[],
+        };
         let (reply, handshake) = runtime()?.block_on(async {
             let mut client = Client::connect(&uri, config).await.map_err(Failure::new)?;
             let reply = client.request(&ask).await.map_err(Failure::new)?;

@@ -45,7 +45,10 @@ pub(crate) struct Serve {
     /// The files of a directory: /path=directory.
     #[arg(long, value_name = "PATH=DIR")]
     dir: Vec<String>,
-    /// A program whose output is the response to GET and POST: /path=program arguments.
+    /// The files of a directory, which PUT writes and DELETE removes: /path=directory.
+    #[arg(long, value_name = "PATH=DIR")]
+    dir_rw: Vec<String>,
+    /// A program whose output is the response to GET, POST, FETCH, PATCH and iPATCH: /path=program arguments.
     #[arg(long, value_name = "PATH=COMMAND")]
     command: Vec<String>,
     /// A Blink counter at this path.
@@ -127,10 +130,14 @@ impl Serve {
             path if path.is_file() => Ok(Resource::File(path)),
             _ => Err(Failure::usage(format!("--file: {file} is no file"))),
         })?;
-        add("dir", &self.dir, &|dir| match PathBuf::from(dir) {
-            path if path.is_dir() => Ok(Resource::Directory(path)),
-            _ => Err(Failure::usage(format!("--dir: {dir} is no directory"))),
-        })?;
+        let directory = |writable| {
+            move |dir: &str| match PathBuf::from(dir) {
+                root if root.is_dir() => Ok(Resource::Directory { root, writable }),
+                _ => Err(Failure::usage(format!("{dir} is no directory"))),
+            }
+        };
+        add("dir", &self.dir, &directory(false))?;
+        add("dir-rw", &self.dir_rw, &directory(true))?;
         add("command", &self.command, &|command| {
             Ok(Resource::Command(command.split_whitespace().map(str::to_owned).collect()))
         })?;

@@ -86,7 +86,15 @@ impl Up {
             || json!({ "event": "handshake", "ms": handshake.as_secs_f64() * 1e3 }),
         );
         let path = ["blink".to_owned()];
-        let ask = Ask { method: Code::PUT, path: &path, query: &[], content_format: None, accept: None, payload: b"1" };
+        let ask = Ask {
+            method: Code::PUT,
+            path: &path,
+            query: &[],
+            content_format: None,
+            accept: None,
+            payload: b"1",
+            options: &[],
+        };
         let period = self.period.unwrap_or(if self.once.is_some() { 20 } else { 1000 });
         let mut every = tokio::time::interval(Duration::from_millis(period.max(1)));
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -13,8 +13,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let uri = Uri::parse("coaps://127.0.0.1/blink")?;
     let key = ClientKey { identity: "Client_identity".into(), key: Zeroizing::new(b"0123456789abcdef".to_vec()) };
     let mut client = Client::connect(&uri, ClientConfig { key: Some(key), ..ClientConfig::default() }).await?;
-    let blink =
-        Ask { method: Code::PUT, path: &uri.path, query: &[], content_format: None, accept: None, payload: b"1" };
+    let blink = Ask {
+        method: Code::PUT,
+        path: &uri.path,
+        query: &[],
+        content_format: None,
+        accept: None,
+        payload: b"1",
+        options: &[],
+    };
     loop {
         let reply = client.request(&blink).await?;
         let counter = reply.payload.first().copied().unwrap_or(0);

@@ -20,7 +20,7 @@ impl Application for Blink {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later) -> Result<(), Code> {
         let message = request.message();
         if message.path_is(link::WELL_KNOWN_CORE) {
-            let blink = Link { path: "blink", resource_type: "blink", content_format: None };
+            let blink = Link { path: "blink", resource_type: "blink", content_format: None, observable: false };
             return link::respond(request, response, [blink].into_iter());
         }
         if !message.path_is("blink") {

@@ -85,6 +85,9 @@ impl Rule {
             "POST" => Some(Code::POST),
             "PUT" => Some(Code::PUT),
             "DELETE" => Some(Code::DELETE),
+            "FETCH" => Some(Code::FETCH),
+            "PATCH" => Some(Code::PATCH),
+            "iPATCH" => Some(Code::IPATCH),
             "*" => None,
             _ => return None,
         };
@@ -159,7 +162,7 @@ impl Table {
                         .map(|rule| {
                             Rule::parse(rule.get_ref()).ok_or_else(|| {
                                 let message =
-                                    "allow: a method (GET, POST, PUT, DELETE or *) and a path, as \"GET /sensors/*\"";
+                                    "allow: a method (GET, POST, PUT, DELETE, FETCH, PATCH, iPATCH or *) and a path, as \"GET /sensors/*\"";
                                 wrong(rule.span().start, message.into())
                             })
                         })

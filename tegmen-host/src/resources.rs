@@ -1,19 +1,18 @@
 //! An application for servers that are configured, not programmed: values, files, commands, and Blink.
 
-use crate::server::{Application, Later};
+use crate::server::{Application, Later, Notifier};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::link::{self, Link};
-use tegmen::coap::{Code, OptionNumber};
+use tegmen::coap::observe::REGISTER;
+use tegmen::coap::{Code, MessageRef, OptionNumber};
 use tokio::sync::Semaphore;
 
-/// Largest representation: what fits one message. Block-wise transfer is not built yet.
-pub const MAX_REPRESENTATION: usize = 1024;
 /// Commands that run at once, in all shards together.
 const MAX_COMMANDS: usize = 8;
 /// A command that takes longer is ended.
@@ -22,29 +21,48 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// What stands behind a path.
 #[derive(Clone)]
 pub enum Resource {
-    /// Bytes that GET reads and PUT writes.
-    Value(Arc<Mutex<Vec<u8>>>),
-    /// A file that GET reads.
+    /// Bytes that GET reads and PUT writes; PATCH and iPATCH merge JSON into JSON (RFC 7396). It can be observed.
+    Value(Arc<Mutex<Value>>),
+    /// A file that GET reads. It can be observed; whether it changed is looked at each second.
     File(PathBuf),
-    /// A directory whose files GET reads, by the rest of the path.
-    Directory(PathBuf),
-    /// A program that GET or POST runs; its output is the response, the payload of a POST its input.
+    /// A directory whose files GET reads, by the rest of the path, as with [`Self::File`].
+    Directory {
+        /// Which.
+        root: PathBuf,
+        /// True if PUT writes files and DELETE removes them.
+        writable: bool,
+    },
+    /// A program that GET, POST, FETCH, PATCH or iPATCH runs, named in its variable `COAP_METHOD`; its output is the
+    /// response, the payload its input.
     Command(Vec<String>),
     /// Counts PUTs and answers with the counter, one byte: the Blink of the paper.
     Blink(Arc<AtomicU8>),
 }
 
+/// What a [`Resource::Value`] holds.
+#[derive(Clone, Debug, Default)]
+pub struct Value {
+    /// The representation.
+    pub bytes: Vec<u8>,
+    /// Its Content-Format, if the last PUT gave one.
+    pub format: Option<u16>,
+}
+
 impl Resource {
     /// A value that begins with these bytes.
     pub fn value(bytes: &[u8]) -> Self {
-        Self::Value(Arc::new(Mutex::new(bytes.to_vec())))
+        Self::Value(Arc::new(Mutex::new(Value { bytes: bytes.to_vec(), format: None })))
+    }
+
+    const fn is_observable(&self) -> bool {
+        matches!(self, Self::Value(_) | Self::File(_) | Self::Blink(_))
     }
 
     const fn kind(&self) -> &'static str {
         match self {
             Self::Value(_) => "value",
             Self::File(_) => "file",
-            Self::Directory(_) => "directory",
+            Self::Directory { .. } => "directory",
             Self::Command(_) => "command",
             Self::Blink(_) => "blink",
         }
@@ -56,13 +74,22 @@ impl Resource {
 pub struct Resources {
     by_path: Arc<BTreeMap<String, Resource>>,
     running: Arc<Semaphore>,
+    /// Files that somebody observes, by path of the resource.
+    watched: Arc<Mutex<BTreeMap<String, (PathBuf, Stamp)>>>,
 }
+
+/// When a file was changed last and how long it is; `None` if it is not there.
+type Stamp = Option<(SystemTime, u64)>;
 
 impl Resources {
     /// These resources, and `/.well-known/core` that lists them.
     pub fn new(resources: impl IntoIterator<Item = (String, Resource)>) -> Self {
         let by_path = resources.into_iter().map(|(path, resource)| (path.trim_matches('/').to_owned(), resource));
-        Self { by_path: Arc::new(by_path.collect()), running: Arc::new(Semaphore::new(MAX_COMMANDS)) }
+        Self {
+            by_path: Arc::new(by_path.collect()),
+            running: Arc::new(Semaphore::new(MAX_COMMANDS)),
+            watched: Arc::default(),
+        }
     }
 
     /// The resource of a path, and what of the path goes on below it (for directories).
@@ -70,7 +97,7 @@ impl Resources {
         if let Some(found) = self.by_path.get(path) {
             return Some((found, ""));
         }
-        let directories = self.by_path.iter().filter(|(_, resource)| matches!(resource, Resource::Directory(_)));
+        let directories = self.by_path.iter().filter(|(_, resource)| matches!(resource, Resource::Directory { .. }));
         directories
             .filter_map(|(prefix, resource)| match prefix.as_str() {
                 "" => Some((resource, path)),
@@ -79,30 +106,56 @@ impl Resources {
             .min_by_key(|(_, below)| below.len())
     }
 
-    fn run(&self, argv: &[String], input: Vec<u8>, later: &Later, response: &mut Response<'_, '_>) -> Result<(), Code> {
+    fn run(
+        &self,
+        argv: &[String],
+        message: &MessageRef<'_>,
+        later: &Later,
+        response: &mut Response<'_, '_>,
+    ) -> Result<(), Code> {
         let permit = self.running.clone().try_acquire_owned().map_err(|_| Code::SERVICE_UNAVAILABLE)?;
         let ticket = later.ticket(response);
-        let argv = argv.to_vec();
+        let (argv, method, input) = (argv.to_vec(), message.code().name(), message.payload().to_vec());
         tokio::spawn(async move {
             let _permit = permit;
-            match tokio::time::timeout(COMMAND_TIMEOUT, output(&argv, &input)).await {
-                Ok(Ok(out)) if out.len() <= MAX_REPRESENTATION => ticket.respond(Code::CONTENT, Some(0), out),
-                Ok(Ok(_)) => ticket.respond(Code::NOT_IMPLEMENTED, None, TOO_LONG.to_vec()),
+            match tokio::time::timeout(COMMAND_TIMEOUT, output(&argv, method, &input)).await {
+                Ok(Ok(out)) => ticket.respond(Code::CONTENT, Some(0), out),
                 Ok(Err(message)) => ticket.respond(Code::INTERNAL_SERVER_ERROR, None, message.into_bytes()),
                 Err(_) => ticket.respond(Code::SERVICE_UNAVAILABLE, None, b"the command took too long".to_vec()),
             }
         });
         Ok(())
     }
+
+    /// Looks at a file each second from now on, if somebody observes it.
+    fn watch(&self, path: &str, file: &Path, message: &MessageRef<'_>, response: &mut Response<'_, '_>) {
+        response.observable();
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if message.uint(OptionNumber::OBSERVE) == Some(REGISTER) && watched.len() < MAX_WATCHED {
+            watched.entry(path.to_owned()).or_insert_with(|| (file.to_owned(), stamp(file)));
+        }
+    }
 }
 
-const TOO_LONG: &[u8] = b"longer than one message; block-wise transfer is not built yet";
+/// Files that are looked at each second.
+const MAX_WATCHED: usize = 1024;
 
-async fn output(argv: &[String], input: &[u8]) -> Result<Vec<u8>, String> {
+fn stamp(file: &Path) -> Stamp {
+    let meta = std::fs::metadata(file).ok()?;
+    Some((meta.modified().ok()?, meta.len()))
+}
+
+async fn output(argv: &[String], method: &str, input: &[u8]) -> Result<Vec<u8>, String> {
     use tokio::io::AsyncWriteExt as _;
     let (program, arguments) = argv.split_first().ok_or("no program")?;
     let mut command = tokio::process::Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    command
+        .env("COAP_METHOD", method)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
     let mut child = command.spawn().map_err(|_| "the command cannot be started".to_owned())?;
     if let Some(mut stdin) = child.stdin.take() {
         // A command that does not read its input closes it; that is its right.
@@ -125,66 +178,235 @@ impl Application for Resources {
         }
         if path == link::WELL_KNOWN_CORE {
             let links = self.by_path.iter().filter(|(path, _)| !path.is_empty());
-            let link = |(path, resource): (&'_ String, &'_ Resource)| (path.clone(), resource.kind());
+            let link = |(path, resource): (&'_ String, &'_ Resource)| {
+                (path.clone(), resource.kind(), resource.is_observable())
+            };
             let links: Vec<_> = links.map(link).collect();
-            let links = links.iter().map(|(path, kind)| Link { path, resource_type: kind, content_format: None });
+            let links = links.iter().map(|(path, kind, observable)| Link {
+                path,
+                resource_type: kind,
+                content_format: None,
+                observable: *observable,
+            });
             return link::respond(request, response, links);
         }
         let (resource, below) = self.find(&path).ok_or(Code::NOT_FOUND)?;
         match (resource, message.code()) {
             (Resource::Value(value), Code::GET) => {
-                response.payload(&value.lock().unwrap_or_else(PoisonError::into_inner))
+                let value = value.lock().unwrap_or_else(PoisonError::into_inner);
+                response.observable();
+                if is_valid(message, &etag(&value.bytes), response)? {
+                    return Ok(());
+                }
+                if let Some(format) = value.format {
+                    accepts(message, Some(format.into()))?;
+                    response.uint(OptionNumber::CONTENT_FORMAT, format.into())?;
+                }
+                response.payload(&value.bytes)
             }
             (Resource::Value(value), Code::PUT) => {
-                if message.payload().len() > MAX_REPRESENTATION {
-                    return Err(Code::REQUEST_ENTITY_TOO_LARGE);
-                }
-                *value.lock().unwrap_or_else(PoisonError::into_inner) = message.payload().to_vec();
+                let mut value = value.lock().unwrap_or_else(PoisonError::into_inner);
+                may_change(message, Some(&etag(&value.bytes)))?;
+                let format = message.uint(OptionNumber::CONTENT_FORMAT).map(|format| format as u16);
+                *value = Value { bytes: message.payload().to_vec(), format };
+                later.changed(&path);
                 response.set_code(Code::CHANGED);
                 Ok(())
             }
-            (Resource::File(file), Code::GET) => send_file(file, message.uint(OptionNumber::ACCEPT), response),
-            (Resource::Directory(root), Code::GET) => {
+            (Resource::Value(value), Code::PATCH | Code::IPATCH) => {
+                let mut value = value.lock().unwrap_or_else(PoisonError::into_inner);
+                may_change(message, Some(&etag(&value.bytes)))?;
+                value.bytes = merged(message, &value.bytes)?;
+                later.changed(&path);
+                response.set_code(Code::CHANGED);
+                Ok(())
+            }
+            (Resource::File(file), Code::GET) => {
+                self.watch(&path, file, message, response);
+                send_file(file, message, response)
+            }
+            (Resource::Directory { root, writable }, method) => {
                 let below = Path::new(below);
                 // Nothing but plain names: no way up, no absolute path, nothing hidden.
                 let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
                 if below.as_os_str().is_empty() || !plain || path.split('/').any(|part| part.starts_with('.')) {
                     return Err(Code::NOT_FOUND);
                 }
-                send_file(&root.join(below), message.uint(OptionNumber::ACCEPT), response)
+                let file = root.join(below);
+                match method {
+                    Code::GET => {
+                        self.watch(&path, &file, message, response);
+                        send_file(&file, message, response)
+                    }
+                    Code::PUT if *writable => {
+                        response.set_code(write_file(&file, message)?);
+                        later.changed(&path);
+                        Ok(())
+                    }
+                    Code::DELETE if *writable => {
+                        may_change(message, file_etag(&file).as_ref().map(<[u8; 8]>::as_slice))?;
+                        std::fs::remove_file(&file).map_err(|_| Code::NOT_FOUND)?;
+                        response.set_code(Code::DELETED);
+                        later.changed(&path);
+                        Ok(())
+                    }
+                    _ => Err(Code::METHOD_NOT_ALLOWED),
+                }
             }
-            (Resource::Command(argv), Code::GET | Code::POST) => {
-                self.run(argv, message.payload().to_vec(), later, response)
+            (Resource::Command(argv), Code::GET | Code::POST | Code::FETCH | Code::PATCH | Code::IPATCH) => {
+                self.run(argv, message, later, response)
             }
             (Resource::Blink(counter), Code::PUT) => {
                 let count = counter.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+                later.changed(&path);
                 response.set_code(Code::CHANGED);
                 response.payload(&[count])
             }
-            (Resource::Blink(counter), Code::GET) => response.payload(&[counter.load(Ordering::Relaxed)]),
+            (Resource::Blink(counter), Code::GET) => {
+                response.observable();
+                response.payload(&[counter.load(Ordering::Relaxed)])
+            }
             _ => Err(Code::METHOD_NOT_ALLOWED),
+        }
+    }
+
+    fn critical_options(&self) -> &[OptionNumber] {
+        const OPTIONS: &[OptionNumber] = &[
+            OptionNumber::IF_MATCH,
+            OptionNumber::URI_HOST,
+            OptionNumber::IF_NONE_MATCH,
+            OptionNumber::URI_PORT,
+            OptionNumber::URI_PATH,
+            OptionNumber::URI_QUERY,
+            OptionNumber::ACCEPT,
+        ];
+        OPTIONS
+    }
+
+    fn every_second(&mut self, notifier: &Notifier) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        for (path, (file, known)) in watched.iter_mut() {
+            let now = stamp(file);
+            if now != *known {
+                *known = now;
+                notifier.changed(path);
+            }
         }
     }
 }
 
-fn send_file(file: &Path, accept: Option<u32>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-    let meta = std::fs::metadata(file).map_err(|_| Code::NOT_FOUND)?;
-    if !meta.is_file() {
-        return Err(Code::NOT_FOUND);
+/// An entity tag of these bytes.
+fn etag(bytes: &[u8]) -> [u8; 4] {
+    bytes.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)).to_be_bytes()
+}
+
+/// Gives the entity tag. If the client has this representation, that is the whole response, and true (RFC 7252, section
+/// 5.10.6.2).
+fn is_valid(message: &MessageRef<'_>, etag: &[u8], response: &mut Response<'_, '_>) -> Result<bool, Code> {
+    response.option(OptionNumber::ETAG, etag)?;
+    let valid = message.values(OptionNumber::ETAG).any(|known| known == etag);
+    if valid {
+        response.set_code(Code::VALID);
     }
-    if meta.len() > MAX_REPRESENTATION as u64 {
-        response.set_code(Code::NOT_IMPLEMENTED);
-        return response.payload(TOO_LONG);
+    Ok(valid)
+}
+
+/// If-Match and If-None-Match (RFC 7252, section 5.10.8): the change may be made to a resource with this entity tag, or
+/// to one that does not exist.
+fn may_change(message: &MessageRef<'_>, etag: Option<&[u8]>) -> Result<(), Code> {
+    let mut wanted = message.values(OptionNumber::IF_MATCH).peekable();
+    let matches = |wanted: &[u8]| etag.is_some_and(|etag| wanted.is_empty() || wanted == etag);
+    let refused = wanted.peek().is_some() && !wanted.any(matches)
+        || message.option(OptionNumber::IF_NONE_MATCH).is_some() && etag.is_some();
+    if refused { Err(Code::PRECONDITION_FAILED) } else { Ok(()) }
+}
+
+fn accepts(message: &MessageRef<'_>, format: Option<u32>) -> Result<(), Code> {
+    match message.uint(OptionNumber::ACCEPT) {
+        Some(accept) if Some(accept) != format => Err(Code::NOT_ACCEPTABLE),
+        _ => Ok(()),
     }
+}
+
+/// A JSON value with a merge patch applied (RFC 7396; RFC 8132, section 3).
+fn merged(message: &MessageRef<'_>, bytes: &[u8]) -> Result<Vec<u8>, Code> {
+    const MERGE_PATCH_JSON: u32 = 52;
+    if message.uint(OptionNumber::CONTENT_FORMAT) != Some(MERGE_PATCH_JSON) {
+        return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
+    }
+    let patch = serde_json::from_slice(message.payload()).map_err(|_| Code::BAD_REQUEST)?;
+    // What is there must be JSON, too; else the patch does not fit the state of the resource.
+    let mut value = serde_json::from_slice(bytes).map_err(|_| Code::CONFLICT)?;
+    merge(&mut value, patch);
+    serde_json::to_vec(&value).map_err(|_| Code::INTERNAL_SERVER_ERROR)
+}
+
+fn merge(target: &mut serde_json::Value, patch: serde_json::Value) {
+    use serde_json::Value::{Null, Object};
+    let Object(changes) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = Object(serde_json::Map::new());
+    }
+    let Object(members) = target else { return };
+    for (name, change) in changes {
+        if change == Null {
+            members.remove(&name);
+        } else {
+            merge(members.entry(name).or_insert(Null), change);
+        }
+    }
+}
+
+fn file_etag(file: &Path) -> Option<[u8; 8]> {
+    let (modified, len) = stamp(file)?;
+    let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Some((since.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(len).to_be_bytes())
+}
+
+/// Sends of a file what the response has room for, and reads no more than that.
+fn send_file(file: &Path, message: &MessageRef<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    let mut opened = std::fs::File::open(file).map_err(|_| Code::NOT_FOUND)?;
+    let meta = opened.metadata().map_err(|_| Code::NOT_FOUND)?;
+    let etag = file_etag(file).filter(|_| meta.is_file()).ok_or(Code::NOT_FOUND)?;
     let format = content_format(file);
-    if accept.is_some_and(|accept| Some(accept) != format) {
-        return Err(Code::NOT_ACCEPTABLE);
+    accepts(message, format)?;
+    if is_valid(message, &etag, response)? {
+        return Ok(());
     }
-    let bytes = std::fs::read(file).map_err(|_| Code::NOT_FOUND)?;
     if let Some(format) = format {
         response.uint(OptionNumber::CONTENT_FORMAT, format)?;
     }
-    response.payload(&bytes)
+    let len = usize::try_from(meta.len()).map_err(|_| Code::NOT_IMPLEMENTED)?;
+    let wanted = response.wanted();
+    let (start, end) = (wanted.start.min(len), wanted.end.min(len));
+    let mut bytes = vec![0; end - start];
+    opened.seek(SeekFrom::Start(start as u64)).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
+    opened.read_exact(&mut bytes).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
+    response.skip(start)?;
+    response.payload(&bytes)?;
+    response.skip(len - end)
+}
+
+/// Writes a file in one step: whoever reads it meanwhile reads the old or the new one, never a part.
+fn write_file(file: &Path, message: &MessageRef<'_>) -> Result<Code, Code> {
+    let old = file_etag(file);
+    may_change(message, old.as_ref().map(<[u8; 8]>::as_slice))?;
+    let name = file.file_name().and_then(|name| name.to_str()).ok_or(Code::BAD_REQUEST)?;
+    let part = file.with_file_name(format!(".{name}.part"));
+    let written = std::fs::write(&part, message.payload()).and_then(|()| std::fs::rename(&part, file));
+    match written {
+        Ok(()) if old.is_some() => Ok(Code::CHANGED),
+        Ok(()) => Ok(Code::CREATED),
+        Err(error) => {
+            let _ = std::fs::remove_file(&part);
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            Err(if missing { Code::NOT_FOUND } else { Code::INTERNAL_SERVER_ERROR })
+        }
+    }
 }
 
 /// The Content-Format that a file's ending stands for (IANA CoAP Content-Formats registry).
@@ -196,6 +418,8 @@ fn content_format(file: &Path) -> Option<u32> {
         "json" => Some(50),
         "cbor" => Some(60),
         "senml" => Some(110),
+        "senmlc" => Some(112),
+        "bin" => Some(42),
         _ => None,
     }
 }

@@ -1,37 +1,33 @@
 //! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
+//!
+//! [`shard`] moves datagrams and sessions, [`talk`] is what CoAP remembers of one peer, [`conversation`] takes a message
+//! through it to the application and back, [`transfer`] keeps the bodies of block-wise transfers.
+
+mod conversation;
+mod later;
+mod shard;
+mod talk;
+mod transfer;
+
+pub use later::{Later, Notifier, Ticket};
 
 use crate::clock;
 use crate::credentials::{Credentials, CredentialsError, FilePolicy};
 use crate::provider::HostCrypto;
-use crate::slab::{Capacity, Slab};
-use crate::udp::{BindError, Inbound, Outbox, Socket};
+use crate::slab::Capacity;
+use crate::udp::{BindError, Outbox, Socket};
+use conversation::{Desk, Observers};
+use shard::{Shard, Table};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
-use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME, Exchanges, Received};
-use tegmen::coap::handler::{Authorized, Handler, Identity, Request, Response, Served, separate_response, serve};
-use tegmen::coap::{Code, OptionNumber, Token};
+use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
+use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
-use tegmen::crypto::Crypto as _;
-use tegmen::dtls::state::{Answer, Need};
-use tegmen::dtls::{Config, Fatal, Records};
-use tegmen::endpoint::{Cx, Endpoint, Event, Path, PeerId, Peers as _, Protection, Rank, ServerOnly};
-use tegmen::time::Instant;
+use tegmen::dtls::{Config, Fatal};
+use tegmen::endpoint::{Cx, Endpoint};
 use tokio::sync::{mpsc, watch};
-
-/// Exchanges of one peer of a server: two separate responses, the last 64 messages, 4 KiB of replies.
-type PeerExchanges = Exchanges<2, 1280, 64, 4096>;
-
-/// Kept only for peers that say something.
-type Attached = Option<Box<Talk>>;
-
-struct Talk {
-    exchanges: PeerExchanges,
-    last: Instant,
-}
-
-type Table = Slab<Attached>;
+use transfer::{Ledger, Scratch};
 
 /// One address to listen at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +55,20 @@ pub struct ServerConfig {
     pub key_log: Option<PathBuf>,
     /// True if the observer is told of every request.
     pub observe_requests: bool,
+    /// Longest body of a request or of a response that is not GET's, in bytes (RFC 7959).
+    pub max_body: usize,
+    /// Bytes of such bodies that are held at once, for all peers together.
+    pub max_bodies: usize,
+    /// Observations (RFC 7641) for all peers together.
+    pub max_observations: usize,
+    /// So many notifications in a row go without being confirmable; 0 makes each confirmable, and then a client is never
+    /// sent a second one before it acknowledges the first.
+    pub unconfirmed_notifications: u8,
+    /// True if a client without DTLS has to show that it receives at its address before it is sent an answer more than
+    /// three times its request (RFC 9175, section 2.4). Clients that do not know the Echo option are then not served.
+    pub verify_addresses: bool,
+    /// Requests of one peer that are answered in a second; more are answered with 4.29 (RFC 8516). 0 sets no limit.
+    pub requests_per_second: u32,
 }
 
 impl Default for ServerConfig {
@@ -72,6 +82,12 @@ impl Default for ServerConfig {
             plain_allowed: false,
             key_log: None,
             observe_requests: true,
+            max_body: 1 << 20,
+            max_bodies: 64 << 20,
+            max_observations: 1 << 20,
+            unconfirmed_notifications: 0,
+            verify_addresses: false,
+            requests_per_second: 0,
         }
     }
 }
@@ -134,44 +150,15 @@ pub trait Application: Clone + Send + 'static {
     /// # Errors
     /// The code of an error response.
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>, later: &Later) -> Result<(), Code>;
-}
 
-/// For responses that come later.
-pub struct Later {
-    peer: PeerId,
-    token: Token,
-    completed: mpsc::UnboundedSender<Completion>,
-}
-
-/// The right to respond to one request, once.
-pub struct Ticket {
-    peer: PeerId,
-    token: Token,
-    completed: mpsc::UnboundedSender<Completion>,
-}
-
-struct Completion {
-    peer: PeerId,
-    token: Token,
-    code: Code,
-    content_format: Option<u16>,
-    payload: Vec<u8>,
-}
-
-impl Later {
-    /// Defers the response; the request is acknowledged now.
-    pub fn ticket(&self, response: &mut Response<'_, '_>) -> Ticket {
-        response.defer();
-        Ticket { peer: self.peer, token: self.token, completed: self.completed.clone() }
+    /// The critical options that the application acts upon; a request with another is refused with 4.02.
+    fn critical_options(&self) -> &[OptionNumber] {
+        USUAL_OPTIONS
     }
-}
 
-impl Ticket {
-    /// Sends the response.
-    pub fn respond(self, code: Code, content_format: Option<u16>, payload: Vec<u8>) {
-        let Self { peer, token, completed } = self;
-        // If the server ended meanwhile there is nobody to tell.
-        let _ = completed.send(Completion { peer, token, code, content_format, payload });
+    /// Called each second in one shard: for an application that has to look whether something changed.
+    fn every_second(&mut self, notifier: &Notifier) {
+        let _ = notifier;
     }
 }
 
@@ -199,6 +186,7 @@ pub struct Server {
     addresses: Vec<Listen>,
     stop: watch::Sender<bool>,
     counters: Vec<Arc<Mutex<Totals>>>,
+    notifier: Notifier,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
@@ -213,6 +201,10 @@ pub struct Totals {
     pub table_bytes: usize,
     /// Requests answered.
     pub requests: u64,
+    /// Bytes of the bodies of block-wise transfers that are held now.
+    pub body_bytes: usize,
+    /// Observations now.
+    pub observations: usize,
 }
 
 impl Server {
@@ -235,8 +227,11 @@ impl Server {
         let mut runtimes = (0..shards).map(|_| runtime()).collect::<Result<Vec<_>, _>>()?;
         let addresses = free_addresses(config, &runtimes)?;
         let (stop, stopped) = watch::channel(false);
-        let mut server = Self { addresses: addresses.clone(), stop, counters: Vec::new(), threads: Vec::new() };
-        for (number, runtime) in runtimes.drain(..).enumerate() {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
+        let notifier = Notifier { shards: senders.into() };
+        let (counters, threads) = (Vec::new(), Vec::new());
+        let mut server = Self { addresses: addresses.clone(), stop, counters, notifier: notifier.clone(), threads };
+        for ((number, runtime), errands) in runtimes.drain(..).enumerate().zip(receivers) {
             let guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
             let sockets = addresses
                 .iter()
@@ -250,7 +245,7 @@ impl Server {
             }
             let totals = Arc::new(Mutex::new(Totals::default()));
             server.counters.push(totals.clone());
-            let (completed, completions) = mpsc::unbounded_channel();
+            let Some(sender) = notifier.shards.get(number).cloned() else { break };
             let capacity = Capacity {
                 peers: config.capacity.peers.div_ceil(shards),
                 handshakes: config.capacity.handshakes.div_ceil(shards),
@@ -264,19 +259,27 @@ impl Server {
                 counters,
                 outbox: Outbox::default(),
                 secure_ports: addresses.iter().filter(|l| l.secure).map(|l| l.address.port()).collect(),
-                credentials: credentials.clone(),
-                policy: FilePolicy { credentials: credentials.clone(), plain_allowed: config.plain_allowed },
-                application: application.clone(),
-                observer: observer.clone(),
-                observe_requests: config.observe_requests,
-                completed,
-                requests: 0,
+                desk: Desk {
+                    application: application.clone(),
+                    policy: FilePolicy { credentials: credentials.clone(), plain_allowed: config.plain_allowed },
+                    credentials: credentials.clone(),
+                    observer: observer.clone(),
+                    errands: sender,
+                    notifier: notifier.clone(),
+                    limits: config.into(),
+                    bodies: Ledger::new(config.max_bodies.div_ceil(shards)),
+                    observations: Ledger::new(config.max_observations.div_ceil(shards)),
+                    observers: Observers::default(),
+                    scratch: Scratch::default(),
+                    requests: 0,
+                },
                 totals,
+                seconds: 0,
             };
             let stopped = stopped.clone();
             let reload = number == 0;
             let thread = std::thread::Builder::new().name(format!("tegmen-{number}"));
-            let run = move || runtime.block_on(shard.run(sockets, completions, stopped, reload));
+            let run = move || runtime.block_on(shard.run(sockets, errands, stopped, reload));
             server.threads.push(thread.spawn(run).map_err(StartError::System)?);
         }
         Ok(server)
@@ -285,6 +288,11 @@ impl Server {
     /// The addresses that are listened at, with the ports that were taken.
     pub fn addresses(&self) -> &[Listen] {
         &self.addresses
+    }
+
+    /// Tells observers of changes.
+    pub fn notifier(&self) -> Notifier {
+        self.notifier.clone()
     }
 
     /// What all shards did together, at most a second old.
@@ -296,6 +304,8 @@ impl Server {
             sum.peers += totals.peers;
             sum.table_bytes += totals.table_bytes;
             sum.requests += totals.requests;
+            sum.body_bytes += totals.body_bytes;
+            sum.observations += totals.observations;
         }
         sum
     }
@@ -346,366 +356,4 @@ fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<Vec<Lis
     let sockets = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     let listens = config.listen.iter().zip(&sockets);
     Ok(listens.map(|(listen, socket)| Listen { address: socket.local(), secure: listen.secure }).collect())
-}
-
-struct Shard<A> {
-    endpoint: Endpoint<Table, ServerOnly>,
-    crypto: HostCrypto,
-    counters: Counters,
-    outbox: Outbox,
-    secure_ports: Vec<u16>,
-    credentials: Credentials,
-    policy: FilePolicy,
-    application: A,
-    observer: Observer,
-    observe_requests: bool,
-    completed: mpsc::UnboundedSender<Completion>,
-    requests: u64,
-    totals: Arc<Mutex<Totals>>,
-}
-
-/// Batches that are taken from one socket before the others have their turn.
-const BATCHES: usize = 16;
-
-impl<A: Application> Shard<A> {
-    async fn run(
-        mut self,
-        sockets: Vec<Socket>,
-        mut completions: mpsc::UnboundedReceiver<Completion>,
-        mut stopped: watch::Receiver<bool>,
-        reload: bool,
-    ) {
-        let mut inbound = Inbound::default();
-        let mut every_second = tokio::time::interval(std::time::Duration::from_secs(1));
-        loop {
-            let alarm = self.endpoint.next_alarm();
-            let readable = std::future::poll_fn(|cx| {
-                let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());
-                if ready { Poll::Ready(()) } else { Poll::Pending }
-            });
-            tokio::select! {
-                biased;
-                _ = stopped.changed() => break,
-                () = readable => {
-                    for socket in &sockets {
-                        for _ in 0..BATCHES {
-                            let now = clock::now();
-                            match socket.receive(&mut inbound, |path, datagram| self.on_datagram(now, path, datagram)) {
-                                Ok(true) => {}
-                                Ok(false) | Err(_) => break,
-                            }
-                            self.poll();
-                            self.outbox.flush(&sockets).await;
-                        }
-                    }
-                }
-                Some(completion) = completions.recv() => self.on_completion(completion),
-                () = sleep_until(alarm), if alarm.is_some() => {}
-                _ = every_second.tick() => self.on_second(reload),
-            }
-            self.poll();
-            self.outbox.flush(&sockets).await;
-        }
-        self.say_goodbye();
-        self.outbox.flush(&sockets).await;
-    }
-
-    #[inline]
-    fn on_datagram(&mut self, now: Instant, path: Path, datagram: &mut [u8]) {
-        if !self.secure_ports.contains(&path.local.port) {
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            if let Ok(peer) = self.endpoint.plain(&mut cx, &path, Rank::Stranger) {
-                self.on_message(now, peer, datagram);
-            }
-            return;
-        }
-        let mut records = Records::new(datagram);
-        loop {
-            let Self { endpoint, crypto, counters, outbox, .. } = self;
-            let mut cx = Cx { now, crypto, counters };
-            let draft = outbox.draft();
-            let event = match endpoint.handle(&mut cx, &path, &mut records, draft.storage) {
-                None => return,
-                Some(Event::Answer(datagram)) => {
-                    let len = datagram.len();
-                    outbox.queue(path, len);
-                    continue;
-                }
-                Some(Event::Message { peer, bytes }) => {
-                    self.on_message(now, peer, bytes);
-                    continue;
-                }
-                Some(other) => Outcome::from(other),
-            };
-            self.on_outcome(now, event);
-        }
-    }
-
-    /// What is due by the clock, and what was made ready to send.
-    fn poll(&mut self) {
-        let now = clock::now();
-        loop {
-            let Self { endpoint, crypto, counters, outbox, .. } = self;
-            let mut cx = Cx { now, crypto, counters };
-            let draft = outbox.draft();
-            let event = match endpoint.poll(&mut cx, draft.storage) {
-                None => return,
-                Some(Event::Transmit { peer, datagram }) => {
-                    let len = datagram.len();
-                    if let Some(peer) = endpoint.peers.peer(peer) {
-                        outbox.queue(*peer.path(), len);
-                    }
-                    continue;
-                }
-                Some(Event::Alarm(peer)) => {
-                    self.on_alarm(now, peer);
-                    continue;
-                }
-                Some(other) => Outcome::from(other),
-            };
-            self.on_outcome(now, event);
-        }
-    }
-
-    fn on_outcome(&mut self, now: Instant, outcome: Outcome) {
-        match outcome {
-            Outcome::Nothing => {}
-            Outcome::Need(peer) => {
-                let Some(Need::PskOfClient { identity }) = self.endpoint.need(peer) else { return };
-                let found = self.credentials.key_of(identity);
-                let answer = match &found {
-                    Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
-                    None => Answer::Unknown,
-                };
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                let event = self.endpoint.resume(&mut cx, peer, answer).map_or(Outcome::Nothing, Outcome::from);
-                self.on_outcome(now, event);
-            }
-            Outcome::Established(peer) => {
-                if let Some(entry) = self.endpoint.peers.peer(peer) {
-                    let (remote, principal) = (SocketAddr::from(entry.path().remote), entry.principal());
-                    let identity = self.credentials.name_of(principal).unwrap_or_default();
-                    (self.observer)(Note::Established { remote, identity });
-                }
-            }
-            Outcome::Closed(peer, reason) => {
-                let Some(entry) = self.endpoint.peers.peer(peer) else { return };
-                let remote = SocketAddr::from(entry.path().remote);
-                let identity = self.credentials.name_of(entry.principal());
-                (self.observer)(match reason {
-                    Fatal::Closed | Fatal::Idle | Fatal::Replaced => Note::Closed { remote, reason },
-                    reason => Note::Failed { remote, identity, reason },
-                });
-            }
-        }
-    }
-
-    fn on_message(&mut self, now: Instant, peer: PeerId, bytes: &mut [u8]) {
-        let Some(entry) = self.endpoint.peers.peer(peer) else { return };
-        let identity = Identity { principal: entry.principal(), protection: entry.protection() };
-        let protection = identity.protection;
-        let path = *entry.path();
-        let mut opened = false;
-        let Some(attached) = self.endpoint.peers.attached(peer) else { return };
-        let talk = attached.get_or_insert_with(|| {
-            let mut id = [0; 2];
-            self.crypto.random(&mut id);
-            opened = true;
-            Box::new(Talk { exchanges: Exchanges::new(u16::from_ne_bytes(id)), last: now })
-        });
-        talk.last = now;
-        let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(protection);
-        match talk.exchanges.receive(now, bytes) {
-            Received::Request(message) => {
-                let (message_id, method) = (message.message_id(), message.code());
-                let completed = self.completed.clone();
-                let later = Later { peer, token: Token::new(message.token()), completed };
-                let mut handler = Bridge { application: &mut self.application, later };
-                let answer_id = talk.exchanges.message_id();
-                let request = Request::new(message, identity);
-                let served = serve(request, &self.policy, &mut handler, answer_id, &mut frame);
-                talk.exchanges.keep_reply(now, message_id, frame.bytes());
-                self.requests += 1;
-                if let Served::Responded { code, .. } = served
-                    && self.observe_requests
-                {
-                    let path_text = message
-                        .values(OptionNumber::URI_PATH)
-                        .fold(String::new(), |text, segment| text + "/" + &String::from_utf8_lossy(segment));
-                    (self.observer)(Note::Request {
-                        remote: path.remote.into(),
-                        identity: self.credentials.name_of(identity.principal),
-                        method,
-                        path: path_text,
-                        code,
-                    });
-                }
-            }
-            Received::Duplicate(reply) => {
-                self.counters.duplicates = self.counters.duplicates.saturating_add(1);
-                let _ = frame.append(reply);
-            }
-            Received::Reject(reset) => {
-                let _ = frame.append(&reset);
-            }
-            Received::Response { .. }
-            | Received::Acknowledged(_)
-            | Received::Reset(_)
-            | Received::Rejected { .. }
-            | Received::Nothing => {}
-        }
-        let len = frame.len();
-        if opened {
-            self.endpoint.peers.schedule(peer, now.after(EXCHANGE_LIFETIME));
-        }
-        if len > 0 {
-            let mut frame = draft.sealable(protection, len);
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            if self.endpoint.seal(&mut cx, peer, &mut frame).is_ok() {
-                let len = frame.len();
-                self.outbox.queue(path, len);
-            }
-        }
-    }
-
-    /// Sends `message` to `peer`, protected as the peer is.
-    fn send(&mut self, now: Instant, peer: PeerId, message: &[u8]) {
-        let Some(entry) = self.endpoint.peers.peer(peer) else { return };
-        let (path, protection) = (*entry.path(), entry.protection());
-        let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(protection);
-        if frame.append(message).is_err() {
-            return;
-        }
-        let mut frame = draft.sealable(protection, message.len());
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        if self.endpoint.seal(&mut cx, peer, &mut frame).is_ok() {
-            let len = frame.len();
-            self.outbox.queue(path, len);
-        }
-    }
-
-    /// The response of a request that was deferred.
-    fn on_completion(&mut self, completion: Completion) {
-        let Completion { peer, token, code, content_format, payload } = completion;
-        let now = clock::now();
-        let mut random = [0; 1];
-        self.crypto.random(&mut random);
-        let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
-        let mut storage = [0; 1280];
-        let mut frame = tegmen::buf::Frame::new(&mut storage, 0);
-        let message_id = talk.exchanges.message_id();
-        let mut build = |code: Code, payload: &[u8]| {
-            frame.truncate(0);
-            let mut builder = separate_response(&mut frame, code, message_id, &token)?;
-            if let Some(format) = content_format.filter(|_| !payload.is_empty()) {
-                builder.uint(OptionNumber::CONTENT_FORMAT, format.into())?;
-            }
-            builder.payload(payload)
-        };
-        if build(code, &payload).is_err() {
-            let _ = build(Code::INTERNAL_SERVER_ERROR, b"the answer is longer than one message");
-        }
-        let message = frame.finish();
-        if talk.exchanges.sent(now, message, random[0]).is_ok() {
-            let deadline = talk.exchanges.next_deadline();
-            self.send(now, peer, message);
-            if let Some(deadline) = deadline {
-                self.endpoint.peers.schedule(peer, deadline);
-            }
-        }
-    }
-
-    fn on_alarm(&mut self, now: Instant, peer: PeerId) {
-        loop {
-            let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
-            match talk.exchanges.poll(now) {
-                Some(Due::Retransmit(message)) => {
-                    let message = message.to_vec();
-                    self.send(now, peer, &message);
-                }
-                Some(Due::TimedOut(_)) => {}
-                None => break,
-            }
-        }
-        let Some(attached) = self.endpoint.peers.attached(peer) else { return };
-        let Some(talk) = attached else { return };
-        let quiet_at = talk.last.after(EXCHANGE_LIFETIME);
-        let next = match talk.exchanges.next_deadline() {
-            Some(deadline) => deadline.min(quiet_at.max(now.after_millis(1000))),
-            // Whatever was exchanged is forgotten by the peer, too.
-            None if quiet_at <= now => {
-                *attached = None;
-                return;
-            }
-            None => quiet_at,
-        };
-        self.endpoint.peers.schedule(peer, next);
-    }
-
-    fn on_second(&mut self, reload: bool) {
-        if reload {
-            match self.credentials.reload_if_changed() {
-                Ok(None) => {}
-                Ok(Some(identities)) => (self.observer)(Note::Reloaded { identities }),
-                Err(error) => (self.observer)(Note::ReloadFailed(error)),
-            }
-        }
-        let totals = Totals {
-            counters: self.counters,
-            peers: self.endpoint.peers.len(),
-            table_bytes: self.endpoint.peers.bytes(),
-            requests: self.requests,
-        };
-        *self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
-    }
-
-    /// Tells every peer with a session that it is over.
-    fn say_goodbye(&mut self) {
-        let protected =
-            |(id, peer): (PeerId, &tegmen::endpoint::Peer)| (peer.protection() == Protection::Dtls).then_some(id);
-        let ids: Vec<PeerId> = self.endpoint.peers.iter().filter_map(protected).collect();
-        for id in ids {
-            self.endpoint.close(id);
-        }
-        self.poll();
-    }
-}
-
-async fn sleep_until(alarm: Option<Instant>) {
-    if let Some(alarm) = alarm {
-        tokio::time::sleep_until(clock::tokio_instant(alarm)).await;
-    }
-}
-
-/// An event without borrowed bytes.
-enum Outcome {
-    Nothing,
-    Need(PeerId),
-    Established(PeerId),
-    Closed(PeerId, Fatal),
-}
-
-impl From<Event<'_, '_>> for Outcome {
-    fn from(event: Event<'_, '_>) -> Self {
-        match event {
-            Event::Need(peer) => Self::Need(peer),
-            Event::Established(peer) => Self::Established(peer),
-            Event::Closed { peer, reason } => Self::Closed(peer, reason),
-            Event::Answer(_) | Event::Transmit { .. } | Event::Message { .. } | Event::Alarm(_) => Self::Nothing,
-        }
-    }
-}
-
-/// The core's handler in front of a host's application.
-struct Bridge<'a, A> {
-    application: &'a mut A,
-    later: Later,
-}
-
-impl<A: Application> Handler for Bridge<'_, A> {
-    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        self.application.handle(request, response, &self.later)
-    }
 }

@@ -24,7 +24,13 @@ impl Running {
             ("blink".to_owned(), Resource::Blink(Arc::default())),
             ("slow".to_owned(), Resource::Command(vec!["sh".into(), "-c".into(), "sleep 0.3; echo late".into()])),
             ("broken".to_owned(), Resource::Command(vec!["/no/such/program".into()])),
-            ("files".to_owned(), Resource::Directory(PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")))),
+            (
+                "files".to_owned(),
+                Resource::Directory {
+                    root: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")),
+                    writable: false,
+                },
+            ),
         ]);
         let notes = Arc::new(Mutex::new(Vec::new()));
         let keep = notes.clone();
@@ -56,7 +62,7 @@ fn config(identity: &str, key: &[u8]) -> ClientConfig {
 
 async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Reply {
     let path: Vec<String> = path.split('/').map(str::to_owned).collect();
-    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload };
+    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
     client.request(&ask).await.unwrap()
 }
 
@@ -91,8 +97,10 @@ async fn a_command_answers_in_a_separate_response() {
 async fn files_are_served_and_nothing_above_them() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
     let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
-    // Larger than one message: said, not cut.
-    assert_eq!(ask(&mut client, Code::GET, "files/blink_server.rs", b"").await.code, Code::NOT_IMPLEMENTED);
+    // Larger than one message: it comes in blocks.
+    let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/blink_server.rs")).unwrap();
+    assert_eq!(ask(&mut client, Code::GET, "files/blink_server.rs", b"").await.payload, file);
+    assert_eq!(ask(&mut client, Code::PUT, "files/blink_server.rs", b"x").await.code, Code::METHOD_NOT_ALLOWED);
     for path in ["files/../Cargo.toml", "files/.hidden", "files/", "files//etc/passwd", "files"] {
         let code = ask(&mut client, Code::GET, path, b"").await.code;
         assert!(matches!(code, Code::NOT_FOUND), "{path}: {code}");
@@ -164,7 +172,15 @@ async fn nobody_listening_and_a_server_that_ends_are_named() {
     let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
     running.server.stop();
     let path = ["value".to_owned()];
-    let get = Ask { method: Code::GET, path: &path, query: &[], content_format: None, accept: None, payload: &[] };
+    let get = Ask {
+        method: Code::GET,
+        path: &path,
+        query: &[],
+        content_format: None,
+        accept: None,
+        payload: &[],
+        options: &[],
+    };
     let error = client.request(&get).await.err().unwrap();
     assert!(matches!(error, ClientError::Ended { .. }), "{error}");
 }

@@ -163,10 +163,7 @@ pub fn serve<P: Policy, H: Handler>(
             Err(_) => Served::NoRoom,
         };
     }
-    let (message_type, message_id) = match confirmable {
-        true => (MessageType::Acknowledgement, message.message_id()),
-        false => (MessageType::NonConfirmable, message_id),
-    };
+    let (message_type, message_id) = heading(&message, message_id);
     let served = respond(request, policy, handler, message_type, message_id, frame);
     let silent = match served {
         Served::Deferred(_) => true,
@@ -218,6 +215,15 @@ pub fn respond<P: Policy, H: Handler>(
     }
     let code = response.builder.code();
     Served::Responded { code, observed: response.observed && code.is_success() }
+}
+
+/// Type and Message ID of the response to a request: in its acknowledgement if it is confirmable, in a message of its
+/// own with `message_id` if not (RFC 7252, sections 5.2.1 and 5.2.3).
+pub const fn heading(request: &MessageRef<'_>, message_id: u16) -> (MessageType, u16) {
+    match request.message_type() {
+        MessageType::Confirmable => (MessageType::Acknowledgement, request.message_id()),
+        _ => (MessageType::NonConfirmable, message_id),
+    }
 }
 
 /// What of the representation the request wants.

@@ -18,6 +18,8 @@ pub struct Link<'a> {
     pub resource_type: &'a str,
     /// Content-Format (`ct`), if it is always the same.
     pub content_format: Option<u16>,
+    /// The resource can be observed (`obs`; RFC 7641, section 6).
+    pub observable: bool,
 }
 
 impl Link<'_> {
@@ -74,6 +76,9 @@ pub fn respond<'l>(
             response.payload(b";ct=")?;
             decimal(response, format)?;
         }
+        if link.observable {
+            response.payload(b";obs")?;
+        }
         separator = b",<";
     }
     Ok(())
@@ -105,10 +110,15 @@ mod tests {
     use std::vec::Vec;
 
     const LINKS: [Link<'static>; 4] = [
-        Link { path: "sensors/temp", resource_type: "temperature-c sensor", content_format: Some(0) },
-        Link { path: "sensors/light", resource_type: "light-lux", content_format: Some(65535) },
-        Link { path: "blink", resource_type: "", content_format: None },
-        Link { path: "t", resource_type: "sensor", content_format: Some(50) },
+        Link {
+            path: "sensors/temp",
+            resource_type: "temperature-c sensor",
+            content_format: Some(0),
+            observable: false,
+        },
+        Link { path: "sensors/light", resource_type: "light-lux", content_format: Some(65535), observable: true },
+        Link { path: "blink", resource_type: "", content_format: None, observable: false },
+        Link { path: "t", resource_type: "sensor", content_format: Some(50), observable: false },
     ];
 
     struct WellKnown;
@@ -153,7 +163,7 @@ mod tests {
     #[test]
     fn all_links_are_listed_in_the_format_of_rfc_6690() {
         let (_, list) = ask(Code::GET, &[], 500);
-        let expected = "</sensors/temp>;rt=\"temperature-c sensor\";ct=0,</sensors/light>;rt=\"light-lux\";ct=65535,\
+        let expected = "</sensors/temp>;rt=\"temperature-c sensor\";ct=0,</sensors/light>;rt=\"light-lux\";ct=65535;obs,\
                         </blink>,</t>;rt=\"sensor\";ct=50";
         assert_eq!(list, expected);
     }

@@ -45,9 +45,9 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// A registration; its response carries [`Self::number`].
-    pub const fn new(token: Token) -> Self {
-        Self { token, number: 0, unconfirmed: 0 }
+    /// A registration whose response carries `number`. If it renews an older one, that must be newer than all before.
+    pub const fn new(token: Token, number: u32) -> Self {
+        Self { token, number: number & NUMBER_MASK, unconfirmed: 0 }
     }
 
     /// The Observe option of what was sent last, 24 bits.
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn numbers_of_an_observation_rise_over_the_end_of_24_bits() {
-        let mut observation = Observation { number: NUMBER_MASK - 1, ..Observation::new(Token::new(b"t")) };
+        let mut observation = Observation::new(Token::new(b"t"), NUMBER_MASK - 1);
         let mut order = Order::new(observation.number(), START);
         for _ in 0..4 {
             assert!(order.is_newer(observation.next(), START));
@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn every_so_many_notifications_are_confirmable() {
-        let mut observation = Observation::new(Token::new(b"t"));
+        let mut observation = Observation::new(Token::new(b"t"), 1);
         let confirmed: std::vec::Vec<bool> = (0..7).map(|_| observation.confirm(2)).collect();
         assert_eq!(confirmed, [false, false, true, false, false, true, false]);
-        let mut always = Observation::new(Token::new(b"t"));
+        let mut always = Observation::new(Token::new(b"t"), 1);
         assert!((0..3).all(|_| always.confirm(0)));
     }
 }

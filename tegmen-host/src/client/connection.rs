@@ -1,0 +1,434 @@
+//! The datagrams of a client: the handshake, one exchange, and what is due by the clock.
+
+use super::{Ask, Client, ClientError, Reply, Tapped, describe};
+use crate::clock;
+use crate::udp::MAX_DATAGRAM;
+use std::io::{self, ErrorKind};
+use tegmen::buf::Frame;
+use tegmen::coap::exchange::{Busy, Due, Received};
+use tegmen::coap::message::BuildError;
+use tegmen::coap::option::uint_bytes;
+use tegmen::coap::{Block, Builder, MessageType, OptionNumber, RequestId};
+use tegmen::crypto::Crypto as _;
+use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::{Fatal, Records};
+use tegmen::endpoint::{Cx, Event, HEADROOM, Peers as _, Principal, Protection, TAILROOM};
+use tegmen::time::Instant;
+
+/// What the loop brought.
+pub(super) enum Happened {
+    Established,
+    Response(RequestId, Reply),
+    Reset(RequestId),
+    Unanswered(RequestId),
+    TimedOut,
+    Closed(Fatal),
+}
+
+/// What a message has beside what [`Ask`] says.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Part<'a> {
+    pub(super) payload: &'a [u8],
+    pub(super) block1: Option<Block>,
+    pub(super) block2: Option<Block>,
+    pub(super) size1: Option<u32>,
+    pub(super) observe: Option<u32>,
+    pub(super) echo: Option<&'a [u8]>,
+    pub(super) request_tag: Option<u32>,
+    /// A token to use again.
+    pub(super) token: Option<&'a [u8]>,
+}
+
+impl Client {
+    pub(super) async fn handshake(&mut self) -> Result<(), ClientError> {
+        let start = clock::now();
+        let deadline = start.after(self.config.dtls.handshake_timeout).after_millis(1000);
+        loop {
+            match self.step(deadline).await? {
+                Happened::Established => {
+                    self.handshake_time = clock::now().since(start);
+                    return Ok(());
+                }
+                Happened::Closed(reason) => return Err(self.explain(reason)),
+                Happened::TimedOut => return Err(self.explain(Fatal::TimedOut { after_finished: false })),
+                Happened::Response(..) | Happened::Reset(_) | Happened::Unanswered(_) => {}
+            }
+        }
+    }
+
+    fn explain(&self, reason: Fatal) -> ClientError {
+        let remote = self.remote;
+        let identity = self.config.key.as_ref().map(|key| key.identity.clone()).unwrap_or_default();
+        let handshake = |detail: &str| ClientError::Handshake { remote, detail: detail.to_owned() };
+        match reason {
+            Fatal::TimedOut { after_finished: false } => {
+                ClientError::Silence { remote, seconds: self.config.dtls.handshake_timeout.as_secs() }
+            }
+            Fatal::TimedOut { after_finished: true } => {
+                ClientError::IdentityOrKey { remote, identity, detail: "it fell silent" }
+            }
+            // decrypt_error, bad_record_mac, unknown_psk_identity, and what some say instead
+            Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115) => {
+                ClientError::IdentityOrKey { remote, identity, detail: alert.name() }
+            }
+            Fatal::Alert(alert) if alert.0 == 40 => ClientError::Handshake {
+                remote,
+                detail:
+                    "the server says handshake_failure: it offers no TLS_PSK_WITH_AES_128_CCM_8, or knows no identity \
+                         of this name"
+                        .to_owned(),
+            },
+            Fatal::Alert(alert) => {
+                ClientError::Handshake { remote, detail: format!("the server says {}", alert.name()) }
+            }
+            Fatal::Version => handshake("the server speaks no DTLS 1.2"),
+            Fatal::IllegalParameter | Fatal::UnsupportedExtension => handshake("the server chose what was not offered"),
+            Fatal::BadFinished => handshake("the server's Finished is wrong: somebody changed the handshake"),
+            Fatal::UnexpectedMessage(kind) => ClientError::Handshake {
+                remote,
+                detail: format!("handshake message {} came out of turn: does the server want certificates?", kind.0),
+            },
+            Fatal::Decode => handshake("a message of the server does not parse"),
+            other => ClientError::Handshake { remote, detail: format!("{other:?}") },
+        }
+    }
+
+    /// Sends one message and waits for its response.
+    pub(super) async fn exchange(&mut self, ask: &Ask<'_>, part: Part<'_>) -> Result<Reply, ClientError> {
+        let (request, start) = self.begin(ask, part).await?;
+        let deadline = start.after(self.config.timeout);
+        let reply = self.response_to(request, deadline).await?;
+        Ok(Reply { round_trip: clock::now().since(start), ..reply })
+    }
+
+    /// Sends one message that a response comes for.
+    pub(super) async fn begin(&mut self, ask: &Ask<'_>, part: Part<'_>) -> Result<(RequestId, Instant), ClientError> {
+        if let Some(reason) = self.closed {
+            return Err(ClientError::Ended { remote: self.remote, detail: describe(reason) });
+        }
+        let start = clock::now();
+        let mut random = [0; 9];
+        self.crypto.random(&mut random);
+        let Some(exchanges) = self.endpoint.peers.attached(self.peer) else {
+            return Err(ClientError::Ended { remote: self.remote, detail: "the peer is gone".to_owned() });
+        };
+        let mut storage = [0; MAX_DATAGRAM];
+        let most = usize::from(self.config.dtls.mtu).saturating_sub(HEADROOM + TAILROOM);
+        let too_long = ClientError::TooLong { max: most };
+        let mut frame = Frame::new(storage.get_mut(..most).unwrap_or(&mut []), 0);
+        let message_id = exchanges.message_id();
+        let message_type = if self.config.confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
+        let token = part.token.unwrap_or(&random[..self.config.token_len.min(8)]);
+        let builder = Builder::new(&mut frame, message_type, ask.method, message_id, token);
+        if builder.and_then(|builder| write(builder, ask, part)).is_err() {
+            return Err(too_long);
+        }
+        let message = frame.finish();
+        let request = match exchanges.sent(start, message, random[8]) {
+            Ok(request) => request,
+            Err(Busy::TooLong) => return Err(too_long),
+            Err(Busy::Outstanding) => return Err(ClientError::System(io::Error::other("too many open requests"))),
+        };
+        if let Some(at) = exchanges.next_deadline() {
+            self.endpoint.peers.schedule(self.peer, at);
+        }
+        let message = message.to_vec();
+        self.send(start, &message).await?;
+        Ok((request, start))
+    }
+
+    /// Waits for the response to a request.
+    pub(super) async fn response_to(&mut self, request: RequestId, deadline: Instant) -> Result<Reply, ClientError> {
+        let start = clock::now();
+        if let Some(reply) = self.response_until(request, deadline).await? {
+            return Ok(reply);
+        }
+        self.forget(request);
+        Err(match self.protection {
+            Protection::Plain => {
+                let seconds = clock::now().since(start).as_secs();
+                ClientError::Silence { remote: self.remote, seconds }
+            }
+            _ => {
+                let detail = "it fell silent; if it restarted, the session is lost".to_owned();
+                ClientError::Ended { remote: self.remote, detail }
+            }
+        })
+    }
+
+    /// Waits for the response, or the next notification, to a request; `None` if there is none until the deadline, or
+    /// nobody acknowledges the request. What else comes is kept.
+    pub(super) async fn response_until(
+        &mut self,
+        request: RequestId,
+        deadline: Instant,
+    ) -> Result<Option<Reply>, ClientError> {
+        if let Some(index) = self.unread.iter().position(|(id, _)| *id == request) {
+            return Ok(self.unread.remove(index).map(|(_, reply)| reply));
+        }
+        loop {
+            let happened = match self.step(deadline).await {
+                Ok(happened) => happened,
+                Err(error) => {
+                    self.forget(request);
+                    return Err(error);
+                }
+            };
+            match happened {
+                Happened::Response(id, reply) if id == request => return Ok(Some(reply)),
+                Happened::Response(id, reply) => {
+                    if self.unread.len() < MAX_UNREAD {
+                        self.unread.push_back((id, reply));
+                    }
+                }
+                Happened::Reset(id) if id == request => return Err(ClientError::Reset { remote: self.remote }),
+                Happened::Unanswered(id) if id != request => {}
+                Happened::TimedOut | Happened::Unanswered(_) => return Ok(None),
+                Happened::Closed(reason) => {
+                    return Err(ClientError::Ended { remote: self.remote, detail: describe(reason) });
+                }
+                Happened::Established | Happened::Reset(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, request: RequestId) {
+        if let Some(exchanges) = self.endpoint.peers.attached(self.peer) {
+            exchanges.cancel(request);
+        }
+        self.unread.retain(|(id, _)| *id != request);
+    }
+
+    fn tap(&self, sent: bool, datagram: &[u8]) {
+        if let Some(tap) = &self.config.tap {
+            (tap.0)(Tapped { sent, path: self.path, datagram });
+        }
+    }
+
+    async fn send(&mut self, now: Instant, message: &[u8]) -> Result<(), ClientError> {
+        let mut storage = [0; MAX_DATAGRAM];
+        let mut frame = Frame::new(&mut storage, if self.protection == Protection::Dtls { HEADROOM } else { 0 });
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let sealed = frame.append(message).is_ok() && self.endpoint.seal(&mut cx, self.peer, &mut frame).is_ok();
+        if !sealed {
+            let detail = "its key has sealed as many records as it may".to_owned();
+            return Err(ClientError::Ended { remote: self.remote, detail });
+        }
+        self.put(frame.bytes()).await
+    }
+
+    async fn put(&self, datagram: &[u8]) -> Result<(), ClientError> {
+        self.tap(true, datagram);
+        match self.socket.send(datagram).await {
+            Ok(_) => Ok(()),
+            Err(error) => self.network_error(error),
+        }
+    }
+
+    /// What the system says of our datagrams. A refusal after the session stands may be anybody's forgery.
+    fn network_error(&self, source: io::Error) -> Result<(), ClientError> {
+        let remote = self.remote;
+        match source.kind() {
+            ErrorKind::ConnectionRefused if self.protection == Protection::Dtls && self.established => Ok(()),
+            ErrorKind::ConnectionRefused => {
+                let other = if self.protection == Protection::Dtls {
+                    "coaps has 5684 unless a server says otherwise"
+                } else {
+                    "coap has 5683 unless a server says otherwise"
+                };
+                Err(ClientError::Refused { remote, other })
+            }
+            _ => Err(ClientError::Unreachable { remote, source }),
+        }
+    }
+
+    /// Receives, and does what is due, until something happens or the deadline has come.
+    async fn step(&mut self, deadline: Instant) -> Result<Happened, ClientError> {
+        loop {
+            if let Some(happened) = self.poll().await? {
+                return Ok(happened);
+            }
+            if clock::now() >= deadline {
+                return Ok(Happened::TimedOut);
+            }
+            let alarm = self.endpoint.next_alarm().map_or(deadline, |alarm| alarm.min(deadline));
+            // Taken out while it is read from; whoever gives up in between leaves it empty.
+            let mut buffer = std::mem::take(&mut self.buffer);
+            buffer.resize(RECEIVE_LEN, 0);
+            let received = tokio::time::timeout_at(clock::tokio_instant(alarm), self.socket.recv(&mut buffer)).await;
+            let happened = match received {
+                Err(_) => Ok(None),
+                Ok(Err(error)) => self.network_error(error).map(|()| None),
+                Ok(Ok(len)) => {
+                    let datagram = buffer.get_mut(..len).unwrap_or(&mut []);
+                    self.tap(false, datagram);
+                    self.on_datagram(datagram).await
+                }
+            };
+            self.buffer = buffer;
+            if let Some(happened) = happened? {
+                return Ok(happened);
+            }
+        }
+    }
+
+    /// Sends what is due.
+    async fn poll(&mut self) -> Result<Option<Happened>, ClientError> {
+        loop {
+            let mut out = [0; MAX_DATAGRAM];
+            let now = clock::now();
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            match self.endpoint.poll(&mut cx, &mut out) {
+                None => return Ok(None),
+                Some(Event::Transmit { datagram, .. }) => {
+                    let len = datagram.len();
+                    self.put(&out[..len]).await?;
+                }
+                Some(Event::Alarm(_)) => {
+                    if let Some(happened) = self.on_alarm(now).await? {
+                        return Ok(Some(happened));
+                    }
+                }
+                Some(Event::Closed { reason, .. }) => {
+                    self.closed = Some(reason);
+                    return Ok(Some(Happened::Closed(reason)));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    async fn on_alarm(&mut self, now: Instant) -> Result<Option<Happened>, ClientError> {
+        loop {
+            let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Ok(None) };
+            match exchanges.poll(now) {
+                Some(Due::Retransmit(message)) => {
+                    let message = message.to_vec();
+                    self.send(now, &message).await?;
+                }
+                Some(Due::TimedOut(request)) => return Ok(Some(Happened::Unanswered(request))),
+                None => {
+                    if let Some(next) = exchanges.next_deadline() {
+                        self.endpoint.peers.schedule(self.peer, next);
+                    }
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    async fn on_datagram(&mut self, datagram: &mut [u8]) -> Result<Option<Happened>, ClientError> {
+        if self.protection == Protection::Plain {
+            return self.on_message(datagram).await;
+        }
+        let path = self.path;
+        let mut records = Records::new(datagram);
+        let mut result = None;
+        loop {
+            let mut out = [0; MAX_DATAGRAM];
+            let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
+            let event = match self.endpoint.handle(&mut cx, &path, &mut records, &mut out) {
+                None => return Ok(result),
+                Some(Event::Need(_)) => self.on_need(),
+                Some(event) => Some(event),
+            };
+            match event {
+                Some(Event::Answer(datagram)) => {
+                    let len = datagram.len();
+                    self.put(&out[..len]).await?;
+                }
+                Some(Event::Established(_)) => {
+                    self.established = true;
+                    result = Some(Happened::Established);
+                }
+                Some(Event::Closed { reason, .. }) => {
+                    self.closed = Some(reason);
+                    return Ok(Some(Happened::Closed(reason)));
+                }
+                Some(Event::Message { bytes, .. }) => {
+                    let bytes = bytes.to_vec();
+                    if let Some(happened) = self.on_message(&bytes).await?
+                        && let Some(Happened::Response(request, reply)) = result.replace(happened)
+                    {
+                        self.unread.push_back((request, reply));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The server asks who we are.
+    fn on_need<'r, 't>(&mut self) -> Option<Event<'r, 't>> {
+        if let Some(Need::PskForServer { hint }) = self.endpoint.need(self.peer) {
+            self.hint = hint.to_vec();
+        }
+        let answer = match &self.config.key {
+            Some(key) => Answer::Psk { identity: key.identity.as_bytes(), key: &key.key, principal: Principal(0) },
+            None => Answer::Unknown,
+        };
+        let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
+        self.endpoint.resume(&mut cx, self.peer, answer)
+    }
+
+    async fn on_message(&mut self, bytes: &[u8]) -> Result<Option<Happened>, ClientError> {
+        let now = clock::now();
+        let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Ok(None) };
+        let (answer, happened) = match exchanges.receive(now, bytes) {
+            Received::Response { request, message, acknowledge } => {
+                let happened = Happened::Response(request, Reply::new(&message));
+                (acknowledge.map_or(Vec::new(), |ack| ack.to_vec()), Some(happened))
+            }
+            Received::Reset(request) => (Vec::new(), Some(Happened::Reset(request))),
+            Received::Duplicate(reply) => (reply.to_vec(), None),
+            Received::Reject(reset) => (reset.to_vec(), None),
+            // A client has no resources.
+            Received::Request(message) if message.message_type() == MessageType::Confirmable => {
+                (tegmen::coap::message::empty(MessageType::Reset, message.message_id()).to_vec(), None)
+            }
+            Received::Request(_) | Received::Acknowledged(_) | Received::Rejected { .. } | Received::Nothing => {
+                (Vec::new(), None)
+            }
+        };
+        if !answer.is_empty() {
+            self.send(now, &answer).await?;
+        }
+        Ok(happened)
+    }
+}
+
+/// Longest UDP payload.
+const RECEIVE_LEN: usize = 65_535;
+/// Responses that are kept while another is waited for.
+const MAX_UNREAD: usize = 64;
+
+fn write(mut builder: Builder<'_, '_>, ask: &Ask<'_>, part: Part<'_>) -> Result<(), BuildError> {
+    for segment in ask.path {
+        builder.option(OptionNumber::URI_PATH, segment.as_bytes())?;
+    }
+    for argument in ask.query {
+        builder.option(OptionNumber::URI_QUERY, argument.as_bytes())?;
+    }
+    let numbers = [
+        (OptionNumber::CONTENT_FORMAT, ask.content_format.map(u32::from)),
+        (OptionNumber::ACCEPT, ask.accept.map(u32::from)),
+        (OptionNumber::OBSERVE, part.observe),
+        (OptionNumber::BLOCK1, part.block1.map(Block::value)),
+        (OptionNumber::BLOCK2, part.block2.map(Block::value)),
+        (OptionNumber::SIZE1, part.size1),
+        (OptionNumber::REQUEST_TAG, part.request_tag),
+    ];
+    for (number, value) in numbers {
+        let mut bytes = [0; 4];
+        if let Some(value) = value {
+            builder.insert(number, uint_bytes(value, &mut bytes))?;
+        }
+    }
+    if let Some(echo) = part.echo {
+        builder.insert(OptionNumber::ECHO, echo)?;
+    }
+    for (number, value) in ask.options {
+        builder.insert(*number, value)?;
+    }
+    builder.payload(part.payload)
+}

@@ -1,0 +1,126 @@
+//! Why there is no response, in words that say what to do.
+
+use std::io;
+use std::net::SocketAddr;
+use tegmen::dtls::Fatal;
+
+/// Why there is no response. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The name has no address.
+    #[error("{host} cannot be resolved: {source}; is the name right, and is there a name server?")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// What the resolver says.
+        source: io::Error,
+    },
+    /// The system refuses.
+    #[error("{remote} cannot be reached: {source}")]
+    Unreachable {
+        /// The address.
+        remote: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// An ICMP answer said that nobody listens.
+    #[error("nothing listens at {remote}: is the server running, and is {port} its port ({other})?", port = remote.port())]
+    Refused {
+        /// The address.
+        remote: SocketAddr,
+        /// What the port usually is.
+        other: &'static str,
+    },
+    /// Nobody answered.
+    #[error("{remote} did not answer within {seconds} s: is it running, and does a firewall let UDP pass?")]
+    Silence {
+        /// The address.
+        remote: SocketAddr,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The handshake was not answered at its end.
+    #[error(
+        "{remote} did not accept our Finished ({detail}): it does not know the identity '{identity}', or has another key \
+         for it. It tells nobody which of the two; compare both with the server's credentials"
+    )]
+    IdentityOrKey {
+        /// The address.
+        remote: SocketAddr,
+        /// The identity that was used.
+        identity: String,
+        /// How it showed.
+        detail: &'static str,
+    },
+    /// The handshake failed otherwise.
+    #[error("the handshake with {remote} failed: {detail}")]
+    Handshake {
+        /// The address.
+        remote: SocketAddr,
+        /// Why, and what to do.
+        detail: String,
+    },
+    /// The session ended before the response came.
+    #[error("{remote} ended the session ({detail}); connect again")]
+    Ended {
+        /// The address.
+        remote: SocketAddr,
+        /// Why.
+        detail: String,
+    },
+    /// The server rejected the message.
+    #[error("{remote} answered with Reset: it does not take such a message")]
+    Reset {
+        /// The address.
+        remote: SocketAddr,
+    },
+    /// Options and token do not fit one message, whatever the size of a block.
+    #[error("the options of the request do not fit one message of {max} bytes: shorten path and query")]
+    TooLong {
+        /// Bytes that a message may have.
+        max: usize,
+    },
+    /// The server sent blocks that are not those of one body.
+    #[error(
+        "{remote} sent blocks that do not belong together ({detail}): the representation changed again and again, or the server is at fault"
+    )]
+    Blocks {
+        /// The address.
+        remote: SocketAddr,
+        /// What is wrong.
+        detail: &'static str,
+    },
+    /// The body of the response is longer than we take.
+    #[error("the response is longer than {max} bytes: allow more")]
+    BodyTooLong {
+        /// What is allowed.
+        max: usize,
+    },
+    /// `coaps` without a key.
+    #[error("coaps needs an identity and a key: --identity NAME --key HEX, or --credentials FILE")]
+    NoKey,
+    /// The system gives no randomness, or the key log cannot be written.
+    #[error("{0}")]
+    System(io::Error),
+}
+
+/// A reason in words.
+pub fn describe(reason: Fatal) -> String {
+    match reason {
+        Fatal::Closed => "closed in order".to_owned(),
+        Fatal::Alert(alert) => format!("alert {}", alert.name()),
+        Fatal::TimedOut { .. } => "the peer fell silent".to_owned(),
+        Fatal::KeyExhausted => "a key reached its limit; a new handshake gives new ones".to_owned(),
+        Fatal::Idle => "nothing was heard for the idle timeout".to_owned(),
+        Fatal::Replaced => "a new session from the same address replaced it".to_owned(),
+        Fatal::WrongKeyOrIdentity { identity_known: true } => {
+            "the identity is known, its key is another one; compare the key on both sides".to_owned()
+        }
+        Fatal::WrongKeyOrIdentity { identity_known: false } => {
+            "no such identity in the credentials; add it, or correct the client".to_owned()
+        }
+        Fatal::NoCommonSuite => "the client does not offer TLS_PSK_WITH_AES_128_CCM_8".to_owned(),
+        Fatal::Version => "the client does not speak DTLS 1.2".to_owned(),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,160 @@
+//! Bodies in blocks (RFC 7959), and the proof that a server may ask for (RFC 9175).
+
+use super::connection::Part;
+use super::{Ask, Client, ClientError, Progress, Reply};
+use tegmen::coap::{Block, Code, OptionNumber};
+use tegmen::crypto::Crypto as _;
+
+/// So often a transfer begins anew when the representation, or what the server knows of our body, changed in between.
+const ATTEMPTS: usize = 3;
+
+/// One request with its whole body, one response with its whole body.
+pub(super) async fn request(client: &mut Client, ask: &Ask<'_>) -> Result<Reply, ClientError> {
+    let first = upload(client, ask, Part::default()).await?;
+    download(client, ask, first).await
+}
+
+/// Sends the request, its body in blocks if need be, and returns what answers its end.
+pub(super) async fn upload(client: &mut Client, ask: &Ask<'_>, part: Part<'_>) -> Result<Reply, ClientError> {
+    let mut echo: Option<Vec<u8>> = None;
+    let mut size = client.config.block_size;
+    let mut request_tag = None;
+    let mut attempts = 0;
+    loop {
+        let part = Part { echo: echo.as_deref(), request_tag, ..part };
+        let (reply, sent) = match ask.payload.len() > Block::first(size).size() {
+            true => upload_blocks(client, ask, part, &mut size).await?,
+            false => {
+                let block2 = (size < tegmen::coap::block::MAX_SIZE).then(|| Block::first(size));
+                (client.exchange(ask, Part { payload: ask.payload, block2, ..part }).await?, 0)
+            }
+        };
+        attempts += 1;
+        match reply.code {
+            // The server wants to see that we receive at our address, or that the request is fresh.
+            Code::UNAUTHORIZED if echo.is_none() && reply.option(OptionNumber::ECHO).is_some() => {
+                echo = reply.option(OptionNumber::ECHO).map(<[u8]>::to_vec);
+            }
+            // It takes smaller blocks only, and says so at the first one.
+            Code::REQUEST_ENTITY_TOO_LARGE if attempts < ATTEMPTS => match reply.block(OptionNumber::BLOCK1) {
+                Some(hint) if hint.size() < Block::first(size).size() => size = hint.size(),
+                _ => return Ok(reply),
+            },
+            // It has lost the blocks before: again, and not to be mixed up with the first try (RFC 9175, section 3.4).
+            Code::REQUEST_ENTITY_INCOMPLETE if sent > 0 && attempts < ATTEMPTS => {
+                let mut tag = [0; 4];
+                client.crypto.random(&mut tag);
+                request_tag = Some(u32::from_ne_bytes(tag));
+            }
+            _ => return Ok(reply),
+        }
+    }
+}
+
+/// The response, and how many bytes were sent before it.
+async fn upload_blocks(
+    client: &mut Client,
+    ask: &Ask<'_>,
+    part: Part<'_>,
+    size: &mut usize,
+) -> Result<(Reply, usize), ClientError> {
+    let total = ask.payload.len();
+    let mut at = 0;
+    loop {
+        let first = Block::first(*size);
+        let end = (at + first.size()).min(total);
+        let block = Block { number: (at / first.size()) as u32, more: end < total, ..first };
+        let payload = ask.payload.get(at..end).unwrap_or(&[]);
+        let size1 = (at == 0).then_some(total as u32);
+        let reply = client.exchange(ask, Part { payload, block1: Some(block), size1, ..part }).await?;
+        if reply.code != Code::CONTINUE || end == total {
+            return Ok((reply, at));
+        }
+        at = end;
+        client.report(Progress { upload: true, done: at, total: Some(total) });
+        // A smaller size is used from the next block on (RFC 7959, section 2.5).
+        if let Some(answered) = reply.block(OptionNumber::BLOCK1) {
+            *size = (*size).min(answered.size());
+        }
+    }
+}
+
+/// Fetches the blocks that follow the first.
+pub(super) async fn download(client: &mut Client, ask: &Ask<'_>, first: Reply) -> Result<Reply, ClientError> {
+    let mut first = first;
+    for _ in 0..ATTEMPTS {
+        let Some(block) = first.block(OptionNumber::BLOCK2).filter(|block| block.more && block.number == 0) else {
+            return Ok(first);
+        };
+        match blocks_after(client, ask, &first, block).await? {
+            Some(body) => {
+                let cut = |(number, _): &(OptionNumber, Vec<u8>)| *number != OptionNumber::BLOCK2;
+                let options = first.options.into_iter().filter(cut).collect();
+                return Ok(Reply { payload: body, options, ..first });
+            }
+            // Only what changes nothing may be asked again.
+            None if ask.method.is_safe() => first = upload(client, ask, Part::default()).await?,
+            None => break,
+        }
+    }
+    Err(ClientError::Blocks { remote: client.remote, detail: "their ETags differ" })
+}
+
+/// The whole body; `None` if the representation changed in between.
+async fn blocks_after(
+    client: &mut Client,
+    ask: &Ask<'_>,
+    first: &Reply,
+    block: Block,
+) -> Result<Option<Vec<u8>>, ClientError> {
+    let wrong = |client: &Client, detail| ClientError::Blocks { remote: client.remote, detail };
+    let total = first.uint(OptionNumber::SIZE2).map(|size| size as usize);
+    let max = client.config.max_body;
+    if total.is_some_and(|total| total > max) {
+        return Err(ClientError::BodyTooLong { max });
+    }
+    if first.payload.len() != block.size() {
+        return Err(wrong(client, "the first block is shorter than it says"));
+    }
+    let mut body = first.payload.clone();
+    let mut size = block.size().min(client.config.block_size.max(16));
+    // The body of a request in blocks is not sent again; the server knows which response is meant.
+    let payload = if ask.payload.len() > Block::first(client.config.block_size).size() { &[] } else { ask.payload };
+    let payload = if ask.method.is_safe() { payload } else { &[] };
+    loop {
+        client.report(Progress { upload: false, done: body.len(), total });
+        let asked = Block::first(size);
+        let number = (body.len() / asked.size()) as u32;
+        let part = Part { payload, block2: Some(Block { number, more: false, ..asked }), ..Part::default() };
+        let reply = client.exchange(ask, part).await?;
+        if !reply.code.is_success() {
+            let gone = matches!(reply.code, Code::REQUEST_ENTITY_INCOMPLETE | Code::BAD_REQUEST);
+            return if gone { Ok(None) } else { Err(wrong(client, reply.code.name())) };
+        }
+        let Some(block) = reply.block(OptionNumber::BLOCK2) else { return Err(wrong(client, "one has no Block2")) };
+        if reply.option(OptionNumber::ETAG) != first.option(OptionNumber::ETAG) {
+            return Ok(None);
+        }
+        let right_size = reply.payload.len() <= block.size() && (!block.more || reply.payload.len() == block.size());
+        if block.offset() != body.len() || !right_size {
+            return Err(wrong(client, "one is not the one that was asked for"));
+        }
+        body.extend_from_slice(&reply.payload);
+        if body.len() > max {
+            return Err(ClientError::BodyTooLong { max });
+        }
+        if !block.more {
+            client.report(Progress { upload: false, done: body.len(), total: Some(body.len()) });
+            return Ok(Some(body));
+        }
+        size = size.min(block.size());
+    }
+}
+
+impl Client {
+    fn report(&mut self, progress: Progress) {
+        if let Some(report) = &mut self.progress {
+            report(progress);
+        }
+    }
+}

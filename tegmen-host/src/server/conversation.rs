@@ -1,0 +1,417 @@
+//! From a message of a peer to what is answered, and from a change to a notification.
+
+use super::later::{Completion, Errand, Later, Notifier, Question};
+use super::talk::{MAX_OBSERVATIONS, Observed, Talk};
+use super::transfer::{Ledger, Scratch, Uploaded, Whole};
+use super::{Application, Note, Observer, ServerConfig};
+use crate::credentials::{Credentials, FilePolicy};
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tegmen::buf::Frame;
+use tegmen::coap::exchange::Received;
+use tegmen::coap::handler::{
+    Authorized, Handler, Identity, Request, Response, Served, heading, respond, separate_response, serve,
+};
+use tegmen::coap::message::BuildError;
+use tegmen::coap::observe::{DEREGISTER, Observation};
+use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, Token};
+use tegmen::counters::Counters;
+use tegmen::endpoint::{PeerId, Protection};
+use tegmen::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Who says something, and when.
+pub(super) struct Sender {
+    pub(super) now: Instant,
+    pub(super) peer: PeerId,
+    pub(super) identity: Identity,
+    pub(super) remote: SocketAddr,
+}
+
+/// What a shard has for all its peers.
+pub(super) struct Desk<A> {
+    pub(super) application: A,
+    pub(super) policy: FilePolicy,
+    pub(super) credentials: Credentials,
+    pub(super) observer: Observer,
+    pub(super) errands: mpsc::UnboundedSender<Errand>,
+    pub(super) notifier: Notifier,
+    pub(super) limits: Limits,
+    /// Bytes of bodies.
+    pub(super) bodies: Arc<Ledger>,
+    /// Observations.
+    pub(super) observations: Arc<Ledger>,
+    pub(super) observers: Observers,
+    pub(super) scratch: Scratch,
+    /// Requests answered.
+    pub(super) requests: u64,
+}
+
+/// Of the settings, those that a conversation follows.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) max_body: usize,
+    pub(super) unconfirmed: u8,
+    pub(super) verify_addresses: bool,
+    pub(super) requests_per_second: u32,
+    pub(super) observe_requests: bool,
+}
+
+impl From<&ServerConfig> for Limits {
+    fn from(config: &ServerConfig) -> Self {
+        Self {
+            max_body: config.max_body,
+            unconfirmed: config.unconfirmed_notifications,
+            verify_addresses: config.verify_addresses,
+            requests_per_second: config.requests_per_second,
+            observe_requests: config.observe_requests,
+        }
+    }
+}
+
+/// Who observes what, and who is to be told.
+#[derive(Default)]
+pub(super) struct Observers {
+    by_path: HashMap<Arc<str>, Vec<PeerId>>,
+    /// Peers that there are notifications for.
+    pub(super) due: VecDeque<PeerId>,
+}
+
+impl Observers {
+    fn add(&mut self, path: &Arc<str>, peer: PeerId) {
+        let peers = self.by_path.entry(path.clone()).or_default();
+        if !peers.contains(&peer) {
+            peers.push(peer);
+        }
+    }
+
+    /// Those who observe this path, or did.
+    pub(super) fn take(&mut self, path: &str) -> Vec<PeerId> {
+        self.by_path.get_mut(path).map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(super) fn put_back(&mut self, path: &Arc<str>, peers: Vec<PeerId>) {
+        if peers.is_empty() {
+            self.by_path.remove(path);
+        } else {
+            self.by_path.insert(path.clone(), peers);
+        }
+    }
+
+    /// Forgets those who observe nothing any more.
+    pub(super) fn retain(&mut self, mut observes: impl FnMut(PeerId, &str) -> bool) {
+        self.by_path.retain(|path, peers| {
+            peers.retain(|peer| observes(*peer, path));
+            !peers.is_empty()
+        });
+    }
+}
+
+impl<A: Application> Desk<A> {
+    /// Takes a message of a peer; `frame` holds what is to be answered.
+    pub(super) fn receive(
+        &mut self,
+        from: &Sender,
+        talk: &mut Talk,
+        counters: &mut Counters,
+        bytes: &[u8],
+        frame: &mut Frame<'_>,
+    ) {
+        talk.last = from.now;
+        match talk.exchanges.receive(from.now, bytes) {
+            Received::Request(message) => {
+                let code = self.request(from, talk, &message, bytes, frame);
+                talk.exchanges.keep_reply(from.now, message.message_id(), frame.bytes());
+                self.requests += 1;
+                self.note(from, &message, code);
+            }
+            Received::Duplicate(reply) => {
+                counters.duplicates = counters.duplicates.saturating_add(1);
+                let _ = frame.append(reply);
+            }
+            Received::Reject(reset) => {
+                let _ = frame.append(&reset);
+            }
+            Received::Acknowledged(id) => talk.on_acknowledged(id),
+            Received::Reset(id) => talk.on_refused(id),
+            Received::Rejected { message_id } => talk.on_rejected(message_id),
+            Received::Response { .. } | Received::Nothing => {}
+        }
+        if talk.has_news() {
+            self.observers.due.push_back(from.peer);
+        }
+    }
+
+    fn note(&self, from: &Sender, message: &MessageRef<'_>, code: Option<Code>) {
+        let Some(code) = code.filter(|_| self.limits.observe_requests) else { return };
+        (self.observer)(Note::Request {
+            remote: from.remote,
+            identity: self.credentials.name_of(from.identity.principal),
+            method: message.code(),
+            path: format!("/{}", path_of(message)),
+            code,
+        });
+    }
+
+    /// Answers a request; the code of the response, unless that comes later.
+    fn request(
+        &mut self,
+        from: &Sender,
+        talk: &mut Talk,
+        message: &MessageRef<'_>,
+        bytes: &[u8],
+        frame: &mut Frame<'_>,
+    ) -> Option<Code> {
+        let answer_id = talk.exchanges.message_id();
+        let head = heading(message, answer_id);
+        let refuse = |code: Code, frame: &mut Frame<'_>, option: Option<(OptionNumber, u32)>| {
+            frame.truncate(0);
+            let built = Builder::new(frame, head.0, code, head.1, message.token());
+            let _ = built.and_then(|mut builder| option.map_or(Ok(()), |(number, value)| builder.uint(number, value)));
+            Some(code)
+        };
+        if self.is_too_fast(from.now, talk) {
+            return refuse(Code::TOO_MANY_REQUESTS, frame, Some((OptionNumber::MAX_AGE, 1)));
+        }
+        let unproven = self.limits.verify_addresses && from.identity.protection == Protection::Plain && !talk.verified;
+        if unproven && message.option(OptionNumber::ECHO) == Some(&talk.echo) {
+            talk.verified = true;
+        } else if unproven && !message.code().is_safe() {
+            return challenge(head, message, &talk.echo, frame);
+        }
+        if message.uint(OptionNumber::OBSERVE) == Some(DEREGISTER) {
+            talk.deregister(message.token());
+        }
+        let block = match message.block(OptionNumber::BLOCK1) {
+            Err(code) => return refuse(code, frame, None),
+            Ok(block) => block.filter(|block| block.more || block.number > 0),
+        };
+        let served = match block {
+            None => self.serve(from, talk, message, answer_id, frame),
+            Some(block) => {
+                // Nobody who may not make the request may fill our memory with it.
+                if let Err(code) = Authorized::new(&self.policy, Request::new(*message, from.identity)) {
+                    return refuse(code, frame, None);
+                }
+                let limit = self.limits.max_body;
+                match talk.transfers.upload(from.now, message, block, &self.bodies, limit) {
+                    Uploaded::Continue => {
+                        return refuse(Code::CONTINUE, frame, Some((OptionNumber::BLOCK1, block.value())));
+                    }
+                    Uploaded::Refused(Code::REQUEST_ENTITY_TOO_LARGE) => {
+                        let most = (OptionNumber::SIZE1, limit as u32);
+                        return refuse(Code::REQUEST_ENTITY_TOO_LARGE, frame, Some(most));
+                    }
+                    Uploaded::Refused(code) => return refuse(code, frame, None),
+                    Uploaded::Whole(body) => self.serve(from, talk, &message.with_body(&body), answer_id, frame),
+                }
+            }
+        };
+        if unproven && !talk.verified && frame.len() > AMPLIFICATION * bytes.len() {
+            return challenge(head, message, &talk.echo, frame);
+        }
+        match served {
+            Served::Responded { code, observed } => {
+                if observed {
+                    self.register(from, talk, message, bytes);
+                }
+                Some(code)
+            }
+            Served::Deferred(_) => None,
+            Served::NoRoom => Some(Code::INTERNAL_SERVER_ERROR),
+        }
+    }
+
+    fn is_too_fast(&self, now: Instant, talk: &mut Talk) -> bool {
+        if now.since(talk.second) >= Duration::from_secs(1) {
+            (talk.second, talk.requests) = (now, 0);
+        }
+        talk.requests = talk.requests.saturating_add(1);
+        self.limits.requests_per_second > 0 && talk.requests > self.limits.requests_per_second
+    }
+
+    /// Takes a request whose body is complete to the application.
+    fn serve(
+        &mut self,
+        from: &Sender,
+        talk: &mut Talk,
+        message: &MessageRef<'_>,
+        answer_id: u16,
+        frame: &mut Frame<'_>,
+    ) -> Served {
+        let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
+        let operation = message.operation();
+        let in_parts = message.option(OptionNumber::BLOCK1).is_some();
+        let (message_type, message_id) = heading(message, answer_id);
+        if asked.is_some_and(|block| block.number > 0) {
+            if let Some(whole) = talk.transfers.kept(from.now, operation)
+                && Authorized::new(&self.policy, Request::new(*message, from.identity)).is_ok()
+            {
+                return write(whole, asked, message_type, message_id, message.token(), frame);
+            }
+            if !message.code().is_safe() {
+                let built = Builder::new(frame, message_type, LOST, message_id, message.token());
+                return built.map_or(Served::NoRoom, |_| Served::Responded { code: LOST, observed: false });
+            }
+        }
+        let number = talk.next_number(message.token());
+        let request = Request::new(*message, from.identity);
+        let has_room = talk.observations.len() < MAX_OBSERVATIONS;
+        let request = if has_room { request.observable(number) } else { request };
+        let later = Later {
+            question: Question::new(from.peer, message),
+            errands: self.errands.clone(),
+            notifier: self.notifier.clone(),
+        };
+        let mut handler = Bridge { application: &mut self.application, later };
+        if message.code().is_safe() && !in_parts {
+            return serve(request, &self.policy, &mut handler, answer_id, frame);
+        }
+        // What cannot be made again is made whole, and cut here.
+        let mut whole_frame = self.scratch.frame(self.limits.max_body);
+        let served = serve(request, &self.policy, &mut handler, answer_id, &mut whole_frame);
+        let Ok(response) = MessageRef::parse(whole_frame.bytes()) else { return served };
+        let size = asked.map_or(tegmen::coap::block::MAX_SIZE, Block::size);
+        if response.payload().len() <= size && frame.append(whole_frame.bytes()).is_ok() {
+            return served;
+        }
+        let whole = Whole::of(&response);
+        let written = write(&whole, asked, message_type, message_id, message.token(), frame);
+        if talk.transfers.keep(from.now, operation, whole, &self.bodies) {
+            return written;
+        }
+        frame.truncate(0);
+        let code = Code::SERVICE_UNAVAILABLE;
+        let built = Builder::new(frame, message_type, code, message_id, message.token());
+        built.map_or(Served::NoRoom, |_| Served::Responded { code, observed: false })
+    }
+
+    /// The sender observes from now on.
+    fn register(&mut self, from: &Sender, talk: &mut Talk, message: &MessageRef<'_>, bytes: &[u8]) {
+        let Some(share) = self.observations.share(1) else { return };
+        let observation = Observation::new(Token::new(message.token()), talk.next_number(message.token()));
+        talk.deregister(message.token());
+        let path: Arc<str> = path_of(message).into();
+        self.observers.add(&path, from.peer);
+        talk.observations.push(Observed {
+            observation,
+            request: bytes.into(),
+            path,
+            changed: false,
+            pending: None,
+            message_id: None,
+            _share: share,
+        });
+    }
+
+    /// Writes the next notification that is due for this peer; `None` if there is none.
+    pub(super) fn notify(&mut self, from: &Sender, talk: &mut Talk, random: u8, frame: &mut Frame<'_>) -> Option<()> {
+        if talk.exchanges.outstanding() > 0 {
+            return None;
+        }
+        let index = talk.observations.iter().position(Observed::is_due)?;
+        let observed = talk.observations.get_mut(index)?;
+        observed.changed = false;
+        let message = MessageRef::parse(&observed.request).ok()?;
+        let confirmable = observed.observation.confirm(self.limits.unconfirmed);
+        let message_type = if confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
+        let message_id = talk.exchanges.message_id();
+        let later = Later {
+            question: Question::new(from.peer, &message),
+            errands: self.errands.clone(),
+            notifier: self.notifier.clone(),
+        };
+        let mut handler = Bridge { application: &mut self.application, later };
+        let request = Request::new(message, from.identity).observable(observed.observation.next());
+        let served = respond(request, &self.policy, &mut handler, message_type, message_id, frame);
+        let sent = talk.exchanges.sent(from.now, frame.bytes(), random).ok();
+        observed.pending = sent.filter(|_| confirmable);
+        observed.message_id = (!confirmable).then_some(message_id);
+        // An error is the last notification (RFC 7641, section 4.2); so is a response that cannot be had at once.
+        if !matches!(served, Served::Responded { observed: true, .. }) {
+            talk.observations.swap_remove(index);
+        }
+        let complete = matches!(served, Served::Responded { .. }) && sent.is_some();
+        complete.then_some(())
+    }
+
+    /// Writes the response of a request that was deferred; `None` if it cannot be sent.
+    pub(super) fn complete(
+        &mut self,
+        now: Instant,
+        talk: &mut Talk,
+        completion: Completion,
+        random: u8,
+        frame: &mut Frame<'_>,
+    ) -> Option<()> {
+        let Completion { ticket, code, content_format, payload } = completion;
+        let message_id = talk.exchanges.message_id();
+        let format = content_format.filter(|_| !payload.is_empty()).map(|format| {
+            let mut bytes = [0; 4];
+            (OptionNumber::CONTENT_FORMAT, tegmen::coap::option::uint_bytes(format.into(), &mut bytes).to_vec())
+        });
+        let whole = Whole::new(code, format.into_iter().collect(), payload);
+        let begun = separate_response(frame, code, message_id, &ticket.token).ok()?;
+        whole.write(ticket.asked, begun).ok()?;
+        let kept = whole.fits(ticket.asked) || talk.transfers.keep(now, ticket.operation, whole, &self.bodies);
+        if !kept {
+            frame.truncate(0);
+            separate_response(frame, Code::SERVICE_UNAVAILABLE, message_id, &ticket.token).ok()?;
+        }
+        talk.exchanges.sent(now, frame.bytes(), random).ok()?;
+        Some(())
+    }
+}
+
+/// A block is asked for of a response, or of a body, that is not there any more.
+const LOST: Code = Code::REQUEST_ENTITY_INCOMPLETE;
+/// As many times its request an answer may be that goes to an address which nobody has proved to be at (RFC 9175,
+/// section 2.4).
+const AMPLIFICATION: usize = 3;
+
+/// Asks the sender to show that it receives at its address.
+fn challenge(head: (MessageType, u16), message: &MessageRef<'_>, echo: &[u8], frame: &mut Frame<'_>) -> Option<Code> {
+    frame.truncate(0);
+    let built = Builder::new(frame, head.0, Code::UNAUTHORIZED, head.1, message.token());
+    let _ = built.and_then(|mut builder| builder.option(OptionNumber::ECHO, echo));
+    Some(Code::UNAUTHORIZED)
+}
+
+fn write(
+    whole: &Whole,
+    asked: Option<Block>,
+    message_type: MessageType,
+    message_id: u16,
+    token: &[u8],
+    frame: &mut Frame<'_>,
+) -> Served {
+    let written = Builder::new(frame, message_type, Code::CONTENT, message_id, token)
+        .and_then(|builder| whole.write(asked, builder));
+    match written {
+        Ok(()) => Served::Responded { code: Code(frame.bytes().get(1).copied().unwrap_or(0)), observed: false },
+        Err(BuildError::Full | BuildError::Order) => Served::NoRoom,
+    }
+}
+
+/// The path without a slash in front.
+fn path_of(message: &MessageRef<'_>) -> String {
+    let segments = message.values(OptionNumber::URI_PATH).map(String::from_utf8_lossy);
+    segments.collect::<Vec<_>>().join("/")
+}
+
+/// The core's handler in front of a host's application.
+struct Bridge<'a, A> {
+    application: &'a mut A,
+    later: Later,
+}
+
+impl<A: Application> Handler for Bridge<'_, A> {
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        self.application.handle(request, response, &self.later)
+    }
+
+    fn critical_options(&self) -> &[OptionNumber] {
+        self.application.critical_options()
+    }
+}

@@ -1,0 +1,97 @@
+//! What an application keeps of a request for after it has returned: the right to respond, and to tell of changes.
+
+use std::sync::Arc;
+use tegmen::coap::handler::Response;
+use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Token};
+use tegmen::endpoint::PeerId;
+use tokio::sync::mpsc;
+
+/// What comes to a shard from outside its sockets.
+pub(super) enum Errand {
+    Respond(Completion),
+    Changed(Arc<str>),
+}
+
+/// A deferred response.
+pub(super) struct Completion {
+    pub(super) ticket: Question,
+    pub(super) code: Code,
+    pub(super) content_format: Option<u16>,
+    pub(super) payload: Vec<u8>,
+}
+
+/// Of a request, what its deferred response needs.
+#[derive(Clone, Copy)]
+pub(super) struct Question {
+    pub(super) peer: PeerId,
+    pub(super) token: Token,
+    pub(super) operation: u64,
+    /// The Block2 option.
+    pub(super) asked: Option<Block>,
+}
+
+impl Question {
+    pub(super) fn new(peer: PeerId, message: &MessageRef<'_>) -> Self {
+        let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
+        Self { peer, token: Token::new(message.token()), operation: message.operation(), asked }
+    }
+}
+
+/// For what comes later than the response: the response itself, or news for those who observe.
+pub struct Later {
+    pub(super) question: Question,
+    pub(super) errands: mpsc::UnboundedSender<Errand>,
+    pub(super) notifier: Notifier,
+}
+
+impl Later {
+    /// Defers the response; the request is acknowledged now.
+    pub fn ticket(&self, response: &mut Response<'_, '_>) -> Ticket {
+        response.defer();
+        Ticket { question: self.question, errands: self.errands.clone() }
+    }
+
+    /// Tells those who observe `path` that its representation changed: see [`Notifier::changed`].
+    pub fn changed(&self, path: &str) {
+        self.notifier.changed(path);
+    }
+
+    /// A notifier to keep.
+    pub fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+}
+
+/// The right to respond to one request, once.
+pub struct Ticket {
+    question: Question,
+    errands: mpsc::UnboundedSender<Errand>,
+}
+
+impl Ticket {
+    /// Sends the response; a payload that does not fit one message goes in blocks.
+    pub fn respond(self, code: Code, content_format: Option<u16>, payload: Vec<u8>) {
+        let completion = Completion { ticket: self.question, code, content_format, payload };
+        // If the server ended meanwhile there is nobody to tell.
+        let _ = self.errands.send(Errand::Respond(completion));
+    }
+}
+
+/// Tells observers (RFC 7641) that what they observe has changed. It can be cloned and used from any thread.
+#[derive(Clone)]
+pub struct Notifier {
+    pub(super) shards: Arc<[mpsc::UnboundedSender<Errand>]>,
+}
+
+impl Notifier {
+    /// The representation at `path`, without a slash in front, changed. Each observer is sent the newest one: the
+    /// application is asked for it again with the request that registered. Changes that come faster than a client
+    /// acknowledges become one notification.
+    pub fn changed(&self, path: &str) {
+        let path: Arc<str> = path.into();
+        for shard in &*self.shards {
+            // If the server ended meanwhile there is nobody to tell.
+            let _ = shard.send(Errand::Changed(path.clone()));
+        }
+    }
+}

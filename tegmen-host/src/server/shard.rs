@@ -1,0 +1,379 @@
+//! One shard: its sockets, its endpoint with the peers, and the clock.
+
+use super::conversation::{Desk, Sender};
+use super::later::{Completion, Errand};
+use super::talk::{Attached, Talk};
+use super::{Application, Note, Totals};
+use crate::clock;
+use crate::provider::HostCrypto;
+use crate::slab::Slab;
+use crate::udp::{Inbound, Outbox, Socket};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME};
+use tegmen::coap::handler::Identity;
+use tegmen::counters::Counters;
+use tegmen::crypto::Crypto as _;
+use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::{Fatal, Records};
+use tegmen::endpoint::{Cx, Endpoint, Event, Path, PeerId, Peers as _, Protection, Rank, ServerOnly};
+use tegmen::time::Instant;
+use tokio::sync::{mpsc, watch};
+
+pub(super) type Table = Slab<Attached>;
+
+pub(super) struct Shard<A> {
+    pub(super) endpoint: Endpoint<Table, ServerOnly>,
+    pub(super) crypto: HostCrypto,
+    pub(super) counters: Counters,
+    pub(super) outbox: Outbox,
+    pub(super) secure_ports: Vec<u16>,
+    pub(super) desk: Desk<A>,
+    pub(super) totals: Arc<Mutex<Totals>>,
+    pub(super) seconds: u32,
+}
+
+/// Batches that are taken from one socket before the others have their turn.
+const BATCHES: usize = 16;
+/// Peers that are sent notifications before datagrams are received again.
+const NOTIFIED: usize = 256;
+
+impl<A: Application> Shard<A> {
+    pub(super) async fn run(
+        mut self,
+        sockets: Vec<Socket>,
+        mut errands: mpsc::UnboundedReceiver<Errand>,
+        mut stopped: watch::Receiver<bool>,
+        reload: bool,
+    ) {
+        let mut inbound = Inbound::default();
+        let mut every_second = tokio::time::interval(std::time::Duration::from_secs(1));
+        loop {
+            let alarm = self.endpoint.next_alarm();
+            let readable = std::future::poll_fn(|cx| {
+                let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());
+                if ready { Poll::Ready(()) } else { Poll::Pending }
+            });
+            tokio::select! {
+                biased;
+                _ = stopped.changed() => break,
+                () = readable => {
+                    for socket in &sockets {
+                        for _ in 0..BATCHES {
+                            let now = clock::now();
+                            match socket.receive(&mut inbound, |path, datagram| self.on_datagram(now, path, datagram)) {
+                                Ok(true) => {}
+                                Ok(false) | Err(_) => break,
+                            }
+                            self.poll();
+                            self.notify(now);
+                            self.outbox.flush(&sockets).await;
+                        }
+                    }
+                }
+                Some(errand) = errands.recv() => self.on_errand(errand),
+                () = std::future::ready(()), if !self.desk.observers.due.is_empty() => {}
+                () = sleep_until(alarm), if alarm.is_some() => {}
+                _ = every_second.tick() => self.on_second(reload),
+            }
+            self.poll();
+            self.notify(clock::now());
+            self.outbox.flush(&sockets).await;
+        }
+        self.say_goodbye();
+        self.outbox.flush(&sockets).await;
+    }
+
+    #[inline]
+    fn on_datagram(&mut self, now: Instant, path: Path, datagram: &mut [u8]) {
+        if !self.secure_ports.contains(&path.local.port) {
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            if let Ok(peer) = self.endpoint.plain(&mut cx, &path, Rank::Stranger) {
+                self.on_message(now, peer, datagram);
+            }
+            return;
+        }
+        let mut records = Records::new(datagram);
+        loop {
+            let Self { endpoint, crypto, counters, outbox, .. } = self;
+            let mut cx = Cx { now, crypto, counters };
+            let draft = outbox.draft();
+            let event = match endpoint.handle(&mut cx, &path, &mut records, draft.storage) {
+                None => return,
+                Some(Event::Answer(datagram)) => {
+                    let len = datagram.len();
+                    outbox.queue(path, len);
+                    continue;
+                }
+                Some(Event::Message { peer, bytes }) => {
+                    self.on_message(now, peer, bytes);
+                    continue;
+                }
+                Some(other) => Outcome::from(other),
+            };
+            self.on_outcome(now, event);
+        }
+    }
+
+    /// What is due by the clock, and what was made ready to send.
+    fn poll(&mut self) {
+        let now = clock::now();
+        loop {
+            let Self { endpoint, crypto, counters, outbox, .. } = self;
+            let mut cx = Cx { now, crypto, counters };
+            let draft = outbox.draft();
+            let event = match endpoint.poll(&mut cx, draft.storage) {
+                None => return,
+                Some(Event::Transmit { peer, datagram }) => {
+                    let len = datagram.len();
+                    if let Some(peer) = endpoint.peers.peer(peer) {
+                        outbox.queue(*peer.path(), len);
+                    }
+                    continue;
+                }
+                Some(Event::Alarm(peer)) => {
+                    self.on_alarm(now, peer);
+                    continue;
+                }
+                Some(other) => Outcome::from(other),
+            };
+            self.on_outcome(now, event);
+        }
+    }
+
+    fn on_outcome(&mut self, now: Instant, outcome: Outcome) {
+        match outcome {
+            Outcome::Nothing => {}
+            Outcome::Need(peer) => {
+                let Some(Need::PskOfClient { identity }) = self.endpoint.need(peer) else { return };
+                let found = self.desk.credentials.key_of(identity);
+                let answer = match &found {
+                    Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
+                    None => Answer::Unknown,
+                };
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                let event = self.endpoint.resume(&mut cx, peer, answer).map_or(Outcome::Nothing, Outcome::from);
+                self.on_outcome(now, event);
+            }
+            Outcome::Established(peer) => {
+                if let Some(entry) = self.endpoint.peers.peer(peer) {
+                    let (remote, principal) = (SocketAddr::from(entry.path().remote), entry.principal());
+                    let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
+                    (self.desk.observer)(Note::Established { remote, identity });
+                }
+            }
+            Outcome::Closed(peer, reason) => {
+                let Some(entry) = self.endpoint.peers.peer(peer) else { return };
+                let remote = SocketAddr::from(entry.path().remote);
+                let identity = self.desk.credentials.name_of(entry.principal());
+                (self.desk.observer)(match reason {
+                    Fatal::Closed | Fatal::Idle | Fatal::Replaced => Note::Closed { remote, reason },
+                    reason => Note::Failed { remote, identity, reason },
+                });
+            }
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, peer: PeerId, bytes: &mut [u8]) {
+        let Some((from, path)) = self.sender(now, peer) else { return };
+        let Some(attached) = self.endpoint.peers.attached(peer) else { return };
+        let opened = attached.is_none();
+        let talk = attached.get_or_insert_with(|| {
+            let mut random = [0; 10];
+            self.crypto.random(&mut random);
+            Box::new(Talk::new(now, random))
+        });
+        let mut draft = self.outbox.draft();
+        let mut frame = draft.frame(from.identity.protection);
+        self.desk.receive(&from, talk, &mut self.counters, bytes, &mut frame);
+        let len = frame.len();
+        if opened {
+            self.endpoint.peers.schedule(peer, now.after(EXCHANGE_LIFETIME));
+        }
+        self.seal(&from, path, len);
+    }
+
+    fn sender(&mut self, now: Instant, peer: PeerId) -> Option<(Sender, Path)> {
+        let entry = self.endpoint.peers.peer(peer)?;
+        let path = *entry.path();
+        let identity = Identity { principal: entry.principal(), protection: entry.protection() };
+        Some((Sender { now, peer, identity, remote: path.remote.into() }, path))
+    }
+
+    /// Seals what lies in the draft, `len` bytes of it, and queues it.
+    fn seal(&mut self, to: &Sender, path: Path, len: usize) {
+        if len == 0 {
+            return;
+        }
+        let mut draft = self.outbox.draft();
+        let mut frame = draft.sealable(to.identity.protection, len);
+        let mut cx = Cx { now: to.now, crypto: &mut self.crypto, counters: &mut self.counters };
+        if self.endpoint.seal(&mut cx, to.peer, &mut frame).is_ok() {
+            let len = frame.len();
+            self.outbox.queue(path, len);
+        }
+    }
+
+    fn on_errand(&mut self, errand: Errand) {
+        match errand {
+            Errand::Respond(completion) => self.on_completion(completion),
+            Errand::Changed(path) => {
+                let mut peers = self.desk.observers.take(&path);
+                peers.retain(|peer| match self.endpoint.peers.attached(*peer) {
+                    Some(Some(talk)) => talk.mark(&path),
+                    _ => false,
+                });
+                self.desk.observers.due.extend(&peers);
+                self.desk.observers.put_back(&path, peers);
+            }
+        }
+    }
+
+    /// Sends the notifications that are due, to so many peers that nobody else waits long.
+    fn notify(&mut self, now: Instant) {
+        for _ in 0..NOTIFIED {
+            let Some(peer) = self.desk.observers.due.pop_front() else { return };
+            while self.notify_one(now, peer).is_some() {}
+        }
+    }
+
+    fn notify_one(&mut self, now: Instant, peer: PeerId) -> Option<()> {
+        let mut random = [0; 1];
+        self.crypto.random(&mut random);
+        let (to, path) = self.sender(now, peer)?;
+        let talk = self.endpoint.peers.attached(peer)?.as_mut()?;
+        let mut draft = self.outbox.draft();
+        let mut frame = draft.frame(to.identity.protection);
+        self.desk.notify(&to, talk, random[0], &mut frame)?;
+        let len = frame.len();
+        if let Some(deadline) = talk.exchanges.next_deadline() {
+            self.endpoint.peers.schedule(peer, deadline);
+        }
+        self.seal(&to, path, len);
+        Some(())
+    }
+
+    /// The response of a request that was deferred.
+    fn on_completion(&mut self, completion: Completion) {
+        let (now, peer) = (clock::now(), completion.ticket.peer);
+        let mut random = [0; 1];
+        self.crypto.random(&mut random);
+        let Some((to, path)) = self.sender(now, peer) else { return };
+        let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
+        let mut draft = self.outbox.draft();
+        let mut frame = draft.frame(to.identity.protection);
+        if self.desk.complete(now, talk, completion, random[0], &mut frame).is_some() {
+            let len = frame.len();
+            if let Some(deadline) = talk.exchanges.next_deadline() {
+                self.endpoint.peers.schedule(peer, deadline);
+            }
+            self.seal(&to, path, len);
+        }
+    }
+
+    /// Sends `message` to `peer`, protected as the peer is.
+    fn send(&mut self, now: Instant, peer: PeerId, message: &[u8]) {
+        let Some((to, path)) = self.sender(now, peer) else { return };
+        let mut draft = self.outbox.draft();
+        let mut frame = draft.frame(to.identity.protection);
+        if frame.append(message).is_ok() {
+            self.seal(&to, path, message.len());
+        }
+    }
+
+    fn on_alarm(&mut self, now: Instant, peer: PeerId) {
+        loop {
+            let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
+            match talk.exchanges.poll(now) {
+                Some(Due::Retransmit(message)) => {
+                    let message = message.to_vec();
+                    self.send(now, peer, &message);
+                }
+                // Who does not acknowledge a notification is not there (RFC 7641, section 4.5).
+                Some(Due::TimedOut(id)) => talk.on_refused(id),
+                None => break,
+            }
+        }
+        let Some(attached) = self.endpoint.peers.attached(peer) else { return };
+        let Some(talk) = attached else { return };
+        if talk.has_news() {
+            self.desk.observers.due.push_back(peer);
+        }
+        talk.transfers.forget(now);
+        let quiet_at = talk.last.after(EXCHANGE_LIFETIME);
+        let next = match talk.exchanges.next_deadline() {
+            Some(deadline) => deadline.min(quiet_at.max(now.after_millis(1000))),
+            // Whatever was exchanged is forgotten by the peer, too.
+            None if quiet_at <= now && talk.observations.is_empty() => {
+                *attached = None;
+                return;
+            }
+            None if talk.observations.is_empty() => quiet_at,
+            None => now.after(EXCHANGE_LIFETIME),
+        };
+        self.endpoint.peers.schedule(peer, next);
+    }
+
+    fn on_second(&mut self, reload: bool) {
+        self.seconds = self.seconds.wrapping_add(1);
+        if self.seconds.is_multiple_of(64) {
+            let peers = &mut self.endpoint.peers;
+            let observes = |peer, path: &str| matches!(peers.attached(peer), Some(Some(talk)) if talk.observes(path));
+            self.desk.observers.retain(observes);
+        }
+        if reload {
+            self.desk.application.every_second(&self.desk.notifier);
+            match self.desk.credentials.reload_if_changed() {
+                Ok(None) => {}
+                Ok(Some(identities)) => (self.desk.observer)(Note::Reloaded { identities }),
+                Err(error) => (self.desk.observer)(Note::ReloadFailed(error)),
+            }
+        }
+        let totals = Totals {
+            counters: self.counters,
+            peers: self.endpoint.peers.len(),
+            table_bytes: self.endpoint.peers.bytes(),
+            requests: self.desk.requests,
+            body_bytes: self.desk.bodies.used(),
+            observations: self.desk.observations.used(),
+        };
+        *self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
+    }
+
+    /// Tells every peer with a session that it is over.
+    fn say_goodbye(&mut self) {
+        let protected =
+            |(id, peer): (PeerId, &tegmen::endpoint::Peer)| (peer.protection() == Protection::Dtls).then_some(id);
+        let ids: Vec<PeerId> = self.endpoint.peers.iter().filter_map(protected).collect();
+        for id in ids {
+            self.endpoint.close(id);
+        }
+        self.poll();
+    }
+}
+
+async fn sleep_until(alarm: Option<Instant>) {
+    if let Some(alarm) = alarm {
+        tokio::time::sleep_until(clock::tokio_instant(alarm)).await;
+    }
+}
+
+/// An event without borrowed bytes.
+enum Outcome {
+    Nothing,
+    Need(PeerId),
+    Established(PeerId),
+    Closed(PeerId, Fatal),
+}
+
+impl From<Event<'_, '_>> for Outcome {
+    fn from(event: Event<'_, '_>) -> Self {
+        match event {
+            Event::Need(peer) => Self::Need(peer),
+            Event::Established(peer) => Self::Established(peer),
+            Event::Closed { peer, reason } => Self::Closed(peer, reason),
+            Event::Answer(_) | Event::Transmit { .. } | Event::Message { .. } | Event::Alarm(_) => Self::Nothing,
+        }
+    }
+}

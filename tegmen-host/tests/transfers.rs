@@ -1,0 +1,362 @@
+//! Block-wise transfer and observation between a server and its clients, over real sockets on the loopback interface.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tegmen::coap::handler::{Authorized, Response};
+use tegmen::coap::{Block, Code, OptionNumber};
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey, Observation, Reply};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::{Application, Later, Listen, Server, ServerConfig};
+
+fn start_with<A: Application>(application: A, change: impl FnOnce(&mut ServerConfig)) -> Server {
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let listen = vec![Listen { address: any, secure: true }, Listen { address: any, secure: false }];
+    let mut config = ServerConfig { listen, shards: 2, plain_allowed: true, ..ServerConfig::default() };
+    change(&mut config);
+    Server::start(&config, &Credentials::single("me", b"key"), application, Arc::new(|_| {})).unwrap()
+}
+
+fn resources() -> Resources {
+    Resources::new([
+        ("value".to_owned(), Resource::value(b"first")),
+        ("blink".to_owned(), Resource::Blink(Arc::default())),
+        ("cat".to_owned(), Resource::Command(vec!["cat".into()])),
+        ("json".to_owned(), Resource::value(br#"{"a":1,"b":{"c":2}}"#)),
+    ])
+}
+
+fn start() -> Server {
+    start_with(resources(), |_| {})
+}
+
+async fn connect_with(server: &Server, secure: bool, change: impl FnOnce(&mut ClientConfig)) -> Client {
+    let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
+    let mut config = ClientConfig { key: Some(key), timeout: Duration::from_secs(10), ..ClientConfig::default() };
+    change(&mut config);
+    let address = server.addresses().iter().find(|listen| listen.secure == secure).unwrap().address;
+    Client::connect_to(address, secure, config).await.unwrap()
+}
+
+async fn connect(server: &Server, secure: bool) -> Client {
+    connect_with(server, secure, |_| {}).await
+}
+
+fn asking<'a>(method: Code, path: &'a [String], payload: &'a [u8], options: &'a [(OptionNumber, Vec<u8>)]) -> Ask<'a> {
+    Ask { method, path, query: &[], content_format: None, accept: None, payload, options }
+}
+
+async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Reply {
+    client.request(&asking(method, &[path.to_owned()], payload, &[])).await.unwrap()
+}
+
+fn body(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+#[tokio::test]
+async fn bodies_of_every_size_go_up_and_come_down_in_blocks_of_every_size() {
+    let server = start();
+    for secure in [true, false] {
+        for block_size in [16, 64, 256, 1024] {
+            let mut client = connect_with(&server, secure, |config| config.block_size = block_size).await;
+            for len in [0, 1, block_size - 1, block_size, block_size + 1, 3 * block_size, 5000] {
+                let sent = body(len);
+                assert_eq!(ask(&mut client, Code::PUT, "value", &sent).await.code, Code::CHANGED, "{block_size} {len}");
+                let got = ask(&mut client, Code::GET, "value", b"").await;
+                assert_eq!((got.code, got.payload.len()), (Code::CONTENT, len));
+                assert!(got.payload == sent, "{block_size} {len}");
+            }
+            client.close().await;
+        }
+    }
+    assert_eq!(server.totals().body_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_response_that_cannot_be_made_again_is_kept_for_its_blocks() {
+    let server = start();
+    let mut client = connect(&server, true).await;
+    for len in [1000, 1025, 10_000] {
+        for method in [Code::POST, Code::FETCH, Code::PATCH, Code::IPATCH] {
+            let echoed = ask(&mut client, method, "cat", &body(len)).await;
+            assert_eq!((echoed.code, echoed.payload.len()), (Code::CONTENT, len), "{} {len}", method.name());
+            assert!(echoed.payload == body(len));
+        }
+    }
+}
+
+#[tokio::test]
+async fn progress_is_reported_and_ends_with_the_whole() {
+    let server = start();
+    let mut client = connect(&server, true).await;
+    let (up, down) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (u, d) = (up.clone(), down.clone());
+    client.on_progress(move |progress| {
+        assert_eq!(progress.total, Some(5000));
+        if progress.upload { &u } else { &d }.store(progress.done, Ordering::Relaxed);
+    });
+    ask(&mut client, Code::PUT, "value", &body(5000)).await;
+    ask(&mut client, Code::GET, "value", b"").await;
+    assert_eq!((up.load(Ordering::Relaxed), down.load(Ordering::Relaxed)), (4096, 5000));
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_is_refused_with_what_is_allowed() {
+    let server = start_with(resources(), |config| config.max_body = 3000);
+    let mut client = connect(&server, true).await;
+    let refused = ask(&mut client, Code::PUT, "value", &body(3001)).await;
+    assert_eq!((refused.code, refused.uint(OptionNumber::SIZE1)), (Code::REQUEST_ENTITY_TOO_LARGE, Some(3000)));
+    assert_eq!(ask(&mut client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
+}
+
+#[tokio::test]
+async fn what_nobody_may_do_costs_no_memory() {
+    let server = start_with(resources(), |config| config.plain_allowed = false);
+    let mut client = connect(&server, false).await;
+    assert_eq!(ask(&mut client, Code::PUT, "value", &body(5000)).await.code, Code::UNAUTHORIZED);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(server.totals().body_bytes, 0);
+}
+
+#[tokio::test]
+async fn blocks_out_of_turn_are_refused() {
+    let server = start();
+    let mut client = connect(&server, false).await;
+    let path = ["value".to_owned()];
+    let block = |number: u32, more| {
+        let block = Block { number, more, size_exponent: 0 };
+        (OptionNumber::BLOCK1, block.value().to_be_bytes()[1..].to_vec())
+    };
+    let mut put = async |number, more, len: usize| {
+        let options = [block(number, more)];
+        client.request(&asking(Code::PUT, &path, &body(len), &options)).await.unwrap().code
+    };
+    assert_eq!(put(3, true, 16).await, Code::REQUEST_ENTITY_INCOMPLETE);
+    assert_eq!(put(0, true, 16).await, Code::CONTINUE);
+    assert_eq!(put(2, true, 16).await, Code::REQUEST_ENTITY_INCOMPLETE);
+    assert_eq!(put(1, true, 15).await, Code::BAD_REQUEST);
+    assert_eq!(put(1, false, 4).await, Code::CHANGED);
+    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.payload.len(), 20);
+    let reserved = [(OptionNumber::BLOCK1, vec![0x0f])];
+    assert_eq!(client.request(&asking(Code::PUT, &path, b"x", &reserved)).await.unwrap().code, Code::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn endless_uploads_are_bounded() {
+    let server = start_with(resources(), |config| config.max_bodies = 8192);
+    let mut client = connect(&server, false).await;
+    let mut refused = 0;
+    for path in ["a", "b", "c", "d", "e", "f", "g"] {
+        let path = [path.to_owned()];
+        for number in 0..8 {
+            let block = Block { number, more: true, size_exponent: 6 };
+            let options = [(OptionNumber::BLOCK1, block.value().to_be_bytes()[1..].to_vec())];
+            let code = client.request(&asking(Code::PUT, &path, &body(1024), &options)).await.unwrap().code;
+            refused += usize::from(code != Code::CONTINUE);
+        }
+    }
+    assert!(refused > 0, "more bodies than are allowed");
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert!(server.totals().body_bytes <= 8192);
+}
+
+#[tokio::test]
+async fn a_changed_representation_is_never_mixed() {
+    /// Another body with every request: no two blocks belong together, until it calms down.
+    #[derive(Clone)]
+    struct Restless(Arc<AtomicUsize>);
+    impl Application for Restless {
+        fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later) -> Result<(), Code> {
+            let turn = self.0.fetch_add(1, Ordering::Relaxed).min(3) as u8;
+            response.payload(&[turn; 3000])
+        }
+    }
+    let server = start_with(Restless(Arc::default()), |config| config.shards = 1);
+    let mut client = connect(&server, false).await;
+    let got = ask(&mut client, Code::GET, "x", b"").await;
+    assert_eq!(got.payload, vec![3; 3000]);
+}
+
+async fn next(observation: &mut Observation<'_>) -> Reply {
+    tokio::time::timeout(Duration::from_secs(10), observation.next()).await.expect("a notification").unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn observers_are_told_of_changes_in_order_until_they_cancel() {
+    for (secure, unconfirmed) in [(true, 0), (false, 0), (true, 4), (false, 4)] {
+        let server = start_with(resources(), |config| config.unconfirmed_notifications = unconfirmed);
+        let mut writer = connect(&server, secure).await;
+        let mut client = connect(&server, secure).await;
+        let path = ["value".to_owned()];
+        let mut observation = client.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+        assert!(observation.is_registered());
+        assert_eq!(next(&mut observation).await.payload, b"first");
+        for turn in 0..20 {
+            let long = body(turn * 150);
+            ask(&mut writer, Code::PUT, "value", &long).await;
+            // The newest one comes, even if some between were skipped.
+            loop {
+                let got = next(&mut observation).await;
+                if got.payload == long {
+                    break;
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(server.totals().observations, 1);
+        let last = observation.cancel().await.unwrap();
+        assert_eq!((last.code, last.uint(OptionNumber::OBSERVE)), (Code::CONTENT, None));
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(server.totals().observations, 0);
+    }
+}
+
+#[tokio::test]
+async fn an_observer_that_forgot_is_forgotten_when_it_rejects() {
+    for unconfirmed in [0, 4] {
+        let server = start_with(resources(), |config| config.unconfirmed_notifications = unconfirmed);
+        let mut writer = connect(&server, false).await;
+        let mut client = connect(&server, false).await;
+        let path = ["value".to_owned()];
+        let request = asking(Code::GET, &path, b"", &[]);
+        // What is dropped is forgotten only when the client hears of it again: it has to receive, so it asks something.
+        drop(client.observe(&request).await.unwrap());
+        for turn in 0..3 {
+            ask(&mut writer, Code::PUT, "value", &[turn]).await;
+            ask(&mut client, Code::GET, "blink", b"").await;
+        }
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(server.totals().observations, 0, "{unconfirmed}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_observable_is_answered_once() {
+    let server = start();
+    let mut client = connect(&server, false).await;
+    let path = ["cat".to_owned()];
+    let mut observation = client.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+    assert!(!observation.is_registered());
+    assert_eq!(next(&mut observation).await.code, Code::CONTENT);
+    assert!(observation.next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn one_client_observes_only_so_much() {
+    let server = start();
+    let mut client = connect(&server, false).await;
+    let mut registered = 0;
+    for _ in 0..20 {
+        let path = ["value".to_owned()];
+        let observation = client.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+        // Dropped: forgotten by the client, not by the server.
+        registered += usize::from(observation.is_registered());
+    }
+    assert_eq!(registered, 16);
+}
+
+#[tokio::test]
+async fn preconditions_and_entity_tags() {
+    let server = start();
+    let mut client = connect(&server, true).await;
+    let path = ["value".to_owned()];
+    let got = ask(&mut client, Code::GET, "value", b"").await;
+    let etag = got.option(OptionNumber::ETAG).unwrap().to_vec();
+    let mut with = async |method, payload: &[u8], number, value: &[u8]| {
+        let options = [(number, value.to_vec())];
+        client.request(&asking(method, &path, payload, &options)).await.unwrap()
+    };
+    let valid = with(Code::GET, b"", OptionNumber::ETAG, &etag).await;
+    assert_eq!((valid.code, valid.payload.len()), (Code::VALID, 0));
+    assert_eq!(with(Code::GET, b"", OptionNumber::ETAG, b"other").await.payload, b"first");
+    assert_eq!(with(Code::PUT, b"2", OptionNumber::IF_MATCH, b"other").await.code, Code::PRECONDITION_FAILED);
+    assert_eq!(with(Code::PUT, b"2", OptionNumber::IF_NONE_MATCH, b"").await.code, Code::PRECONDITION_FAILED);
+    assert_eq!(with(Code::PUT, b"2", OptionNumber::IF_MATCH, &etag).await.code, Code::CHANGED);
+    assert_eq!(with(Code::PUT, b"3", OptionNumber::IF_MATCH, &etag).await.code, Code::PRECONDITION_FAILED);
+    assert_eq!(with(Code::PUT, b"3", OptionNumber::IF_MATCH, b"").await.code, Code::CHANGED);
+}
+
+#[tokio::test]
+async fn json_is_merged_with_json() {
+    let server = start();
+    let mut client = connect(&server, true).await;
+    let path = ["json".to_owned()];
+    for method in [Code::PATCH, Code::IPATCH] {
+        let patch = Ask { content_format: Some(52), ..asking(method, &path, br#"{"b":{"c":null,"d":[1]}}"#, &[]) };
+        assert_eq!(client.request(&patch).await.unwrap().code, Code::CHANGED);
+        assert_eq!(ask(&mut client, Code::GET, "json", b"").await.payload, br#"{"a":1,"b":{"d":[1]}}"#);
+    }
+    let plain = asking(Code::PATCH, &path, b"{}", &[]);
+    assert_eq!(client.request(&plain).await.unwrap().code, Code::UNSUPPORTED_CONTENT_FORMAT);
+    let text = ["value".to_owned()];
+    let patch = Ask { content_format: Some(52), ..asking(Code::PATCH, &text, b"{}", &[]) };
+    assert_eq!(client.request(&patch).await.unwrap().code, Code::CONFLICT);
+}
+
+#[tokio::test]
+async fn a_server_that_verifies_addresses_is_served_its_proof() {
+    let server = start_with(resources(), |config| config.verify_addresses = true);
+    let mut client = connect(&server, false).await;
+    assert_eq!(ask(&mut client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
+    let mut second = connect(&server, false).await;
+    assert_eq!(ask(&mut second, Code::GET, "value", b"").await.payload, body(3000));
+    let mut third = connect(&server, false).await;
+    let path = ["value".to_owned()];
+    let mut observation = third.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+    assert!(observation.is_registered());
+    assert_eq!(next(&mut observation).await.payload, body(3000));
+}
+
+#[tokio::test]
+async fn too_many_requests_are_told_to_wait() {
+    let server = start_with(resources(), |config| config.requests_per_second = 5);
+    let mut client = connect(&server, true).await;
+    let mut codes = Vec::new();
+    for _ in 0..7 {
+        codes.push(ask(&mut client, Code::GET, "blink", b"").await.code);
+    }
+    assert_eq!(codes.iter().filter(|code| **code == Code::TOO_MANY_REQUESTS).count(), 2, "{codes:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_changes_is_told_to_its_observers() {
+    let file = std::env::temp_dir().join(format!("tegmen-observed-{}", std::process::id()));
+    std::fs::write(&file, "one").unwrap();
+    let server = start_with(Resources::new([("file".to_owned(), Resource::File(file.clone()))]), |_| {});
+    let mut client = connect(&server, true).await;
+    let path = ["file".to_owned()];
+    let mut observation = client.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+    assert_eq!(next(&mut observation).await.payload, b"one");
+    std::fs::write(&file, "another").unwrap();
+    assert_eq!(next(&mut observation).await.payload, b"another");
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(next(&mut observation).await.code, Code::NOT_FOUND);
+    assert!(observation.next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_writable_directory_takes_files_whole_and_nothing_beside_it() {
+    let root = std::env::temp_dir().join(format!("tegmen-writable-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    let directory = Resource::Directory { root: root.clone(), writable: true };
+    let server = start_with(Resources::new([("up".to_owned(), directory)]), |_| {});
+    let mut client = connect(&server, true).await;
+    let mut put = async |method, path: &str, payload: &[u8]| {
+        let path: Vec<String> = path.split('/').map(str::to_owned).collect();
+        client.request(&asking(method, &path, payload, &[])).await.unwrap()
+    };
+    assert_eq!(put(Code::PUT, "up/firmware.bin", &body(100_000)).await.code, Code::CREATED);
+    assert_eq!(std::fs::read(root.join("firmware.bin")).unwrap(), body(100_000));
+    assert_eq!(put(Code::GET, "up/firmware.bin", b"").await.payload, body(100_000));
+    assert_eq!(put(Code::PUT, "up/firmware.bin", &body(5)).await.code, Code::CHANGED);
+    for path in ["up/../outside", "up/.hidden", "up/", "up"] {
+        assert!(!put(Code::PUT, path, b"x").await.code.is_success(), "{path}");
+    }
+    assert_eq!(put(Code::DELETE, "up/firmware.bin", b"").await.code, Code::DELETED);
+    assert_eq!(put(Code::DELETE, "up/firmware.bin", b"").await.code, Code::NOT_FOUND);
+    assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0);
+    std::fs::remove_dir(&root).unwrap();
+}
