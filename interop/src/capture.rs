@@ -23,7 +23,15 @@ struct Shared {
     server: SocketAddr,
     port: u16,
     file: Mutex<Vec<u8>>,
+    datagrams: Mutex<Vec<Datagram>>,
     over: AtomicBool,
+}
+
+/// One that passed.
+#[derive(Clone)]
+pub(crate) struct Datagram {
+    pub(crate) to_server: bool,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Capture {
@@ -31,7 +39,8 @@ impl Capture {
     pub(crate) fn start(server: SocketAddr) -> Result<Self, String> {
         let socket = open((LOOPBACK, 0).into())?;
         let port = socket.local_addr().map_err(|error| error.to_string())?.port();
-        let shared = Arc::new(Shared { server, port, file: Mutex::new(file_header()), over: AtomicBool::new(false) });
+        let (file, datagrams) = (Mutex::new(file_header()), Mutex::new(Vec::new()));
+        let shared = Arc::new(Shared { server, port, file, datagrams, over: AtomicBool::new(false) });
         let relay = thread::spawn({
             let shared = shared.clone();
             move || shared.relay(&socket)
@@ -44,6 +53,11 @@ impl Capture {
         self.end();
         let file = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
         scene.file("capture.pcap", &*file)
+    }
+
+    /// What has passed so far.
+    pub(crate) fn datagrams(&self) -> Vec<Datagram> {
+        self.shared.datagrams.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn end(&mut self) {
@@ -100,6 +114,8 @@ impl Shared {
     }
 
     fn keep(&self, from: u16, to: u16, datagram: &[u8]) {
+        let kept = Datagram { to_server: to == self.port, bytes: datagram.to_vec() };
+        self.datagrams.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let len = IP_AND_UDP.saturating_add(datagram.len());

@@ -10,6 +10,7 @@ mod mote;
 mod openssl;
 mod ours;
 mod peers;
+mod plain;
 mod process;
 mod talker;
 mod tshark;
@@ -84,7 +85,7 @@ fn run(options: &Options) -> Result<bool, String> {
     }
     // What the rows that are left do not need is not built.
     if options.only.is_none() {
-        std::thread::spawn(move || built.iter().for_each(|built| drop(built.path())));
+        std::thread::spawn(move || built.iter().for_each(|built| drop(built.command())));
     }
     let results = play(&cells, options.jobs, &tegmen, &logs);
     print(&cells, &results);
@@ -152,8 +153,11 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         None => cells.extend(mote::cells(images)),
         Some((tool, package)) => cells.push(missing("a mote", tool, package)),
     }
-    let (talkers, built) = talker::all(places);
-    cells.extend(talkers);
+    let mut built = Vec::new();
+    for (more, to_build) in [talker::all(places), plain::all(places)] {
+        cells.extend(more);
+        built.extend(to_build);
+    }
     (cells, built)
 }
 

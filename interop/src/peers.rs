@@ -1,37 +1,54 @@
 //! Peers that are libraries: programs around them, which the run builds once and keeps under `target/interop-peers/`.
 
-use crate::cell::Trouble;
+use crate::cell::Check;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A program that is built when the first row needs it, or ahead.
 pub(crate) struct Built {
-    build: Box<dyn Fn() -> Result<PathBuf, String> + Send + Sync>,
-    result: OnceLock<Result<PathBuf, String>>,
+    build: Box<dyn Fn() -> Result<Vec<OsString>, String> + Send + Sync>,
+    /// The words that start it.
+    words: OnceLock<Result<Vec<OsString>, String>>,
 }
 
 impl Built {
-    /// `build` makes it and tells where it is; if it cannot, what to type.
-    pub(crate) fn new(build: impl Fn() -> Result<PathBuf, String> + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { build: Box::new(build), result: OnceLock::new() })
+    /// `build` makes it and tells the words that start it; if it cannot, what to type.
+    fn new(build: impl Fn() -> Result<Vec<OsString>, String> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { build: Box::new(build), words: OnceLock::new() })
     }
 
-    /// Where it is; the first who asks waits for the build, and those who ask meanwhile.
-    pub(crate) fn path(&self) -> Result<PathBuf, String> {
+    /// How it is started; the first who asks waits for the build, and those who ask meanwhile.
+    pub(crate) fn command(&self) -> Result<Command, String> {
         // One build at a time: several would only be slower, each for itself.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let make = || {
             let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
             (self.build)()
         };
-        self.result.get_or_init(make).clone()
+        let words = self.words.get_or_init(make).clone()?;
+        let mut words = words.into_iter();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
+        Ok(command)
     }
 
-    /// [`path`](Self::path), as a scenario wants it.
-    pub(crate) fn ready(&self) -> Result<PathBuf, Trouble> {
-        Ok(self.path()?)
+    /// Builds it, as the first step of a scenario.
+    pub(crate) fn ready(&self) -> Check {
+        Ok(self.command().map(drop)?)
     }
+}
+
+/// Its word `version` has to bring the version of the table.
+pub(crate) fn is_version(program: &Built, version: &str) -> Check {
+    let output = program.command()?.arg("version").output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let says = text.trim().strip_prefix("version ").unwrap_or_default();
+    if says.split_whitespace().any(|word| word == version) {
+        return Ok(());
+    }
+    Err(format!("it says {:?}", text.trim()).into())
 }
 
 /// Where programs are built.
@@ -67,7 +84,24 @@ impl Places {
             compiler.args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1"]);
             compiler.arg(source(&format!("{name}.c"))).arg("-o").arg(&program);
             step(compiler.args(libraries))?;
-            Ok(program)
+            Ok(vec![program.into()])
+        })
+    }
+
+    /// A Python program of ours and one package of the Python package index, in an environment of its own.
+    pub(crate) fn python_peer(&self, file: &'static str, package: &'static str) -> Arc<Built> {
+        let places = self.clone();
+        Built::new(move || {
+            tools(&[("python3", "python3")])?;
+            let place = places.made("python")?.join(package);
+            let python = place.join("bin/python");
+            if !place.join("complete").exists() {
+                step(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&place))
+                    .map_err(|why| format!("{why}; or: sudo apt-get install python3-venv"))?;
+                step(Command::new(&python).args(["-m", "pip", "install", "--quiet", package]))?;
+                std::fs::write(place.join("complete"), "").map_err(|error| error.to_string())?;
+            }
+            Ok(vec![python.into(), source(file).into()])
         })
     }
 
@@ -85,7 +119,7 @@ impl Places {
             let mut build = Command::new(&cargo);
             build.args(["build", "--release", "--locked", "--quiet", "--package", &package, "--target-dir"]);
             step(build.arg(&target).current_dir(&directory))?;
-            Ok(target.join("release").join(package))
+            Ok(vec![target.join("release").join(package).into()])
         })
     }
 }

@@ -7,11 +7,9 @@
 use crate::cell::{Cell, Check, Role, Scene, Trouble};
 use crate::dtls::{self, DtlsClient, DtlsServer, Plaintext};
 use crate::ours::Psk;
-use crate::peers::{Built, Places};
+use crate::peers::{self, Built, Places};
 use crate::process::Process;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use tegmen_host::credentials::to_hex;
 
@@ -20,8 +18,6 @@ struct Peer {
     name: &'static str,
     version: String,
     program: Arc<Built>,
-    /// What has to stand before the program, such as an interpreter.
-    words: Vec<String>,
     /// Bytes that it takes for a key and for an identity, and where that is to be read.
     room: Option<(usize, usize, &'static str)>,
     /// Where it is written that it refuses a ClientHello without extensions, if it does.
@@ -42,7 +38,6 @@ fn tinydtls(places: &Places) -> Peer {
         name: "tinydtls",
         version: "0.8.6".to_owned(),
         program: places.bench_peer("tinydtls", &[("cc", "gcc"), ("cmake", "cmake"), LIBCLANG]),
-        words: Vec::new(),
         room: Some((16, 32, "DTLS_PSK_MAX_KEY_LEN is 16, DTLS_PSK_MAX_CLIENT_IDENTITY_LEN 32")),
         refuses_minimal: Some("it wants extended master secret: force_extended_master_secret = 1 in its dtls.c"),
         closes: false,
@@ -55,7 +50,6 @@ fn wolfssl(places: &Places) -> Peer {
         name: "wolfSSL",
         version: "5.9.4".to_owned(),
         program: places.bench_peer("wolfssl", needs),
-        words: Vec::new(),
         room: None,
         refuses_minimal: None,
         closes: false,
@@ -72,7 +66,6 @@ fn mbedtls(places: &Places) -> Peer {
         name: "Mbed TLS",
         version: version.map_or("?", |(_, version)| version.trim().trim_matches('"')).to_owned(),
         program: places.c_peer("mbedtls", (HEADER, "libmbedtls-dev"), libraries),
-        words: Vec::new(),
         room: Some((32, usize::MAX, "MBEDTLS_PSK_MAX_LEN is 32")),
         refuses_minimal: None,
         closes: true,
@@ -94,29 +87,11 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     if peer.closes {
         add(Role::Client, "close in order", |scene, peer| dtls::client_closes(scene, &Talker(peer.clone())));
     }
-    add(Role::Client, "is the version of the table", is_the_version);
+    add(Role::Client, "is the version of the table", |_, peer| peers::is_version(&peer.program, &peer.version));
     cells
 }
 
-fn is_the_version(_: &Scene, peer: &Arc<Peer>) -> Check {
-    let output = peer.command(&peer.program.path()?).arg("version").output().map_err(|error| error.to_string())?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let says = text.trim().strip_prefix("version ").unwrap_or_default();
-    if says.split_whitespace().any(|word| word == peer.version) {
-        return Ok(());
-    }
-    Err(format!("it says {:?}", text.trim()).into())
-}
-
 impl Peer {
-    fn command(&self, path: &Path) -> Command {
-        let mut words = self.words.iter();
-        let Some(first) = words.next() else { return Command::new(path) };
-        let mut command = Command::new(first);
-        command.args(words).arg(path);
-        command
-    }
-
     fn takes(&self, psk: &Psk) -> Check {
         match self.room {
             Some((key, identity, evidence)) if psk.key.len() > key || psk.identity.len() > identity => {
@@ -127,7 +102,7 @@ impl Peer {
     }
 
     fn start(&self, scene: &Scene, role: &str, address: SocketAddr, psk: &Psk) -> Result<Session, String> {
-        let mut command = self.command(&self.program.path()?);
+        let mut command = self.program.command()?;
         command.args([role, &address.to_string(), &psk.identity, &psk.hex()]);
         Ok(Session { process: scene.start_command(command)?, read: 0 })
     }
@@ -137,7 +112,7 @@ struct Talker(Arc<Peer>);
 
 impl DtlsClient for Talker {
     fn prepare(&self) -> Check {
-        self.0.program.ready().map(drop)
+        self.0.program.ready()
     }
 
     fn takes(&self, psk: &Psk) -> Check {
@@ -159,7 +134,7 @@ impl DtlsClient for Talker {
 
 impl DtlsServer for Talker {
     fn prepare(&self) -> Check {
-        self.0.program.ready().map(drop)
+        self.0.program.ready()
     }
 
     fn takes(&self, psk: &Psk) -> Check {

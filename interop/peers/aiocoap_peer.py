@@ -1,0 +1,141 @@
+"""aiocoap as a server or a client of plain CoAP; the words are those of interop/src/plain.rs.
+
+    aiocoap_peer.py version
+    aiocoap_peer.py coap-server HOST PORT
+    aiocoap_peer.py coap-client METHOD URI [PAYLOAD]
+"""
+
+import asyncio
+import sys
+from importlib.metadata import version
+
+from aiocoap import BAD_REQUEST, CHANGED, CONTENT, CREATED, DELETED, DELETE, GET, NON, POST, PUT, Context, Message
+from aiocoap import error, resource
+
+BIG = bytes(b"0123456789abcdef"[at % 16] for at in range(5000))
+
+
+def say(line):
+    print(line, flush=True)
+
+
+class Value(resource.Resource):
+    """What PUT wrote; gone after DELETE; POST appends."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    async def render_get(self, request):
+        if self.value is None:
+            raise error.NotFound
+        return Message(code=CONTENT, payload=self.value)
+
+    async def render_put(self, request):
+        code = CREATED if self.value is None else CHANGED
+        self.value = request.payload
+        return Message(code=code)
+
+    async def render_post(self, request):
+        self.value = (self.value or b"") + request.payload
+        return Message(code=CHANGED, payload=self.value)
+
+    async def render_delete(self, request):
+        self.value = None
+        return Message(code=DELETED)
+
+
+class Slow(resource.Resource):
+    """Takes longer than a piggybacked response may."""
+
+    async def render_get(self, request):
+        await asyncio.sleep(1.5)
+        return Message(code=CONTENT, payload=b"slowly")
+
+
+class Count(resource.ObservableResource):
+    """One more every half second, for whoever observes."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+        self.observers = 0
+
+    async def tick(self):
+        while True:
+            await asyncio.sleep(0.5)
+            self.count += 1
+            self.updated_state()
+
+    def update_observation_count(self, count):
+        say(f"observers {count}")
+
+    async def render_get(self, request):
+        return Message(code=CONTENT, payload=str(self.count).encode())
+
+
+class Big(Value):
+    """5000 bytes, and as many come in."""
+
+    async def render_put(self, request):
+        if request.payload != BIG:
+            return Message(code=BAD_REQUEST, payload=b"%d other bytes" % len(request.payload))
+        say("took 5000 bytes")
+        return Message(code=CHANGED)
+
+
+async def serve(host, port):
+    site = resource.Site()
+    count = Count()
+    site.add_resource([".well-known", "core"], resource.WKCResource(site.get_resources_as_linkheader))
+    site.add_resource(["v"], Value(b"hello"))
+    site.add_resource(["slow"], Slow())
+    site.add_resource(["count"], count)
+    site.add_resource(["big"], Big(BIG))
+    context = await Context.create_server_context(site, bind=(host, int(port)))
+    say("listening")
+    ticking = asyncio.create_task(count.tick())
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    ticking.cancel()
+    await context.shutdown()
+
+
+def text(response):
+    payload = "BIG" if response.payload == BIG else response.payload.decode("utf-8", "replace")
+    return f"{response.code.dotted} {payload}"
+
+
+async def ask(method, uri, payload):
+    context = await Context.create_client_context()
+    codes = {"get": GET, "non": GET, "observe": GET, "put": PUT, "post": POST, "delete": DELETE}
+    request = Message(code=codes[method], uri=uri, payload=BIG if payload == "BIG" else payload.encode())
+    if method == "non":
+        request.mtype = NON
+    if method == "observe":
+        request.opt.observe = 0
+    pending = context.request(request)
+    say(text(await pending.response))
+    if method == "observe":
+        if pending.observation.cancelled:
+            say("it is no observation")
+            return
+        seen = 0
+        async for notification in pending.observation:
+            say(text(notification))
+            seen += 1
+            if seen == 3:
+                break
+        pending.observation.cancel()
+        await asyncio.sleep(0.5)
+    await context.shutdown()
+
+
+match sys.argv[1:]:
+    case ["version"]:
+        say("version " + version("aiocoap"))
+    case ["coap-server", host, port]:
+        asyncio.run(serve(host, port))
+    case ["coap-client", method, uri, *payload]:
+        asyncio.run(ask(method, uri, "".join(payload)))
+    case _:
+        sys.exit(__doc__)

@@ -1,0 +1,200 @@
+//! Peers of plain CoAP that are libraries, each behind a program of ours.
+//!
+//! `coap-server HOST PORT` prints `listening` and has `/v` (GET, PUT, POST appends, DELETE), `/slow`, `/count`, which can
+//! be observed, and `/big` with 5000 bytes, which takes the same. `coap-client METHOD URI [PAYLOAD]` prints one line for
+//! each response, `CODE PAYLOAD`. `BIG` in place of a payload stands for those 5000 bytes.
+
+use crate::capture::Capture;
+use crate::cell::{Cell, Check, Role, Scene, free_port};
+use crate::dtls::LOOPBACK;
+use crate::ours::{Psk, Served, ask};
+use crate::peers::{self, Built, Places};
+use crate::process::Process;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+struct Peer {
+    name: &'static str,
+    version: &'static str,
+    program: Arc<Built>,
+}
+
+/// All of them, with what is to be built for them.
+pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
+    let peers = [Peer {
+        name: "aiocoap",
+        version: "0.4.17",
+        program: places.python_peer("aiocoap_peer.py", "aiocoap==0.4.17"),
+    }];
+    let built = peers.iter().map(|peer| peer.program.clone()).collect();
+    (peers.into_iter().flat_map(|peer| cells(Arc::new(peer))).collect(), built)
+}
+
+fn cells(peer: Arc<Peer>) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let mut add = |role, scenario: &str, play: fn(&Scene, &Peer) -> Check| {
+        let played = peer.clone();
+        cells.push(Cell::new(peer.name, peer.version, role, scenario, move |scene| {
+            played.program.ready()?;
+            play(&scene.anew(), &played)
+        }));
+    };
+    add(Role::Server, "GET, PUT, POST, DELETE", |scene, peer| server_methods(scene, peer, LOOPBACK));
+    add(Role::Server, "IPv6", |scene, peer| server_methods(scene, peer, Ipv6Addr::LOCALHOST.into()));
+    add(Role::Server, "separate response", server_separate);
+    add(Role::Server, "NON", server_non);
+    add(Role::Server, "/.well-known/core", server_well_known_core);
+    add(Role::Client, "GET, PUT, POST, DELETE", |scene, peer| client_methods(scene, peer, LOOPBACK));
+    add(Role::Client, "IPv6", |scene, peer| client_methods(scene, peer, Ipv6Addr::LOCALHOST.into()));
+    add(Role::Client, "separate response", client_separate);
+    add(Role::Client, "NON", client_non);
+    add(Role::Client, "/.well-known/core", client_well_known_core);
+    add(Role::Client, "is the version of the table", |_, peer| peers::is_version(&peer.program, peer.version));
+    cells
+}
+
+impl Peer {
+    fn serve(&self, scene: &Scene, host: IpAddr) -> Result<(Process, SocketAddr), String> {
+        let address = SocketAddr::new(host, free_port()?);
+        let mut command = self.program.command()?;
+        command.args(["coap-server", &host.to_string(), &address.port().to_string()]);
+        let process = scene.start_command(command)?;
+        process.await_output("listening\n", 0)?;
+        Ok((process, address))
+    }
+
+    /// What the client prints.
+    fn ask(&self, scene: &Scene, words: &[&str]) -> Result<String, String> {
+        let mut command = self.program.command()?;
+        command.arg("coap-client").args(words);
+        let mut process = scene.start_command(command)?;
+        let status = process.await_end()?;
+        if !status.success() {
+            let told = process.err.text();
+            return Err(format!("the client failed: {}", told.lines().last().unwrap_or("it says nothing")));
+        }
+        Ok(process.out.text().trim().to_owned())
+    }
+
+    fn expect(&self, scene: &Scene, words: &[&str], expected: &str) -> Check {
+        let printed = self.ask(scene, words)?;
+        if printed == expected {
+            Ok(())
+        } else {
+            Err(format!("the client printed {printed:?}, not {expected:?}").into())
+        }
+    }
+}
+
+// --- the peer is the server ---
+
+fn is(scene: &Scene, words: &[&str], code: &str, payload: &str) -> Check {
+    let answer = ask(scene, words, None)?;
+    if (answer.code.as_str(), answer.payload.as_str()) == (code, payload) {
+        return Ok(());
+    }
+    let Some(method) = words.first() else { return Err("no words".into()) };
+    Err(format!("{method} brought {} {:?}, not {code} {payload:?}", answer.code, answer.payload).into())
+}
+
+fn server_methods(scene: &Scene, peer: &Peer, host: IpAddr) -> Check {
+    let (_server, address) = peer.serve(scene, host)?;
+    let uri = format!("coap://{address}/v");
+    is(scene, &["get", &uri], "2.05", "hello")?;
+    is(scene, &["put", &uri, "a new value"], "2.04", "")?;
+    is(scene, &["post", &uri, " and more"], "2.04", "a new value and more")?;
+    is(scene, &["delete", &uri], "2.02", "")?;
+    is(scene, &["get", &uri], "4.04", "")?;
+    is(scene, &["put", &uri, "another"], "2.01", "")?;
+    is(scene, &["get", &uri], "2.05", "another")
+}
+
+/// The empty acknowledgement has to be on the wire, and a response with a Message ID of its own that we acknowledge.
+fn separate(capture: &Capture) -> Check {
+    let datagrams = capture.datagrams();
+    let seen = |to_server: bool, begin: &[u8], len: usize| {
+        datagrams.iter().any(|datagram| {
+            datagram.to_server == to_server && datagram.bytes.len() >= len && datagram.bytes.starts_with(begin)
+        })
+    };
+    let response = datagrams.iter().find(|datagram| {
+        !datagram.to_server && matches!(datagram.bytes.as_slice(), [first, 0x45, ..] if first & 0xf0 == 0x40)
+    });
+    let Some(&[_, _, id0, id1, ..]) = response.map(|response| response.bytes.as_slice()) else {
+        return Err("no confirmable response passed".into());
+    };
+    match (seen(false, &[0x60, 0], 4), seen(true, &[0x60, 0, id0, id1], 4)) {
+        (true, true) => Ok(()),
+        (false, _) => Err("no empty acknowledgement came from the server".into()),
+        (_, false) => Err("the client did not acknowledge the response".into()),
+    }
+}
+
+fn server_separate(scene: &Scene, peer: &Peer) -> Check {
+    let (_server, address) = peer.serve(scene, LOOPBACK)?;
+    let capture = Capture::start(address)?;
+    is(scene, &["get", &format!("coap://127.0.0.1:{}/slow", capture.port)], "2.05", "slowly")?;
+    // The acknowledgement is the last that passes, and may still be under way.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    separate(&capture)
+}
+
+/// Type 1 in both directions (RFC 7252, section 3).
+fn both_non(capture: &Capture) -> Check {
+    let datagrams = capture.datagrams();
+    let non = datagrams.iter().all(|datagram| datagram.bytes.first().is_some_and(|first| first & 0xf0 == 0x50));
+    if non && datagrams.len() == 2 { Ok(()) } else { Err("not everything that passed was NON".into()) }
+}
+
+fn server_non(scene: &Scene, peer: &Peer) -> Check {
+    let (_server, address) = peer.serve(scene, LOOPBACK)?;
+    let capture = Capture::start(address)?;
+    is(scene, &["get", "--non", &format!("coap://127.0.0.1:{}/v", capture.port)], "2.05", "hello")?;
+    both_non(&capture)
+}
+
+fn server_well_known_core(scene: &Scene, peer: &Peer) -> Check {
+    let (_server, address) = peer.serve(scene, LOOPBACK)?;
+    let answer = ask(scene, &["get", &format!("coap://{address}/.well-known/core")], None)?;
+    let complete = ["</v>", "</slow>", "</count>"].iter().all(|link| answer.payload.contains(link));
+    if complete { Ok(()) } else { Err(format!("its links are {:?}", answer.payload).into()) }
+}
+
+// --- the peer is the client ---
+
+fn client_methods(scene: &Scene, peer: &Peer, host: IpAddr) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let at = |path: &str| format!("coap://{}/{path}", SocketAddr::new(host, served.port + 1));
+    peer.expect(scene, &["get", &at("v")], "2.05 hello")?;
+    peer.expect(scene, &["put", &at("v"), "a new value"], "2.04")?;
+    peer.expect(scene, &["get", &at("v")], "2.05 a new value")?;
+    // The output of a program is the response to GET and POST alike.
+    peer.expect(scene, &["post", &at("slow")], "2.05 slowly")?;
+    let refused = peer.ask(scene, &["delete", &at("v")])?;
+    if !refused.starts_with("4.05") {
+        return Err(format!("DELETE of a value brought {refused:?}, not 4.05").into());
+    }
+    let missing = peer.ask(scene, &["get", &at("nothing")])?;
+    if missing.starts_with("4.04") { Ok(()) } else { Err(format!("GET of nothing brought {missing:?}").into()) }
+}
+
+fn client_separate(scene: &Scene, peer: &Peer) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let capture = Capture::start((LOOPBACK, served.port + 1).into())?;
+    peer.expect(scene, &["get", &format!("coap://127.0.0.1:{}/slow", capture.port)], "2.05 slowly")?;
+    separate(&capture)
+}
+
+fn client_non(scene: &Scene, peer: &Peer) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let capture = Capture::start((LOOPBACK, served.port + 1).into())?;
+    peer.expect(scene, &["non", &format!("coap://127.0.0.1:{}/v", capture.port)], "2.05 hello")?;
+    both_non(&capture)
+}
+
+fn client_well_known_core(scene: &Scene, peer: &Peer) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let uri = format!("coap://127.0.0.1:{}/.well-known/core", served.port + 1);
+    let printed = peer.ask(scene, &["get", &uri])?;
+    if printed.contains("</v>;rt=\"value\"") { Ok(()) } else { Err(format!("the client printed {printed:?}").into()) }
+}
