@@ -25,13 +25,18 @@ impl ReplayWindow {
     /// # Errors
     /// [`Replayed`] if it was, or if it is too old to know.
     pub fn fresh(&mut self, sequence: u64) -> Result<Fresh<'_>, Replayed> {
-        // Numbers have 48 bits, so the difference has a sign. The highest accepted number is one behind, and bit 0.
-        let ahead = (sequence.wrapping_sub(self.next) as i64).clamp(-65, 63) as i32;
-        let bit = 1u64.unbounded_shl(!ahead as u32);
-        if ahead < 0 && (bit == 0 || self.seen & bit != 0) {
-            return Err(Replayed);
+        if sequence < self.next {
+            let age = self.age(sequence);
+            if age >= 64 || self.seen.wrapping_shr(age as u32) & 1 == 1 {
+                return Err(Replayed);
+            }
         }
-        Ok(Fresh { window: self, sequence, ahead })
+        Ok(Fresh { window: self, sequence })
+    }
+
+    /// How far below the highest accepted number, and so the position of its bit.
+    const fn age(&self, sequence: u64) -> u64 {
+        self.next.wrapping_sub(sequence).wrapping_sub(1)
     }
 }
 
@@ -50,23 +55,21 @@ pub struct Replayed;
 pub struct Fresh<'w> {
     window: &'w mut ReplayWindow,
     sequence: u64,
-    /// How far ahead of the next number it is, as far as that matters; negative within the window.
-    ahead: i32,
 }
 
 impl Fresh<'_> {
     /// Marks the number as seen; called after the message proved authentic. True if it is the newest so far.
     pub fn accept(self) -> bool {
-        let Self { window, sequence, ahead } = self;
-        if ahead < 0 {
-            window.seen |= 1u64.unbounded_shl(!ahead as u32);
+        let Self { window, sequence } = self;
+        if sequence < window.next {
+            window.seen |= 1u64.wrapping_shl(window.age(sequence) as u32);
             return false;
         }
-        // One by one: it is mostly one, and shifting by a variable is long on a mote.
-        for _ in 0..=ahead {
+        // One by one: mostly none was left out, and shifting by a variable is long on a mote.
+        for _ in 0..sequence.wrapping_sub(window.next).min(64) as u32 {
             window.seen <<= 1;
         }
-        window.seen |= 1;
+        window.seen = window.seen << 1 | 1;
         window.next = sequence.wrapping_add(1);
         true
     }

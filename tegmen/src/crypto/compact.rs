@@ -145,16 +145,21 @@ fn ccm(
         let (head, tail) = aad.split_at_checked(rest.len()).unwrap_or((aad, &[]));
         let _ = copy(rest, head);
         state.authenticate(&block);
-        tail.chunks(BLOCK_LEN).for_each(|chunk| state.authenticate(chunk));
+        for chunk in tail.chunks(BLOCK_LEN) {
+            block = [0; BLOCK_LEN];
+            let _ = copy(&mut block, chunk);
+            state.authenticate(&block);
+        }
     }
-    for chunk in body.chunks_mut(BLOCK_LEN) {
-        if direction == Direction::Seal {
-            state.authenticate(chunk);
-        }
-        state.encrypt(chunk);
-        if direction == Direction::Open {
-            state.authenticate(chunk);
-        }
+    let (blocks, rest) = body.as_chunks_mut();
+    for block in blocks {
+        state.cover(direction, block, BLOCK_LEN);
+    }
+    if !rest.is_empty() {
+        block = [0; BLOCK_LEN];
+        let _ = copy(&mut block, rest);
+        state.cover(direction, &mut block, rest.len());
+        rest.iter_mut().zip(block).for_each(|(to, from)| *to = from);
     }
     Ok(state.finish(first))
 }
@@ -168,30 +173,27 @@ struct Ccm<'k> {
 }
 
 impl Ccm<'_> {
-    /// Adds one block to the MAC (section 2.2); a short one is padded with zeros.
+    /// Adds one block to the MAC (section 2.2).
     #[inline(never)]
-    fn authenticate(&mut self, chunk: &[u8]) {
+    fn authenticate(&mut self, block: &[u8; BLOCK_LEN]) {
         self.schedule.encrypt(&mut self.mac);
-        if let Some(full) = chunk.as_array() {
-            self.mac = add(self.mac, load(full));
-        } else {
-            let mut block = [0; BLOCK_LEN];
-            let _ = copy(&mut block, chunk);
-            self.mac = add(self.mac, load(&block));
-        }
+        self.mac = add(self.mac, load(block));
     }
 
-    /// Adds the next block of key stream to `chunk` (section 2.3).
+    /// Adds the next block of key stream (section 2.3), and the plain block to the MAC. Behind `len` bytes come zeros.
     #[inline(never)]
-    fn encrypt(&mut self, chunk: &mut [u8]) {
+    fn cover(&mut self, direction: Direction, block: &mut [u8; BLOCK_LEN], len: usize) {
+        if direction == Direction::Seal {
+            self.authenticate(block);
+        }
         // The length was checked, so the count ends before it could reach the nonce.
         self.counter[3] = self.counter[3].swap_bytes().wrapping_add(1).swap_bytes();
         let mut stream = self.counter;
         self.schedule.encrypt(&mut stream);
-        if let Some(full) = chunk.as_mut_array() {
-            *full = store(add(stream, load(full)));
-        } else {
-            chunk.iter_mut().zip(store(stream)).for_each(|(byte, with)| *byte ^= with);
+        *block = store(add(stream, load(block)));
+        if direction == Direction::Open {
+            block.get_mut(len..).unwrap_or(&mut []).fill(0);
+            self.authenticate(block);
         }
     }
 
@@ -258,9 +260,11 @@ impl Schedule {
             let [a, b, c, d] = state;
             state = add(*key, [mix(a, b, c, d), mix(b, c, d, a), mix(c, d, a, b), mix(d, a, b, c)]);
         }
-        let [a, b, c, d] = state;
-        let bytes = [substitute(a, b, c, d), substitute(b, c, d, a), substitute(c, d, a, b), substitute(d, a, b, c)];
-        *block = add(*last, bytes);
+        let [mut a, mut b, mut c, mut d] = state;
+        for (column, key) in block.iter_mut().zip(last) {
+            *column = key ^ substitute(a, b, c, d);
+            (a, b, c, d) = (b, c, d, a);
+        }
     }
 }
 

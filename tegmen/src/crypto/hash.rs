@@ -5,6 +5,7 @@
 
 use super::Crypto;
 use crate::buf::{Writer, copy};
+use crate::secret::Secret;
 use zeroize::optimization_barrier;
 
 /// Length of a SHA-256 digest in bytes.
@@ -112,6 +113,16 @@ impl Sha256 {
         digest
     }
 
+    /// Adds a pad of HMAC to the key that stands in the block, and hashes that.
+    #[inline(never)]
+    fn pad<C: Crypto>(&mut self, pad: u32) {
+        for word in self.block.as_chunks_mut::<4>().0 {
+            *word = (u32::from_ne_bytes(*word) ^ pad).to_ne_bytes();
+        }
+        self.state = INITIAL;
+        self.compress::<C>();
+    }
+
     #[inline(never)]
     fn wipe(&mut self) {
         *self = Self::none();
@@ -178,16 +189,10 @@ impl HmacKey {
             hash.block = [0; 64];
             put(&mut hash.block, &hash.state);
         }
-        let mut pad = |with: u32| {
-            for word in hash.block.as_chunks_mut::<4>().0 {
-                *word = (u32::from_ne_bytes(*word) ^ with).to_ne_bytes();
-            }
-            hash.state = INITIAL;
-            hash.compress::<C>();
-            hash.state
-        };
-        self.inner = pad(0x3636_3636);
-        self.outer = pad(0x3636_3636 ^ 0x5c5c_5c5c);
+        hash.pad::<C>(0x3636_3636);
+        self.inner = hash.state;
+        hash.pad::<C>(0x3636_3636 ^ 0x5c5c_5c5c);
+        self.outer = hash.state;
         hash.wipe();
     }
 
@@ -201,15 +206,16 @@ impl HmacKey {
     /// Writes as much of the code of a message as `out` has room for.
     pub(crate) fn mac_into<C: Crypto>(&self, message: &[&[u8]], out: &mut [u8]) {
         let mut hash = Sha256::none();
-        self.run::<C>(&mut hash, message);
+        self.run::<C>(&mut hash, &[], message);
         put(out, &hash.state);
         hash.wipe();
     }
 
-    /// Leaves the code of `message` in the state of `hash`, whatever that held before.
-    fn run<C: Crypto>(&self, hash: &mut Sha256, message: &[&[u8]]) {
+    /// Leaves the code of `first` and `message` in the state of `hash`, whatever that held before.
+    fn run<C: Crypto>(&self, hash: &mut Sha256, first: &[u8], message: &[&[u8]]) {
         hash.state = self.inner;
         hash.len = 64;
+        hash.update::<C>(first);
         for part in message {
             hash.update::<C>(part);
         }
@@ -221,25 +227,21 @@ impl HmacKey {
         hash.complete::<C>();
     }
 
-    /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2; `seed` is given in two parts.
-    pub fn prf<C: Crypto>(&self, label: &[u8], seed: [&[u8]; 2], out: &mut [u8]) {
-        // P_hash of RFC 5246, section 5: A(i) = HMAC(A(i-1)), output HMAC(A(i) + label + seed).
-        let [first, second] = seed;
+    /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2; label and seed are given as parts that are concatenated.
+    #[inline(never)]
+    pub fn prf<C: Crypto>(&self, seed: &[&[u8]], out: &mut [u8]) {
+        // P_hash of RFC 5246, section 5: A(i) = HMAC(A(i-1)), output HMAC(A(i) + label + seed); A(0) is label + seed.
         let mut hash = Sha256::none();
-        let mut a = [0; DIGEST_LEN];
-        for (index, chunk) in out.chunks_mut(DIGEST_LEN).enumerate() {
-            if index == 0 {
-                self.run::<C>(&mut hash, &[label, first, second]);
-            } else {
-                self.run::<C>(&mut hash, &[&a]);
-            }
-            put(&mut a, &hash.state);
-            self.run::<C>(&mut hash, &[&a, label, first, second]);
+        let mut a = Secret::<DIGEST_LEN>::zeroed();
+        let (mut before, mut behind): (&[u8], _) = (&[], seed);
+        for chunk in out.chunks_mut(DIGEST_LEN) {
+            self.run::<C>(&mut hash, before, behind);
+            put(a.expose_mut(), &hash.state);
+            self.run::<C>(&mut hash, a.expose(), seed);
             put(chunk, &hash.state);
+            (before, behind) = (a.expose(), &[]);
         }
         hash.wipe();
-        a = [0; DIGEST_LEN];
-        optimization_barrier(&a);
     }
 }
 

@@ -538,15 +538,16 @@ impl Ongoing<'_> {
         let zeros_of = |count| secret.expose().get(..count).unwrap_or(&[]);
         let premaster = HmacKey::new::<C>(&[&len, zeros_of(zeros), zeros_of(more), &len, key]);
         let session_hash = state.transcript.digest_so_far::<C>();
-        let (label, seed): (&[u8], [&[u8]; 2]) = match state.extended_master_secret {
-            true => (b"extended master secret", [&session_hash, &[]]),
-            false => (b"master secret", [&state.client_random, &state.server_random]),
+        let seed: [&[u8]; 3] = match state.extended_master_secret {
+            true => [b"extended master secret", &session_hash, &[]],
+            false => [b"master secret", &state.client_random, &state.server_random],
         };
-        premaster.prf::<C>(label, seed, secret.expose_mut());
+        premaster.prf::<C>(&seed, secret.expose_mut());
         cx.crypto.key_log(&state.client_random, secret.expose());
         state.master.set::<C>(&[secret.expose()]);
         // The key block is the first 40 bytes; the master secret is not needed any more.
-        state.master.prf::<C>(b"key expansion", [&state.server_random, &state.client_random], secret.expose_mut());
+        let seed: [&[u8]; 3] = [b"key expansion", &state.server_random, &state.client_random];
+        state.master.prf::<C>(&seed, secret.expose_mut());
         let _ = self.peer.channel.set_keys(secret.expose(), client); // the block is as long as it takes
     }
 }

@@ -247,12 +247,12 @@ pub(crate) fn prf<C: Crypto>() {
         for cut in 0..=seed.len() {
             let (first, second) = seed.split_at(cut);
             let mut out = vec![0; expected.len()];
-            key.prf::<C>(label.as_bytes(), [first, second], &mut out);
+            key.prf::<C>(&[label.as_bytes(), first, second], &mut out);
             assert_eq!(out, expected, "seed cut at {cut}");
         }
         for len in 0..expected.len() {
             let mut out = vec![0; len];
-            key.prf::<C>(label.as_bytes(), [&seed, &[]], &mut out);
+            key.prf::<C>(&[label.as_bytes(), &seed], &mut out);
             assert_eq!(out, expected[..len], "{len} bytes");
         }
     }

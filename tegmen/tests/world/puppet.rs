@@ -216,10 +216,10 @@ impl Puppet {
         let len = (psk.len() as u16).to_be_bytes();
         let premaster = HmacKey::new::<RustCrypto>(&[&len, &vec![0; psk.len()], &len, psk]);
         let mut master = [0; 48];
-        premaster.prf::<RustCrypto>(b"master secret", [&self.random, &self.server_random], &mut master);
+        premaster.prf::<RustCrypto>(&[b"master secret", &self.random, &self.server_random], &mut master);
         let master = HmacKey::new::<RustCrypto>(&[&master]);
         let mut block = [0; 40];
-        master.prf::<RustCrypto>(b"key expansion", [&self.server_random, &self.random], &mut block);
+        master.prf::<RustCrypto>(&[b"key expansion", &self.server_random, &self.random], &mut block);
         self.keys = Some(Keys {
             master,
             write: (block[..16].try_into().unwrap(), block[32..36].try_into().unwrap()),
@@ -236,7 +236,7 @@ impl Puppet {
         let digest = self.transcript.clone().finish::<RustCrypto>();
         let mut verify_data = [0; 12];
         let keys = self.keys.as_ref().unwrap();
-        keys.master.prf::<RustCrypto>(b"client finished", [&digest, &[]], &mut verify_data);
+        keys.master.prf::<RustCrypto>(&[b"client finished", &digest], &mut verify_data);
         message(FINISHED, self.message_seq, &verify_data)
     }
 

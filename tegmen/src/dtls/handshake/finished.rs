@@ -11,6 +11,6 @@ pub(crate) fn verify_data<C: Crypto>(master: &HmacKey, client: bool, transcript:
     let label: &[u8] = if client { b"client finished" } else { b"server finished" };
     let mut verify_data = [0; VERIFY_LEN];
     let digest = transcript.digest_so_far::<C>();
-    master.prf::<C>(label, [&digest, &[]], &mut verify_data);
+    master.prf::<C>(&[label, &digest], &mut verify_data);
     verify_data
 }
