@@ -1,97 +1,26 @@
-//! `tegmen get`, `put`, `post`, `delete`: one request, one response.
+//! `tegmen get`, `put`, `post`, `delete`, `fetch`, `patch`, `ipatch`: one request, one response.
 
+use crate::connect::Connect;
 use crate::output::{Failure, Output, runtime};
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
+use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber, option};
-use tegmen::dtls::Profile;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey, Reply};
-use tegmen_host::credentials::{Credentials, from_hex, to_hex};
+use tegmen_host::client::{Ask, Client, Progress, Reply};
+use tegmen_host::credentials::{from_hex, to_hex};
+use tegmen_host::formats;
 use tegmen_host::uri::Uri;
-use zeroize::Zeroizing;
-
-/// How to reach the server.
-#[derive(Args)]
-pub(crate) struct Connect {
-    /// PSK identity for coaps.
-    #[arg(long, short = 'u', env = "TEGMEN_IDENTITY")]
-    identity: Option<String>,
-    /// Key in hexadecimal. Others on this machine can see it among the processes; a credentials file hides it.
-    #[arg(long, short = 'k', env = "TEGMEN_KEY", hide_env_values = true, conflicts_with = "credentials")]
-    key: Option<String>,
-    /// Credentials file; its only identity is taken, or the one that --identity names.
-    #[arg(long, env = "TEGMEN_CREDENTIALS")]
-    credentials: Option<PathBuf>,
-    /// Seconds after which a request is given up.
-    #[arg(long, default_value_t = 90)]
-    timeout: u64,
-    /// Seconds after which a handshake is given up.
-    #[arg(long, default_value_t = 30)]
-    handshake_timeout: u64,
-    /// Ask without wanting an acknowledgement (NON).
-    #[arg(long)]
-    non: bool,
-    /// Offer no TLS extensions: the bytes of the Blink paper. Weaker: no extended master secret.
-    #[arg(long)]
-    minimal: bool,
-    /// Append the session's secrets to this file (RFC 9850). Whoever reads it reads the traffic.
-    #[arg(long, env = "SSLKEYLOGFILE")]
-    key_log: Option<PathBuf>,
-}
-
-impl Connect {
-    fn key(&self) -> Result<Option<ClientKey>, Failure> {
-        if let Some(hex) = &self.key {
-            let identity = self.identity.clone().ok_or_else(|| Failure::usage("--key goes with --identity NAME"))?;
-            let key = from_hex(hex).filter(|key| !key.is_empty());
-            let key = key.ok_or_else(|| Failure::usage("--key: an even number of hexadecimal digits"))?;
-            return Ok(Some(ClientKey { identity, key: Zeroizing::new(key) }));
-        }
-        let Some(file) = &self.credentials else { return Ok(None) };
-        let known = Credentials::from_file(file).map_err(Failure::new)?;
-        let name = file.display();
-        let identity = match (&self.identity, known.identities().as_slice()) {
-            (Some(identity), _) => identity.clone(),
-            (None, [only]) => only.clone(),
-            (None, []) => {
-                return Err(Failure::new(format!(
-                    "{name} holds no identity: tegmen keys new --file {name} --identity NAME"
-                )));
-            }
-            (None, several) => {
-                return Err(Failure::usage(format!("{name} holds {}: choose one with --identity", several.join(", "))));
-            }
-        };
-        let (key, _) = known.key_of(identity.as_bytes()).ok_or_else(|| {
-            Failure::new(format!("{name} has no identity {identity}; it holds {}", known.identities().join(", ")))
-        })?;
-        Ok(Some(ClientKey { identity, key }))
-    }
-
-    pub(crate) fn config(&self) -> Result<ClientConfig, Failure> {
-        let mut config = ClientConfig {
-            key: self.key()?,
-            timeout: Duration::from_secs(self.timeout),
-            confirmable: !self.non,
-            key_log: self.key_log.clone(),
-            ..ClientConfig::default()
-        };
-        config.dtls.handshake_timeout = Duration::from_secs(self.handshake_timeout);
-        if self.minimal {
-            config.dtls.profile = Profile::Minimal;
-        }
-        Ok(config)
-    }
-}
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen get coap://localhost/.well-known/core\n  \
     tegmen get -u Client_identity -k 73656372657450534b coaps://[::1]/time\n  \
-    tegmen get --credentials keys.toml --json coaps://gateway.local/temp")]
+    tegmen get --credentials keys.toml --json coaps://gateway.local/temp\n  \
+    tegmen get coap://localhost/firmware.bin --output firmware.bin\n  \
+    tegmen get --pcap session.pcapng -u me -k 00ff coaps://localhost/temp   # and open it in Wireshark")]
 pub(crate) struct Get {
     #[command(flatten)]
     request: RequestArgs,
@@ -99,8 +28,10 @@ pub(crate) struct Get {
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen put --credentials keys.toml coaps://localhost/led 1\n  \
-    tegmen put -u id -k 00ff coaps://localhost/config --file config.json --content-format 50\n  \
-    echo on | tegmen post coap://localhost/pump --file -")]
+    tegmen put -u id -k 00ff coaps://localhost/config --file config.json --content-format json\n  \
+    echo on | tegmen post coap://localhost/pump --file -\n  \
+    tegmen patch coap://localhost/config '{\"rate\":5}' --content-format merge-patch\n  \
+    tegmen fetch coap://localhost/log 'since yesterday'")]
 pub(crate) struct WithPayload {
     #[command(flatten)]
     request: RequestArgs,
@@ -113,23 +44,44 @@ pub(crate) struct WithPayload {
     /// The payload in hexadecimal.
     #[arg(long)]
     hex: Option<String>,
-    /// Content-Format of the payload, as a number (0 text, 50 JSON, 60 CBOR).
-    #[arg(long)]
+    /// Content-Format of the payload: a number, a name such as text, json, cbor, or a media type.
+    #[arg(long, value_parser = content_format)]
     content_format: Option<u16>,
 }
 
 #[derive(Args)]
-struct RequestArgs {
+pub(crate) struct RequestArgs {
     /// `coap://host[:port]/path?query`, or coaps.
     uri: String,
     #[command(flatten)]
-    connect: Connect,
-    /// Content-Format that is wanted, as a number.
-    #[arg(long)]
+    pub(crate) connect: Connect,
+    /// Content-Format that is wanted: a number, a name such as json, or a media type.
+    #[arg(long, value_parser = content_format)]
     accept: Option<u16>,
+    /// Another option, by its number, with a value in hexadecimal (0x...) or text; several times. If-Match is 1, ETag 4,
+    /// If-None-Match 5, No-Response 258.
+    #[arg(long = "option", short = 'O', value_name = "NUMBER[=VALUE]", value_parser = other_option)]
+    options: Vec<(OptionNumber, Vec<u8>)>,
+    /// Write the payload of the response to this file, as it is.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Show options, round trip and handshake time, on standard error.
     #[arg(long, short)]
     verbose: bool,
+}
+
+fn content_format(text: &str) -> Result<u16, String> {
+    formats::parse(text).ok_or_else(|| format!("a number, a media type, or one of {}", formats::names()))
+}
+
+fn other_option(text: &str) -> Result<(OptionNumber, Vec<u8>), String> {
+    let (number, value) = text.split_once('=').unwrap_or((text, ""));
+    let number = number.parse().map_err(|_| "write it as NUMBER, NUMBER=text or NUMBER=0xHEX".to_owned())?;
+    let value = match value.strip_prefix("0x") {
+        Some(hex) => from_hex(hex).ok_or("behind 0x an even number of hexadecimal digits")?,
+        None => value.as_bytes().to_vec(),
+    };
+    Ok((OptionNumber(number), value))
 }
 
 impl Get {
@@ -160,20 +112,29 @@ impl WithPayload {
 }
 
 impl RequestArgs {
-    fn run(self, out: Output, method: Code, payload: &[u8], content_format: Option<u16>) -> Result<ExitCode, Failure> {
-        let uri = Uri::parse(&self.uri).map_err(Failure::usage)?;
-        let config = self.connect.config()?;
-        let ask = Ask {
+    pub(crate) fn uri(&self) -> Result<Uri, Failure> {
+        Uri::parse(&self.uri).map_err(Failure::usage)
+    }
+
+    pub(crate) fn ask<'a>(&'a self, uri: &'a Uri, method: Code, payload: &'a [u8], format: Option<u16>) -> Ask<'a> {
+        Ask {
             method,
             path: &uri.path,
             query: &uri.query,
-            content_format,
+            content_format: format,
             accept: self.accept,
             payload,
-            options: &[],
-        };
+            options: &self.options,
+        }
+    }
+
+    fn run(self, out: Output, method: Code, payload: &[u8], content_format: Option<u16>) -> Result<ExitCode, Failure> {
+        let uri = self.uri()?;
+        let config = self.connect.config()?;
+        let ask = self.ask(&uri, method, payload, content_format);
         let (reply, handshake) = runtime()?.block_on(async {
             let mut client = Client::connect(&uri, config).await.map_err(Failure::new)?;
+            show_progress(&mut client, out);
             let reply = client.request(&ask).await.map_err(Failure::new)?;
             let handshake = client.handshake_time();
             client.close().await;
@@ -188,50 +149,107 @@ impl RequestArgs {
                 eprintln!("option {}: {}", number.0, to_hex(value));
             }
         }
-        print(out, &reply, handshake);
+        if let Some(file) = self.output.as_ref().filter(|_| reply.code.is_success()) {
+            let failed = |error| Failure::new(format!("{} cannot be written: {error}", file.display()));
+            std::fs::write(file, &reply.payload).map_err(failed)?;
+            let (len, name) = (reply.payload.len(), file.display().to_string());
+            out.line(
+                || format!("{len} bytes written to {name}"),
+                || json!({ "code": reply.code.to_string(), "bytes": len, "file": name }),
+            );
+        } else {
+            print(out, &reply, handshake);
+        }
         Ok(if reply.code.is_success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
+}
+
+/// A bar for what takes several blocks, where people look on.
+fn show_progress(client: &mut Client, out: Output) {
+    if out.json || !std::io::stderr().is_terminal() {
+        return;
+    }
+    let style = "{msg} {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
+    let Ok(style) = ProgressStyle::with_template(style) else { return };
+    let bar = ProgressBar::no_length().with_style(style);
+    client.on_progress(move |Progress { upload, done, total }| {
+        bar.set_message(if upload { "up" } else { "down" });
+        if let Some(total) = total {
+            bar.set_length(total as u64);
+        }
+        bar.set_position(done as u64);
+        if total == Some(done) {
+            bar.finish_and_clear();
+        }
+    });
 }
 
 fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
+/// The response as an object.
+pub(crate) fn object(reply: &Reply) -> Value {
+    let options: Vec<Value> = reply
+        .options
+        .iter()
+        .map(|(number, value)| json!({ "number": number.0, "hex": to_hex(value), "uint": option::uint(value) }))
+        .collect();
+    let format = reply.content_format();
+    json!({
+        "code": reply.code.to_string(),
+        "name": reply.code.name(),
+        "content_format": format,
+        "media_type": format.and_then(|format| formats::media_type(format as u16)),
+        "options": options,
+        "payload_hex": to_hex(&reply.payload),
+        "payload_text": std::str::from_utf8(&reply.payload).ok(),
+        "round_trip_ms": millis(reply.round_trip),
+    })
+}
+
+/// The payload as people read it; `None` if it is not text.
+pub(crate) fn readable(reply: &Reply) -> Option<String> {
+    let plain = || {
+        let text = std::str::from_utf8(&reply.payload).ok()?;
+        text.chars().all(|c| !c.is_control() || c.is_whitespace()).then(|| text.to_owned())
+    };
+    formats::show(reply.content_format(), &reply.payload).or_else(plain)
+}
+
+/// Says what an error response says, with what it advises.
+pub(crate) fn complain(reply: &Reply) {
+    let detail = readable(reply).unwrap_or_else(|| to_hex(&reply.payload));
+    let separator = if detail.is_empty() { "" } else { ": " };
+    let wait = match (reply.code, reply.uint(OptionNumber::MAX_AGE)) {
+        (Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE, Some(seconds)) => format!("; again in {seconds} s"),
+        _ => String::new(),
+    };
+    eprintln!("{} {}{separator}{detail}{wait}", reply.code, reply.code.name());
+}
+
 fn print(out: Output, reply: &Reply, handshake: Duration) {
     if out.json {
-        let options: Vec<Value> = reply
-            .options
-            .iter()
-            .map(|(number, value)| json!({ "number": number.0, "hex": to_hex(value), "uint": option::uint(value) }))
-            .collect();
-        let object = json!({
-            "code": reply.code.to_string(),
-            "name": reply.code.name(),
-            "content_format": reply.content_format(),
-            "options": options,
-            "payload_hex": to_hex(&reply.payload),
-            "payload_text": std::str::from_utf8(&reply.payload).ok(),
-            "round_trip_ms": millis(reply.round_trip),
-            "handshake_ms": millis(handshake),
-        });
+        let mut object = object(reply);
+        object["handshake_ms"] = json!(millis(handshake));
         println!("{object}");
         return;
     }
     if !reply.code.is_success() {
-        let detail = String::from_utf8_lossy(&reply.payload);
-        let separator = if detail.is_empty() { "" } else { ": " };
-        eprintln!("{} {}{separator}{detail}", reply.code, reply.code.name());
+        complain(reply);
         return;
     }
-    let text = std::str::from_utf8(&reply.payload)
-        .ok()
-        .filter(|text| text.chars().all(|c| !c.is_control() || c.is_whitespace()));
-    match text {
-        Some("") => eprintln!("{} {}", reply.code, reply.code.name()),
-        Some(text) => println!("{text}"),
-        // To a terminal in hexadecimal, to a file as it is.
-        None if std::io::IsTerminal::is_terminal(&std::io::stdout()) => println!("{}", to_hex(&reply.payload)),
-        None => {
+    // To a terminal as people read it, to a file or a program as it is.
+    let terminal = std::io::stdout().is_terminal();
+    match readable(reply) {
+        _ if reply.payload.is_empty() => eprintln!("{} {}", reply.code, reply.code.name()),
+        Some(text) if terminal => println!("{text}"),
+        Some(_) if std::str::from_utf8(&reply.payload).is_ok() => {
+            println!("{}", String::from_utf8_lossy(&reply.payload))
+        }
+        Some(text) if reply.content_format() != Some(42) => println!("{text}"),
+        _ if terminal => println!("{}", to_hex(&reply.payload)),
+        _ => {
             let _ = std::io::stdout().write_all(&reply.payload);
         }
     }

@@ -2,8 +2,10 @@
 
 mod ask;
 mod bridge;
+mod connect;
 mod keys;
 mod lab;
+mod observe;
 mod output;
 mod serve;
 mod up;
@@ -21,7 +23,8 @@ use std::process::ExitCode;
         tegmen up                                   a secured server and a client that blinks against it\n  \
         tegmen keys new --identity sensor-17        a fresh key, in a file that only you can read\n  \
         tegmen serve --value /temp=21.5             a server of your own\n  \
-        tegmen get coaps://localhost/temp           ask it\n\n\
+        tegmen get coaps://localhost/temp           ask it\n  \
+        tegmen observe coaps://localhost/temp       follow it\n\n\
         Every command takes --json for machines; `tegmen help COMMAND` has examples for each."
 )]
 struct Cli {
@@ -46,6 +49,14 @@ enum Command {
     Post(ask::WithPayload),
     /// Remove a resource.
     Delete(ask::Get),
+    /// Read what a payload asks for (RFC 8132).
+    Fetch(ask::WithPayload),
+    /// Change a part of a resource (RFC 8132).
+    Patch(ask::WithPayload),
+    /// Change a part of a resource so that twice is as good as once (RFC 8132).
+    Ipatch(ask::WithPayload),
+    /// Follow a resource: print its representation whenever it changes (RFC 7641).
+    Observe(observe::Observe),
     /// Make keys.
     Keys(keys::Keys),
     /// Carry the packets of a mote on a serial line to real sockets.
@@ -73,6 +84,10 @@ fn main() -> ExitCode {
         Command::Put(put) => put.run(out, tegmen::coap::Code::PUT),
         Command::Post(post) => post.run(out, tegmen::coap::Code::POST),
         Command::Delete(delete) => delete.run(out, tegmen::coap::Code::DELETE),
+        Command::Fetch(fetch) => fetch.run(out, tegmen::coap::Code::FETCH),
+        Command::Patch(patch) => patch.run(out, tegmen::coap::Code::PATCH),
+        Command::Ipatch(patch) => patch.run(out, tegmen::coap::Code::IPATCH),
+        Command::Observe(observe) => observe.run(out),
         Command::Keys(keys) => keys.run(out),
         Command::Bridge(bridge) => bridge.run(out),
         Command::Lab(lab) => lab.run(out),

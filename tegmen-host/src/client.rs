@@ -67,7 +67,7 @@ pub struct ClientConfig {
     pub block_size: usize,
     /// Longest body of a response, in bytes.
     pub max_body: usize,
-    /// Sees every datagram.
+    /// Sees every datagram, and the secrets.
     pub tap: Option<Tap>,
 }
 
@@ -150,6 +150,22 @@ pub struct Ask<'a> {
     pub options: &'a [(OptionNumber, Vec<u8>)],
 }
 
+/// Takes the lines of the key log to a tap.
+struct TappedLog(Tap);
+
+impl io::Write for TappedLog {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if let Ok(line) = std::str::from_utf8(line) {
+            (self.0.0)(Tapped::Secrets(line));
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A client of one server.
 pub struct Client {
     socket: UdpSocket,
@@ -183,19 +199,24 @@ pub struct Progress {
     pub total: Option<usize>,
 }
 
-/// Sees every datagram: for a capture, or to count.
+/// Sees every datagram, and the secrets: for a capture, or to count.
 #[derive(Clone)]
 pub struct Tap(pub Arc<dyn Fn(Tapped<'_>) + Send + Sync>);
 
-/// A datagram as it is on the wire.
-#[derive(Clone, Copy, Debug)]
-pub struct Tapped<'a> {
-    /// True if we sent it.
-    pub sent: bool,
-    /// From the client's point of view.
-    pub path: Path,
-    /// The UDP payload.
-    pub datagram: &'a [u8],
+/// What a [`Tap`] sees.
+#[derive(Clone, Copy)]
+pub enum Tapped<'a> {
+    /// A datagram as it is on the wire.
+    Datagram {
+        /// True if we sent it.
+        sent: bool,
+        /// From the client's point of view.
+        path: Path,
+        /// The UDP payload.
+        datagram: &'a [u8],
+    },
+    /// A line of the key log (RFC 9850): whoever has it reads the traffic.
+    Secrets(&'a str),
 }
 
 impl std::fmt::Debug for Tap {
@@ -231,6 +252,9 @@ impl Client {
         let mut crypto = HostCrypto::from_os().map_err(ClientError::System)?;
         if let Some(file) = &config.key_log {
             crypto.log_keys_to(file).map_err(ClientError::System)?;
+        }
+        if let Some(tap) = config.tap.clone() {
+            crypto.add_key_log(Box::new(TappedLog(tap)));
         }
         let mut counters = Counters::default();
         let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };

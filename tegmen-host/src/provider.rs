@@ -15,7 +15,7 @@ use tegmen_accel::KeySchedule;
 pub struct HostCrypto {
     schedules: Schedules,
     generator: ChaCha20Rng,
-    key_log: Option<Box<dyn Write + Send>>,
+    key_logs: Vec<Box<dyn Write + Send>>,
 }
 
 impl HostCrypto {
@@ -37,7 +37,7 @@ impl HostCrypto {
     pub fn new(mut seed: [u8; 32], cache_entries: usize) -> Self {
         let generator = ChaCha20Rng::from_seed(seed);
         wipe(&mut seed);
-        Self { schedules: Schedules::new(cache_entries), generator, key_log: None }
+        Self { schedules: Schedules::new(cache_entries), generator, key_logs: Vec::new() }
     }
 
     /// Appends secrets to a key log (RFC 9850), a file that is made readable for its owner alone.
@@ -49,13 +49,13 @@ impl HostCrypto {
         options.create(true).append(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        self.set_key_log(Box::new(options.open(file)?));
+        self.add_key_log(Box::new(options.open(file)?));
         Ok(())
     }
 
-    /// Writes secrets to a key log (RFC 9850). Whoever reads it reads the traffic.
-    pub fn set_key_log(&mut self, log: Box<dyn Write + Send>) {
-        self.key_log = Some(log);
+    /// Writes secrets to a key log (RFC 9850), each line in one piece. Whoever reads it reads the traffic.
+    pub fn add_key_log(&mut self, log: Box<dyn Write + Send>) {
+        self.key_logs.push(log);
     }
 
     /// Bytes that the cache of key schedules takes.
@@ -96,9 +96,13 @@ impl Crypto for HostCrypto {
     }
 
     fn key_log(&mut self, client_random: &[u8; 32], master_secret: &[u8; 48]) {
-        if let Some(log) = &mut self.key_log {
+        if self.key_logs.is_empty() {
+            return;
+        }
+        let line = format!("CLIENT_RANDOM {} {}\n", to_hex(client_random), to_hex(master_secret));
+        for log in &mut self.key_logs {
             // Lost lines of a debugging aid must not stop a server.
-            let _ = writeln!(log, "CLIENT_RANDOM {} {}", to_hex(client_random), to_hex(master_secret));
+            let _ = log.write_all(line.as_bytes());
         }
     }
 }
@@ -175,7 +179,7 @@ mod tests {
         let log = Log::default();
         let mut crypto = HostCrypto::new([0; 32], 1);
         crypto.key_log(&[0; 32], &[0; 48]);
-        crypto.set_key_log(Box::new(log.clone()));
+        crypto.add_key_log(Box::new(log.clone()));
         crypto.key_log(&[0xa5; 32], &[0x0f; 48]);
         let expected = format!("CLIENT_RANDOM {} {}\n", "a5".repeat(32), "0f".repeat(48));
         assert_eq!(log.0.lock().unwrap().as_slice(), expected.as_bytes());

@@ -201,7 +201,7 @@ impl Client {
 
     fn tap(&self, sent: bool, datagram: &[u8]) {
         if let Some(tap) = &self.config.tap {
-            (tap.0)(Tapped { sent, path: self.path, datagram });
+            (tap.0)(Tapped::Datagram { sent, path: self.path, datagram });
         }
     }
 

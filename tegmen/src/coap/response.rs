@@ -172,7 +172,8 @@ impl<'f, 't> Response<'f, 't> {
             }
             Window::Asked(block) => Some(block),
             Window::UpTo(len) if self.written > len => {
-                let block = Block::first(len.saturating_sub(CUT_OPTIONS_LEN));
+                let missing = CUT_OPTIONS_LEN.saturating_sub(self.builder.room());
+                let block = Block::first(len.saturating_sub(missing));
                 let surplus = len.checked_sub(block.size()).ok_or(Code::INTERNAL_SERVER_ERROR)?;
                 self.builder.cut(surplus);
                 Some(block)
@@ -321,6 +322,15 @@ mod tests {
             if body.bytes.len() <= room.saturating_sub(24).min(1024) && asked.is_none() {
                 prop_assert_eq!(turns, 1);
             }
+        }
+    }
+
+    #[test]
+    fn a_first_block_is_as_large_as_the_frame_allows() {
+        for (room, size) in [(1300, 1024), (1100, 1024), (600, 512), (80, 32)] {
+            let mut body = Body { bytes: std::vec![1; 5000], piece: 5000, skipping: false };
+            let bytes = ask(&mut body, &[], room);
+            assert_eq!(MessageRef::parse(&bytes).unwrap().payload().len(), size, "{room}");
         }
     }
 

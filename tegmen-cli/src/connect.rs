@@ -1,0 +1,112 @@
+//! How the commands that ask reach a server.
+
+use crate::output::Failure;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use tegmen::dtls::Profile;
+use tegmen_host::client::{ClientConfig, ClientKey, Tap};
+use tegmen_host::credentials::{Credentials, from_hex};
+use tegmen_host::pcapng::Capture;
+use zeroize::Zeroizing;
+
+/// How to reach the server.
+#[derive(Args)]
+pub(crate) struct Connect {
+    /// PSK identity for coaps.
+    #[arg(long, short = 'u', env = "TEGMEN_IDENTITY")]
+    identity: Option<String>,
+    /// Key in hexadecimal. Others on this machine can see it among the processes; a credentials file hides it.
+    #[arg(long, short = 'k', env = "TEGMEN_KEY", hide_env_values = true, conflicts_with = "credentials")]
+    key: Option<String>,
+    /// Credentials file; its only identity is taken, or the one that --identity names.
+    #[arg(long, env = "TEGMEN_CREDENTIALS")]
+    credentials: Option<PathBuf>,
+    /// Seconds after which a request is given up.
+    #[arg(long, default_value_t = 90)]
+    timeout: u64,
+    /// Seconds after which a handshake is given up.
+    #[arg(long, default_value_t = 30)]
+    handshake_timeout: u64,
+    /// Ask without wanting an acknowledgement (NON).
+    #[arg(long)]
+    non: bool,
+    /// Offer no TLS extensions: the bytes of the Blink paper. Weaker: no extended master secret.
+    #[arg(long)]
+    minimal: bool,
+    /// Append the session's secrets to this file (RFC 9850). Whoever reads it reads the traffic.
+    #[arg(long, env = "SSLKEYLOGFILE")]
+    key_log: Option<PathBuf>,
+    /// Write a capture to this file, with the session's secrets in it: Wireshark opens it decrypted. Whoever reads it
+    /// reads the traffic.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Largest block that is sent and asked for (RFC 7959): 16, 32, 64, 128, 256, 512 or 1024 bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1024, value_parser = block_size)]
+    block_size: usize,
+    /// Longest response that is taken, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    max_body: usize,
+}
+
+fn block_size(text: &str) -> Result<usize, String> {
+    let size = text.parse().ok().filter(|size: &usize| size.is_power_of_two() && (16..=1024).contains(size));
+    size.ok_or_else(|| "16, 32, 64, 128, 256, 512 or 1024".to_owned())
+}
+
+impl Connect {
+    pub(crate) fn key(&self) -> Result<Option<ClientKey>, Failure> {
+        if let Some(hex) = &self.key {
+            let identity = self.identity.clone().ok_or_else(|| Failure::usage("--key goes with --identity NAME"))?;
+            let key = from_hex(hex).filter(|key| !key.is_empty());
+            let key = key.ok_or_else(|| Failure::usage("--key: an even number of hexadecimal digits"))?;
+            return Ok(Some(ClientKey { identity, key: Zeroizing::new(key) }));
+        }
+        let Some(file) = &self.credentials else { return Ok(None) };
+        let known = Credentials::from_file(file).map_err(Failure::new)?;
+        let name = file.display();
+        let identity = match (&self.identity, known.identities().as_slice()) {
+            (Some(identity), _) => identity.clone(),
+            (None, [only]) => only.clone(),
+            (None, []) => {
+                return Err(Failure::new(format!(
+                    "{name} holds no identity: tegmen keys new --file {name} --identity NAME"
+                )));
+            }
+            (None, several) => {
+                return Err(Failure::usage(format!("{name} holds {}: choose one with --identity", several.join(", "))));
+            }
+        };
+        let (key, _) = known.key_of(identity.as_bytes()).ok_or_else(|| {
+            Failure::new(format!("{name} has no identity {identity}; it holds {}", known.identities().join(", ")))
+        })?;
+        Ok(Some(ClientKey { identity, key }))
+    }
+
+    fn tap(&self) -> Result<Option<Tap>, Failure> {
+        let Some(file) = &self.pcap else { return Ok(None) };
+        let name = file.display().to_string();
+        let failed = |error| Failure::new(format!("the capture {name} cannot be written: {error}"));
+        let capture = Capture::create(file).map_err(failed)?;
+        let name = name.clone();
+        Ok(Some(capture.tap(move |error| eprintln!("tegmen: the capture {name} ends here: {error}"))))
+    }
+
+    pub(crate) fn config(&self) -> Result<ClientConfig, Failure> {
+        let mut config = ClientConfig {
+            key: self.key()?,
+            timeout: Duration::from_secs(self.timeout),
+            confirmable: !self.non,
+            key_log: self.key_log.clone(),
+            block_size: self.block_size,
+            max_body: self.max_body,
+            tap: self.tap()?,
+            ..ClientConfig::default()
+        };
+        config.dtls.handshake_timeout = Duration::from_secs(self.handshake_timeout);
+        if self.minimal {
+            config.dtls.profile = Profile::Minimal;
+        }
+        Ok(config)
+    }
+}

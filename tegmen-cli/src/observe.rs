@@ -1,0 +1,89 @@
+//! `tegmen observe`: follows a resource.
+
+use crate::ask::{RequestArgs, complain, object, readable};
+use crate::output::{Failure, Output, runtime};
+use crate::serve::ended;
+use clap::Args;
+use serde_json::json;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use tegmen::coap::Code;
+use tegmen_host::client::{Client, Reply};
+use tegmen_host::credentials::to_hex;
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  tegmen observe coap://localhost/temp\n  \
+    tegmen observe --credentials keys.toml coaps://localhost/temp --count 10 --json\n  \
+    tegmen observe coap://localhost/log --for 60\n\n\
+    Ctrl-C cancels the observation in order.")]
+pub(crate) struct Observe {
+    #[command(flatten)]
+    request: RequestArgs,
+    /// End after so many representations, the first included.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// End after so many seconds.
+    #[arg(long = "for", value_name = "SECONDS")]
+    seconds: Option<u64>,
+}
+
+impl Observe {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let uri = self.request.uri()?;
+        let config = self.request.connect.config()?;
+        let ask = self.request.ask(&uri, Code::GET, &[], None);
+        runtime()?.block_on(async {
+            let mut client = Client::connect(&uri, config).await.map_err(Failure::new)?;
+            let mut observation = client.observe(&ask).await.map_err(Failure::new)?;
+            let registered = observation.is_registered();
+            let start = Instant::now();
+            let end = async {
+                match self.seconds {
+                    Some(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let (mut end, mut interrupt) = (std::pin::pin!(end), std::pin::pin!(ended()));
+            let mut seen = 0;
+            while self.count.is_none_or(|count| seen < count) {
+                let next = tokio::select! {
+                    () = &mut interrupt => break,
+                    () = &mut end => break,
+                    next = observation.next() => next.map_err(Failure::new)?,
+                };
+                let Some(reply) = next else { break };
+                seen += 1;
+                print(out, &reply, start.elapsed());
+                if !reply.code.is_success() {
+                    return Ok(ExitCode::from(1));
+                }
+            }
+            if !registered {
+                return Err(Failure::new("the server does not let this resource be observed; it answered once"));
+            }
+            // Whether it is heard or not: a server that still sends is told by the rejection of what it sends.
+            let _ = tokio::time::timeout(Duration::from_secs(2), observation.cancel()).await;
+            client.close().await;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+fn print(out: Output, reply: &Reply, since: Duration) {
+    if !out.json && !reply.code.is_success() {
+        complain(reply);
+        return;
+    }
+    out.line(
+        || {
+            let text = readable(reply).unwrap_or_else(|| to_hex(&reply.payload));
+            format!("{:>9.3} s  {text}", since.as_secs_f64())
+        },
+        || {
+            let mut object = object(reply);
+            object["event"] = json!("representation");
+            object["after_ms"] = json!(since.as_secs_f64() * 1e3);
+            object
+        },
+    );
+}

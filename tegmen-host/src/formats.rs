@@ -1,0 +1,87 @@
+//! Content-Formats by name, and representations as people read them.
+
+use crate::{problem, senml};
+
+/// A Content-Format of the IANA registry.
+struct Format {
+    number: u16,
+    /// The short name that the command line takes.
+    name: &'static str,
+    media_type: &'static str,
+}
+
+const FORMATS: &[Format] = &[
+    Format { number: 0, name: "text", media_type: "text/plain; charset=utf-8" },
+    Format { number: 40, name: "link", media_type: "application/link-format" },
+    Format { number: 41, name: "xml", media_type: "application/xml" },
+    Format { number: 42, name: "bytes", media_type: "application/octet-stream" },
+    Format { number: 50, name: "json", media_type: "application/json" },
+    Format { number: 51, name: "json-patch", media_type: "application/json-patch+json" },
+    Format { number: 52, name: "merge-patch", media_type: "application/merge-patch+json" },
+    Format { number: 60, name: "cbor", media_type: "application/cbor" },
+    Format { number: 61, name: "cwt", media_type: "application/cwt" },
+    Format { number: 63, name: "cbor-seq", media_type: "application/cbor-seq" },
+    Format { number: 110, name: "senml", media_type: "application/senml+json" },
+    Format { number: 112, name: "senml-cbor", media_type: "application/senml+cbor" },
+    Format { number: 257, name: "problem", media_type: "application/concise-problem-details+cbor" },
+];
+
+/// The number of a Content-Format that is given as a number, a short name such as `json`, or a media type.
+pub fn parse(text: &str) -> Option<u16> {
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let same = |format: &&Format| format.name == text || format.media_type.split(';').next() == Some(text);
+    FORMATS.iter().find(same).map(|format| format.number)
+}
+
+/// The media type of a number.
+pub fn media_type(number: u16) -> Option<&'static str> {
+    FORMATS.iter().find(|format| format.number == number).map(|format| format.media_type)
+}
+
+/// The short names, for help texts.
+pub fn names() -> String {
+    FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ")
+}
+
+/// A representation as people read it: JSON indented, CBOR in diagnostic notation (RFC 8949, section 8), SenML as a
+/// table, links one a line, problem details in words. `None` if it is to be shown as it is.
+pub fn show(format: Option<u32>, bytes: &[u8]) -> Option<String> {
+    match format? {
+        40 => Some(std::str::from_utf8(bytes).ok()?.replace(",<", ",\n<")),
+        50..=52 => {
+            let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+            serde_json::to_string_pretty(&value).ok()
+        }
+        60 | 61 | 63 => Some(minicbor::display(bytes).to_string()),
+        110 => Some(senml::table(&senml::from_json(bytes).ok()?)),
+        112 => Some(senml::table(&senml::from_cbor(bytes).ok()?)),
+        257 => problem::Problem::from_cbor(bytes).ok().map(|problem| problem.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_found_by_number_name_and_media_type() {
+        for text in ["50", "json", "application/json"] {
+            assert_eq!(parse(text), Some(50), "{text}");
+        }
+        assert_eq!(parse("text/plain"), Some(0));
+        assert_eq!(parse("12345"), Some(12345));
+        assert_eq!((parse("jason"), parse(""), parse("70000")), (None, None, None));
+    }
+
+    #[test]
+    fn representations_are_shown_as_people_read_them() {
+        assert_eq!(show(Some(50), br#"{"a":[1]}"#).unwrap(), "{\n  \"a\": [\n    1\n  ]\n}");
+        assert_eq!(show(Some(60), &[0xa1, 0x61, b'a', 0x01]).unwrap(), "{\"a\": 1}");
+        assert_eq!(show(Some(40), b"</a>;obs,</b>").unwrap(), "</a>;obs,\n</b>");
+        assert_eq!(show(Some(50), b"{"), None);
+        assert_eq!((show(Some(0), b"x"), show(None, b"x")), (None, None));
+    }
+}

@@ -1,0 +1,154 @@
+//! Concise problem details (RFC 9290): what went wrong, in a payload that programs and people can read.
+
+use minicbor::data::Type;
+use minicbor::{Decoder, Encoder};
+use std::fmt;
+
+/// Content-Format application/concise-problem-details+cbor.
+pub const CONTENT_FORMAT: u16 = 257;
+
+/// A problem.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Problem {
+    /// What it is, in a few words.
+    pub title: Option<String>,
+    /// More of this occurrence.
+    pub detail: Option<String>,
+    /// URI of this occurrence.
+    pub instance: Option<String>,
+    /// The response code that the origin gave, as a number.
+    pub response_code: Option<u8>,
+}
+
+/// The bytes are no problem details.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no concise problem details (RFC 9290): a CBOR map is expected")]
+pub struct NotAProblem;
+
+impl Problem {
+    /// A problem of this title and detail.
+    pub fn new(title: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { title: Some(title.into()), detail: Some(detail.into()), ..Self::default() }
+    }
+
+    /// The payload.
+    pub fn to_cbor(&self) -> Vec<u8> {
+        let texts = [(-1, &self.title), (-2, &self.detail), (-3, &self.instance)];
+        let count = texts.iter().filter(|(_, text)| text.is_some()).count() + usize::from(self.response_code.is_some());
+        let mut encoder = Encoder::new(Vec::new());
+        let written = (|| {
+            encoder.map(count as u64)?;
+            for (key, text) in texts {
+                if let Some(text) = text {
+                    encoder.i8(key)?.str(text)?;
+                }
+            }
+            if let Some(code) = self.response_code {
+                encoder.i8(-4)?.u8(code)?;
+            }
+            Ok::<_, minicbor::encode::Error<std::convert::Infallible>>(())
+        })();
+        debug_assert!(written.is_ok(), "a vector takes everything");
+        encoder.into_writer()
+    }
+
+    /// Reads a payload; entries that are not known are skipped (RFC 9290, section 2).
+    ///
+    /// # Errors
+    /// [`NotAProblem`].
+    pub fn from_cbor(bytes: &[u8]) -> Result<Self, NotAProblem> {
+        Self::read(&mut Decoder::new(bytes)).map_err(|_| NotAProblem)
+    }
+
+    fn read(decoder: &mut Decoder<'_>) -> Result<Self, minicbor::decode::Error> {
+        let mut problem = Self::default();
+        let mut left = decoder.map()?;
+        loop {
+            match &mut left {
+                Some(0) => return Ok(problem),
+                Some(left) => *left -= 1,
+                None if decoder.datatype()? == Type::Break => return Ok(problem),
+                None => {}
+            }
+            let key = match decoder.datatype()? {
+                Type::I8 | Type::U8 => decoder.i8().unwrap_or(0),
+                _ => {
+                    decoder.skip()?;
+                    0
+                }
+            };
+            match key {
+                -1 => problem.title = Some(text(decoder)?),
+                -2 => problem.detail = Some(text(decoder)?),
+                -3 => problem.instance = Some(text(decoder)?),
+                -4 => problem.response_code = Some(decoder.u8()?),
+                _ => decoder.skip()?,
+            }
+        }
+    }
+}
+
+/// A text, or the text of a tagged one with language and direction (tag 38).
+fn text(decoder: &mut Decoder<'_>) -> Result<String, minicbor::decode::Error> {
+    if decoder.datatype()? == Type::Tag {
+        decoder.tag()?;
+        let len = decoder.array()?.unwrap_or(0);
+        decoder.str()?;
+        let text = decoder.str()?.to_owned();
+        for _ in 2..len {
+            decoder.skip()?;
+        }
+        return Ok(text);
+    }
+    decoder.str().map(str::to_owned)
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.title.as_deref().unwrap_or("a problem without title"))?;
+        if let Some(detail) = &self.detail {
+            write!(f, ": {detail}")?;
+        }
+        if let Some(instance) = &self.instance {
+            write!(f, " ({instance})")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_problem_is_written_as_rfc_9290_says() {
+        let bytes = Problem::new("no", "it").to_cbor();
+        assert_eq!(bytes, [0xa2, 0x20, 0x62, b'n', b'o', 0x21, 0x62, b'i', b't']);
+        assert_eq!(Problem::from_cbor(&bytes).unwrap().to_string(), "no: it");
+    }
+
+    #[test]
+    fn a_title_with_a_language_and_unknown_entries_are_read() {
+        // { -1: 38(["en", "Title"]), 0: {1: 2}, "x": 3, -4: 132 }
+        let bytes = [
+            0xa4, 0x20, 0xd8, 38, 0x82, 0x62, b'e', b'n', 0x65, b'T', b'i', b't', b'l', b'e', 0x00, 0xa1, 1, 2, 0x61,
+            b'x', 3, 0x23, 0x18, 132,
+        ];
+        let problem = Problem::from_cbor(&bytes).unwrap();
+        assert_eq!((problem.title.as_deref(), problem.response_code), (Some("Title"), Some(132)));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(title in ".*", detail in ".*", code in any::<u8>()) {
+            let problem = Problem { response_code: Some(code), ..Problem::new(title, detail) };
+            prop_assert_eq!(Problem::from_cbor(&problem.to_cbor()), Ok(problem));
+        }
+
+        #[test]
+        fn any_bytes_are_a_problem_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = Problem::from_cbor(&bytes);
+        }
+    }
+}

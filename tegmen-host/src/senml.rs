@@ -1,0 +1,373 @@
+//! Sensor Measurement Lists (RFC 8428): packs in JSON and CBOR, and the resolved records in them.
+
+use minicbor::data::Type;
+use minicbor::{Decoder, Encoder};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// One record of a pack, with the names of RFC 8428, table 1; `None` is not there.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    /// Base version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bver: Option<u64>,
+    /// Base name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bn: Option<String>,
+    /// Base time, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bt: Option<f64>,
+    /// Base unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bu: Option<String>,
+    /// Base value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bv: Option<f64>,
+    /// Base sum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bs: Option<f64>,
+    /// Name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n: Option<String>,
+    /// Unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub u: Option<String>,
+    /// Value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub v: Option<f64>,
+    /// Text value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vs: Option<String>,
+    /// Boolean value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vb: Option<bool>,
+    /// Data value, in base64url without padding, as in JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vd: Option<String>,
+    /// Sum, the integral over time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub s: Option<f64>,
+    /// Time in seconds; below 2^28 relative to now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub t: Option<f64>,
+    /// Update time: the next one comes within so many seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ut: Option<f64>,
+}
+
+/// Why a pack cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no SenML pack (RFC 8428): {0}")]
+pub struct SenmlError(String);
+
+/// Reads a pack in JSON; fields that are not known are skipped unless their name ends in `_`.
+///
+/// # Errors
+/// [`SenmlError`].
+pub fn from_json(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
+    let records: Vec<serde_json::Map<String, serde_json::Value>> =
+        serde_json::from_slice(bytes).map_err(|error| SenmlError(error.to_string()))?;
+    let read = |fields: serde_json::Map<String, serde_json::Value>| {
+        // RFC 8428, section 4.4.
+        if let Some(name) = fields.keys().find(|name| name.ends_with('_')) {
+            return Err(SenmlError(format!("field {name} must be understood")));
+        }
+        serde_json::from_value(fields.into()).map_err(|error| SenmlError(error.to_string()))
+    };
+    records.into_iter().map(read).collect()
+}
+
+/// Writes a pack in JSON.
+pub fn to_json(records: &[Record]) -> Vec<u8> {
+    serde_json::to_vec(records).unwrap_or_default()
+}
+
+/// Reads a pack in CBOR (RFC 8428, section 6).
+///
+/// # Errors
+/// [`SenmlError`].
+pub fn from_cbor(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
+    read_pack(&mut Decoder::new(bytes)).map_err(|error| SenmlError(error.to_string()))
+}
+
+fn read_pack(decoder: &mut Decoder<'_>) -> Result<Vec<Record>, minicbor::decode::Error> {
+    let mut records = Vec::new();
+    let mut left = decoder.array()?;
+    while !is_end(decoder, &mut left)? {
+        let mut record = Record::default();
+        let mut fields = decoder.map()?;
+        while !is_end(decoder, &mut fields)? {
+            if !matches!(decoder.datatype()?, Type::U8 | Type::I8) {
+                let name = decoder.datatype().is_ok_and(|kind| kind == Type::String).then(|| decoder.str());
+                if name.transpose()?.is_some_and(|name| name.ends_with('_')) {
+                    return Err(minicbor::decode::Error::message("a field that must be understood"));
+                }
+                decoder.skip()?;
+                continue;
+            }
+            match decoder.i8()? {
+                -1 => record.bver = Some(decoder.u64()?),
+                -2 => record.bn = Some(decoder.str()?.to_owned()),
+                -3 => record.bt = Some(number(decoder)?),
+                -4 => record.bu = Some(decoder.str()?.to_owned()),
+                -5 => record.bv = Some(number(decoder)?),
+                -6 => record.bs = Some(number(decoder)?),
+                0 => record.n = Some(decoder.str()?.to_owned()),
+                1 => record.u = Some(decoder.str()?.to_owned()),
+                2 => record.v = Some(number(decoder)?),
+                3 => record.vs = Some(decoder.str()?.to_owned()),
+                4 => record.vb = Some(decoder.bool()?),
+                5 => record.s = Some(number(decoder)?),
+                6 => record.t = Some(number(decoder)?),
+                7 => record.ut = Some(number(decoder)?),
+                8 => record.vd = Some(base64url(decoder.bytes()?)),
+                _ => decoder.skip()?,
+            }
+        }
+        records.push(record);
+    }
+    Ok(records)
+}
+
+/// True behind the last element.
+fn is_end(decoder: &mut Decoder<'_>, left: &mut Option<u64>) -> Result<bool, minicbor::decode::Error> {
+    match left {
+        Some(0) => Ok(true),
+        Some(left) => {
+            *left -= 1;
+            Ok(false)
+        }
+        None if decoder.datatype()? == Type::Break => decoder.skip().map(|()| true),
+        None => Ok(false),
+    }
+}
+
+fn number(decoder: &mut Decoder<'_>) -> Result<f64, minicbor::decode::Error> {
+    match decoder.datatype()? {
+        Type::F16 | Type::F32 | Type::F64 => decoder.f64(),
+        // A decimal fraction (tag 4) is exponent and mantissa (RFC 8949, section 3.4.4).
+        Type::Tag => {
+            decoder.tag()?;
+            decoder.array()?;
+            let (exponent, mantissa) = (decoder.i32()?, decoder.i64()?);
+            Ok(mantissa as f64 * 10f64.powi(exponent))
+        }
+        _ => Ok(i128::from(decoder.int()?) as f64),
+    }
+}
+
+/// Writes a pack in CBOR.
+pub fn to_cbor(records: &[Record]) -> Vec<u8> {
+    let mut encoder = Encoder::new(Vec::new());
+    // A vector takes everything.
+    let _ = write_pack(&mut encoder, records);
+    encoder.into_writer()
+}
+
+fn write_pack(
+    encoder: &mut Encoder<Vec<u8>>,
+    records: &[Record],
+) -> Result<(), minicbor::encode::Error<std::convert::Infallible>> {
+    encoder.array(records.len() as u64)?;
+    for record in records {
+        let texts = [(-2, &record.bn), (-4, &record.bu), (0, &record.n), (1, &record.u), (3, &record.vs)];
+        let numbers = [
+            (-3, record.bt),
+            (-5, record.bv),
+            (-6, record.bs),
+            (2, record.v),
+            (5, record.s),
+            (6, record.t),
+            (7, record.ut),
+        ];
+        let data = record.vd.as_deref().and_then(from_base64url);
+        let count = texts.iter().filter(|(_, text)| text.is_some()).count()
+            + numbers.iter().filter(|(_, number)| number.is_some()).count()
+            + [record.bver.is_some(), record.vb.is_some(), data.is_some()].iter().filter(|there| **there).count();
+        encoder.map(count as u64)?;
+        if let Some(version) = record.bver {
+            encoder.i8(-1)?.u64(version)?;
+        }
+        for (key, text) in texts {
+            if let Some(text) = text {
+                encoder.i8(key)?.str(text)?;
+            }
+        }
+        for (key, number) in numbers {
+            if let Some(number) = number {
+                encoder.i8(key)?;
+                // Whole numbers are shortest as such.
+                match number as i64 {
+                    whole if whole as f64 == number && number.abs() < 9e15 => encoder.i64(whole)?,
+                    _ => encoder.f64(number)?,
+                };
+            }
+        }
+        if let Some(value) = record.vb {
+            encoder.i8(4)?.bool(value)?;
+        }
+        if let Some(data) = data {
+            encoder.i8(8)?.bytes(&data)?;
+        }
+    }
+    Ok(())
+}
+
+/// The records with the base fields worked in (RFC 8428, section 4.6): name, unit, time and values are complete.
+pub fn resolve(records: &[Record]) -> Vec<Record> {
+    let mut base = Record::default();
+    let mut resolved = Vec::new();
+    for record in records {
+        for (to, from) in [(&mut base.bn, &record.bn), (&mut base.bu, &record.bu)] {
+            if from.is_some() {
+                to.clone_from(from);
+            }
+        }
+        for (to, from) in [(&mut base.bt, record.bt), (&mut base.bv, record.bv), (&mut base.bs, record.bs)] {
+            *to = from.or(*to);
+        }
+        let has_value = record.vs.is_some() || record.vb.is_some() || record.vd.is_some();
+        if record.v.is_none() && record.s.is_none() && !has_value {
+            continue;
+        }
+        let add = |base: Option<f64>, own: Option<f64>| match (base, own) {
+            (None, None) => None,
+            (base, own) => Some(base.unwrap_or(0.0) + own.unwrap_or(0.0)),
+        };
+        resolved.push(Record {
+            n: Some(base.bn.clone().unwrap_or_default() + record.n.as_deref().unwrap_or_default()),
+            u: record.u.clone().or_else(|| base.bu.clone()),
+            v: if has_value { record.v } else { add(base.bv, record.v) },
+            s: add(base.bs, record.s).filter(|_| record.s.is_some()),
+            t: add(base.bt, record.t),
+            vs: record.vs.clone(),
+            vb: record.vb,
+            vd: record.vd.clone(),
+            ut: record.ut,
+            ..Record::default()
+        });
+    }
+    resolved
+}
+
+/// The resolved records as a table: name, value, unit, time.
+pub fn table(records: &[Record]) -> String {
+    let rows: Vec<[String; 4]> = resolve(records)
+        .iter()
+        .map(|record| {
+            let value = match record {
+                Record { v: Some(v), .. } => v.to_string(),
+                Record { vs: Some(vs), .. } => vs.clone(),
+                Record { vb: Some(vb), .. } => vb.to_string(),
+                Record { vd: Some(vd), .. } => vd.clone(),
+                Record { s, .. } => format!("sum {}", s.unwrap_or(0.0)),
+            };
+            let time = record.t.map(|t| t.to_string()).unwrap_or_default();
+            [record.n.clone().unwrap_or_default(), value, record.u.clone().unwrap_or_default(), time]
+        })
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2)];
+    let mut text = String::new();
+    for [name, value, unit, time] in &rows {
+        let [a, b, c] = widths;
+        let line = format!("{name:a$}  {value:>b$} {unit:c$}  {time}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// RFC 4648, section 5, without padding.
+fn base64url(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..=chunk.len() {
+            text.push(char::from(BASE64URL[(bits >> (18 - 6 * place) & 63) as usize]));
+        }
+    }
+    text
+}
+
+fn from_base64url(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=').as_bytes();
+    let mut bytes = Vec::new();
+    for chunk in text.chunks(4) {
+        let mut bits = 0u32;
+        for byte in chunk {
+            bits = bits << 6 | BASE64URL.iter().position(|letter| letter == byte)? as u32;
+        }
+        bits <<= 6 * (4 - chunk.len());
+        if chunk.len() == 1 {
+            return None;
+        }
+        bytes.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_examples_of_rfc_8428_section_5_1() {
+        // 5.1.2, and its resolution as 5.1.4 resolves.
+        let pack = br#"[{"bn":"urn:dev:ow:10e2073a01080063:","n":"voltage","u":"V","v":120.1},{"n":"current","u":"A","v":1.2}]"#;
+        let records = from_json(pack).unwrap();
+        assert_eq!(to_json(&records), pack);
+        let resolved = resolve(&records);
+        assert_eq!(resolved[1].n.as_deref(), Some("urn:dev:ow:10e2073a01080063:current"));
+        assert_eq!((resolved[1].u.as_deref(), resolved[1].v), (Some("A"), Some(1.2)));
+        assert_eq!(
+            table(&records),
+            "urn:dev:ow:10e2073a01080063:voltage  120.1 V\nurn:dev:ow:10e2073a01080063:current    1.2 A"
+        );
+        // 5.1.3: base time and unit.
+        let pack = br#"[{"bn":"urn:dev:ow:10e2073a0108006:","bt":1.276020076001e+09,"bu":"A","bver":5,"n":"voltage","u":"V","v":120.1},{"n":"current","t":-5,"v":1.2}]"#;
+        let resolved = resolve(&from_json(pack).unwrap());
+        assert_eq!((resolved[1].u.as_deref(), resolved[1].t), (Some("A"), Some(1_276_020_071.001)));
+    }
+
+    #[test]
+    fn a_field_that_must_be_understood_refuses_the_pack() {
+        assert!(from_json(br#"[{"n":"a","v":1,"new_":2}]"#).is_err());
+        assert!(from_json(br#"[{"n":"a","v":1,"new":2}]"#).is_ok());
+        assert!(from_json(b"{}").is_err());
+    }
+
+    #[test]
+    fn base64url_is_that_of_rfc_4648() {
+        for (bytes, text) in [(&b""[..], ""), (b"f", "Zg"), (b"fo", "Zm8"), (b"foo", "Zm9v"), (&[0xff, 0xfe], "__4")] {
+            assert_eq!(base64url(bytes), text);
+            assert_eq!(from_base64url(text).unwrap(), bytes);
+        }
+        assert_eq!((from_base64url("Z"), from_base64url("Z*")), (None, None));
+    }
+
+    fn records() -> impl Strategy<Value = Vec<Record>> {
+        let number = proptest::option::of(prop_oneof![-1e6..1e6f64, (-1000i32..1000).prop_map(f64::from)]);
+        let text = proptest::option::of("[a-z:/]{0,8}");
+        let record = (text.clone(), number.clone(), text.clone(), number.clone(), text, any::<Option<bool>>(), number)
+            .prop_map(|(bn, bt, n, v, vs, vb, t)| Record { bn, bt, n, v, vs, vb, t, ..Record::default() });
+        proptest::collection::vec(record, 0..5)
+    }
+
+    proptest! {
+        #[test]
+        fn json_and_cbor_carry_the_same_pack(records in records()) {
+            prop_assert_eq!(&from_json(&to_json(&records)).unwrap(), &records);
+            prop_assert_eq!(&from_cbor(&to_cbor(&records)).unwrap(), &records);
+        }
+
+        #[test]
+        fn any_bytes_are_a_pack_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (from_json(&bytes), from_cbor(&bytes));
+        }
+    }
+}
