@@ -15,7 +15,7 @@ pub use peers::{NewPeer, Peer, PeerArray, PeerId, Peers, Phase, Principal, Prote
 use crate::buf::{Frame, Full, Writer};
 use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
-use crate::dtls::cookie::CookieKeys;
+use crate::dtls::cookie::Cookies;
 use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::ClientHello;
 use crate::dtls::handshake::{self, Fragment, MessageType, hello_verify_request};
@@ -128,7 +128,7 @@ pub struct Endpoint<P: Peers, R: Roles = Both> {
     /// The table; the owner may look into it and set alarms.
     pub peers: P,
     settings: Settings,
-    cookies: CookieKeys,
+    cookies: Cookies,
     roles: core::marker::PhantomData<R>,
 }
 
@@ -136,7 +136,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// An endpoint without peers.
     pub fn new<C: Crypto>(cx: &mut Cx<'_, C>, peers: P, config: Config) -> Self {
         let settings = Settings::from(config);
-        let mut cookies = CookieKeys::none();
+        let mut cookies = Cookies::none();
         if R::SERVER {
             cookies.begin(cx.crypto, cx.now, &settings);
         }
@@ -155,58 +155,56 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Option<Event<'r, 't>> {
         // A loop cannot lend `out` out and go on, so what was written to it is lent behind it.
         let len = loop {
-            match records.next_record()?.and_then(|record| self.on_record(cx, path, record, out)) {
-                Ok(Outcome::Nothing) => {}
-                Ok(Outcome::Datagram(len)) => break len,
-                Ok(Outcome::Event(event)) => return Some(event),
-                Err(discard) => cx.counters.discard(discard),
+            let record = match records.next_record()? {
+                Ok(record) => record,
+                Err(discard) => {
+                    cx.counters.discard(discard);
+                    continue;
+                }
+            };
+            if R::SERVER && record.is_client_hello() {
+                match self.on_client_hello(cx, path, &record, out) {
+                    Ok(0) => {}
+                    Ok(len) => break len,
+                    Err(discard) => cx.counters.discard(discard),
+                }
+            } else {
+                match self.on_record(cx, path, record) {
+                    Ok(None) => {}
+                    Ok(event) => return event,
+                    Err(discard) => cx.counters.discard(discard),
+                }
             }
         };
         Some(Event::Answer(out.get_mut(..len)?))
     }
 
-    /// Tells whose record it is: a hello's, a session's, or that of a handshake which goes on.
+    /// Tells whose record it is: a session's, or that of a handshake which goes on.
     #[inline]
     fn on_record<'r, 't, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
         record: Record<'r>,
-        out: &mut [u8],
-    ) -> Result<Outcome<'r, 't>, Discard> {
-        let handshake = record.content_type == ContentType::HANDSHAKE;
-        if record.number.epoch() == 0 {
-            if R::SERVER && handshake && record.body.first() == Some(&MessageType::CLIENT_HELLO.0) {
-                let answered = self.on_client_hello(cx, path, &record, out)?;
-                return Ok(answered.map_or(Outcome::Nothing, Outcome::Datagram));
-            }
-        } else {
+    ) -> Result<Option<Event<'r, 't>>, Discard> {
+        if record.number.epoch() != 0 {
             // Opening destroys what does not open, so one of the two associations that a path may have is chosen first:
             // a handshake that goes on takes handshake messages, the session everything else.
+            let handshake = record.content_type == ContentType::HANDSHAKE;
             let handshaking = handshake && self.peers.find(path, Phase::Handshaking).is_some();
             if !handshaking && let Some(id) = self.peers.find(path, Phase::Established) {
                 return self.on_session_record(cx, id, record);
             }
         }
-        self.on_handshake_record(cx, path, record)
-    }
-
-    /// A record of a handshake that goes on.
-    fn on_handshake_record<'r, 't, C: Crypto>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        path: &Path,
-        record: Record<'r>,
-    ) -> Result<Outcome<'r, 't>, Discard> {
         let id = self.peers.find(path, Phase::Handshaking).ok_or(Discard::UnknownPeer)?;
         let mut ongoing = self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
         let outcome = ongoing.receive::<C, R>(cx, record);
         let deadline = ongoing.state.deadline();
-        self.on_progress(cx, id, deadline, outcome)
+        Ok(self.on_progress(cx, id, deadline, outcome))
     }
 
     /// A ClientHello: answered without state until its cookie proves the address (RFC 6347, section 4.2.1). The length of
-    /// an answer in `out`.
+    /// an answer in `out`, 0 if there is none.
     #[inline(never)]
     fn on_client_hello<C: Crypto>(
         &mut self,
@@ -214,7 +212,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         path: &Path,
         record: &Record<'_>,
         out: &mut [u8],
-    ) -> Result<Option<usize>, Discard> {
+    ) -> Result<usize, Discard> {
         let mut reader = crate::buf::Reader::new(record.body);
         let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
         // Without state there is nothing to put fragments together in.
@@ -222,17 +220,17 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return Err(Discard::Malformed);
         }
         let hello = ClientHello::read(fragment.body).map_err(|_| Discard::Malformed)?;
-        self.cookies.rotate_if_due(cx.crypto, cx.now, &self.settings);
+        self.cookies.renew_if_due(cx.now, &self.settings);
         if !self.cookies.is_valid::<C>(&path.remote, &hello) {
             bump(&mut cx.counters.cookies_sent);
             let cookie = self.cookies.make::<C>(&path.remote, &hello);
-            return Ok(write_hello_verify_request(record.number, fragment.message_seq, &cookie, out).ok());
+            return Ok(write_hello_verify_request(record.number, fragment.message_seq, &cookie, out).unwrap_or(0));
         }
         // A late copy of the hello that a session began with, whose last flight may still be asked for.
         if let Some(id) = self.peers.find(path, Phase::Established)
             && self.peers.ongoing(id).is_some_and(|ongoing| ongoing.state.client_random == *hello.random)
         {
-            return Ok(None);
+            return Ok(0);
         }
         if let Some(id) = self.peers.find(path, Phase::Handshaking) {
             let rank = self.peers.peer(id).map(|peer| peer.rank);
@@ -247,21 +245,21 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     let deadline = ongoing.state.deadline();
                     self.peers.schedule(id, deadline);
                 }
-                return Ok(None);
+                return Ok(0);
             }
             // The client began anew.
             self.peers.remove(id);
         }
         if let Err(fatal) = HandshakeState::acceptable(&hello) {
             bump(&mut cx.counters.failed);
-            let written = fatal.alert().map(|alert| write_plain_alert(record.number, [alert::FATAL, alert.0], out));
-            return Ok(written.and_then(Result::ok));
+            let Some(alert) = fatal.alert() else { return Ok(0) };
+            return Ok(write_plain_alert(record.number, [alert::FATAL, alert.0], out).unwrap_or(0));
         }
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?;
         if let Some(ongoing) = self.peers.ongoing(id) {
             ongoing.state.accept(cx, &self.settings, record.number, &fragment, &hello);
         }
-        Ok(None)
+        Ok(0)
     }
 
     #[inline(never)]
@@ -284,7 +282,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         cx: &mut Cx<'_, C>,
         id: PeerId,
         record: Record<'r>,
-    ) -> Result<Outcome<'r, 't>, Discard> {
+    ) -> Result<Option<Event<'r, 't>>, Discard> {
         let peer = self.peers.peer(id).ok_or(Discard::UnknownPeer)?;
         if peer.protection != Protection::Dtls {
             return Err(Discard::UnknownPeer);
@@ -294,7 +292,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             Ok(content) => content,
             Err(discard) => {
                 if peer.channel.is_exhausted() {
-                    return Ok(self.close_with(id, Fatal::KeyExhausted));
+                    return Ok(Some(self.close_with(id, Fatal::KeyExhausted)));
                 }
                 return Err(discard);
             }
@@ -307,12 +305,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     peer.lingers = false;
                     self.peers.release_handshake(id);
                 }
-                Ok(Outcome::Event(Event::Message { peer: id, bytes: content }))
+                Ok(Some(Event::Message { peer: id, bytes: content }))
             }
             ContentType::ALERT => match *content {
-                [alert::FATAL, description] => Ok(self.close_with(id, Fatal::Alert(AlertDescription(description)))),
-                [_, 0] => Ok(self.close_with(id, Fatal::Closed)),
-                _ => Ok(Outcome::Nothing),
+                [alert::FATAL, description] => {
+                    Ok(Some(self.close_with(id, Fatal::Alert(AlertDescription(description)))))
+                }
+                [_, 0] => Ok(Some(self.close_with(id, Fatal::Closed))),
+                _ => Ok(None),
             },
             // The client's Finished again: our last flight was lost. Renegotiation is refused by silence.
             ContentType::HANDSHAKE => {
@@ -322,7 +322,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     ongoing.state.send_flight();
                     self.peers.schedule(id, Instant::AT_ONCE);
                 }
-                Ok(Outcome::Nothing)
+                Ok(None)
             }
             _ => Err(Discard::Unexpected),
         }
@@ -335,19 +335,22 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         id: PeerId,
         deadline: Instant,
         outcome: Result<Progress, Failure>,
-    ) -> Result<Outcome<'r, 't>, Discard> {
+    ) -> Option<Event<'r, 't>> {
         self.peers.schedule(id, deadline);
         match outcome {
-            Ok(Progress::Continue) => Ok(Outcome::Nothing),
-            Ok(Progress::Need) => Ok(Outcome::Event(Event::Need(id))),
+            Ok(Progress::Continue) => None,
+            Ok(Progress::Need) => Some(Event::Need(id)),
             Ok(Progress::Established) => {
                 self.establish(cx, id);
-                Ok(Outcome::Event(Event::Established(id)))
+                Some(Event::Established(id))
             }
-            Err(Failure::Discard(discard)) => Err(discard),
+            Err(Failure::Discard(discard)) => {
+                cx.counters.discard(discard);
+                None
+            }
             Err(Failure::Fatal(fatal)) => {
                 bump(&mut cx.counters.failed);
-                Ok(self.close_with(id, fatal))
+                Some(self.close_with(id, fatal))
             }
         }
     }
@@ -425,12 +428,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         ongoing.state.deadline = ongoing.state.give_up;
         let outcome = ongoing.resume::<C, R>(cx, answer);
         let deadline = ongoing.state.deadline();
-        match self.on_progress(cx, id, deadline, outcome) {
-            Ok(Outcome::Event(event)) => return Some(event),
-            Ok(_) => {}
-            Err(discard) => cx.counters.discard(discard),
-        }
-        None
+        self.on_progress(cx, id, deadline, outcome)
     }
 
     /// Protects what is in `frame` for `id`. The frame needs [`HEADROOM`] before its content and [`TAILROOM`] behind.
@@ -454,7 +452,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
 
     /// Takes the peer out of the search by address; it goes for good when its alert was sent.
     #[inline(never)]
-    fn close_with<'r, 't>(&mut self, id: PeerId, reason: Fatal) -> Outcome<'r, 't> {
+    fn close_with<'r, 't>(&mut self, id: PeerId, reason: Fatal) -> Event<'r, 't> {
         let alert = reason.alert();
         if let Some(peer) = self.peers.peer(id)
             && peer.phase != Phase::Closing
@@ -463,7 +461,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.peers.set_phase(id, Phase::Closing);
             self.peers.schedule(id, Instant::AT_ONCE);
         }
-        Outcome::Event(Event::Closed { peer: id, reason })
+        Event::Closed { peer: id, reason }
     }
 
     /// When to call [`Self::poll`] again; calling early is harmless, late costs latency.
@@ -516,7 +514,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
                 Err(fatal) => {
                     bump(&mut cx.counters.failed);
-                    return self.close_with(id, fatal);
+                    return Outcome::Event(self.close_with(id, fatal));
                 }
             }
         }
@@ -526,7 +524,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if self.settings.idle_timeout_ms > 0 {
             let until = idle_since.after_millis(self.settings.idle_timeout_ms);
             if until <= cx.now {
-                return self.close_with(id, Fatal::Idle);
+                return Outcome::Event(self.close_with(id, Fatal::Idle));
             }
             self.peers.schedule(id, until);
         }
@@ -576,7 +574,7 @@ fn coarse(now: Instant) -> u32 {
     (now.as_micros() >> 20) as u32
 }
 
-/// What a record or an alarm led to.
+/// What an alarm led to.
 enum Outcome<'r, 't> {
     Nothing,
     /// So many bytes are to be sent.

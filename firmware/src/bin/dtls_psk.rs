@@ -40,19 +40,18 @@ extern "C" fn main() -> ! {
 fn run() -> Option<()> {
     let client = Node::start(&CLIENT_NODE, &CLIENT_TABLE, &CLIENT)?;
     let server = Node::start(&SERVER_NODE, &SERVER_TABLE, &SERVER)?;
-    let wire = WIRE.take()?;
+    let Wire { there, back, text } = WIRE.take()?;
 
     client.connect()?;
     while client.session.is_none() || server.session.is_none() {
-        let (by_client, by_server) = (client.send_flight(wire, server)?, server.send_flight(wire, client)?);
-        if by_client + by_server == 0 {
+        let sent = client.send_flight(there, back, server)? + server.send_flight(there, back, client)?;
+        if sent == 0 {
             return None;
         }
     }
 
-    let text = [b'x'; RECORD_LEN];
-    let datagram = client.seal(wire, &text).ok()?;
-    server.open(datagram, &text)
+    let datagram = client.seal(there, text).ok()?;
+    server.open(datagram, text)
 }
 
 /// One end.
@@ -91,56 +90,63 @@ impl Node {
     }
 
     /// Sends what is due to the other end, and takes back what that answers at once: a cookie. How many were sent.
-    fn send_flight(&mut self, wire: &mut Wire, other: &mut Self) -> Option<usize> {
+    fn send_flight(&mut self, there: &mut Datagram, back: &mut Datagram, other: &mut Self) -> Option<usize> {
         let mut sent = 0;
-        while let Some(len) = self.poll(&mut wire.there)? {
+        loop {
+            let len = self.poll(there);
+            if len == 0 {
+                return Some(sent);
+            }
             sent += 1;
-            let answer = other.receive(wire.there.get_mut(..len)?, &mut wire.back)?;
-            if let Some(len) = answer {
-                self.receive(wire.back.get_mut(..len)?, &mut [])?;
+            let answer_len = other.receive(there.get_mut(..len)?, back);
+            if answer_len > 0 {
+                self.receive(back.get_mut(..answer_len)?, &mut []);
             }
         }
-        Some(sent)
     }
 
-    /// The length of the next datagram that is due, if there is one. Apart, so that the other end's turn does not stand
+    /// The length of the next datagram that is due, 0 if there is none. Apart, so that the other end's turn does not stand
     /// on this one's stack.
     #[inline(never)]
-    fn poll(&mut self, out: &mut [u8]) -> Option<Option<usize>> {
+    fn poll(&mut self, out: &mut [u8]) -> usize {
         let Self { endpoint, crypto, counters, end, .. } = self;
         let mut cx = Cx { now: NOW, crypto, counters };
         match measured(end.region, || endpoint.poll(&mut cx, out)) {
-            Some(Event::Transmit { datagram, .. }) => Some(Some(datagram.len())),
-            Some(_) => None,
-            None => Some(None),
+            Some(Event::Transmit { datagram, .. }) => datagram.len(),
+            _ => 0,
         }
     }
 
-    /// Takes a datagram of the other end; the length of the answer, if there is one.
-    fn receive(&mut self, datagram: &mut [u8], out: &mut [u8]) -> Option<Option<usize>> {
-        let Self { endpoint, crypto, counters, end, session } = self;
-        let mut cx = Cx { now: NOW, crypto, counters };
+    /// Takes a datagram of the other end; the length of the answer, 0 if there is none.
+    #[inline(never)]
+    fn receive(&mut self, datagram: &mut [u8], out: &mut [u8]) -> usize {
         let mut records = Records::new(datagram);
-        let mut answer_len = None;
-        while let Some(event) = measured(end.region, || endpoint.handle(&mut cx, &end.path, &mut records, &mut *out)) {
-            match event {
-                Event::Answer(datagram) => answer_len = Some(datagram.len()),
-                Event::Need(id) => {
-                    let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
-                    if measured(end.region, || endpoint.resume(&mut cx, id, answer)).is_some() {
-                        return None;
-                    }
-                }
-                Event::Established(id) => *session = Some(id),
-                _ => return None,
+        let mut answer_len = 0;
+        loop {
+            let Self { endpoint, crypto, counters, end, .. } = self;
+            let mut cx = Cx { now: NOW, crypto, counters };
+            match measured(end.region, || endpoint.handle(&mut cx, &end.path, &mut records, out)) {
+                Some(Event::Answer(datagram)) => answer_len = datagram.len(),
+                Some(Event::Need(id)) => self.give_key(id),
+                Some(Event::Established(id)) => self.session = Some(id),
+                Some(_) => {}
+                None => return answer_len,
             }
         }
-        Some(answer_len)
     }
 
-    fn seal<'w>(&mut self, wire: &'w mut Wire, text: &[u8]) -> Result<&'w mut [u8], Misuse> {
+    /// Apart, so that it does not stand on the stack while records are handled.
+    #[inline(never)]
+    fn give_key(&mut self, id: PeerId) {
+        let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
+        let Self { endpoint, crypto, counters, end, .. } = self;
+        let mut cx = Cx { now: NOW, crypto, counters };
+        measured(end.region, || endpoint.resume(&mut cx, id, answer));
+    }
+
+    fn seal<'w>(&mut self, wire: &'w mut [u8], text: &[u8]) -> Result<&'w mut [u8], Misuse> {
         let id = self.session.ok_or(Misuse::NotEstablished)?;
-        let mut frame = Frame::new(&mut wire.there, HEADROOM);
+        let mut frame = Frame::new(wire, HEADROOM);
         frame.append(text).map_err(|_| Misuse::Full)?;
         let Self { endpoint, crypto, counters, .. } = self;
         let mut cx = Cx { now: NOW, crypto, counters };
@@ -159,11 +165,14 @@ impl Node {
     }
 }
 
-/// The datagrams under way.
+/// The datagrams under way, and what is said in the end.
 struct Wire {
-    there: [u8; DATAGRAM_LEN],
-    back: [u8; DATAGRAM_LEN],
+    there: Datagram,
+    back: Datagram,
+    text: [u8; RECORD_LEN],
 }
+
+type Datagram = [u8; DATAGRAM_LEN];
 
 /// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of what comes early.
 type Table = PeerArray<(), 1, 1, 32, 96>;
@@ -172,7 +181,8 @@ static CLIENT_NODE: Place<Node> = Place::empty();
 static SERVER_NODE: Place<Node> = Place::empty();
 static CLIENT_TABLE: Kept<Table> = Kept::new(Table::new());
 static SERVER_TABLE: Kept<Table> = Kept::new(Table::new());
-static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN] });
+static WIRE: Kept<Wire> = 
+    Kept::new(Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN], text: [0; RECORD_LEN] });
 
 static CLIENT: End = End { region: 0, path: Path { local: address(1), remote: address(2) } };
 static SERVER: End = End { region: 1, path: Path { local: address(2), remote: address(1) } };

@@ -11,69 +11,59 @@ use crate::time::Instant;
 /// Bytes of a cookie.
 pub(crate) const COOKIE_LEN: usize = 16;
 
-/// Two keys that rotate: cookies are made with the current one and accepted under both.
-pub(crate) struct CookieKeys {
-    keys: [HmacKey; 2],
-    /// The low bit says which of the two is current, and stands in the cookie's first bit.
-    generation: u8,
-    rotate_at: Instant,
+/// A key, and the generation that is part of what a cookie is computed from: a new one makes the old cookies worthless as
+/// a new key would (RFC 6347, section 4.2.1). Cookies are made in the current generation and accepted of the last two.
+pub(crate) struct Cookies {
+    key: HmacKey,
+    /// Its lowest bit is the first of the cookie.
+    generation: u32,
+    ends: Instant,
 }
 
-impl CookieKeys {
-    /// No keys yet, for an endpoint that never answers.
+impl Cookies {
+    /// No key yet, for an endpoint that never answers.
     pub(crate) const fn none() -> Self {
-        Self { keys: [HmacKey::none(), HmacKey::none()], generation: 0, rotate_at: Instant::NEVER }
+        Self { key: HmacKey::none(), generation: 0, ends: Instant::NEVER }
     }
 
-    /// Draws both keys.
+    /// Draws the key.
     pub(crate) fn begin<C: Crypto>(&mut self, crypto: &mut C, now: Instant, settings: &Settings) {
-        self.rotate(crypto, now, settings);
-        self.rotate(crypto, now, settings);
-    }
-
-    pub(crate) fn rotate_if_due<C: Crypto>(&mut self, crypto: &mut C, now: Instant, settings: &Settings) {
-        if now < self.rotate_at {
-            return;
-        }
-        // After a long silence the current key is too old to become the previous one.
-        if now >= self.rotate_at.after_millis(settings.cookie_lifetime_ms) {
-            self.rotate(crypto, now, settings);
-        }
-        self.rotate(crypto, now, settings);
-    }
-
-    fn rotate<C: Crypto>(&mut self, crypto: &mut C, now: Instant, settings: &Settings) {
-        self.generation = self.generation.wrapping_add(1);
         let mut key = Secret::<32>::zeroed();
         crypto.random(key.expose_mut());
-        self.key_mut().set::<C>(&[key.expose()]);
-        self.rotate_at = now.after_millis(settings.cookie_lifetime_ms);
+        self.key.set::<C>(&[key.expose()]);
+        self.ends = now.after_millis(settings.cookie_lifetime_ms);
     }
 
-    fn key_mut(&mut self) -> &mut HmacKey {
-        let [even, odd] = &mut self.keys;
-        if self.generation & 1 == 0 { even } else { odd }
+    /// Begins a new generation if it is time for one.
+    pub(crate) fn renew_if_due(&mut self, now: Instant, settings: &Settings) {
+        if now < self.ends {
+            return;
+        }
+        // After a long silence the current one is too old to become the previous one.
+        let long = now >= self.ends.after_millis(settings.cookie_lifetime_ms);
+        self.generation = self.generation.wrapping_add(if long { 2 } else { 1 });
+        self.ends = now.after_millis(settings.cookie_lifetime_ms);
     }
 
     pub(crate) fn make<C: Crypto>(&self, address: &Address, hello: &ClientHello<'_>) -> [u8; COOKIE_LEN] {
-        self.cookie::<C>(self.generation & 1, address, hello)
+        self.cookie::<C>(self.generation, address, hello)
     }
 
     pub(crate) fn is_valid<C: Crypto>(&self, address: &Address, hello: &ClientHello<'_>) -> bool {
         let Some(&first) = hello.cookie.first() else { return false };
-        same(&self.cookie::<C>(first & 1, address, hello), hello.cookie)
+        let age = (self.generation ^ u32::from(first)) & 1;
+        same(&self.cookie::<C>(self.generation.wrapping_sub(age), address, hello), hello.cookie)
     }
 
     /// Bound to the address and to everything in the hello but the cookie (RFC 6347, section 4.2.1).
     #[inline(never)]
-    fn cookie<C: Crypto>(&self, which: u8, address: &Address, hello: &ClientHello<'_>) -> [u8; COOKIE_LEN] {
-        let [even, odd] = &self.keys;
-        let key = if which == 0 { even } else { odd };
+    fn cookie<C: Crypto>(&self, generation: u32, address: &Address, hello: &ClientHello<'_>) -> [u8; COOKIE_LEN] {
         let [before, behind] = hello.around_cookie;
         let mut cookie = [0; COOKIE_LEN];
-        key.mac_into::<C>(&[&address.ip, &address.port.to_be_bytes(), before, behind], &mut cookie);
+        let message = [&generation.to_be_bytes(), &address.ip[..], &address.port.to_be_bytes(), before, behind];
+        self.key.mac_into::<C>(&message, &mut cookie);
         let [first, ..] = &mut cookie;
-        *first = *first & 0xfe | which;
+        *first = *first & 0xfe | (generation & 1) as u8;
         cookie
     }
 }
@@ -89,10 +79,10 @@ mod tests {
     const THERE: Address = Address { ip: [1; 16], port: 2, scope: 0 };
     const START: Instant = Instant::from_micros(0);
 
-    fn keys_of(crypto: &mut Compact, settings: &Settings) -> CookieKeys {
-        let mut keys = CookieKeys::none();
-        keys.begin(crypto, START, settings);
-        keys
+    fn cookies_of(crypto: &mut Compact, settings: &Settings) -> Cookies {
+        let mut cookies = Cookies::none();
+        cookies.begin(crypto, START, settings);
+        cookies
     }
 
     fn hello(cookie: &[u8]) -> ClientHello<'_> {
@@ -106,16 +96,16 @@ mod tests {
     fn valid_after(seconds: &[u64]) -> bool {
         let settings = Settings::from(Config { cookie_lifetime: Duration::from_secs(60), ..Config::default() });
         let mut crypto = Compact::new([1; 32]);
-        let mut keys = keys_of(&mut crypto, &settings);
-        let cookie = keys.make::<Compact>(&HERE, &hello(&[]));
+        let mut cookies = cookies_of(&mut crypto, &settings);
+        let cookie = cookies.make::<Compact>(&HERE, &hello(&[]));
         for second in seconds {
-            keys.rotate_if_due(&mut crypto, START.after(Duration::from_secs(*second)), &settings);
+            cookies.renew_if_due(START.after(Duration::from_secs(*second)), &settings);
         }
-        keys.is_valid::<Compact>(&HERE, &hello(&cookie))
+        cookies.is_valid::<Compact>(&HERE, &hello(&cookie))
     }
 
     #[test]
-    fn a_cookie_is_valid_for_one_rotation_and_not_for_two() {
+    fn a_cookie_is_valid_for_one_generation_more_and_not_for_two() {
         assert!(valid_after(&[]));
         assert!(valid_after(&[59]));
         assert!(valid_after(&[60]));
@@ -133,12 +123,12 @@ mod tests {
     fn a_cookie_is_bound_to_address_and_key() {
         let settings = Settings::from(Config::default());
         let mut crypto = Compact::new([1; 32]);
-        let keys = keys_of(&mut crypto, &settings);
-        let cookie = keys.make::<Compact>(&HERE, &hello(&[]));
-        assert!(keys.is_valid::<Compact>(&HERE, &hello(&cookie)));
-        assert!(!keys.is_valid::<Compact>(&THERE, &hello(&cookie)));
-        assert!(!keys.is_valid::<Compact>(&HERE, &hello(&[])));
-        let other = keys_of(&mut crypto, &settings);
+        let cookies = cookies_of(&mut crypto, &settings);
+        let cookie = cookies.make::<Compact>(&HERE, &hello(&[]));
+        assert!(cookies.is_valid::<Compact>(&HERE, &hello(&cookie)));
+        assert!(!cookies.is_valid::<Compact>(&THERE, &hello(&cookie)));
+        assert!(!cookies.is_valid::<Compact>(&HERE, &hello(&[])));
+        let other = cookies_of(&mut crypto, &settings);
         assert!(!other.is_valid::<Compact>(&HERE, &hello(&cookie)));
     }
 }

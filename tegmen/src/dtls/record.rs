@@ -1,5 +1,6 @@
 //! The record layer (RFC 6347, section 4.1) with AES-128-CCM_8 (RFC 6655).
 
+use super::handshake::MessageType;
 use super::{Discard, VERSION};
 use crate::buf::{Frame, Full, Reader, Truncated, Writer, copy};
 use crate::crypto::{Crypto, KEY_LEN};
@@ -71,6 +72,15 @@ pub struct Record<'r> {
     pub number: RecordNumber,
     /// What follows the header.
     pub body: &'r mut [u8],
+}
+
+impl Record<'_> {
+    /// True if it begins with a ClientHello in clear.
+    pub(crate) fn is_client_hello(&self) -> bool {
+        self.number.epoch() == 0
+            && self.content_type == ContentType::HANDSHAKE
+            && self.body.first() == Some(&MessageType::CLIENT_HELLO.0)
+    }
 }
 
 /// The records of one datagram, one after the other.
