@@ -7,6 +7,7 @@ mod keys;
 mod lab;
 mod observe;
 mod output;
+mod probe;
 mod serve;
 mod up;
 
@@ -57,6 +58,8 @@ enum Command {
     Ipatch(ask::WithPayload),
     /// Follow a resource: print its representation whenever it changes (RFC 7641).
     Observe(observe::Observe),
+    /// Look at a server: its handshake flight by flight, what it has agreed to, and what it lacks.
+    Probe(probe::Probe),
     /// Make keys.
     Keys(keys::Keys),
     /// Carry the packets of a mote on a serial line to real sockets.
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Patch(patch) => patch.run(out, tegmen::coap::Code::PATCH),
         Command::Ipatch(patch) => patch.run(out, tegmen::coap::Code::IPATCH),
         Command::Observe(observe) => observe.run(out),
+        Command::Probe(probe) => probe.run(out),
         Command::Keys(keys) => keys.run(out),
         Command::Bridge(bridge) => bridge.run(out),
         Command::Lab(lab) => lab.run(out),

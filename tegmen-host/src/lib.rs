@@ -14,6 +14,7 @@ pub mod credentials;
 pub mod formats;
 mod index;
 pub mod pcapng;
+pub mod probe;
 pub mod problem;
 pub mod provider;
 pub mod resources;

@@ -13,7 +13,7 @@ use tegmen::crypto::Crypto as _;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Fatal, Records};
 use tegmen::endpoint::{Cx, Event, HEADROOM, Peers as _, Principal, Protection, TAILROOM};
-use tegmen::time::Instant;
+use tegmen::time::{Duration, Instant};
 
 /// What the loop brought.
 pub(super) enum Happened {
@@ -135,6 +135,32 @@ impl Client {
         let message = message.to_vec();
         self.send(start, &message).await?;
         Ok((request, start))
+    }
+
+    /// Sends an empty confirmable message, which is answered with Reset ("CoAP ping"; RFC 7252, section 4.3).
+    ///
+    /// # Errors
+    /// [`ClientError`], which says what to do.
+    pub async fn ping(&mut self) -> Result<Duration, ClientError> {
+        let start = clock::now();
+        let mut random = [0; 1];
+        self.crypto.random(&mut random);
+        let Some(exchanges) = self.endpoint.peers.attached(self.peer) else {
+            return Err(ClientError::Ended { remote: self.remote, detail: "the peer is gone".to_owned() });
+        };
+        let message = tegmen::coap::message::empty(MessageType::Confirmable, exchanges.message_id());
+        let Ok(id) = exchanges.sent(start, &message, random[0]) else {
+            return Err(ClientError::System(io::Error::other("too many open requests")));
+        };
+        if let Some(at) = exchanges.next_deadline() {
+            self.endpoint.peers.schedule(self.peer, at);
+        }
+        self.send(start, &message).await?;
+        match self.response_to(id, start.after(self.config.timeout)).await {
+            Err(ClientError::Reset { .. }) => Ok(clock::now().since(start)),
+            Err(error) => Err(error),
+            Ok(_) => Ok(clock::now().since(start)),
+        }
     }
 
     /// Waits for the response to a request.

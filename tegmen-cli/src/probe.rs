@@ -1,0 +1,143 @@
+//! `tegmen probe`: looks at a server.
+
+use crate::connect::Connect;
+use crate::output::{Failure, Output, runtime};
+use clap::Args;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+use tegmen_host::probe::{Datagram, Report, probe, suite_name, version_name};
+use tegmen_host::uri::Uri;
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  tegmen probe coaps://gateway.local\n  \
+    tegmen probe -u Client_identity -k 73656372657450534b coaps://127.0.0.1:5684\n  \
+    tegmen probe --credentials keys.toml --json coaps://[2001:db8::1]\n\n\
+    Without a key everything up to the server's Finished is seen. The server's log will show two handshakes\n\
+    from here, one of them without extensions.")]
+pub(crate) struct Probe {
+    /// `coaps://host[:port]`.
+    uri: String,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Probe {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let uri = Uri::parse(&self.uri).map_err(Failure::usage)?;
+        if !uri.secure {
+            return Err(Failure::usage("probe looks at DTLS: give a coaps URI (`tegmen get` asks plain servers)"));
+        }
+        let config = self.connect.config()?;
+        let report = runtime()?.block_on(probe(&uri, config)).map_err(Failure::new)?;
+        out.line(|| text(&uri, &report), || object(&report));
+        Ok(if report.failure.is_none() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn text(uri: &Uri, report: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = write_text(&mut text, uri, report);
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn write_text(text: &mut String, uri: &Uri, report: &Report) -> std::fmt::Result {
+    let remote = report.remote.map_or(format!("{}:{}", uri.host, uri.port), |remote| remote.to_string());
+    writeln!(text, "Handshake with {remote}\n")?;
+    writeln!(text, "  {:>9}  {:<9} {:>5}  content", "ms", "direction", "bytes")?;
+    for Datagram { at, sent, len, messages, repeated } in &report.datagrams {
+        let direction = if *sent { "-> server" } else { "<- server" };
+        let again = if *repeated { "  (sent again)" } else { "" };
+        writeln!(text, "  {:>9.2}  {direction} {len:>5}  {}{again}", millis(*at), messages.join(", "))?;
+    }
+    let (sent, received) = report.bytes();
+    writeln!(text, "\n  {} bytes sent, {} received in {} datagrams", sent, received, report.datagrams.len())?;
+    match &report.failure {
+        None => writeln!(text, "  established after {:.2} ms", millis(report.handshake_time))?,
+        Some(_) if report.without_key && report.choice.is_some() => {
+            writeln!(text, "  not established: no key was given (--identity and --key, or --credentials)")?;
+        }
+        Some(failure) => writeln!(text, "  not established: {failure}")?,
+    }
+    let (ours, theirs) = report.retransmissions();
+    if ours + theirs > 0 {
+        writeln!(text, "  sent again: {ours} by us, {theirs} by the server")?;
+    }
+    if let Some(choice) = report.choice {
+        let yes = |there| if there { "yes" } else { "no" };
+        writeln!(text, "\nAgreed\n")?;
+        writeln!(text, "  version                 {}", version_name(choice.version))?;
+        writeln!(text, "  cipher suite            {}", suite_name(choice.cipher_suite))?;
+        writeln!(text, "  extended master secret  {}", yes(choice.extended_master_secret))?;
+        writeln!(text, "  renegotiation info      {}", yes(choice.renegotiation_info))?;
+    }
+    if report.datagrams.iter().any(|one| !one.sent) {
+        let cookie = report.cookie_len.map_or("none".to_owned(), |len| format!("{len} bytes"));
+        writeln!(text, "  cookie                  {cookie}")?;
+    }
+    if !report.identity_hint.is_empty() {
+        writeln!(text, "  identity hint           {}", report.identity_hint)?;
+    }
+    if report.failure.is_none() {
+        writeln!(text, "\nCoAP\n")?;
+        let ping = report.ping.map_or("not answered".to_owned(), |ping| format!("{:.2} ms", millis(ping)));
+        writeln!(text, "  ping                    {ping}")?;
+        let resources = match &report.resources {
+            None => "not answered".to_owned(),
+            Some(Err(code)) => format!("{code} {}", code.name()),
+            Some(Ok(links)) => format!("{} resources", links.matches('<').count()),
+        };
+        writeln!(text, "  /.well-known/core       {resources}")?;
+    }
+    let findings = report.findings();
+    if !findings.is_empty() {
+        writeln!(text, "\nWhat it lacks\n")?;
+        for finding in findings {
+            writeln!(text, "  * {finding}")?;
+        }
+    } else if report.failure.is_none() {
+        writeln!(text, "\nNothing is lacking that was looked for.")?;
+    }
+    Ok(())
+}
+
+fn object(report: &Report) -> Value {
+    let datagrams: Vec<Value> = report
+        .datagrams
+        .iter()
+        .map(|one| {
+            json!({ "ms": millis(one.at), "sent": one.sent, "bytes": one.len, "messages": one.messages,
+                    "repeated": one.repeated })
+        })
+        .collect();
+    let (sent, received) = report.bytes();
+    let (again_ours, again_theirs) = report.retransmissions();
+    json!({
+        "remote": report.remote.map(|remote| remote.to_string()),
+        "established": report.failure.is_none(),
+        "failure": report.failure,
+        "without_key": report.without_key,
+        "handshake_ms": millis(report.handshake_time),
+        "datagrams": datagrams,
+        "bytes_sent": sent,
+        "bytes_received": received,
+        "retransmissions": { "ours": again_ours, "theirs": again_theirs },
+        "version": report.choice.map(|choice| version_name(choice.version)),
+        "cipher_suite": report.choice.map(|choice| suite_name(choice.cipher_suite)),
+        "extended_master_secret": report.choice.map(|choice| choice.extended_master_secret),
+        "renegotiation_info": report.choice.map(|choice| choice.renegotiation_info),
+        "cookie_bytes": report.cookie_len,
+        "identity_hint": report.identity_hint,
+        "serves_minimal": report.serves_minimal,
+        "ping_ms": report.ping.map(millis),
+        "resources": report.resources.as_ref().and_then(|links| links.as_ref().ok()),
+        "findings": report.findings(),
+    })
+}

@@ -1,0 +1,315 @@
+//! Looks at a DTLS server from outside: a handshake flight by flight, what it agreed to, and what it lacks.
+
+use crate::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Tap, Tapped};
+use crate::uri::Uri;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tegmen::buf::Reader;
+use tegmen::coap::Code;
+use tegmen::dtls::handshake::server_hello::ServerHello;
+use tegmen::dtls::handshake::{Fragment, MessageType, hello_verify_request};
+use tegmen::dtls::{CipherSuite, ContentType, Profile, Records};
+use zeroize::Zeroizing;
+
+/// What a probe found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The server's address.
+    pub remote: Option<SocketAddr>,
+    /// Why the handshake did not come to its end; `None` if it did.
+    pub failure: Option<String>,
+    /// True if no key was given: then a server that does everything right refuses our Finished.
+    pub without_key: bool,
+    /// Every datagram of the handshake.
+    pub datagrams: Vec<Datagram>,
+    /// From the first ClientHello to the server's Finished.
+    pub handshake_time: Duration,
+    /// What the server chose, if it came so far.
+    pub choice: Option<Choice>,
+    /// Bytes of the cookie; `None` if the server asked for none.
+    pub cookie_len: Option<usize>,
+    /// The server's hint which identity to use (RFC 4279, section 5.2).
+    pub identity_hint: String,
+    /// Whether a client is served that offers no extension at all; `None` if that was not tried.
+    pub serves_minimal: Option<bool>,
+    /// How long a CoAP ping took; `None` if it was not answered.
+    pub ping: Option<Duration>,
+    /// What `/.well-known/core` says, or the code it was answered with.
+    pub resources: Option<Result<String, Code>>,
+}
+
+/// What a server chose in its ServerHello.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// The version as on the wire.
+    pub version: [u8; 2],
+    /// The suite.
+    pub cipher_suite: CipherSuite,
+    /// The session is bound to its handshake (RFC 7627).
+    pub extended_master_secret: bool,
+    /// The server knows of the renegotiation attack (RFC 5746).
+    pub renegotiation_info: bool,
+}
+
+/// One datagram of the handshake.
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    /// Since the first.
+    pub at: Duration,
+    /// True if we sent it.
+    pub sent: bool,
+    /// UDP payload in bytes.
+    pub len: usize,
+    /// What is in it.
+    pub messages: Vec<String>,
+    /// True if all of it had been sent before.
+    pub repeated: bool,
+}
+
+impl Report {
+    /// Bytes of the handshake, UDP payload only: those sent and those received.
+    pub fn bytes(&self) -> (usize, usize) {
+        let sum = |sent| self.datagrams.iter().filter(|one| one.sent == sent).map(|one| one.len).sum();
+        (sum(true), sum(false))
+    }
+
+    /// Datagrams that were sent again, by us and by the server.
+    pub fn retransmissions(&self) -> (usize, usize) {
+        let count = |sent| self.datagrams.iter().filter(|one| one.sent == sent && one.repeated).count();
+        (count(true), count(false))
+    }
+
+    /// What the server lacks, each with why it matters.
+    pub fn findings(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        let answered = self.datagrams.iter().any(|one| !one.sent);
+        if answered && self.cookie_len.is_none() {
+            findings.push(
+                "it asks for no cookie (HelloVerifyRequest): forged ClientHellos make it work and answer for others \
+                 (RFC 6347, section 4.2.1)"
+                    .to_owned(),
+            );
+        }
+        if let Some(choice) = self.choice {
+            if !choice.extended_master_secret {
+                findings.push(
+                    "no extended master secret (RFC 7627): sessions must not be exported or resumed safely".to_owned(),
+                );
+            }
+            if !choice.renegotiation_info {
+                findings.push("no renegotiation indication (RFC 5746)".to_owned());
+            }
+        }
+        if self.serves_minimal == Some(false) {
+            findings.push("it refuses clients that offer no extensions, as the smallest motes do".to_owned());
+        }
+        let amplified = self.amplification();
+        if amplified > 3.0 {
+            findings.push(format!(
+                "its first answer is {amplified:.1} times as long as what it answers: it can be used to flood others"
+            ));
+        }
+        if self.failure.is_none() && self.ping.is_none() {
+            findings.push("it does not answer a CoAP ping (RFC 7252, section 4.3): is it a CoAP server?".to_owned());
+        }
+        findings
+    }
+
+    /// Bytes of the server's first flight for each byte of ours.
+    fn amplification(&self) -> f64 {
+        let ours: usize = self.datagrams.iter().take_while(|one| one.sent).map(|one| one.len).sum();
+        let behind = self.datagrams.iter().skip_while(|one| one.sent);
+        let theirs: usize = behind.take_while(|one| !one.sent).map(|one| one.len).sum();
+        theirs as f64 / ours.max(1) as f64
+    }
+}
+
+/// Probes the server of a `coaps` URI. `config.key` is used if there is one; without, everything up to the server's
+/// Finished is seen.
+///
+/// # Errors
+/// [`ClientError`] if the server cannot be found at all. A handshake that fails is a report.
+pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientError> {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let without_key = config.key.is_none();
+    let key = config.key.clone().unwrap_or_else(|| {
+        // A server that knows it would be ill advised; it only brings the handshake to its end.
+        ClientKey { identity: "tegmen-probe".to_owned(), key: Zeroizing::new(b"not a key".to_vec()) }
+    });
+    let watch = {
+        let (seen, outer) = (seen.clone(), config.tap.clone());
+        Tap(Arc::new(move |tapped| {
+            if let Some(outer) = &outer {
+                (outer.0)(tapped);
+            }
+            if let Tapped::Datagram { sent, datagram, .. } = tapped {
+                seen.lock().unwrap_or_else(PoisonError::into_inner).datagram(sent, datagram);
+            }
+        }))
+    };
+    let watched = ClientConfig { key: Some(key), tap: Some(watch), ..config.clone() };
+    let mut connected = match Client::connect(uri, watched.clone()).await {
+        Err(error @ (ClientError::Resolve { .. } | ClientError::System(_))) => return Err(error),
+        other => other,
+    };
+    let handshake = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut report = Report {
+        remote: connected.as_ref().ok().map(Client::remote),
+        failure: connected.as_ref().err().map(ToString::to_string),
+        without_key,
+        handshake_time: connected.as_ref().map_or(Duration::ZERO, Client::handshake_time),
+        choice: handshake.choice,
+        cookie_len: handshake.cookie_len,
+        identity_hint: connected.as_ref().map(Client::hint).unwrap_or_default(),
+        datagrams: handshake.datagrams,
+        serves_minimal: None,
+        ping: None,
+        resources: None,
+    };
+    let Ok(client) = &mut connected else { return Ok(report) };
+    report.ping = client.ping().await.ok();
+    let path = [".well-known".to_owned(), "core".to_owned()];
+    let (query, options, payload) = (&[], &[], &[]);
+    let ask = Ask { method: Code::GET, path: &path, query, content_format: None, accept: None, payload, options };
+    report.resources = client.request(&ask).await.ok().map(|reply| match reply.code.is_success() {
+        true => Ok(String::from_utf8_lossy(&reply.payload).into_owned()),
+        false => Err(reply.code),
+    });
+    if let Ok(client) = connected {
+        client.close().await;
+    }
+    let mut minimal = ClientConfig { tap: None, ..watched };
+    minimal.dtls.profile = Profile::Minimal;
+    let again = Client::connect(uri, minimal).await;
+    report.serves_minimal = Some(again.is_ok());
+    if let Ok(client) = again {
+        client.close().await;
+    }
+    Ok(report)
+}
+
+/// What went over the wire so far.
+#[derive(Default)]
+struct Seen {
+    start: Option<Instant>,
+    datagrams: Vec<Datagram>,
+    choice: Option<Choice>,
+    cookie_len: Option<usize>,
+    /// Direction, type and number of every message, and of every protected record.
+    known: Vec<(bool, String)>,
+}
+
+impl Seen {
+    fn datagram(&mut self, sent: bool, datagram: &[u8]) {
+        let at = self.start.get_or_insert_with(Instant::now).elapsed();
+        let len = datagram.len();
+        let mut bytes = datagram.to_vec();
+        let mut records = Records::new(&mut bytes);
+        let (mut messages, mut repeated) = (Vec::new(), true);
+        while let Some(record) = records.next_record() {
+            let Ok(record) = record else {
+                messages.push("something that is no record".to_owned());
+                continue;
+            };
+            let epoch = record.number.epoch();
+            let name = match record.content_type {
+                ContentType::HANDSHAKE if epoch == 0 => {
+                    let body = &*record.body;
+                    let mut reader = Reader::new(body);
+                    while let Ok(fragment) = Fragment::read(&mut reader) {
+                        self.message(&fragment);
+                        let part = match fragment.is_whole() {
+                            true => String::new(),
+                            false => format!(" (part at {})", fragment.offset),
+                        };
+                        let name = format!("{}{part}", name_of(fragment.message_type));
+                        repeated &= self.is_known(sent, format!("{name} {}", fragment.message_seq));
+                        messages.push(name);
+                        if reader.is_empty() {
+                            break;
+                        }
+                    }
+                    continue;
+                }
+                ContentType::HANDSHAKE => "Finished (protected)".to_owned(),
+                ContentType::CHANGE_CIPHER_SPEC => "ChangeCipherSpec".to_owned(),
+                ContentType::ALERT if epoch == 0 => match &*record.body {
+                    [_, description] => format!("Alert {}", tegmen::dtls::AlertDescription(*description).name()),
+                    _ => "Alert".to_owned(),
+                },
+                ContentType::ALERT => "Alert (protected)".to_owned(),
+                ContentType::APPLICATION_DATA => "application data".to_owned(),
+                other => format!("content type {}", other.0),
+            };
+            repeated &= self.is_known(sent, format!("{name} in epoch {epoch}"));
+            messages.push(name);
+        }
+        repeated &= !messages.is_empty();
+        self.datagrams.push(Datagram { at, sent, len, messages, repeated });
+    }
+
+    fn is_known(&mut self, sent: bool, name: String) -> bool {
+        let one = (sent, name);
+        let known = self.known.contains(&one);
+        if !known {
+            self.known.push(one);
+        }
+        known
+    }
+
+    fn message(&mut self, fragment: &Fragment<'_>) {
+        match fragment.message_type {
+            MessageType::HELLO_VERIFY_REQUEST => {
+                self.cookie_len = hello_verify_request::read(fragment.body).ok().map(<[u8]>::len);
+            }
+            MessageType::SERVER_HELLO => {
+                self.choice = ServerHello::read(fragment.body).ok().map(|hello| Choice {
+                    version: hello.version,
+                    cipher_suite: hello.cipher_suite,
+                    extended_master_secret: hello.extensions.extended_master_secret,
+                    renegotiation_info: hello.extensions.renegotiation_info,
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn name_of(message: MessageType) -> String {
+    match message {
+        MessageType::HELLO_REQUEST => "HelloRequest",
+        MessageType::CLIENT_HELLO => "ClientHello",
+        MessageType::SERVER_HELLO => "ServerHello",
+        MessageType::HELLO_VERIFY_REQUEST => "HelloVerifyRequest",
+        MessageType::SERVER_KEY_EXCHANGE => "ServerKeyExchange",
+        MessageType::SERVER_HELLO_DONE => "ServerHelloDone",
+        MessageType::CLIENT_KEY_EXCHANGE => "ClientKeyExchange",
+        MessageType::FINISHED => "Finished",
+        MessageType(4) => "NewSessionTicket",
+        MessageType(11) => "Certificate",
+        MessageType(13) => "CertificateRequest",
+        MessageType(15) => "CertificateVerify",
+        MessageType(other) => return format!("handshake message {other}"),
+    }
+    .to_owned()
+}
+
+/// The version in words.
+pub fn version_name(version: [u8; 2]) -> String {
+    match version {
+        [254, 255] => "DTLS 1.0".to_owned(),
+        [254, 253] => "DTLS 1.2".to_owned(),
+        [a, b] => format!("version {a}.{b}"),
+    }
+}
+
+/// The name of a suite in the registry, for those that are known here.
+pub fn suite_name(suite: CipherSuite) -> String {
+    match suite.0 {
+        0xc0a8 => "TLS_PSK_WITH_AES_128_CCM_8".to_owned(),
+        0x00a8 => "TLS_PSK_WITH_AES_128_GCM_SHA256".to_owned(),
+        0xc0a4 => "TLS_PSK_WITH_AES_128_CCM".to_owned(),
+        other => format!("suite 0x{other:04x}"),
+    }
+}
