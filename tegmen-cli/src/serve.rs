@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tegmen_host::client::describe;
 use tegmen_host::credentials::Credentials;
+use tegmen_host::metrics;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Note, Observer, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
@@ -63,6 +64,22 @@ pub(crate) struct Serve {
     /// Say nothing of single requests.
     #[arg(long, short)]
     quiet: bool,
+    /// Serve counts as OpenMetrics at http://ADDRESS:PORT/metrics. Whoever reaches it may read them.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Longest body that is taken, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    max_body: usize,
+    /// Send so many notifications in a row without asking for an acknowledgement: quicker, and some may be lost.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    unconfirmed: u8,
+    /// Make plain clients show that they receive at their address before they are sent long answers (RFC 9175). Clients
+    /// that do not know the Echo option are then not served.
+    #[arg(long)]
+    verify_addresses: bool,
+    /// Answer at most so many requests of one peer in a second, others with 4.29.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    requests_per_second: u32,
     /// Append the secrets of all sessions to this file (RFC 9850). Whoever reads it reads the traffic.
     #[arg(long)]
     key_log: Option<PathBuf>,
@@ -92,6 +109,10 @@ impl Serve {
             plain_allowed: self.plain,
             key_log: self.key_log.clone(),
             observe_requests: !self.quiet,
+            max_body: self.max_body,
+            unconfirmed_notifications: self.unconfirmed,
+            verify_addresses: self.verify_addresses,
+            requests_per_second: self.requests_per_second,
             ..ServerConfig::default()
         };
         config.capacity.peers = self.max_peers.max(1);
@@ -103,7 +124,25 @@ impl Serve {
                 || json!({ "event": "listening", "scheme": scheme, "address": listen.address.to_string() }),
             );
         }
-        runtime()?.block_on(ended());
+        runtime()?.block_on(async {
+            let Some(address) = self.metrics else {
+                ended().await;
+                return Ok(());
+            };
+            let counts = server.counts();
+            let page =
+                move || async move { ([("content-type", metrics::MEDIA_TYPE)], metrics::render(&counts.totals())) };
+            let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| {
+                Failure::new(format!("the metrics cannot be served at {address}: {error}; choose another port"))
+            })?;
+            let at = listener.local_addr().unwrap_or(address);
+            out.line(
+                || format!("metrics at http://{at}/metrics"),
+                || json!({ "event": "metrics", "address": at.to_string() }),
+            );
+            let router = axum::Router::new().route("/metrics", axum::routing::get(page));
+            axum::serve(listener, router).with_graceful_shutdown(ended()).await.map_err(Failure::io)
+        })?;
         let totals = server.totals();
         server.stop();
         out.line(

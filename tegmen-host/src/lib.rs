@@ -3,6 +3,8 @@
 //!
 //! * [`server`] answers: give it addresses, [`credentials`] and an application.
 //! * [`client`] asks.
+//! * [`formats`], [`senml`] and [`problem`] read and write what is said.
+//! * [`probe`], [`pcapng`] and [`metrics`] show what happens.
 //! * [`bridge`] carries the packets of a mote on a serial line.
 //! * [`slab`] is the table behind both, usable by itself with [`tegmen::endpoint::Endpoint`].
 
@@ -13,6 +15,7 @@ pub mod clock;
 pub mod credentials;
 pub mod formats;
 mod index;
+pub mod metrics;
 pub mod pcapng;
 pub mod probe;
 pub mod problem;

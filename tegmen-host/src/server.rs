@@ -185,9 +185,30 @@ pub enum StartError {
 pub struct Server {
     addresses: Vec<Listen>,
     stop: watch::Sender<bool>,
-    counters: Vec<Arc<Mutex<Totals>>>,
+    counters: Counts,
     notifier: Notifier,
     threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+/// Where the totals of a running server can be read.
+#[derive(Clone)]
+pub struct Counts(Arc<[Arc<Mutex<Totals>>]>);
+
+impl Counts {
+    /// What all shards did together, at most a second old.
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for shard in &*self.0 {
+            let totals = *shard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            sum.counters.add(&totals.counters);
+            sum.peers += totals.peers;
+            sum.table_bytes += totals.table_bytes;
+            sum.requests += totals.requests;
+            sum.body_bytes += totals.body_bytes;
+            sum.observations += totals.observations;
+        }
+        sum
+    }
 }
 
 /// What a server did and holds.
@@ -229,7 +250,8 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let notifier = Notifier { shards: senders.into() };
-        let (counters, threads) = (Vec::new(), Vec::new());
+        let counters = Counts((0..shards).map(|_| Arc::default()).collect());
+        let threads = Vec::new();
         let mut server = Self { addresses: addresses.clone(), stop, counters, notifier: notifier.clone(), threads };
         for ((number, runtime), errands) in runtimes.drain(..).enumerate().zip(receivers) {
             let guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
@@ -243,8 +265,7 @@ impl Server {
                 let source = |source| StartError::KeyLog { file: file.display().to_string(), source };
                 crypto.log_keys_to(file).map_err(source)?;
             }
-            let totals = Arc::new(Mutex::new(Totals::default()));
-            server.counters.push(totals.clone());
+            let Some(totals) = server.counters.0.get(number).cloned() else { break };
             let Some(sender) = notifier.shards.get(number).cloned() else { break };
             let capacity = Capacity {
                 peers: config.capacity.peers.div_ceil(shards),
@@ -297,17 +318,12 @@ impl Server {
 
     /// What all shards did together, at most a second old.
     pub fn totals(&self) -> Totals {
-        let mut sum = Totals::default();
-        for shard in &self.counters {
-            let totals = *shard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            sum.counters.add(&totals.counters);
-            sum.peers += totals.peers;
-            sum.table_bytes += totals.table_bytes;
-            sum.requests += totals.requests;
-            sum.body_bytes += totals.body_bytes;
-            sum.observations += totals.observations;
-        }
-        sum
+        self.counters.totals()
+    }
+
+    /// For whoever reads the totals elsewhere.
+    pub fn counts(&self) -> Counts {
+        self.counters.clone()
     }
 
     /// Ends the server: sessions are closed in order, threads end.

@@ -1,0 +1,86 @@
+//! The counts of a server as OpenMetrics text, which Prometheus and others read.
+
+use crate::server::Totals;
+use std::fmt::Write as _;
+
+/// The media type of [`render`].
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All counts. No name of a peer or an identity is among them.
+pub fn render(totals: &Totals) -> String {
+    let counters = &totals.counters;
+    let mut text = String::new();
+    let mut gauge = |name: &str, unit: &str, help: &str, value: usize| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "# TYPE tegmen_{name} gauge");
+        if !unit.is_empty() {
+            let _ = writeln!(text, "# UNIT tegmen_{name} {unit}");
+        }
+        let _ = writeln!(text, "# HELP tegmen_{name} {help}\ntegmen_{name} {value}");
+    };
+    gauge("peers", "", "Peers in the table.", totals.peers);
+    gauge("peer_table_bytes", "bytes", "Memory that the peer tables take.", totals.table_bytes);
+    gauge("observations", "", "Observations that clients have registered.", totals.observations);
+    gauge("transfer_bytes", "bytes", "Bodies of block-wise transfers that are held.", totals.body_bytes);
+    let mut counter = |name: &str, help: &str, values: &[(&str, u64)]| {
+        let _ = writeln!(text, "# TYPE tegmen_{name} counter\n# HELP tegmen_{name} {help}");
+        for (label, value) in values {
+            let _ = writeln!(text, "tegmen_{name}_total{label} {value}");
+        }
+    };
+    counter("requests", "Requests that were answered.", &[("", totals.requests)]);
+    counter("duplicates", "Requests that were answered again.", &[("", counters.duplicates.into())]);
+    counter(
+        "handshakes",
+        "Handshakes that ended, by how.",
+        &[
+            ("{result=\"established\"}", counters.established.into()),
+            ("{result=\"failed\"}", counters.failed.into()),
+            ("{result=\"table_full\"}", counters.table_full.into()),
+        ],
+    );
+    counter("cookies", "Hellos that were answered with a cookie.", &[("", counters.cookies_sent.into())]);
+    counter("flights_repeated", "Flights that were sent again.", &[("", counters.retransmitted.into())]);
+    counter("peers_evicted", "Peers that made room for others.", &[("", counters.evicted.into())]);
+    counter(
+        "records_dropped",
+        "Records that were dropped, by why.",
+        &[
+            ("{reason=\"malformed\"}", counters.malformed.into()),
+            ("{reason=\"unknown_peer\"}", counters.unknown_peer.into()),
+            ("{reason=\"replayed\"}", counters.replayed.into()),
+            ("{reason=\"not_authentic\"}", counters.not_authentic.into()),
+            ("{reason=\"unexpected\"}", counters.unexpected.into()),
+            ("{reason=\"no_room\"}", counters.no_room.into()),
+        ],
+    );
+    text.push_str("# EOF\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_one_of_openmetrics() {
+        let mut totals = Totals { requests: 7, ..Totals::default() };
+        totals.counters.replayed = 3;
+        let text = render(&totals);
+        assert!(text.ends_with("# EOF\n") && text.contains("\ntegmen_requests_total 7\n"));
+        assert!(text.contains("\ntegmen_records_dropped_total{reason=\"replayed\"} 3\n"));
+        let mut family = String::new();
+        for line in text.lines().filter(|line| *line != "# EOF") {
+            match line.strip_prefix("# ") {
+                Some(rest) => {
+                    let (_, rest) = rest.split_once(' ').unwrap();
+                    family = rest.split(' ').next().unwrap().to_owned();
+                }
+                None => {
+                    assert!(line.starts_with(&family), "{line} belongs to {family}");
+                    assert!(line.rsplit(' ').next().unwrap().parse::<u64>().is_ok());
+                }
+            }
+        }
+    }
+}
