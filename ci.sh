@@ -92,6 +92,7 @@ step_firmware() {
 step_interop() {
     need openssl gnutls-bin libcoap3-bin tshark qemu-system-arm rustc-web cargo-web rust-web-src gcc-arm-none-eabi
     need gcc make cmake libclang-dev autoconf automake libtool libmbedtls-dev python3-venv
+    command -v go >/dev/null || need golang-go
     cargo build --release --locked --quiet -p tegmen-cli
     cargo run --release --locked --quiet -p tegmen-interop
 }

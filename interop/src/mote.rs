@@ -1,6 +1,7 @@
 //! Motes: the Blink images on an emulated Cortex-M3, behind `tegmen bridge`, and everybody at their other end.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble};
+use crate::dtls::Plaintext as _;
 use crate::libcoap::{self, Build};
 use crate::openssl::{self, holds};
 use crate::ours::{Bridge, Psk, Served, ask};

@@ -1,6 +1,7 @@
 //! OpenSSL's `s_server` and `s_client`: DTLS only, so what stands above is written and read here byte by byte.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
+use crate::dtls::{GET_V, Plaintext};
 use crate::ours::{Library, Psk, Served, names_identity_and_key, start_ask};
 use crate::process::Process;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -309,9 +310,6 @@ pub(crate) struct Client {
     read: usize,
 }
 
-const GET_V: &[u8] = b"\x44\x01\x12\x34abcd\xb1v";
-const CONTENT_HELLO: &[u8] = b"\x64\x45\x12\x34abcd\xffhello";
-
 impl Client {
     pub(crate) fn start(scene: &Scene, host: &str, port: u16, psk: &Psk, more: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(PROGRAM);
@@ -333,12 +331,6 @@ impl Client {
         Ok(self.process.out.text())
     }
 
-    /// Sends `message` and waits for the one that has to come.
-    pub(crate) fn exchange(&mut self, message: &[u8], expected: &[u8]) -> Result<(), String> {
-        self.process.write(message)?;
-        self.expect(expected)
-    }
-
     /// Sends a message that nothing answers. With `-msg` the client says when it has sent a record, and what is
     /// written before that could become one record with the next message.
     fn send_alone(&mut self, message: &[u8]) -> Result<(), String> {
@@ -346,11 +338,22 @@ impl Client {
         self.process.write(message)?;
         self.process.await_output("    17 fe fd 00 01 ", before).map(|_| ())
     }
+}
 
-    fn expect(&mut self, expected: &[u8]) -> Result<(), String> {
-        let at = self.process.await_output(expected, self.read)?;
-        self.read = at + expected.len();
-        Ok(())
+impl Plaintext for Client {
+    fn send(&mut self, message: &[u8]) -> Result<(), String> {
+        self.process.write(message)
+    }
+
+    fn head(&mut self, len: usize, tail: &[u8]) -> Result<Vec<u8>, String> {
+        let at = self.process.await_output(tail, self.read)?;
+        let from = at.checked_sub(len).filter(|from| *from >= self.read).ok_or("the message is too short")?;
+        self.read = at.saturating_add(tail.len());
+        Ok(self.process.out.bytes().get(from..at).unwrap_or_default().to_vec())
+    }
+
+    fn close(&mut self) {
+        self.process.close_input();
     }
 }
 
@@ -358,7 +361,7 @@ impl Client {
 fn client_get(scene: &Scene, served: &Served, more: &[&str]) -> Result<(Client, String), String> {
     let mut client = Client::start(scene, "127.0.0.1", served.port, &Psk::usual(), more)?;
     let session = client.established()?;
-    client.exchange(GET_V, CONTENT_HELLO)?;
+    client.get_v()?;
     Ok((client, session))
 }
 
@@ -391,7 +394,7 @@ fn client_without_extended_master_secret(scene: &Scene) -> Check {
         read: 0,
     };
     let session = client.established()?;
-    client.exchange(GET_V, CONTENT_HELLO)?;
+    client.get_v()?;
     holds(&session, &["Cipher is PSK-AES128-CCM8", "Extended master secret: no"])
 }
 
@@ -406,23 +409,23 @@ fn client_ipv6(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let mut client = Client::start(scene, "[::1]", served.port, &Psk::usual(), &[])?;
     client.established()?;
-    Ok(client.exchange(GET_V, CONTENT_HELLO)?)
+    Ok(client.get_v()?)
 }
 
 fn client_data(scene: &Scene, psk: &Psk) -> Check {
     let served = Served::start(scene, psk)?;
     let mut client = Client::start(scene, "127.0.0.1", served.port, psk, &[])?;
     holds(&client.established()?, &["Extended master secret: yes", &psk.identity])?;
-    Ok(client.exchange(GET_V, CONTENT_HELLO)?)
+    Ok(client.get_v()?)
 }
 
 fn client_put_get(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let (mut client, _) = client_get(scene, &served, &[])?;
     client.exchange(b"\x44\x03\x12\x35abce\xb1v\xffa new value", b"\x64\x44\x12\x35abce")?;
-    client.exchange(b"\x44\x01\x12\x36abcf\xb1v", b"\x64\x45\x12\x36abcf\xffa new value")?;
+    client.get(b"\x44\x01\x12\x36abcf\xb1v", b"\x64\x45\x12\x36abcf", b"a new value")?;
     // The same Message ID again: the same answer, though the value could have changed meanwhile.
-    Ok(client.exchange(b"\x44\x01\x12\x36abcf\xb1v", b"\x64\x45\x12\x36abcf\xffa new value")?)
+    Ok(client.get(b"\x44\x01\x12\x36abcf\xb1v", b"\x64\x45\x12\x36abcf", b"a new value")?)
 }
 
 fn client_separate(scene: &Scene) -> Check {
@@ -436,7 +439,7 @@ fn client_separate(scene: &Scene) -> Check {
         Some(&[0x44, 0x45, id0, id1]) => {
             client.send_alone(&[0x60, 0, id0, id1])?;
             // It was heard: the session still answers, and the response does not come again.
-            Ok(client.exchange(b"\x44\x01\x12\x41abcd\xb1v", b"\x64\x45\x12\x41abcd\xffhello")?)
+            Ok(client.get(b"\x44\x01\x12\x41abcd\xb1v", b"\x64\x45\x12\x41abcd", b"hello")?)
         }
         other => Err(format!("no confirmable response: {other:02x?}").into()),
     }
@@ -450,7 +453,7 @@ fn client_ping(scene: &Scene) -> Check {
     client.exchange(b"\x49\x01\x77\x02abcdefghi", b"\x70\x00\x77\x02")?;
     // Another version is ignored, and the session lives.
     client.send_alone(b"\x84\x01\x77\x03abcd")?;
-    Ok(client.exchange(b"\x44\x01\x77\x04abcd\xb1v", b"\x64\x45\x77\x04abcd\xffhello")?)
+    Ok(client.get(b"\x44\x01\x77\x04abcd\xb1v", b"\x64\x45\x77\x04abcd", b"hello")?)
 }
 
 /// The peer is told nothing but that decryption failed; the operator reads what it was.

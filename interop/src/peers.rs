@@ -88,6 +88,19 @@ impl Places {
         })
     }
 
+    /// A Go program of ours, whose modules its go.sum names.
+    pub(crate) fn go_peer(&self, name: &'static str) -> Arc<Built> {
+        let places = self.clone();
+        Built::new(move || {
+            tools(&[("go", "golang-go, 1.24 or newer")])?;
+            let program = places.made(name)?.join(name);
+            let mut go = Command::new("go");
+            go.args(["build", "-mod=readonly", "-o"]).arg(&program).arg(".").current_dir(source(name));
+            step(go.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOFLAGS"))?;
+            Ok(vec![program.into()])
+        })
+    }
+
     /// A Python program of ours and one package of the Python package index, in an environment of its own.
     pub(crate) fn python_peer(&self, file: &'static str, package: &'static str) -> Arc<Built> {
         let places = self.clone();

@@ -22,13 +22,15 @@ struct Peer {
     room: Option<(usize, usize, &'static str)>,
     /// Where it is written that it refuses a ClientHello without extensions, if it does.
     refuses_minimal: Option<&'static str>,
+    /// What `tegmen` says of its alert to an unknown identity, if that is none of RFC 4279, section 2.
+    unknown_identity: Option<&'static str>,
     /// Whether it says good-bye when it ends.
     closes: bool,
 }
 
 /// All of them, with what is to be built for them.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
-    let peers = [tinydtls(places), wolfssl(places), mbedtls(places)];
+    let peers = [tinydtls(places), wolfssl(places), mbedtls(places), pion(places)];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();
     (peers.into_iter().flat_map(|peer| cells(Arc::new(peer))).collect(), built)
 }
@@ -40,6 +42,7 @@ fn tinydtls(places: &Places) -> Peer {
         program: places.bench_peer("tinydtls", &[("cc", "gcc"), ("cmake", "cmake"), LIBCLANG]),
         room: Some((16, 32, "DTLS_PSK_MAX_KEY_LEN is 16, DTLS_PSK_MAX_CLIENT_IDENTITY_LEN 32")),
         refuses_minimal: Some("it wants extended master secret: force_extended_master_secret = 1 in its dtls.c"),
+        unknown_identity: None,
         closes: false,
     }
 }
@@ -52,6 +55,7 @@ fn wolfssl(places: &Places) -> Peer {
         program: places.bench_peer("wolfssl", needs),
         room: None,
         refuses_minimal: None,
+        unknown_identity: None,
         closes: false,
     }
 }
@@ -68,6 +72,19 @@ fn mbedtls(places: &Places) -> Peer {
         program: places.c_peer("mbedtls", (HEADER, "libmbedtls-dev"), libraries),
         room: Some((32, usize::MAX, "MBEDTLS_PSK_MAX_LEN is 32")),
         refuses_minimal: None,
+        unknown_identity: None,
+        closes: true,
+    }
+}
+
+fn pion(places: &Places) -> Peer {
+    Peer {
+        name: "pion/dtls",
+        version: "3.1.15".to_owned(),
+        program: places.go_peer("pion"),
+        room: None,
+        refuses_minimal: None,
+        unknown_identity: Some("the server says internal_error"),
         closes: true,
     }
 }
@@ -143,6 +160,10 @@ impl DtlsServer for Talker {
 
     fn refuses_minimal(&self) -> Option<&'static str> {
         self.0.refuses_minimal
+    }
+
+    fn unknown_identity(&self) -> Option<&'static str> {
+        self.0.unknown_identity
     }
 
     fn listen(&self, scene: &Scene, address: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String> {

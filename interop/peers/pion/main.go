@@ -1,0 +1,151 @@
+// pion/dtls as one end of a DTLS session, spoken to in lines; the words are those of interop/src/talker.rs.
+//
+//	tegmen-interop-pion client|server ADDRESS IDENTITY KEY     the key in hexadecimal
+//	tegmen-interop-pion version
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pion/dtls/v3"
+)
+
+// The session that lines go to: the last that was established.
+var (
+	current *dtls.Conn
+	lock    sync.Mutex
+)
+
+func main() {
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == "version":
+		info, _ := debug.ReadBuildInfo()
+		for _, module := range info.Deps {
+			if module.Path == "github.com/pion/dtls/v3" {
+				fmt.Println("version", strings.TrimPrefix(module.Version, "v"))
+			}
+		}
+	case len(os.Args) == 5:
+		if err := talk(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
+			fmt.Println("failed", err)
+			os.Exit(1)
+		}
+	default:
+		fmt.Fprintln(os.Stderr, "usage: tegmen-interop-pion client|server ADDRESS IDENTITY KEY")
+		os.Exit(2)
+	}
+}
+
+func talk(role, address, identity, hexKey string) error {
+	key, err := hex.DecodeString(hexKey)
+	if err != nil {
+		return err
+	}
+	udp, err := net.ResolveUDPAddr("udp", address)
+	if err != nil {
+		return err
+	}
+	suite := dtls.WithCipherSuites(dtls.TLS_PSK_WITH_AES_128_CCM_8)
+	if role == "server" {
+		find := func(asked []byte) ([]byte, error) {
+			if !bytes.Equal(asked, []byte(identity)) {
+				return nil, errors.New("no such identity")
+			}
+			return key, nil
+		}
+		listener, err := dtls.ListenWithOptions("udp", udp, suite, dtls.WithPSK(find))
+		if err != nil {
+			return err
+		}
+		fmt.Println("listening")
+		go accept(listener)
+	} else {
+		give := func([]byte) ([]byte, error) { return key, nil }
+		conn, err := dtls.DialWithOptions("udp", udp, suite, dtls.WithPSK(give), dtls.WithPSKIdentityHint([]byte(identity)))
+		if err != nil {
+			return err
+		}
+		if err := session(conn); err != nil {
+			return err
+		}
+	}
+	return send()
+}
+
+func accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			fmt.Println("failed", err)
+			return
+		}
+		go func() {
+			if err := session(conn.(*dtls.Conn)); err != nil {
+				fmt.Println("failed", err)
+			}
+		}()
+	}
+}
+
+// Ends the handshake and then prints what comes.
+func session(conn *dtls.Conn) error {
+	patience, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := conn.HandshakeContext(patience); err != nil {
+		conn.Close()
+		return err
+	}
+	lock.Lock()
+	current = conn
+	lock.Unlock()
+	fmt.Println("established")
+	go func() {
+		record := make([]byte, 2048)
+		for {
+			n, err := conn.Read(record)
+			if err != nil {
+				fmt.Println("failed", err)
+				return
+			}
+			fmt.Println("received", hex.EncodeToString(record[:n]))
+		}
+	}()
+	return nil
+}
+
+// Sends each line, and closes the session at the end of them.
+func send() error {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		record, err := hex.DecodeString(lines.Text())
+		if err != nil {
+			return err
+		}
+		lock.Lock()
+		conn := current
+		lock.Unlock()
+		if conn == nil {
+			return errors.New("nobody is there to send to")
+		}
+		if _, err := conn.Write(record); err != nil {
+			return err
+		}
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	if current != nil {
+		return current.Close()
+	}
+	return nil
+}
