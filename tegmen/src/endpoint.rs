@@ -155,25 +155,15 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Option<Event<'r, 't>> {
         // A loop cannot lend `out` out and go on, so what was written to it is lent behind it.
         let len = loop {
-            let record = match records.next_record()? {
-                Ok(record) => record,
-                Err(discard) => {
-                    cx.counters.discard(discard);
-                    continue;
-                }
-            };
-            if R::SERVER && record.is_client_hello() {
-                match self.on_client_hello(cx, path, &record, out) {
-                    Ok(0) => {}
-                    Ok(len) => break len,
-                    Err(discard) => cx.counters.discard(discard),
-                }
-            } else {
-                match self.on_record(cx, path, record) {
-                    Ok(None) => {}
-                    Ok(event) => return event,
-                    Err(discard) => cx.counters.discard(discard),
-                }
+            let outcome = records.next_record()?.and_then(|record| match R::SERVER && record.is_client_hello() {
+                true => self.on_client_hello(cx, path, &record, out).map(Outcome::Datagram),
+                false => self.on_record(cx, path, record).map(Outcome::Event),
+            });
+            match outcome {
+                Ok(Outcome::Datagram(0) | Outcome::Event(None)) => {}
+                Ok(Outcome::Datagram(len)) => break len,
+                Ok(Outcome::Event(event)) => return event,
+                Err(discard) => cx.counters.discard(discard),
             }
         };
         Some(Event::Answer(out.get_mut(..len)?))
@@ -187,10 +177,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         path: &Path,
         record: Record<'r>,
     ) -> Result<Option<Event<'r, 't>>, Discard> {
-        if record.number.epoch() != 0 {
+        if record.epoch() != 0 {
             // Opening destroys what does not open, so one of the two associations that a path may have is chosen first:
             // a handshake that goes on takes handshake messages, the session everything else.
-            let handshake = record.content_type == ContentType::HANDSHAKE;
+            let handshake = record.content_type() == ContentType::HANDSHAKE;
             let handshaking = handshake && self.peers.find(path, Phase::Handshaking).is_some();
             if !handshaking && let Some(id) = self.peers.find(path, Phase::Established) {
                 return self.on_session_record(cx, id, record);
@@ -224,7 +214,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if !self.cookies.is_valid::<C>(&path.remote, &hello) {
             bump(&mut cx.counters.cookies_sent);
             let cookie = self.cookies.make::<C>(&path.remote, &hello);
-            return Ok(write_hello_verify_request(record.number, fragment.message_seq, &cookie, out).unwrap_or(0));
+            return Ok(write_hello_verify_request(record.number(), fragment.message_seq, &cookie, out).unwrap_or(0));
         }
         // A late copy of the hello that a session began with, whose last flight may still be asked for.
         if let Some(id) = self.peers.find(path, Phase::Established)
@@ -253,11 +243,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Err(fatal) = HandshakeState::acceptable(&hello) {
             bump(&mut cx.counters.failed);
             let Some(alert) = fatal.alert() else { return Ok(0) };
-            return Ok(write_plain_alert(record.number, [alert::FATAL, alert.0], out).unwrap_or(0));
+            return Ok(write_plain_alert(record.number(), [alert::FATAL, alert.0], out).unwrap_or(0));
         }
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?;
         if let Some(ongoing) = self.peers.ongoing(id) {
-            ongoing.state.accept(cx, &self.settings, record.number, &fragment, &hello);
+            ongoing.state.accept(cx, &self.settings, record.number(), &fragment, &hello);
         }
         Ok(0)
     }
@@ -287,7 +277,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if peer.protection != Protection::Dtls {
             return Err(Discard::UnknownPeer);
         }
-        let content_type = record.content_type;
+        let content_type = record.content_type();
         let content = match peer.channel.open(cx.crypto, record) {
             Ok(content) => content,
             Err(discard) => {
@@ -476,25 +466,25 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let (peer, len) = loop {
             let id = self.peers.take_due(cx.now)?;
             match self.on_alarm(cx, id, out) {
-                Outcome::Nothing => {}
+                Outcome::Datagram(0) | Outcome::Event(None) => {}
                 Outcome::Datagram(len) => break (id, len),
-                Outcome::Event(event) => return Some(event),
+                Outcome::Event(event) => return event,
             }
         };
         Some(Event::Transmit { peer, datagram: out.get_mut(..len)? })
     }
 
     fn on_alarm<'r, 't, C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Outcome<'r, 't> {
-        let Some(peer) = self.peers.peer(id) else { return Outcome::Nothing };
+        let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
         let phase = peer.phase;
         if phase == Phase::Closing {
             // It goes with the next alarm, so that its path is known while its alert is sent.
             let Some(alert) = peer.alert.take() else {
                 self.peers.remove(id);
-                return Outcome::Nothing;
+                return Outcome::Event(None);
             };
             self.peers.schedule(id, Instant::AT_ONCE);
-            return self.write_alert(cx, id, alert, out).map_or(Outcome::Nothing, Outcome::Datagram);
+            return self.write_alert(cx, id, alert, out).map_or(Outcome::Event(None), Outcome::Datagram);
         }
         let idle_since = Instant::from_micros(u64::from(peer.last_heard) << 20);
         if let Some(mut ongoing) = self.peers.ongoing(id) {
@@ -514,21 +504,21 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
                 Err(fatal) => {
                     bump(&mut cx.counters.failed);
-                    return Outcome::Event(self.close_with(id, fatal));
+                    return Outcome::Event(Some(self.close_with(id, fatal)));
                 }
             }
         }
         if phase == Phase::Handshaking {
-            return Outcome::Nothing;
+            return Outcome::Event(None);
         }
         if self.settings.idle_timeout_ms > 0 {
             let until = idle_since.after_millis(self.settings.idle_timeout_ms);
             if until <= cx.now {
-                return Outcome::Event(self.close_with(id, Fatal::Idle));
+                return Outcome::Event(Some(self.close_with(id, Fatal::Idle)));
             }
             self.peers.schedule(id, until);
         }
-        Outcome::Event(Event::Alarm(id))
+        Outcome::Event(Some(Event::Alarm(id)))
     }
 
     #[inline(never)]
@@ -574,10 +564,9 @@ fn coarse(now: Instant) -> u32 {
     (now.as_micros() >> 20) as u32
 }
 
-/// What an alarm led to.
+/// What a record or an alarm led to.
 enum Outcome<'r, 't> {
-    Nothing,
-    /// So many bytes are to be sent.
+    /// So many bytes are to be sent, if any.
     Datagram(usize),
-    Event(Event<'r, 't>),
+    Event(Option<Event<'r, 't>>),
 }

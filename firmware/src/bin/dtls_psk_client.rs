@@ -55,7 +55,7 @@ fn run() -> Option<()> {
                 }
                 Event::Established(id) => {
                     let mut frame = Frame::new(sent, HEADROOM);
-                    frame.append(black_box(&[0; 64])).ok()?;
+                    frame.append(black_box(b"hello")).ok()?;
                     endpoint.seal(&mut cx, id, &mut frame).ok()?;
                     black_box(frame.finish());
                 }

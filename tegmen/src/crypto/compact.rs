@@ -81,17 +81,12 @@ impl Crypto for Compact {
         }
     }
 
-    /// AES-128 in counter mode with fast key erasure: the first two blocks become the next key and counter before the
-    /// caller sees a byte, so what was given out cannot be computed from what the generator holds afterwards.
+    /// The key is replaced after each digest that it gave, before the caller sees a byte.
     fn random(&mut self, out: &mut [u8]) {
-        for (index, chunk) in out.chunks_mut(DIGEST_LEN).enumerate() {
-            // More than 255 chunks are drawn under several keys.
-            self.draw((index as u8).saturating_add(1), chunk);
-            if index >= 254 {
-                self.replace_key();
-            }
+        for chunk in out.chunks_mut(DIGEST_LEN) {
+            self.draw(1, chunk);
+            self.replace_key();
         }
-        self.replace_key();
     }
 }
 

@@ -6,6 +6,7 @@
 //! two cannot mix.
 
 use super::handshake::{Fragment, MessageType};
+use super::state::Failure;
 use super::{Discard, Fatal};
 use crate::buf::Reader;
 
@@ -41,12 +42,11 @@ impl Inbox {
     }
 
     /// Adds a fragment of the message that is due. Returns the length of the message once it is complete.
-    pub(crate) fn add(&mut self, room: &mut [u8], fragment: &Fragment<'_>) -> Result<Option<usize>, AddError> {
+    pub(crate) fn add(&mut self, room: &mut [u8], fragment: &Fragment<'_>) -> Result<Option<usize>, Failure> {
         let total = fragment.length as usize;
         let free = room.len().saturating_sub(self.held.into());
-        let too_large = AddError::Fatal(Fatal::TooLarge);
-        let (message, rest) = room.split_at_mut_checked(total).ok_or(too_large)?;
-        let come = rest.get_mut(..total.div_ceil(8)).ok_or(too_large)?;
+        let (message, rest) = room.split_at_mut_checked(total).ok_or(Fatal::TooLarge)?;
+        let come = rest.get_mut(..total.div_ceil(8)).ok_or(Fatal::TooLarge)?;
         if self.total == 0 {
             self.kind = fragment.message_type;
             self.total = total as u16;
@@ -56,7 +56,7 @@ impl Inbox {
             }
             come.fill(0);
         } else if self.kind != fragment.message_type || usize::from(self.total) != total {
-            return Err(AddError::Discard(Discard::Malformed));
+            return Err(Discard::Malformed.into());
         }
         // Looked at before it is written, so that what contradicts is dropped whole.
         for write in [false, true] {
@@ -70,7 +70,7 @@ impl Inbox {
                         self.missing = self.missing.wrapping_sub(1);
                     }
                 } else if old != new {
-                    return Err(AddError::Discard(Discard::Malformed));
+                    return Err(Discard::Malformed.into());
                 }
             }
         }
@@ -157,15 +157,6 @@ impl Inbox {
             at = at.wrapping_add(len);
         }
     }
-}
-
-/// Why a fragment was not added.
-#[derive(Clone, Copy)]
-pub(crate) enum AddError {
-    /// It is dropped.
-    Discard(Discard),
-    /// No such message can ever be put together here.
-    Fatal(Fatal),
 }
 
 #[cfg(test)]

@@ -66,19 +66,35 @@ impl RecordNumber {
 /// One received record, still sealed if its epoch is not 0.
 #[derive(Debug)]
 pub struct Record<'r> {
-    /// What it carries.
-    pub content_type: ContentType,
-    /// Its epoch and sequence number.
-    pub number: RecordNumber,
+    /// Where it lies: a mote keeps what it says in three registers.
+    pub(crate) header: &'r [u8; HEADER_LEN],
     /// What follows the header.
     pub body: &'r mut [u8],
 }
 
 impl Record<'_> {
+    /// What it carries.
+    pub const fn content_type(&self) -> ContentType {
+        let [content_type, ..] = *self.header;
+        ContentType(content_type)
+    }
+
+    /// Its epoch and sequence number.
+    pub const fn number(&self) -> RecordNumber {
+        let [_, _, _, number @ .., _, _] = self.header;
+        RecordNumber(u64::from_be_bytes(*number))
+    }
+
+    /// Its epoch: 0 is plaintext.
+    pub const fn epoch(&self) -> u16 {
+        let [_, _, _, high, low, ..] = *self.header;
+        u16::from_be_bytes([high, low])
+    }
+
     /// True if it begins with a ClientHello in clear.
     pub(crate) fn is_client_hello(&self) -> bool {
-        self.number.epoch() == 0
-            && self.content_type == ContentType::HANDSHAKE
+        self.epoch() == 0
+            && self.content_type() == ContentType::HANDSHAKE
             && self.body.first() == Some(&MessageType::CLIENT_HELLO.0)
     }
 }
@@ -97,26 +113,26 @@ impl<'r> Records<'r> {
 
     /// The next record, `None` at the end. A record that does not parse ends the datagram.
     pub fn next_record(&mut self) -> Option<Result<Record<'r>, Discard>> {
-        let rest = core::mem::take(&mut self.rest);
-        if rest.is_empty() {
+        match core::mem::take(&mut self.rest) {
+            [] => None,
+            rest => Some(self.split(rest).ok_or(Discard::Malformed)),
+        }
+    }
+
+    fn split(&mut self, rest: &'r mut [u8]) -> Option<Record<'r>> {
+        let (header, rest) = rest.split_first_chunk_mut::<HEADER_LEN>()?;
+        let header = &*header;
+        let [_, major, minor, .., high, low] = *header;
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        let (body, rest) = rest.split_at_mut_checked(len)?;
+        let record = Record { header, body };
+        // Before the version is agreed on the minor one may be any; afterwards it is what the tag is computed with.
+        let version_fits = major == VERSION[0] && (record.epoch() == 0 || minor == VERSION[1]);
+        if !version_fits || len > MAX_CONTENT.saturating_add(EXPLICIT_LEN + TAG_LEN) {
             return None;
         }
-        let Some((header, rest)) = rest.split_first_chunk_mut::<HEADER_LEN>() else {
-            return Some(Err(Discard::Malformed));
-        };
-        let [content_type, major, minor, n0, n1, n2, n3, n4, n5, n6, n7, l0, l1] = *header;
-        let len = usize::from(u16::from_be_bytes([l0, l1]));
-        let Some((body, rest)) = rest.split_at_mut_checked(len) else {
-            return Some(Err(Discard::Malformed));
-        };
-        let number = RecordNumber(u64::from_be_bytes([n0, n1, n2, n3, n4, n5, n6, n7]));
-        // Before the version is agreed on the minor one may be any; afterwards it is what the tag is computed with.
-        let version_fits = major == VERSION[0] && (number.epoch() == 0 || minor == VERSION[1]);
-        if !version_fits || len > MAX_CONTENT.saturating_add(EXPLICIT_LEN + TAG_LEN) {
-            return Some(Err(Discard::Malformed));
-        }
         self.rest = rest;
-        Some(Ok(Record { content_type: ContentType(content_type), number, body }))
+        Some(record)
     }
 }
 
@@ -147,12 +163,13 @@ pub(crate) fn write_plain(
     Ok(writer.len().wrapping_add(behind))
 }
 
-/// The associated data (RFC 5246, section 6.2.3.3): number, type, version, length of the content.
+/// The associated data (RFC 5246, section 6.2.3.3): number, type and version of the record, length of its content.
 #[inline(never)]
-fn associated_data(content_type: ContentType, number: RecordNumber, len: u16) -> [u8; HEADER_LEN] {
-    let mut data = [0, 0, 0, 0, 0, 0, 0, 0, content_type.0, VERSION[0], VERSION[1], 0, 0];
+fn associated_data(header: &[u8; HEADER_LEN], len: u16) -> [u8; HEADER_LEN] {
+    let [content_type, major, minor, number @ .., _, _] = header;
+    let mut data = [0, 0, 0, 0, 0, 0, 0, 0, *content_type, *major, *minor, 0, 0];
     let [place @ .., _, _, _, high, low] = &mut data;
-    *place = number.0.to_be_bytes();
+    *place = *number;
     [*high, *low] = len.to_be_bytes();
     data
 }
@@ -271,12 +288,13 @@ impl Channel {
         self.next_sequence = self.next_sequence.wrapping_add(1);
         frame.append(&[0; TAG_LEN])?;
         let (body, tag) = frame.bytes_mut().split_last_chunk_mut::<TAG_LEN>().ok_or(SealError::Full)?;
-        let aad = associated_data(content_type, number, len);
+        let sealed_len = len.wrapping_add((EXPLICIT_LEN + TAG_LEN) as u16);
+        let header = header(content_type, number, sealed_len);
+        let aad = associated_data(&header, len);
         let nonce = nonce(&self.write.salt, &explicit);
         crypto.ccm_seal(self.write.key.expose(), &nonce, &aad, body, tag).map_err(|_| SealError::Full)?;
         frame.prepend(&explicit)?;
-        let sealed_len = len.wrapping_add((EXPLICIT_LEN + TAG_LEN) as u16);
-        frame.prepend(&header(content_type, number, sealed_len))?;
+        frame.prepend(&header)?;
         Ok(())
     }
 
@@ -301,20 +319,19 @@ impl Channel {
     /// Why the record is dropped.
     #[inline]
     pub fn open<'r, C: Crypto>(&mut self, crypto: &mut C, record: Record<'r>) -> Result<&'r mut [u8], Discard> {
-        let Record { content_type, number, body } = record;
-        if number.epoch() != PROTECTED_EPOCH {
+        if record.epoch() != PROTECTED_EPOCH {
             return Err(Discard::UnknownPeer);
         }
         if self.failed_opens >= MAX_FAILED {
             return Err(Discard::NotAuthentic);
         }
-        let fresh = self.window.fresh(number.sequence()).map_err(|_| Discard::Replayed)?;
-        let (explicit, rest) = body.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(Discard::Malformed)?;
+        let fresh = self.window.fresh(record.number().sequence()).map_err(|_| Discard::Replayed)?;
+        let (explicit, rest) = record.body.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(Discard::Malformed)?;
         let (content, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(Discard::Malformed)?;
         if content.len() > MAX_CONTENT {
             return Err(Discard::Malformed);
         }
-        let aad = associated_data(content_type, number, content.len() as u16);
+        let aad = associated_data(record.header, content.len() as u16);
         let nonce = nonce(&self.read.salt, explicit);
         if crypto.ccm_open(self.read.key.expose(), &nonce, &aad, content, tag).is_err() {
             self.failed_opens = self.failed_opens.saturating_add(1);
@@ -445,7 +462,7 @@ mod tests {
                     Ok(record) => {
                         let len = HEADER_LEN + record.body.len();
                         prop_assert_eq!(&whole[at + HEADER_LEN..at + len], &*record.body);
-                        prop_assert_eq!(&whole[at + 3..at + 11], &record.number.0.to_be_bytes()[..]);
+                        prop_assert_eq!(&whole[at + 3..at + 11], &record.number().0.to_be_bytes()[..]);
                         at += len;
                     }
                     Err(_) => {

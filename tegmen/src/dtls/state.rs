@@ -3,8 +3,8 @@
 use super::flight::Element;
 use super::handshake::finished::{VERIFY_LEN, verify_data};
 use super::handshake::{self, Fragment, MessageType, Random};
-use super::inbox::{AddError, Held, Inbox};
-use super::record::{self, ContentType, Record, Records};
+use super::inbox::{Held, Inbox};
+use super::record::{ContentType, Record};
 use super::{AlertDescription, Discard, Fatal, Profile, Settings, alert};
 use crate::buf::{Reader, copy};
 use crate::counters::{Counters, bump};
@@ -120,15 +120,6 @@ impl From<Discard> for Failure {
 impl From<Fatal> for Failure {
     fn from(fatal: Fatal) -> Self {
         Self::Fatal(fatal)
-    }
-}
-
-impl From<AddError> for Failure {
-    fn from(error: AddError) -> Self {
-        match error {
-            AddError::Discard(discard) => Self::Discard(discard),
-            AddError::Fatal(fatal) => Self::Fatal(fatal),
-        }
     }
 }
 
@@ -288,7 +279,7 @@ impl Ongoing<'_> {
         cx: &mut Cx<'_, C>,
         record: Record<'_>,
     ) -> Result<Progress, Failure> {
-        let progress = match record.number.epoch() {
+        let progress = match record.epoch() {
             0 => self.receive_plaintext::<C, R>(cx, &record)?,
             _ => self.receive_protected::<C, R>(cx, record)?,
         };
@@ -301,7 +292,7 @@ impl Ongoing<'_> {
         cx: &mut Cx<'_, C>,
         record: &Record<'_>,
     ) -> Result<Progress, Failure> {
-        match record.content_type {
+        match record.content_type() {
             ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, record.body, false),
             ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec(),
             ContentType::ALERT => {
@@ -325,7 +316,7 @@ impl Ongoing<'_> {
         cx: &mut Cx<'_, C>,
         record: Record<'_>,
     ) -> Result<Progress, Failure> {
-        let content_type = record.content_type;
+        let content_type = record.content_type();
         match self.state.step {
             Step::AwaitServerFinished | Step::AwaitClientFinished => {}
             // Its key, or the ChangeCipherSpec before it, may be on the way.
@@ -335,9 +326,7 @@ impl Ongoing<'_> {
             | Step::AwaitServerChangeCipherSpec
                 if content_type == ContentType::HANDSHAKE =>
             {
-                let header = record::header(content_type, record.number, record.body.len() as u16);
-                let Buffers { incoming, .. } = &mut self.buffers;
-                self.state.inbox.hold(incoming, Held::Record, &header, record.body)?;
+                self.state.inbox.hold(self.buffers.incoming, Held::Record, record.header, record.body)?;
                 return Ok(Progress::Continue);
             }
             _ => return Err(Discard::UnknownPeer.into()),
@@ -466,9 +455,9 @@ impl Ongoing<'_> {
             let room = core::mem::take(&mut self.buffers.incoming);
             let item = room.get_mut(at..).and_then(|item| item.get_mut(..len)).unwrap_or(&mut []);
             let outcome = match finished_due {
-                true => match Records::new(item).next_record() {
-                    Some(Ok(record)) => self.receive_protected::<C, R>(cx, record),
-                    _ => Err(Discard::Malformed.into()),
+                true => match item.split_first_chunk_mut() {
+                    Some((header, body)) => self.receive_protected::<C, R>(cx, Record { header, body }),
+                    None => Err(Discard::Malformed.into()),
                 },
                 false => self.on_fragments::<C, R>(cx, item, false),
             };

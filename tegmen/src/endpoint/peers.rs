@@ -321,23 +321,24 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
         candidates.min_by_key(key).map(|(index, _)| index)
     }
 
-    /// A free handshake slot, one that only lingers, or that of the oldest stranger.
-    fn handshake_place(&self, rank: Rank) -> Option<usize> {
+    /// A free handshake slot, one that only lingers, or that of the oldest stranger; and whom it is taken from, who then
+    /// has nothing left.
+    fn handshake_place(&self, rank: Rank) -> Option<(usize, Option<usize>)> {
         let mut best = None;
         for (index, handshake) in self.handshakes.iter().enumerate() {
-            let key = match handshake.owner.checked_sub(1) {
-                None => (0, 0),
-                Some(_) if handshake.state.is_lingering() => (1, 0),
+            let (key, displaced) = match handshake.owner.checked_sub(1) {
+                None => ((0, 0), None),
+                Some(_) if handshake.state.is_lingering() => ((1, 0), None),
                 Some(owner) => match self.slots.get(owner as usize) {
-                    Some(owner) if may_displace(rank, owner.peer.rank) => (2, owner.age),
+                    Some(slot) if may_displace(rank, slot.peer.rank) => ((2, slot.age), Some(owner as usize)),
                     _ => continue,
                 },
             };
             if best.is_none_or(|(known, _)| key < known) {
-                best = Some((key, index));
+                best = Some((key, (index, displaced)));
             }
         }
-        best.map(|(_, index)| index)
+        best.map(|(_, found)| found)
     }
 }
 
@@ -383,30 +384,16 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
     }
 
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {
-        let mut evicted = false;
-        let mut place = None;
-        // Asked first, so that nothing is taken from anybody where there is no place in the end.
-        self.place(new.rank).ok_or(TableFull)?;
-        if new.with_handshake {
-            let index = self.handshake_place(new.rank).ok_or(TableFull)?;
-            place = Some(index);
-            let occupied = self.handshakes.get(index).map(|old| (old.owner, old.state.is_lingering()));
-            if let Some((owner @ 1.., lingering)) = occupied {
-                let old = self.id(owner.wrapping_sub(1) as usize);
-                // Whoever is displaced from an unfinished handshake has nothing left.
-                if lingering {
-                    self.release_handshake(old);
-                } else {
-                    self.remove(old);
-                    evicted = true;
-                }
-            }
-        }
-        let index = self.place(new.rank).ok_or(TableFull)?;
-        if self.slots.get(index).is_some_and(|slot| !slot.is_vacant()) {
-            self.remove(self.id(index));
-            evicted = true;
-        }
+        let handshake = match new.with_handshake {
+            true => Some(self.handshake_place(new.rank).ok_or(TableFull)?),
+            false => None,
+        };
+        let index = match handshake {
+            Some((_, Some(displaced))) => displaced,
+            _ => self.place(new.rank).ok_or(TableFull)?,
+        };
+        let evicted = self.slots.get(index).is_some_and(|slot| !slot.is_vacant());
+        self.remove(self.id(index));
         self.inserted = self.inserted.wrapping_add(1);
         let slot = self.slots.get_mut(index).ok_or(TableFull)?;
         slot.generation = slot.generation.wrapping_add(1);
@@ -414,7 +401,8 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
         slot.alarm = Instant::NEVER;
         slot.age = self.inserted;
         slot.attached = Some(A::default());
-        if let Some(handshake) = place.and_then(|place| self.handshakes.get_mut(place)) {
+        if let Some(handshake) = handshake.and_then(|(place, _)| self.handshakes.get_mut(place)) {
+            handshake.state.wipe();
             handshake.owner = (index as u32).wrapping_add(1);
         }
         Ok(Inserted { id: self.id(index), evicted })

@@ -53,16 +53,16 @@ pub struct Fragment<'r> {
 impl<'r> Fragment<'r> {
     /// Reads one fragment; a piece that would reach past its message does not parse.
     pub fn read(reader: &mut Reader<'r>) -> Result<Self, Truncated> {
-        let message_type = MessageType(reader.u8()?);
-        let length = reader.u24()?;
-        let message_seq = reader.u16()?;
-        let offset = reader.u24()?;
-        let fragment_length = reader.u24()?;
+        let [kind, l0, l1, l2, s0, s1, o0, o1, o2, f0, f1, f2] = *reader.array_ref::<HEADER_LEN>()?;
+        let length = u32::from_be_bytes([0, l0, l1, l2]);
+        let offset = u32::from_be_bytes([0, o0, o1, o2]);
+        let fragment_length = u32::from_be_bytes([0, f0, f1, f2]);
         let body = reader.take(fragment_length as usize)?;
         if offset.wrapping_add(fragment_length) > length {
             return Err(Truncated);
         }
-        Ok(Self { message_type, length, message_seq, offset, body })
+        let message_seq = u16::from_be_bytes([s0, s1]);
+        Ok(Self { message_type: MessageType(kind), length, message_seq, offset, body })
     }
 
     /// True if this is the whole message.
