@@ -11,7 +11,7 @@ use tegmen_host::client::describe;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::metrics;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Listen, Note, Observer, Server, ServerConfig};
+use tegmen_host::server::{HelloLimits, Listen, Note, Observer, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 
 #[derive(Args)]
@@ -80,9 +80,20 @@ pub(crate) struct Serve {
     /// Answer at most so many requests of one peer in a second, others with 4.29.
     #[arg(long, value_name = "N", default_value_t = 0)]
     requests_per_second: u32,
+    /// Hellos that are looked at in a second, of one network prefix (/24 or /56) and of all; 0 sets no limit.
+    #[arg(long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
+    hello_limits: HelloLimits,
     /// Append the secrets of all sessions to this file (RFC 9850). Whoever reads it reads the traffic.
     #[arg(long)]
     key_log: Option<PathBuf>,
+}
+
+fn hello_limits(text: &str) -> Result<HelloLimits, String> {
+    let numbers = text.split_once(',').map(|(prefix, all)| (prefix.trim().parse(), all.trim().parse()));
+    match numbers {
+        Some((Ok(per_prefix), Ok(total))) => Ok(HelloLimits { per_prefix, total }),
+        _ => Err("write it as PER_PREFIX,IN_ALL: two numbers".to_owned()),
+    }
 }
 
 impl Serve {
@@ -113,6 +124,7 @@ impl Serve {
             unconfirmed_notifications: self.unconfirmed,
             verify_addresses: self.verify_addresses,
             requests_per_second: self.requests_per_second,
+            hellos: self.hello_limits,
             ..ServerConfig::default()
         };
         config.capacity.peers = self.max_peers.max(1);

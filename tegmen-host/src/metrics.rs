@@ -40,6 +40,7 @@ pub fn render(totals: &Totals) -> String {
         ],
     );
     counter("cookies", "Hellos that were answered with a cookie.", &[("", counters.cookies_sent.into())]);
+    counter("hellos_dropped", "Hellos that were dropped because too many came.", &[("", totals.hellos_dropped)]);
     counter("flights_repeated", "Flights that were sent again.", &[("", counters.retransmitted.into())]);
     counter("peers_evicted", "Peers that made room for others.", &[("", counters.evicted.into())]);
     counter(

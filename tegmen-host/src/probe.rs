@@ -212,8 +212,8 @@ impl Seen {
                 messages.push("something that is no record".to_owned());
                 continue;
             };
-            let epoch = record.number.epoch();
-            let name = match record.content_type {
+            let epoch = record.number().epoch();
+            let name = match record.content_type() {
                 ContentType::HANDSHAKE if epoch == 0 => {
                     let body = &*record.body;
                     let mut reader = Reader::new(body);

@@ -5,11 +5,13 @@
 
 mod conversation;
 mod later;
+mod limits;
 mod shard;
 mod talk;
 mod transfer;
 
 pub use later::{Later, Notifier, Ticket};
+pub use limits::HelloLimits;
 
 use crate::clock;
 use crate::credentials::{Credentials, CredentialsError, FilePolicy};
@@ -17,6 +19,7 @@ use crate::provider::HostCrypto;
 use crate::slab::Capacity;
 use crate::udp::{BindError, Outbox, Socket};
 use conversation::{Desk, Observers};
+use limits::Gate;
 use shard::{Shard, Table};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -69,6 +72,8 @@ pub struct ServerConfig {
     pub verify_addresses: bool,
     /// Requests of one peer that are answered in a second; more are answered with 4.29 (RFC 8516). 0 sets no limit.
     pub requests_per_second: u32,
+    /// Hellos that are looked at.
+    pub hellos: HelloLimits,
 }
 
 impl Default for ServerConfig {
@@ -88,6 +93,7 @@ impl Default for ServerConfig {
             unconfirmed_notifications: 0,
             verify_addresses: false,
             requests_per_second: 0,
+            hellos: HelloLimits::default(),
         }
     }
 }
@@ -204,6 +210,7 @@ impl Counts {
             sum.peers += totals.peers;
             sum.table_bytes += totals.table_bytes;
             sum.requests += totals.requests;
+            sum.hellos_dropped += totals.hellos_dropped;
             sum.body_bytes += totals.body_bytes;
             sum.observations += totals.observations;
         }
@@ -222,6 +229,8 @@ pub struct Totals {
     pub table_bytes: usize,
     /// Requests answered.
     pub requests: u64,
+    /// Hellos dropped because too many came.
+    pub hellos_dropped: u64,
     /// Bytes of the bodies of block-wise transfers that are held now.
     pub body_bytes: usize,
     /// Observations now.
@@ -296,6 +305,11 @@ impl Server {
                 },
                 totals,
                 seconds: 0,
+                gate: Gate::new(HelloLimits {
+                    per_prefix: config.hellos.per_prefix,
+                    // 0 stays 0: no limit.
+                    total: config.hellos.total.div_ceil(shards as u32),
+                }),
             };
             let stopped = stopped.clone();
             let reload = number == 0;

@@ -2,6 +2,7 @@
 
 use super::conversation::{Desk, Sender};
 use super::later::{Completion, Errand};
+use super::limits::Gate;
 use super::talk::{Attached, Talk};
 use super::{Application, Note, Totals};
 use crate::clock;
@@ -32,6 +33,7 @@ pub(super) struct Shard<A> {
     pub(super) desk: Desk<A>,
     pub(super) totals: Arc<Mutex<Totals>>,
     pub(super) seconds: u32,
+    pub(super) gate: Gate,
 }
 
 /// Batches that are taken from one socket before the others have their turn.
@@ -92,6 +94,9 @@ impl<A: Application> Shard<A> {
             if let Ok(peer) = self.endpoint.plain(&mut cx, &path, Rank::Stranger) {
                 self.on_message(now, peer, datagram);
             }
+            return;
+        }
+        if !self.gate.admits(now, path.remote.into(), datagram) {
             return;
         }
         let mut records = Records::new(datagram);
@@ -335,6 +340,7 @@ impl<A: Application> Shard<A> {
             peers: self.endpoint.peers.len(),
             table_bytes: self.endpoint.peers.bytes(),
             requests: self.desk.requests,
+            hellos_dropped: self.gate.dropped,
             body_bytes: self.desk.bodies.used(),
             observations: self.desk.observations.used(),
         };

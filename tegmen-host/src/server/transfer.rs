@@ -29,6 +29,10 @@ impl Ledger {
         self.used.load(Ordering::Relaxed)
     }
 
+    pub(super) fn is_full(&self) -> bool {
+        self.used() >= self.limit
+    }
+
     /// A share of `amount`, given back when it is dropped.
     pub(super) fn share(self: &Arc<Self>, amount: usize) -> Option<Share> {
         let mut share = Share { ledger: self.clone(), amount: 0 };
