@@ -3,7 +3,8 @@
 #
 #   ./ci.sh                 everything below but the long runs, under 45 minutes on 2 cores
 #   ./ci.sh format lint     single steps
-#   ./ci.sh long            one hour of fuzzing and 1,000,000 simulated seeds
+#   ./ci.sh faults          a line for each class of fault that others had, and whether ours survives it
+#   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
 #   ./ci.sh bench           the benchmarks beside every peer, results in bench/results/
 #
 # What a step needs is installed by package name where this runs as root on Debian; elsewhere the line to type is
@@ -93,6 +94,8 @@ step_interop() {
     need openssl gnutls-bin libcoap3-bin tshark qemu-system-arm rustc-web cargo-web rust-web-src gcc-arm-none-eabi
     need gcc make cmake libclang-dev autoconf automake libtool libmbedtls-dev python3-venv
     command -v go >/dev/null || need golang-go
+    command -v javac >/dev/null || need default-jdk-headless
+    command -v mvn >/dev/null || need maven
     cargo build --release --locked --quiet -p tegmen-cli
     cargo run --release --locked --quiet -p tegmen-interop
 }
@@ -100,6 +103,11 @@ step_interop() {
 step_fuzz() {
     [ -x fuzz/run.sh ] || { echo "fuzz/run.sh is missing" >&2; return 1; }
     fuzz/run.sh "${TEGMEN_FUZZ_SECONDS:-10}"
+}
+
+# Faults that other implementations had, by the tests that name them; writes target/faults.json.
+step_faults() {
+    cargo run --locked --quiet -p tegmen-testbed --example faults
 }
 
 step_long() {

@@ -154,7 +154,8 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         Some((tool, package)) => cells.push(missing("a mote", tool, package)),
     }
     let mut built = Vec::new();
-    for (more, to_build) in [talker::all(places), plain::all(places)] {
+    let java = places.java_peer("californium");
+    for (more, to_build) in [talker::all(places, &java), plain::all(places, &java)] {
         cells.extend(more);
         built.extend(to_build);
     }

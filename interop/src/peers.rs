@@ -88,6 +88,31 @@ impl Places {
         })
     }
 
+    /// A Java program of one file of ours, `Peer.java`, and the libraries that the `pom.xml` beside it names.
+    pub(crate) fn java_peer(&self, name: &'static str) -> Arc<Built> {
+        let places = self.clone();
+        Built::new(move || {
+            tools(&[("javac", "default-jdk-headless"), ("java", "default-jdk-headless"), ("mvn", "maven")])?;
+            let place = places.made(name)?;
+            let (libraries, classes, complete) = (place.join("lib"), place.join("classes"), place.join("complete"));
+            let pom = std::fs::read_to_string(source(name).join("pom.xml")).map_err(|error| error.to_string())?;
+            // Another pom is another set of libraries.
+            if std::fs::read_to_string(&complete).ok().as_ref() != Some(&pom) {
+                let _ = std::fs::remove_dir_all(&libraries);
+                let mut maven = Command::new("mvn");
+                maven.args(["-q", "-B", "dependency:copy-dependencies"]).current_dir(source(name));
+                step(maven.arg(format!("-DoutputDirectory={}", libraries.display())))?;
+                std::fs::write(&complete, pom).map_err(|error| error.to_string())?;
+            }
+            let mut compiler = Command::new("javac");
+            compiler.args(["-Xlint:all", "-Werror", "-cp"]).arg(libraries.join("*")).arg("-d").arg(&classes);
+            step(compiler.arg(source(name).join("Peer.java")))?;
+            let path = format!("{}:{}/*", classes.display(), libraries.display());
+            // It lives for a second: no time for the second compiler to pay.
+            Ok(["java", "-XX:TieredStopAtLevel=1", "-cp", &path, "Peer"].map(OsString::from).to_vec())
+        })
+    }
+
     /// A Go program of ours, whose modules its go.sum names.
     pub(crate) fn go_peer(&self, name: &'static str) -> Arc<Built> {
         let places = self.clone();

@@ -1,4 +1,4 @@
-//! Peers of plain CoAP that are libraries, each behind a program of ours.
+//! Peers that are CoAP libraries, each behind a program of ours.
 //!
 //! `coap-server HOST PORT` prints `listening` and has `/v` (GET, PUT, POST appends, DELETE), `/slow`, `/count`, which can
 //! be observed, and `/big` with 5000 bytes, which takes the same. `coap-client METHOD URI [PAYLOAD]` prints one line for
@@ -17,15 +17,17 @@ struct Peer {
     name: &'static str,
     version: &'static str,
     program: Arc<Built>,
+    /// Whether it takes an identity and a key as well, behind the other words.
+    secure: bool,
 }
 
 /// All of them, with what is to be built for them.
-pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
-    let peers = [Peer {
-        name: "aiocoap",
-        version: "0.4.17",
-        program: places.python_peer("aiocoap_peer.py", "aiocoap==0.4.17"),
-    }];
+pub(crate) fn all(places: &Places, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
+    let aiocoap = places.python_peer("aiocoap_peer.py", "aiocoap==0.4.17");
+    let peers = [
+        Peer { name: "aiocoap", version: "0.4.17", program: aiocoap, secure: false },
+        Peer { name: "Californium", version: "3.14.0", program: java.clone(), secure: true },
+    ];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();
     (peers.into_iter().flat_map(|peer| cells(Arc::new(peer))).collect(), built)
 }
@@ -49,15 +51,23 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     add(Role::Client, "separate response", client_separate);
     add(Role::Client, "NON", client_non);
     add(Role::Client, "/.well-known/core", client_well_known_core);
+    if peer.secure {
+        add(Role::Server, "coaps: GET, PUT", server_coaps);
+        add(Role::Client, "coaps: GET, PUT", client_coaps);
+    }
     add(Role::Client, "is the version of the table", |_, peer| peers::is_version(&peer.program, peer.version));
     cells
 }
 
 impl Peer {
     fn serve(&self, scene: &Scene, host: IpAddr) -> Result<(Process, SocketAddr), String> {
+        self.serve_with(scene, host, &[])
+    }
+
+    fn serve_with(&self, scene: &Scene, host: IpAddr, key: &[&str]) -> Result<(Process, SocketAddr), String> {
         let address = SocketAddr::new(host, free_port()?);
         let mut command = self.program.command()?;
-        command.args(["coap-server", &host.to_string(), &address.port().to_string()]);
+        command.args(["coap-server", &host.to_string(), &address.port().to_string()]).args(key);
         let process = scene.start_command(command)?;
         process.await_output("listening\n", 0)?;
         Ok((process, address))
@@ -89,7 +99,11 @@ impl Peer {
 // --- the peer is the server ---
 
 fn is(scene: &Scene, words: &[&str], code: &str, payload: &str) -> Check {
-    let answer = ask(scene, words, None)?;
+    is_with(scene, words, None, code, payload)
+}
+
+fn is_with(scene: &Scene, words: &[&str], psk: Option<&Psk>, code: &str, payload: &str) -> Check {
+    let answer = ask(scene, words, psk)?;
     if (answer.code.as_str(), answer.payload.as_str()) == (code, payload) {
         return Ok(());
     }
@@ -160,6 +174,15 @@ fn server_well_known_core(scene: &Scene, peer: &Peer) -> Check {
     if complete { Ok(()) } else { Err(format!("its links are {:?}", answer.payload).into()) }
 }
 
+fn server_coaps(scene: &Scene, peer: &Peer) -> Check {
+    let psk = Psk::usual();
+    let (_server, address) = peer.serve_with(scene, LOOPBACK, &[&psk.identity, &psk.hex()])?;
+    let uri = format!("coaps://{address}/v");
+    is_with(scene, &["get", &uri], Some(&psk), "2.05", "hello")?;
+    is_with(scene, &["put", &uri, "a new value"], Some(&psk), "2.04", "")?;
+    is_with(scene, &["get", &uri], Some(&psk), "2.05", "a new value")
+}
+
 // --- the peer is the client ---
 
 fn client_methods(scene: &Scene, peer: &Peer, host: IpAddr) -> Check {
@@ -197,4 +220,13 @@ fn client_well_known_core(scene: &Scene, peer: &Peer) -> Check {
     let uri = format!("coap://127.0.0.1:{}/.well-known/core", served.port + 1);
     let printed = peer.ask(scene, &["get", &uri])?;
     if printed.contains("</v>;rt=\"value\"") { Ok(()) } else { Err(format!("the client printed {printed:?}").into()) }
+}
+
+fn client_coaps(scene: &Scene, peer: &Peer) -> Check {
+    let psk = Psk::usual();
+    let served = Served::start(scene, &psk)?;
+    let uri = format!("coaps://127.0.0.1:{}/v", served.port);
+    peer.expect(scene, &["get", &uri, "", &psk.identity, &psk.hex()], "2.05 hello")?;
+    peer.expect(scene, &["put", &uri, "a new value", &psk.identity, &psk.hex()], "2.04")?;
+    peer.expect(scene, &["get", &uri, "", &psk.identity, &psk.hex()], "2.05 a new value")
 }

@@ -29,8 +29,8 @@ struct Peer {
 }
 
 /// All of them, with what is to be built for them.
-pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
-    let peers = [tinydtls(places), wolfssl(places), mbedtls(places), pion(places)];
+pub(crate) fn all(places: &Places, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
+    let peers = [tinydtls(places), wolfssl(places), mbedtls(places), pion(places), scandium(java)];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();
     (peers.into_iter().flat_map(|peer| cells(Arc::new(peer))).collect(), built)
 }
@@ -85,6 +85,18 @@ fn pion(places: &Places) -> Peer {
         room: None,
         refuses_minimal: None,
         unknown_identity: Some("the server says internal_error"),
+        closes: true,
+    }
+}
+
+fn scandium(java: &Arc<Built>) -> Peer {
+    Peer {
+        name: "Scandium",
+        version: "3.14.0".to_owned(),
+        program: java.clone(),
+        room: None,
+        refuses_minimal: None,
+        unknown_identity: None,
         closes: true,
     }
 }
