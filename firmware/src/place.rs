@@ -22,12 +22,18 @@ impl<T> Place<T> {
     /// Makes the value and puts it in; `None` from the second call on.
     #[inline]
     pub fn fill(&'static self, make: impl FnOnce() -> T) -> Option<&'static mut T> {
-        if self.taken.swap(true, Ordering::Relaxed) {
+        if is_taken(&self.taken) {
             return None;
         }
         // SAFETY: `taken` was false, so no other borrow of the value exists or will.
         Some(unsafe { &mut *self.value.get() }.write(make()))
     }
+}
+
+/// Takes what is to be taken once; true if it was taken before.
+#[inline(never)]
+fn is_taken(taken: &AtomicBool) -> bool {
+    taken.swap(true, Ordering::Relaxed)
 }
 
 /// As [`Place`], with a value from the start: one whose bytes are all zero takes no flash and is never on the stack.
@@ -47,7 +53,7 @@ impl<T> Kept<T> {
 
     /// The value; `None` from the second call on.
     pub fn take(&'static self) -> Option<&'static mut T> {
-        if self.taken.swap(true, Ordering::Relaxed) {
+        if is_taken(&self.taken) {
             return None;
         }
         // SAFETY: `taken` was false, so no other borrow of the value exists or will.

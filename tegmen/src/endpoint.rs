@@ -20,8 +20,8 @@ use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::ClientHello;
 use crate::dtls::handshake::{self, Fragment, MessageType, hello_verify_request};
 use crate::dtls::record::{self, ContentType, Record, RecordNumber, Records, SealError};
-use crate::dtls::state::{Answer, Failure, Need};
-use crate::dtls::{AlertDescription, Config, Discard, Fatal, HandshakeState, Progress, Settings, alert};
+use crate::dtls::state::{Answer, Need, Stop};
+use crate::dtls::{AlertDescription, Config, Discard, Fatal, HandshakeState, Settings, alert};
 use crate::time::Instant;
 
 /// What every call gets: the clock, the crypto provider with its random generator, and the counters.
@@ -223,9 +223,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return Ok(0);
         }
         if let Some(id) = self.peers.find(path, Phase::Handshaking) {
-            let rank = self.peers.peer(id).map(|peer| peer.rank);
             let ongoing = self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
-            if rank == Some(Rank::Ours) {
+            if ongoing.peer.rank == Rank::Ours {
                 return Err(Discard::Unexpected); // we are opening one there ourselves
             }
             if ongoing.state.client_random == *hello.random {
@@ -324,21 +323,21 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         cx: &mut Cx<'_, C>,
         id: PeerId,
         deadline: Instant,
-        outcome: Result<Progress, Failure>,
+        outcome: Result<(), Stop>,
     ) -> Option<Event<'r, 't>> {
         self.peers.schedule(id, deadline);
         match outcome {
-            Ok(Progress::Continue) => None,
-            Ok(Progress::Need) => Some(Event::Need(id)),
-            Ok(Progress::Established) => {
+            Ok(()) => None,
+            Err(Stop::Need) => Some(Event::Need(id)),
+            Err(Stop::Established) => {
                 self.establish(cx, id);
                 Some(Event::Established(id))
             }
-            Err(Failure::Discard(discard)) => {
+            Err(Stop::Discard(discard)) => {
                 cx.counters.discard(discard);
                 None
             }
-            Err(Failure::Fatal(fatal)) => {
+            Err(Stop::Fatal(fatal)) => {
                 bump(&mut cx.counters.failed);
                 Some(self.close_with(id, fatal))
             }

@@ -58,20 +58,18 @@ pub struct Fresh<'w> {
 }
 
 impl Fresh<'_> {
-    /// Marks the number as seen; called after the message proved authentic. True if it is the newest so far.
-    pub fn accept(self) -> bool {
+    /// Marks the number as seen; called after the message proved authentic.
+    pub fn accept(self) {
         let Self { window, sequence } = self;
-        if sequence < window.next {
-            window.seen |= 1u64.wrapping_shl(window.age(sequence) as u32);
-            return false;
+        let next = sequence.wrapping_add(1);
+        if next > window.next {
+            // One by one: mostly it is one, and shifting by a variable is long on a mote.
+            for _ in 0..next.wrapping_sub(window.next).min(64) as u32 {
+                window.seen <<= 1;
+            }
+            window.next = next;
         }
-        // One by one: mostly none was left out, and shifting by a variable is long on a mote.
-        for _ in 0..sequence.wrapping_sub(window.next).min(64) as u32 {
-            window.seen <<= 1;
-        }
-        window.seen = window.seen << 1 | 1;
-        window.next = sequence.wrapping_add(1);
-        true
+        window.seen |= 1u64.wrapping_shl(window.age(sequence) as u32);
     }
 }
 

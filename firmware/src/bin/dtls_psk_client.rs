@@ -34,8 +34,8 @@ fn run() -> Option<()> {
     let mut cx = Cx { now: Instant::from_micros(0), crypto, counters };
     let mut endpoint = Endpoint::<_, ClientOnly>::new(&mut cx, TABLE.take()?, Config::default());
 
-    let path = black_box(Path { local: address(1), remote: address(2) });
-    endpoint.connect(&mut cx, &path).ok()?;
+    let path = black_box(&PATH);
+    endpoint.connect(&mut cx, path).ok()?;
     loop {
         cx.now = Instant::from_micros(black_box(0));
         while let Some(event) = endpoint.poll(&mut cx, sent) {
@@ -47,7 +47,7 @@ fn run() -> Option<()> {
         }
         let received_len = black_box(BUFFER_LEN);
         let mut records = Records::new(received.get_mut(..received_len)?);
-        while let Some(event) = endpoint.handle(&mut cx, &path, &mut records, &mut []) {
+        while let Some(event) = endpoint.handle(&mut cx, path, &mut records, &mut []) {
             match event {
                 Event::Need(id) => {
                     let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
@@ -74,6 +74,8 @@ static TABLE: Kept<Table> = Kept::new(Table::new());
 /// What was received and what is to be sent; nothing moves them here.
 static RECEIVED: Kept<[u8; BUFFER_LEN]> = Kept::new([0; BUFFER_LEN]);
 static SENT: Kept<[u8; BUFFER_LEN]> = Kept::new([0; BUFFER_LEN]);
+
+static PATH: Path = Path { local: address(1), remote: address(2) };
 
 const fn address(last: u8) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 }

@@ -5,7 +5,7 @@
 
 use super::flight::Element;
 use super::handshake::{self, Fragment, MessageType, hello_verify_request, key_exchange, server_hello::ServerHello};
-use super::state::{Answer, Failure, HandshakeState, MAX_PSK, Ongoing, Progress, Step};
+use super::state::{Answer, HandshakeState, MAX_PSK, Ongoing, Step, Stop};
 use super::{CipherSuite, Discard, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::Cx;
@@ -22,11 +22,11 @@ impl HandshakeState {
 }
 
 impl Ongoing<'_> {
-    pub(crate) fn on_hello_verify_request(&mut self, fragment: &Fragment<'_>) -> Result<Progress, Failure> {
+    pub(crate) fn on_hello_verify_request(&mut self, fragment: &Fragment<'_>) -> Result<(), Stop> {
         let cookie = hello_verify_request::read(fragment.body).map_err(|_| Discard::Malformed)?;
         let repeated = self.buffers.outgoing.get(..self.state.outgoing_len.into()) == Some(cookie);
         if self.state.step == Step::AwaitServerHello && repeated {
-            return Ok(Progress::Continue);
+            return Ok(());
         }
         self.state.failures = self.state.failures.saturating_add(1);
         if self.state.failures > MAX_HELLO_VERIFY_REQUESTS {
@@ -38,10 +38,10 @@ impl Ongoing<'_> {
         self.state.step = Step::AwaitServerHello;
         self.state.receive_seq = fragment.message_seq.wrapping_add(1);
         self.state.start_flight(Element::ClientHello);
-        Ok(Progress::Continue)
+        Ok(())
     }
 
-    pub(crate) fn on_server_message(&mut self, kind: MessageType, body: &[u8]) -> Result<Progress, Failure> {
+    pub(crate) fn on_server_message(&mut self, kind: MessageType, body: &[u8]) -> Result<(), Stop> {
         match (self.state.step, kind) {
             (Step::AwaitHelloVerifyRequest | Step::AwaitServerHello, MessageType::SERVER_HELLO) => {
                 let hello = ServerHello::read(body).map_err(|_| Fatal::Decode)?;
@@ -50,12 +50,12 @@ impl Ongoing<'_> {
                 // The hello was answered; the rest of the server's flight is the server's to repeat.
                 self.state.outgoing_len = 0;
                 self.state.deadline = self.state.give_up;
-                Ok(Progress::Continue)
+                Ok(())
             }
             (Step::AwaitServerHelloDone, MessageType::SERVER_KEY_EXCHANGE) => {
                 let hint = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
                 self.keep(hint)?;
-                Ok(Progress::Continue)
+                Ok(())
             }
             (Step::AwaitServerHelloDone, MessageType::SERVER_HELLO_DONE) => {
                 if !body.is_empty() {
@@ -64,9 +64,9 @@ impl Ongoing<'_> {
                 self.state.step = Step::ClientNeedsPsk;
                 // The lookup may take its time; only the handshake as a whole has a limit.
                 self.state.deadline = self.state.give_up;
-                Ok(Progress::Need)
+                Err(Stop::Need)
             }
-            (Step::AwaitServerFinished, MessageType::FINISHED) => Ok(Progress::Established),
+            (Step::AwaitServerFinished, MessageType::FINISHED) => Err(Stop::Established),
             (_, unexpected) => Err(Fatal::UnexpectedMessage(unexpected).into()),
         }
     }

@@ -6,9 +6,9 @@
 //! two cannot mix.
 
 use super::handshake::{Fragment, MessageType};
-use super::state::Failure;
+use super::state::Stop;
 use super::{Discard, Fatal};
-use crate::buf::Reader;
+use crate::buf::{Full, Reader, Writer};
 
 /// What kind of bytes wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,7 @@ impl Inbox {
     }
 
     /// Adds a fragment of the message that is due. Returns the length of the message once it is complete.
-    pub(crate) fn add(&mut self, room: &mut [u8], fragment: &Fragment<'_>) -> Result<Option<usize>, Failure> {
+    pub(crate) fn add(&mut self, room: &mut [u8], fragment: &Fragment<'_>) -> Result<Option<usize>, Stop> {
         let total = fragment.length as usize;
         let free = room.len().saturating_sub(self.held.into());
         let (message, rest) = room.split_at_mut_checked(total).ok_or(Fatal::TooLarge)?;
@@ -90,12 +90,8 @@ impl Inbox {
     pub(crate) fn hold(&mut self, room: &mut [u8], kind: Held, header: &[u8], body: &[u8]) -> Result<(), Discard> {
         let len = header.len().wrapping_add(body.len());
         let needed = usize::from(self.held).saturating_add(len).saturating_add(ITEM_HEADER);
-        let mut same = false;
-        self.each(room, |known, bytes| {
-            same |= known == kind as u8 && bytes.len() == len && bytes.starts_with(header);
-            false
-        });
-        if same {
+        let same = |known, bytes: &[u8]| known == kind as u8 && bytes.len() == len && bytes.starts_with(header);
+        if self.each(room, same).is_some() {
             return Ok(());
         }
         let start = room.len().checked_sub(needed).ok_or(Discard::NoRoom)?;
@@ -104,8 +100,8 @@ impl Inbox {
             return Err(Discard::NoRoom);
         }
         let room = room.get_mut(start..).ok_or(Discard::NoRoom)?;
-        let mut writer = crate::buf::Writer::new(room);
-        let mut write = || -> Result<(), crate::buf::Full> {
+        let mut writer = Writer::new(room);
+        let mut write = || -> Result<(), Full> {
             writer.u16(len as u16)?;
             writer.u8(kind as u8)?;
             writer.put(header)?;

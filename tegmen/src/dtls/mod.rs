@@ -17,7 +17,7 @@ pub mod state;
 
 pub use alert::AlertDescription;
 pub use record::{Channel, ContentType, Record, Records};
-pub use state::{Buffers, HandshakeState, Ongoing, Progress};
+pub use state::{Buffers, HandshakeState, Ongoing};
 
 use crate::time::{Duration, millis};
 use handshake::MessageType;

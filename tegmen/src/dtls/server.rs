@@ -7,7 +7,7 @@ use super::flight::Element;
 use super::handshake::client_hello::ClientHello;
 use super::handshake::{Fragment, MessageType, key_exchange};
 use super::record::RecordNumber;
-use super::state::{Answer, Failure, HandshakeState, MAX_PSK, Ongoing, Progress, Step};
+use super::state::{Answer, HandshakeState, MAX_PSK, Ongoing, Step, Stop};
 use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Principal};
@@ -52,7 +52,7 @@ impl HandshakeState {
 }
 
 impl Ongoing<'_> {
-    pub(crate) fn on_client_message(&mut self, kind: MessageType, body: &[u8]) -> Result<Progress, Failure> {
+    pub(crate) fn on_client_message(&mut self, kind: MessageType, body: &[u8]) -> Result<(), Stop> {
         match (self.state.step, kind) {
             (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE) => {
                 let identity = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
@@ -62,13 +62,13 @@ impl Ongoing<'_> {
                 }
                 self.state.step = Step::ServerNeedsPsk;
                 self.state.deadline = self.state.give_up;
-                Ok(Progress::Need)
+                Err(Stop::Need)
             }
             (Step::AwaitClientFinished, MessageType::FINISHED) => {
                 self.state.start_flight(Element::ChangeCipherSpec);
                 self.state.step = Step::Lingering;
                 self.state.inbox.clear();
-                Ok(Progress::Established)
+                Err(Stop::Established)
             }
             (_, unexpected) => Err(Fatal::UnexpectedMessage(unexpected).into()),
         }

@@ -93,31 +93,26 @@ pub struct Ongoing<'b> {
     pub buffers: Buffers<'b>,
 }
 
-/// What a received record led to.
+/// What ends the handling of a record: nothing behind it can be due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Progress {
-    /// Nothing that the caller has to know.
-    Continue,
-    /// A pre-shared key is needed: ask [`Ongoing::need`], answer with [`Endpoint::resume`](crate::endpoint::Endpoint::resume).
+pub(crate) enum Stop {
+    /// A pre-shared key is needed: ask [`Ongoing::need`], answer with [`Ongoing::resume`].
     Need,
     /// Both sides proved that they have the key.
     Established,
-}
-
-/// Why a record brought no progress.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Failure {
+    /// The rest of the record is dropped.
     Discard(Discard),
+    /// The association is over.
     Fatal(Fatal),
 }
 
-impl From<Discard> for Failure {
+impl From<Discard> for Stop {
     fn from(discard: Discard) -> Self {
         Self::Discard(discard)
     }
 }
 
-impl From<Fatal> for Failure {
+impl From<Fatal> for Stop {
     fn from(fatal: Fatal) -> Self {
         Self::Fatal(fatal)
     }
@@ -274,24 +269,16 @@ impl HandshakeState {
 impl Ongoing<'_> {
     /// Takes a record, then what came early and is due behind it.
     #[inline]
-    pub(crate) fn receive<C: Crypto, R: Roles>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        record: Record<'_>,
-    ) -> Result<Progress, Failure> {
-        let progress = match record.epoch() {
+    pub(crate) fn receive<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, record: Record<'_>) -> Result<(), Stop> {
+        match record.epoch() {
             0 => self.receive_plaintext::<C, R>(cx, &record)?,
             _ => self.receive_protected::<C, R>(cx, record)?,
-        };
-        self.settle::<C, R>(cx, progress)
+        }
+        self.settle::<C, R>(cx)
     }
 
     /// Takes a record of epoch 0.
-    fn receive_plaintext<C: Crypto, R: Roles>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        record: &Record<'_>,
-    ) -> Result<Progress, Failure> {
+    fn receive_plaintext<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, record: &Record<'_>) -> Result<(), Stop> {
         match record.content_type() {
             ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, record.body, false),
             ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec(),
@@ -299,7 +286,7 @@ impl Ongoing<'_> {
                 // Not authenticated: believed only while there is nothing but this handshake to lose.
                 let [level, description] = *record.body else { return Err(Discard::Malformed.into()) };
                 if level != alert::FATAL && description != AlertDescription::CLOSE_NOTIFY.0 {
-                    return Ok(Progress::Continue);
+                    return Ok(());
                 }
                 if self.state.is_lingering() {
                     return Err(Discard::Unexpected.into());
@@ -311,11 +298,7 @@ impl Ongoing<'_> {
     }
 
     /// Takes a record of the protected epoch, before the handshake is over.
-    fn receive_protected<C: Crypto, R: Roles>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        record: Record<'_>,
-    ) -> Result<Progress, Failure> {
+    fn receive_protected<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, record: Record<'_>) -> Result<(), Stop> {
         let content_type = record.content_type();
         match self.state.step {
             Step::AwaitServerFinished | Step::AwaitClientFinished => {}
@@ -327,7 +310,7 @@ impl Ongoing<'_> {
                 if content_type == ContentType::HANDSHAKE =>
             {
                 self.state.inbox.hold(self.buffers.incoming, Held::Record, record.header, record.body)?;
-                return Ok(Progress::Continue);
+                return Ok(());
             }
             _ => return Err(Discard::UnknownPeer.into()),
         }
@@ -352,24 +335,24 @@ impl Ongoing<'_> {
             ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, content, true),
             ContentType::ALERT => match *content {
                 [alert::FATAL, description] => Err(Fatal::Alert(AlertDescription(description)).into()),
-                _ => Ok(Progress::Continue),
+                _ => Ok(()),
             },
             _ => Err(Discard::Unexpected.into()),
         }
     }
 
-    fn on_change_cipher_spec(&mut self) -> Result<Progress, Failure> {
+    fn on_change_cipher_spec(&mut self) -> Result<(), Stop> {
         self.state.step = match self.state.step {
             Step::AwaitServerChangeCipherSpec => Step::AwaitServerFinished,
             Step::AwaitClientChangeCipherSpec => Step::AwaitClientFinished,
             Step::ServerNeedsPsk => {
                 self.state.change_cipher_spec = true;
-                return Ok(Progress::Continue);
+                return Ok(());
             }
             // Before the key exchange it means nothing (and must change nothing); afterwards it is a repetition.
             _ => return Err(Discard::Unexpected.into()),
         };
-        Ok(Progress::Continue)
+        Ok(())
     }
 
     /// Takes the fragments that one record holds.
@@ -378,15 +361,13 @@ impl Ongoing<'_> {
         cx: &mut Cx<'_, C>,
         bytes: &[u8],
         protected: bool,
-    ) -> Result<Progress, Failure> {
+    ) -> Result<(), Stop> {
         let mut reader = Reader::new(bytes);
-        let mut progress = Progress::Continue;
-        // Behind the message that asks for a key, or that ends the handshake, nothing can be due.
-        while progress == Progress::Continue && !reader.is_empty() {
+        while !reader.is_empty() {
             let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
-            progress = self.on_fragment::<C, R>(cx, &fragment, protected)?;
+            self.on_fragment::<C, R>(cx, &fragment, protected)?;
         }
-        Ok(progress)
+        Ok(())
     }
 
     /// Sorts a fragment: already seen, due now, or early.
@@ -395,7 +376,7 @@ impl Ongoing<'_> {
         cx: &mut Cx<'_, C>,
         fragment: &Fragment<'_>,
         protected: bool,
-    ) -> Result<Progress, Failure> {
+    ) -> Result<(), Stop> {
         let state = &mut *self.state;
         // A server without state numbers its HelloVerifyRequests as it likes.
         let hello_verify = fragment.message_type == MessageType::HELLO_VERIFY_REQUEST && fragment.is_whole();
@@ -409,7 +390,7 @@ impl Ongoing<'_> {
             if last_of_flight && state.receive_seq == state.answered_seq && state.element == Element::Sent {
                 state.answer_repetition(cx.counters);
             }
-            return Ok(Progress::Continue);
+            return Ok(());
         }
         let due = match state.step {
             Step::AwaitServerFinished | Step::AwaitClientFinished => protected,
@@ -426,13 +407,13 @@ impl Ongoing<'_> {
             if ahead < 8 && fragment.is_whole() {
                 state.inbox.hold(self.buffers.incoming, Held::Fragment, &fragment.header(), fragment.body)?;
             }
-            return Ok(Progress::Continue);
+            return Ok(());
         }
         if fragment.is_whole() {
             state.inbox.forget_pieces();
             return self.on_message::<C, R>(fragment.message_type, fragment.body);
         }
-        let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(Progress::Continue) };
+        let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(()) };
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
@@ -442,15 +423,15 @@ impl Ongoing<'_> {
     }
 
     /// Goes through what came early for as long as it brings the handshake on.
-    fn settle<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, mut progress: Progress) -> Result<Progress, Failure> {
-        while progress == Progress::Continue {
+    fn settle<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>) -> Result<(), Stop> {
+        loop {
             let Ongoing { state, buffers, .. } = self;
             let finished_due = matches!(state.step, Step::AwaitServerFinished | Step::AwaitClientFinished);
             let found = match finished_due {
                 true => state.inbox.take_record(buffers.incoming),
                 false => state.inbox.take_fragment(buffers.incoming, state.receive_seq),
             };
-            let Some((at, len)) = found else { break };
+            let Some((at, len)) = found else { return Ok(()) };
             // The item lies in the room while it is handled, so the room is put aside.
             let room = core::mem::take(&mut self.buffers.incoming);
             let item = room.get_mut(at..).and_then(|item| item.get_mut(..len)).unwrap_or(&mut []);
@@ -462,13 +443,12 @@ impl Ongoing<'_> {
                 false => self.on_fragments::<C, R>(cx, item, false),
             };
             self.buffers.incoming = room;
-            progress = outcome?;
+            outcome?;
         }
-        Ok(progress)
     }
 
     /// Takes a whole message in its turn.
-    fn on_message<C: Crypto, R: Roles>(&mut self, kind: MessageType, body: &[u8]) -> Result<Progress, Failure> {
+    fn on_message<C: Crypto, R: Roles>(&mut self, kind: MessageType, body: &[u8]) -> Result<(), Stop> {
         if kind == MessageType::FINISHED {
             self.check_finished::<C>(body)?;
         }
@@ -496,17 +476,13 @@ impl Ongoing<'_> {
     }
 
     /// Goes on with the answer to [`Self::need`].
-    pub(crate) fn resume<C: Crypto, R: Roles>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        answer: Answer<'_>,
-    ) -> Result<Progress, Failure> {
+    pub(crate) fn resume<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) -> Result<(), Stop> {
         match self.state.step {
             Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, answer)?,
             Step::ServerNeedsPsk if R::SERVER => self.resume_server(cx, answer),
             _ => {}
         }
-        self.settle::<C, R>(cx, Progress::Continue)
+        self.settle::<C, R>(cx)
     }
 
     /// Keeps a cookie, hint or identity where the flight is written from.
@@ -525,13 +501,14 @@ impl Ongoing<'_> {
         // As many zeros as the key has bytes, in two parts, from what is zero still.
         let (zeros, more) = (key.len().min(32), key.len().saturating_sub(32));
         let zeros_of = |count| secret.expose().get(..count).unwrap_or(&[]);
-        let premaster = HmacKey::new::<C>(&[&len, zeros_of(zeros), zeros_of(more), &len, key]);
+        // The premaster secret is the key of the first two runs, the master secret that of all others.
+        state.master.set::<C>(&[&len, zeros_of(zeros), zeros_of(more), &len, key]);
         let session_hash = state.transcript.digest_so_far::<C>();
         let seed: [&[u8]; 3] = match state.extended_master_secret {
             true => [b"extended master secret", &session_hash, &[]],
             false => [b"master secret", &state.client_random, &state.server_random],
         };
-        premaster.prf::<C>(&seed, secret.expose_mut());
+        state.master.prf::<C>(&seed, secret.expose_mut());
         cx.crypto.key_log(&state.client_random, secret.expose());
         state.master.set::<C>(&[secret.expose()]);
         // The key block is the first 40 bytes; the master secret is not needed any more.
