@@ -126,7 +126,7 @@ step_bench() {
     done
 }
 
-gate=(format lint docs test seeds nostd up firmware interop fuzz)
+gate=(format lint docs test faults seeds nostd up firmware interop fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
 took=()
 for name in "$@"; do

@@ -142,6 +142,28 @@ fn an_unfinished_handshake_is_given_up_and_its_room_is_free_again() {
 }
 
 #[test]
+fn a_store_that_never_answers_holds_up_nobody_else() {
+    let mut world = world();
+    world.server.store_delay = Some(Duration::from_secs(1_000_000));
+    let mut waiting = Puppet::new(1000);
+    waiting.reach_server_hello_done(&mut world);
+    let exchange = waiting.key_exchange(b"Client_identity", b"0123456789abcdef");
+    waiting.send(&mut world, &exchange);
+    world.server.store_delay = None;
+    let mut other = Puppet::established(&mut world, 1001);
+    assert_alive(&mut world, &mut other);
+    assert_eq!(phase(&world, &waiting), Some(Phase::Handshaking));
+    // Whatever it sends meanwhile is not answered, and its place is free again in time.
+    for _ in 0..100 {
+        let again = waiting.plain(HANDSHAKE, &exchange[13..]);
+        waiting.send(&mut world, &again);
+    }
+    world.run(Duration::from_secs(61));
+    assert_eq!(phase(&world, &waiting), None);
+    assert_alive(&mut world, &mut other);
+}
+
+#[test]
 fn a_session_that_hears_nothing_is_forgotten_after_the_idle_timeout() {
     let mut world = World::new(21, Config { idle_timeout: Duration::from_secs(100), ..Config::default() });
     let mut quiet = Puppet::established(&mut world, 1000);
