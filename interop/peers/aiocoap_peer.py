@@ -125,8 +125,10 @@ async def ask(method, uri, payload):
             seen += 1
             if seen == 3:
                 break
+        # It tells the server so at the next notification, with a Reset.
         pending.observation.cancel()
-        await asyncio.sleep(0.5)
+        say("cancelled")
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await context.shutdown()
 
 

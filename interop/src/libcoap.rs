@@ -67,13 +67,15 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         let mut add = |role, scenario: &str, play: fn(&Scene, Build) -> Check| {
             cells.push(Cell::new(&build.peer(), version, role, scenario, move |scene| play(scene, build)));
         };
-        let scenarios: [Scenario; 6] = [
+        let scenarios: [Scenario; 8] = [
             ("GET", server_get),
             ("PUT, then GET of the same value", server_put_get),
             ("/.well-known/core", server_well_known_core),
             ("separate response", server_separate),
             ("NON", server_non),
             ("several requests in one session", server_several),
+            ("observe", server_observe),
+            ("block-wise, 5000 bytes both ways", server_blocks),
         ];
         for (scenario, play) in scenarios {
             add(Role::Server, scenario, play);
@@ -85,7 +87,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
             add(Role::Server, "unknown identity", server_unknown_identity);
             add(Role::Server, "key of 64 bytes", server_long_key);
         }
-        let scenarios: [Scenario; 8] = [
+        let scenarios: [Scenario; 10] = [
             ("GET", client_get),
             ("PUT, then GET of the same value", client_put_get),
             ("/.well-known/core", client_well_known_core),
@@ -94,6 +96,8 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
             ("NON", client_non),
             ("several requests in one session", client_several),
             ("IPv6", client_ipv6),
+            ("observe", client_observe),
+            ("block-wise, 5000 bytes both ways", client_blocks),
         ];
         for (scenario, play) in scenarios {
             add(Role::Client, scenario, play);
@@ -223,6 +227,43 @@ fn server_several(scene: &Scene, build: Build) -> Check {
     }
     client.close();
     Ok(())
+}
+
+/// Its time changes every second; the last request has to take the observation back (RFC 7641, section 3.6).
+fn server_observe(scene: &Scene, build: Build) -> Check {
+    let server = Server::start(scene, build)?;
+    let (uri, hex) = (server.uri("time"), Psk::usual().hex());
+    let mut words = vec!["observe", &uri, "--count", "3", "--json"];
+    if build.secure() {
+        words.extend(["--identity", "Client_identity", "--key", &hex]);
+    }
+    let mut observer = scene.tegmen(&words)?;
+    if !observer.await_end()?.success() {
+        return Err(format!("tegmen says: {}", observer.err.text().trim()).into());
+    }
+    let seen = observer.out.text().matches("\"event\":\"representation\"").count();
+    if seen != 3 {
+        return Err(format!("{seen} representations came, not 3").into());
+    }
+    server.saw("Observe:0")?;
+    Ok(server.saw("Observe:1")?)
+}
+
+/// 5000 bytes that are not alike.
+fn big() -> String {
+    (0..1000).map(|number| format!("{number:04} ")).collect()
+}
+
+fn server_blocks(scene: &Scene, build: Build) -> Check {
+    let server = Server::start(scene, build)?;
+    let file = scene.file("big", big())?;
+    let put = server.ask(scene, "put", "example_data", &["--file", &file.to_string_lossy(), "--block-size", "256"])?;
+    if !put.code.starts_with('2') {
+        return Err(format!("PUT brought {} {:?}", put.code, put.payload).into());
+    }
+    is(&server.ask(scene, "get", "example_data", &["--block-size", "256"])?, "2.05", &big())?;
+    server.saw("Block1:19/_/256")?;
+    Ok(server.saw("Block2:19/_/256")?)
 }
 
 fn server_ipv6(scene: &Scene, build: Build) -> Check {
@@ -403,5 +444,43 @@ fn client_unknown_identity(scene: &Scene, build: Build) -> Check {
 fn client_long_key(scene: &Scene, build: Build) -> Check {
     let psk = Psk::with_key(&"k".repeat(64));
     Client::with(scene, build, &psk, psk.clone())?.expect("v", &[], &["2.05 hello"])?;
+    Ok(())
+}
+
+/// The value changes while the client observes it for three seconds; then it takes the observation back.
+fn client_observe(scene: &Scene, build: Build) -> Check {
+    let client = Client::new(scene, build)?;
+    let direct = format!("coap://127.0.0.1:{}/v", client.served.port + 1);
+    std::thread::scope(|scope| {
+        let observer = scope.spawn(|| client.responses_at("127.0.0.1", "v", &["-s", "3"]));
+        client.served.process.await_output("GET /v: 2.05", 0)?;
+        for value in ["one", "two"] {
+            is(&ask(scene, &["put", &direct, value], None)?, "2.04", "")?;
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let (process, responses) = observer.join().map_err(|_| "the client panicked")??;
+        if !responses.starts_with(&["2.05 hello", "2.05 one", "2.05 two"].map(str::to_owned)) {
+            return Err(format!("the client saw {responses:?}").into());
+        }
+        printed(&process, "Observe:1")
+    })
+}
+
+fn client_blocks(scene: &Scene, build: Build) -> Check {
+    let files = scene.directory().join("files");
+    std::fs::create_dir_all(&files).map_err(|error| error.to_string())?;
+    let file = scene.file("big", big())?.to_string_lossy().into_owned();
+    let served = Served::start_with(scene, &Psk::usual(), &["--dir-rw", "/files=files"])?;
+    let client = Client { scene, build, served, psk: Psk::usual() };
+    let put = client.ask_at("127.0.0.1", "files/new", &["-m", "put", "-f", &file, "-b", "256"])?;
+    printed(&put, "Block1:19/_/256")?;
+    if std::fs::read_to_string(files.join("new")).unwrap_or_default() != big() {
+        return Err("the file has other bytes than those that were put".into());
+    }
+    let get = client.ask_at("127.0.0.1", "files/new", &["-b", "256", "-o", "got"])?;
+    printed(&get, "Block2:19/_/256")?;
+    if std::fs::read_to_string(scene.directory().join("got")).unwrap_or_default() != big() {
+        return Err("the client got other bytes than those of the file".into());
+    }
     Ok(())
 }

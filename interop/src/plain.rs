@@ -2,10 +2,10 @@
 //!
 //! `coap-server HOST PORT` prints `listening` and has `/v` (GET, PUT, POST appends, DELETE), `/slow`, `/count`, which can
 //! be observed, and `/big` with 5000 bytes, which takes the same. `coap-client METHOD URI [PAYLOAD]` prints one line for
-//! each response, `CODE PAYLOAD`. `BIG` in place of a payload stands for those 5000 bytes.
+//! each response, `CODE PAYLOAD`; METHOD `observe` prints four, cancels, prints `cancelled` and lives on. `BIG` in place of a payload stands for those 5000 bytes.
 
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene, free_port};
+use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::dtls::LOOPBACK;
 use crate::ours::{Psk, Served, ask};
 use crate::peers::{self, Built, Places};
@@ -46,11 +46,16 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     add(Role::Server, "separate response", server_separate);
     add(Role::Server, "NON", server_non);
     add(Role::Server, "/.well-known/core", server_well_known_core);
+    add(Role::Server, "observe", server_observe);
+    add(Role::Server, "block-wise, 5000 bytes both ways", |scene, peer| server_blocks(scene, peer, 1024));
+    add(Role::Server, "block-wise, 5000 bytes both ways, blocks of 64", |scene, peer| server_blocks(scene, peer, 64));
     add(Role::Client, "GET, PUT, POST, DELETE", |scene, peer| client_methods(scene, peer, LOOPBACK));
     add(Role::Client, "IPv6", |scene, peer| client_methods(scene, peer, Ipv6Addr::LOCALHOST.into()));
     add(Role::Client, "separate response", client_separate);
     add(Role::Client, "NON", client_non);
     add(Role::Client, "/.well-known/core", client_well_known_core);
+    add(Role::Client, "observe", client_observe);
+    add(Role::Client, "block-wise, 5000 bytes both ways", client_blocks);
     if peer.secure {
         add(Role::Server, "coaps: GET, PUT", server_coaps);
         add(Role::Client, "coaps: GET, PUT", client_coaps);
@@ -174,6 +179,51 @@ fn server_well_known_core(scene: &Scene, peer: &Peer) -> Check {
     if complete { Ok(()) } else { Err(format!("its links are {:?}", answer.payload).into()) }
 }
 
+/// It counts twice a second; after the fourth representation it has to hear that nobody observes any more.
+fn server_observe(scene: &Scene, peer: &Peer) -> Check {
+    let (server, address) = peer.serve(scene, LOOPBACK)?;
+    let uri = format!("coap://{address}/count");
+    let mut observer = scene.tegmen(&["observe", &uri, "--count", "4", "--json"])?;
+    if !observer.await_end()?.success() {
+        return Err(format!("tegmen says: {}", observer.err.text().trim()).into());
+    }
+    let text = observer.out.text();
+    let count = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        line["payload_text"].as_str()?.parse::<u32>().ok()
+    };
+    let counts: Vec<u32> = text.lines().filter_map(count).collect();
+    if counts.len() != 4 || counts.windows(2).any(|pair| pair.first() >= pair.last()) {
+        return Err(format!("the counts were {counts:?}").into());
+    }
+    server.await_output("observers 0", 0)?;
+    Ok(())
+}
+
+/// What `BIG` stands for.
+fn big() -> String {
+    "0123456789abcdef".chars().cycle().take(5000).collect()
+}
+
+fn server_blocks(scene: &Scene, peer: &Peer, size: usize) -> Check {
+    let (server, address) = peer.serve(scene, LOOPBACK)?;
+    let capture = Capture::start(address)?;
+    let uri = format!("coap://127.0.0.1:{}/big", capture.port);
+    let size_text = size.to_string();
+    is(scene, &["get", &uri, "--block-size", &size_text], "2.05", &big())?;
+    let blocks = capture.datagrams().len();
+    let file = scene.file("big", big())?;
+    is(scene, &["put", &uri, "--file", &file.to_string_lossy(), "--block-size", &size_text], "2.04", "")?;
+    server.await_output("took 5000 bytes\n", 0)?;
+    let all = capture.datagrams().len();
+    // Each block takes a request and an answer.
+    let wanted = 5000usize.div_ceil(size).saturating_mul(2);
+    if blocks >= wanted && all.saturating_sub(blocks) >= wanted {
+        return Ok(());
+    }
+    Err(format!("{blocks} datagrams for GET and {} for PUT are no blocks of {size}", all - blocks).into())
+}
+
 fn server_coaps(scene: &Scene, peer: &Peer) -> Check {
     let psk = Psk::usual();
     let (_server, address) = peer.serve_with(scene, LOOPBACK, &[&psk.identity, &psk.hex()])?;
@@ -220,6 +270,51 @@ fn client_well_known_core(scene: &Scene, peer: &Peer) -> Check {
     let uri = format!("coap://127.0.0.1:{}/.well-known/core", served.port + 1);
     let printed = peer.ask(scene, &["get", &uri])?;
     if printed.contains("</v>;rt=\"value\"") { Ok(()) } else { Err(format!("the client printed {printed:?}").into()) }
+}
+
+/// The value is written while it is observed; who has cancelled is not told of what comes then.
+fn client_observe(scene: &Scene, peer: &Peer) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let capture = Capture::start((LOOPBACK, served.port + 1).into())?;
+    let mut command = peer.program.command()?;
+    command.args(["coap-client", "observe", &format!("coap://127.0.0.1:{}/v", capture.port)]);
+    let observer = scene.start_command(command)?;
+    let direct = format!("coap://127.0.0.1:{}/v", served.port + 1);
+    let mut from = observer.await_output("2.05 hello\n", 0)?;
+    for value in ["one", "two", "three"] {
+        is(scene, &["put", &direct, value], "2.04", "")?;
+        from = observer.await_output(format!("2.05 {value}\n"), from)?;
+    }
+    observer.await_output("cancelled\n", from)?;
+    let passed = || -> Result<usize, Trouble> {
+        let before = capture.datagrams().len();
+        is(scene, &["put", &direct, "unseen"], "2.04", "")?;
+        is(scene, &["put", &direct, "unseen, too"], "2.04", "")?;
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        Ok(capture.datagrams().len().saturating_sub(before))
+    };
+    // It may answer one more with a Reset (RFC 7641, section 3.6).
+    passed()?;
+    match passed()? {
+        0 => Ok(()),
+        more => Err(format!("{more} datagrams passed after the observer had gone").into()),
+    }
+}
+
+fn client_blocks(scene: &Scene, peer: &Peer) -> Check {
+    let files = scene.directory().join("files");
+    std::fs::create_dir_all(&files).map_err(|error| error.to_string())?;
+    scene.file("files/big", big())?;
+    let served = Served::start_with(scene, &Psk::usual(), &["--dir-rw", "/files=files"])?;
+    let at = |name: &str| format!("coap://127.0.0.1:{}/files/{name}", served.port + 1);
+    peer.expect(scene, &["get", &at("big")], "2.05 BIG")?;
+    peer.expect(scene, &["put", &at("new"), "BIG"], "2.01")?;
+    peer.expect(scene, &["put", &at("new"), "BIG"], "2.04")?;
+    if std::fs::read_to_string(files.join("new")).unwrap_or_default() != big() {
+        return Err("the file has other bytes than those that were put".into());
+    }
+    peer.expect(scene, &["delete", &at("new")], "2.02")?;
+    if files.join("new").exists() { Err("DELETE left the file".into()) } else { Ok(()) }
 }
 
 fn client_coaps(scene: &Scene, peer: &Peer) -> Check {

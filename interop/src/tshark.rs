@@ -32,6 +32,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
             opened(scene, |_| format!("dtls.psk:{}", Psk::usual().hex()))
         }),
         cell("session of tegmen, closed to another PSK", closed_to_others),
+        cell("capture that tegmen wrote, the secrets in it", own_capture),
         cell("session of GnuTLS with tegmen, opened with the server's key log", gnutls_session),
         cell("plain CoAP", plain),
     ]
@@ -146,6 +147,15 @@ fn opened(scene: &Scene, key: impl FnOnce(&Scene) -> String) -> Check {
 fn closed_to_others(scene: &Scene) -> Check {
     let (file, port) = session(scene)?;
     is(&decode(&file, port, true, &format!("dtls.psk:{}", Psk::with_key("wrongPSK").hex()))?, &[])
+}
+
+/// `tegmen --pcap` puts the secrets into the file, so no key has to be named.
+fn own_capture(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let file = scene.directory().join("own.pcapng");
+    let uri = format!("coaps://127.0.0.1:{}/v", served.port);
+    ask(scene, &["get", &uri, "--pcap", &file.to_string_lossy()], Some(&Psk::usual()))?;
+    is(&decode(&file, served.port, true, "dtls.psk:")?, &["CON 0.01 /v", "ACK 2.05 68656c6c6f"])
 }
 
 fn gnutls_session(scene: &Scene) -> Check {

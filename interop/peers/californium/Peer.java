@@ -331,6 +331,9 @@ public final class Peer {
         });
         four.await(20, TimeUnit.SECONDS);
         relation.proactiveCancel();
-        Thread.sleep(500);
+        say("cancelled");
+        while (System.in.read() >= 0) {
+            // until its input ends
+        }
     }
 }
