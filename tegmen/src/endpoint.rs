@@ -535,7 +535,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         {
             return write_plain_alert(ongoing.next_number(), alert, out).ok();
         }
-        self.peers.peer(id)?.channel.seal_copy(cx.crypto, ContentType::ALERT, &alert, out).ok()
+        let mut frame = Frame::new(out, HEADROOM);
+        frame.append(&alert).ok()?;
+        self.peers.peer(id)?.channel.seal(cx.crypto, ContentType::ALERT, &mut frame).ok()?;
+        Some(frame.len())
     }
 }
 

@@ -73,7 +73,7 @@ impl Ongoing<'_> {
         if self.state.timeout_ms == 0 {
             self.state.timeout_ms = settings.retransmit_first_ms;
         }
-        let mtu = usize::from(settings.mtu).max(64).min(out.len());
+        let mtu = usize::from(settings.mtu).min(out.len());
         let mut len = 0usize;
         while self.state.element != Element::Sent {
             let room = out.get_mut(len..).unwrap_or(&mut []);
@@ -96,6 +96,7 @@ impl Ongoing<'_> {
     }
 
     /// Writes the next element of the flight, or as much of a message as fits `limit`; its record is of so many bytes.
+    #[inline(never)] // apart from the loop, which would keep every address that it needs
     fn write<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, out: &mut [u8], limit: usize) -> Result<usize, Full> {
         let state = &mut *self.state;
         let element = state.element;

@@ -101,7 +101,7 @@ impl From<Config> for Settings {
     fn from(config: Config) -> Self {
         Self {
             profile: config.profile,
-            mtu: config.mtu,
+            mtu: config.mtu.max(64),
             retransmit_first_ms: millis(config.retransmit_first),
             retransmit_max_ms: millis(config.retransmit_max),
             handshake_timeout_ms: millis(config.handshake_timeout),

@@ -2,7 +2,7 @@
 
 use super::handshake::MessageType;
 use super::{Discard, VERSION};
-use crate::buf::{Frame, Full, Reader, Truncated, Writer, copy};
+use crate::buf::{Frame, Full, Reader, Truncated, Writer};
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::replay::ReplayWindow;
 use crate::secret::Secret;
@@ -296,21 +296,6 @@ impl Channel {
         frame.prepend(&explicit)?;
         frame.prepend(&header)?;
         Ok(())
-    }
-
-    /// As [`Self::seal`], with a copy of `content` at the front of `out`. Returns the length of the record.
-    #[inline(never)]
-    pub(crate) fn seal_copy<C: Crypto>(
-        &mut self,
-        crypto: &mut C,
-        content_type: ContentType,
-        content: &[u8],
-        out: &mut [u8],
-    ) -> Result<usize, SealError> {
-        copy(out.get_mut(HEADROOM..).ok_or(Full)?, content)?;
-        let mut frame = Frame::around(out, HEADROOM, HEADROOM.wrapping_add(content.len()));
-        self.seal(crypto, content_type, &mut frame)?;
-        Ok(frame.len())
     }
 
     /// Opens `record` in place. The window moves only after the tag proved the record authentic.

@@ -223,6 +223,7 @@ impl HandshakeState {
     }
 
     /// The next flight, to be sent at once; what was received for the previous one is forgotten.
+    #[inline(never)]
     pub(crate) fn start_flight(&mut self, flight: Element) {
         // Only a flight of one or two messages is followed by another.
         let messages = if self.flight == Element::ServerHello { 2 } else { 1 };
@@ -259,6 +260,7 @@ impl HandshakeState {
     }
 
     /// Our flight is due at once, from its first element on.
+    #[inline(never)]
     pub(crate) fn send_flight(&mut self) {
         self.element = self.flight;
         self.fragment_offset = 0;
@@ -278,6 +280,7 @@ impl Ongoing<'_> {
     }
 
     /// Takes a record of epoch 0.
+    #[inline(never)]
     fn receive_plaintext<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, record: &Record<'_>) -> Result<(), Stop> {
         match record.content_type() {
             ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, record.body, false),
