@@ -26,6 +26,28 @@ fn main() -> std::io::Result<()> {
     write("slip_ip", "start", &[&[0xc0, b'!', 1][..], &[7; 66], &[0xc0]].concat())?;
     write("coap_exchange", "all", &exchange_script())?;
 
+    for (name, bytes) in
+        [("whole", &[0, 200, 50, 0, 7][..]), ("asked", &[4, 0, 9, 30, 2]), ("small", &[0, 20, 3, 63, 0])]
+    {
+        write("coap_response", name, &[bytes, b"a representation"].concat())?;
+    }
+    let formats: [(&str, u8, &[u8]); 6] = [
+        ("link", 40, b"</temp>;rt=\"temperature\";obs,</a>"),
+        ("json", 50, br#"{"a":[1,2.5,null],"b":{"c":"d"}}"#),
+        ("cbor", 60, &[0xa1, 0x61, b'a', 0x82, 0x01, 0xf9, 0x3c, 0x00]),
+        ("senml", 110, br#"[{"bn":"urn:dev:x:","bt":1.5e9,"bu":"V","n":"v","v":120.1},{"n":"c","t":-5,"vb":true}]"#),
+        (
+            "senml-cbor",
+            112,
+            &[0x81, 0xa3, 0x21, 0x61, b'd', 0x00, 0x61, b'n', 0x02, 0xfb, 0x40, 0x5e, 0, 0, 0, 0, 0, 0],
+        ),
+        ("problem", 0, &[0xa2, 0x20, 0x62, b'n', b'o', 0x21, 0x62, b'i', b't']),
+    ];
+    for (name, format, bytes) in formats {
+        write("formats", name, &[&[format][..], bytes].concat())?;
+    }
+    write("formats", "uri", b"\0coaps://[2001:db8::1]:5684/a%20b/c?d=e&f")?;
+
     for minimal in [false, true] {
         let profile = if minimal { "minimal" } else { "default" };
         for (n, datagram) in recorded_handshake(minimal).iter().enumerate() {

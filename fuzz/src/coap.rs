@@ -7,7 +7,7 @@ use tegmen::coap::exchange::Due;
 use tegmen::coap::handler::{AnyAuthenticated, Identity, Request, Served, serve};
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::{
-    Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, Response,
+    Authorized, Block, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, Response,
 };
 use tegmen::endpoint::{Principal, Protection};
 use tegmen::time::{Duration, Instant};
@@ -29,9 +29,81 @@ pub fn message(data: &[u8]) {
     assert_eq!((again.token(), again.payload()), (message.token(), message.payload()));
     assert_eq!((again.code(), again.message_id()), (code, id));
     let _ = (message.unknown_critical(&[]), message.path_is("a/b"), message.uint(OptionNumber::ACCEPT));
+    let _ = (message.block(OptionNumber::BLOCK1), message.block(OptionNumber::BLOCK2), message.operation());
+    inserted(&message);
     if let Ok(inner) = message.with_plaintext(message.payload()) {
         assert!(inner.options().map(|(number, _)| number).is_sorted());
         assert!(inner.options().count() >= message.options().count());
+    }
+}
+
+/// The same options, inserted in another order than that of their numbers, are the same message.
+fn inserted(message: &MessageRef<'_>) {
+    let options: Vec<_> = message.options().filter(|(_, value)| value.len() <= 8).collect();
+    let mut storage = vec![0; 4096];
+    let mut frame = Frame::new(&mut storage, 0);
+    let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::GET, 1, b"t").expect("room");
+    builder.payload(b"x").expect("room");
+    // Options of one number keep the order in which they are inserted.
+    for odd in [true, false] {
+        for (number, value) in options.iter().filter(|(number, _)| (number.0 & 1 == 1) == odd) {
+            if builder.insert(*number, value).is_err() {
+                return;
+            }
+        }
+    }
+    let again = MessageRef::parse(frame.bytes()).expect("our own");
+    assert!(again.options().eq(options));
+    assert_eq!(again.payload(), b"x");
+}
+
+/// A request, a representation and the room for a response: the blocks put together are the representation.
+pub fn response(data: &[u8]) {
+    let mut input = Input::new(data);
+    let (room, piece) = (usize::from(input.word() % 1300) + 48, usize::from(input.byte()) + 1);
+    let (repeat, exponent) = (usize::from(input.byte() % 64) + 1, input.byte());
+    let body: Vec<u8> = data.repeat(repeat).into_iter().take(1500).collect();
+    let mut asked = (exponent < 7).then_some(Block { number: 0, more: false, size_exponent: exponent });
+    let mut got = Vec::new();
+    loop {
+        let mut request = [0; 64];
+        let mut frame = Frame::new(&mut request, 0);
+        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::GET, 1, b"tok").expect("room");
+        if let Some(block) = asked {
+            builder.uint(OptionNumber::BLOCK2, block.value()).expect("room");
+        }
+        let message = MessageRef::parse(frame.bytes()).expect("our own");
+        let identity = Identity { principal: Principal(1), protection: Protection::Dtls };
+        let (mut whole, mut storage) = (Whole { body: &body, piece }, vec![0; room]);
+        let mut answer = Frame::new(&mut storage, 0);
+        let served = serve(Request::new(message, identity), &AnyAuthenticated, &mut whole, 1, &mut answer);
+        let Ok(reply) = MessageRef::parse(answer.bytes()) else { panic!("{served:?}") };
+        if reply.code() != Code::CONTENT {
+            // Only where not even the smallest block fits.
+            assert!(room < 80 && got.is_empty(), "{} in {room}", reply.code());
+            return;
+        }
+        got.extend_from_slice(reply.payload());
+        match reply.block(OptionNumber::BLOCK2).expect("our own") {
+            Some(block) if block.more => {
+                assert_eq!(block.offset() + block.size(), got.len());
+                asked = Some(Block { number: block.number + 1, more: false, ..block });
+            }
+            _ => break,
+        }
+    }
+    assert!(got == body);
+}
+
+/// Writes a body in pieces.
+struct Whole<'a> {
+    body: &'a [u8],
+    piece: usize,
+}
+
+impl Handler for Whole<'_> {
+    fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        self.body.chunks(self.piece).try_for_each(|piece| response.payload(piece))
     }
 }
 
@@ -56,7 +128,10 @@ impl Handler for Application {
                 response.defer();
                 Ok(())
             }
-            [2, rest @ ..] => response.payload(rest),
+            [2, rest @ ..] => {
+                response.observable();
+                response.payload(rest)
+            }
             _ => response.option(OptionNumber::ETAG, message.token()),
         }
     }
@@ -133,8 +208,14 @@ fn respond(message: MessageRef<'_>, known: bool, own_id: u16, application: &mut 
     };
     let mut storage = [0; 80];
     let mut frame = Frame::new(&mut storage, 0);
-    match serve(Request::new(message, identity), &AnyAuthenticated, application, own_id, &mut frame) {
-        Served::Responded { code, .. } => {
+    let request = Request::new(message, identity).observable(own_id.into());
+    match serve(request, &AnyAuthenticated, application, own_id, &mut frame) {
+        // What the client does not want to hear.
+        Served::Responded { code, .. } if frame.bytes().get(1).is_none_or(|code| *code == 0) => {
+            assert!(code == Code::EMPTY || message.option(OptionNumber::NO_RESPONSE).is_some());
+        }
+        Served::Responded { code, observed } => {
+            assert!(!observed || message.uint(OptionNumber::OBSERVE) == Some(0));
             let response = MessageRef::parse(frame.bytes()).expect("our own");
             assert_eq!(response.code(), code);
             assert!(code == Code::EMPTY || response.token() == message.token());

@@ -94,3 +94,28 @@ fn packet(bytes: &mut [u8]) {
     prepend_headers(&mut frame, &path, 64).expect("there is room in front");
     assert_eq!(Datagram::parse(frame.bytes_mut()), Ok(datagram));
 }
+
+/// What hosts read: representations to show, URIs, packs and problems. What is read is written and read again.
+pub fn formats(data: &[u8]) {
+    let Some((&format, bytes)) = data.split_first() else { return };
+    for number in [u32::from(format), 40, 50, 60, 110, 112, 257] {
+        let _ = tegmen_host::formats::show(Some(number), bytes);
+    }
+    if let Ok(pack) = tegmen_host::senml::from_json(bytes) {
+        let again = tegmen_host::senml::from_json(&tegmen_host::senml::to_json(&pack)).expect("our own");
+        assert_eq!(again, pack);
+    }
+    if let Ok(pack) = tegmen_host::senml::from_cbor(bytes) {
+        let again = tegmen_host::senml::from_cbor(&tegmen_host::senml::to_cbor(&pack)).expect("our own");
+        // A number that is none is not equal to itself.
+        assert_eq!(format!("{again:?}"), format!("{pack:?}"));
+    }
+    if let Ok(problem) = tegmen_host::problem::Problem::from_cbor(bytes) {
+        assert_eq!(tegmen_host::problem::Problem::from_cbor(&problem.to_cbor()), Ok(problem));
+    }
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && let Ok(uri) = tegmen_host::uri::Uri::parse(text)
+    {
+        assert!(uri.path.iter().all(|segment| segment.len() <= text.len()));
+    }
+}
