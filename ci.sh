@@ -110,9 +110,11 @@ step_faults() {
     cargo run --locked --quiet -p tegmen-testbed --example faults
 }
 
+# An hour of fuzzing in all, 100,000 seeds, and what fuzzing found new added to the committed corpus.
 step_long() {
-    TEGMEN_SEEDS=1000000 step_seeds
-    TEGMEN_FUZZ_SECONDS=600 step_fuzz
+    TEGMEN_SEEDS=${TEGMEN_SEEDS:-100000} step_seeds
+    TEGMEN_FUZZ_SECONDS=${TEGMEN_FUZZ_SECONDS:-400} step_fuzz
+    fuzz/run.sh merge
 }
 
 step_bench() {

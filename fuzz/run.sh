@@ -2,12 +2,13 @@
 # Builds every fuzz target, runs each for so many seconds from its committed corpus, and prints how often it ran.
 #
 #   fuzz/run.sh SECONDS [TARGET...]
+#   fuzz/run.sh merge [TARGET...]     adds to the committed corpus what was found that reaches more
 #
 # Needs a stable Rust (https://rustup.rs) and a C++ compiler: `sudo apt-get install g++` on Debian. What is found new is
-# kept in fuzz/target/corpus; the committed corpus is written by `cargo run --example seeds`.
+# kept in fuzz/target/corpus; the committed corpus begins with what `cargo run --example seeds` writes.
 set -eu
 cd "$(dirname "$0")"
-seconds=${1:?"usage: fuzz/run.sh SECONDS [TARGET...]"}
+seconds=${1:?"usage: fuzz/run.sh SECONDS|merge [TARGET...]"}
 shift
 all="coap_message coap_exchange coap_response formats dtls_records dtls_hello dtls_server dtls_client slip_ip"
 targets=${*:-$all}
@@ -30,7 +31,14 @@ for target in $targets; do
     binary="$target_dir/$host/release/$target"
     found="$target_dir/corpus/$target"
     log="$target_dir/$target.log"
-    mkdir -p "$found" "artifacts/$target"
+    mkdir -p "$found" "artifacts/$target" "corpus/$target"
+    if [ "$seconds" = merge ]; then
+        before=$(ls "corpus/$target" | wc -l)
+        "$binary" -merge=1 -max_len=2048 "corpus/$target" "$found" >"$log" 2>&1
+        rmdir "artifacts/$target" 2>/dev/null || true
+        echo "$target: $(ls "corpus/$target" | wc -l) inputs, $before before"
+        continue
+    fi
     if "$binary" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -max_len=2048 -print_final_stats=1 \
         -artifact_prefix="artifacts/$target/" "$found" "corpus/$target" >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
