@@ -7,6 +7,7 @@
 //! allow = ["GET /*", "PUT /blink"]            # optional; without it everything is allowed
 //! ```
 
+use crate::server::KeyTicket;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -200,16 +201,47 @@ struct Names {
     names: Vec<String>,
 }
 
+impl Names {
+    /// The number of a name, which gets one if it has none.
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.names.len() as u32;
+        self.numbers.insert(name.to_owned(), number);
+        self.names.push(name.to_owned());
+        number
+    }
+}
+
 /// Credentials that all shards share.
 #[derive(Clone, Default)]
 pub struct Credentials {
     shared: Arc<RwLock<Shared>>,
 }
 
+/// A key that a [`KeyStore`] found.
+pub struct StoredKey {
+    /// The pre-shared key, 1 to 64 bytes.
+    pub key: Zeroizing<Vec<u8>>,
+    /// What its owner may do, as in the credentials file: `"GET /sensors/*"`. `None` is everything. A rule that cannot be
+    /// read allows nothing.
+    pub allow: Option<Vec<String>>,
+}
+
+/// Where a server looks for keys that are in no file: a database, another server.
+pub trait KeyStore: Send + Sync + 'static {
+    /// Looks for the key of an identity. It must return at once; the answer goes to the ticket, from any thread. If there
+    /// never is one, the handshake is given up in time.
+    fn find(&self, identity: &str, ticket: KeyTicket);
+}
+
 #[derive(Default)]
 struct Shared {
     table: Table,
     names: Names,
+    /// Of identities that a store knows.
+    learned: HashMap<String, Option<Vec<Rule>>>,
     file: Option<(PathBuf, Option<SystemTime>)>,
 }
 
@@ -263,11 +295,7 @@ impl Credentials {
     fn replace(&self, table: Table) {
         self.write(|shared| {
             for name in table.entries.keys() {
-                let names = &mut shared.names;
-                if !names.numbers.contains_key(name) {
-                    names.numbers.insert(name.clone(), names.names.len() as u32);
-                    names.names.push(name.clone());
-                }
+                shared.names.number(name);
             }
             shared.table = table;
         });
@@ -280,6 +308,15 @@ impl Credentials {
             let entry = shared.table.entries.get(identity)?;
             let number = shared.names.numbers.get(identity)?;
             Some((entry.key.clone(), Principal(*number)))
+        })
+    }
+
+    /// Takes what a store found: the number by which requests of its owner will be known.
+    pub(crate) fn learn(&self, identity: &str, allow: Option<&[String]>) -> Principal {
+        let rules = allow.map(|texts| texts.iter().filter_map(|text| Rule::parse(text)).collect());
+        self.write(|shared| {
+            shared.learned.insert(identity.to_owned(), rules);
+            Principal(shared.names.number(identity))
         })
     }
 
@@ -299,8 +336,13 @@ impl Credentials {
     fn allows(&self, principal: Principal, code: Code, path: &str) -> bool {
         self.read(|shared| {
             let name = shared.names.names.get(principal.0 as usize);
-            let Some(entry) = name.and_then(|name| shared.table.entries.get(name)) else { return false };
-            entry.allow.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.covers(code, path)))
+            let Some(name) = name else { return false };
+            let rules = match (shared.table.entries.get(name), shared.learned.get(name)) {
+                (Some(entry), _) => &entry.allow,
+                (None, Some(rules)) => rules,
+                (None, None) => return false,
+            };
+            rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.covers(code, path)))
         })
     }
 }

@@ -10,11 +10,11 @@ mod shard;
 mod talk;
 mod transfer;
 
-pub use later::{Later, Notifier, Ticket};
+pub use later::{KeyTicket, Later, Notifier, Ticket};
 pub use limits::HelloLimits;
 
 use crate::clock;
-use crate::credentials::{Credentials, CredentialsError, FilePolicy};
+use crate::credentials::{Credentials, CredentialsError, FilePolicy, KeyStore};
 use crate::provider::HostCrypto;
 use crate::slab::Capacity;
 use crate::udp::{BindError, Outbox, Socket};
@@ -24,6 +24,7 @@ use shard::{Shard, Table};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
@@ -42,7 +43,7 @@ pub struct Listen {
 }
 
 /// The settings of a server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerConfig {
     /// Where to listen.
     pub listen: Vec<Listen>,
@@ -74,11 +75,16 @@ pub struct ServerConfig {
     pub requests_per_second: u32,
     /// Hellos that are looked at.
     pub hellos: HelloLimits,
+    /// Where keys are looked for that the credentials do not have.
+    pub store: Option<Arc<dyn KeyStore>>,
+    /// What a store says is acted upon when a multiple of this has passed since it was asked, so that how long it took
+    /// tells nobody whether an identity is known. Choose more than the store usually takes.
+    pub store_answers_every: Duration,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        let idle_timeout = std::time::Duration::from_secs(24 * 3600);
+        let idle_timeout = Duration::from_secs(24 * 3600);
         Self {
             listen: Vec::new(),
             shards: 0,
@@ -94,6 +100,8 @@ impl Default for ServerConfig {
             verify_addresses: false,
             requests_per_second: 0,
             hellos: HelloLimits::default(),
+            store: None,
+            store_answers_every: Duration::from_millis(50),
         }
     }
 }
@@ -305,6 +313,9 @@ impl Server {
                 },
                 totals,
                 seconds: 0,
+                store: config.store.clone(),
+                store_answers_every: config.store_answers_every,
+                held: Vec::new(),
                 gate: Gate::new(HelloLimits {
                     per_prefix: config.hellos.per_prefix,
                     // 0 stays 0: no limit.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::Fatal;
 use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
-use tegmen_host::credentials::Credentials;
+use tegmen_host::credentials::{Credentials, KeyStore, StoredKey};
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::server::{KeyTicket, Listen, Note, Server, ServerConfig};
 
 struct Running {
     server: Server,
@@ -183,4 +183,47 @@ async fn nobody_listening_and_a_server_that_ends_are_named() {
     };
     let error = client.request(&get).await.err().unwrap();
     assert!(matches!(error, ClientError::Ended { .. }), "{error}");
+}
+
+/// A store that answers late, from another thread, or never.
+struct Slow;
+
+impl KeyStore for Slow {
+    fn find(&self, identity: &str, ticket: KeyTicket) {
+        let (known, never) = (identity == "stored", identity == "never");
+        std::thread::spawn(move || {
+            if never {
+                return;
+            }
+            // It takes longer to find somebody than nobody.
+            std::thread::sleep(Duration::from_millis(if known { 60 } else { 1 }));
+            let allow = Some(vec!["GET /value".to_owned()]);
+            ticket.answer(known.then(|| StoredKey { key: b"key".to_vec().into(), allow }));
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_store_may_answer_late_and_how_late_tells_nothing() {
+    let every = Duration::from_millis(200);
+    let settings = ServerConfig { store: Some(Arc::new(Slow)), store_answers_every: every, ..Running::both() };
+    let running = Running::start(&Credentials::single("me", b"key"), settings);
+    let address = running.address(true);
+    let mut client = Client::connect_to(address, true, config("stored", b"key")).await.unwrap();
+    assert!(client.handshake_time() >= every);
+    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.code, Code::CONTENT);
+    assert_eq!(ask(&mut client, Code::PUT, "value", b"x").await.code, Code::FORBIDDEN);
+    assert!(running.heard("stored"));
+    // Unknown identity, and known identity with another key: as late as the one that is known.
+    for (identity, key) in [("nobody", &b"key"[..]), ("stored", b"another")] {
+        let start = std::time::Instant::now();
+        let error = Client::connect_to(address, true, config(identity, key)).await.err().unwrap();
+        assert!(matches!(error, ClientError::IdentityOrKey { .. }), "{error}");
+        assert!(start.elapsed() >= every, "{identity}");
+    }
+    // Who waits for ever holds up nobody.
+    let waiting = tokio::spawn(Client::connect_to(address, true, config("never", b"key")));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(Client::connect_to(address, true, config("me", b"key")).await.is_ok());
+    assert!(waiting.await.unwrap().is_err());
 }

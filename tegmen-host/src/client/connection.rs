@@ -243,7 +243,7 @@ impl Client {
         self.put(frame.bytes()).await
     }
 
-    async fn put(&self, datagram: &[u8]) -> Result<(), ClientError> {
+    async fn put(&mut self, datagram: &[u8]) -> Result<(), ClientError> {
         self.tap(true, datagram);
         match self.socket.send(datagram).await {
             Ok(_) => Ok(()),

@@ -1,15 +1,44 @@
 //! What an application keeps of a request for after it has returned: the right to respond, and to tell of changes.
 
+use crate::credentials::StoredKey;
 use std::sync::Arc;
 use tegmen::coap::handler::Response;
 use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Token};
 use tegmen::endpoint::PeerId;
+use tegmen::time::Instant;
 use tokio::sync::mpsc;
 
 /// What comes to a shard from outside its sockets.
 pub(super) enum Errand {
     Respond(Completion),
     Changed(Arc<str>),
+    Key(FoundKey),
+}
+
+/// What a store of keys says.
+pub(super) struct FoundKey {
+    pub(super) peer: PeerId,
+    pub(super) identity: String,
+    pub(super) found: Option<StoredKey>,
+    pub(super) asked: Instant,
+}
+
+/// The right to answer one question for a key, once.
+pub struct KeyTicket {
+    pub(super) peer: PeerId,
+    pub(super) identity: String,
+    pub(super) asked: Instant,
+    pub(super) errands: mpsc::UnboundedSender<Errand>,
+}
+
+impl KeyTicket {
+    /// Answers: the key, or that there is none for this identity. The peer sees no difference between the two, nor how
+    /// long it took to find out: answers are acted upon at fixed times.
+    pub fn answer(self, found: Option<StoredKey>) {
+        let Self { peer, identity, asked, errands } = self;
+        // If the server ended meanwhile there is nobody to tell.
+        let _ = errands.send(Errand::Key(FoundKey { peer, identity, found, asked }));
+    }
 }
 
 /// A deferred response.

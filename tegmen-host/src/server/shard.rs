@@ -1,11 +1,12 @@
 //! One shard: its sockets, its endpoint with the peers, and the clock.
 
 use super::conversation::{Desk, Sender};
-use super::later::{Completion, Errand};
+use super::later::{Completion, Errand, FoundKey, KeyTicket};
 use super::limits::Gate;
 use super::talk::{Attached, Talk};
 use super::{Application, Note, Totals};
 use crate::clock;
+use crate::credentials::KeyStore;
 use crate::provider::HostCrypto;
 use crate::slab::Slab;
 use crate::udp::{Inbound, Outbox, Socket};
@@ -19,7 +20,7 @@ use tegmen::crypto::Crypto as _;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Fatal, Records};
 use tegmen::endpoint::{Cx, Endpoint, Event, Path, PeerId, Peers as _, Protection, Rank, ServerOnly};
-use tegmen::time::Instant;
+use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 pub(super) type Table = Slab<Attached>;
@@ -34,6 +35,10 @@ pub(super) struct Shard<A> {
     pub(super) totals: Arc<Mutex<Totals>>,
     pub(super) seconds: u32,
     pub(super) gate: Gate,
+    pub(super) store: Option<Arc<dyn KeyStore>>,
+    pub(super) store_answers_every: Duration,
+    /// Answers of the store, until it is time to act upon them.
+    pub(super) held: Vec<(Instant, FoundKey)>,
 }
 
 /// Batches that are taken from one socket before the others have their turn.
@@ -52,7 +57,8 @@ impl<A: Application> Shard<A> {
         let mut inbound = Inbound::default();
         let mut every_second = tokio::time::interval(std::time::Duration::from_secs(1));
         loop {
-            let alarm = self.endpoint.next_alarm();
+            let held = self.held.iter().map(|(at, _)| *at).min();
+            let alarm = self.endpoint.next_alarm().into_iter().chain(held).min();
             let readable = std::future::poll_fn(|cx| {
                 let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());
                 if ready { Poll::Ready(()) } else { Poll::Pending }
@@ -79,6 +85,7 @@ impl<A: Application> Shard<A> {
                 () = sleep_until(alarm), if alarm.is_some() => {}
                 _ = every_second.tick() => self.on_second(reload),
             }
+            self.on_held(clock::now());
             self.poll();
             self.notify(clock::now());
             self.outbox.flush(&sockets).await;
@@ -153,13 +160,16 @@ impl<A: Application> Shard<A> {
             Outcome::Need(peer) => {
                 let Some(Need::PskOfClient { identity }) = self.endpoint.need(peer) else { return };
                 let found = self.desk.credentials.key_of(identity);
+                if let (None, Some(store), Ok(identity)) = (&found, &self.store, std::str::from_utf8(identity)) {
+                    let (errands, identity) = (self.desk.errands.clone(), identity.to_owned());
+                    store.find(&identity.clone(), KeyTicket { peer, identity, asked: now, errands });
+                    return;
+                }
                 let answer = match &found {
                     Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
                     None => Answer::Unknown,
                 };
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                let event = self.endpoint.resume(&mut cx, peer, answer).map_or(Outcome::Nothing, Outcome::from);
-                self.on_outcome(now, event);
+                self.answer(now, peer, answer);
             }
             Outcome::Established(peer) => {
                 if let Some(entry) = self.endpoint.peers.peer(peer) {
@@ -177,6 +187,25 @@ impl<A: Application> Shard<A> {
                     reason => Note::Failed { remote, identity, reason },
                 });
             }
+        }
+    }
+
+    fn answer(&mut self, now: Instant, peer: PeerId, answer: Answer<'_>) {
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let event = self.endpoint.resume(&mut cx, peer, answer).map_or(Outcome::Nothing, Outcome::from);
+        self.on_outcome(now, event);
+    }
+
+    /// Acts upon what a store said, where it is time.
+    fn on_held(&mut self, now: Instant) {
+        while let Some(index) = self.held.iter().position(|(at, _)| *at <= now) {
+            let (_, FoundKey { peer, identity, found, .. }) = self.held.swap_remove(index);
+            let principal = found.as_ref().map(|found| self.desk.credentials.learn(&identity, found.allow.as_deref()));
+            let answer = match (&found, principal) {
+                (Some(found), Some(principal)) => Answer::Psk { identity: &[], key: &found.key, principal },
+                _ => Answer::Unknown,
+            };
+            self.answer(now, peer, answer);
         }
     }
 
@@ -223,6 +252,12 @@ impl<A: Application> Shard<A> {
     fn on_errand(&mut self, errand: Errand) {
         match errand {
             Errand::Respond(completion) => self.on_completion(completion),
+            Errand::Key(found) => {
+                let every = self.store_answers_every.as_micros().max(1) as u64;
+                let took = clock::now().since(found.asked).as_micros() as u64;
+                let at = found.asked.after(Duration::from_micros(took.next_multiple_of(every)));
+                self.held.push((at, found));
+            }
             Errand::Changed(path) => {
                 let mut peers = self.desk.observers.take(&path);
                 peers.retain(|peer| match self.endpoint.peers.attached(*peer) {
