@@ -180,20 +180,10 @@ impl<'t> Writer<'t> {
         self.put(bytes)
     }
 
-    /// Writes `body` behind its length in two bytes.
-    pub fn with_len16(&mut self, body: impl FnOnce(&mut Self) -> Result<(), Full>) -> Result<(), Full> {
-        let at = self.len;
-        self.u16(0)?;
-        body(self)?;
-        self.set_len16(at)
-    }
-
-    /// Writes how much stands behind the two bytes at `at` into them.
-    #[inline(never)]
-    fn set_len16(&mut self, at: usize) -> Result<(), Full> {
-        let len = self.len.wrapping_sub(at).wrapping_sub(2);
-        let len = u16::try_from(len).map_err(|_| Full)?;
-        copy(self.storage.get_mut(at..).ok_or(Full)?, &len.to_be_bytes())
+    /// Writes `bytes` behind their length in two bytes.
+    pub fn with_len16(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        self.u16(u16::try_from(bytes.len()).map_err(|_| Full)?)?;
+        self.put(bytes)
     }
 }
 
