@@ -181,8 +181,7 @@ static CLIENT_NODE: Place<Node> = Place::empty();
 static SERVER_NODE: Place<Node> = Place::empty();
 static CLIENT_TABLE: Kept<Table> = Kept::new(Table::new());
 static SERVER_TABLE: Kept<Table> = Kept::new(Table::new());
-static WIRE: Kept<Wire> = 
-    Kept::new(Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN], text: [0; RECORD_LEN] });
+static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN], text: [0; RECORD_LEN] });
 
 static CLIENT: End = End { region: 0, path: Path { local: address(1), remote: address(2) } };
 static SERVER: End = End { region: 1, path: Path { local: address(2), remote: address(1) } };
