@@ -149,9 +149,9 @@ impl Server {
         ask(scene, &[&[method, &self.uri(path)], more].concat(), self.psk.as_ref())
     }
 
+    /// Waits for it in the server's log: what passed last may not be there yet.
     fn saw(&self, text: &str) -> Result<(), String> {
-        let logged = [self.process.out.text(), self.process.err.text()].concat();
-        if logged.contains(text) { Ok(()) } else { Err(format!("the server's log has no {text:?}")) }
+        self.process.await_output(text, 0).map(drop)
     }
 }
 

@@ -167,7 +167,7 @@ pub(crate) fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(path)
 }
 
-/// The first program that is missing of `(program, package)`, or header if it is a path, ends a build.
+/// The first that is missing of `(program, package)` ends a build; a path stands for a file.
 pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
     let there = |program: &str| if program.starts_with('/') { Path::new(program).exists() } else { installed(program) };
     match needs.iter().find(|(program, _)| !there(program)) {
@@ -182,7 +182,7 @@ pub(crate) fn installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// One step of a build; if it fails, the line to type and the first error it told.
+/// One step of a build; if it fails, the line to type and the first error that it told, or its last word.
 pub(crate) fn step(command: &mut Command) -> Result<(), String> {
     let line = || {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
@@ -198,6 +198,6 @@ pub(crate) fn step(command: &mut Command) -> Result<(), String> {
     }
     let told = [String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout)].concat();
     let is_error = |line: &&str| line.to_ascii_lowercase().contains("error");
-    let first = told.lines().find(is_error).or_else(|| told.lines().find(|line| !line.trim().is_empty()));
+    let first = told.lines().find(is_error).or_else(|| told.lines().rfind(|line| !line.trim().is_empty()));
     Err(format!("it cannot be built; type: {line} ({})", first.unwrap_or("it said nothing").trim()))
 }
