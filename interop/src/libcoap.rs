@@ -1,7 +1,7 @@
 //! libcoap's example server and client, with OpenSSL, with GnuTLS and without DTLS.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
-use crate::ours::{Answer, Library, Psk, Served, ask, names_identity_and_key, start_ask};
+use crate::ours::{Answer, Library, Psk, Served, ask, names_identity_and_key, probe, start_ask};
 use crate::process::Process;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -86,6 +86,10 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
             add(Role::Server, "wrong key", server_wrong_key);
             add(Role::Server, "unknown identity", server_unknown_identity);
             add(Role::Server, "key of 64 bytes", server_long_key);
+            add(Role::Server, "probe", |scene, build| {
+                let server = Server::start(scene, build)?;
+                probe(scene, server.address, &Psk::usual(), "</time>")
+            });
         }
         let scenarios: [Scenario; 10] = [
             ("GET", client_get),

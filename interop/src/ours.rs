@@ -164,6 +164,26 @@ pub(crate) fn ask(scene: &Scene, words: &[&str], psk: Option<&Psk>) -> Result<An
     start_ask(scene, words, psk)?.answer()
 }
 
+/// `tegmen probe` of a server that lacks nothing; its resources have to hold `link`.
+pub(crate) fn probe(scene: &Scene, server: SocketAddr, psk: &Psk, link: &str) -> Check {
+    let uri = format!("coaps://{server}");
+    let mut process = scene.tegmen(&["probe", &uri, "--identity", &psk.identity, "--key", &psk.hex(), "--json"])?;
+    process.await_end()?;
+    let text = process.out.text();
+    let found: Value = serde_json::from_str(&text).map_err(|_| format!("it printed {text:?}"))?;
+    let agreed = found["cipher_suite"] == "TLS_PSK_WITH_AES_128_CCM_8" && found["version"] == "DTLS 1.2";
+    let all = ["established", "extended_master_secret", "renegotiation_info", "serves_minimal"];
+    let missing = all.into_iter().find(|name| found[*name] != true);
+    let cookie = found["cookie_bytes"].as_u64().is_some_and(|len| len > 0);
+    let lists = found["resources"].as_str().is_some_and(|links| links.contains(link));
+    let lacks_nothing = found["findings"].as_array().is_some_and(Vec::is_empty);
+    match missing {
+        Some(name) => Err(format!("{name} is {}", found[name]).into()),
+        None if agreed && cookie && lists && lacks_nothing && found["ping_ms"].is_number() => Ok(()),
+        None => Err(format!("it found {text}").into()),
+    }
+}
+
 /// The client cannot know which of the two it was, so its words have to name both.
 pub(crate) fn names_identity_and_key(failure: &str) -> Check {
     let both = failure.contains("does not know the identity") && failure.contains("has another key");

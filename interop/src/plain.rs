@@ -7,7 +7,7 @@
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::dtls::LOOPBACK;
-use crate::ours::{Psk, Served, ask};
+use crate::ours::{Psk, Served, ask, probe};
 use crate::peers::{self, Built, Places};
 use crate::process::Process;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -58,6 +58,11 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     add(Role::Client, "block-wise, 5000 bytes both ways", client_blocks);
     if peer.secure {
         add(Role::Server, "coaps: GET, PUT", server_coaps);
+        add(Role::Server, "coaps: probe", |scene, peer| {
+            let psk = Psk::usual();
+            let (_server, address) = peer.serve_with(scene, LOOPBACK, &[&psk.identity, &psk.hex()])?;
+            probe(scene, address, &psk, "</v>")
+        });
         add(Role::Client, "coaps: GET, PUT", client_coaps);
     }
     add(Role::Client, "is the version of the table", |_, peer| peers::is_version(&peer.program, peer.version));
