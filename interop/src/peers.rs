@@ -169,11 +169,29 @@ pub(crate) fn source(path: &str) -> PathBuf {
 
 /// The first that is missing of `(program, package)` ends a build; a path stands for a file.
 pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
-    let there = |program: &str| if program.starts_with('/') { Path::new(program).exists() } else { installed(program) };
+    let there = |name: &str| match name {
+        LIBCLANG => has_libclang(),
+        file if file.starts_with('/') => Path::new(file).exists(),
+        program => installed(program),
+    };
     match needs.iter().find(|(program, _)| !there(program)) {
         None => Ok(()),
         Some((program, package)) => Err(format!("{program} is not installed: sudo apt-get install {package}")),
     }
+}
+
+/// What reads C headers for a build; it is no program.
+pub(crate) const LIBCLANG: &str = "libclang";
+
+fn has_libclang() -> bool {
+    let entries = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let holds = |directory: PathBuf| {
+        entries(&directory).any(|entry| entry.file_name().to_string_lossy().starts_with("libclang"))
+    };
+    let lib = Path::new("/usr/lib");
+    std::env::var_os("LIBCLANG_PATH").is_some()
+        || holds("/usr/lib64".into())
+        || entries(lib).any(|entry| holds(entry.path()) || holds(entry.path().join("lib")))
 }
 
 /// Whether `program` is found as a shell would.

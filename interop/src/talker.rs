@@ -101,7 +101,7 @@ fn scandium(java: &Arc<Built>) -> Peer {
     }
 }
 
-const LIBCLANG: (&str, &str) = ("/usr/share/doc/libclang-dev", "libclang-dev");
+const LIBCLANG: (&str, &str) = (peers::LIBCLANG, "libclang-dev");
 
 fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     let mut cells = dtls::server_cells(peer.name, &peer.version, Talker(peer.clone()));
