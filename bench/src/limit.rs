@@ -9,9 +9,10 @@ use crate::{
     report::{Header, Limit, Report, Row, median},
 };
 use std::hint::black_box;
-use tegmen::endpoint::PeerId;
+use tegmen::endpoint::{Path, PeerId};
 use tegmen_accel::{KeySchedule, bare_record, bare_record_expanding};
 use tegmen_bench_line::{Failure, Pair, Tally, Wire, cpu_time};
+use tegmen_host::slab::BATCH;
 
 /// These rows alone.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
@@ -72,6 +73,8 @@ struct Crowd {
     keys: Vec<[u8; 16]>,
     schedules: Vec<KeySchedule>,
     datagrams: Vec<[u8; DATAGRAM_LEN]>,
+    /// Where the datagrams come from.
+    paths: Vec<Path>,
     bare: Bare,
 }
 
@@ -94,7 +97,7 @@ impl Crowd {
             Bare::Cached => keys.iter().map(KeySchedule::expand).collect(),
             Bare::Expanding => Vec::new(),
         };
-        Ok(Self { stack, peers, keys, schedules, datagrams: vec![[0; DATAGRAM_LEN]; CHUNK], bare })
+        Ok(Self { stack, peers, keys, schedules, datagrams: vec![[0; DATAGRAM_LEN]; CHUNK], paths: Vec::new(), bare })
     }
 
     /// So many records that each session has one, or more where sessions are few.
@@ -105,7 +108,9 @@ impl Crowd {
             for chunk in (0..self.peers.len()).step_by(CHUNK) {
                 let end = self.peers.len().min(chunk + CHUNK);
                 seal += nanoseconds(|| self.seal(chunk..end))?;
-                open += nanoseconds(|| self.open(chunk..end))?;
+                self.paths.clear();
+                self.paths.extend((chunk..end).map(|session| path_at_server(session as u32 + 1)));
+                open += nanoseconds(|| self.open())?;
                 records += end - chunk;
             }
         }
@@ -125,11 +130,15 @@ impl Crowd {
         Ok(())
     }
 
-    fn open(&mut self, sessions: std::ops::Range<usize>) -> Result<(), Failure> {
+    fn open(&mut self) -> Result<(), Failure> {
         let node = &mut self.stack.server.borrow_mut().node;
-        for (session, datagram) in sessions.zip(&mut self.datagrams) {
-            if node.open(&path_at_server(session as u32 + 1), datagram)?.len() != PAYLOAD.len() {
-                return Err(Failure::new("a record came out with another length"));
+        for (paths, datagrams) in self.paths.chunks(BATCH).zip(self.datagrams.chunks_mut(BATCH)) {
+            // As a server does with the datagrams that it receives at once.
+            node.prefetch(paths);
+            for (path, datagram) in paths.iter().zip(datagrams) {
+                if node.open(path, datagram)?.len() != PAYLOAD.len() {
+                    return Err(Failure::new("a record came out with another length"));
+                }
             }
         }
         Ok(())

@@ -218,6 +218,11 @@ impl Node {
         self.endpoint.seal(&mut cx, peer, &mut frame).map_err(failure)
     }
 
+    /// Has the sessions of these paths at hand.
+    pub(crate) fn prefetch(&mut self, paths: &[Path]) {
+        self.endpoint.peers.prefetch(paths.iter());
+    }
+
     /// What the one record in `datagram` carries.
     #[inline]
     pub(crate) fn open<'r>(&mut self, path: &Path, datagram: &'r mut [u8]) -> Result<&'r mut [u8], Failure> {

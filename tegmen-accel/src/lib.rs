@@ -63,6 +63,15 @@ pub fn is_accelerated() -> bool {
     false
 }
 
+/// Asks the processor to have `place` at hand soon, without waiting for it. Where that cannot be asked it does nothing.
+#[inline]
+pub fn prefetch<T>(place: &T) {
+    #[cfg(target_arch = "x86_64")]
+    x86::prefetch(core::ptr::from_ref(place).cast());
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
 /// Encrypts `body` in place and writes the tag (RFC 3610, section 2).
 ///
 /// The nonce has 7 to 13 bytes, the tag an even number of 4 to 16, the associated data less than 65,280.

@@ -65,22 +65,55 @@ impl Aes {
 
 // The first blocks are made here and not by the caller: passed through memory in halves, they could be loaded whole only
 // after all work on the record before has retired, and records would no longer overlap.
+//
+// The lengths of a DTLS record (12 bytes of nonce, 13 of associated data, 8 of tag) are types, so that for them nothing
+// is computed from lengths; all others take the same way as slices.
 #[target_feature(enable = "aes,sse4.1")]
 fn seal(keys: &Keys, nonce: &[u8], aad: &[u8], body: &mut [u8], tag: &mut [u8]) -> Result<(), Unsupported> {
-    let shape = Shape::new(nonce, aad, body, tag)?;
-    shape.cut(ccm::<false>(keys, &shape, aad, body), tag);
-    Ok(())
+    if let (Ok(nonce), Ok(aad), Ok(tag)) = (nonce.try_into(), aad.try_into(), <&mut [u8; 8]>::try_from(&mut *tag)) {
+        return seal_shaped::<[u8; 12], [u8; 13], [u8; 8]>(keys, nonce, aad, body, tag);
+    }
+    seal_shaped(keys, nonce, aad, body, tag)
 }
 
 #[target_feature(enable = "aes,sse4.1")]
 fn open(keys: &Keys, nonce: &[u8], aad: &[u8], body: &mut [u8], tag: &[u8]) -> Result<(), NotAuthentic> {
-    let shape = Shape::new(nonce, aad, body, tag).map_err(|_| NotAuthentic)?;
-    shape.check(ccm::<true>(keys, &shape, aad, body), tag, body)
+    if let (Ok(nonce), Ok(aad), Ok(tag)) = (nonce.try_into(), aad.try_into(), tag.try_into()) {
+        return open_shaped::<[u8; 12], [u8; 13], [u8; 8]>(keys, nonce, aad, body, tag);
+    }
+    open_shaped(keys, nonce, aad, body, tag)
 }
 
 #[inline]
 #[target_feature(enable = "aes,sse4.1")]
-fn ccm<const OPEN: bool>(keys: &Keys, shape: &Shape, aad: &[u8], body: &mut [u8]) -> u128 {
+fn seal_shaped<N, A, T>(keys: &Keys, nonce: &N, aad: &A, body: &mut [u8], tag: &mut T) -> Result<(), Unsupported>
+where
+    N: AsRef<[u8]> + ?Sized,
+    A: AsRef<[u8]> + ?Sized,
+    T: AsMut<[u8]> + ?Sized,
+{
+    let tag = tag.as_mut();
+    let shape = Shape::new(nonce.as_ref(), aad.as_ref(), body, tag)?;
+    shape.cut(ccm::<false, A>(keys, &shape, aad, body), tag);
+    Ok(())
+}
+
+#[inline]
+#[target_feature(enable = "aes,sse4.1")]
+fn open_shaped<N, A, T>(keys: &Keys, nonce: &N, aad: &A, body: &mut [u8], tag: &T) -> Result<(), NotAuthentic>
+where
+    N: AsRef<[u8]> + ?Sized,
+    A: AsRef<[u8]> + ?Sized,
+    T: AsRef<[u8]> + ?Sized,
+{
+    let shape = Shape::new(nonce.as_ref(), aad.as_ref(), body, tag.as_ref()).map_err(|_| NotAuthentic)?;
+    shape.check(ccm::<true, A>(keys, &shape, aad, body), tag.as_ref(), body)
+}
+
+#[inline]
+#[target_feature(enable = "aes,sse4.1")]
+fn ccm<const OPEN: bool, A: AsRef<[u8]> + ?Sized>(keys: &Keys, shape: &Shape, aad: &A, body: &mut [u8]) -> u128 {
+    let aad = aad.as_ref();
     let keys = &load_keys(keys);
     // The counter ends in the last four bytes: a checked length never carries further, nor into the nonce.
     let base = vector(shape.counter);
@@ -221,4 +254,11 @@ fn integer(block: __m128i) -> u128 {
     let mut bytes = [0; 16];
     store(&mut bytes, block);
     u128::from_le_bytes(bytes)
+}
+
+/// As [`crate::prefetch`].
+#[inline]
+pub(crate) fn prefetch(place: *const i8) {
+    // SAFETY: SSE belongs to x86_64, and a prefetch reads nothing: it is a hint that is ignored where it makes no sense.
+    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(place) }
 }

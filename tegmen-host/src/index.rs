@@ -3,6 +3,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use tegmen::endpoint::Path;
+use tegmen_accel::prefetch;
 
 /// Positions in the table, found by the [`Tag`] of their path.
 pub(crate) struct Index {
@@ -13,7 +14,7 @@ pub(crate) struct Index {
 }
 
 /// A hash under keys that nobody outside knows, so that nobody can choose paths that meet in one place.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tag(u32);
 
 impl Index {
@@ -36,6 +37,19 @@ impl Index {
         // The first two products do not wait for each other.
         let (remote, local) = (fold(a ^ k0, b ^ k1), fold(c ^ k2, d ^ k3));
         Tag((fold(remote ^ ports ^ k4, local ^ k5) >> 32) as u32)
+    }
+
+    /// Has the slot of `tag` brought.
+    #[inline]
+    pub(crate) fn prefetch(&self, tag: Tag) {
+        prefetch(&self.slots[self.home(tag)]);
+    }
+
+    /// The position in the slot of `tag`, most often that of the path; `u32::MAX` if there is none.
+    #[inline]
+    pub(crate) fn guess(&self, tag: Tag) -> u32 {
+        // Zero is an empty slot.
+        (self.slots[self.home(tag)] as u32).wrapping_sub(1)
     }
 
     /// The position with this tag for which `is_it` holds.

@@ -137,7 +137,7 @@ impl<'r> Records<'r> {
 }
 
 /// The header of a record whose body is `len` bytes.
-#[inline(never)]
+#[inline]
 pub(crate) fn header(content_type: ContentType, number: RecordNumber, len: u16) -> [u8; HEADER_LEN] {
     let mut header = [content_type.0, VERSION[0], VERSION[1], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let [_, _, _, place @ .., high, low] = &mut header;
@@ -164,7 +164,7 @@ pub(crate) fn write_plain(
 }
 
 /// The associated data (RFC 5246, section 6.2.3.3): number, type and version of the record, length of its content.
-#[inline(never)]
+#[inline]
 fn associated_data(header: &[u8; HEADER_LEN], len: u16) -> [u8; HEADER_LEN] {
     let [content_type, major, minor, number @ .., _, _] = header;
     let mut data = [0, 0, 0, 0, 0, 0, 0, 0, *content_type, *major, *minor, 0, 0];
@@ -302,7 +302,8 @@ impl Channel {
     ///
     /// # Errors
     /// Why the record is dropped.
-    #[inline]
+    // Twice in an image is too much for a mote; a server opens millions a second.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn open<'r, C: Crypto>(&mut self, crypto: &mut C, record: Record<'r>) -> Result<&'r mut [u8], Discard> {
         if record.epoch() != PROTECTED_EPOCH {
             return Err(Discard::UnknownPeer);
