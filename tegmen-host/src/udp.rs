@@ -107,11 +107,12 @@ impl Socket {
         self.io.poll_recv_ready(cx)
     }
 
-    /// Takes in what is there, without waiting; calls `on_datagram` for each. False if there was nothing.
+    /// Takes in what is there, without waiting; false if there was nothing.
     ///
     /// # Errors
     /// What the system says, but for errors of single datagrams.
-    pub fn receive(&self, inbound: &mut Inbound, mut on_datagram: impl FnMut(Path, &mut [u8])) -> io::Result<bool> {
+    pub fn receive(&self, inbound: &mut Inbound) -> io::Result<bool> {
+        inbound.paths.clear();
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] = {
             let mut chunks = inbound.storage.chunks_exact_mut(RECEIVE_BUFFER);
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or(&mut [])))
@@ -125,17 +126,11 @@ impl Socket {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(true),
             Err(error) => return Err(error),
         };
-        for (meta, slice) in inbound.meta.iter().zip(slices.iter_mut()).take(count) {
-            let mut local = self.local;
-            if let Some(ip) = meta.dst_ip {
-                local.set_ip(ip);
-            }
-            let path = Path { local: local.into(), remote: meta.addr.into() };
-            let bytes = slice.get_mut(..meta.len).unwrap_or(&mut []);
-            for datagram in bytes.chunks_mut(meta.stride.max(1)) {
-                on_datagram(path, datagram);
-            }
-        }
+        let local = Address::from(self.local);
+        inbound.paths.extend(inbound.meta.iter().take(count).map(|meta| {
+            let ip = meta.dst_ip.map_or(local.ip, |ip| Address::from(SocketAddr::new(ip, 0)).ip);
+            Path { local: Address { ip, ..local }, remote: meta.addr.into() }
+        }));
         Ok(true)
     }
 }
@@ -144,11 +139,34 @@ impl Socket {
 pub struct Inbound {
     storage: Vec<u8>,
     meta: [RecvMeta; BATCH_SIZE],
+    paths: Vec<Path>,
+}
+
+impl Inbound {
+    /// The paths of what was received last.
+    pub fn paths(&self) -> &[Path] {
+        &self.paths
+    }
+
+    /// Calls `on_datagram` for each datagram that was received last.
+    pub fn each(&mut self, mut on_datagram: impl FnMut(&Path, &mut [u8])) {
+        let buffers = self.storage.chunks_exact_mut(RECEIVE_BUFFER);
+        for ((path, meta), buffer) in self.paths.iter().zip(&self.meta).zip(buffers) {
+            let bytes = buffer.get_mut(..meta.len).unwrap_or(&mut []);
+            for datagram in bytes.chunks_mut(meta.stride.max(1)) {
+                on_datagram(path, datagram);
+            }
+        }
+    }
 }
 
 impl Default for Inbound {
     fn default() -> Self {
-        Self { storage: vec![0; RECEIVE_BUFFER * BATCH_SIZE], meta: [RecvMeta::default(); BATCH_SIZE] }
+        Self {
+            storage: vec![0; RECEIVE_BUFFER * BATCH_SIZE],
+            meta: [RecvMeta::default(); BATCH_SIZE],
+            paths: Vec::with_capacity(BATCH_SIZE),
+        }
     }
 }
 

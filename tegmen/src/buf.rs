@@ -269,16 +269,28 @@ impl<'t> Frame<'t> {
     /// [`Full`] if the storage ends, or the frame before `at + removed`; nothing is changed.
     pub fn splice(&mut self, at: usize, removed: usize, bytes: &[u8]) -> Result<(), Full> {
         let tail = at.checked_add(removed).filter(|tail| *tail <= self.len()).ok_or(Full)?;
+        let moved = self.len().wrapping_sub(tail);
         let new_tail = at.checked_add(bytes.len()).ok_or(Full)?;
-        let len = new_tail.saturating_add(self.len().saturating_sub(tail));
-        let room = self.storage.get_mut(self.start..).ok_or(Full)?;
-        if len > room.len() {
-            return Err(Full);
+        let len = new_tail.checked_add(moved).ok_or(Full)?;
+        let room =
+            self.storage.get_mut(self.start..).and_then(|room| room.get_mut(..len.max(tail.wrapping_add(moved))));
+        let room = room.ok_or(Full)?;
+        // Byte by byte, from the end that is not written over: `copy_within` would bring a place that can panic into a
+        // mote's image, and what is moved is short or was long in coming.
+        let mut shift = |i: usize| {
+            if let (Some(from), Some(to)) = (tail.checked_add(i), new_tail.checked_add(i))
+                && let Some(byte) = room.get(from).copied()
+                && let Some(place) = room.get_mut(to)
+            {
+                *place = byte;
+            }
+        };
+        match new_tail > tail {
+            true => (0..moved).rev().for_each(&mut shift),
+            false => (0..moved).for_each(&mut shift),
         }
-        let old_len = self.end.wrapping_sub(self.start);
-        room.copy_within(tail..old_len, new_tail);
         copy(room.get_mut(at..).ok_or(Full)?, bytes)?;
-        self.end = self.start.saturating_add(len);
+        self.end = self.start.wrapping_add(len);
         Ok(())
     }
 

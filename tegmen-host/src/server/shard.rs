@@ -70,10 +70,12 @@ impl<A: Application> Shard<A> {
                     for socket in &sockets {
                         for _ in 0..BATCHES {
                             let now = clock::now();
-                            match socket.receive(&mut inbound, |path, datagram| self.on_datagram(now, path, datagram)) {
+                            match socket.receive(&mut inbound) {
                                 Ok(true) => {}
                                 Ok(false) | Err(_) => break,
                             }
+                            self.endpoint.peers.prefetch(inbound.paths().iter());
+                            inbound.each(|path, datagram| self.on_datagram(now, *path, datagram));
                             self.poll();
                             self.notify(now);
                             self.outbox.flush(&sockets).await;
