@@ -4,7 +4,7 @@ use crate::output::Failure;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use tegmen::dtls::Profile;
+use tegmen::dtls::{Profile, Suites};
 use tegmen_host::client::{ClientConfig, ClientKey, Tap};
 use tegmen_host::credentials::{Credentials, from_hex};
 use tegmen_host::pcapng::Capture;
@@ -31,6 +31,9 @@ pub(crate) struct Connect {
     /// Ask without wanting an acknowledgement (NON).
     #[arg(long)]
     non: bool,
+    /// Cipher suites that are offered, the first first: ccm8, gcm, or both with a comma between.
+    #[arg(long, value_name = "SUITES", default_value = "ccm8,gcm", value_parser = suites)]
+    suites: Suites,
     /// Offer no TLS extensions: the bytes of the Blink paper. Weaker: no extended master secret.
     #[arg(long)]
     minimal: bool,
@@ -47,6 +50,17 @@ pub(crate) struct Connect {
     /// Longest response that is taken, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     max_body: usize,
+}
+
+/// `--suites`, of those who ask and of those who serve.
+pub(crate) fn suites(text: &str) -> Result<Suites, String> {
+    match text {
+        "ccm8" => Ok(Suites::Ccm8),
+        "gcm" => Ok(Suites::Gcm),
+        "ccm8,gcm" => Ok(Suites::Ccm8ThenGcm),
+        "gcm,ccm8" => Ok(Suites::GcmThenCcm8),
+        _ => Err("ccm8, gcm, ccm8,gcm or gcm,ccm8".to_owned()),
+    }
 }
 
 fn block_size(text: &str) -> Result<usize, String> {
@@ -104,6 +118,7 @@ impl Connect {
             ..ClientConfig::default()
         };
         config.dtls.handshake_timeout = Duration::from_secs(self.handshake_timeout);
+        config.dtls.suites = self.suites;
         if self.minimal {
             config.dtls.profile = Profile::Minimal;
         }

@@ -1,5 +1,6 @@
 //! `tegmen serve`: values, files and commands as resources.
 
+use crate::connect::suites;
 use crate::output::{Failure, Output, runtime};
 use clap::Args;
 use serde_json::json;
@@ -7,6 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use tegmen::dtls::Suites;
 use tegmen_host::client::describe;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::metrics;
@@ -83,6 +85,9 @@ pub(crate) struct Serve {
     /// Hellos that are looked at in a second, of one network prefix (/24 or /56) and of all; 0 sets no limit.
     #[arg(long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
     hello_limits: HelloLimits,
+    /// Cipher suites that are accepted, the one that is rather had first: ccm8, gcm, or both with a comma between.
+    #[arg(long, value_name = "SUITES", default_value = "ccm8,gcm", value_parser = suites)]
+    suites: Suites,
     /// Append the secrets of all sessions to this file (RFC 9850). Whoever reads it reads the traffic.
     #[arg(long)]
     key_log: Option<PathBuf>,
@@ -127,6 +132,7 @@ impl Serve {
             hellos: self.hello_limits,
             ..ServerConfig::default()
         };
+        config.dtls.suites = self.suites;
         config.capacity.peers = self.max_peers.max(1);
         let server = Server::start(&config, &credentials, resources, observer(out)).map_err(Failure::new)?;
         for listen in server.addresses() {

@@ -25,7 +25,7 @@ use std::time::Duration;
 use tegmen::coap::{Block, Code, Exchanges, MessageRef, OptionNumber, RequestId};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
-use tegmen::dtls::{Config, Fatal};
+use tegmen::dtls::{Config, Fatal, Suites};
 use tegmen::endpoint::{ClientOnly, Cx, Endpoint, Event, Path, PeerArray, PeerId, Peers as _, Protection, Rank};
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
@@ -75,7 +75,11 @@ impl Default for ClientConfig {
     fn default() -> Self {
         Self {
             key: None,
-            dtls: Config { handshake_timeout: Duration::from_secs(30), ..Config::default() },
+            dtls: Config {
+                handshake_timeout: Duration::from_secs(30),
+                suites: Suites::Ccm8ThenGcm,
+                ..Config::default()
+            },
             timeout: Duration::from_secs(90),
             token_len: 4,
             confirmable: true,

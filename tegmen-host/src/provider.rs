@@ -4,7 +4,7 @@ use crate::credentials::to_hex;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use std::io::{self, Write};
-use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported, rustcrypto};
 use tegmen::secret::{Secret, wipe};
 use tegmen_accel::KeySchedule;
 
@@ -85,6 +85,30 @@ impl Crypto for HostCrypto {
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
         tegmen_accel::open(self.schedules.find(key, nonce), nonce, aad, body, tag)
+    }
+
+    const GCM: bool = true;
+
+    fn gcm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8; 16],
+    ) -> Result<(), Unsupported> {
+        rustcrypto::gcm_seal(key, nonce, aad, body, tag)
+    }
+
+    fn gcm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), NotAuthentic> {
+        rustcrypto::gcm_open(key, nonce, aad, body, tag)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {

@@ -197,9 +197,11 @@ fn write_pack(
         for (key, number) in numbers {
             if let Some(number) = number {
                 encoder.i8(key)?;
-                // Whole numbers are shortest as such.
+                // Whole numbers are shortest as such; a negative zero is none.
                 match number as i64 {
-                    whole if whole as f64 == number && number.abs() < 9e15 => encoder.i64(whole)?,
+                    whole if (whole as f64).to_bits() == number.to_bits() && number.abs() < 9e15 => {
+                        encoder.i64(whole)?
+                    }
                     _ => encoder.f64(number)?,
                 };
             }
@@ -339,6 +341,12 @@ mod tests {
         assert!(from_json(br#"[{"n":"a","v":1,"new_":2}]"#).is_err());
         assert!(from_json(br#"[{"n":"a","v":1,"new":2}]"#).is_ok());
         assert!(from_json(b"{}").is_err());
+    }
+
+    #[test]
+    fn a_negative_zero_stays_one_in_cbor() {
+        let pack = [Record { v: Some(-0.0), ..Record::default() }];
+        assert!(from_cbor(&to_cbor(&pack)).unwrap()[0].v.unwrap().is_sign_negative());
     }
 
     #[test]

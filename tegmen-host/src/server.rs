@@ -28,7 +28,7 @@ use std::time::Duration;
 use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
-use tegmen::dtls::{Config, Fatal};
+use tegmen::dtls::{Config, Fatal, Suites};
 use tegmen::endpoint::{Cx, Endpoint};
 use tokio::sync::{mpsc, watch};
 use transfer::{Ledger, Scratch};
@@ -89,7 +89,7 @@ impl Default for ServerConfig {
             listen: Vec::new(),
             shards: 0,
             capacity: Capacity::default(),
-            dtls: Config { idle_timeout, ..Config::default() },
+            dtls: Config { idle_timeout, suites: Suites::Ccm8ThenGcm, ..Config::default() },
             plain_allowed: false,
             key_log: None,
             observe_requests: true,

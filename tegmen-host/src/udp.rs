@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use tegmen::buf::Frame;
-use tegmen::endpoint::{Address, HEADROOM, Path, Protection, TAILROOM};
+use tegmen::endpoint::{Address, HEADROOM, MAX_TAILROOM, Path, Protection};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -188,7 +188,7 @@ pub struct Draft<'o> {
 impl Draft<'_> {
     /// An empty frame for content of a peer with this protection, with room before it and behind.
     pub fn frame(&mut self, protection: Protection) -> Frame<'_> {
-        let end = self.storage.len().saturating_sub(TAILROOM);
+        let end = self.storage.len().saturating_sub(MAX_TAILROOM);
         Frame::new(self.storage.get_mut(..end).unwrap_or(&mut []), headroom(protection))
     }
 

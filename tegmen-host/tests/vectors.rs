@@ -7,6 +7,11 @@ use checks::{CAVP_CASES, Count, RFC_3610_CASES, WYCHEPROOF_CCM_CASES};
 use tegmen_host::provider::HostCrypto;
 
 #[test]
+fn the_host_agrees_with_every_gcm_vector() {
+    checks::wycheproof_aes_gcm(&mut HostCrypto::new([0; 32], 16));
+}
+
+#[test]
 fn the_host_agrees_with_every_ccm_vector() {
     let all = |nonce: usize, tag: usize| (7..=13).contains(&nonce) && (4..=16).contains(&tag) && tag.is_multiple_of(2);
     let crypto = &mut HostCrypto::new([0; 32], 16);

@@ -49,6 +49,41 @@ pub trait Crypto {
         tag: &[u8],
     ) -> Result<(), NotAuthentic>;
 
+    /// True if the provider has AES-128-GCM. It is a constant so that an image without it links nothing of its use.
+    const GCM: bool = false;
+
+    /// Encrypts `body` in place with AES-128-GCM (NIST SP 800-38D) and writes the authentication tag.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the provider does not have it; `body` is then unchanged.
+    fn gcm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8; 16],
+    ) -> Result<(), Unsupported> {
+        let _ = (key, nonce, aad, body, tag);
+        Err(Unsupported)
+    }
+
+    /// Decrypts `body` in place and checks `tag` in constant time; the inverse of [`Self::gcm_seal`].
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if the tag does not match; `body` then holds nothing that may be used.
+    fn gcm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), NotAuthentic> {
+        let _ = (key, nonce, aad, body, tag);
+        Err(NotAuthentic)
+    }
+
     /// The compression function of SHA-256 (FIPS 180-4, section 6.2.2), over `blocks` in order.
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]);
 

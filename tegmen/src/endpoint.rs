@@ -120,8 +120,10 @@ impl From<SealError> for Misuse {
 
 /// Room before the content of a datagram that [`Endpoint::seal`] needs.
 pub const HEADROOM: usize = record::HEADROOM;
-/// Room behind it.
+/// Room behind it, for CCM_8.
 pub const TAILROOM: usize = record::TAG_LEN;
+/// Room behind it, whatever the cipher suite.
+pub const MAX_TAILROOM: usize = record::GCM_TAG_LEN;
 
 /// All peers behind one or more sockets, in the roles `R`.
 pub struct Endpoint<P: Peers, R: Roles = Both> {
@@ -239,14 +241,17 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             // The client began anew.
             self.peers.remove(id);
         }
-        if let Err(fatal) = HandshakeState::acceptable(&hello) {
-            bump(&mut cx.counters.failed);
-            let Some(alert) = fatal.alert() else { return Ok(0) };
-            return Ok(write_plain_alert(record.number(), [alert::FATAL, alert.0], out).unwrap_or(0));
-        }
+        let aead = match HandshakeState::acceptable::<C>(&hello, &self.settings) {
+            Ok(aead) => aead,
+            Err(fatal) => {
+                bump(&mut cx.counters.failed);
+                let Some(alert) = fatal.alert() else { return Ok(0) };
+                return Ok(write_plain_alert(record.number(), [alert::FATAL, alert.0], out).unwrap_or(0));
+            }
+        };
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?;
         if let Some(ongoing) = self.peers.ongoing(id) {
-            ongoing.state.accept(cx, &self.settings, record.number(), &fragment, &hello);
+            ongoing.state.accept(cx, &self.settings, record.number(), &fragment, &hello, aead);
         }
         Ok(0)
     }
@@ -420,7 +425,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.on_progress(cx, id, deadline, outcome)
     }
 
-    /// Protects what is in `frame` for `id`. The frame needs [`HEADROOM`] before its content and [`TAILROOM`] behind.
+    /// Protects what is in `frame` for `id`. The frame needs [`HEADROOM`] before its content and
+    /// [`TAILROOM`] behind, or [`MAX_TAILROOM`] where GCM may have been agreed on.
     ///
     /// # Errors
     /// [`Misuse`]; the frame must then not be sent.

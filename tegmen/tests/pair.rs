@@ -2,7 +2,7 @@
 
 mod world;
 
-use tegmen::dtls::{Config, Fatal, Profile};
+use tegmen::dtls::{Config, Fatal, Profile, Suites};
 use tegmen::time::Duration;
 use world::{Fate, World};
 
@@ -18,6 +18,57 @@ fn a_handshake_and_messages_both_ways() {
     world.server.say(b"pong");
     world.run(Duration::from_secs(1));
     assert_eq!(world.client.heard, [b"pong"]);
+}
+
+/// Bytes that a message of four bytes takes on the wire under what the two agree on; `None` if they do not.
+fn agreed(client: Suites, server: Suites) -> Option<usize> {
+    let mut world = World::new(1, Config::default());
+    world.client.offer(client);
+    world.server.offer(server);
+    world.connect();
+    world.run(Duration::from_secs(5));
+    if !world.client.established {
+        assert!(!world.server.established);
+        return None;
+    }
+    let before = world.sent.len();
+    world.client.say(b"ping");
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.server.heard, [b"ping"]);
+    Some(world.sent[before].1.len())
+}
+
+#[test]
+fn the_server_chooses_what_it_would_rather_have_of_what_is_offered() {
+    use Suites::{Ccm8, Ccm8ThenGcm, Gcm, GcmThenCcm8};
+    let (ccm_8, gcm) = (Some(13 + 8 + 4 + 8), Some(13 + 8 + 4 + 16));
+    for (client, server, expected) in [
+        (Ccm8, Ccm8, ccm_8),
+        (Ccm8, GcmThenCcm8, ccm_8),
+        (Ccm8ThenGcm, Ccm8, ccm_8),
+        (Ccm8ThenGcm, Ccm8ThenGcm, ccm_8),
+        (Ccm8ThenGcm, GcmThenCcm8, gcm),
+        (GcmThenCcm8, Ccm8ThenGcm, ccm_8),
+        (GcmThenCcm8, Gcm, gcm),
+        (Gcm, Ccm8ThenGcm, gcm),
+        (Gcm, Gcm, gcm),
+        (Gcm, Ccm8, None),
+        (Ccm8, Gcm, None),
+    ] {
+        assert_eq!(agreed(client, server), expected, "{client:?} {server:?}");
+    }
+}
+
+#[test]
+fn a_handshake_with_gcm_survives_every_single_loss() {
+    for lost in 0..12 {
+        let mut world = World::new(7, Config { suites: Suites::Gcm, ..Config::default() });
+        world.network = Box::new(move |n, _| if n == lost { Fate::LOST } else { Fate::arrives() });
+        world.connect();
+        world.client.say(b"ping");
+        world.run(Duration::from_secs(50));
+        assert!(world.client.established && world.server.established, "lost {lost}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tegmen::coap::{Block, Builder, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Fatal, Records};
-use tegmen::endpoint::{Cx, Event, HEADROOM, Peers as _, Principal, Protection, TAILROOM};
+use tegmen::endpoint::{Cx, Event, HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
 use tegmen::time::{Duration, Instant};
 
 /// What the loop brought.
@@ -74,7 +74,7 @@ impl Client {
             Fatal::Alert(alert) if alert.0 == 40 => ClientError::Handshake {
                 remote,
                 detail:
-                    "the server says handshake_failure: it offers no TLS_PSK_WITH_AES_128_CCM_8, or knows no identity \
+                    "the server says handshake_failure: it has no cipher suite of ours (TLS_PSK_WITH_AES_128_CCM_8 or _GCM_SHA256), or knows no identity \
                          of this name"
                         .to_owned(),
             },
@@ -113,7 +113,7 @@ impl Client {
             return Err(ClientError::Ended { remote: self.remote, detail: "the peer is gone".to_owned() });
         };
         let mut storage = [0; MAX_DATAGRAM];
-        let most = usize::from(self.config.dtls.mtu).saturating_sub(HEADROOM + TAILROOM);
+        let most = usize::from(self.config.dtls.mtu).saturating_sub(HEADROOM + MAX_TAILROOM);
         let too_long = ClientError::TooLong { max: most };
         let mut frame = Frame::new(storage.get_mut(..most).unwrap_or(&mut []), 0);
         let message_id = exchanges.message_id();

@@ -119,7 +119,7 @@ pub fn describe(reason: Fatal) -> String {
         Fatal::WrongKeyOrIdentity { identity_known: false } => {
             "no such identity in the credentials; add it, or correct the client".to_owned()
         }
-        Fatal::NoCommonSuite => "the client does not offer TLS_PSK_WITH_AES_128_CCM_8".to_owned(),
+        Fatal::NoCommonSuite => "the client offers no cipher suite that is accepted here".to_owned(),
         Fatal::Version => "the client does not speak DTLS 1.2".to_owned(),
         other => format!("{other:?}"),
     }

@@ -2,6 +2,7 @@
 
 use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use aes::Aes128;
+use aes_gcm::Aes128Gcm;
 use ccm::aead::array::ArraySize;
 use ccm::aead::inout::InOutBuf;
 use ccm::aead::{AeadInOut, KeyInit};
@@ -59,6 +60,30 @@ impl Crypto for RustCrypto {
         }
     }
 
+    const GCM: bool = true;
+
+    fn gcm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8; 16],
+    ) -> Result<(), Unsupported> {
+        gcm_seal(key, nonce, aad, body, tag)
+    }
+
+    fn gcm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), NotAuthentic> {
+        gcm_open(key, nonce, aad, body, tag)
+    }
+
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
         sha2::block_api::compress256(state, blocks);
     }
@@ -66,6 +91,37 @@ impl Crypto for RustCrypto {
     fn random(&mut self, out: &mut [u8]) {
         self.generator.fill_bytes(out);
     }
+}
+
+/// AES-128-GCM as [`Crypto::gcm_seal`] has it, for providers that have no other.
+///
+/// # Errors
+/// [`Unsupported`] if `body` is longer than 2^36 bytes.
+pub fn gcm_seal(
+    key: &[u8; KEY_LEN],
+    nonce: &[u8; 12],
+    aad: &[u8],
+    body: &mut [u8],
+    tag: &mut [u8; 16],
+) -> Result<(), Unsupported> {
+    let made = Aes128Gcm::new(key.into()).encrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body));
+    *tag = made.map_err(|_| Unsupported)?.into();
+    Ok(())
+}
+
+/// As [`Crypto::gcm_open`].
+///
+/// # Errors
+/// [`NotAuthentic`] if the tag does not match.
+pub fn gcm_open(
+    key: &[u8; KEY_LEN],
+    nonce: &[u8; 12],
+    aad: &[u8],
+    body: &mut [u8],
+    tag: &[u8; 16],
+) -> Result<(), NotAuthentic> {
+    let cipher = Aes128Gcm::new(key.into());
+    cipher.decrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body), tag.into()).map_err(|_| NotAuthentic)
 }
 
 fn seal<M: ArraySize + TagSize, N: ArraySize + NonceSize>(

@@ -6,7 +6,7 @@
 use super::flight::Element;
 use super::handshake::{self, Fragment, MessageType, hello_verify_request, key_exchange, server_hello::ServerHello};
 use super::state::{Answer, HandshakeState, MAX_PSK, Ongoing, Step, Stop};
-use super::{CipherSuite, Discard, Fatal, Settings, VERSION};
+use super::{Discard, Fatal, Settings, Suites, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::Cx;
 
@@ -18,6 +18,11 @@ impl HandshakeState {
     pub(crate) fn connect<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, settings: &Settings) {
         self.begin(Step::AwaitHelloVerifyRequest, Element::ClientHello, cx.now, settings);
         cx.crypto.random(&mut self.client_random);
+    }
+
+    /// What our hello offers.
+    pub(crate) const fn offered<C: Crypto>(&self) -> Suites {
+        if C::GCM && !self.minimal { self.suites } else { Suites::Ccm8 }
     }
 }
 
@@ -41,11 +46,11 @@ impl Ongoing<'_> {
         Ok(())
     }
 
-    pub(crate) fn on_server_message(&mut self, kind: MessageType, body: &[u8]) -> Result<(), Stop> {
+    pub(crate) fn on_server_message<C: Crypto>(&mut self, kind: MessageType, body: &[u8]) -> Result<(), Stop> {
         match (self.state.step, kind) {
             (Step::AwaitHelloVerifyRequest | Step::AwaitServerHello, MessageType::SERVER_HELLO) => {
                 let hello = ServerHello::read(body).map_err(|_| Fatal::Decode)?;
-                self.on_server_hello(&hello)?;
+                self.on_server_hello::<C>(&hello)?;
                 self.state.step = Step::AwaitServerHelloDone;
                 // The hello was answered; the rest of the server's flight is the server's to repeat.
                 self.state.outgoing_len = 0;
@@ -71,13 +76,13 @@ impl Ongoing<'_> {
         }
     }
 
-    fn on_server_hello(&mut self, hello: &ServerHello<'_>) -> Result<(), Fatal> {
+    fn on_server_hello<C: Crypto>(&mut self, hello: &ServerHello<'_>) -> Result<(), Fatal> {
         if hello.version != VERSION {
             return Err(Fatal::Version);
         }
-        if hello.cipher_suite != CipherSuite::PSK_WITH_AES_128_CCM_8 || hello.compression_method != 0 {
-            return Err(Fatal::IllegalParameter);
-        }
+        let offered = self.state.offered::<C>().in_order().iter();
+        let chosen = offered.copied().find(|aead| aead.cipher_suite() == hello.cipher_suite);
+        self.state.aead = chosen.filter(|_| hello.compression_method == 0).ok_or(Fatal::IllegalParameter)?;
         let offered = !self.state.minimal;
         let answered = hello.extensions;
         if answered.other || !offered && (answered.extended_master_secret || answered.renegotiation_info) {

@@ -5,7 +5,7 @@ use super::handshake::finished::verify_data;
 use super::handshake::{
     self, HEADER_LEN, MessageType, client_hello, extension::Extensions, key_exchange, server_hello,
 };
-use super::record::{self, ContentType, RecordNumber};
+use super::record::{self, Aead, ContentType, RecordNumber};
 use super::state::Ongoing;
 use super::{Fatal, Settings};
 use crate::buf::{Frame, Full, Writer};
@@ -108,14 +108,15 @@ impl Ongoing<'_> {
             return record::write_plain(out, ContentType::CHANGE_CIPHER_SPEC, self.next_number(), &[1], 0);
         }
         let sealed = element == Element::Finished;
-        let (before, behind) = if sealed { (record::HEADROOM, record::TAG_LEN) } else { (record::HEADER_LEN, 0) };
+        let (before, behind) =
+            if sealed { (record::HEADROOM, self.peer.channel.tag_len::<C>()) } else { (record::HEADER_LEN, 0) };
         let before = before.wrapping_add(HEADER_LEN);
         let space = limit.checked_sub(before.wrapping_add(behind)).ok_or(Full)?;
         let kept = self.buffers.outgoing.get(..state.outgoing_len.into()).unwrap_or(&[]);
         let mut body = Writer::new(out.get_mut(before..).ok_or(Full)?);
         let kind = match element {
             Element::ClientHello if R::CLIENT => {
-                client_hello::write(&mut body, &state.client_random, kept, state.minimal)?;
+                client_hello::write(&mut body, &state.client_random, kept, state.minimal, state.offered::<C>())?;
                 MessageType::CLIENT_HELLO
             }
             Element::ServerHello if R::SERVER => {
@@ -124,7 +125,8 @@ impl Ongoing<'_> {
                     renegotiation_info: state.renegotiation_info,
                     other: false,
                 };
-                server_hello::write(&mut body, &state.server_random, extensions)?;
+                let gcm = C::GCM && state.aead == Aead::Gcm;
+                server_hello::write(&mut body, &state.server_random, gcm, extensions)?;
                 MessageType::SERVER_HELLO
             }
             Element::ClientKeyExchange if R::CLIENT => {

@@ -21,6 +21,7 @@ pub use state::{Buffers, HandshakeState, Ongoing};
 
 use crate::time::{Duration, millis};
 use handshake::MessageType;
+use record::Aead;
 
 /// DTLS 1.2 on the wire (RFC 6347, section 4.1).
 pub const VERSION: [u8; 2] = [254, 253];
@@ -32,6 +33,8 @@ pub struct CipherSuite(pub u16);
 impl CipherSuite {
     /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655), the mandatory suite of RFC 7252, section 9.1.3.1.
     pub const PSK_WITH_AES_128_CCM_8: Self = Self(0xc0a8);
+    /// TLS_PSK_WITH_AES_128_GCM_SHA256 (RFC 5487).
+    pub const PSK_WITH_AES_128_GCM_SHA256: Self = Self(0x00a8);
     /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3).
     pub const EMPTY_RENEGOTIATION_INFO_SCSV: Self = Self(0x00ff);
 }
@@ -47,11 +50,40 @@ pub enum Profile {
     Minimal,
 }
 
+/// Which cipher suites a client offers and a server accepts, the one it would rather have first. Under
+/// [`Profile::Minimal`], and where the provider has no GCM, it is CCM_8 alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Suites {
+    /// TLS_PSK_WITH_AES_128_CCM_8.
+    #[default]
+    Ccm8,
+    /// TLS_PSK_WITH_AES_128_CCM_8, then TLS_PSK_WITH_AES_128_GCM_SHA256.
+    Ccm8ThenGcm,
+    /// TLS_PSK_WITH_AES_128_GCM_SHA256, then TLS_PSK_WITH_AES_128_CCM_8.
+    GcmThenCcm8,
+    /// TLS_PSK_WITH_AES_128_GCM_SHA256.
+    Gcm,
+}
+
+impl Suites {
+    /// In order of preference.
+    const fn in_order(self) -> &'static [Aead] {
+        match self {
+            Self::Ccm8 => &[Aead::Ccm8],
+            Self::Ccm8ThenGcm => &[Aead::Ccm8, Aead::Gcm],
+            Self::GcmThenCcm8 => &[Aead::Gcm, Aead::Ccm8],
+            Self::Gcm => &[Aead::Gcm],
+        }
+    }
+}
+
 /// The settings of the DTLS side of an endpoint. Times are kept in milliseconds, and are 49 days at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// What is offered.
     pub profile: Profile,
+    /// Which cipher suites.
+    pub suites: Suites,
     /// Largest UDP payload that is sent, in bytes; larger handshake messages are fragmented to it.
     pub mtu: u16,
     /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1).
@@ -72,6 +104,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             profile: Profile::Default,
+            suites: Suites::Ccm8,
             mtu: 1232,
             retransmit_first: Duration::from_secs(1),
             retransmit_max: Duration::from_secs(60),
@@ -87,6 +120,7 @@ impl Default for Config {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) profile: Profile,
+    pub(crate) suites: Suites,
     pub(crate) mtu: u16,
     pub(crate) retransmit_first_ms: u32,
     pub(crate) retransmit_max_ms: u32,
@@ -101,6 +135,7 @@ impl From<Config> for Settings {
     fn from(config: Config) -> Self {
         Self {
             profile: config.profile,
+            suites: config.suites,
             mtu: config.mtu.max(64),
             retransmit_first_ms: millis(config.retransmit_first),
             retransmit_max_ms: millis(config.retransmit_max),

@@ -1,7 +1,7 @@
 //! The record layer (RFC 6347, section 4.1) with AES-128-CCM_8 (RFC 6655).
 
 use super::handshake::MessageType;
-use super::{Discard, VERSION};
+use super::{CipherSuite, Discard, VERSION};
 use crate::buf::{Frame, Full, Reader, Truncated, Writer};
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::replay::ReplayWindow;
@@ -13,7 +13,9 @@ pub const HEADER_LEN: usize = 13;
 pub const EXPLICIT_LEN: usize = 8;
 /// Bytes of the tag of CCM_8.
 pub const TAG_LEN: usize = 8;
-/// What a protected record adds to its content: 29 bytes.
+/// Bytes of tag behind a record of TLS_PSK_WITH_AES_128_GCM_SHA256.
+pub const GCM_TAG_LEN: usize = 16;
+/// What a record protected with CCM_8 adds to its content: 29 bytes.
 pub const OVERHEAD: usize = HEADER_LEN + EXPLICIT_LEN + TAG_LEN;
 /// What stands before the content of a protected record.
 pub const HEADROOM: usize = HEADER_LEN + EXPLICIT_LEN;
@@ -128,7 +130,7 @@ impl<'r> Records<'r> {
         let record = Record { header, body };
         // Before the version is agreed on the minor one may be any; afterwards it is what the tag is computed with.
         let version_fits = major == VERSION[0] && (record.epoch() == 0 || minor == VERSION[1]);
-        if !version_fits || len > MAX_CONTENT.saturating_add(EXPLICIT_LEN + TAG_LEN) {
+        if !version_fits || len > MAX_CONTENT.saturating_add(EXPLICIT_LEN + GCM_TAG_LEN) {
             return None;
         }
         self.rest = rest;
@@ -195,6 +197,29 @@ impl TrafficKey {
     }
 }
 
+/// The cipher of an association.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Aead {
+    /// AES_128_CCM_8 (RFC 6655): a tag of 8 bytes.
+    Ccm8,
+    /// AES_128_GCM (RFC 5288): a tag of 16 bytes; nonce and associated data are those of CCM_8.
+    Gcm,
+}
+
+impl Aead {
+    pub(crate) const fn cipher_suite(self) -> CipherSuite {
+        match self {
+            Self::Ccm8 => CipherSuite::PSK_WITH_AES_128_CCM_8,
+            Self::Gcm => CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
+        }
+    }
+
+    /// True only where the provider has GCM, so that nothing of it is linked where it has not.
+    const fn is_gcm<C: Crypto>(self) -> bool {
+        C::GCM && matches!(self, Self::Gcm)
+    }
+}
+
 /// Both directions of an association in its protected epoch: what is left of a handshake.
 #[derive(Debug)]
 pub struct Channel {
@@ -203,6 +228,7 @@ pub struct Channel {
     next_sequence: u32,
     window: ReplayWindow,
     failed_opens: u16,
+    aead: Aead,
 }
 
 /// The epoch of the first keys, the only one without renegotiation.
@@ -232,12 +258,20 @@ impl Channel {
             next_sequence: 0,
             window: ReplayWindow::new(),
             failed_opens: 0,
+            aead: Aead::Ccm8,
         }
+    }
+
+    /// Bytes that [`Self::seal`] puts behind the content.
+    #[inline]
+    pub const fn tag_len<C: Crypto>(&self) -> usize {
+        if self.aead.is_gcm::<C>() { GCM_TAG_LEN } else { TAG_LEN }
     }
 
     /// Begins anew with the keys of a key block (RFC 5246, section 6.3; no MAC keys): client key, server key, client
     /// salt, server salt.
-    pub(crate) fn set_keys(&mut self, block: &[u8], client: bool) -> Result<(), Truncated> {
+    pub(crate) fn set_keys(&mut self, block: &[u8], client: bool, aead: Aead) -> Result<(), Truncated> {
+        self.aead = aead;
         self.next_sequence = 0;
         self.window = ReplayWindow::new();
         self.failed_opens = 0;
@@ -286,13 +320,21 @@ impl Channel {
         let explicit = number.0.to_be_bytes();
         // The number is spent before the cipher runs: whatever happens next, it is not used again.
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        frame.append(&[0; TAG_LEN])?;
-        let (body, tag) = frame.bytes_mut().split_last_chunk_mut::<TAG_LEN>().ok_or(SealError::Full)?;
-        let sealed_len = len.wrapping_add((EXPLICIT_LEN + TAG_LEN) as u16);
+        let sealed_len = len.wrapping_add((EXPLICIT_LEN.wrapping_add(self.tag_len::<C>())) as u16);
         let header = header(content_type, number, sealed_len);
         let aad = associated_data(&header, len);
         let nonce = nonce(&self.write.salt, &explicit);
-        crypto.ccm_seal(self.write.key.expose(), &nonce, &aad, body, tag).map_err(|_| SealError::Full)?;
+        let key = self.write.key.expose();
+        let sealed = if self.aead.is_gcm::<C>() {
+            frame.append(&[0; GCM_TAG_LEN])?;
+            let (body, tag) = frame.bytes_mut().split_last_chunk_mut().ok_or(SealError::Full)?;
+            crypto.gcm_seal(key, &nonce, &aad, body, tag)
+        } else {
+            frame.append(&[0; TAG_LEN])?;
+            let (body, tag) = frame.bytes_mut().split_last_chunk_mut::<TAG_LEN>().ok_or(SealError::Full)?;
+            crypto.ccm_seal(key, &nonce, &aad, body, tag)
+        };
+        sealed.map_err(|_| SealError::Full)?;
         frame.prepend(&explicit)?;
         frame.prepend(&header)?;
         Ok(())
@@ -311,15 +353,22 @@ impl Channel {
         if self.failed_opens >= MAX_FAILED {
             return Err(Discard::NotAuthentic);
         }
+        let (tag_len, gcm) = (self.tag_len::<C>(), self.aead.is_gcm::<C>());
         let fresh = self.window.fresh(record.number().sequence()).map_err(|_| Discard::Replayed)?;
         let (explicit, rest) = record.body.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(Discard::Malformed)?;
-        let (content, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(Discard::Malformed)?;
-        if content.len() > MAX_CONTENT {
-            return Err(Discard::Malformed);
-        }
-        let aad = associated_data(record.header, content.len() as u16);
-        let nonce = nonce(&self.read.salt, explicit);
-        if crypto.ccm_open(self.read.key.expose(), &nonce, &aad, content, tag).is_err() {
+        let (key, nonce) = (self.read.key.expose(), nonce(&self.read.salt, explicit));
+        let len = rest.len().checked_sub(tag_len).filter(|len| *len <= MAX_CONTENT);
+        let aad = associated_data(record.header, len.ok_or(Discard::Malformed)? as u16);
+        let (content, opened) = if gcm {
+            let (content, tag) = rest.split_last_chunk_mut().ok_or(Discard::Malformed)?;
+            let opened = crypto.gcm_open(key, &nonce, &aad, content, tag);
+            (content, opened)
+        } else {
+            let (content, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(Discard::Malformed)?;
+            let opened = crypto.ccm_open(key, &nonce, &aad, content, tag);
+            (content, opened)
+        };
+        if opened.is_err() {
             self.failed_opens = self.failed_opens.saturating_add(1);
             return Err(Discard::NotAuthentic);
         }
@@ -345,7 +394,7 @@ mod tests {
         let block: [u8; 40] = core::array::from_fn(|i| i as u8);
         let with_keys = |client| {
             let mut channel = Channel::none();
-            channel.set_keys(&block, client).unwrap();
+            channel.set_keys(&block, client, Aead::Ccm8).unwrap();
             channel
         };
         (with_keys(true), with_keys(false))

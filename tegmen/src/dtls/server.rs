@@ -6,9 +6,9 @@
 use super::flight::Element;
 use super::handshake::client_hello::ClientHello;
 use super::handshake::{Fragment, MessageType, key_exchange};
-use super::record::RecordNumber;
+use super::record::{Aead, RecordNumber};
 use super::state::{Answer, HandshakeState, MAX_PSK, Ongoing, Step, Stop};
-use super::{CipherSuite, Fatal, Settings, VERSION};
+use super::{Fatal, Profile, Settings, Suites, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Principal};
 use crate::secret::Secret;
@@ -22,8 +22,10 @@ impl HandshakeState {
         number: RecordNumber,
         fragment: &Fragment<'_>,
         hello: &ClientHello<'_>,
+        aead: Aead,
     ) {
         self.begin(Step::AwaitClientKeyExchange, Element::ServerHello, cx.now, settings);
+        self.aead = aead;
         self.client_random = *hello.random;
         cx.crypto.random(&mut self.server_random);
         self.extended_master_secret = !self.minimal && hello.extensions.extended_master_secret;
@@ -36,18 +38,16 @@ impl HandshakeState {
         self.hash_message::<C>(fragment.message_type, fragment.message_seq, fragment.body);
     }
 
-    /// Checks what a hello offers.
-    pub(crate) fn acceptable(hello: &ClientHello<'_>) -> Result<(), Fatal> {
+    /// Checks what a hello offers, and chooses the cipher.
+    pub(crate) fn acceptable<C: Crypto>(hello: &ClientHello<'_>, settings: &Settings) -> Result<Aead, Fatal> {
         // DTLS counts its versions down: 1.2 is {254, 253}.
         let [major, minor] = hello.version;
         if major != VERSION[0] || minor > VERSION[1] {
             return Err(Fatal::Version);
         }
-        if hello.offers(CipherSuite::PSK_WITH_AES_128_CCM_8) && hello.offers_null_compression() {
-            Ok(())
-        } else {
-            Err(Fatal::NoCommonSuite)
-        }
+        let suites = if C::GCM && settings.profile == Profile::Default { settings.suites } else { Suites::Ccm8 };
+        let chosen = suites.in_order().iter().find(|aead| hello.offers(aead.cipher_suite()));
+        chosen.copied().filter(|_| hello.offers_null_compression()).ok_or(Fatal::NoCommonSuite)
     }
 }
 

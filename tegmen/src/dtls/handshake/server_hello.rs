@@ -37,11 +37,11 @@ impl<'r> ServerHello<'r> {
     }
 }
 
-/// Writes the body: no session id (nothing can be resumed), our one suite, the extensions that the client offered.
-pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, extensions: Extensions) -> Write {
+/// Writes the body: no session id (nothing can be resumed), the chosen suite, the extensions that the client offered.
+pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, gcm: bool, extensions: Extensions) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)?;
     // session_id, cipher_suite, compression_method
-    writer.put(&[0, 0xc0, 0xa8, 0])?;
+    writer.put(if gcm { &[0, 0x00, 0xa8, 0] } else { &[0, 0xc0, 0xa8, 0] })?;
     extensions.write(writer)
 }
