@@ -20,6 +20,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);
     vec![
         server("handshake with extended master secret, data both ways", server_handshake),
+        server("AES-128-GCM, data both ways", server_gcm),
         server("minimal profile, data both ways", server_minimal),
         server("cookie exchange", server_cookie),
         server("IPv6", server_ipv6),
@@ -33,6 +34,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         server("identity of 128 bytes", |scene| server_data(scene, &Psk::with_identity(&"i".repeat(128)))),
         client("handshake with extended master secret, data both ways", client_handshake),
         client("without extended master secret, data both ways", client_without_extended_master_secret),
+        client("AES-128-GCM, data both ways", client_gcm),
         client("cookie exchange", client_cookie),
         client("IPv6", client_ipv6),
         client("PUT, then GET of the same value", client_put_get),
@@ -150,6 +152,16 @@ fn server_handshake(scene: &Scene) -> Check {
     let session = server.session(scene)?;
     holds(&session, &["Protocol  : DTLSv1.2", "Cipher    : PSK-AES128-CCM8", "Extended master secret: yes"])?;
     holds(&server.process.out.text(), &["Secure Renegotiation IS supported"])
+}
+
+/// OpenSSL takes the last of several lists.
+const GCM: [&str; 2] = ["-cipher", "PSK-AES128-GCM-SHA256"];
+
+fn server_gcm(scene: &Scene) -> Check {
+    let psk = Psk::usual();
+    let mut server = Server::start(scene, &psk, &GCM)?;
+    server.exchange(scene, &psk, &[])?;
+    holds(&server.session(scene)?, &["Cipher    : PSK-AES128-GCM-SHA256", "Extended master secret: yes"])
 }
 
 fn server_minimal(scene: &Scene) -> Check {
@@ -376,6 +388,12 @@ fn client_handshake(scene: &Scene) -> Check {
     client.process.close_input();
     served.process.await_output("left: closed in order", 0)?;
     Ok(())
+}
+
+fn client_gcm(scene: &Scene) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let (_, session) = client_get(scene, &served, &GCM)?;
+    holds(&session, &["Cipher is PSK-AES128-GCM-SHA256", "Extended master secret: yes"])
 }
 
 /// OpenSSL has no word for this on its command line, but its configuration file has.

@@ -31,7 +31,7 @@ pub struct Report {
     pub cookie_len: Option<usize>,
     /// The server's hint which identity to use (RFC 4279, section 5.2).
     pub identity_hint: String,
-    /// Whether a client is served that offers no extension at all; `None` if that was not tried.
+    /// Whether a client is served that offers no extension at all; `None` if that was not tried or not answered.
     pub serves_minimal: Option<bool>,
     /// How long a CoAP ping took; `None` if it was not answered.
     pub ping: Option<Duration>,
@@ -182,7 +182,12 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
     let mut minimal = ClientConfig { tap: None, ..watched };
     minimal.dtls.profile = Profile::Minimal;
     let again = Client::connect(uri, minimal).await;
-    report.serves_minimal = Some(again.is_ok());
+    report.serves_minimal = match &again {
+        Ok(_) => Some(true),
+        // It said so. Silence may have other reasons: a server of one session at a time, for one.
+        Err(ClientError::Handshake { .. }) => Some(false),
+        Err(_) => None,
+    };
     if let Ok(client) = again {
         client.close().await;
     }
