@@ -1,6 +1,6 @@
 //! A CoAP client for one server, plain or over DTLS.
 //!
-//! [`connection`] moves datagrams and does one exchange, [`transfer`] puts bodies together from blocks, [`observation`]
+//! `connection` moves datagrams and does one exchange, `transfer` puts bodies together from blocks, `observation`
 //! follows a resource.
 
 mod connection;

@@ -1,7 +1,7 @@
 //! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
 //!
-//! [`shard`] moves datagrams and sessions, [`talk`] is what CoAP remembers of one peer, [`conversation`] takes a message
-//! through it to the application and back, [`transfer`] keeps the bodies of block-wise transfers.
+//! `shard` moves datagrams and sessions, `talk` is what CoAP remembers of one peer, `conversation` takes a message
+//! through it to the application and back, `transfer` keeps the bodies of block-wise transfers.
 
 mod conversation;
 mod later;

@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Lingering,
 }
 
-/// What one handshake remembers besides its [`Buffers`] and the [`Channel`] that it fills.
+/// What one handshake remembers besides its [`Buffers`] and the [`Channel`](super::Channel) that it fills.
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct HandshakeState {
     pub(crate) step: Step,
