@@ -63,11 +63,14 @@ pub fn is_accelerated() -> bool {
     false
 }
 
-/// Asks the processor to have `place` at hand soon, without waiting for it. Where that cannot be asked it does nothing.
-#[inline]
+/// Asks the processor to have all of `place` at hand soon, without waiting for it. Where that cannot be asked it does
+/// nothing.
+#[inline(always)]
 pub fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
-    x86::prefetch(core::ptr::from_ref(place).cast());
+    for line in (0..size_of::<T>()).step_by(64) {
+        x86::prefetch(core::ptr::from_ref(place).cast::<i8>().wrapping_add(line));
+    }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
 }

@@ -17,6 +17,9 @@ const INCOMING: usize = 1024;
 /// Paths that are searched for together.
 pub const BATCH: usize = 32;
 
+/// Peers of which a cache of a megabyte holds all that a search looks at.
+const SMALL: usize = 4096;
+
 /// Entries are allocated in blocks of so many, so that growing copies nothing.
 const BLOCK: usize = 256;
 
@@ -142,6 +145,10 @@ impl<A: Default> Slab<A> {
     /// the datagrams of a batch. Of more than [`BATCH`] paths the first are taken.
     #[inline]
     pub fn prefetch<'p>(&self, paths: impl Iterator<Item = &'p Path>) {
+        // A table of this size stays in the cache, where the search takes less time than the prefetching.
+        if self.len < SMALL {
+            return;
+        }
         let mut tags = [Tag::default(); BATCH];
         let mut count = 0;
         for (place, path) in tags.iter_mut().zip(paths) {
@@ -151,8 +158,7 @@ impl<A: Default> Slab<A> {
         }
         for tag in &tags[..count] {
             if let Some(entry) = self.entries.get(self.by_path.guess(*tag)) {
-                prefetch(&entry.peer);
-                prefetch(&entry.generation);
+                prefetch(entry);
             }
         }
     }
