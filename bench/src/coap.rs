@@ -1,4 +1,5 @@
-//! Plain CoAP over loopback: one client, 64 confirmable GETs in flight, against one server after the other.
+//! Plain CoAP over loopback: one client, 64 confirmable GETs in flight, against one server after the other; then
+//! [`blocks`](crate::blocks) and [`observe`](crate::observe), in the same passes.
 //!
 //! Every server is asked for 16 bytes that were put there before (`/example_data` of libcoap's example server), so
 //! answers have the same size. What counts is requests for each CPU second of the *server's* process: the client's
@@ -6,13 +7,15 @@
 
 use crate::{
     Options,
+    blocks::Blocks,
     load::{Answer, Load, VALUE, WINDOW},
+    observe::Observe,
     ours,
     report::{Absent, Header, OURS, Report, Row, Samples},
 };
 use std::{
     env, fs,
-    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddrV4, UdpSocket},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -30,6 +33,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             }
         }
     }
+    let mut blocks = Blocks::start(&mut report);
+    let mut observe = Observe::new(options);
     let mut per_cpu = Samples::new("CON GET of 16 bytes, 64 in flight", "1/server CPU s", true);
     let mut per_second = Samples::new("CON GET of 16 bytes, 64 in flight", "1/s", true);
     let count = servers.len();
@@ -40,6 +45,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             per_cpu.push(server.kind.name(), each_cpu);
             per_second.push(server.kind.name(), each_second);
         }
+        blocks.pass(pass, options)?;
+        observe.pass(pass, &mut report)?;
     }
     report.rows = [per_cpu, per_second].iter().flat_map(Samples::rows).collect::<Vec<Row>>();
     report.header.notes.push(format!(
@@ -57,6 +64,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             server.batch
         ));
     }
+    blocks.finish(&mut report);
+    observe.finish(&mut report);
     Ok(report)
 }
 
@@ -87,22 +96,19 @@ impl Kind {
         }
     }
 
-    /// The words that start it.
-    fn words(self, port: u16, options: &Options) -> Result<Vec<String>, Failure> {
+    /// The words that start it, if it is built.
+    fn words(self, port: u16, options: &Options) -> Option<Vec<String>> {
         match self {
             Self::Ours => {
                 let typed = options.serve.as_ref().map(|words| words.replace("{port}", &port.to_string()));
                 let typed = typed.map(|words| words.split_whitespace().map(String::from).collect());
-                typed.or_else(|| ours::serve_command(port)).ok_or_else(|| Failure::new("not built"))
+                typed.or_else(|| ours::serve_command(port, &["/example_data=0123456789abcdef"], &[]))
             }
             Self::Echo => {
-                let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
-                Ok(vec![exe.to_string_lossy().into_owned(), "echo".into(), format!("127.0.0.1:{port}")])
+                let exe = env::current_exe().ok()?;
+                Some(vec![exe.to_string_lossy().into_owned(), "echo".into(), format!("127.0.0.1:{port}")])
             }
-            Self::Libcoap(library) => {
-                let words = format!("coap-server-{library} -A 127.0.0.1 -p {port}");
-                Ok(words.split(' ').map(String::from).collect())
-            }
+            Self::Libcoap(library) => Some(libcoap_command(library, port, &[])),
         }
     }
 
@@ -111,10 +117,58 @@ impl Kind {
     }
 }
 
+/// The words that start libcoap's example server on 127.0.0.1, by the TLS library it was built with.
+pub(crate) fn libcoap_command(library: &str, port: u16, options: &[&str]) -> Vec<String> {
+    let words = format!("coap-server-{library} -A 127.0.0.1 -p {port}");
+    words.split(' ').chain(options.iter().copied()).map(String::from).collect()
+}
+
+/// A server that runs, until this is dropped.
+pub(crate) struct Process {
+    child: Child,
+    /// Where it listens.
+    pub(crate) address: SocketAddrV4,
+}
+
+impl Process {
+    /// Starts the server that these words describe for a port; `None` if it is not built.
+    pub(crate) fn start(words: impl FnOnce(u16) -> Option<Vec<String>>) -> Result<Self, Failure> {
+        let port = free_port()?;
+        let words = words(port).ok_or_else(|| Failure::new("not built"))?;
+        let child = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| Failure::new(format!("{}: {e}", words[0])))?;
+        Ok(Self { child, address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port) })
+    }
+
+    /// Its CPU time, every thread of it, as the scheduler counts it: finer than the ticks of `stat`.
+    pub(crate) fn cpu_nanoseconds(&self) -> Result<u64, Failure> {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let threads = threads.map_err(|e| Failure::new(e.to_string()))?;
+        let mut total = 0;
+        for thread in threads.flatten() {
+            let statistics = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+            total += statistics.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        }
+        Ok(total)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// A server that runs, and its client.
 struct Server {
     kind: Kind,
-    child: Child,
+    process: Process,
     load: Load,
     answer_len: usize,
     lost: u64,
@@ -123,17 +177,9 @@ struct Server {
 
 impl Server {
     fn start(kind: Kind, options: &Options) -> Result<Self, Failure> {
-        let port = free_port()?;
-        let words = kind.words(port, options)?;
-        let child = Command::new(&words[0])
-            .args(&words[1..])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|e| Failure::new(format!("{}: {e}", words[0])))?;
-        let load = Load::new(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &options.path, kind.answer())?;
-        let mut server = Self { kind, child, load, answer_len: 0, lost: 0, batch: 0.0 };
+        let process = Process::start(|port| kind.words(port, options))?;
+        let load = Load::new(process.address.into(), &options.path, kind.answer())?;
+        let mut server = Self { kind, process, load, answer_len: 0, lost: 0, batch: 0.0 };
         server.load.prepare()?;
         server.load.run(WARM_UP)?;
         Ok(server)
@@ -142,33 +188,15 @@ impl Server {
     /// Requests for each CPU second of the server, and for each second.
     fn measure(&mut self, seconds: f64) -> Result<(f64, f64), Failure> {
         self.load.run(WARM_UP)?;
-        let (cpu, begin) = (cpu_nanoseconds(self.child.id())?, Instant::now());
+        let (cpu, begin) = (self.process.cpu_nanoseconds()?, Instant::now());
         let counted = self.load.run(Duration::from_secs_f64(seconds))?;
         let elapsed = begin.elapsed();
-        let cpu = cpu_nanoseconds(self.child.id())?.saturating_sub(cpu);
+        let cpu = self.process.cpu_nanoseconds()?.saturating_sub(cpu);
         (self.answer_len, self.batch) = (counted.answer_len, counted.batch);
         self.lost += counted.lost;
         let answered = counted.answered as f64;
         Ok((answered * 1e9 / cpu as f64, answered / elapsed.as_secs_f64()))
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// CPU time of a process, every thread of it, as the scheduler counts it: finer than the ticks of `stat`.
-fn cpu_nanoseconds(process: u32) -> Result<u64, Failure> {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).map_err(|e| Failure::new(e.to_string()))?;
-    let mut total = 0;
-    for thread in threads.flatten() {
-        let statistics = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-        total += statistics.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
-    }
-    Ok(total)
 }
 
 /// A port that was free just now.

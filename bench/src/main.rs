@@ -1,12 +1,15 @@
 //! Side-by-side benchmarks: our stack and its peers in one run, interleaved, so that ratios mean something.
 //!
 //! `tegmen-bench dtls|coap|sessions [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
+mod blocks;
 mod coap;
+mod crowd;
 mod dtls;
 mod echo;
 mod limit;
 mod load;
 mod mmsg;
+mod observe;
 mod ours;
 mod program;
 mod report;
@@ -24,6 +27,7 @@ struct Options {
     serve: Option<String>,
     path: String,
     count: u32,
+    observers: u32,
 }
 
 fn main() -> ExitCode {
@@ -69,6 +73,7 @@ impl Options {
             serve: None,
             path: "example_data".into(),
             count: 1_000_000,
+            observers: 10_000,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -81,6 +86,7 @@ impl Options {
                 "--seconds" => options.seconds = number(value()?)?,
                 "--serve" => options.serve = Some(value()?.clone()),
                 "--path" => options.path = value()?.clone(),
+                "--observers" => options.observers = number(value()?)?,
                 "--count" => options.count = number(value()?)?,
                 _ => return Err(Failure::new(USAGE)),
             }
@@ -98,8 +104,9 @@ tegmen-bench dtls [--no-instructions]
                                      PSK-CCM8 handshakes, records, heap and bytes, ours beside every peer, and
                                      records at the limit of the processor
 tegmen-bench limit                   the last of these alone
-tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P]
-                                     CON GET, 64 in flight, ours beside libcoap and a bare UDP echo
+tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--observers N]
+                                     CON GET, 64 in flight, ours beside libcoap and a bare UDP echo; transfers of 64
+                                     KiB in blocks, and notifications to 10,000 observers if not said, beside libcoap
 tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
                                      find one, to take the next alarm, to open a record
 

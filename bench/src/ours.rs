@@ -30,12 +30,15 @@ pub(crate) fn stack() -> Result<Ours, Failure> {
     Ours::new(Config::default())
 }
 
-/// The words that start our CoAP server on 127.0.0.1 at `port`: the `tegmen` that was built beside this program.
-pub(crate) fn serve_command(port: u16) -> Option<Vec<String>> {
+/// The words that start our CoAP server on 127.0.0.1 at `port` with these values and options: the `tegmen` that was
+/// built beside this program.
+pub(crate) fn serve_command(port: u16, values: &[&str], options: &[&str]) -> Option<Vec<String>> {
     let tegmen = std::env::current_exe().ok()?.with_file_name("tegmen");
-    let options = format!("serve --plain-port {port} --value /example_data=0123456789abcdef {SERVE_OPTIONS}");
-    let words = std::iter::once(tegmen.to_string_lossy().into_owned());
-    tegmen.is_file().then(|| words.chain(options.split(' ').map(String::from)).collect())
+    let mut words = vec![tegmen.to_string_lossy().into_owned()];
+    words.extend(format!("serve --plain-port {port} {SERVE_OPTIONS}").split(' ').map(String::from));
+    words.extend(values.iter().flat_map(|value| ["--value".into(), String::from(*value)]));
+    words.extend(options.iter().copied().map(String::from));
+    tegmen.is_file().then_some(words)
 }
 
 /// One shard, because every peer has one thread.

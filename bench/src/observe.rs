@@ -1,0 +1,358 @@
+//! Observe (RFC 7641): one resource, ten thousand observers, each a peer of its own, and changes by PUT.
+//!
+//! A round is one PUT; it ends when every observer has been sent what was put and has acknowledged it, if it was asked
+//! to. Acknowledgements go out once the last notification has come, some at a time, and the next ones when the server has
+//! answered a GET behind them: all of them at once, on a loopback without delay, find no room in the socket of a server
+//! that is still sending, and then it is retransmission that is measured. What counts is notifications for each CPU
+//! second of the server's process, the handling of the acknowledgements included, and the time from the PUT to the last
+//! notification. Every server is started anew for each pass, so that no pass inherits what another left behind.
+
+use crate::{
+    Options,
+    coap::{Process, libcoap_command},
+    crowd::{Crowd, LETTERS_MAX, Letters, request},
+    ours,
+    report::{Absent, OURS, Report, Samples, median},
+};
+use std::time::{Duration, Instant};
+use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, message::empty, observe::REGISTER};
+use tegmen_bench_line::Failure;
+
+/// What was measured.
+pub(crate) struct Observe {
+    scenes: Vec<Scene>,
+    absent: Vec<&'static str>,
+}
+
+/// So many observers and rounds, and what the servers ask the observers for.
+struct Scene {
+    said: String,
+    observers: u32,
+    rounds: usize,
+    our_words: &'static [&'static str],
+    peer_words: &'static [&'static str],
+    per_cpu: Samples,
+    to_last: Samples,
+    /// Of each server, and how many observers it accepted at least.
+    totals: Vec<(&'static str, Ran, usize)>,
+}
+
+impl Observe {
+    /// Nothing is started yet.
+    pub(crate) fn new(options: &Options) -> Self {
+        let (many, few) = (options.observers, options.observers.div_ceil(10));
+        const CONFIRMED: &[&str] = &["-d", "10"];
+        const SIXTH: &[&str] = &["-d", "10", "-N"];
+        let scene = |observers: u32, rounds, manner, our_words, peer_words| {
+            let said = format!("{observers} observers, {manner}");
+            let per_cpu = Samples::new(format!("notifications, {said}"), "1/server CPU s", true);
+            let to_last = Samples::new(format!("PUT to last, {said}"), "ms", false);
+            Scene { said, observers, rounds, our_words, peer_words, per_cpu, to_last, totals: Vec::new() }
+        };
+        let unconfirmed: &[&str] = &["--unconfirmed", "5"];
+        let scenes = vec![
+            // After five that are not confirmable, libcoap's server sends one that is.
+            scene(many, 5, "not confirmable", unconfirmed, SIXTH),
+            scene(many, 1, "confirmable", &[], CONFIRMED),
+            scene(few, 6, "every sixth confirmable", unconfirmed, SIXTH),
+            scene(few, 6, "confirmable", &[], CONFIRMED),
+        ];
+        Self { scenes, absent: Vec::new() }
+    }
+
+    /// Measures each server once, the first one another each time; one that is not there is listed as absent.
+    pub(crate) fn pass(&mut self, pass: usize, report: &mut Report) -> Result<(), Failure> {
+        for scene in &mut self.scenes {
+            for turn in 0..2 {
+                let (name, install) = match (pass + turn) % 2 {
+                    0 => (OURS, "cargo build --release -p tegmen-cli"),
+                    _ => ("libcoap-notls", "apt-get install libcoap3-bin"),
+                };
+                if self.absent.contains(&name) {
+                    continue;
+                }
+                match scene.start(name) {
+                    Ok((process, observers)) => scene.measure(name, &process, observers)?,
+                    Err(Failure(reason)) => {
+                        self.absent.push(name);
+                        let reason = format!("observe: {reason}");
+                        report.absent.push(Absent { name, reason, install: install.into() });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what was found into the report.
+    pub(crate) fn finish(self, report: &mut Report) {
+        for Scene { said, per_cpu, to_last, totals, .. } in &self.scenes {
+            report.rows.extend([per_cpu.rows(), to_last.rows()].into_iter().flatten());
+            for (name, Ran { notified, confirmable, repeated, missed, owing }, accepted) in totals {
+                report.header.notes.push(format!(
+                    "observe, {said}, {name}: {accepted} accepted; {notified} notifications came, {confirmable} of \
+                     them confirmable, {repeated} came again, {missed} did not come in {} s; {owing} rounds were given \
+                     up with acknowledgements under way",
+                    PATIENCE.as_secs()
+                ));
+            }
+        }
+    }
+}
+
+impl Scene {
+    /// Starts the server and registers the observers.
+    fn start(&self, name: &str) -> Result<(Process, Observers), Failure> {
+        let process = if name == OURS {
+            Process::start(|port| ours::serve_command(port, &["/observed=-"], self.our_words))
+        } else {
+            Process::start(|port| Some(libcoap_command("notls", port, self.peer_words)))
+        }?;
+        let mut observers = Observers::new(&process, self.observers)?;
+        observers.register()?;
+        Ok((process, observers))
+    }
+
+    fn measure(&mut self, name: &'static str, process: &Process, mut observers: Observers) -> Result<(), Failure> {
+        let accepted = observers.accepted();
+        let cpu = process.cpu_nanoseconds()?;
+        let mut milliseconds = Vec::new();
+        let mut ran = Ran::default();
+        for _ in 0..self.rounds {
+            milliseconds.push(observers.round(&mut ran)?.as_secs_f64() * 1e3);
+        }
+        let cpu = process.cpu_nanoseconds()?.saturating_sub(cpu);
+        self.per_cpu.push(name, ran.notified as f64 * 1e9 / cpu as f64);
+        self.to_last.push(name, median(&milliseconds).unwrap_or_default());
+        match self.totals.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, total, least)) => {
+                total.add(&ran);
+                *least = accepted.min(*least);
+            }
+            None => self.totals.push((name, ran, accepted)),
+        }
+        Ok(())
+    }
+}
+
+/// The observers of one server, and the client that changes the resource.
+struct Observers {
+    crowd: Crowd,
+    inbound: Letters,
+    outbound: Letters,
+    /// For each, the round in which it was notified last; `None` if the server did not accept it.
+    seen: Vec<Option<u32>>,
+    round: u32,
+    gets: u16,
+}
+
+/// What was counted.
+#[derive(Default)]
+struct Ran {
+    notified: u64,
+    confirmable: u64,
+    repeated: u64,
+    missed: u64,
+    owing: u64,
+}
+
+impl Ran {
+    const fn add(&mut self, other: &Self) {
+        self.notified += other.notified;
+        self.confirmable += other.confirmable;
+        self.repeated += other.repeated;
+        self.missed += other.missed;
+        self.owing += other.owing;
+    }
+}
+
+impl Observers {
+    fn new(process: &Process, count: u32) -> Result<Self, Failure> {
+        Ok(Self {
+            crowd: Crowd::new(process.address, POLL)?,
+            inbound: Letters::new(),
+            outbound: Letters::new(),
+            seen: vec![None; count as usize],
+            round: 0,
+            gets: 0,
+        })
+    }
+
+    fn accepted(&self) -> usize {
+        self.seen.iter().flatten().count()
+    }
+
+    /// Makes the resource, and registers everybody. Who is not accepted in three attempts is left out.
+    fn register(&mut self) -> Result<(), Failure> {
+        let begin = Instant::now();
+        while !self.put()? {
+            if begin.elapsed() > Duration::from_secs(10) {
+                return Err(Failure::new("the server does not take a value"));
+            }
+        }
+        // A server may tell of this change a little later, and then also those who have registered meanwhile.
+        while !self.inbound.is_empty() {
+            self.crowd.receive(&mut self.inbound)?;
+        }
+        for attempt in 1..=3_u16 {
+            let absent: Vec<_> = (0..).zip(&self.seen).filter(|(_, seen)| seen.is_none()).map(|(i, _)| i).collect();
+            for some in absent.chunks(LETTERS_MAX) {
+                for member in some {
+                    self.crowd.push(&mut self.outbound, *member, |room| {
+                        request(room, Code::GET, attempt, *member, |builder| {
+                            builder.uint(OptionNumber::OBSERVE, REGISTER)?;
+                            builder.path(PATH)
+                        })
+                    })?;
+                }
+                self.crowd.send(&mut self.outbound)?;
+                let mut missing = some.len();
+                while missing > 0 {
+                    self.crowd.receive(&mut self.inbound)?;
+                    if self.inbound.is_empty() {
+                        break;
+                    }
+                    for (member, datagram) in self.inbound.iter() {
+                        let Ok(message) = MessageRef::parse(datagram) else { continue };
+                        let Some(seen) = self.seen.get_mut(member as usize) else { continue };
+                        let is_accepted = message.option(OptionNumber::OBSERVE).is_some();
+                        if message.message_type() == MessageType::Acknowledgement && is_accepted && seen.is_none() {
+                            *seen = Some(self.round);
+                        }
+                        missing = missing.saturating_sub(1);
+                    }
+                }
+            }
+        }
+        if self.accepted() == 0 { Err(Failure::new("the server accepts no observer")) } else { Ok(()) }
+    }
+
+    /// Changes the value before there are observers; whether the server says that it did.
+    fn put(&mut self) -> Result<bool, Failure> {
+        self.change()?;
+        self.crowd.receive(&mut self.inbound)?;
+        let is_done = |(_, datagram)| {
+            MessageRef::parse(datagram).is_ok_and(|answer| matches!(answer.code(), Code::CHANGED | Code::CREATED))
+        };
+        Ok(self.inbound.iter().any(is_done))
+    }
+
+    /// Sends the next value.
+    fn change(&mut self) -> Result<(), Failure> {
+        self.round += 1;
+        let (round, changer) = (self.round, self.seen.len() as u32);
+        self.crowd.push(&mut self.outbound, changer, |room| {
+            request(room, Code::PUT, round as u16, round, |builder| {
+                builder.path(PATH)?;
+                builder.payload(&value(round))
+            })
+        })?;
+        self.crowd.send(&mut self.outbound)
+    }
+
+    /// Changes the value, and waits until everybody who was accepted knows it and nothing more comes; the time to the
+    /// last notification.
+    fn round(&mut self, ran: &mut Ran) -> Result<Duration, Failure> {
+        let accepted = self.accepted();
+        let begin = Instant::now();
+        self.change()?;
+        let (value, mut last, mut notified) = (value(self.round), begin, 0);
+        let mut owed = Vec::new();
+        let mut awaited = None;
+        let mut is_complete = false;
+        while begin.elapsed() < PATIENCE {
+            self.crowd.receive(&mut self.inbound)?;
+            let is_quiet = self.inbound.is_empty();
+            is_complete = is_quiet && notified == accepted && owed.is_empty();
+            if is_complete {
+                break;
+            }
+            let now = Instant::now();
+            for (member, datagram) in self.inbound.iter() {
+                let Ok(message) = MessageRef::parse(datagram) else { continue };
+                let is_confirmable = message.message_type() == MessageType::Confirmable;
+                if is_confirmable {
+                    owed.push((member, message.message_id()));
+                }
+                if awaited.is_some_and(|token: u32| message.token() == token.to_be_bytes()) {
+                    awaited = None;
+                }
+                let Some(Some(seen)) = self.seen.get_mut(member as usize) else { continue };
+                if message.message_type() == MessageType::Acknowledgement {
+                    continue; // a registration that was asked for twice
+                }
+                if message.payload() != value || *seen == self.round {
+                    ran.repeated += 1;
+                    continue;
+                }
+                *seen = self.round;
+                notified += 1;
+                last = now;
+                ran.confirmable += u64::from(is_confirmable);
+            }
+            if is_quiet || awaited.is_none() && (notified == accepted || begin.elapsed() > HOLD) {
+                awaited = self.acknowledge(&mut owed)?;
+            }
+        }
+        ran.owing += u64::from(!is_complete);
+        ran.notified += notified as u64;
+        ran.missed += (accepted - notified) as u64;
+        Ok(last.duration_since(begin))
+    }
+
+    /// Acknowledges some of the notifications, and sends a GET behind them, whose answer says that the server has come
+    /// so far; its token, if there was anything.
+    fn acknowledge(&mut self, owed: &mut Vec<(u32, u16)>) -> Result<Option<u32>, Failure> {
+        if owed.is_empty() {
+            return Ok(None);
+        }
+        for (member, message_id) in owed.drain(owed.len().saturating_sub(LETTERS_MAX - 1)..) {
+            let acknowledgement = empty(MessageType::Acknowledgement, message_id);
+            self.crowd.push(&mut self.outbound, member, |room| {
+                room[..acknowledgement.len()].copy_from_slice(&acknowledgement);
+                Ok(acknowledgement.len())
+            })?;
+        }
+        self.gets = self.gets.wrapping_add(1);
+        let (message_id, token) = (self.gets | GETS, u32::from(self.gets) | GET_TOKENS);
+        self.crowd.push(&mut self.outbound, self.seen.len() as u32, |room| {
+            request(room, Code::GET, message_id, token, |builder| builder.path(PATH))
+        })?;
+        self.crowd.send(&mut self.outbound)?;
+        Ok(Some(token))
+    }
+}
+
+/// What is put in a round: 16 bytes.
+fn value(round: u32) -> [u8; 16] {
+    let mut value = *b"round 0000000000";
+    let mut rest = round;
+    for digit in value[6..].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    value
+}
+
+/// The message IDs of the GETs behind acknowledgements have this bit, those of PUTs do not.
+const GETS: u16 = 1 << 15;
+/// So have their tokens this one, and those of PUTs and of observers do not.
+const GET_TOKENS: u32 = 1 << 31;
+const PATH: &str = "observed";
+/// Nothing for so long, and everything has come.
+const POLL: Duration = Duration::from_millis(30);
+/// Acknowledgements are not held back longer, whoever has not been notified yet: well below ACK_TIMEOUT.
+const HOLD: Duration = Duration::from_millis(500);
+/// Longest round.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_has_a_value_of_its_own() {
+        assert_eq!(value(1), *b"round 0000000001");
+        assert_eq!(value(4_294_967_295), *b"round 4294967295");
+    }
+}
