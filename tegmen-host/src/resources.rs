@@ -40,18 +40,31 @@ pub enum Resource {
 }
 
 /// What a [`Resource::Value`] holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Value {
+    bytes: Vec<u8>,
+    format: Option<u16>,
+    /// Made once, and not for each block that is read.
+    etag: [u8; 4],
+}
+
+impl Value {
+    /// A representation and its Content-Format, if that is known.
+    pub fn new(bytes: Vec<u8>, format: Option<u16>) -> Self {
+        let etag = etag(&bytes);
+        Self { bytes, format, etag }
+    }
+
     /// The representation.
-    pub bytes: Vec<u8>,
-    /// Its Content-Format, if the last PUT gave one.
-    pub format: Option<u16>,
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Resource {
     /// A value that begins with these bytes.
     pub fn value(bytes: &[u8]) -> Self {
-        Self::Value(Arc::new(Mutex::new(Value { bytes: bytes.to_vec(), format: None })))
+        Self::Value(Arc::new(Mutex::new(Value::new(bytes.to_vec(), None))))
     }
 
     const fn is_observable(&self) -> bool {
@@ -195,7 +208,7 @@ impl Application for Resources {
             (Resource::Value(value), Code::GET) => {
                 let value = value.lock().unwrap_or_else(PoisonError::into_inner);
                 response.observable();
-                if is_valid(message, &etag(&value.bytes), response)? {
+                if is_valid(message, &value.etag, response)? {
                     return Ok(());
                 }
                 if let Some(format) = value.format {
@@ -206,17 +219,17 @@ impl Application for Resources {
             }
             (Resource::Value(value), Code::PUT) => {
                 let mut value = value.lock().unwrap_or_else(PoisonError::into_inner);
-                may_change(message, Some(&etag(&value.bytes)))?;
+                may_change(message, Some(&value.etag))?;
                 let format = message.uint(OptionNumber::CONTENT_FORMAT).map(|format| format as u16);
-                *value = Value { bytes: message.payload().to_vec(), format };
+                *value = Value::new(message.payload().to_vec(), format);
                 later.changed(&path);
                 response.set_code(Code::CHANGED);
                 Ok(())
             }
             (Resource::Value(value), Code::PATCH | Code::IPATCH) => {
                 let mut value = value.lock().unwrap_or_else(PoisonError::into_inner);
-                may_change(message, Some(&etag(&value.bytes)))?;
-                value.bytes = merged(message, &value.bytes)?;
+                may_change(message, Some(&value.etag))?;
+                *value = Value::new(merged(message, &value.bytes)?, value.format);
                 later.changed(&path);
                 response.set_code(Code::CHANGED);
                 Ok(())

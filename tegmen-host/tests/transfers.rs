@@ -215,6 +215,40 @@ async fn observers_are_told_of_changes_in_order_until_they_cancel() {
 }
 
 #[tokio::test]
+async fn a_flood_of_requests_does_not_hold_up_notifications() {
+    let server = start_with(resources(), |config| config.shards = 1);
+    let address = server.addresses().iter().find(|listen| !listen.secure).unwrap().address;
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    // Some ask again as soon as they are answered, so that there is always somebody to answer.
+    let flood = |stop: Arc<std::sync::atomic::AtomicBool>| {
+        std::thread::spawn(move || {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            let mut id = 0u16;
+            while !stop.load(Ordering::Relaxed) {
+                id = id.wrapping_add(1);
+                let [high, low] = id.to_be_bytes();
+                // NON GET /blink
+                let _ = socket.send_to(&[0x50, 1, high, low, 0xb5, b'b', b'l', b'i', b'n', b'k'], address);
+                let _ = socket.recv(&mut [0; 100]);
+            }
+        })
+    };
+    let floods: Vec<_> = (0..4).map(|_| flood(stop.clone())).collect();
+    let (mut writer, mut client) = (connect(&server, false).await, connect(&server, false).await);
+    let path = ["value".to_owned()];
+    let mut observation = client.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+    next(&mut observation).await;
+    for turn in 0..3u8 {
+        ask(&mut writer, Code::PUT, "value", &[turn]).await;
+        let got = tokio::time::timeout(Duration::from_secs(5), observation.next()).await;
+        assert_eq!(got.expect("a notification while others ask").unwrap().unwrap().payload, [turn]);
+    }
+    stop.store(true, Ordering::Relaxed);
+    floods.into_iter().for_each(|flood| flood.join().unwrap());
+}
+
+#[tokio::test]
 async fn an_observer_that_forgot_is_forgotten_when_it_rejects() {
     for unconfirmed in [0, 4] {
         let server = start_with(resources(), |config| config.unconfirmed_notifications = unconfirmed);

@@ -5,7 +5,7 @@ use super::talk::{MAX_OBSERVATIONS, Observed, Talk};
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Application, Note, Observer, ServerConfig};
 use crate::credentials::{Credentials, FilePolicy};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::buf::Frame;
@@ -73,25 +73,22 @@ impl From<&ServerConfig> for Limits {
 /// Who observes what, and who is to be told.
 #[derive(Default)]
 pub(super) struct Observers {
-    by_path: HashMap<Arc<str>, Vec<PeerId>>,
+    by_path: HashMap<Arc<str>, HashSet<PeerId>>,
     /// Peers that there are notifications for.
     pub(super) due: VecDeque<PeerId>,
 }
 
 impl Observers {
     fn add(&mut self, path: &Arc<str>, peer: PeerId) {
-        let peers = self.by_path.entry(path.clone()).or_default();
-        if !peers.contains(&peer) {
-            peers.push(peer);
-        }
+        self.by_path.entry(path.clone()).or_default().insert(peer);
     }
 
     /// Those who observe this path, or did.
-    pub(super) fn take(&mut self, path: &str) -> Vec<PeerId> {
+    pub(super) fn take(&mut self, path: &str) -> HashSet<PeerId> {
         self.by_path.get_mut(path).map(std::mem::take).unwrap_or_default()
     }
 
-    pub(super) fn put_back(&mut self, path: &Arc<str>, peers: Vec<PeerId>) {
+    pub(super) fn put_back(&mut self, path: &Arc<str>, peers: HashSet<PeerId>) {
         if peers.is_empty() {
             self.by_path.remove(path);
         } else {

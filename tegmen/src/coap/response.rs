@@ -20,7 +20,7 @@ pub struct Response<'f, 't> {
     window: Window,
     /// Bytes of the representation that the handler has written or skipped.
     written: usize,
-    /// Of all that was written; `None` once something was skipped.
+    /// Of all that was written; `None` once something was skipped, or where the handler gives an ETag.
     fingerprint: Option<Fnv>,
 }
 
@@ -79,6 +79,10 @@ impl<'f, 't> Response<'f, 't> {
     /// # Errors
     /// 5.00 if it does not fit or comes too late.
     pub fn option(&mut self, number: OptionNumber, value: &[u8]) -> Result<(), Code> {
+        if number == OptionNumber::ETAG {
+            // The handler knows which representation it is.
+            self.fingerprint = None;
+        }
         self.builder.option(number, value).map_err(failed)
     }
 
