@@ -219,18 +219,22 @@ async fn a_flood_of_requests_does_not_hold_up_notifications() {
     let server = start_with(resources(), |config| config.shards = 1);
     let address = server.addresses().iter().find(|listen| !listen.secure).unwrap().address;
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    // Some ask again as soon as they are answered, so that there is always somebody to answer.
+    // Always so many requests under way that there is something to receive.
     let flood = |stop: Arc<std::sync::atomic::AtomicBool>| {
         std::thread::spawn(move || {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             let mut id = 0u16;
-            while !stop.load(Ordering::Relaxed) {
+            let mut send = || {
                 id = id.wrapping_add(1);
                 let [high, low] = id.to_be_bytes();
                 // NON GET /blink
                 let _ = socket.send_to(&[0x50, 1, high, low, 0xb5, b'b', b'l', b'i', b'n', b'k'], address);
+            };
+            (0..128).for_each(|_| send());
+            while !stop.load(Ordering::Relaxed) {
                 let _ = socket.recv(&mut [0; 100]);
+                send();
             }
         })
     };
