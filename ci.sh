@@ -20,7 +20,7 @@ need() {
     for package in "$@"; do
         [ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" = "install ok installed" ] || missing+=("$package")
     done
-    [ ${#missing[@]} = 0 ] && return
+    [ ${#missing[@]} = 0 ] && return 0
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq || true
         DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null && return
@@ -135,8 +135,13 @@ for name in "$@"; do
     declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} long bench" >&2; exit 2; }
     echo "== $name"
     begin=$SECONDS
-    # In a subshell with -e of its own, so that the first failing line fails the step.
-    (set -e; "step_$name") || { echo "== $name failed after $((SECONDS - begin)) s" >&2; exit 1; }
+    # In a subshell with -e of its own, so that the first failing line fails the step; behind || or in a condition the
+    # shell would ignore -e.
+    set +e
+    (set -e; "step_$name")
+    result=$?
+    set -e
+    [ $result = 0 ] || { echo "== $name failed after $((SECONDS - begin)) s" >&2; exit 1; }
     took+=("$(printf '%-9s %3d min %02d s' "$name" $(((SECONDS - begin) / 60)) $(((SECONDS - begin) % 60)))")
 done
 echo "== all passed"
