@@ -92,6 +92,8 @@ pub struct MessageRef<'a> {
     payload: &'a [u8],
     /// The payload is the body of a block-wise transfer that has come to its end.
     assembled: bool,
+    /// For each option that is there a bit, that of its number modulo 32: most that are looked for are not there.
+    present: u32,
 }
 
 impl<'a> MessageRef<'a> {
@@ -116,8 +118,8 @@ impl<'a> MessageRef<'a> {
         if code == Code::EMPTY && datagram.len() > HEADER_LEN {
             return Err(malformed);
         }
-        let (outer, payload) = split_payload(rest).ok_or(malformed)?;
-        Ok(Self { message_type, code, message_id, token, outer, inner: &[], payload, assembled: false })
+        let (outer, payload, present) = split_payload(rest).ok_or(malformed)?;
+        Ok(Self { message_type, code, message_id, token, outer, inner: &[], payload, assembled: false, present })
     }
 
     /// The message that an OSCORE message protects: the header and outer options of this one, the code, options and
@@ -128,8 +130,8 @@ impl<'a> MessageRef<'a> {
     pub fn with_plaintext(self, plaintext: &'a [u8]) -> Result<Self, Malformed> {
         let malformed = Malformed::Message { message_type: self.message_type, message_id: self.message_id };
         let (&code, rest) = plaintext.split_first().ok_or(malformed)?;
-        let (inner, payload) = split_payload(rest).ok_or(malformed)?;
-        Ok(Self { code: Code(code), inner, payload, ..self })
+        let (inner, payload, present) = split_payload(rest).ok_or(malformed)?;
+        Ok(Self { code: Code(code), inner, payload, present: self.present | present, ..self })
     }
 
     /// The last message of a block-wise transfer, with the whole body instead of its own block.
@@ -174,6 +176,9 @@ impl<'a> MessageRef<'a> {
 
     /// The first option of this number.
     pub fn option(&self, number: OptionNumber) -> Option<&'a [u8]> {
+        if self.present & bit(number.0) == 0 {
+            return None;
+        }
         self.options().find(|(n, _)| *n == number).map(|(_, value)| value)
     }
 
@@ -203,19 +208,26 @@ impl<'a> MessageRef<'a> {
     }
 }
 
-/// Walks the options; what they take, and the payload behind them. A marker without payload is an error.
-fn split_payload(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+const fn bit(number: u16) -> u32 {
+    1 << (number & 31)
+}
+
+/// Walks the options; what they take, the payload behind them, and a bit for each. A marker without payload is an error.
+fn split_payload(bytes: &[u8]) -> Option<(&[u8], &[u8], u32)> {
     let mut reader = Reader::new(bytes);
-    let mut number = 0;
+    let (mut number, mut present) = (0, 0);
     loop {
         match reader.rest() {
-            [] => return Some((bytes, &[])),
+            [] => return Some((bytes, &[], present)),
             [PAYLOAD_MARKER] => return None,
             [PAYLOAD_MARKER, payload @ ..] => {
                 let options = bytes.len().checked_sub(payload.len())?.checked_sub(1)?;
-                return Some((bytes.get(..options)?, payload));
+                return Some((bytes.get(..options)?, payload, present));
             }
-            _ => number = option::read(&mut reader, number).ok()?.0.0,
+            _ => {
+                number = option::read(&mut reader, number).ok()?.0.0;
+                present |= bit(number);
+            }
         }
     }
 }
