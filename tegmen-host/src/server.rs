@@ -263,7 +263,7 @@ impl Server {
             builder.enable_all().build().map(|runtime| Runtime(Some(runtime))).map_err(StartError::System)
         };
         let mut runtimes = (0..shards).map(|_| runtime()).collect::<Result<Vec<_>, _>>()?;
-        let addresses = free_addresses(config, &runtimes)?;
+        let (addresses, kept) = free_addresses(config, &runtimes)?;
         let (stop, stopped) = watch::channel(false);
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let notifier = Notifier { shards: senders.into() };
@@ -274,7 +274,8 @@ impl Server {
             let guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
             let sockets = addresses
                 .iter()
-                .map(|listen| Socket::bind(listen.address, shards > 1))
+                .zip(&config.listen)
+                .map(|(listen, asked)| Socket::bind(listen.address, shards > 1 || asked.address.port() == 0))
                 .collect::<Result<Vec<_>, _>>()?;
             drop(guard);
             let mut crypto = HostCrypto::from_os().map_err(StartError::System)?;
@@ -328,6 +329,7 @@ impl Server {
             let run = move || runtime.block_on(shard.run(sockets, errands, stopped, reload));
             server.threads.push(thread.spawn(run).map_err(StartError::System)?);
         }
+        drop(kept);
         Ok(server)
     }
 
@@ -389,12 +391,15 @@ impl Drop for Runtime {
     }
 }
 
-/// Binds each address once, alone, so that a port which another program has (even one that shares it) is refused; and
-/// so that port 0 becomes a number that all shards can bind.
-fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<Vec<Listen>, BindError> {
+/// Binds each address once, alone, so that a port which another program has (even one that shares it) is refused. Port 0
+/// becomes a number that all shards can bind; the socket that took it is kept until they have, so that nobody else does.
+fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<(Vec<Listen>, Vec<Socket>), BindError> {
     let _guard = runtimes.first().and_then(|runtime| runtime.0.as_ref()).map(tokio::runtime::Runtime::enter);
-    let bind = |listen: &Listen| Socket::bind(listen.address, false);
+    let bind = |listen: &Listen| Socket::bind(listen.address, listen.address.port() == 0);
     let sockets = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     let listens = config.listen.iter().zip(&sockets);
-    Ok(listens.map(|(listen, socket)| Listen { address: socket.local(), secure: listen.secure }).collect())
+    let addresses = listens.map(|(listen, socket)| Listen { address: socket.local(), secure: listen.secure }).collect();
+    let asked = config.listen.iter().map(|listen| listen.address.port());
+    let kept = asked.zip(sockets).filter(|(port, _)| *port == 0).map(|(_, socket)| socket).collect();
+    Ok((addresses, kept))
 }
