@@ -17,7 +17,7 @@ struct Blink {
 }
 
 impl Application for Blink {
-    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later) -> Result<(), Code> {
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later<'_>) -> Result<(), Code> {
         let message = request.message();
         if message.path_is(link::WELL_KNOWN_CORE) {
             let blink = Link { path: "blink", resource_type: "blink", content_format: None, observable: false };

@@ -14,7 +14,7 @@ use tegmen_host::server::{Application, Later, Listen, Server, ServerConfig};
 struct Thermometer(Arc<AtomicU32>);
 
 impl Application for Thermometer {
-    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later) -> Result<(), Code> {
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later<'_>) -> Result<(), Code> {
         match (request.message().path_is("temp"), request.message().code()) {
             (true, Code::GET) => {
                 // Who asks for it becomes an observer; each notification is the answer to its request, made anew.

@@ -17,6 +17,7 @@ pub mod formats;
 mod index;
 pub mod metrics;
 pub mod pcapng;
+mod private;
 pub mod probe;
 pub mod problem;
 pub mod provider;

@@ -30,11 +30,8 @@ impl Capture<BufWriter<File>> {
     /// # Errors
     /// What the system says.
     pub fn create(file: &Path) -> io::Result<Self> {
-        let mut options = File::options();
-        options.create(true).write(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Self::new(BufWriter::new(options.open(file)?))
+        let file = crate::private::open(File::options().create(true).write(true).truncate(true), file)?;
+        Self::new(BufWriter::new(file))
     }
 
     /// Watches a client: what it sends, what it receives, and its secrets. What cannot be written is told once, by

@@ -45,11 +45,8 @@ impl HostCrypto {
     /// # Errors
     /// What the system says, if the file cannot be written.
     pub fn log_keys_to(&mut self, file: &std::path::Path) -> io::Result<()> {
-        let mut options = std::fs::OpenOptions::new();
-        options.create(true).append(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        self.add_key_log(Box::new(options.open(file)?));
+        let log = crate::private::open(std::fs::File::options().create(true).append(true), file)?;
+        self.add_key_log(Box::new(log));
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use tegmen::coap::block::etag;
 use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::observe::REGISTER;
@@ -123,7 +124,7 @@ impl Resources {
         &self,
         argv: &[String],
         message: &MessageRef<'_>,
-        later: &Later,
+        later: &Later<'_>,
         response: &mut Response<'_, '_>,
     ) -> Result<(), Code> {
         let permit = self.running.clone().try_acquire_owned().map_err(|_| Code::SERVICE_UNAVAILABLE)?;
@@ -179,7 +180,12 @@ async fn output(argv: &[String], method: &str, input: &[u8]) -> Result<Vec<u8>, 
 }
 
 impl Application for Resources {
-    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>, later: &Later) -> Result<(), Code> {
+    fn handle(
+        &mut self,
+        request: &Authorized<'_>,
+        response: &mut Response<'_, '_>,
+        later: &Later<'_>,
+    ) -> Result<(), Code> {
         let message = request.message();
         let mut path = String::new();
         for segment in message.values(OptionNumber::URI_PATH) {
@@ -306,11 +312,6 @@ impl Application for Resources {
             }
         }
     }
-}
-
-/// An entity tag of these bytes.
-fn etag(bytes: &[u8]) -> [u8; 4] {
-    bytes.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)).to_be_bytes()
 }
 
 /// Gives the entity tag. If the client has this representation, that is the whole response, and true (RFC 7252, section

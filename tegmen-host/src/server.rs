@@ -19,6 +19,7 @@ use crate::provider::HostCrypto;
 use crate::slab::Capacity;
 use crate::udp::{BindError, Outbox, Socket};
 use conversation::{Desk, Observers};
+use later::Changes;
 use limits::Gate;
 use shard::{Shard, Table};
 use std::net::SocketAddr;
@@ -61,8 +62,11 @@ pub struct ServerConfig {
     pub observe_requests: bool,
     /// Longest body of a request or of a response that is not GET's, in bytes (RFC 7959).
     pub max_body: usize,
-    /// Bytes of such bodies that are held at once, for all peers together.
+    /// Bytes of such bodies that are held at once, for all peers together; those without DTLS have half of it.
     pub max_bodies: usize,
+    /// Peers without DTLS that CoAP remembers something of (what was exchanged, what is observed; 7 KiB each), for all
+    /// shards together. At twice as many, those that observe nothing and came first are forgotten.
+    pub max_strangers: usize,
     /// Observations (RFC 7641) for all peers together.
     pub max_observations: usize,
     /// So many notifications in a row go without being confirmable; 0 makes each confirmable, and then a client is never
@@ -95,6 +99,7 @@ impl Default for ServerConfig {
             observe_requests: true,
             max_body: 1 << 20,
             max_bodies: 64 << 20,
+            max_strangers: 1 << 14,
             max_observations: 1 << 20,
             unconfirmed_notifications: 0,
             verify_addresses: false,
@@ -163,7 +168,12 @@ pub trait Application: Clone + Send + 'static {
     ///
     /// # Errors
     /// The code of an error response.
-    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>, later: &Later) -> Result<(), Code>;
+    fn handle(
+        &mut self,
+        request: &Authorized<'_>,
+        response: &mut Response<'_, '_>,
+        later: &Later<'_>,
+    ) -> Result<(), Code>;
 
     /// The critical options that the application acts upon; a request with another is refused with 4.02.
     fn critical_options(&self) -> &[OptionNumber] {
@@ -266,11 +276,13 @@ impl Server {
         let (addresses, kept) = free_addresses(config, &runtimes)?;
         let (stop, stopped) = watch::channel(false);
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
-        let notifier = Notifier { shards: senders.into() };
+        let changes = senders.iter().cloned().map(Changes::new);
+        let notifier = Notifier { shards: changes.collect() };
         let counters = Counts((0..shards).map(|_| Arc::default()).collect());
         let threads = Vec::new();
         let mut server = Self { addresses: addresses.clone(), stop, counters, notifier: notifier.clone(), threads };
-        for ((number, runtime), errands) in runtimes.drain(..).enumerate().zip(receivers) {
+        let channels = senders.into_iter().zip(receivers);
+        for ((number, runtime), (sender, errands)) in runtimes.drain(..).enumerate().zip(channels) {
             let guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
             let sockets = addresses
                 .iter()
@@ -284,7 +296,6 @@ impl Server {
                 crypto.log_keys_to(file).map_err(source)?;
             }
             let Some(totals) = server.counters.0.get(number).cloned() else { break };
-            let Some(sender) = notifier.shards.get(number).cloned() else { break };
             let capacity = Capacity {
                 peers: config.capacity.peers.div_ceil(shards),
                 handshakes: config.capacity.handshakes.div_ceil(shards),
@@ -293,6 +304,7 @@ impl Server {
             let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
             let endpoint = Endpoint::new(&mut cx, Table::new(capacity), config.dtls);
             let shard = Shard {
+                number,
                 endpoint,
                 crypto,
                 counters,
@@ -317,6 +329,8 @@ impl Server {
                 store: config.store.clone(),
                 store_answers_every: config.store_answers_every,
                 held: Vec::new(),
+                strangers: Vec::new(),
+                max_strangers: config.max_strangers.div_ceil(shards),
                 gate: Gate::new(HelloLimits {
                     per_prefix: config.hellos.per_prefix,
                     // 0 stays 0: no limit.

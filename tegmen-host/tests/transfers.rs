@@ -169,7 +169,7 @@ async fn a_changed_representation_is_never_mixed() {
     #[derive(Clone)]
     struct Restless(Arc<AtomicUsize>);
     impl Application for Restless {
-        fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later) -> Result<(), Code> {
+        fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later<'_>) -> Result<(), Code> {
             let turn = self.0.fetch_add(1, Ordering::Relaxed).min(3) as u8;
             response.payload(&[turn; 3000])
         }

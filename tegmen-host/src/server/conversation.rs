@@ -1,6 +1,6 @@
 //! From a message of a peer to what is answered, and from a change to a notification.
 
-use super::later::{Completion, Errand, Later, Notifier, Question};
+use super::later::{Completion, Errand, Later, Notifier};
 use super::talk::{MAX_OBSERVATIONS, Observed, Talk};
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Application, Note, Observer, ServerConfig};
@@ -18,6 +18,7 @@ use tegmen::coap::observe::{DEREGISTER, Observation};
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::counters::Counters;
 use tegmen::endpoint::{PeerId, Protection};
+use tegmen::secret;
 use tegmen::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -74,13 +75,29 @@ impl From<&ServerConfig> for Limits {
 #[derive(Default)]
 pub(super) struct Observers {
     by_path: HashMap<Arc<str>, HashSet<PeerId>>,
-    /// Peers that there are notifications for.
-    pub(super) due: VecDeque<PeerId>,
+    /// Peers that there are notifications for, each once.
+    due: VecDeque<PeerId>,
 }
 
 impl Observers {
     fn add(&mut self, path: &Arc<str>, peer: PeerId) {
         self.by_path.entry(path.clone()).or_default().insert(peer);
+    }
+
+    /// Puts a peer into the queue of those to be notified, unless it stands there.
+    pub(super) fn queue(&mut self, peer: PeerId, talk: &mut Talk) {
+        if !std::mem::replace(&mut talk.queued, true) {
+            self.due.push_back(peer);
+        }
+    }
+
+    /// The next of those to be notified; whoever takes it marks the talk as not queued.
+    pub(super) fn next_due(&mut self) -> Option<PeerId> {
+        self.due.pop_front()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.due.is_empty()
     }
 
     /// Those who observe this path, or did.
@@ -136,7 +153,7 @@ impl<A: Application> Desk<A> {
             Received::Response { .. } | Received::Nothing => {}
         }
         if talk.has_news() {
-            self.observers.due.push_back(from.peer);
+            self.observers.queue(from.peer, talk);
         }
     }
 
@@ -172,7 +189,7 @@ impl<A: Application> Desk<A> {
             return refuse(Code::TOO_MANY_REQUESTS, frame, Some((OptionNumber::MAX_AGE, 1)));
         }
         let unproven = self.limits.verify_addresses && from.identity.protection == Protection::Plain && !talk.verified;
-        if unproven && message.option(OptionNumber::ECHO) == Some(&talk.echo) {
+        if unproven && message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &talk.echo)) {
             talk.verified = true;
         } else if unproven && !message.code().is_safe() {
             return challenge(head, message, &talk.echo, frame);
@@ -192,7 +209,7 @@ impl<A: Application> Desk<A> {
                     return refuse(code, frame, None);
                 }
                 let limit = self.limits.max_body;
-                match talk.transfers.upload(from.now, message, block, &self.bodies, limit) {
+                match talk.transfers.upload(from, message, block, &self.bodies, limit) {
                     Uploaded::Continue => {
                         return refuse(Code::CONTINUE, frame, Some((OptionNumber::BLOCK1, block.value())));
                     }
@@ -238,11 +255,10 @@ impl<A: Application> Desk<A> {
         frame: &mut Frame<'_>,
     ) -> Served {
         let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
-        let operation = message.operation();
         let in_parts = message.option(OptionNumber::BLOCK1).is_some();
         let (message_type, message_id) = heading(message, answer_id);
         if asked.is_some_and(|block| block.number > 0) {
-            if let Some(whole) = talk.transfers.kept(from.now, operation)
+            if let Some(whole) = talk.transfers.kept(from.now, message.operation())
                 && Authorized::new(&self.policy, Request::new(*message, from.identity)).is_ok()
             {
                 return write(whole, asked, message_type, message_id, message.token(), frame);
@@ -256,11 +272,7 @@ impl<A: Application> Desk<A> {
         let request = Request::new(*message, from.identity);
         let has_room = number > 1 || talk.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full();
         let request = if has_room { request.observable(number) } else { request };
-        let later = Later {
-            question: Question::new(from.peer, message),
-            errands: self.errands.clone(),
-            notifier: self.notifier.clone(),
-        };
+        let later = Later { peer: from.peer, message, errands: &self.errands, notifier: &self.notifier };
         let mut handler = Bridge { application: &mut self.application, later };
         if message.code().is_safe() && !in_parts {
             return serve(request, &self.policy, &mut handler, answer_id, frame);
@@ -275,7 +287,7 @@ impl<A: Application> Desk<A> {
         }
         let whole = Whole::of(&response);
         let written = write(&whole, asked, message_type, message_id, message.token(), frame);
-        if talk.transfers.keep(from.now, operation, whole, &self.bodies) {
+        if talk.transfers.keep(from, message.operation(), whole, &self.bodies) {
             return written;
         }
         frame.truncate(0);
@@ -315,11 +327,7 @@ impl<A: Application> Desk<A> {
         let confirmable = observed.observation.confirm(self.limits.unconfirmed);
         let message_type = if confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
         let message_id = talk.exchanges.message_id();
-        let later = Later {
-            question: Question::new(from.peer, &message),
-            errands: self.errands.clone(),
-            notifier: self.notifier.clone(),
-        };
+        let later = Later { peer: from.peer, message: &message, errands: &self.errands, notifier: &self.notifier };
         let mut handler = Bridge { application: &mut self.application, later };
         let request = Request::new(message, from.identity).observable(observed.observation.next());
         let served = respond(request, &self.policy, &mut handler, message_type, message_id, frame);
@@ -337,7 +345,7 @@ impl<A: Application> Desk<A> {
     /// Writes the response of a request that was deferred; `None` if it cannot be sent.
     pub(super) fn complete(
         &mut self,
-        now: Instant,
+        to: &Sender,
         talk: &mut Talk,
         completion: Completion,
         random: u8,
@@ -352,12 +360,12 @@ impl<A: Application> Desk<A> {
         let whole = Whole::new(code, format.into_iter().collect(), payload);
         let begun = separate_response(frame, code, message_id, &ticket.token).ok()?;
         whole.write(ticket.asked, begun).ok()?;
-        let kept = whole.fits(ticket.asked) || talk.transfers.keep(now, ticket.operation, whole, &self.bodies);
+        let kept = whole.fits(ticket.asked) || talk.transfers.keep(to, ticket.operation, whole, &self.bodies);
         if !kept {
             frame.truncate(0);
             separate_response(frame, Code::SERVICE_UNAVAILABLE, message_id, &ticket.token).ok()?;
         }
-        talk.exchanges.sent(now, frame.bytes(), random).ok()?;
+        talk.exchanges.sent(to.now, frame.bytes(), random).ok()?;
         Some(())
     }
 }
@@ -401,7 +409,7 @@ fn path_of(message: &MessageRef<'_>) -> String {
 /// The core's handler in front of a host's application.
 struct Bridge<'a, A> {
     application: &'a mut A,
-    later: Later,
+    later: Later<'a>,
 }
 
 impl<A: Application> Handler for Bridge<'_, A> {
@@ -426,7 +434,7 @@ mod tests {
     struct Counter(u8);
 
     impl Application for Counter {
-        fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later) -> Result<(), Code> {
+        fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later<'_>) -> Result<(), Code> {
             self.0 += 1;
             response.observable();
             response.payload(&[self.0])
@@ -530,11 +538,31 @@ mod tests {
         }
         let [_, _, high, low, ..] = first[..] else { unreachable!() };
         assert!(scene.receive(&[0x60, 0, high, low]).is_empty());
-        assert_eq!(scene.desk.observers.due.pop_front(), Some(PeerId::new(0, 0)));
+        assert_eq!(scene.desk.observers.next_due(), Some(PeerId::new(0, 0)));
         let second = scene.notify().unwrap();
         let number = |message: &[u8]| MessageRef::parse(message).unwrap().uint(OptionNumber::OBSERVE);
         assert_eq!((number(&first), number(&second)), (Some(2), Some(3)));
         assert!(scene.notify().is_none());
+    }
+
+    #[test]
+    fn a_peer_waits_for_its_notification_once_however_often_something_changes() {
+        let mut scene = Scene::new();
+        scene.register(b"t");
+        for _ in 0..1000 {
+            scene.talk.mark("n");
+            scene.desk.observers.queue(PeerId::new(0, 0), &mut scene.talk);
+        }
+        assert!(scene.desk.observers.next_due().is_some());
+        assert!(scene.desk.observers.is_idle());
+    }
+
+    #[test]
+    fn who_proves_nothing_leaves_half_of_the_room_for_bodies() {
+        let ledger = Ledger::new(1000);
+        let shares: Vec<_> = std::iter::from_fn(|| ledger.share_of(Protection::Plain, 100)).collect();
+        assert_eq!((shares.len(), ledger.used()), (5, 500));
+        assert!(ledger.share_of(Protection::Dtls, 500).is_some());
     }
 
     #[test]

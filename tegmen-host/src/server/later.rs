@@ -1,7 +1,8 @@
 //! What an application keeps of a request for after it has returned: the right to respond, and to tell of changes.
 
 use crate::credentials::StoredKey;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::coap::handler::Response;
 use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Token};
 use tegmen::endpoint::PeerId;
@@ -11,7 +12,8 @@ use tokio::sync::mpsc;
 /// What comes to a shard from outside its sockets.
 pub(super) enum Errand {
     Respond(Completion),
-    Changed(Arc<str>),
+    /// There is something in [`Changes`].
+    Changed,
     Key(FoundKey),
 }
 
@@ -67,17 +69,18 @@ impl Question {
 }
 
 /// For what comes later than the response: the response itself, or news for those who observe.
-pub struct Later {
-    pub(super) question: Question,
-    pub(super) errands: mpsc::UnboundedSender<Errand>,
-    pub(super) notifier: Notifier,
+pub struct Later<'a> {
+    pub(super) peer: PeerId,
+    pub(super) message: &'a MessageRef<'a>,
+    pub(super) errands: &'a mpsc::UnboundedSender<Errand>,
+    pub(super) notifier: &'a Notifier,
 }
 
-impl Later {
+impl Later<'_> {
     /// Defers the response; the request is acknowledged now.
     pub fn ticket(&self, response: &mut Response<'_, '_>) -> Ticket {
         response.defer();
-        Ticket { question: self.question, errands: self.errands.clone() }
+        Ticket { question: Question::new(self.peer, self.message), errands: self.errands.clone() }
     }
 
     /// Tells those who observe `path` that its representation changed: see [`Notifier::changed`].
@@ -106,10 +109,38 @@ impl Ticket {
     }
 }
 
+/// Paths whose representation changed since a shard looked last. However often one changes, it is here once.
+pub(super) struct Changes {
+    paths: Mutex<HashSet<Arc<str>>>,
+    errands: mpsc::UnboundedSender<Errand>,
+}
+
+impl Changes {
+    pub(super) fn new(errands: mpsc::UnboundedSender<Errand>) -> Self {
+        Self { paths: Mutex::default(), errands }
+    }
+
+    fn add(&self, path: &str) {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        if paths.contains(path) {
+            return;
+        }
+        if paths.is_empty() {
+            // If the server ended meanwhile there is nobody to tell.
+            let _ = self.errands.send(Errand::Changed);
+        }
+        paths.insert(path.into());
+    }
+
+    pub(super) fn take(&self) -> HashSet<Arc<str>> {
+        std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// Tells observers (RFC 7641) that what they observe has changed. It can be cloned and used from any thread.
 #[derive(Clone)]
 pub struct Notifier {
-    pub(super) shards: Arc<[mpsc::UnboundedSender<Errand>]>,
+    pub(super) shards: Arc<[Changes]>,
 }
 
 impl Notifier {
@@ -117,10 +148,27 @@ impl Notifier {
     /// application is asked for it again with the request that registered. Changes that come faster than a client
     /// acknowledges become one notification.
     pub fn changed(&self, path: &str) {
-        let path: Arc<str> = path.into();
         for shard in &*self.shards {
-            // If the server ended meanwhile there is nobody to tell.
-            let _ = shard.send(Errand::Changed(path.clone()));
+            shard.add(path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_changes_is_one_errand_and_one_entry_for_each_path() {
+        let (errands, mut received) = mpsc::unbounded_channel();
+        let notifier = Notifier { shards: Arc::new([Changes::new(errands)]) };
+        for n in 0..10_000 {
+            notifier.changed(if n % 2 == 0 { "a" } else { "b" });
+        }
+        assert_eq!(received.len(), 1);
+        assert!(matches!(received.try_recv(), Ok(Errand::Changed)));
+        assert_eq!(notifier.shards[0].take().len(), 2);
+        notifier.changed("a");
+        assert_eq!(received.len(), 1, "what changes later is told later");
     }
 }

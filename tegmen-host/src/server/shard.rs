@@ -1,7 +1,7 @@
 //! One shard: its sockets, its endpoint with the peers, and the clock.
 
 use super::conversation::{Desk, Sender};
-use super::later::{Completion, Errand, FoundKey, KeyTicket};
+use super::later::{Changes, Completion, Errand, FoundKey, KeyTicket};
 use super::limits::Gate;
 use super::talk::{Attached, Talk};
 use super::{Application, Note, Totals};
@@ -19,13 +19,16 @@ use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Fatal, Records};
-use tegmen::endpoint::{Cx, Endpoint, Event, Path, PeerId, Peers as _, Protection, Rank, ServerOnly};
+use tegmen::endpoint::{Cx, Endpoint, Event, Path, PeerId, Peers as _, Principal, Protection, Rank, ServerOnly};
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
+use zeroize::Zeroizing;
 
 pub(super) type Table = Slab<Attached>;
 
 pub(super) struct Shard<A> {
+    /// Which of the server's.
+    pub(super) number: usize,
     pub(super) endpoint: Endpoint<Table, ServerOnly>,
     pub(super) crypto: HostCrypto,
     pub(super) counters: Counters,
@@ -37,8 +40,19 @@ pub(super) struct Shard<A> {
     pub(super) gate: Gate,
     pub(super) store: Option<Arc<dyn KeyStore>>,
     pub(super) store_answers_every: Duration,
-    /// Answers of the store, until it is time to act upon them.
-    pub(super) held: Vec<(Instant, FoundKey)>,
+    /// What is known of identities that were asked for, until it is time to act upon it.
+    pub(super) held: Vec<Held>,
+    /// Peers without protection that CoAP remembers something of, in the order in which they came, and some that it has
+    /// forgotten.
+    pub(super) strangers: Vec<PeerId>,
+    pub(super) max_strangers: usize,
+}
+
+/// An answer to [`Event::Need`], and when it may be given.
+pub(super) struct Held {
+    at: Instant,
+    peer: PeerId,
+    found: Option<(Zeroizing<Vec<u8>>, Principal)>,
 }
 
 /// Batches that are taken from one socket before the others have their turn.
@@ -62,7 +76,7 @@ impl<A: Application> Shard<A> {
         let mut every_second = tokio::time::interval(std::time::Duration::from_secs(1));
         let mut second = clock::now();
         loop {
-            let held = self.held.iter().map(|(at, _)| *at).min();
+            let held = self.held.iter().map(|held| held.at).min();
             let alarm = self.endpoint.next_alarm().into_iter().chain(held).min();
             let readable = std::future::poll_fn(|cx| {
                 let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());
@@ -93,7 +107,7 @@ impl<A: Application> Shard<A> {
                     }
                 }
                 Some(errand) = errands.recv() => self.on_errand(errand),
-                () = std::future::ready(()), if !self.desk.observers.due.is_empty() => {}
+                () = std::future::ready(()), if !self.desk.observers.is_idle() => {}
                 () = sleep_until(alarm), if alarm.is_some() => {}
                 _ = every_second.tick() => {}
             }
@@ -178,16 +192,15 @@ impl<A: Application> Shard<A> {
             Outcome::Need(peer) => {
                 let Some(Need::PskOfClient { identity }) = self.endpoint.need(peer) else { return };
                 let found = self.desk.credentials.key_of(identity);
-                if let (None, Some(store), Ok(identity)) = (&found, &self.store, std::str::from_utf8(identity)) {
-                    let (errands, identity) = (self.desk.errands.clone(), identity.to_owned());
-                    store.find(&identity.clone(), KeyTicket { peer, identity, asked: now, errands });
-                    return;
+                let Some(store) = &self.store else { return self.answer(now, peer, found) };
+                match std::str::from_utf8(identity) {
+                    Ok(identity) if found.is_none() => {
+                        let (errands, identity) = (self.desk.errands.clone(), identity.to_owned());
+                        store.find(&identity.clone(), KeyTicket { peer, identity, asked: now, errands });
+                    }
+                    // Nobody is told by the time which of the two knows whom.
+                    _ => self.hold(now, peer, found),
                 }
-                let answer = match &found {
-                    Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
-                    None => Answer::Unknown,
-                };
-                self.answer(now, peer, answer);
             }
             Outcome::Established(peer) => {
                 if let Some(entry) = self.endpoint.peers.peer(peer) {
@@ -208,22 +221,29 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    fn answer(&mut self, now: Instant, peer: PeerId, answer: Answer<'_>) {
+    fn answer(&mut self, now: Instant, peer: PeerId, found: Option<(Zeroizing<Vec<u8>>, Principal)>) {
+        let answer = match &found {
+            Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
+            None => Answer::Unknown,
+        };
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
         let event = self.endpoint.resume(&mut cx, peer, answer).map_or(Outcome::Nothing, Outcome::from);
         self.on_outcome(now, event);
     }
 
-    /// Acts upon what a store said, where it is time.
+    /// Keeps what is known of an identity until a multiple of the time of the settings has passed since it was asked for.
+    fn hold(&mut self, asked: Instant, peer: PeerId, found: Option<(Zeroizing<Vec<u8>>, Principal)>) {
+        let every = self.store_answers_every.as_micros().max(1) as u64;
+        let took = clock::now().since(asked).as_micros() as u64;
+        let at = asked.after(Duration::from_micros((took + 1).next_multiple_of(every)));
+        self.held.push(Held { at, peer, found });
+    }
+
+    /// Acts upon what is known, where it is time.
     fn on_held(&mut self, now: Instant) {
-        while let Some(index) = self.held.iter().position(|(at, _)| *at <= now) {
-            let (_, FoundKey { peer, identity, found, .. }) = self.held.swap_remove(index);
-            let principal = found.as_ref().map(|found| self.desk.credentials.learn(&identity, found.allow.as_deref()));
-            let answer = match (&found, principal) {
-                (Some(found), Some(principal)) => Answer::Psk { identity: &[], key: &found.key, principal },
-                _ => Answer::Unknown,
-            };
-            self.answer(now, peer, answer);
+        while let Some(index) = self.held.iter().position(|held| held.at <= now) {
+            let Held { peer, found, .. } = self.held.swap_remove(index);
+            self.answer(now, peer, found);
         }
     }
 
@@ -242,8 +262,35 @@ impl<A: Application> Shard<A> {
         let len = frame.len();
         if opened {
             self.endpoint.peers.schedule(peer, now.after(EXCHANGE_LIFETIME));
+            self.on_opened(&from);
         }
         self.seal(&from, path, len);
+    }
+
+    /// Whoever forges addresses must not fill the memory: when there are twice as many peers without protection as are
+    /// wanted, all but so many are forgotten; those first that observe nothing, and of these those that came first.
+    fn on_opened(&mut self, from: &Sender) {
+        if from.identity.protection != Protection::Plain {
+            return;
+        }
+        self.strangers.push(from.peer);
+        if self.strangers.len() <= 2 * self.max_strangers {
+            return;
+        }
+        let peers = &mut self.endpoint.peers;
+        self.strangers.retain(|peer| matches!(peers.attached(*peer), Some(Some(_))));
+        for even_observers in [false, true] {
+            let mut too_many = self.strangers.len().saturating_sub(self.max_strangers);
+            self.strangers.retain(|peer| {
+                let Some(attached) = peers.attached(*peer).filter(|_| too_many > 0) else { return true };
+                if !even_observers && attached.as_ref().is_some_and(|talk| !talk.observations.is_empty()) {
+                    return true;
+                }
+                *attached = None;
+                too_many -= 1;
+                false
+            });
+        }
     }
 
     fn sender(&mut self, now: Instant, peer: PeerId) -> Option<(Sender, Path)> {
@@ -270,28 +317,43 @@ impl<A: Application> Shard<A> {
     fn on_errand(&mut self, errand: Errand) {
         match errand {
             Errand::Respond(completion) => self.on_completion(completion),
-            Errand::Key(found) => {
-                let every = self.store_answers_every.as_micros().max(1) as u64;
-                let took = clock::now().since(found.asked).as_micros() as u64;
-                let at = found.asked.after(Duration::from_micros(took.next_multiple_of(every)));
-                self.held.push((at, found));
-            }
-            Errand::Changed(path) => {
-                let mut peers = self.desk.observers.take(&path);
-                peers.retain(|peer| match self.endpoint.peers.attached(*peer) {
-                    Some(Some(talk)) => talk.mark(&path),
-                    _ => false,
+            Errand::Key(FoundKey { peer, identity, found, asked }) => {
+                let learned = found.map(|found| {
+                    let principal = self.desk.credentials.learn(&identity, found.allow.as_deref());
+                    (found.key, principal)
                 });
-                self.desk.observers.due.extend(&peers);
-                self.desk.observers.put_back(&path, peers);
+                self.hold(asked, peer, learned);
+            }
+            Errand::Changed => {
+                let changes = self.desk.notifier.shards.get(self.number).map(Changes::take);
+                for path in changes.iter().flatten() {
+                    self.on_change(path);
+                }
             }
         }
+    }
+
+    /// Marks those who observe `path` as to be notified.
+    fn on_change(&mut self, path: &Arc<str>) {
+        let mut peers = self.desk.observers.take(path);
+        peers.retain(|peer| {
+            let Some(Some(talk)) = self.endpoint.peers.attached(*peer) else { return false };
+            let observes = talk.mark(path);
+            if observes {
+                self.desk.observers.queue(*peer, talk);
+            }
+            observes
+        });
+        self.desk.observers.put_back(path, peers);
     }
 
     /// Sends the notifications that are due, to so many peers that nobody else waits long.
     fn notify(&mut self, now: Instant) {
         for _ in 0..NOTIFIED {
-            let Some(peer) = self.desk.observers.due.pop_front() else { return };
+            let Some(peer) = self.desk.observers.next_due() else { return };
+            if let Some(Some(talk)) = self.endpoint.peers.attached(peer) {
+                talk.queued = false;
+            }
             while self.notify_one(now, peer).is_some() {}
         }
     }
@@ -321,7 +383,7 @@ impl<A: Application> Shard<A> {
         let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.identity.protection);
-        if self.desk.complete(now, talk, completion, random[0], &mut frame).is_some() {
+        if self.desk.complete(&to, talk, completion, random[0], &mut frame).is_some() {
             let len = frame.len();
             if let Some(deadline) = talk.exchanges.next_deadline() {
                 self.endpoint.peers.schedule(peer, deadline);
@@ -356,7 +418,7 @@ impl<A: Application> Shard<A> {
         let Some(attached) = self.endpoint.peers.attached(peer) else { return };
         let Some(talk) = attached else { return };
         if talk.has_news() {
-            self.desk.observers.due.push_back(peer);
+            self.desk.observers.queue(peer, talk);
         }
         talk.transfers.forget(now);
         let quiet_at = talk.last.after(EXCHANGE_LIFETIME);

@@ -25,6 +25,8 @@ pub(super) struct Talk {
     /// What a peer without protection has to repeat to show that it receives at its address (RFC 9175, section 2.4).
     pub(super) echo: [u8; 8],
     pub(super) verified: bool,
+    /// True while the peer stands in the queue of those to be notified.
+    pub(super) queued: bool,
     /// Requests since the second began.
     pub(super) second: Instant,
     pub(super) requests: u32,
@@ -40,6 +42,7 @@ impl Talk {
             last: now,
             echo,
             verified: false,
+            queued: false,
             second: now,
             requests: 0,
         }

@@ -1,13 +1,15 @@
 //! The bodies of block-wise transfers that a server holds (RFC 7959): those that come in, and those responses that
 //! cannot be made again. All are bounded: in number for each peer, in bytes for each shard.
 
+use super::conversation::Sender;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tegmen::buf::Frame;
-use tegmen::coap::block::{Assembly, MAX_SIZE, Step};
+use tegmen::coap::block::{self, Assembly, MAX_SIZE, Step};
 use tegmen::coap::exchange::EXCHANGE_LIFETIME;
 use tegmen::coap::message::BuildError;
 use tegmen::coap::{Block, Builder, Code, MessageRef, OptionNumber};
+use tegmen::endpoint::Protection;
 use tegmen::time::Instant;
 
 /// What one peer may have at once, of each kind.
@@ -35,7 +37,18 @@ impl Ledger {
 
     /// A share of `amount`, given back when it is dropped.
     pub(super) fn share(self: &Arc<Self>, amount: usize) -> Option<Share> {
-        let mut share = Share { ledger: self.clone(), amount: 0 };
+        self.share_below(self.limit, amount)
+    }
+
+    /// As [`Self::share`], for a peer with this protection: those who prove nothing have half of everything, so that
+    /// nothing they do leaves the others without room.
+    pub(super) fn share_of(self: &Arc<Self>, protection: Protection, amount: usize) -> Option<Share> {
+        let limit = if protection == Protection::Plain { self.limit / 2 } else { self.limit };
+        self.share_below(limit, amount)
+    }
+
+    fn share_below(self: &Arc<Self>, limit: usize, amount: usize) -> Option<Share> {
+        let mut share = Share { ledger: self.clone(), amount: 0, limit };
         share.grow(amount).then_some(share)
     }
 }
@@ -45,13 +58,15 @@ impl Ledger {
 pub(super) struct Share {
     ledger: Arc<Ledger>,
     amount: usize,
+    /// It does not grow where all together would have more than this.
+    limit: usize,
 }
 
 impl Share {
     /// False if the ledger is exhausted.
     fn grow(&mut self, amount: usize) -> bool {
         let used = self.ledger.used.fetch_add(amount, Ordering::Relaxed);
-        if used.saturating_add(amount) > self.ledger.limit {
+        if used.saturating_add(amount) > self.limit {
             self.ledger.used.fetch_sub(amount, Ordering::Relaxed);
             return false;
         }
@@ -88,13 +103,12 @@ pub(super) struct Whole {
     code: Code,
     options: Vec<(OptionNumber, Vec<u8>)>,
     payload: Vec<u8>,
-    etag: u32,
+    etag: [u8; 4],
 }
 
 impl Whole {
     pub(super) fn new(code: Code, options: Vec<(OptionNumber, Vec<u8>)>, payload: Vec<u8>) -> Self {
-        let etag =
-            payload.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        let etag = block::etag(&payload);
         Self { code, options, payload, etag }
     }
 
@@ -133,7 +147,7 @@ impl Whole {
             insert(OptionNumber::SIZE2, self.payload.len() as u32)?;
         }
         if !builder.has(OptionNumber::ETAG) {
-            builder.insert(OptionNumber::ETAG, &self.etag.to_be_bytes())?;
+            builder.insert(OptionNumber::ETAG, &self.etag)?;
         }
         Ok(())
     }
@@ -160,7 +174,7 @@ impl Transfers {
     /// Takes in a block of the body of a request.
     pub(super) fn upload(
         &mut self,
-        now: Instant,
+        from: &Sender,
         message: &MessageRef<'_>,
         block: Block,
         ledger: &Arc<Ledger>,
@@ -177,15 +191,17 @@ impl Transfers {
             // Who begins in the middle has been forgotten, or never was.
             None if block.number > 0 => return Uploaded::Refused(Code::REQUEST_ENTITY_INCOMPLETE),
             None => {
-                let Some(share) = ledger.share(0) else { return Uploaded::Refused(Code::SERVICE_UNAVAILABLE) };
+                let Some(share) = ledger.share_of(from.identity.protection, 0) else {
+                    return Uploaded::Refused(Code::SERVICE_UNAVAILABLE);
+                };
                 make_room(&mut self.uploads, |upload| upload.last);
                 let (assembly, body) = (Assembly::default(), Vec::new());
-                self.uploads.push(Upload { operation, assembly, body, share, last: now });
+                self.uploads.push(Upload { operation, assembly, body, share, last: from.now });
                 self.uploads.len() - 1
             }
         };
         let upload = &mut self.uploads[index];
-        upload.last = now;
+        upload.last = from.now;
         let payload = message.payload();
         let step = match upload.assembly.accept(block, payload.len(), limit) {
             Ok(step) => step,
@@ -210,11 +226,11 @@ impl Transfers {
     }
 
     /// Keeps a response for the blocks that follow its first. False if there is no room for it.
-    pub(super) fn keep(&mut self, now: Instant, operation: u64, response: Whole, ledger: &Arc<Ledger>) -> bool {
+    pub(super) fn keep(&mut self, to: &Sender, operation: u64, response: Whole, ledger: &Arc<Ledger>) -> bool {
         self.kept.retain(|kept| kept.operation != operation);
-        let Some(share) = ledger.share(response.payload.len()) else { return false };
+        let Some(share) = ledger.share_of(to.identity.protection, response.payload.len()) else { return false };
         make_room(&mut self.kept, |kept| kept.last);
-        self.kept.push(Kept { operation, response, _share: share, last: now });
+        self.kept.push(Kept { operation, response, _share: share, last: to.now });
         true
     }
 

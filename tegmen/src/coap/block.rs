@@ -117,6 +117,13 @@ impl Fnv {
     }
 }
 
+/// An entity tag (RFC 7252, section 5.10.6) made of these bytes.
+pub fn etag(bytes: &[u8]) -> [u8; 4] {
+    let mut hash = Fnv::new();
+    hash.add(bytes);
+    hash.short().to_be_bytes()
+}
+
 /// Takes in the blocks of one request body, in order (RFC 7959, section 2.5). The bytes are kept by the caller.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Assembly {
