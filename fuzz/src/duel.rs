@@ -12,7 +12,9 @@ use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Config, Profile, Records};
-use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal};
+use tegmen::endpoint::{
+    Address, Both, Cx, Endpoint, Event, Extended, HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal,
+};
 use tegmen::time::{Duration, Instant};
 
 /// The fuzzer stands in front of the server.
@@ -98,6 +100,7 @@ impl<'a> Duel<'a> {
             profile: if flags & 1 == 0 { Profile::Default } else { Profile::Minimal },
             mtu: if flags & 2 == 0 { 1232 } else { 100 },
             idle_timeout: Duration::from_secs(if flags & 4 == 0 { 0 } else { 30 }),
+            record_size_limit: if flags & 16 == 0 { 0 } else { 64 },
             ..Config::default()
         };
         let now = Instant::from_micros(1_000_000);
@@ -291,7 +294,7 @@ fn assert_heard(listener: &mut Node, speaker: &Node) {
 }
 
 struct Node {
-    endpoint: Endpoint<PeerArray<(), 3, 2, 32, 160>>,
+    endpoint: Endpoint<PeerArray<(), 3, 2, 32, 160>, Extended<Both>>,
     crypto: Recorder,
     counters: Counters,
     number: u8,

@@ -44,14 +44,14 @@ pub fn hello(data: &[u8]) {
 fn bodies(kind: u8, body: &[u8]) {
     match kind {
         1 => {
-            if let Ok(hello) = ClientHello::read(body) {
+            if let Ok(hello) = ClientHello::read(body, true) {
                 let [before, behind] = hello.around_cookie;
                 assert_eq!(before.len() + 1 + hello.cookie.len() + behind.len(), body.len());
                 let _ = (hello.signals_renegotiation_info(), hello.offers_null_compression());
             }
         }
         2 => {
-            let _ = ServerHello::read(body);
+            let _ = ServerHello::read(body, true);
         }
         3 => {
             let _ = hello_verify_request::read(body);
@@ -62,7 +62,7 @@ fn bodies(kind: u8, body: &[u8]) {
             }
         }
         _ => {
-            let _ = Extensions::read(&mut Reader::new(body));
+            let _ = Extensions::read(&mut Reader::new(body), true);
         }
     }
 }

@@ -50,6 +50,10 @@ pub(crate) struct Connect {
     /// Longest response that is taken, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     max_body: usize,
+    /// Longest content of a DTLS record that is taken, 64 to 16384 bytes: the server is asked for it with
+    /// record_size_limit (RFC 8449) and max_fragment_length (RFC 6066), and blocks become smaller.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
+    record_size_limit: Option<u16>,
 }
 
 /// `--suites`, of those who ask and of those who serve.
@@ -119,6 +123,7 @@ impl Connect {
         };
         config.dtls.handshake_timeout = Duration::from_secs(self.handshake_timeout);
         config.dtls.suites = self.suites;
+        config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
         if self.minimal {
             config.dtls.profile = Profile::Minimal;
         }

@@ -77,6 +77,12 @@ fn write_text(text: &mut String, uri: &Uri, report: &Report) -> std::fmt::Result
         writeln!(text, "  cipher suite            {}", suite_name(choice.cipher_suite))?;
         writeln!(text, "  extended master secret  {}", yes(choice.extended_master_secret))?;
         writeln!(text, "  renegotiation info      {}", yes(choice.renegotiation_info))?;
+        let record_size = match (choice.record_size_limit, choice.max_fragment_length) {
+            (Some(limit), _) => format!("it takes {limit} bytes (record_size_limit)"),
+            (None, Some(length)) => format!("{length} bytes both ways (max_fragment_length)"),
+            (None, None) => "nothing said".to_owned(),
+        };
+        writeln!(text, "  size of records         {record_size}")?;
     }
     if report.datagrams.iter().any(|one| !one.sent) {
         let cookie = report.cookie_len.map_or("none".to_owned(), |len| format!("{len} bytes"));
@@ -133,6 +139,8 @@ fn object(report: &Report) -> Value {
         "cipher_suite": report.choice.map(|choice| suite_name(choice.cipher_suite)),
         "extended_master_secret": report.choice.map(|choice| choice.extended_master_secret),
         "renegotiation_info": report.choice.map(|choice| choice.renegotiation_info),
+        "record_size_limit": report.choice.and_then(|choice| choice.record_size_limit),
+        "max_fragment_length": report.choice.and_then(|choice| choice.max_fragment_length),
         "cookie_bytes": report.cookie_len,
         "identity_hint": report.identity_hint,
         "serves_minimal": report.serves_minimal,

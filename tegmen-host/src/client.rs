@@ -26,7 +26,9 @@ use tegmen::coap::{Block, Code, Exchanges, MessageRef, OptionNumber, RequestId};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::{Config, Fatal, Suites};
-use tegmen::endpoint::{ClientOnly, Cx, Endpoint, Event, Path, PeerArray, PeerId, Peers as _, Protection, Rank};
+use tegmen::endpoint::{
+    ClientOnly, Cx, Endpoint, Event, Extended, Path, PeerArray, PeerId, Peers as _, Protection, Rank,
+};
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
 
@@ -173,7 +175,7 @@ impl io::Write for TappedLog {
 /// A client of one server.
 pub struct Client {
     socket: UdpSocket,
-    endpoint: Endpoint<Table, ClientOnly>,
+    endpoint: Endpoint<Table, Extended<ClientOnly>>,
     crypto: HostCrypto,
     counters: Counters,
     config: ClientConfig,
@@ -262,7 +264,7 @@ impl Client {
         }
         let mut counters = Counters::default();
         let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
-        let mut endpoint: Endpoint<Table, ClientOnly> = Endpoint::new(&mut cx, Table::new(), config.dtls);
+        let mut endpoint: Endpoint<Table, Extended<ClientOnly>> = Endpoint::new(&mut cx, Table::new(), config.dtls);
         let full = |_| ClientError::System(io::Error::other("no room for a peer"));
         let (peer, protection) = match secure {
             true => (endpoint.connect(&mut cx, &path).map_err(full)?, Protection::Dtls),

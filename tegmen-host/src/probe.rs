@@ -9,6 +9,7 @@ use tegmen::buf::Reader;
 use tegmen::coap::Code;
 use tegmen::dtls::handshake::server_hello::ServerHello;
 use tegmen::dtls::handshake::{Fragment, MessageType, hello_verify_request};
+use tegmen::dtls::record_size::MaxFragmentLength;
 use tegmen::dtls::{CipherSuite, ContentType, Profile, Records};
 use zeroize::Zeroizing;
 
@@ -50,6 +51,10 @@ pub struct Choice {
     pub extended_master_secret: bool,
     /// The server knows of the renegotiation attack (RFC 5746).
     pub renegotiation_info: bool,
+    /// The longest content of a record that the server takes, in bytes (RFC 8449).
+    pub record_size_limit: Option<u16>,
+    /// The longest content of a record in both directions, in bytes (RFC 6066, section 4).
+    pub max_fragment_length: Option<u16>,
 }
 
 /// One datagram of the handshake.
@@ -148,7 +153,11 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
             }
         }))
     };
-    let watched = ClientConfig { key: Some(key), tap: Some(watch), ..config.clone() };
+    let mut watched = ClientConfig { key: Some(key), tap: Some(watch), ..config.clone() };
+    if watched.dtls.record_size_limit == 0 {
+        // Asked for only to see what is answered.
+        watched.dtls.record_size_limit = PROBED_RECORD_SIZE;
+    }
     let mut connected = match Client::connect(uri, watched.clone()).await {
         Err(error @ (ClientError::Resolve { .. } | ClientError::System(_))) => return Err(error),
         other => other,
@@ -193,6 +202,9 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
     }
     Ok(report)
 }
+
+/// Enough for every message of CoAP, and one of the lengths of max_fragment_length.
+const PROBED_RECORD_SIZE: u16 = 4096;
 
 /// What went over the wire so far.
 #[derive(Default)]
@@ -269,11 +281,13 @@ impl Seen {
                 self.cookie_len = hello_verify_request::read(fragment.body).ok().map(<[u8]>::len);
             }
             MessageType::SERVER_HELLO => {
-                self.choice = ServerHello::read(fragment.body).ok().map(|hello| Choice {
+                self.choice = ServerHello::read(fragment.body, true).ok().map(|hello| Choice {
                     version: hello.version,
                     cipher_suite: hello.cipher_suite,
                     extended_master_secret: hello.extensions.extended_master_secret,
                     renegotiation_info: hello.extensions.renegotiation_info,
+                    record_size_limit: hello.extensions.record_size_limit,
+                    max_fragment_length: hello.extensions.max_fragment_length.and_then(MaxFragmentLength::bytes),
                 });
             }
             _ => {}

@@ -20,8 +20,9 @@ use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::ClientHello;
 use crate::dtls::handshake::{self, Fragment, MessageType, hello_verify_request};
 use crate::dtls::record::{self, ContentType, Record, RecordNumber, Records, SealError};
+use crate::dtls::record_size::{self, RecordSize};
 use crate::dtls::state::{Answer, Need, Stop};
-use crate::dtls::{AlertDescription, Config, Discard, Fatal, HandshakeState, Settings, alert};
+use crate::dtls::{AlertDescription, Config, Discard, Fatal, HandshakeState, Profile, Settings, alert};
 use crate::time::Instant;
 
 /// What every call gets: the clock, the crypto provider with its random generator, and the counters.
@@ -40,6 +41,16 @@ pub trait Roles {
     const CLIENT: bool;
     /// It answers them.
     const SERVER: bool;
+    /// It speaks of the size of records ([`record_size`]).
+    const RECORD_SIZE: bool = false;
+
+    /// The role under these settings.
+    fn new(config: &Config) -> Self;
+
+    /// The longest content of a record that is taken, in bytes; 0 if that is not said to anybody.
+    fn record_size_limit(&self) -> u16 {
+        0
+    }
 }
 
 /// Opens handshakes and answers them.
@@ -48,20 +59,55 @@ pub struct Both;
 pub struct ClientOnly;
 /// Answers handshakes; opens none.
 pub struct ServerOnly;
+/// The role `R` with what a mote does without: extensions that limit the size of records ([`record_size`]).
+pub struct Extended<R> {
+    role: core::marker::PhantomData<R>,
+    record_size_limit: u16,
+}
 
 impl Roles for Both {
     const CLIENT: bool = true;
     const SERVER: bool = true;
+
+    fn new(_: &Config) -> Self {
+        Self
+    }
 }
 
 impl Roles for ClientOnly {
     const CLIENT: bool = true;
     const SERVER: bool = false;
+
+    fn new(_: &Config) -> Self {
+        Self
+    }
 }
 
 impl Roles for ServerOnly {
     const CLIENT: bool = false;
     const SERVER: bool = true;
+
+    fn new(_: &Config) -> Self {
+        Self
+    }
+}
+
+impl<R: Roles> Roles for Extended<R> {
+    const CLIENT: bool = R::CLIENT;
+    const SERVER: bool = R::SERVER;
+    const RECORD_SIZE: bool = true;
+
+    fn new(config: &Config) -> Self {
+        let record_size_limit = match config.record_size_limit {
+            0 => 0,
+            limit => limit.clamp(record_size::MIN_LIMIT, record_size::MAX_LIMIT),
+        };
+        Self { role: core::marker::PhantomData, record_size_limit }
+    }
+
+    fn record_size_limit(&self) -> u16 {
+        self.record_size_limit
+    }
 }
 
 /// What a datagram or the clock led to.
@@ -105,6 +151,8 @@ pub enum Misuse {
     NotEstablished,
     /// The frame has no room for what the protection adds.
     Full,
+    /// The content is longer than records of this session may be: [`Peer::max_content`].
+    TooLong,
     /// The key reached its limit; open a new session.
     KeyExhausted,
 }
@@ -131,18 +179,19 @@ pub struct Endpoint<P: Peers, R: Roles = Both> {
     pub peers: P,
     settings: Settings,
     cookies: Cookies,
-    roles: core::marker::PhantomData<R>,
+    roles: R,
 }
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// An endpoint without peers.
     pub fn new<C: Crypto>(cx: &mut Cx<'_, C>, peers: P, config: Config) -> Self {
+        let roles = R::new(&config);
         let settings = Settings::from(config);
         let mut cookies = Cookies::none();
         if R::SERVER {
             cookies.begin(cx.crypto, cx.now, &settings);
         }
-        Self { peers, settings, cookies, roles: core::marker::PhantomData }
+        Self { peers, settings, cookies, roles }
     }
 
     /// Takes the next record of a datagram that came over `path` on a DTLS port. `out` is for an answer.
@@ -211,7 +260,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if !fragment.is_whole() || !reader.is_empty() {
             return Err(Discard::Malformed);
         }
-        let hello = ClientHello::read(fragment.body).map_err(|_| Discard::Malformed)?;
+        let hello = ClientHello::read(fragment.body, R::RECORD_SIZE).map_err(|_| Discard::Malformed)?;
         self.cookies.renew_if_due(cx.now, &self.settings);
         if !self.cookies.is_valid::<C>(&path.remote, &hello) {
             bump(&mut cx.counters.cookies_sent);
@@ -241,8 +290,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             // The client began anew.
             self.peers.remove(id);
         }
-        let aead = match HandshakeState::acceptable::<C>(&hello, &self.settings) {
-            Ok(aead) => aead,
+        let record_size = match R::RECORD_SIZE && self.settings.profile == Profile::Default {
+            true => RecordSize::asked(&hello.extensions),
+            false => Ok(RecordSize::UNLIMITED),
+        };
+        let aead = HandshakeState::acceptable::<C>(&hello, &self.settings);
+        let (aead, record_size) = match aead.and_then(|aead| Ok((aead, record_size?))) {
+            Ok(agreed) => agreed,
             Err(fatal) => {
                 bump(&mut cx.counters.failed);
                 let Some(alert) = fatal.alert() else { return Ok(0) };
@@ -252,6 +306,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?;
         if let Some(ongoing) = self.peers.ongoing(id) {
             ongoing.state.accept(cx, &self.settings, record.number(), &fragment, &hello, aead);
+            if R::RECORD_SIZE {
+                ongoing.state.record_size_limit = self.roles.record_size_limit();
+                ongoing.peer.record_size = record_size;
+            }
         }
         Ok(0)
     }
@@ -291,6 +349,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 return Err(discard);
             }
         };
+        if R::RECORD_SIZE && content.len() > peer.record_size.received(self.roles.record_size_limit()) {
+            return Ok(Some(self.close_with(id, Fatal::RecordOverflow)));
+        }
         peer.last_heard = coarse(cx.now);
         match content_type {
             ContentType::APPLICATION_DATA => {
@@ -387,6 +448,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Ours))?;
         if let Some(ongoing) = self.peers.ongoing(id) {
             ongoing.state.connect(cx, &self.settings);
+            if R::RECORD_SIZE {
+                ongoing.state.record_size_limit = self.roles.record_size_limit();
+                ongoing.peer.record_size = RecordSize::UNLIMITED;
+            }
         }
         Ok(id)
     }
@@ -436,6 +501,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let peer = peer.ok_or(Misuse::NotEstablished)?;
         match peer.protection {
             Protection::Plain => Ok(()),
+            Protection::Dtls if R::RECORD_SIZE && frame.len() > peer.record_size.sent() => Err(Misuse::TooLong),
             Protection::Dtls => Ok(peer.channel.seal(cx.crypto, ContentType::APPLICATION_DATA, frame)?),
         }
     }

@@ -109,11 +109,11 @@ impl Client {
         let start = clock::now();
         let mut random = [0; 9];
         self.crypto.random(&mut random);
+        let most = self.most();
         let Some(exchanges) = self.endpoint.peers.attached(self.peer) else {
             return Err(ClientError::Ended { remote: self.remote, detail: "the peer is gone".to_owned() });
         };
         let mut storage = [0; MAX_DATAGRAM];
-        let most = usize::from(self.config.dtls.mtu).saturating_sub(HEADROOM + MAX_TAILROOM);
         let too_long = ClientError::TooLong { max: most };
         let mut frame = Frame::new(storage.get_mut(..most).unwrap_or(&mut []), 0);
         let message_id = exchanges.message_id();
@@ -135,6 +135,27 @@ impl Client {
         let message = message.to_vec();
         self.send(start, &message).await?;
         Ok((request, start))
+    }
+
+    /// Bytes that a message to the server may have: what fits a datagram, and a record of the session.
+    pub(super) fn most(&mut self) -> usize {
+        let datagram = usize::from(self.config.dtls.mtu).min(MAX_DATAGRAM).saturating_sub(HEADROOM + MAX_TAILROOM);
+        let record = self.endpoint.peers.peer(self.peer).map_or(usize::MAX, |peer| peer.max_content());
+        datagram.min(record)
+    }
+
+    /// The largest block that fits a message beside the options of `ask`, and one that is asked for fits what we take.
+    pub(super) fn block_size(&mut self, ask: &Ask<'_>) -> usize {
+        let taken = match (self.protection, self.config.dtls.record_size_limit) {
+            (Protection::Dtls, limit @ 1..) => usize::from(limit),
+            _ => usize::MAX,
+        };
+        let texts = ask.path.iter().chain(ask.query).map(|text| text.len() + 3);
+        let options = ask.options.iter().map(|(_, value)| value.len() + 5);
+        let others: usize = texts.chain(options).sum();
+        // Header and token, the formats, Block1, Size1, Observe, Echo of 8 bytes and the end of the options.
+        let room = self.most().min(taken).saturating_sub(others + 4 + 8 + 3 + 3 + 5 + 5 + 4 + 10 + 1);
+        self.config.block_size.min(room.max(16))
     }
 
     /// Sends an empty confirmable message, which is answered with Reset ("CoAP ping"; RFC 7252, section 4.3).

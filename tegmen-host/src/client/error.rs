@@ -120,6 +120,7 @@ pub fn describe(reason: Fatal) -> String {
             "no such identity in the credentials; add it, or correct the client".to_owned()
         }
         Fatal::NoCommonSuite => "the client offers no cipher suite that is accepted here".to_owned(),
+        Fatal::RecordOverflow => "it sent a record longer than was agreed on (record_size_limit)".to_owned(),
         Fatal::Version => "the client does not speak DTLS 1.2".to_owned(),
         other => format!("{other:?}"),
     }

@@ -17,7 +17,7 @@ pub(super) async fn request(client: &mut Client, ask: &Ask<'_>) -> Result<Reply,
 /// Sends the request, its body in blocks if need be, and returns what answers its end.
 pub(super) async fn upload(client: &mut Client, ask: &Ask<'_>, part: Part<'_>) -> Result<Reply, ClientError> {
     let mut echo: Option<Vec<u8>> = None;
-    let mut size = client.config.block_size;
+    let mut size = client.block_size(ask);
     let mut request_tag = None;
     let mut attempts = 0;
     loop {
@@ -117,9 +117,10 @@ async fn blocks_after(
         return Err(wrong(client, "the first block is shorter than it says"));
     }
     let mut body = first.payload.clone();
-    let mut size = block.size().min(client.config.block_size.max(16));
+    let most = client.block_size(ask);
+    let mut size = block.size().min(most);
     // The body of a request in blocks is not sent again; the server knows which response is meant.
-    let payload = if ask.payload.len() > Block::first(client.config.block_size).size() { &[] } else { ask.payload };
+    let payload = if ask.payload.len() > Block::first(most).size() { &[] } else { ask.payload };
     let payload = if ask.method.is_safe() { payload } else { &[] };
     loop {
         client.report(Progress { upload: false, done: body.len(), total });

@@ -11,6 +11,8 @@ impl AlertDescription {
     pub const CLOSE_NOTIFY: Self = Self(0);
     /// A message came that the state does not allow.
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
+    /// A record holds more than it may.
+    pub const RECORD_OVERFLOW: Self = Self(22);
     /// No acceptable set of parameters.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
     /// A field out of range or inconsistent.
@@ -72,6 +74,7 @@ impl Fatal {
             Self::NoCommonSuite => AlertDescription::HANDSHAKE_FAILURE,
             Self::Version => AlertDescription::PROTOCOL_VERSION,
             Self::TooLarge => AlertDescription::HANDSHAKE_FAILURE,
+            Self::RecordOverflow => AlertDescription::RECORD_OVERFLOW,
             Self::BadFinished | Self::WrongKeyOrIdentity { .. } => AlertDescription::DECRYPT_ERROR,
             Self::NoCredentials => AlertDescription::USER_CANCELED,
             Self::Closed | Self::KeyExhausted => AlertDescription::CLOSE_NOTIFY,

@@ -5,10 +5,11 @@
 
 use super::flight::Element;
 use super::handshake::{self, Fragment, MessageType, hello_verify_request, key_exchange, server_hello::ServerHello};
+use super::record_size::RecordSize;
 use super::state::{Answer, HandshakeState, MAX_PSK, Ongoing, Step, Stop};
 use super::{Discard, Fatal, Settings, Suites, VERSION};
 use crate::crypto::Crypto;
-use crate::endpoint::Cx;
+use crate::endpoint::{Cx, Roles};
 
 /// HelloVerifyRequests that are followed in one handshake: the server's key may change meanwhile, but not for ever.
 const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;
@@ -46,11 +47,15 @@ impl Ongoing<'_> {
         Ok(())
     }
 
-    pub(crate) fn on_server_message<C: Crypto>(&mut self, kind: MessageType, body: &[u8]) -> Result<(), Stop> {
+    pub(crate) fn on_server_message<C: Crypto, R: Roles>(
+        &mut self,
+        kind: MessageType,
+        body: &[u8],
+    ) -> Result<(), Stop> {
         match (self.state.step, kind) {
             (Step::AwaitHelloVerifyRequest | Step::AwaitServerHello, MessageType::SERVER_HELLO) => {
-                let hello = ServerHello::read(body).map_err(|_| Fatal::Decode)?;
-                self.on_server_hello::<C>(&hello)?;
+                let hello = ServerHello::read(body, R::RECORD_SIZE).map_err(|_| Fatal::Decode)?;
+                self.on_server_hello::<C, R>(&hello)?;
                 self.state.step = Step::AwaitServerHelloDone;
                 // The hello was answered; the rest of the server's flight is the server's to repeat.
                 self.state.outgoing_len = 0;
@@ -76,7 +81,7 @@ impl Ongoing<'_> {
         }
     }
 
-    fn on_server_hello<C: Crypto>(&mut self, hello: &ServerHello<'_>) -> Result<(), Fatal> {
+    fn on_server_hello<C: Crypto, R: Roles>(&mut self, hello: &ServerHello<'_>) -> Result<(), Fatal> {
         if hello.version != VERSION {
             return Err(Fatal::Version);
         }
@@ -87,6 +92,10 @@ impl Ongoing<'_> {
         let answered = hello.extensions;
         if answered.other || !offered && (answered.extended_master_secret || answered.renegotiation_info) {
             return Err(Fatal::UnsupportedExtension);
+        }
+        if R::RECORD_SIZE {
+            let limit = if offered { self.state.record_size_limit } else { 0 };
+            self.peer.record_size = RecordSize::answered(&answered, limit)?;
         }
         self.state.server_random = *hello.random;
         self.state.extended_master_secret = answered.extended_master_secret;

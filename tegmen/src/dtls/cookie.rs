@@ -87,7 +87,7 @@ mod tests {
 
     fn hello(cookie: &[u8]) -> ClientHello<'_> {
         let body = b"\xfe\xfd................................\0\0\0\x02\xc0\xa8\x01\0";
-        let mut hello = ClientHello::read(body).unwrap();
+        let mut hello = ClientHello::read(body, false).unwrap();
         hello.cookie = cookie;
         hello
     }

@@ -111,18 +111,29 @@ impl Ongoing<'_> {
         let (before, behind) =
             if sealed { (record::HEADROOM, self.peer.channel.tag_len::<C>()) } else { (record::HEADER_LEN, 0) };
         let before = before.wrapping_add(HEADER_LEN);
-        let space = limit.checked_sub(before.wrapping_add(behind)).ok_or(Full)?;
+        let mut space = limit.checked_sub(before.wrapping_add(behind)).ok_or(Full)?;
+        if R::RECORD_SIZE {
+            space = space.min(self.peer.record_size.sent().saturating_sub(HEADER_LEN));
+        }
         let kept = self.buffers.outgoing.get(..state.outgoing_len.into()).unwrap_or(&[]);
         let mut body = Writer::new(out.get_mut(before..).ok_or(Full)?);
         let kind = match element {
             Element::ClientHello if R::CLIENT => {
-                client_hello::write(&mut body, &state.client_random, kept, state.minimal, state.offered::<C>())?;
+                let limit = if R::RECORD_SIZE { state.record_size_limit } else { 0 };
+                let suites = state.offered::<C>();
+                client_hello::write(&mut body, &state.client_random, kept, state.minimal, suites, limit)?;
                 MessageType::CLIENT_HELLO
             }
             Element::ServerHello if R::SERVER => {
+                let (record_size_limit, max_fragment_length) = match R::RECORD_SIZE {
+                    true => self.peer.record_size.answer(state.record_size_limit),
+                    false => (None, None),
+                };
                 let extensions = Extensions {
                     extended_master_secret: state.extended_master_secret,
                     renegotiation_info: state.renegotiation_info,
+                    record_size_limit,
+                    max_fragment_length,
                     other: false,
                 };
                 let gcm = C::GCM && state.aead == Aead::Gcm;

@@ -12,6 +12,7 @@ pub mod handshake;
 mod inbox;
 
 pub mod record;
+pub mod record_size;
 mod server;
 pub mod state;
 
@@ -86,6 +87,10 @@ pub struct Config {
     pub suites: Suites,
     /// Largest UDP payload that is sent, in bytes; larger handshake messages are fragmented to it.
     pub mtu: u16,
+    /// The longest content of a protected record that is taken, in bytes: 64 to 2^14, or 0 for any. A client asks for it
+    /// with record_size_limit (RFC 8449), and from 512 on with the next lower max_fragment_length (RFC 6066, section 4),
+    /// too; a server says it to clients that ask. Only [`Extended`](crate::endpoint::Extended) endpoints know of it.
+    pub record_size_limit: u16,
     /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1).
     pub retransmit_first: Duration,
     /// The longest retransmission timeout.
@@ -106,6 +111,7 @@ impl Default for Config {
             profile: Profile::Default,
             suites: Suites::Ccm8,
             mtu: 1232,
+            record_size_limit: 0,
             retransmit_first: Duration::from_secs(1),
             retransmit_max: Duration::from_secs(60),
             handshake_timeout: Duration::from_secs(60),
@@ -181,6 +187,8 @@ pub enum Fatal {
     Version,
     /// A handshake message larger than can ever be put together here.
     TooLarge,
+    /// A record that holds more than was agreed on (RFC 8449, section 4).
+    RecordOverflow,
     /// The peer's Finished does not match the handshake.
     BadFinished,
     /// The peer's Finished could not be opened: its key, or its identity, is not the one known here. The peer is told

@@ -63,6 +63,8 @@ pub struct HandshakeState {
     /// message_seq of the message that is due from the peer, and what it was when our flight began.
     pub(crate) receive_seq: u16,
     pub(crate) answered_seq: u16,
+    /// [`Config::record_size_limit`](super::Config::record_size_limit); set and looked at only where the role has it.
+    pub(crate) record_size_limit: u16,
     /// Current retransmission timeout in milliseconds; 0 before the flight is sent.
     pub(crate) timeout_ms: u32,
     pub(crate) inbox: Inbox,
@@ -167,6 +169,7 @@ impl HandshakeState {
             flight_seq: 0,
             receive_seq: 0,
             answered_seq: 0,
+            record_size_limit: 0,
             minimal: false,
             suites: Suites::Ccm8,
             aead: Aead::Ccm8,
@@ -340,6 +343,9 @@ impl Ongoing<'_> {
             }
             Err(discard) => return Err(discard.into()),
         };
+        if R::RECORD_SIZE && content.len() > self.peer.record_size.received(self.state.record_size_limit) {
+            return Err(Fatal::RecordOverflow.into());
+        }
         match content_type {
             ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, content, true),
             ContentType::ALERT => match *content {
@@ -467,7 +473,7 @@ impl Ongoing<'_> {
         if R::SERVER && server {
             self.on_client_message(kind, body)
         } else if R::CLIENT && !server {
-            self.on_server_message::<C>(kind, body)
+            self.on_server_message::<C, R>(kind, body)
         } else {
             Err(Fatal::UnexpectedMessage(kind).into())
         }

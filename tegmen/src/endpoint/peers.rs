@@ -1,7 +1,8 @@
 //! The peer table: a trait, because a mote has an array of three and a server a slab of a million.
 
 use super::address::{Address, Path};
-use crate::dtls::record::Channel;
+use crate::dtls::record::{Channel, MAX_CONTENT};
+use crate::dtls::record_size::RecordSize;
 use crate::dtls::{AlertDescription, Buffers, HandshakeState, Ongoing};
 use crate::time::Instant;
 use core::num::NonZeroU32;
@@ -76,6 +77,8 @@ pub struct Peer {
     pub(crate) alert: Option<AlertDescription>,
     /// True while our last flight may have to be sent again.
     pub(crate) lingers: bool,
+    /// Of a session; set and looked at only where the role has it.
+    pub(crate) record_size: RecordSize,
     /// In units of 2^20 microseconds, for the idle timeout.
     pub(crate) last_heard: u32,
     pub(crate) principal: Principal,
@@ -119,6 +122,7 @@ impl Peer {
             protection: Protection::Plain,
             alert: None,
             lingers: false,
+            record_size: RecordSize::UNLIMITED,
         }
     }
 
@@ -172,6 +176,15 @@ impl Peer {
     /// Its handshake with everything it works on; for the table, whose memory the other two are.
     pub const fn ongoing<'b>(&'b mut self, state: &'b mut HandshakeState, buffers: Buffers<'b>) -> Ongoing<'b> {
         Ongoing { state, peer: self, buffers }
+    }
+
+    /// The most bytes that it can be sent at once, because the session agreed on records of no more; the datagram that
+    /// they go in may set a lower limit.
+    pub const fn max_content(&self) -> usize {
+        match self.protection {
+            Protection::Plain => MAX_CONTENT,
+            Protection::Dtls => self.record_size.sent(),
+        }
     }
 
     /// Its keys and counters.

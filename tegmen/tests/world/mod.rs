@@ -11,7 +11,9 @@ use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use tegmen::dtls::Suites;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Config, Fatal, Records};
-use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal};
+use tegmen::endpoint::{
+    Address, Both, Cx, Endpoint, Event, Extended, HEADROOM, Misuse, Path, PeerArray, PeerId, Peers as _, Principal,
+};
 use tegmen::time::{Duration, Instant};
 
 pub mod puppet;
@@ -116,7 +118,7 @@ impl Fate {
 
 /// One side.
 pub struct Node {
-    pub endpoint: Endpoint<Table>,
+    pub endpoint: Endpoint<Table, Extended<Both>>,
     pub crypto: Recorder,
     pub counters: Counters,
     pub local: Address,
@@ -179,6 +181,12 @@ impl Node {
         self.configure();
     }
 
+    /// The longest content of a record that it takes; 0 if it says nothing of that.
+    pub fn limit_records(&mut self, limit: u16) {
+        self.config.record_size_limit = limit;
+        self.configure();
+    }
+
     fn configure(&mut self) {
         let mut cx = Cx { now: Instant::default(), crypto: &mut self.crypto, counters: &mut self.counters };
         self.endpoint = Endpoint::new(&mut cx, Table::new(), self.config);
@@ -187,6 +195,20 @@ impl Node {
     /// Sent as soon as there is a session.
     pub fn say(&mut self, bytes: &[u8]) {
         self.to_say.push(bytes.to_vec());
+    }
+
+    /// Seals `len` bytes for the peer, which are never sent.
+    pub fn try_to_seal(&mut self, now: Instant, len: usize) -> Result<(), Misuse> {
+        let mut storage = vec![0; len + 100];
+        let mut frame = Frame::new(&mut storage, HEADROOM);
+        frame.append(&vec![0; len]).unwrap();
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        self.endpoint.seal(&mut cx, self.peer.unwrap(), &mut frame)
+    }
+
+    /// The most bytes that its peer takes at once.
+    pub fn max_content(&mut self) -> usize {
+        self.endpoint.peers.peer(self.peer.unwrap()).unwrap().max_content()
     }
 
     pub fn close(&mut self) {

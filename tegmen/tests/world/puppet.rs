@@ -104,6 +104,8 @@ pub struct Puppet {
     pub address: Address,
     pub random: [u8; 32],
     pub cookie: Vec<u8>,
+    /// What stands behind the compression methods of its hello: extensions.
+    pub tail: Vec<u8>,
     /// Number of the next plaintext record, and of the next protected one.
     pub plain_sequence: u64,
     pub sequence: u64,
@@ -121,6 +123,7 @@ impl Puppet {
             address: Address { ip, port, scope: 0 },
             random: [port as u8; 32],
             cookie: Vec::new(),
+            tail: Vec::new(),
             plain_sequence: 0,
             sequence: 0,
             message_seq: 0,
@@ -151,7 +154,7 @@ impl Puppet {
 
     /// A hello with what cookie there is, as a datagram.
     pub fn hello(&mut self) -> Vec<u8> {
-        let body = client_hello(&self.random, &self.cookie, &CCM_8, &[]);
+        let body = client_hello(&self.random, &self.cookie, &CCM_8, &self.tail);
         let message = message(CLIENT_HELLO, self.message_seq, &body);
         self.plain(HANDSHAKE, &message)
     }

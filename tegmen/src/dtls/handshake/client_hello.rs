@@ -3,6 +3,7 @@
 use super::extension::Extensions;
 use super::{Random, Write, end};
 use crate::buf::{Reader, Truncated, Writer};
+use crate::dtls::record_size::MaxFragmentLength;
 use crate::dtls::{CipherSuite, Suites, VERSION};
 
 /// A ClientHello as it was received.
@@ -24,8 +25,8 @@ pub struct ClientHello<'r> {
 }
 
 impl<'r> ClientHello<'r> {
-    /// Reads a whole message body.
-    pub fn read(body: &'r [u8]) -> Result<Self, Truncated> {
+    /// Reads a whole message body; `record_size` as in [`Extensions::read`].
+    pub fn read(body: &'r [u8], record_size: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let version = reader.array()?;
         let random = reader.array_ref()?;
@@ -41,7 +42,7 @@ impl<'r> ClientHello<'r> {
         if cipher_suites.is_empty() || cipher_suites.len() & 1 == 1 || compression_methods.is_empty() {
             return Err(Truncated);
         }
-        let extensions = Extensions::read(&mut reader)?;
+        let extensions = Extensions::read(&mut reader, record_size)?;
         end(&reader)?;
         let around_cookie = [before, behind];
         Ok(Self { version, random, cookie, cipher_suites, compression_methods, extensions, around_cookie })
@@ -64,20 +65,39 @@ impl<'r> ClientHello<'r> {
     }
 }
 
-/// Writes the body of our hello: the suites, and under the default profile extended master secret and the signalling
-/// suite of RFC 5746.
-pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, cookie: &[u8], minimal: bool, suites: Suites) -> Write {
+/// Writes the body of our hello: the suites, and under the default profile extended master secret, the signalling suite of
+/// RFC 5746, and the limit of our records if there is one.
+pub(crate) fn write(
+    writer: &mut Writer<'_>,
+    random: &Random,
+    cookie: &[u8],
+    minimal: bool,
+    suites: Suites,
+    record_size_limit: u16,
+) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)?;
     writer.u8(0)?; // session_id
     writer.with_len8(cookie)?;
-    writer.put(match suites {
+    let offer: &[u8] = match suites {
         _ if minimal => &MINIMAL_OFFER,
         Suites::Ccm8 => &DEFAULT_OFFER,
         Suites::Ccm8ThenGcm => &[0, 6, 0xc0, 0xa8, 0x00, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
         Suites::GcmThenCcm8 => &[0, 6, 0x00, 0xa8, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
         Suites::Gcm => &[0, 4, 0x00, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
-    })
+    };
+    if record_size_limit == 0 || minimal {
+        return writer.put(offer);
+    }
+    let (suites, _) = offer.split_last_chunk::<6>().unwrap_or((offer, &[0; 6]));
+    writer.put(suites)?;
+    let extensions = Extensions {
+        extended_master_secret: true,
+        record_size_limit: Some(record_size_limit),
+        max_fragment_length: MaxFragmentLength::within(record_size_limit),
+        ..Extensions::default()
+    };
+    extensions.write(writer)
 }
 
 /// What stands behind the cookie, as bytes, because it is always the same: cipher_suites (and among them the signal of

@@ -2,6 +2,7 @@
 
 use super::Write;
 use crate::buf::{Reader, Truncated, Writer};
+use crate::dtls::record_size::MaxFragmentLength;
 
 /// The number of an extension (IANA TLS ExtensionType registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -10,6 +11,10 @@ pub struct ExtensionType(pub u16);
 impl ExtensionType {
     /// extended_master_secret (RFC 7627).
     pub const EXTENDED_MASTER_SECRET: Self = Self(0x0017);
+    /// max_fragment_length (RFC 6066, section 4).
+    pub const MAX_FRAGMENT_LENGTH: Self = Self(0x0001);
+    /// record_size_limit (RFC 8449).
+    pub const RECORD_SIZE_LIMIT: Self = Self(0x001c);
     /// renegotiation_info (RFC 5746).
     pub const RENEGOTIATION_INFO: Self = Self(0xff01);
 }
@@ -21,13 +26,18 @@ pub struct Extensions {
     pub extended_master_secret: bool,
     /// renegotiation_info is there and empty, as in a first handshake.
     pub renegotiation_info: bool,
-    /// One is there that this stack never sends.
+    /// What record_size_limit says.
+    pub record_size_limit: Option<u16>,
+    /// What max_fragment_length says.
+    pub max_fragment_length: Option<MaxFragmentLength>,
+    /// One is there that this endpoint never sends.
     pub other: bool,
 }
 
 impl Extensions {
-    /// Reads an extension block, which may be missing altogether.
-    pub fn read(reader: &mut Reader<'_>) -> Result<Self, Truncated> {
+    /// Reads an extension block, which may be missing altogether. Those of the size of records are others to an endpoint
+    /// without `record_size`.
+    pub fn read(reader: &mut Reader<'_>, record_size: bool) -> Result<Self, Truncated> {
         let mut found = Self::default();
         if reader.is_empty() {
             return Ok(found);
@@ -39,6 +49,14 @@ impl Extensions {
             match kind {
                 ExtensionType::EXTENDED_MASTER_SECRET if data.is_empty() => found.extended_master_secret = true,
                 ExtensionType::RENEGOTIATION_INFO if data == [0] => found.renegotiation_info = true,
+                ExtensionType::RECORD_SIZE_LIMIT if record_size => {
+                    let [high, low] = *data else { return Err(Truncated) };
+                    found.record_size_limit = Some(u16::from_be_bytes([high, low]));
+                }
+                ExtensionType::MAX_FRAGMENT_LENGTH if record_size => {
+                    let [length] = *data else { return Err(Truncated) };
+                    found.max_fragment_length = Some(MaxFragmentLength(length));
+                }
                 // Ours, but with another content than a first handshake allows.
                 ExtensionType::EXTENDED_MASTER_SECRET | ExtensionType::RENEGOTIATION_INFO => return Err(Truncated),
                 _ => found.other = true,
@@ -49,6 +67,9 @@ impl Extensions {
 
     /// Writes the block; nothing at all where no extension is set.
     pub fn write(&self, writer: &mut Writer<'_>) -> Write {
+        if self.record_size_limit.is_some() || self.max_fragment_length.is_some() {
+            return self.write_each(writer);
+        }
         // The length of the list, and of each extension its type, length and content.
         writer.put(match (self.extended_master_secret, self.renegotiation_info) {
             (false, false) => &[],
@@ -56,5 +77,25 @@ impl Extensions {
             (false, true) => &[0, 5, 0xff, 0x01, 0, 1, 0],
             (true, true) => &[0, 9, 0x00, 0x17, 0, 0, 0xff, 0x01, 0, 1, 0],
         })
+    }
+
+    /// As [`Self::write`], for a block that a mote has no use for.
+    fn write_each(&self, writer: &mut Writer<'_>) -> Write {
+        let mut list = [0; 4 + 5 + 6 + 5];
+        let mut each = Writer::new(&mut list);
+        if self.extended_master_secret {
+            each.put(&[0x00, 0x17, 0, 0])?;
+        }
+        if self.renegotiation_info {
+            each.put(&[0xff, 0x01, 0, 1, 0])?;
+        }
+        if let Some(limit) = self.record_size_limit {
+            each.put(&[0x00, 0x1c, 0, 2])?;
+            each.u16(limit)?;
+        }
+        if let Some(MaxFragmentLength(length)) = self.max_fragment_length {
+            each.put(&[0x00, 0x01, 0, 1, length])?;
+        }
+        writer.with_len16(each.written())
     }
 }

@@ -115,11 +115,11 @@ mod tests {
 
     /// Everything that reads a body; none may panic, whatever the bytes are.
     fn read_all(body: &[u8]) {
-        let _ = client_hello::ClientHello::read(body);
-        let _ = server_hello::ServerHello::read(body);
+        let _ = client_hello::ClientHello::read(body, true);
+        let _ = server_hello::ServerHello::read(body, true);
         let _ = hello_verify_request::read(body);
         let _ = key_exchange::read(body);
-        let _ = Extensions::read(&mut Reader::new(body));
+        let _ = Extensions::read(&mut Reader::new(body), true);
         let _ = Fragment::read(&mut Reader::new(body));
     }
 
@@ -134,21 +134,21 @@ mod tests {
 
     #[test]
     fn a_body_that_is_cut_or_longer_is_refused() {
-        let hello = written(|w| client_hello::write(w, &[7; 32], &[1; 16], true, Suites::Ccm8));
-        only_whole(&hello, |body| client_hello::ClientHello::read(body).ok().map(|_| ()));
+        let hello = written(|w| client_hello::write(w, &[7; 32], &[1; 16], true, Suites::Ccm8, 0));
+        only_whole(&hello, |body| client_hello::ClientHello::read(body, true).ok().map(|_| ()));
         only_whole(&written(|w| hello_verify_request::write(w, &[1; 16])), |body| {
             hello_verify_request::read(body).ok().map(|_| ())
         });
         only_whole(&written(|w| key_exchange::write(w, b"identity")), |body| key_exchange::read(body).ok().map(|_| ()));
         let hello = written(|w| server_hello::write(w, &[7; 32], false, Extensions::default()));
-        only_whole(&hello, |body| server_hello::ServerHello::read(body).ok().map(|_| ()));
+        only_whole(&hello, |body| server_hello::ServerHello::read(body, true).ok().map(|_| ()));
     }
 
     proptest! {
         #[test]
         fn a_client_hello_is_read_as_written(random: [u8; 32], cookie in vec(any::<u8>(), 0..256), minimal: bool) {
-            let body = written(|w| client_hello::write(w, &random, &cookie, minimal, Suites::Ccm8));
-            let hello = client_hello::ClientHello::read(&body).unwrap();
+            let body = written(|w| client_hello::write(w, &random, &cookie, minimal, Suites::Ccm8, 0));
+            let hello = client_hello::ClientHello::read(&body, true).unwrap();
             prop_assert_eq!((hello.version, hello.random, hello.cookie), (VERSION, &random, &cookie[..]));
             prop_assert!(hello.offers(CipherSuite::PSK_WITH_AES_128_CCM_8) && hello.offers_null_compression());
             prop_assert_eq!(hello.signals_renegotiation_info(), !minimal);
@@ -159,9 +159,9 @@ mod tests {
 
         #[test]
         fn a_server_hello_is_read_as_written(random: [u8; 32], extended_master_secret: bool, renegotiation_info: bool) {
-            let extensions = Extensions { extended_master_secret, renegotiation_info, other: false };
+            let extensions = Extensions { extended_master_secret, renegotiation_info, ..Extensions::default() };
             let body = written(|w| server_hello::write(w, &random, false, extensions));
-            let hello = server_hello::ServerHello::read(&body).unwrap();
+            let hello = server_hello::ServerHello::read(&body, true).unwrap();
             prop_assert_eq!((hello.version, hello.random, hello.extensions), (VERSION, &random, extensions));
             prop_assert_eq!(hello.cipher_suite, CipherSuite::PSK_WITH_AES_128_CCM_8);
         }
@@ -205,7 +205,7 @@ mod tests {
 
         #[test]
         fn a_damaged_hello_is_total(at in any::<prop::sample::Index>(), value: u8, cut in any::<prop::sample::Index>()) {
-            let mut body = written(|w| client_hello::write(w, &[7; 32], &[1; 16], false, Suites::Ccm8));
+            let mut body = written(|w| client_hello::write(w, &[7; 32], &[1; 16], false, Suites::Ccm8, 0));
             let at = at.index(body.len());
             body[at] = value;
             read_all(&body);

@@ -21,8 +21,8 @@ pub struct ServerHello<'r> {
 }
 
 impl<'r> ServerHello<'r> {
-    /// Reads a whole message body.
-    pub fn read(body: &'r [u8]) -> Result<Self, Truncated> {
+    /// Reads a whole message body; `record_size` as in [`Extensions::read`].
+    pub fn read(body: &'r [u8], record_size: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let version = reader.array()?;
         let random = reader.array_ref()?;
@@ -31,7 +31,7 @@ impl<'r> ServerHello<'r> {
         }
         let cipher_suite = CipherSuite(reader.u16()?);
         let compression_method = reader.u8()?;
-        let extensions = Extensions::read(&mut reader)?;
+        let extensions = Extensions::read(&mut reader, record_size)?;
         end(&reader)?;
         Ok(Self { version, random, cipher_suite, compression_method, extensions })
     }
