@@ -88,6 +88,10 @@ pub(crate) struct Serve {
     /// Cipher suites that are accepted, the one that is rather had first: ccm8, gcm, or both with a comma between.
     #[arg(long, value_name = "SUITES", default_value = "ccm8,gcm", value_parser = suites)]
     suites: Suites,
+    /// Longest content of a DTLS record that is taken, 64 to 16384 bytes: said to clients that ask for a record_size_limit
+    /// of their own (RFC 8449).
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
+    record_size_limit: Option<u16>,
     /// Append the secrets of all sessions to this file (RFC 9850). Whoever reads it reads the traffic.
     #[arg(long)]
     key_log: Option<PathBuf>,
@@ -133,6 +137,7 @@ impl Serve {
             ..ServerConfig::default()
         };
         config.dtls.suites = self.suites;
+        config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
         config.capacity.peers = self.max_peers.max(1);
         let server = Server::start(&config, &credentials, resources, observer(out)).map_err(Failure::new)?;
         for listen in server.addresses() {

@@ -186,10 +186,11 @@ pub struct Draft<'o> {
 }
 
 impl Draft<'_> {
-    /// An empty frame for content of a peer with this protection, with room before it and behind.
-    pub fn frame(&mut self, protection: Protection) -> Frame<'_> {
-        let end = self.storage.len().saturating_sub(MAX_TAILROOM);
-        Frame::new(self.storage.get_mut(..end).unwrap_or(&mut []), headroom(protection))
+    /// An empty frame for at most `max_content` bytes for a peer with this protection, with room before it and behind.
+    pub fn frame(&mut self, protection: Protection, max_content: usize) -> Frame<'_> {
+        let start = headroom(protection);
+        let end = self.storage.len().saturating_sub(MAX_TAILROOM).min(start.saturating_add(max_content));
+        Frame::new(self.storage.get_mut(..end).unwrap_or(&mut []), start)
     }
 
     /// The frame of content that [`Self::frame`] was filled with, now with the room behind it.

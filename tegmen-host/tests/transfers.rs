@@ -88,6 +88,27 @@ async fn a_response_that_cannot_be_made_again_is_kept_for_its_blocks() {
     }
 }
 
+/// Neither end sends a record that the other does not take: that would end the session.
+#[tokio::test]
+async fn blocks_fit_the_records_that_were_agreed_on() {
+    for (ours, theirs) in [(64, 0), (100, 64), (600, 300), (4096, 64), (0, 64)] {
+        let server = start_with(resources(), |config| config.dtls.record_size_limit = theirs);
+        let mut client = connect_with(&server, true, |config| config.dtls.record_size_limit = ours).await;
+        for len in [0, 15, 40, 64, 300, 2000] {
+            assert_eq!(
+                ask(&mut client, Code::PUT, "value", &body(len)).await.code,
+                Code::CHANGED,
+                "{ours} {theirs} {len}"
+            );
+            assert!(ask(&mut client, Code::GET, "value", b"").await.payload == body(len), "{ours} {theirs} {len}");
+            assert!(
+                ask(&mut client, Code::POST, "cat", &body(len)).await.payload == body(len),
+                "{ours} {theirs} {len}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn progress_is_reported_and_ends_with_the_whole() {
     let server = start();

@@ -28,6 +28,8 @@ pub(super) struct Sender {
     pub(super) peer: PeerId,
     pub(super) identity: Identity,
     pub(super) remote: SocketAddr,
+    /// The longest message that it can be sent, in bytes, whatever the datagram has room for.
+    pub(super) max_content: usize,
 }
 
 /// What a shard has for all its peers.
@@ -359,8 +361,8 @@ impl<A: Application> Desk<A> {
         });
         let whole = Whole::new(code, format.into_iter().collect(), payload);
         let begun = separate_response(frame, code, message_id, &ticket.token).ok()?;
-        whole.write(ticket.asked, begun).ok()?;
-        let kept = whole.fits(ticket.asked) || talk.transfers.keep(to, ticket.operation, whole, &self.bodies);
+        let kept =
+            whole.write(ticket.asked, begun).ok()? || talk.transfers.keep(to, ticket.operation, whole, &self.bodies);
         if !kept {
             frame.truncate(0);
             separate_response(frame, Code::SERVICE_UNAVAILABLE, message_id, &ticket.token).ok()?;
@@ -395,7 +397,7 @@ fn write(
     let written = Builder::new(frame, message_type, Code::CONTENT, message_id, token)
         .and_then(|builder| whole.write(asked, builder));
     match written {
-        Ok(()) => Served::Responded { code: Code(frame.bytes().get(1).copied().unwrap_or(0)), observed: false },
+        Ok(_) => Served::Responded { code: Code(frame.bytes().get(1).copied().unwrap_or(0)), observed: false },
         Err(BuildError::Full | BuildError::Order) => Served::NoRoom,
     }
 }
@@ -474,7 +476,7 @@ mod tests {
         fn from(&self) -> Sender {
             let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
             let remote = ([10, 0, 0, 1], 5683).into();
-            Sender { now: self.now, peer: PeerId::new(0, 0), identity, remote }
+            Sender { now: self.now, peer: PeerId::new(0, 0), identity, remote, max_content: 1 << 14 }
         }
 
         fn receive(&mut self, message: &[u8]) -> Vec<u8> {

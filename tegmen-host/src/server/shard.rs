@@ -19,7 +19,9 @@ use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Fatal, Records};
-use tegmen::endpoint::{Cx, Endpoint, Event, Path, PeerId, Peers as _, Principal, Protection, Rank, ServerOnly};
+use tegmen::endpoint::{
+    Cx, Endpoint, Event, Extended, Path, PeerId, Peers as _, Principal, Protection, Rank, ServerOnly,
+};
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use zeroize::Zeroizing;
@@ -29,7 +31,7 @@ pub(super) type Table = Slab<Attached>;
 pub(super) struct Shard<A> {
     /// Which of the server's.
     pub(super) number: usize,
-    pub(super) endpoint: Endpoint<Table, ServerOnly>,
+    pub(super) endpoint: Endpoint<Table, Extended<ServerOnly>>,
     pub(super) crypto: HostCrypto,
     pub(super) counters: Counters,
     pub(super) outbox: Outbox,
@@ -257,7 +259,7 @@ impl<A: Application> Shard<A> {
             Box::new(Talk::new(now, random))
         });
         let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(from.identity.protection);
+        let mut frame = draft.frame(from.identity.protection, from.max_content);
         self.desk.receive(&from, talk, &mut self.counters, bytes, &mut frame);
         let len = frame.len();
         if opened {
@@ -297,7 +299,7 @@ impl<A: Application> Shard<A> {
         let entry = self.endpoint.peers.peer(peer)?;
         let path = *entry.path();
         let identity = Identity { principal: entry.principal(), protection: entry.protection() };
-        Some((Sender { now, peer, identity, remote: path.remote.into() }, path))
+        Some((Sender { now, peer, identity, remote: path.remote.into(), max_content: entry.max_content() }, path))
     }
 
     /// Seals what lies in the draft, `len` bytes of it, and queues it.
@@ -364,7 +366,7 @@ impl<A: Application> Shard<A> {
         let (to, path) = self.sender(now, peer)?;
         let talk = self.endpoint.peers.attached(peer)?.as_mut()?;
         let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.identity.protection);
+        let mut frame = draft.frame(to.identity.protection, to.max_content);
         self.desk.notify(&to, talk, random[0], &mut frame)?;
         let len = frame.len();
         if let Some(deadline) = talk.exchanges.next_deadline() {
@@ -382,7 +384,7 @@ impl<A: Application> Shard<A> {
         let Some((to, path)) = self.sender(now, peer) else { return };
         let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
         let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.identity.protection);
+        let mut frame = draft.frame(to.identity.protection, to.max_content);
         if self.desk.complete(&to, talk, completion, random[0], &mut frame).is_some() {
             let len = frame.len();
             if let Some(deadline) = talk.exchanges.next_deadline() {
@@ -396,7 +398,7 @@ impl<A: Application> Shard<A> {
     fn send(&mut self, now: Instant, peer: PeerId, message: &[u8]) {
         let Some((to, path)) = self.sender(now, peer) else { return };
         let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.identity.protection);
+        let mut frame = draft.frame(to.identity.protection, to.max_content);
         if frame.append(message).is_ok() {
             self.seal(&to, path, message.len());
         }

@@ -117,26 +117,28 @@ impl Whole {
         Self::new(message.code(), options, message.payload().to_vec())
     }
 
-    /// True if it goes into one message as it is.
-    pub(super) fn fits(&self, asked: Option<Block>) -> bool {
-        self.payload.len() <= asked.map_or(MAX_SIZE, Block::size)
-    }
-
-    /// Writes the block that is asked for behind a header; the first if none is.
-    pub(super) fn write(&self, asked: Option<Block>, mut builder: Builder<'_, '_>) -> Result<(), BuildError> {
-        let block = asked.unwrap_or(Block::first(MAX_SIZE));
+    /// Writes the block that is asked for behind a header, or the first if none is, and a smaller one where the message has
+    /// no room for it. True if that is all there is.
+    pub(super) fn write(&self, asked: Option<Block>, mut builder: Builder<'_, '_>) -> Result<bool, BuildError> {
+        let options: usize = self.options.iter().map(|(_, value)| value.len() + 5).sum();
+        let room = builder.room().saturating_sub(options);
+        let mut block = asked.unwrap_or(Block::first(MAX_SIZE));
+        let fits = self.payload.len() <= block.size() && self.payload.len() < room;
+        if !fits {
+            block = block.limited(room.saturating_sub(BLOCK_OPTIONS_LEN).max(16));
+        }
         let (start, end) = (block.offset(), block.offset().saturating_add(block.size()).min(self.payload.len()));
         let Some(bytes) = self.payload.get(start..end).filter(|bytes| block.number == 0 || !bytes.is_empty()) else {
             builder.set_code(Code::BAD_REQUEST);
-            return Ok(());
+            return Ok(fits);
         };
         builder.set_code(self.code);
         for (number, value) in &self.options {
             builder.option(*number, value)?;
         }
         builder.payload(bytes)?;
-        if self.fits(asked) && asked.is_none() {
-            return Ok(());
+        if fits && asked.is_none() {
+            return Ok(fits);
         }
         let mut insert = |number, value: u32| {
             let mut bytes = [0; 4];
@@ -149,9 +151,12 @@ impl Whole {
         if !builder.has(OptionNumber::ETAG) {
             builder.insert(OptionNumber::ETAG, &self.etag)?;
         }
-        Ok(())
+        Ok(fits)
     }
 }
+
+/// What the payload marker, Block2, Size2 and ETag take beside a block.
+const BLOCK_OPTIONS_LEN: usize = 24;
 
 /// What a block of a request body led to.
 pub(super) enum Uploaded {
