@@ -1,7 +1,7 @@
 /*
  * Mbed TLS as one end of a DTLS session, spoken to in lines; the words are those of interop/src/talker.rs.
  *
- *   mbedtls client|server ADDRESS IDENTITY KEY     the key in hexadecimal
+ *   mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]     the key in hexadecimal
  *   mbedtls version
  */
 #include <arpa/inet.h>
@@ -162,6 +162,15 @@ static int advance(void)
     }
 }
 
+static void limit(int bytes)
+{
+    int code = bytes >= 4096 ? MBEDTLS_SSL_MAX_FRAG_LEN_4096
+        : bytes >= 2048      ? MBEDTLS_SSL_MAX_FRAG_LEN_2048
+        : bytes >= 1024      ? MBEDTLS_SSL_MAX_FRAG_LEN_1024
+                             : MBEDTLS_SSL_MAX_FRAG_LEN_512;
+    must("max_fragment_length", mbedtls_ssl_conf_max_frag_len(&conf, (unsigned char)code));
+}
+
 static void settle(char **words)
 {
     static const int suites[] = { MBEDTLS_TLS_PSK_WITH_AES_128_CCM_8, 0 };
@@ -194,9 +203,9 @@ int main(int count, char **words)
         return 0;
     }
     union address address;
-    socklen_t len = count == 5 ? parse(words[2], &address) : 0;
+    socklen_t len = count == 5 || count == 7 ? parse(words[2], &address) : 0;
     if (len == 0) {
-        fprintf(stderr, "usage: mbedtls client|server ADDRESS IDENTITY KEY\n");
+        fprintf(stderr, "usage: mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -208,6 +217,8 @@ int main(int count, char **words)
         return 1;
     }
     settle(words + 3);
+    if (count == 7 && !is_server) /* a server takes what it is asked for */
+        limit(atoi(words[6]));
     if (is_server) {
         printf("listening\n");
     } else {

@@ -150,6 +150,24 @@ pub(crate) fn long_identity() -> Psk {
 
 // --- the peer is the client ---
 
+/// `tegmen serve` with a value of 1000 bytes.
+pub(crate) fn serve_long(scene: &Scene) -> Result<Served, String> {
+    Served::start_with(scene, &Psk::usual(), &["--value", &format!("/long={}", "l".repeat(1000))])
+}
+
+/// A GET of that value is answered with its first block, of so many bytes: what fits the records that were agreed on.
+pub(crate) fn get_block(session: &mut dyn Plaintext, block: usize) -> Check {
+    session.send(b"\x44\x01\x12\x34abcd\xb4long")?;
+    let exponent = block.trailing_zeros().saturating_sub(4) as u8;
+    // Behind the header an ETag of four bytes, Block2 with more to come, Size2.
+    let tail = [&[0xd1, 6, 8 | exponent, 0x52, 3, 0xe8, 0xff][..], "l".repeat(block).as_bytes()].concat();
+    let head = session.head(8 + 5, &tail)?;
+    match head.strip_prefix(b"\x64\x45\x12\x34abcd") {
+        Some([0x44, ..]) => Ok(()),
+        _ => Err(format!("the block came behind {head:02x?}").into()),
+    }
+}
+
 pub(crate) const GET_V: &[u8] = b"\x44\x01\x12\x34abcd\xb1v";
 
 fn client_get(scene: &Scene, client: &dyn DtlsClient, host: IpAddr, psk: &Psk) -> Check {

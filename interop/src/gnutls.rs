@@ -3,7 +3,7 @@
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::dtls::{self, DtlsClient, LOOPBACK, Plaintext, long_identity, long_key};
 use crate::openssl::holds;
-use crate::ours::{Psk, names_identity_and_key, start_ask};
+use crate::ours::{Psk, names_identity_and_key, probe_record_size, start_ask};
 use crate::process::Process;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::Command;
@@ -31,10 +31,12 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         server("wrong key", |scene| server_refuses(scene, &Psk::with_key("wrongPSK"))),
         server("unknown identity", |scene| server_refuses(scene, &Psk::with_identity("nobody"))),
         server("key of 64 bytes", |scene| server_echo(scene, LOOPBACK, &long_key(), &[])),
+        server("record_size_limit", server_record_size_limit),
         server("identity of 128 bytes", |scene| server_echo(scene, LOOPBACK, &long_identity(), &[])),
     ];
     cells.extend(dtls::client_cells(PEER, version, Client));
     cells.push(client("without extended master secret", client_without_extended_master_secret));
+    cells.push(client("record_size_limit", client_record_size_limit));
     cells.push(client("close in order", |scene| dtls::client_closes(scene, &Client)));
     cells
 }
@@ -42,12 +44,12 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
 // --- gnutls-serv ---
 
 /// It takes one session at a time. It cannot be told an address: it takes the port on all of them.
-fn serve(scene: &Scene, psk: &Psk) -> Result<(Process, u16), String> {
+fn serve(scene: &Scene, psk: &Psk, more: &[&str]) -> Result<(Process, u16), String> {
     let port = free_port()?;
     let keys = scene.file("psk.txt", format!("{}:{}\n", psk.identity, psk.hex()))?;
     let (port_text, keys) = (port.to_string(), keys.to_string_lossy().into_owned());
     let arguments = ["--udp", "--echo", "-d", "5", "-p", &port_text, "--priority", SUITE, "--pskpasswd", &keys];
-    let process = scene.start(SERVER, &arguments)?;
+    let process = scene.start(SERVER, &[&arguments[..], more].concat())?;
     process.await_error(format!("listening on IPv6 :: port {port}...done"), 0)?;
     Ok((process, port))
 }
@@ -55,7 +57,7 @@ fn serve(scene: &Scene, psk: &Psk) -> Result<(Process, u16), String> {
 /// The request comes back as it was. A client cannot take a request and says so with a Reset, which comes back as well
 /// and then is the answer to what it asked. So if it says that it was reset, it opened what the server sealed.
 fn server_echo(scene: &Scene, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
-    let (server, port) = serve(scene, psk)?;
+    let (server, port) = serve(scene, psk, &[])?;
     let uri = format!("coaps://{}/question", SocketAddr::new(host, port));
     let failure = start_ask(scene, &[&["put", &uri, "a blink"], more].concat(), Some(psk))?.failure()?;
     holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?;
@@ -64,8 +66,15 @@ fn server_echo(scene: &Scene, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
     holds(&server.err.text(), &["(GNUTLS_PSK_AES_128_CCM_8)"])
 }
 
+/// Each says what it takes, and GnuTLS says what it heard.
+fn server_record_size_limit(scene: &Scene) -> Check {
+    let (server, port) = serve(scene, &Psk::usual(), &["--recordsize", "700"])?;
+    probe_record_size(scene, (LOOPBACK, port).into(), "600", "record_size_limit", 700)?;
+    holds(&server.err.text(), &["record_size_limit 600 negotiated"])
+}
+
 fn server_refuses(scene: &Scene, psk: &Psk) -> Check {
-    let (_server, port) = serve(scene, &Psk::usual())?;
+    let (_server, port) = serve(scene, &Psk::usual(), &[])?;
     let asked = start_ask(scene, &["get", &format!("coaps://127.0.0.1:{port}/question")], Some(psk))?;
     names_identity_and_key(&asked.failure()?)
 }
@@ -83,11 +92,11 @@ struct Session {
     logged: usize,
 }
 
-fn start(scene: &Scene, server: SocketAddr, psk: &Psk, settings: &str) -> Result<Process, String> {
+fn start(scene: &Scene, server: SocketAddr, psk: &Psk, settings: &str, more: &[&str]) -> Result<Process, String> {
     let (host, port, suite) = (server.ip().to_string(), server.port().to_string(), format!("{SUITE}{settings}"));
     let arguments = ["--udp", "-d", "5", "-p", &port, "--priority", &suite];
     let key = ["--pskusername", &psk.identity, "--pskkey", &psk.hex(), &host];
-    scene.start(CLIENT, &[&arguments[..], &key].concat())
+    scene.start(CLIENT, &[&arguments[..], more, &key].concat())
 }
 
 impl Session {
@@ -101,7 +110,7 @@ impl Session {
 
 impl DtlsClient for Client {
     fn connect(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String> {
-        let session = Session::open(start(scene, server, psk, "")?)?;
+        let session = Session::open(start(scene, server, psk, "", &[])?)?;
         let printed = session.process.out.text();
         let wanted = ["(DTLS1.2-X.509)-(PSK)-(AES-128-CCM-8)", "extended master secret, safe renegotiation"];
         match wanted.iter().find(|wanted| !printed.contains(**wanted)) {
@@ -111,7 +120,7 @@ impl DtlsClient for Client {
     }
 
     fn fail(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Check {
-        let mut process = start(scene, server, psk, "")?;
+        let mut process = start(scene, server, psk, "", &[])?;
         process.await_output("*** Received alert [51]: Decrypt error", 0)?;
         if process.await_end()?.success() { Err("it ended as if all was well".into()) } else { Ok(()) }
     }
@@ -138,10 +147,18 @@ impl Plaintext for Session {
     }
 }
 
+fn client_record_size_limit(scene: &Scene) -> Check {
+    let served = dtls::serve_long(scene)?;
+    let server = (LOOPBACK, served.port).into();
+    let mut session = Session::open(start(scene, server, &Psk::usual(), "", &["--recordsize", "512"])?)?;
+    holds(&session.process.err.text(), &["record_size_limit 16384 negotiated"])?;
+    dtls::get_block(&mut session, 256)
+}
+
 fn client_without_extended_master_secret(scene: &Scene) -> Check {
     let served = crate::ours::Served::start(scene, &Psk::usual())?;
     let server = (LOOPBACK, served.port).into();
-    let mut session = Session::open(start(scene, server, &Psk::usual(), ":%NO_SESSION_HASH")?)?;
+    let mut session = Session::open(start(scene, server, &Psk::usual(), ":%NO_SESSION_HASH", &[])?)?;
     holds(&session.process.out.text(), &["- Options: safe renegotiation"])?;
     Ok(session.get_v()?)
 }

@@ -1,8 +1,8 @@
 //! OpenSSL's `s_server` and `s_client`: DTLS only, so what stands above is written and read here byte by byte.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
-use crate::dtls::{GET_V, Plaintext};
-use crate::ours::{Library, Psk, Served, names_identity_and_key, start_ask};
+use crate::dtls::{self, GET_V, Plaintext};
+use crate::ours::{Library, Psk, Served, names_identity_and_key, probe_record_size, start_ask};
 use crate::process::Process;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -29,6 +29,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         server("unknown identity", server_unknown_identity),
         server("fragments from the peer, -mtu 256", server_fragments),
         server("fragments to the peer, 64-byte datagrams", server_takes_fragments),
+        server("max_fragment_length", server_max_fragment_length),
         server("restart of the peer", server_restart),
         server("key of 64 bytes", |scene| server_data(scene, &Psk::with_key(&"k".repeat(64)))),
         server("identity of 128 bytes", |scene| server_data(scene, &Psk::with_identity(&"i".repeat(128)))),
@@ -44,6 +45,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         client("unknown identity", |scene| client_refused(scene, &Psk::with_identity("nobody"), "no such identity")),
         client("wrong key and unknown identity look the same", client_sees_no_difference),
         client("ClientHello in fragments is left alone, -mtu 256", client_fragments),
+        client("max_fragment_length", client_max_fragment_length),
         client("restart of the peer, same port", client_restart),
         client("restart of tegmen", client_outlives_server),
         client("key of 64 bytes", |scene| client_data(scene, &Psk::with_key(&"k".repeat(64)))),
@@ -287,6 +289,14 @@ fn server_takes_fragments(scene: &Scene) -> Check {
     if short && lens.len() >= 4 { Ok(()) } else { Err(format!("records came with the lengths {lens:?}").into()) }
 }
 
+/// OpenSSL knows no record_size_limit, so it takes the length that is offered beside it.
+fn server_max_fragment_length(scene: &Scene) -> Check {
+    let psk = Psk::usual();
+    let server = Server::start(scene, &psk, &[])?;
+    probe_record_size(scene, server.address, "600", "max_fragment_length", 512)?;
+    Server::start(scene, &psk, &[])?.exchange(scene, &psk, &["--record-size-limit", "4096"])
+}
+
 /// A server that lost its sessions cannot say so to anybody in a way that could be believed. The client finds silence
 /// and says that; a new session works.
 fn server_restart(scene: &Scene) -> Check {
@@ -388,6 +398,15 @@ fn client_handshake(scene: &Scene) -> Check {
     client.process.close_input();
     served.process.await_output("left: closed in order", 0)?;
     Ok(())
+}
+
+fn client_max_fragment_length(scene: &Scene) -> Check {
+    let served = dtls::serve_long(scene)?;
+    let more = ["-maxfraglen", "512", "-tlsextdebug"];
+    let mut client = Client::start(scene, "127.0.0.1", served.port, &Psk::usual(), &more)?;
+    let session = client.established()?;
+    holds(&session, &["TLS server extension \"max fragment length\" (id=1), len=1"])?;
+    dtls::get_block(&mut client, 256)
 }
 
 fn client_gcm(scene: &Scene) -> Check {

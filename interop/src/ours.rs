@@ -184,6 +184,20 @@ pub(crate) fn probe(scene: &Scene, server: SocketAddr, psk: &Psk, link: &str) ->
     }
 }
 
+/// What `tegmen probe` sees a server answer to a limit for records: the extension by this name says `expected`.
+pub(crate) fn probe_record_size(scene: &Scene, server: SocketAddr, limit: &str, name: &str, expected: u64) -> Check {
+    let (uri, psk) = (format!("coaps://{server}"), Psk::usual());
+    let key = ["--identity", &psk.identity, "--key", &psk.hex(), "--json", "--timeout", "1"];
+    let mut process = scene.tegmen(&[&["probe", &uri, "--record-size-limit", limit][..], &key].concat())?;
+    process.await_end()?;
+    let text = process.out.text();
+    let found: Value = serde_json::from_str(&text).map_err(|_| format!("it printed {text:?}"))?;
+    match found["established"] == true && found[name] == expected {
+        true => Ok(()),
+        false => Err(format!("{name} is {}, not {expected}: {text}", found[name]).into()),
+    }
+}
+
 /// The client cannot know which of the two it was, so its words have to name both.
 pub(crate) fn names_identity_and_key(failure: &str) -> Check {
     let both = failure.contains("does not know the identity") && failure.contains("has another key");

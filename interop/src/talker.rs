@@ -1,12 +1,12 @@
 //! Peers that are libraries, each behind a program of ours that speaks in lines.
 //!
-//! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal. It
-//! prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
+//! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal; some
+//! take the name of an extension that limits its records and a number of bytes behind. It prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
 //! input goes out as one record. When its input ends it closes the session and ends.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble};
 use crate::dtls::{self, DtlsClient, DtlsServer, Plaintext};
-use crate::ours::Psk;
+use crate::ours::{Psk, probe_record_size};
 use crate::peers::{self, Built, Places};
 use crate::process::Process;
 use std::net::SocketAddr;
@@ -26,6 +26,8 @@ struct Peer {
     unknown_identity: Option<&'static str>,
     /// Whether it says good-bye when it ends.
     closes: bool,
+    /// The extensions for the size of records that its client sends; its server answers the last.
+    record_size: &'static [&'static str],
 }
 
 /// All of them, with what is to be built for them.
@@ -44,6 +46,7 @@ fn tinydtls(places: &Places) -> Peer {
         refuses_minimal: Some("it wants extended master secret: force_extended_master_secret = 1 in its dtls.c"),
         unknown_identity: None,
         closes: false,
+        record_size: &[],
     }
 }
 
@@ -57,6 +60,7 @@ fn wolfssl(places: &Places) -> Peer {
         refuses_minimal: None,
         unknown_identity: None,
         closes: false,
+        record_size: &[],
     }
 }
 
@@ -74,6 +78,7 @@ fn mbedtls(places: &Places) -> Peer {
         refuses_minimal: None,
         unknown_identity: None,
         closes: true,
+        record_size: &["max_fragment_length"],
     }
 }
 
@@ -86,6 +91,7 @@ fn pion(places: &Places) -> Peer {
         refuses_minimal: None,
         unknown_identity: Some("the server says internal_error"),
         closes: true,
+        record_size: &[],
     }
 }
 
@@ -98,15 +104,17 @@ fn scandium(java: &Arc<Built>) -> Peer {
         refuses_minimal: None,
         unknown_identity: None,
         closes: true,
+        record_size: &["max_fragment_length", "record_size_limit"],
     }
 }
 
 const LIBCLANG: (&str, &str) = (peers::LIBCLANG, "libclang-dev");
 
 fn cells(peer: Arc<Peer>) -> Vec<Cell> {
+    type Play = Box<dyn Fn(&Scene, &Arc<Peer>) -> Check + Send + Sync>;
     let mut cells = dtls::server_cells(peer.name, &peer.version, Talker(peer.clone()));
     cells.extend(dtls::client_cells(peer.name, &peer.version, Talker(peer.clone())));
-    let mut add = |role, scenario: &str, play: fn(&Scene, &Arc<Peer>) -> Check| {
+    let mut add = |role, scenario: &str, play: Play| {
         let played = peer.clone();
         cells.push(Cell::new(peer.name, &peer.version, role, scenario, move |scene| {
             played.program.ready()?;
@@ -114,10 +122,38 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
         }));
     };
     if peer.closes {
-        add(Role::Client, "close in order", |scene, peer| dtls::client_closes(scene, &Talker(peer.clone())));
+        let closes = |scene: &Scene, peer: &Arc<Peer>| dtls::client_closes(scene, &Talker(peer.clone()));
+        add(Role::Client, "close in order", Box::new(closes));
     }
-    add(Role::Client, "is the version of the table", |_, peer| peers::is_version(&peer.program, &peer.version));
+    for &extension in peer.record_size {
+        add(Role::Client, extension, Box::new(|scene, peer| client_record_size(scene, peer, extension)));
+    }
+    if let Some(&extension) = peer.record_size.last() {
+        add(Role::Server, extension, Box::new(|scene, peer| server_record_size(scene, peer, extension)));
+    }
+    let is_version = |_: &Scene, peer: &Arc<Peer>| peers::is_version(&peer.program, &peer.version);
+    add(Role::Client, "is the version of the table", Box::new(is_version));
     cells
+}
+
+/// What its client asks for: the blocks that it is sent fit.
+fn client_record_size(scene: &Scene, peer: &Peer, extension: &str) -> Check {
+    let served = dtls::serve_long(scene)?;
+    let (limit, block) = if extension == "record_size_limit" { ("100", 32) } else { ("512", 256) };
+    let server = (dtls::LOOPBACK, served.port).into();
+    let mut session = peer.start_with(scene, "client", server, &Psk::usual(), &[extension, limit])?;
+    session.process.await_output("established\n", 0)?;
+    dtls::get_block(&mut session, block)
+}
+
+/// What its server answers, and that it takes and sends what was agreed on.
+fn server_record_size(scene: &Scene, peer: &Arc<Peer>, extension: &str) -> Check {
+    let address = (dtls::LOOPBACK, crate::cell::free_port()?).into();
+    let (limit, answered) = if extension == "record_size_limit" { ("300", 700) } else { ("600", 512) };
+    let more = [extension, &answered.to_string()];
+    let server = peer.start_with(scene, "server", address, &Psk::usual(), &more)?;
+    server.process.await_output("listening\n", 0)?;
+    probe_record_size(scene, address, limit, extension, answered)
 }
 
 impl Peer {
@@ -131,8 +167,19 @@ impl Peer {
     }
 
     fn start(&self, scene: &Scene, role: &str, address: SocketAddr, psk: &Psk) -> Result<Session, String> {
+        self.start_with(scene, role, address, psk, &[])
+    }
+
+    fn start_with(
+        &self,
+        scene: &Scene,
+        role: &str,
+        address: SocketAddr,
+        psk: &Psk,
+        more: &[&str],
+    ) -> Result<Session, String> {
         let mut command = self.program.command()?;
-        command.args([role, &address.to_string(), &psk.identity, &psk.hex()]);
+        command.args([role, &address.to_string(), &psk.identity, &psk.hex()]).args(more);
         Ok(Session { process: scene.start_command(command)?, read: 0 })
     }
 }

@@ -31,6 +31,7 @@ import org.eclipse.californium.scandium.DTLSConnector;
 import org.eclipse.californium.scandium.config.DtlsConfig;
 import org.eclipse.californium.scandium.config.DtlsConfig.DtlsRole;
 import org.eclipse.californium.scandium.config.DtlsConnectorConfig;
+import org.eclipse.californium.scandium.dtls.MaxFragmentLengthExtension;
 import org.eclipse.californium.scandium.dtls.cipher.CipherSuite;
 import org.eclipse.californium.scandium.dtls.pskstore.AdvancedMultiPskStore;
 import org.eclipse.californium.scandium.dtls.pskstore.AdvancedSinglePskStore;
@@ -40,7 +41,7 @@ import org.eclipse.californium.scandium.dtls.pskstore.AdvancedSinglePskStore;
  * CoAP (the words of interop/src/plain.rs), over Scandium where an identity and a key are given.
  *
  * <pre>
- * client|server ADDRESS IDENTITY KEY     the key in hexadecimal
+ * client|server ADDRESS IDENTITY KEY [max_fragment_length|record_size_limit BYTES]     the key in hexadecimal
  * coap-server HOST PORT [IDENTITY KEY]
  * coap-client METHOD URI [PAYLOAD [IDENTITY KEY]]
  * version
@@ -65,6 +66,9 @@ public final class Peer {
                 break;
             case "client":
             case "server":
+                if (words.length > 5) {
+                    limit(words[4], Integer.parseInt(words[5]));
+                }
                 talk(words[0].equals("server"), address(words[1]), words[2], StringUtil.hex2ByteArray(words[3]));
                 break;
             case "coap-server":
@@ -94,6 +98,15 @@ public final class Peer {
     private static InetSocketAddress address(String text) throws Exception {
         URI uri = new URI("coap://" + text);
         return new InetSocketAddress(uri.getHost(), uri.getPort());
+    }
+
+    private static void limit(String extension, int bytes) {
+        if (extension.equals("record_size_limit")) {
+            Configuration.getStandard().set(DtlsConfig.DTLS_RECORD_SIZE_LIMIT, bytes);
+        } else {
+            int code = Integer.numberOfTrailingZeros(bytes) - 8;
+            Configuration.getStandard().set(DtlsConfig.DTLS_MAX_FRAGMENT_LENGTH, MaxFragmentLengthExtension.Length.fromCode(code));
+        }
     }
 
     private static DTLSConnector connector(boolean server, InetSocketAddress address, String identity, byte[] key) {
