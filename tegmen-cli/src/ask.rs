@@ -6,13 +6,15 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber, option};
-use tegmen_host::client::{Ask, Client, Progress, Reply};
+use tegmen_host::client::{self, Ask, Client, Progress, Reply};
 use tegmen_host::credentials::{from_hex, to_hex};
 use tegmen_host::formats;
+use tegmen_host::group::Group;
 use tegmen_host::uri::Uri;
 
 #[derive(Args)]
@@ -20,6 +22,7 @@ use tegmen_host::uri::Uri;
     tegmen get -u Client_identity -k 73656372657450534b coaps://[::1]/time\n  \
     tegmen get --credentials keys.toml --json coaps://gateway.local/temp\n  \
     tegmen get coap://localhost/firmware.bin --output firmware.bin\n  \
+    tegmen get 'coap://224.0.1.187%eth0/.well-known/core'     # of all CoAP nodes at eth0\n  \
     tegmen get --pcap session.pcapng -u me -k 00ff coaps://localhost/temp   # and open it in Wireshark")]
 pub(crate) struct Get {
     #[command(flatten)]
@@ -62,6 +65,9 @@ pub(crate) struct RequestArgs {
     /// If-None-Match 5, No-Response 258.
     #[arg(long = "option", short = 'O', value_name = "NUMBER[=VALUE]", value_parser = other_option)]
     options: Vec<(OptionNumber, Vec<u8>)>,
+    /// Seconds for which responses of a group (a multicast address) are awaited; who is in it answers within 5 seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 7)]
+    group_wait: u64,
     /// Write the payload of the response to this file, as it is.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -130,8 +136,11 @@ impl RequestArgs {
 
     fn run(self, out: Output, method: Code, payload: &[u8], content_format: Option<u16>) -> Result<ExitCode, Failure> {
         let uri = self.uri()?;
-        let config = self.connect.config()?;
         let ask = self.ask(&uri, method, payload, content_format);
+        if Group::is_named_by(&uri.host) {
+            return self.ask_group(out, &uri, &ask);
+        }
+        let config = self.connect.config()?;
         let (reply, handshake) = runtime()?.block_on(async {
             let mut client = Client::connect(&uri, config).await.map_err(Failure::new)?;
             show_progress(&mut client, out);
@@ -161,6 +170,34 @@ impl RequestArgs {
             print(out, &reply, handshake);
         }
         Ok(if reply.code.is_success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+impl RequestArgs {
+    /// Asks all of a group.
+    fn ask_group(&self, out: Output, uri: &Uri, ask: &Ask<'_>) -> Result<ExitCode, Failure> {
+        if uri.secure {
+            return Err(Failure::usage("DTLS has no groups: ask with coap://, or each server by its own address"));
+        }
+        let group: Group = uri.host.parse().map_err(Failure::usage)?;
+        let wait = Duration::from_secs(self.group_wait);
+        let show = |from: SocketAddr, reply: Reply| {
+            let text = || readable(&reply).unwrap_or_else(|| to_hex(&reply.payload));
+            out.line(
+                || format!("{from}  {} {}", reply.code, text()),
+                || {
+                    let mut object = object(&reply);
+                    object["from"] = json!(from.to_string());
+                    object
+                },
+            );
+        };
+        let asked = client::ask_group(&group, uri.port, ask, wait, show);
+        let count = runtime()?.block_on(asked).map_err(Failure::new)?;
+        if count == 0 {
+            eprintln!("nobody in the group {group} answered within {} s; they answer no errors", self.group_wait);
+        }
+        Ok(if count > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }
 

@@ -8,9 +8,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tegmen::dtls::Suites;
 use tegmen_host::client::describe;
 use tegmen_host::credentials::Credentials;
+use tegmen_host::group::Group;
 use tegmen_host::metrics;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{HelloLimits, Listen, Note, Observer, Server, ServerConfig};
@@ -57,6 +59,13 @@ pub(crate) struct Serve {
     /// A Blink counter at this path.
     #[arg(long, value_name = "PATH")]
     blink: Vec<String>,
+    /// Be in a group (a multicast address) with plain CoAP; several times: 224.0.1.187%eth0 and ff02::fd%eth0 are all CoAP
+    /// nodes at eth0; IPv4 interfaces can be named by their address, too, as in 224.0.1.187%127.0.0.1.
+    #[arg(long, value_name = "ADDRESS[%INTERFACE]", requires = "plain")]
+    group: Vec<Group>,
+    /// Seconds for which an answer to a group may wait, at random, so that not all answer at once.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
+    leisure: f64,
     /// Threads, each with sockets of its own; one for each core if 0.
     #[arg(long, default_value_t = 0)]
     shards: usize,
@@ -97,6 +106,11 @@ pub(crate) struct Serve {
     key_log: Option<PathBuf>,
 }
 
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds, 0 to 3600".to_owned())
+}
+
 fn hello_limits(text: &str) -> Result<HelloLimits, String> {
     let numbers = text.split_once(',').map(|(prefix, all)| (prefix.trim().parse(), all.trim().parse()));
     match numbers {
@@ -125,6 +139,8 @@ impl Serve {
         }
         let mut config = ServerConfig {
             listen,
+            groups: self.group.clone(),
+            leisure: Duration::from_secs_f64(self.leisure),
             shards: self.shards,
             plain_allowed: self.plain,
             key_log: self.key_log.clone(),
@@ -146,6 +162,9 @@ impl Serve {
                 || format!("listening at {scheme}://{}/", listen.address),
                 || json!({ "event": "listening", "scheme": scheme, "address": listen.address.to_string() }),
             );
+        }
+        for group in &self.group {
+            out.line(|| format!("in the group {group}"), || json!({ "event": "joined", "group": group.to_string() }));
         }
         runtime()?.block_on(async {
             let Some(address) = self.metrics else {

@@ -5,10 +5,12 @@
 
 mod connection;
 mod error;
+mod group;
 mod observation;
 mod transfer;
 
 pub use error::{ClientError, describe};
+pub use group::ask_group;
 pub use observation::Observation;
 
 use crate::clock;

@@ -14,6 +14,7 @@ pub mod client;
 pub mod clock;
 pub mod credentials;
 pub mod formats;
+pub mod group;
 mod index;
 pub mod metrics;
 pub mod pcapng;

@@ -5,6 +5,7 @@
 
 mod conversation;
 mod later;
+mod leisure;
 mod limits;
 mod shard;
 mod talk;
@@ -15,14 +16,16 @@ pub use limits::HelloLimits;
 
 use crate::clock;
 use crate::credentials::{Credentials, CredentialsError, FilePolicy, KeyStore};
+use crate::group::Group;
 use crate::provider::HostCrypto;
 use crate::slab::Capacity;
 use crate::udp::{BindError, Outbox, Socket};
 use conversation::{Desk, Observers};
 use later::Changes;
+use leisure::Leisure;
 use limits::Gate;
 use shard::{Shard, Table};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -43,11 +46,18 @@ pub struct Listen {
     pub secure: bool,
 }
 
+/// DEFAULT_LEISURE (RFC 7252, section 4.8.2).
+pub const DEFAULT_LEISURE: Duration = Duration::from_secs(5);
+
 /// The settings of a server.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// Where to listen.
     pub listen: Vec<Listen>,
+    /// Groups to be in (RFC 7252, section 8), at the ports of plain CoAP: DTLS has no groups.
+    pub groups: Vec<Group>,
+    /// Responses to what a group was sent wait for a random time up to this.
+    pub leisure: Duration,
     /// Shards, each a thread with sockets of its own; 0 takes one for each core.
     pub shards: usize,
     /// Peers and handshakes, for all shards together.
@@ -91,6 +101,8 @@ impl Default for ServerConfig {
         let idle_timeout = Duration::from_secs(24 * 3600);
         Self {
             listen: Vec::new(),
+            groups: Vec::new(),
+            leisure: DEFAULT_LEISURE,
             shards: 0,
             capacity: Capacity::default(),
             dtls: Config { idle_timeout, suites: Suites::Ccm8ThenGcm, ..Config::default() },
@@ -287,8 +299,16 @@ impl Server {
             let sockets = addresses
                 .iter()
                 .zip(&config.listen)
-                .map(|(listen, asked)| Socket::bind(listen.address, shards > 1 || asked.address.port() == 0))
+                .map(|(listen, asked)| {
+                    let shared = shards > 1 || asked.address.port() == 0 || !config.groups.is_empty();
+                    Socket::bind(listen.address, shared)
+                })
                 .collect::<Result<Vec<_>, _>>()?;
+            let sockets = match number {
+                // One shard is enough for what every node of a network answers at leisure.
+                0 => sockets.into_iter().chain(join(config, &addresses)?).collect(),
+                _ => sockets,
+            };
             drop(guard);
             let mut crypto = HostCrypto::from_os().map_err(StartError::System)?;
             if let Some(file) = &config.key_log {
@@ -329,6 +349,8 @@ impl Server {
                 store: config.store.clone(),
                 store_answers_every: config.store_answers_every,
                 held: Vec::new(),
+                leisure: config.leisure,
+                leisurely: Leisure::default(),
                 strangers: Vec::new(),
                 max_strangers: config.max_strangers.div_ceil(shards),
                 gate: Gate::new(HelloLimits {
@@ -403,6 +425,28 @@ impl Drop for Runtime {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Joins every group at the ports of plain CoAP.
+fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindError> {
+    let mut sockets: Vec<Socket> = Vec::new();
+    for group in &config.groups {
+        let plain = || listens.iter().filter(|listen| !listen.secure).map(|listen| listen.address);
+        // A socket for IPv6 answers IPv4, too, if there is no other.
+        let same = plain().filter(|address| address.is_ipv4() == group.ip.is_ipv4());
+        let both = plain().filter(|address| group.ip.is_ipv4() && address.ip() == Ipv6Addr::UNSPECIFIED);
+        let before = sockets.len();
+        for answers_from in same.chain(both) {
+            let at = group.at(answers_from.port());
+            if sockets.iter().all(|socket| socket.local() != at) {
+                sockets.push(Socket::join(group, answers_from.port(), answers_from)?);
+            }
+        }
+        if sockets.len() == before {
+            return Err(BindError::NobodyAnswers { group: group.clone() });
+        }
+    }
+    Ok(sockets)
 }
 
 /// Binds each address once, alone, so that a port which another program has (even one that shares it) is refused. Port 0

@@ -1,9 +1,10 @@
 //! UDP sockets that receive and send in batches: system calls cost most.
 
+use crate::group::Group;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
-use socket2::{Domain, Protocol, Socket as Socket2, Type};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket as Socket2, Type};
 use std::io::{self, ErrorKind, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 use tegmen::buf::Frame;
 use tegmen::endpoint::{Address, HEADROOM, MAX_TAILROOM, Path, Protection};
@@ -15,12 +16,16 @@ pub const MAX_DATAGRAM: usize = 2048;
 /// The kernel may hand over several datagrams of one sender as one.
 const RECEIVE_BUFFER: usize = 64 * 1024;
 const SOCKET_BUFFER: usize = 4 << 20;
+/// ENODEV.
+const NO_SUCH_DEVICE: i32 = 19;
 
 /// A bound socket.
 pub struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
+    /// Of a socket that receives what a group is sent: the bound address of the one that answers.
+    answers_from: Option<SocketAddr>,
 }
 
 /// Why a socket could not be had.
@@ -43,6 +48,20 @@ pub enum BindError {
     Forbidden {
         /// Which address.
         address: SocketAddr,
+    },
+    /// No interface to join a group at.
+    #[error("the group {group} cannot be joined ({source}): name an interface that is up, as in {ip}%eth0", ip = group.ip)]
+    NoInterface {
+        /// Which group.
+        group: Group,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A group, and no socket to answer from.
+    #[error("nothing answers the group {group}: serve plain CoAP (--plain) at an address of the same family")]
+    NobodyAnswers {
+        /// Which group.
+        group: Group,
     },
     /// Anything else.
     #[error("cannot listen at {address}: {source}")]
@@ -78,17 +97,68 @@ impl Socket {
             }
             #[cfg(unix)]
             socket.set_reuse_port(shared)?;
+            // What groups are sent goes to the sockets that joined them, and to no other.
+            #[cfg(target_os = "linux")]
+            match address.is_ipv4() {
+                true => socket.set_multicast_all_v4(false)?,
+                false => socket.set_multicast_all_v6(false)?,
+            }
             socket.set_nonblocking(true)?;
             // As much as the system allows: a burst of a whole fleet must not be lost here.
             let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
             let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
             socket.bind(&address.into())?;
-            let io = UdpSocket::from_std(socket.into())?;
-            let state = UdpSocketState::new((&io).into())?;
-            let local = io.local_addr()?;
-            Ok(Self { io, state, local })
+            Self::new(socket, None)
         };
         open().map_err(|source| BindError::new(address, source))
+    }
+
+    /// Joins a group: a socket that receives what is sent to it at this port. Answers go out by the socket that is bound
+    /// to `answers_from`.
+    ///
+    /// # Errors
+    /// [`BindError`], which says what to do.
+    pub fn join(group: &Group, port: u16, answers_from: SocketAddr) -> Result<Self, BindError> {
+        let address = group.at(port);
+        let open = || -> io::Result<Self> {
+            let socket = Socket2::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+            // Others of this machine may be in the group, too.
+            socket.set_reuse_address(true)?;
+            #[cfg(unix)]
+            socket.set_reuse_port(true)?;
+            socket.set_nonblocking(true)?;
+            socket.bind(&address.into())?;
+            match group.ip {
+                IpAddr::V4(ip) => {
+                    let index = InterfaceIndexOrAddress::Index(group.index());
+                    let interface = group.interface_address().map_or(index, InterfaceIndexOrAddress::Address);
+                    socket.join_multicast_v4_n(&ip, &interface)?;
+                }
+                IpAddr::V6(ip) => socket.join_multicast_v6(&ip, group.index())?,
+            }
+            Self::new(socket, Some(answers_from))
+        };
+        open().map_err(|source| match source.kind() {
+            ErrorKind::NotFound | ErrorKind::NetworkUnreachable => {
+                BindError::NoInterface { group: group.clone(), source }
+            }
+            _ if source.raw_os_error() == Some(NO_SUCH_DEVICE) => {
+                BindError::NoInterface { group: group.clone(), source }
+            }
+            _ => BindError::new(address, source),
+        })
+    }
+
+    fn new(socket: Socket2, answers_from: Option<SocketAddr>) -> io::Result<Self> {
+        let io = UdpSocket::from_std(socket.into())?;
+        let state = UdpSocketState::new((&io).into())?;
+        let local = io.local_addr()?;
+        Ok(Self { io, state, local, answers_from })
+    }
+
+    /// True if this socket receives what a group is sent.
+    pub const fn is_in_group(&self) -> bool {
+        self.answers_from.is_some()
     }
 
     /// The bound address.
@@ -99,7 +169,9 @@ impl Socket {
     /// True if datagrams to `local` are received here. Several sockets may have one port, each another address.
     fn has(&self, local: &Address) -> bool {
         let bound = Address::from(self.local);
-        bound.port == local.port && (bound.ip == local.ip || self.local.ip().is_unspecified())
+        self.answers_from.is_none()
+            && bound.port == local.port
+            && (bound.ip == local.ip || self.local.ip().is_unspecified())
     }
 
     /// Ready when something may be received.
@@ -126,6 +198,10 @@ impl Socket {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(true),
             Err(error) => return Err(error),
         };
+        if let Some(local) = self.answers_from {
+            inbound.paths.extend(inbound.meta.iter().take(count).map(|meta| path(local, meta.addr)));
+            return Ok(true);
+        }
         let local = Address::from(self.local);
         inbound.paths.extend(inbound.meta.iter().take(count).map(|meta| {
             let ip = meta.dst_ip.map_or(local.ip, |ip| Address::from(SocketAddr::new(ip, 0)).ip);
@@ -257,13 +333,15 @@ impl Outbox {
                 self.gather(next, most, &mut all_end, &mut after);
             }
             let contents = self.storage.get(start..all_end).unwrap_or(&[]);
-            let unspecified = socket.local.ip().is_unspecified();
+            // Who was asked answers; of what a group was asked, the system chooses.
+            let from = SocketAddr::from(path.local).ip();
+            let chosen = socket.local.ip().is_unspecified() && !from.is_unspecified();
             let transmit = Transmit {
                 destination: path.remote.into(),
                 ecn: None,
                 contents,
                 segment_size: (after > next + 1).then_some(size),
-                src_ip: unspecified.then(|| SocketAddr::from(path.local).ip()),
+                src_ip: chosen.then_some(from),
             };
             loop {
                 let sent =

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::Fatal;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply, ask_group};
 use tegmen_host::credentials::{Credentials, KeyStore, StoredKey};
+use tegmen_host::group::Group;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{KeyTicket, Listen, Note, Server, ServerConfig};
 
@@ -227,4 +228,47 @@ async fn a_store_may_answer_late_and_how_late_tells_nothing() {
     let quick = Client::connect_to(address, true, config("me", b"key")).await.unwrap();
     assert!(quick.handshake_time() >= every, "whom the file has is not told apart");
     assert!(waiting.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
+    let group: Group = "224.0.1.187%127.0.0.1".parse().unwrap();
+    let server = |address: SocketAddr, value: &'static [u8]| {
+        let resources = Resources::new([("value".to_owned(), Resource::value(value))]);
+        let config = ServerConfig {
+            listen: vec![Listen { address, secure: false }],
+            groups: vec!["224.0.1.187%127.0.0.1".parse().unwrap()],
+            leisure: Duration::from_millis(200),
+            shards: 2,
+            plain_allowed: true,
+            ..ServerConfig::default()
+        };
+        Server::start(&config, &Credentials::default(), resources, Arc::new(|_| {})).unwrap()
+    };
+    let first = server("127.0.0.1:0".parse().unwrap(), b"first");
+    let port = first.addresses()[0].address.port();
+    let second = server((std::net::Ipv4Addr::new(127, 0, 0, 2), port).into(), b"second");
+    let mut replies = Vec::new();
+    let path = ["value".to_owned()];
+    let get = Ask {
+        method: Code::GET,
+        path: &path,
+        query: &[],
+        content_format: None,
+        accept: None,
+        payload: &[],
+        options: &[],
+    };
+    let wait = Duration::from_secs(2);
+    let count = ask_group(&group, port, &get, wait, |from, reply| replies.push((from, reply))).await.unwrap();
+    replies.sort_by_key(|(from, _)| *from);
+    let seen: Vec<_> = replies.iter().map(|(from, reply)| (from.ip().to_string(), reply.payload.as_slice())).collect();
+    assert_eq!(seen, [("127.0.0.1".to_owned(), &b"first"[..]), ("127.0.0.2".to_owned(), b"second")]);
+    assert_eq!(count, 2);
+    // What is not there, or what a group may not do, is not answered.
+    let path = ["nothing".to_owned()];
+    let lost = Ask { path: &path, ..get };
+    assert_eq!(ask_group(&group, port, &lost, Duration::from_millis(500), |_, _| {}).await.unwrap(), 0);
+    second.stop();
+    first.stop();
 }

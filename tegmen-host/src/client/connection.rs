@@ -449,7 +449,7 @@ const RECEIVE_LEN: usize = 65_535;
 /// Responses that are kept while another is waited for.
 const MAX_UNREAD: usize = 64;
 
-fn write(mut builder: Builder<'_, '_>, ask: &Ask<'_>, part: Part<'_>) -> Result<(), BuildError> {
+pub(super) fn write(mut builder: Builder<'_, '_>, ask: &Ask<'_>, part: Part<'_>) -> Result<(), BuildError> {
     for segment in ask.path {
         builder.option(OptionNumber::URI_PATH, segment.as_bytes())?;
     }

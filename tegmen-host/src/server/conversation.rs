@@ -30,6 +30,8 @@ pub(super) struct Sender {
     pub(super) remote: SocketAddr,
     /// The longest message that it can be sent, in bytes, whatever the datagram has room for.
     pub(super) max_content: usize,
+    /// True if it says it to a group.
+    pub(super) to_group: bool,
 }
 
 /// What a shard has for all its peers.
@@ -159,6 +161,31 @@ impl<A: Application> Desk<A> {
         }
     }
 
+    /// Takes a message that a group was sent; `frame` holds what is to be answered at leisure, if it is of any use to the
+    /// sender: no acknowledgement, no Reset, no error, nothing empty (RFC 7252, sections 8.1 and 8.2).
+    pub(super) fn receive_in_group(&mut self, from: &Sender, talk: &mut Talk, bytes: &[u8], frame: &mut Frame<'_>) {
+        let group_request = |message: &MessageRef<'_>| {
+            message.message_type() == MessageType::NonConfirmable && message.code().is_request()
+        };
+        if !MessageRef::parse(bytes).is_ok_and(|message| group_request(&message)) {
+            return;
+        }
+        talk.last = from.now;
+        let Received::Request(message) = talk.exchanges.receive(from.now, bytes) else { return };
+        let code = self.request(from, talk, &message, bytes, frame);
+        talk.exchanges.keep_reply(from.now, message.message_id(), &[]);
+        self.requests += 1;
+        self.note(from, &message, code);
+        let of_use = MessageRef::parse(frame.bytes()).is_ok_and(|response| {
+            let empty = response.code() == Code::CONTENT && response.payload().is_empty();
+            let asks_for_echo = response.option(OptionNumber::ECHO).is_some();
+            asks_for_echo || response.code().is_success() && !empty
+        });
+        if !of_use {
+            frame.truncate(0);
+        }
+    }
+
     fn note(&self, from: &Sender, message: &MessageRef<'_>, code: Option<Code>) {
         let Some(code) = code.filter(|_| self.limits.observe_requests) else { return };
         (self.observer)(Note::Request {
@@ -272,9 +299,16 @@ impl<A: Application> Desk<A> {
         }
         let number = talk.next_number(message.token());
         let request = Request::new(*message, from.identity);
-        let has_room = number > 1 || talk.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full();
+        let has_room = !from.to_group
+            && (number > 1 || talk.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
         let request = if has_room { request.observable(number) } else { request };
-        let later = Later { peer: from.peer, message, errands: &self.errands, notifier: &self.notifier };
+        let later = Later {
+            peer: from.peer,
+            to_group: from.to_group,
+            message,
+            errands: &self.errands,
+            notifier: &self.notifier,
+        };
         let mut handler = Bridge { application: &mut self.application, later };
         if message.code().is_safe() && !in_parts {
             return serve(request, &self.policy, &mut handler, answer_id, frame);
@@ -329,7 +363,13 @@ impl<A: Application> Desk<A> {
         let confirmable = observed.observation.confirm(self.limits.unconfirmed);
         let message_type = if confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
         let message_id = talk.exchanges.message_id();
-        let later = Later { peer: from.peer, message: &message, errands: &self.errands, notifier: &self.notifier };
+        let later = Later {
+            peer: from.peer,
+            to_group: false,
+            message: &message,
+            errands: &self.errands,
+            notifier: &self.notifier,
+        };
         let mut handler = Bridge { application: &mut self.application, later };
         let request = Request::new(message, from.identity).observable(observed.observation.next());
         let served = respond(request, &self.policy, &mut handler, message_type, message_id, frame);
@@ -354,6 +394,9 @@ impl<A: Application> Desk<A> {
         frame: &mut Frame<'_>,
     ) -> Option<()> {
         let Completion { ticket, code, content_format, payload } = completion;
+        if ticket.to_group && !code.is_success() {
+            return None;
+        }
         let message_id = talk.exchanges.message_id();
         let format = content_format.filter(|_| !payload.is_empty()).map(|format| {
             let mut bytes = [0; 4];
@@ -476,7 +519,7 @@ mod tests {
         fn from(&self) -> Sender {
             let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
             let remote = ([10, 0, 0, 1], 5683).into();
-            Sender { now: self.now, peer: PeerId::new(0, 0), identity, remote, max_content: 1 << 14 }
+            Sender { now: self.now, peer: PeerId::new(0, 0), identity, remote, max_content: 1 << 14, to_group: false }
         }
 
         fn receive(&mut self, message: &[u8]) -> Vec<u8> {
@@ -565,6 +608,34 @@ mod tests {
         let shares: Vec<_> = std::iter::from_fn(|| ledger.share_of(Protection::Plain, 100)).collect();
         assert_eq!((shares.len(), ledger.used()), (5, 500));
         assert!(ledger.share_of(Protection::Dtls, 500).is_some());
+    }
+
+    #[test]
+    fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset() {
+        let mut scene = Scene::new();
+        let ask = |scene: &mut Scene, message_type, code, path: &[u8]| {
+            scene.next_id += 1;
+            let (mut storage, mut answer) = ([0; 100], [0; 1280]);
+            let from = Sender { to_group: true, ..scene.from() };
+            let mut frame = Frame::new(&mut storage, 0);
+            let mut builder = Builder::new(&mut frame, message_type, code, scene.next_id, b"t").unwrap();
+            builder.uint(OptionNumber::OBSERVE, REGISTER).unwrap();
+            builder.option(OptionNumber::URI_PATH, path).unwrap();
+            let mut answer = Frame::new(&mut answer, 0);
+            for _ in 0..2 {
+                scene.desk.receive_in_group(&from, &mut scene.talk, frame.bytes(), &mut answer);
+            }
+            assert!(scene.talk.observations.is_empty());
+            let answer = MessageRef::parse(answer.bytes()).ok()?;
+            Some((answer.message_type(), answer.code(), answer.payload().to_vec()))
+        };
+        let counted = ask(&mut scene, MessageType::NonConfirmable, Code::GET, b"n");
+        assert_eq!(counted, Some((MessageType::NonConfirmable, Code::CONTENT, vec![1])), "and a copy is not answered");
+        assert_eq!(ask(&mut scene, MessageType::Confirmable, Code::GET, b"n"), None, "a group is asked with NON");
+        assert_eq!(ask(&mut scene, MessageType::NonConfirmable, Code::CONTENT, b"n"), None);
+        scene.desk.policy.plain_allowed = false;
+        assert_eq!(ask(&mut scene, MessageType::NonConfirmable, Code::GET, b"n"), None, "so is what nobody may");
+        assert_eq!(scene.desk.application.0, 1);
     }
 
     #[test]

@@ -57,20 +57,22 @@ pub(super) struct Question {
     pub(super) peer: PeerId,
     pub(super) token: Token,
     pub(super) operation: u64,
+    pub(super) to_group: bool,
     /// The Block2 option.
     pub(super) asked: Option<Block>,
 }
 
 impl Question {
-    pub(super) fn new(peer: PeerId, message: &MessageRef<'_>) -> Self {
+    pub(super) fn new(peer: PeerId, to_group: bool, message: &MessageRef<'_>) -> Self {
         let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
-        Self { peer, token: Token::new(message.token()), operation: message.operation(), asked }
+        Self { peer, token: Token::new(message.token()), operation: message.operation(), to_group, asked }
     }
 }
 
 /// For what comes later than the response: the response itself, or news for those who observe.
 pub struct Later<'a> {
     pub(super) peer: PeerId,
+    pub(super) to_group: bool,
     pub(super) message: &'a MessageRef<'a>,
     pub(super) errands: &'a mpsc::UnboundedSender<Errand>,
     pub(super) notifier: &'a Notifier,
@@ -80,7 +82,7 @@ impl Later<'_> {
     /// Defers the response; the request is acknowledged now.
     pub fn ticket(&self, response: &mut Response<'_, '_>) -> Ticket {
         response.defer();
-        Ticket { question: Question::new(self.peer, self.message), errands: self.errands.clone() }
+        Ticket { question: Question::new(self.peer, self.to_group, self.message), errands: self.errands.clone() }
     }
 
     /// Tells those who observe `path` that its representation changed: see [`Notifier::changed`].

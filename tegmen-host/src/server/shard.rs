@@ -2,6 +2,7 @@
 
 use super::conversation::{Desk, Sender};
 use super::later::{Changes, Completion, Errand, FoundKey, KeyTicket};
+use super::leisure::Leisure;
 use super::limits::Gate;
 use super::talk::{Attached, Talk};
 use super::{Application, Note, Totals};
@@ -13,6 +14,7 @@ use crate::udp::{Inbound, Outbox, Socket};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use tegmen::buf::Frame;
 use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME};
 use tegmen::coap::handler::Identity;
 use tegmen::counters::Counters;
@@ -44,6 +46,9 @@ pub(super) struct Shard<A> {
     pub(super) store_answers_every: Duration,
     /// What is known of identities that were asked for, until it is time to act upon it.
     pub(super) held: Vec<Held>,
+    /// How long a response to what a group was sent may wait.
+    pub(super) leisure: Duration,
+    pub(super) leisurely: Leisure,
     /// Peers without protection that CoAP remembers something of, in the order in which they came, and some that it has
     /// forgotten.
     pub(super) strangers: Vec<PeerId>,
@@ -79,7 +84,7 @@ impl<A: Application> Shard<A> {
         let mut second = clock::now();
         loop {
             let held = self.held.iter().map(|held| held.at).min();
-            let alarm = self.endpoint.next_alarm().into_iter().chain(held).min();
+            let alarm = self.endpoint.next_alarm().into_iter().chain(held).chain(self.leisurely.next()).min();
             let readable = std::future::poll_fn(|cx| {
                 let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());
                 if ready { Poll::Ready(()) } else { Poll::Pending }
@@ -96,7 +101,11 @@ impl<A: Application> Shard<A> {
                                 Ok(false) | Err(_) => break,
                             }
                             self.endpoint.peers.prefetch(inbound.paths().iter());
-                            inbound.each(|path, datagram| self.on_datagram(now, *path, datagram));
+                            if socket.is_in_group() {
+                                inbound.each(|path, datagram| self.on_group_request(now, *path, datagram));
+                            } else {
+                                inbound.each(|path, datagram| self.on_datagram(now, *path, datagram));
+                            }
                             // Others wait, too: what is done elsewhere must not wait until nobody says anything.
                             for _ in 0..ERRANDS {
                                 let Ok(errand) = errands.try_recv() else { break };
@@ -120,6 +129,9 @@ impl<A: Application> Shard<A> {
                 self.on_second(reload);
             }
             self.on_held(now);
+            while let Some((path, datagram)) = self.leisurely.take(now) {
+                self.outbox.push(path, &datagram);
+            }
             self.poll();
             self.notify(now);
             self.outbox.flush(&sockets).await;
@@ -251,22 +263,53 @@ impl<A: Application> Shard<A> {
 
     fn on_message(&mut self, now: Instant, peer: PeerId, bytes: &mut [u8]) {
         let Some((from, path)) = self.sender(now, peer) else { return };
-        let Some(attached) = self.endpoint.peers.attached(peer) else { return };
+        let Some(len) = self.converse(&from, |desk, talk, counters, frame| {
+            desk.receive(&from, talk, counters, bytes, frame);
+        }) else {
+            return;
+        };
+        self.seal(&from, path, len);
+    }
+
+    /// A datagram that was sent to a group: nothing is answered at once, and nothing but what is of use to the sender
+    /// (RFC 7252, section 8.1).
+    fn on_group_request(&mut self, now: Instant, path: Path, datagram: &[u8]) {
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let Ok(peer) = self.endpoint.plain(&mut cx, &path, Rank::Stranger) else { return };
+        let Some((from, path)) = self.sender(now, peer) else { return };
+        let from = Sender { to_group: true, ..from };
+        let answered = self.converse(&from, |desk, talk, _, frame| desk.receive_in_group(&from, talk, datagram, frame));
+        if answered.is_some_and(|len| len > 0) {
+            let mut random = [0; 4];
+            self.crypto.random(&mut random);
+            let mut draft = self.outbox.draft();
+            let frame = draft.sealable(Protection::Plain, answered.unwrap_or(0));
+            self.leisurely.keep(now, self.leisure, u32::from_ne_bytes(random), path, frame.bytes());
+        }
+    }
+
+    /// Lets a peer speak with what CoAP remembers of it; the length of the answer, which is in the draft.
+    fn converse(
+        &mut self,
+        from: &Sender,
+        receive: impl FnOnce(&mut Desk<A>, &mut Talk, &mut Counters, &mut Frame<'_>),
+    ) -> Option<usize> {
+        let attached = self.endpoint.peers.attached(from.peer)?;
         let opened = attached.is_none();
         let talk = attached.get_or_insert_with(|| {
             let mut random = [0; 10];
             self.crypto.random(&mut random);
-            Box::new(Talk::new(now, random))
+            Box::new(Talk::new(from.now, random))
         });
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(from.identity.protection, from.max_content);
-        self.desk.receive(&from, talk, &mut self.counters, bytes, &mut frame);
+        receive(&mut self.desk, talk, &mut self.counters, &mut frame);
         let len = frame.len();
         if opened {
-            self.endpoint.peers.schedule(peer, now.after(EXCHANGE_LIFETIME));
-            self.on_opened(&from);
+            self.endpoint.peers.schedule(from.peer, from.now.after(EXCHANGE_LIFETIME));
+            self.on_opened(from);
         }
-        self.seal(&from, path, len);
+        Some(len)
     }
 
     /// Whoever forges addresses must not fill the memory: when there are twice as many peers without protection as are
@@ -299,7 +342,17 @@ impl<A: Application> Shard<A> {
         let entry = self.endpoint.peers.peer(peer)?;
         let path = *entry.path();
         let identity = Identity { principal: entry.principal(), protection: entry.protection() };
-        Some((Sender { now, peer, identity, remote: path.remote.into(), max_content: entry.max_content() }, path))
+        Some((
+            Sender {
+                now,
+                peer,
+                identity,
+                remote: path.remote.into(),
+                max_content: entry.max_content(),
+                to_group: false,
+            },
+            path,
+        ))
     }
 
     /// Seals what lies in the draft, `len` bytes of it, and queues it.

@@ -1,0 +1,119 @@
+//! Groups of servers: multicast addresses (RFC 7252, section 8).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, ToSocketAddrs as _};
+use std::str::FromStr;
+
+/// A multicast address, and on which network interface.
+///
+/// All CoAP nodes are `224.0.1.187`, `ff02::fd` on a link and `ff05::fd` in a site (RFC 7252, section 12.8).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// The address.
+    pub ip: IpAddr,
+    /// Name of the interface, or for IPv4 an address of it; without one the choice is left to the system.
+    pub interface: Option<String>,
+    /// Number of the interface, or 0.
+    index: u32,
+}
+
+/// Why a text is no group.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{text}: {problem}; right ones are 224.0.1.187, 224.0.1.187%eth0, 224.0.1.187%10.0.0.7 (by an address of the interface) and ff02::fd%eth0"
+)]
+pub struct GroupError {
+    text: String,
+    problem: &'static str,
+}
+
+impl Group {
+    /// Address and port.
+    pub fn at(&self, port: u16) -> SocketAddr {
+        match self.ip {
+            IpAddr::V4(ip) => SocketAddr::new(ip.into(), port),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, self.index).into(),
+        }
+    }
+
+    /// True if `host`, without its interface, is a multicast address.
+    pub fn is_named_by(host: &str) -> bool {
+        let address = host.split_once('%').map_or(host, |(address, _)| address);
+        address.parse().is_ok_and(|ip: IpAddr| ip.is_multicast())
+    }
+
+    /// The number of the interface, or 0.
+    pub(crate) const fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The address that names the interface, if one does.
+    pub(crate) fn interface_address(&self) -> Option<Ipv4Addr> {
+        self.interface.as_ref().filter(|_| self.ip.is_ipv4())?.parse().ok()
+    }
+}
+
+impl FromStr for Group {
+    type Err = GroupError;
+
+    fn from_str(text: &str) -> Result<Self, GroupError> {
+        let wrong = |problem| GroupError { text: text.to_owned(), problem };
+        let (address, interface) = text.split_once('%').map_or((text, None), |(ip, name)| (ip, Some(name)));
+        let ip: IpAddr = address.parse().map_err(|_| wrong("not an address"))?;
+        if !ip.is_multicast() {
+            return Err(wrong("not a multicast address"));
+        }
+        let index = match interface {
+            Some(name) if ip.is_ipv4() && name.parse::<Ipv4Addr>().is_ok() => 0,
+            Some(name) => index_of(name).ok_or_else(|| wrong("there is no such interface"))?,
+            None if matches!(ip, IpAddr::V6(ip) if ip.segments()[0] & 0xf == 2) => {
+                return Err(wrong("an address on a link needs its interface"));
+            }
+            None => 0,
+        };
+        Ok(Self { ip, interface: interface.map(str::to_owned), index })
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.interface {
+            None => write!(f, "{}", self.ip),
+            Some(interface) => write!(f, "{}%{interface}", self.ip),
+        }
+    }
+}
+
+/// The number of an interface: the system reads names as scopes of addresses on a link.
+fn index_of(name: &str) -> Option<u32> {
+    let found = (format!("fe80::1%{name}"), 0).to_socket_addrs().ok()?.next()?;
+    match found {
+        SocketAddr::V6(address) if address.scope_id() > 0 => Some(address.scope_id()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_read_and_what_is_wrong_is_said() {
+        assert_eq!("224.0.1.187".parse::<Group>().unwrap().at(5683), "224.0.1.187:5683".parse().unwrap());
+        let group: Group = "224.0.1.187%127.0.0.1".parse().unwrap();
+        assert_eq!(group.interface_address(), Some(Ipv4Addr::LOCALHOST));
+        let group: Group = "ff02::fd%lo".parse().unwrap();
+        assert!(group.index > 0);
+        assert_eq!("ff02::fd%1".parse::<Group>().unwrap().index, 1);
+        for (text, part) in [
+            ("10.0.0.1", "not a multicast"),
+            ("ff02::fd", "needs its interface"),
+            ("224.0.1.187%nowhere", "no such interface"),
+            ("all", "not an address"),
+        ] {
+            let error = text.parse::<Group>().unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(Group::is_named_by("ff02::fd%lo") && !Group::is_named_by("localhost"));
+    }
+}
