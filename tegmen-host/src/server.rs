@@ -142,7 +142,7 @@ pub enum Note {
         /// Why.
         reason: Fatal,
     },
-    /// A session ended in order, fell idle or was replaced.
+    /// A session ended in order or fell idle; one that a new session of the same address replaced ends without a note.
     Closed {
         /// With whom.
         remote: SocketAddr,

@@ -112,7 +112,6 @@ pub fn describe(reason: Fatal) -> String {
         Fatal::TimedOut { .. } => "the peer fell silent".to_owned(),
         Fatal::KeyExhausted => "a key reached its limit; a new handshake gives new ones".to_owned(),
         Fatal::Idle => "nothing was heard for the idle timeout".to_owned(),
-        Fatal::Replaced => "a new session from the same address replaced it".to_owned(),
         Fatal::WrongKeyOrIdentity { identity_known: true } => {
             "the identity is known, its key is another one; compare the key on both sides".to_owned()
         }

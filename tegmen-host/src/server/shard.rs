@@ -228,7 +228,7 @@ impl<A: Application> Shard<A> {
                 let remote = SocketAddr::from(entry.path().remote);
                 let identity = self.desk.credentials.name_of(entry.principal());
                 (self.desk.observer)(match reason {
-                    Fatal::Closed | Fatal::Idle | Fatal::Replaced => Note::Closed { remote, reason },
+                    Fatal::Closed | Fatal::Idle => Note::Closed { remote, reason },
                     reason => Note::Failed { remote, identity, reason },
                 });
             }

@@ -78,7 +78,7 @@ impl Fatal {
             Self::BadFinished | Self::WrongKeyOrIdentity { .. } => AlertDescription::DECRYPT_ERROR,
             Self::NoCredentials => AlertDescription::USER_CANCELED,
             Self::Closed | Self::KeyExhausted => AlertDescription::CLOSE_NOTIFY,
-            Self::TimedOut { .. } | Self::Alert(_) | Self::Idle | Self::Replaced => return None,
+            Self::TimedOut { .. } | Self::Alert(_) | Self::Idle => return None,
         })
     }
 }

@@ -213,6 +213,4 @@ pub enum Fatal {
     KeyExhausted,
     /// Nothing was received for the configured time.
     Idle,
-    /// A new association with the same address replaced it (RFC 6347, section 4.2.8).
-    Replaced,
 }

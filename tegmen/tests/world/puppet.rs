@@ -1,10 +1,12 @@
 //! A DTLS client whose every byte the test decides, and the small builders that it is made of.
 
-use super::World;
+use super::{Fate, World};
 use tegmen::crypto::Crypto;
 use tegmen::crypto::hash::{HmacKey, Sha256};
 use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::endpoint::Address;
+use tegmen::dtls::Config;
+use tegmen::endpoint::{Address, Peers as _, Phase};
+use tegmen::time::Duration;
 
 pub const CHANGE_CIPHER_SPEC: u8 = 20;
 pub const ALERT: u8 = 21;
@@ -312,4 +314,34 @@ pub fn seal_with(
     let nonce = [&salt[..], &explicit].concat();
     crypto.ccm_seal(key, &nonce, &aad, &mut sealed, &mut tag).unwrap();
     record(content_type, 1, sequence, &[&explicit[..], &sealed, &tag].concat())
+}
+
+/// The server's session with this puppet takes application data.
+pub fn assert_alive(world: &mut World, puppet: &mut Puppet) {
+    let before = world.server.heard.len();
+    let sealed = puppet.seal(APPLICATION_DATA, b"alive?");
+    puppet.send(world, &sealed);
+    assert_eq!(world.server.heard[before..], [b"alive?"]);
+}
+
+/// Whoever comes next is served.
+pub fn assert_serves(world: &mut World) {
+    let mut next = Puppet::established(world, 4999);
+    assert_alive(world, &mut next);
+}
+
+pub fn server_phase(world: &World, puppet: &Puppet) -> Option<Phase> {
+    let path = world.server.path(puppet.address);
+    let phases = [Phase::Established, Phase::Handshaking];
+    phases.into_iter().find(|phase| world.server.endpoint.peers.find(&path, *phase).is_some())
+}
+
+/// A world whose client waits for the answer to its second hello, and the number of that answer.
+pub fn client_awaits_server_hello() -> World {
+    let mut world = World::new(11, Config::default());
+    world.network = Box::new(|n, _| if n < 3 { Fate::arrives() } else { Fate::LOST });
+    world.connect();
+    world.run(Duration::from_millis(100));
+    assert!(world.client.closed.is_none());
+    world
 }
