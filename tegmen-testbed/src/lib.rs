@@ -1,3 +1,6 @@
-//! Measures Tegmen: so far its footprint on a mote.
+//! Measures Tegmen: its footprint on a mote, its bytes, and what both mean in a radio network.
+pub mod agreement;
 pub mod blink;
 pub mod footprint;
+pub mod parallel;
+pub mod sim;

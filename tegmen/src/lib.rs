@@ -32,6 +32,7 @@ pub mod crypto;
 pub mod dtls;
 pub mod endpoint;
 pub mod ip;
+pub mod lowpan;
 pub mod replay;
 pub mod secret;
 pub mod slip;

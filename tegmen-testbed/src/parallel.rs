@@ -1,0 +1,51 @@
+//! Work for all cores, with results in the order of the work.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Does `work` with each item, on as many threads as there are cores; `done` is told after each, with how many are.
+/// Results come in the order of the items, whoever was first.
+pub fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync, done: impl Fn(usize) + Sync) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len().max(1));
+    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let results = Mutex::new(Vec::with_capacity(items.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((index, item)) = {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    items.get(index).map(|item| (index, item))
+                } {
+                    let result = work(item);
+                    if let Ok(mut results) = results.lock() {
+                        results.push((index, result));
+                    }
+                    done(finished.fetch_add(1, Ordering::Relaxed) + 1);
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_the_order_of_the_work() {
+        let items: Vec<u64> = (0..100).collect();
+        let slow_first = |item: &u64| {
+            std::thread::sleep(std::time::Duration::from_micros((100 - item) * 20));
+            item * item
+        };
+        assert_eq!(each(&items, slow_first, |_| {}), items.iter().map(|item| item * item).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn nothing_to_do_is_done_at_once() {
+        assert_eq!(each(&[], |item: &u8| *item, |_| {}), Vec::<u8>::new());
+    }
+}

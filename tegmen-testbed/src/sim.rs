@@ -1,0 +1,227 @@
+//! A radio network in virtual time: IEEE 802.15.4 at 2.4 GHz, unslotted CSMA/CA, in whole microseconds.
+//!
+//! [`Network`] owns the clock, the air and a station per node; the caller owns what runs on the nodes:
+//!
+//! * [`Network::send`] hands a payload to a station, [`Network::alarm`] sets a clock for a node;
+//! * [`Network::next`] lets time pass until something happens that a node is told of ([`Told`]).
+//!
+//! Everything that is drawn comes from one ChaCha8 stream per node and purpose ([`random`]), events at the same
+//! microsecond happen in the order in which they were planned, and nothing iterates over a hash map: the same seed gives
+//! the same bytes on every machine. How it was made to agree with ns-3, and where it does not, is in `docs/lab.md`.
+mod air;
+pub mod links;
+mod mac;
+mod queue;
+pub mod radio;
+pub mod random;
+#[cfg(test)]
+mod tests;
+
+pub use links::{Bursts, Links};
+pub use radio::Radio;
+
+use mac::Station;
+use queue::{Event, Queue};
+use random::{Purpose, Stream};
+use std::collections::VecDeque;
+use tegmen::lowpan::frame::{self, LinkAddress, PanId};
+
+/// A point or a span of virtual time, in microseconds.
+pub type Micros = u64;
+
+/// Names a node: its place in the list, from 0.
+pub type NodeId = usize;
+
+/// What a node is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// A data frame for it was received.
+    Received {
+        /// Who is told.
+        node: NodeId,
+        /// Who sent it over this hop.
+        from: LinkAddress,
+        /// What it carries.
+        payload: Vec<u8>,
+    },
+    /// A payload that it handed over is done with.
+    Sent {
+        /// Who is told.
+        node: NodeId,
+        /// What [`Network::send`] returned.
+        ticket: u64,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// An alarm that it set.
+    Alarm {
+        /// Who is told.
+        node: NodeId,
+        /// What it said when it set it.
+        token: u64,
+    },
+}
+
+/// How a transmission ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It was acknowledged, or sent without asking for that.
+    Done,
+    /// All retransmissions went without acknowledgement.
+    NoAcknowledgement,
+    /// The channel was busy each time.
+    ChannelBusy,
+}
+
+/// What a station did, for accounts of energy and time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Activity {
+    /// Frames sent, acknowledgements included.
+    pub frames: u64,
+    /// Time on air as the sender, preamble included.
+    pub sending: Micros,
+    /// Of that, acknowledgements.
+    pub acknowledging: Micros,
+    /// Time on air of the frames that it received whole and that were for it, acknowledgements included.
+    pub receiving: Micros,
+    /// Frames given up because the channel was busy.
+    pub busy: u64,
+    /// Frames given up without acknowledgement.
+    pub unacknowledged: u64,
+}
+
+/// A frame as it was on the air, for a capture.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Captured {
+    /// When its first bit was sent.
+    pub at: Micros,
+    /// Who sent it.
+    pub from: NodeId,
+    /// The frame, FCS included.
+    pub psdu: Vec<u8>,
+}
+
+/// The nodes, the air between them, and the clock.
+pub struct Network {
+    now: Micros,
+    radio: Radio,
+    links: Links,
+    queue: Queue,
+    stations: Vec<Station>,
+    air: air::Air,
+    told: VecDeque<Told>,
+    next_ticket: u64,
+    capture: Option<Vec<Captured>>,
+    events: u64,
+}
+
+impl Network {
+    /// Nodes with the addresses 1, 2, ... in one network, as many as `links` connects.
+    pub fn new(seed: u64, radio: Radio, links: Links) -> Self {
+        let address = |node: NodeId| LinkAddress::Short(node as u16 + 1);
+        let addresses: Vec<_> = (0..links.nodes()).map(address).collect();
+        Self::with_addresses(seed, radio, links, &addresses)
+    }
+
+    /// Nodes with these addresses in one network.
+    ///
+    /// # Panics
+    /// If there is not one address for each node.
+    pub fn with_addresses(seed: u64, radio: Radio, links: Links, addresses: &[LinkAddress]) -> Self {
+        assert_eq!(addresses.len(), links.nodes(), "an address for each node");
+        let stations = addresses.iter().enumerate().map(|(node, address)| {
+            let mut sequence = Stream::new(seed, node, Purpose::Sequence);
+            Station::new(*address, Stream::new(seed, node, Purpose::Backoff), sequence.below(256) as u8)
+        });
+        Self {
+            now: 0,
+            air: air::Air::new(seed, &links),
+            stations: stations.collect(),
+            radio,
+            links,
+            queue: Queue::default(),
+            told: VecDeque::new(),
+            next_ticket: 0,
+            capture: None,
+            events: 0,
+        }
+    }
+
+    /// The time.
+    pub const fn now(&self) -> Micros {
+        self.now
+    }
+
+    /// Events that happened so far.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// What a node's station did so far.
+    pub fn activity(&self, node: NodeId) -> Activity {
+        self.stations.get(node).map_or(Activity::default(), |station| station.activity)
+    }
+
+    /// Keeps every frame from now on.
+    pub fn start_capture(&mut self) {
+        self.capture = Some(Vec::new());
+    }
+
+    /// The frames that were kept, by the time at which they began.
+    pub fn take_capture(&mut self) -> Vec<Captured> {
+        self.capture.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The address of a node.
+    pub fn address(&self, node: NodeId) -> LinkAddress {
+        self.stations.get(node).map_or(LinkAddress::Absent, |station| station.address)
+    }
+
+    /// Bytes of payload that fit a frame from `node` to `to`.
+    pub fn room(&self, node: NodeId, to: LinkAddress) -> usize {
+        let header = frame::Header::data(PAN, self.address(node), to, 0);
+        frame::MAX_LEN - frame::FCS_LEN - header.len()
+    }
+
+    /// Hands a payload to the station of `node`; [`Told::Sent`] says how it ended. What does not fit a frame is not sent.
+    pub fn send(&mut self, node: NodeId, to: LinkAddress, payload: &[u8]) -> Option<u64> {
+        let station = self.stations.get_mut(node)?;
+        station.sequence = station.sequence.wrapping_add(1);
+        let header = frame::Header::data(PAN, station.address, to, station.sequence);
+        let mut out = [0; frame::MAX_LEN];
+        let psdu = frame::write(&header, payload, &mut out).ok()?;
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let to = self.stations.iter().position(|station| station.address == to);
+        self.enqueue(node, mac::Outgoing { ticket, header, psdu: (*psdu).into(), to });
+        Some(ticket)
+    }
+
+    /// Tells `node` at the time `at`, or now if that is over, with this token.
+    pub fn alarm(&mut self, node: NodeId, at: Micros, token: u64) {
+        self.queue.plan(at.max(self.now), Event::Alarm { node: node as u32, token });
+    }
+
+    /// Lets time pass until a node is to be told something, at most until `end`; `None` if nothing happens before.
+    pub fn next(&mut self, end: Micros) -> Option<Told> {
+        loop {
+            if let Some(told) = self.told.pop_front() {
+                return Some(told);
+            }
+            let (at, event) = self.queue.take(end)?;
+            self.now = at;
+            self.events += 1;
+            match event {
+                Event::Assessed { node, turn } => self.on_assessed(node as usize, turn),
+                Event::TurnedAround { node } => self.on_turned_around(node as usize),
+                Event::FrameEnds { slot } => self.on_frame_ends(slot as usize),
+                Event::AcknowledgementMissing { node, turn } => self.on_acknowledgement_missing(node as usize, turn),
+                Event::Ready { node } => self.on_ready(node as usize),
+                Event::Alarm { node, token } => return Some(Told::Alarm { node: node as usize, token }),
+            }
+        }
+    }
+}
+
+/// The network that all nodes are in.
+pub const PAN: PanId = PanId(0xabcd);

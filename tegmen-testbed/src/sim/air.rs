@@ -1,0 +1,245 @@
+//! The air: frames on it, who listens to which of them, and what interference makes of them.
+//!
+//! A radio that listens locks on to the frame whose preamble it finds, and stays with it to its end, whatever begins
+//! meanwhile. Bit errors are drawn for each stretch of a reception between two changes on the air.
+
+use super::links::Links;
+use super::mac::State;
+use super::radio::{BUSY_DBM, LOCK_SINR, NOISE_DBM, airtime, milliwatts, survival};
+use super::random::{Purpose, Stream};
+use super::{Captured, Event, Micros, Network, NodeId};
+use std::sync::Arc;
+use tegmen::lowpan::frame::Header;
+
+pub(super) struct Air {
+    /// Frames on the air, by slot.
+    slots: Vec<Option<Flying>>,
+    flying: usize,
+    noise: f64,
+    busy: f64,
+    audiences: Vec<Box<[u32]>>,
+    receivers: Vec<Receiver>,
+    weather: Weather,
+}
+
+struct Flying {
+    from: NodeId,
+    header: Header,
+    psdu: Arc<[u8]>,
+    /// The node it is for, if it is for one.
+    to: Option<NodeId>,
+}
+
+/// The receiving side of a radio.
+struct Receiver {
+    /// From when on it can lock; never while it sends or turns around.
+    listens_from: Micros,
+    lock: Option<Lock>,
+    errors: Stream,
+}
+
+struct Lock {
+    slot: usize,
+    /// Up to when bit errors were drawn.
+    judged: Micros,
+    intact: bool,
+}
+
+impl Air {
+    pub(super) fn new(seed: u64, links: &Links) -> Self {
+        let nodes = links.nodes();
+        let audience = |node| links.audience(node).map(|heard| heard as u32).collect();
+        let receiver =
+            |node| Receiver { listens_from: 0, lock: None, errors: Stream::new(seed, node, Purpose::BitErrors) };
+        Self {
+            slots: Vec::new(),
+            flying: 0,
+            noise: milliwatts(NOISE_DBM),
+            busy: milliwatts(BUSY_DBM),
+            audiences: (0..nodes).map(audience).collect(),
+            receivers: (0..nodes).map(receiver).collect(),
+            weather: Weather::new(seed, links),
+        }
+    }
+
+    /// The receiver of `node` hears nothing until it is told from when on it does.
+    pub(super) fn deafen(&mut self, node: NodeId) {
+        self.receivers[node].listens_from = Micros::MAX;
+        self.receivers[node].lock = None;
+    }
+
+    /// The receiver of `node` may lock from this time on.
+    pub(super) fn listen(&mut self, node: NodeId, from: Micros) {
+        self.receivers[node].listens_from = from;
+    }
+
+    /// From when on the receiver of `node` listens.
+    pub(super) fn listens_from(&self, node: NodeId) -> Micros {
+        self.receivers[node].listens_from
+    }
+
+    /// Power at `node` of all that is on the air, but for the frame in `without`.
+    fn power(&self, links: &Links, node: NodeId, without: usize) -> f64 {
+        let others = self.slots.iter().enumerate().filter(|(slot, _)| *slot != without);
+        others.filter_map(|(_, flying)| flying.as_ref()).map(|flying| links.power(flying.from, node)).sum()
+    }
+
+    /// Draws the bit errors of what `node` receives, up to now.
+    fn judge(&mut self, links: &Links, now: Micros, node: NodeId) {
+        let Some(lock) = &self.receivers[node].lock else { return };
+        let (slot, judged) = (lock.slot, lock.judged);
+        let Some(flying) = self.slots.get(slot).and_then(Option::as_ref) else { return };
+        let sinr = links.power(flying.from, node) / (self.noise + self.power(links, node, slot));
+        let receiver = &mut self.receivers[node];
+        // Below one error in ten million frames nothing is drawn.
+        let spoiled = sinr < CLEAN_SINR
+            && receiver.errors.unit() >= survival(sinr, ((now - judged) * BITS_PER_MILLISECOND).div_ceil(1000));
+        if let Some(lock) = &mut receiver.lock {
+            lock.judged = now;
+            lock.intact &= !spoiled;
+        }
+    }
+}
+
+impl Network {
+    /// The channel is busy for `node`: it receives, or there is energy.
+    pub(super) fn is_busy(&self, node: NodeId) -> bool {
+        self.air.receivers[node].lock.is_some()
+            || (self.air.flying > 0 && self.air.power(&self.links, node, usize::MAX) >= self.air.busy)
+    }
+
+    /// Puts a frame on the air.
+    pub(super) fn launch(&mut self, from: NodeId, header: Header, psdu: Arc<[u8]>, to: Option<NodeId>) {
+        let (now, air, links) = (self.now, &mut self.air, &self.links);
+        let lonely = air.flying == 0;
+        if !lonely {
+            // A stretch ends for everybody who receives something.
+            let audience = std::mem::take(&mut air.audiences[from]);
+            audience.iter().for_each(|node| air.judge(links, now, *node as usize));
+            air.audiences[from] = audience;
+        }
+        let duration = airtime(psdu.len());
+        let slot = air.slots.iter().position(Option::is_none).unwrap_or(air.slots.len());
+        for node in &air.audiences[from] {
+            let node = *node as usize;
+            let receiver = &air.receivers[node];
+            if receiver.lock.is_some() || receiver.listens_from > now {
+                continue;
+            }
+            let interference = if lonely { 0.0 } else { air.power(links, node, usize::MAX) };
+            if links.power(from, node) / (air.noise + interference) > LOCK_SINR {
+                air.receivers[node].lock = Some(Lock { slot, judged: now, intact: true });
+            }
+        }
+        if let Some(capture) = &mut self.capture {
+            capture.push(Captured { at: now, from, psdu: psdu.to_vec() });
+        }
+        let flying = Some(Flying { from, header, psdu, to });
+        match air.slots.get_mut(slot) {
+            Some(place) => *place = flying,
+            None => air.slots.push(flying),
+        }
+        air.flying += 1;
+        let activity = &mut self.stations[from].activity;
+        activity.frames += 1;
+        activity.sending += duration;
+        self.queue.plan(now + duration, Event::FrameEnds { slot: slot as u32 });
+    }
+
+    /// A frame ends: its sender goes on, then everybody who received it.
+    pub(super) fn on_frame_ends(&mut self, slot: usize) {
+        let Some(from) = self.air.slots.get(slot).and_then(Option::as_ref).map(|flying| flying.from) else { return };
+        let audience = std::mem::take(&mut self.air.audiences[from]);
+        // Who is addressed, or waits for an acknowledgement, cares for errors; where frames overlap, everybody.
+        let alone = self.air.flying == 1;
+        let acknowledgement = self.air.slots[slot].as_ref().is_some_and(|flying| flying.header.source.is_empty());
+        let mut received: Vec<(NodeId, bool)> = Vec::new();
+        for node in audience.iter().map(|node| *node as usize) {
+            let Some(lock) = &self.air.receivers[node].lock else { continue };
+            if lock.slot != slot {
+                if !alone {
+                    self.air.judge(&self.links, self.now, node);
+                }
+                continue;
+            }
+            let flying = self.air.slots[slot].as_ref();
+            let concerned = match flying.and_then(|flying| flying.to) {
+                Some(to) => to == node,
+                None => !acknowledgement || self.stations[node].state == State::AwaitsAcknowledgement,
+            };
+            if concerned {
+                self.air.judge(&self.links, self.now, node);
+                let intact = self.air.receivers[node].lock.as_ref().is_some_and(|lock| lock.intact);
+                received.push((node, intact));
+            }
+            self.air.receivers[node].lock = None;
+        }
+        self.air.audiences[from] = audience;
+        let Some(flying) = self.air.slots[slot].take() else { return };
+        self.air.flying -= 1;
+        self.on_sent(from, &flying.header, flying.psdu.len());
+        for (node, intact) in received {
+            if intact && !self.air.weather.loses(&self.links, self.now, from, node) {
+                self.on_received(node, &flying.header, &flying.psdu);
+            }
+        }
+    }
+}
+
+/// Losses of the links, which nothing on the air explains.
+struct Weather {
+    losses: Vec<Stream>,
+    links: Vec<Option<Sky>>,
+    nodes: usize,
+}
+
+/// Good and bad times of one link.
+struct Sky {
+    bad: bool,
+    until: Micros,
+    times: Stream,
+}
+
+impl Weather {
+    fn new(seed: u64, links: &Links) -> Self {
+        let nodes = links.nodes();
+        let sky = |index: usize| {
+            let (from, to) = (index / nodes, index % nodes);
+            let bursts = links.bursts(from, to)?;
+            let mut times = Stream::of_pair(seed, to, from + 1, Purpose::Bursts);
+            // It begins as it is found in the long run.
+            let bad = times.unit() * (bursts.good + bursts.bad) as f64 >= bursts.good as f64;
+            let until = span(&mut times, if bad { bursts.bad } else { bursts.good });
+            Some(Sky { bad, until, times })
+        };
+        Self {
+            losses: (0..nodes).map(|node| Stream::new(seed, node, Purpose::Loss)).collect(),
+            links: (0..nodes * nodes).map(sky).collect(),
+            nodes,
+        }
+    }
+
+    fn loses(&mut self, links: &Links, now: Micros, from: NodeId, to: NodeId) -> bool {
+        let mut loss = links.loss(from, to);
+        if let (Some(bursts), Some(Some(sky))) = (links.bursts(from, to), self.links.get_mut(from * self.nodes + to)) {
+            while sky.until <= now {
+                sky.bad = !sky.bad;
+                sky.until += span(&mut sky.times, if sky.bad { bursts.bad } else { bursts.good });
+            }
+            if sky.bad {
+                loss = bursts.loss;
+            }
+        }
+        loss > 0.0 && self.losses[to].unit() < loss
+    }
+}
+
+/// A span of exponential distribution, at least a microsecond.
+fn span(times: &mut Stream, mean: Micros) -> Micros {
+    (-(1.0 - times.unit()).ln() * mean as f64) as Micros + 1
+}
+
+/// At 250 kbit/s.
+const BITS_PER_MILLISECOND: u64 = 250;
+/// A ratio at which a frame of 127 bytes is lost less than once in ten million times.
+const CLEAN_SINR: f64 = 4.0;

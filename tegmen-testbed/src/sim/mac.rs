@@ -1,0 +1,281 @@
+//! The MAC of a station: unslotted CSMA/CA, acknowledgements, retransmissions (IEEE 802.15.4-2006, section 7.5).
+//!
+//! Idle -> Contends (backoff, assessment, again while busy) -> TurnsToSend -> Sends -> AwaitsAcknowledgement -> Idle.
+//! A frame that asks for an acknowledgement interrupts all but sending: Acknowledges -> Idle, and what was contended for
+//! begins anew.
+
+use super::radio::{
+    ACKNOWLEDGEMENT_WAIT, ASSESSMENT, BACKOFF, LONG_SPACING, SHORT_FRAME_LEN, SHORT_SPACING, TURNAROUND, airtime,
+};
+use super::random::Stream;
+use super::{Activity, Event, Micros, Network, NodeId, Outcome, Told};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tegmen::lowpan::frame::{self, Frame, FrameType, Header, LinkAddress};
+
+/// A frame that waits to be sent.
+pub(super) struct Outgoing {
+    pub(super) ticket: u64,
+    pub(super) header: Header,
+    pub(super) psdu: Arc<[u8]>,
+    pub(super) to: Option<NodeId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Idle,
+    Contends,
+    /// Turns around, then sends the first of the queue.
+    Sends,
+    AwaitsAcknowledgement,
+    /// Turns around, then sends the acknowledgement of this sequence number.
+    Acknowledges(u8),
+}
+
+pub(super) struct Station {
+    pub(super) address: LinkAddress,
+    pub(super) state: State,
+    pub(super) sequence: u8,
+    pub(super) activity: Activity,
+    queue: VecDeque<Outgoing>,
+    /// Counted up when a medium access or a wait ends, so that its events are known to be of the past.
+    turn: u32,
+    backoffs: u8,
+    exponent: u8,
+    retries: u8,
+    spacing_until: Micros,
+    random: Stream,
+    /// Whom a frame came from last, and its sequence number.
+    last: Vec<(LinkAddress, u8)>,
+}
+
+impl Station {
+    pub(super) fn new(address: LinkAddress, random: Stream, sequence: u8) -> Self {
+        Self {
+            address,
+            state: State::Idle,
+            sequence,
+            activity: Activity::default(),
+            queue: VecDeque::new(),
+            turn: 0,
+            backoffs: 0,
+            exponent: 0,
+            retries: 0,
+            spacing_until: 0,
+            random,
+            last: Vec::new(),
+        }
+    }
+
+    /// True if the frame is the one that came before from the same sender.
+    fn repeats(&mut self, header: &Header) -> bool {
+        match self.last.iter_mut().find(|(from, _)| *from == header.source) {
+            Some((_, sequence)) => std::mem::replace(sequence, header.sequence) == header.sequence,
+            None => {
+                self.last.push((header.source, header.sequence));
+                false
+            }
+        }
+    }
+}
+
+impl Network {
+    pub(super) fn enqueue(&mut self, node: NodeId, outgoing: Outgoing) {
+        self.stations[node].queue.push_back(outgoing);
+        self.on_ready(node);
+    }
+
+    /// Begins a medium access if there is something to send and nothing in its way.
+    pub(super) fn on_ready(&mut self, node: NodeId) {
+        let station = &self.stations[node];
+        if station.state == State::Idle && !station.queue.is_empty() && self.now >= station.spacing_until {
+            self.contend(node);
+        }
+    }
+
+    /// CSMA/CA from its beginning, as soon as the receiver is on.
+    fn contend(&mut self, node: NodeId) {
+        let begin = self.now.max(self.air.listens_from(node));
+        let exponent = self.radio.min_exponent;
+        let station = &mut self.stations[node];
+        station.state = State::Contends;
+        (station.backoffs, station.exponent) = (0, exponent);
+        if self.radio.deaf {
+            self.air.deafen(node);
+        }
+        self.back_off(node, begin);
+    }
+
+    fn back_off(&mut self, node: NodeId, begin: Micros) {
+        let station = &mut self.stations[node];
+        let delay = station.random.below(1 << station.exponent) * BACKOFF;
+        let event = Event::Assessed { node: node as u32, turn: station.turn };
+        self.queue.plan(begin + delay + ASSESSMENT, event);
+    }
+
+    /// A clear channel assessment is over. Only what is on the air at its end counts; what ended within it was too weak
+    /// a signal over the eight symbols.
+    pub(super) fn on_assessed(&mut self, node: NodeId, turn: u32) {
+        if self.stations[node].turn != turn {
+            return;
+        }
+        let busy = self.is_busy(node);
+        let (max_backoffs, max_exponent) = (self.radio.max_backoffs, self.radio.max_exponent);
+        let station = &mut self.stations[node];
+        if !busy {
+            station.turn += 1;
+            station.state = State::Sends;
+            self.air.deafen(node);
+            self.queue.plan(self.now + TURNAROUND, Event::TurnedAround { node: node as u32 });
+            return;
+        }
+        station.backoffs += 1;
+        station.exponent = (station.exponent + 1).min(max_exponent);
+        if station.backoffs <= max_backoffs {
+            self.back_off(node, self.now);
+            return;
+        }
+        station.activity.busy += 1;
+        self.finish(node, Outcome::ChannelBusy);
+        self.listen_again(node, self.now);
+        self.on_ready(node);
+    }
+
+    pub(super) fn on_turned_around(&mut self, node: NodeId) {
+        match self.stations[node].state {
+            State::Acknowledges(sequence) => {
+                let header = Header::acknowledgement(sequence);
+                let mut out = [0; frame::ACKNOWLEDGEMENT_LEN];
+                if let Ok(psdu) = frame::write(&header, &[], &mut out) {
+                    self.stations[node].activity.acknowledging += airtime(psdu.len());
+                    let psdu = (*psdu).into();
+                    self.launch(node, header, psdu, None);
+                }
+            }
+            _ => {
+                if let Some(first) = self.stations[node].queue.front() {
+                    let (header, psdu, to) = (first.header, first.psdu.clone(), first.to);
+                    self.launch(node, header, psdu, to);
+                }
+            }
+        }
+    }
+
+    /// The last bit of this station's frame was sent.
+    pub(super) fn on_sent(&mut self, node: NodeId, header: &Header, len: usize) {
+        let listens_from = self.now + TURNAROUND;
+        self.air.listen(node, listens_from);
+        let station = &mut self.stations[node];
+        match (header.frame_type, header.acknowledge) {
+            (FrameType::Acknowledgement, _) => {
+                station.state = State::Idle;
+                self.queue.plan(listens_from, Event::Ready { node: node as u32 });
+            }
+            (FrameType::Data, true) => {
+                station.state = State::AwaitsAcknowledgement;
+                let event = Event::AcknowledgementMissing { node: node as u32, turn: station.turn };
+                self.queue.plan(self.now + ACKNOWLEDGEMENT_WAIT, event);
+            }
+            (FrameType::Data, false) => {
+                self.finish(node, Outcome::Done);
+                self.space(node, len);
+            }
+        }
+    }
+
+    /// A frame that was meant for this station, or an acknowledgement while it waits for one, was received whole.
+    pub(super) fn on_received(&mut self, node: NodeId, header: &Header, psdu: &[u8]) {
+        let station = &mut self.stations[node];
+        if header.frame_type == FrameType::Acknowledgement {
+            let Some(awaited) = station.queue.front().filter(|_| station.state == State::AwaitsAcknowledgement) else {
+                return;
+            };
+            station.turn += 1;
+            // Another sequence number is a failure (section 7.5.6.4.3).
+            if awaited.header.sequence != header.sequence {
+                self.retry(node);
+                return;
+            }
+            let len = awaited.psdu.len();
+            station.activity.receiving += airtime(psdu.len());
+            self.finish(node, Outcome::Done);
+            self.space(node, len);
+            return;
+        }
+        if header.destination != station.address && header.destination != LinkAddress::BROADCAST {
+            return;
+        }
+        station.activity.receiving += airtime(psdu.len());
+        if header.acknowledge {
+            station.turn += 1;
+            // The acknowledgement that was waited for will not come: this station is about to send.
+            if station.state == State::AwaitsAcknowledgement {
+                self.count_retry(node);
+            }
+            self.stations[node].state = State::Acknowledges(header.sequence);
+            self.air.deafen(node);
+            self.queue.plan(self.now + TURNAROUND, Event::TurnedAround { node: node as u32 });
+        }
+        if self.stations[node].repeats(header) && self.radio.rejects_duplicates {
+            return;
+        }
+        if let Ok(Frame { payload, .. }) = Frame::parse(psdu) {
+            self.told.push_back(Told::Received { node, from: header.source, payload: payload.to_vec() });
+        }
+    }
+
+    pub(super) fn on_acknowledgement_missing(&mut self, node: NodeId, turn: u32) {
+        let station = &mut self.stations[node];
+        if station.turn == turn && station.state == State::AwaitsAcknowledgement {
+            station.turn += 1;
+            self.retry(node);
+        }
+    }
+
+    /// Sends the frame again, or gives it up and goes on with the next.
+    fn retry(&mut self, node: NodeId) {
+        self.stations[node].state = State::Idle;
+        if self.count_retry(node) {
+            self.contend(node);
+        } else {
+            self.on_ready(node);
+        }
+    }
+
+    /// Counts a failure; false if it was one too many, and the frame is given up.
+    fn count_retry(&mut self, node: NodeId) -> bool {
+        let max_retries = self.radio.max_retries;
+        let station = &mut self.stations[node];
+        if station.retries < max_retries {
+            station.retries += 1;
+            return true;
+        }
+        station.activity.unacknowledged += 1;
+        self.finish(node, Outcome::NoAcknowledgement);
+        false
+    }
+
+    /// The first frame of the queue is done with.
+    fn finish(&mut self, node: NodeId, outcome: Outcome) {
+        let station = &mut self.stations[node];
+        station.state = State::Idle;
+        station.retries = 0;
+        station.turn += 1;
+        if let Some(Outgoing { ticket, .. }) = station.queue.pop_front() {
+            self.told.push_back(Told::Sent { node, ticket, outcome });
+        }
+    }
+
+    /// Keeps silence after a frame of this length.
+    fn space(&mut self, node: NodeId, len: usize) {
+        let until = self.now + if len <= SHORT_FRAME_LEN { SHORT_SPACING } else { LONG_SPACING };
+        self.stations[node].spacing_until = until;
+        self.queue.plan(until, Event::Ready { node: node as u32 });
+    }
+
+    fn listen_again(&mut self, node: NodeId, from: Micros) {
+        if self.radio.deaf {
+            self.air.listen(node, from);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What will happen: a heap by time, and by the order of planning within a microsecond.
+
+use super::Micros;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Event {
+    /// A clear channel assessment ends. `turn` tells whether the medium access it belongs to still goes on.
+    Assessed { node: u32, turn: u32 },
+    /// The radio has turned from receiving to sending.
+    TurnedAround { node: u32 },
+    /// The last bit of a frame was sent; the frame's place in the air.
+    FrameEnds { slot: u32 },
+    /// No acknowledgement came in time.
+    AcknowledgementMissing { node: u32, turn: u32 },
+    /// The station may look for what is to be sent.
+    Ready { node: u32 },
+    /// A node set its clock.
+    Alarm { node: u32, token: u64 },
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    heap: BinaryHeap<Reverse<(Micros, u64, Event)>>,
+    planned: u64,
+}
+
+impl Queue {
+    pub(super) fn plan(&mut self, at: Micros, event: Event) {
+        self.heap.push(Reverse((at, self.planned, event)));
+        self.planned += 1;
+    }
+
+    /// The next event, if it is not later than `end`.
+    pub(super) fn take(&mut self, end: Micros) -> Option<(Micros, Event)> {
+        if self.heap.peek()?.0.0 > end {
+            return None;
+        }
+        self.heap.pop().map(|Reverse((at, _, event))| (at, event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_then_in_the_order_of_planning() {
+        let mut queue = Queue::default();
+        for (at, node) in [(5, 0), (3, 2), (5, 1), (3, 1)] {
+            queue.plan(at, Event::Ready { node });
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.take(5)).collect();
+        let expected = [(3, 2), (3, 1), (5, 0), (5, 1)].map(|(at, node)| (at, Event::Ready { node }));
+        assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn what_is_later_stays() {
+        let mut queue = Queue::default();
+        queue.plan(6, Event::Ready { node: 0 });
+        assert_eq!(queue.take(5), None);
+        assert!(queue.take(6).is_some());
+    }
+}

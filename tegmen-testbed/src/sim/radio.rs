@@ -1,0 +1,116 @@
+//! The constants of IEEE 802.15.4 at 2.4 GHz, what a station does where the standard leaves it open, and the bit errors
+//! of O-QPSK.
+
+use super::Micros;
+
+/// What a station's radio and MAC do.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Radio {
+    /// macMinBE.
+    pub min_exponent: u8,
+    /// macMaxBE.
+    pub max_exponent: u8,
+    /// macMaxCSMABackoffs.
+    pub max_backoffs: u8,
+    /// macMaxFrameRetries.
+    pub max_retries: u8,
+    /// A frame that comes again, because its acknowledgement was lost, is not handed up twice. The standard does not ask
+    /// for it, and ns-3 does not do it.
+    pub rejects_duplicates: bool,
+    /// The radio hears nothing from the start of a medium access to its end, as the AT86RF231 in its extended mode.
+    pub deaf: bool,
+}
+
+impl Radio {
+    /// The defaults of the standard, as ns-3 has them.
+    pub const STANDARD: Self = Self {
+        min_exponent: 3,
+        max_exponent: 5,
+        max_backoffs: 4,
+        max_retries: 3,
+        rejects_duplicates: false,
+        deaf: false,
+    };
+}
+
+impl Default for Radio {
+    fn default() -> Self {
+        Self::STANDARD
+    }
+}
+
+/// Time on air of a frame: preamble, start of frame and length, then the PSDU, at 250 kbit/s.
+pub const fn airtime(psdu_len: usize) -> Micros {
+    (PHY_HEADER_LEN + psdu_len as u64) * BYTE
+}
+
+/// The probability that `bits` bits all survive at this ratio of signal to noise and interference (IEEE 802.15.4,
+/// annex E.4.1.8).
+pub fn survival(sinr: f64, bits: u64) -> f64 {
+    (1.0 - bit_error_rate(sinr)).powf(bits as f64)
+}
+
+/// The bit error rate of O-QPSK with 16 orthogonal symbols.
+pub fn bit_error_rate(sinr: f64) -> f64 {
+    let mut binomial = 16.0; // of 16 over k
+    let mut sum = 0.0;
+    for k in 2..=16 {
+        let k = f64::from(k);
+        binomial *= (17.0 - k) / k;
+        let sign = if k % 2.0 == 0.0 { 1.0 } else { -1.0 };
+        sum += sign * binomial * (20.0 * sinr * (1.0 / k - 1.0)).exp();
+    }
+    (sum * 8.0 / 15.0 / 16.0).clamp(0.0, 1.0)
+}
+
+/// One byte at 250 kbit/s.
+pub const BYTE: Micros = 32;
+/// Bytes before the PSDU.
+pub const PHY_HEADER_LEN: u64 = 6;
+/// aUnitBackoffPeriod.
+pub const BACKOFF: Micros = 320;
+/// Of a clear channel assessment.
+pub const ASSESSMENT: Micros = 128;
+/// aTurnaroundTime.
+pub const TURNAROUND: Micros = 192;
+/// macAckWaitDuration.
+pub const ACKNOWLEDGEMENT_WAIT: Micros = 864;
+/// macLIFSPeriod: silence after a frame longer than [`SHORT_FRAME_LEN`].
+pub const LONG_SPACING: Micros = 640;
+/// macSIFSPeriod.
+pub const SHORT_SPACING: Micros = 192;
+/// aMaxSIFSFrameSize, in bytes.
+pub const SHORT_FRAME_LEN: usize = 18;
+/// Of the receiver, over 2 MHz at room temperature.
+pub const NOISE_DBM: f64 = -110.97;
+/// What the energy detector takes for a busy channel: 10 dB over a sensitivity of -106.58 dBm.
+pub const BUSY_DBM: f64 = -96.58;
+/// The least ratio of signal to noise and interference at which a preamble is found: -5 dB.
+pub const LOCK_SINR: f64 = 0.316_227_766;
+
+/// A power in milliwatts.
+pub fn milliwatts(dbm: f64) -> f64 {
+    10f64.powf(dbm / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn airtime_is_that_of_the_standard() {
+        assert_eq!((airtime(5), airtime(127)), (352, 4256));
+    }
+
+    #[test]
+    fn bit_errors_follow_the_curve_of_the_standard() {
+        // At equal strength a whole frame of 97 bytes survives seven times in eight, at half of it never.
+        let equal = survival(1.0, 8 * 97);
+        assert!((0.85..0.90).contains(&equal), "{equal}");
+        assert!(survival(0.5, 8 * 97) < 0.01);
+        assert!(survival(10.0, 8 * 127) > 0.999_999);
+        let rates: Vec<f64> = (0..40).map(|step| bit_error_rate(f64::from(step) * 0.1)).collect();
+        assert!(rates.windows(2).all(|pair| pair[0] >= pair[1]), "{rates:?}");
+        assert!((rates[0] - 0.5).abs() < 1e-9);
+    }
+}

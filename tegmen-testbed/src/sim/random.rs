@@ -1,0 +1,92 @@
+//! Random numbers: a stream of ChaCha8 for each node and purpose, so that one more node, or one more draw of one kind,
+//! changes nothing that another stream gives.
+
+use chacha20::ChaCha8Rng;
+use chacha20::rand_core::{Rng as _, SeedableRng as _};
+
+/// What is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Purpose {
+    /// Backoffs of the MAC.
+    Backoff = 1,
+    /// The first sequence number of the MAC.
+    Sequence = 2,
+    /// Bit errors of receptions.
+    BitErrors = 3,
+    /// Frames that a link loses.
+    Loss = 4,
+    /// Good and bad times of a link.
+    Bursts = 5,
+    /// When requests are made.
+    Traffic = 6,
+    /// Keys, nonces and cookies of the node's crypto.
+    Crypto = 7,
+    /// Message IDs, tokens and timeouts of CoAP.
+    Messages = 8,
+}
+
+/// Numbers for one node and one purpose.
+pub struct Stream(ChaCha8Rng);
+
+impl Stream {
+    /// The stream of `node` for `purpose` in the run with this seed.
+    pub fn new(seed: u64, node: usize, purpose: Purpose) -> Self {
+        Self::of_pair(seed, node, 0, purpose)
+    }
+
+    /// The stream of the way from `peer - 1` to `node`.
+    pub(super) fn of_pair(seed: u64, node: usize, peer: usize, purpose: Purpose) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream((purpose as u64) << 48 | (peer as u64) << 24 | node as u64);
+        Self(rng)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        // Multiply and shift: the bias is below 2^-32 for the bounds in use here.
+        ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A number from 0 to 1, without 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// 32 bytes, to seed another generator.
+    pub fn seed(&mut self) -> [u8; 32] {
+        let mut seed = [0; 32];
+        self.0.fill_bytes(&mut seed);
+        seed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_differ_by_seed_node_and_purpose_and_repeat() {
+        let first = |seed, node, purpose| Stream::new(seed, node, purpose).below(1 << 60);
+        let all = [
+            first(1, 1, Purpose::Backoff),
+            first(2, 1, Purpose::Backoff),
+            first(1, 2, Purpose::Backoff),
+            first(1, 1, Purpose::Loss),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            assert!(all[i + 1..].iter().all(|b| a != b));
+        }
+        assert_eq!(all[0], first(1, 1, Purpose::Backoff));
+    }
+
+    #[test]
+    fn numbers_are_spread_evenly() {
+        let mut stream = Stream::new(7, 0, Purpose::Backoff);
+        let mut counts = [0u32; 8];
+        (0..80_000).for_each(|_| counts[stream.below(8) as usize] += 1);
+        assert!(counts.iter().all(|count| (9_600..10_400).contains(count)), "{counts:?}");
+        let mean = (0..100_000).map(|_| stream.unit()).sum::<f64>() / 1e5;
+        assert!((mean - 0.5).abs() < 0.005, "{mean}");
+    }
+}

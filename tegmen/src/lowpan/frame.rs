@@ -1,0 +1,419 @@
+//! IEEE 802.15.4 frames (2006, section 7.2): data and acknowledgements, short and extended addresses, FCS.
+//!
+//! Everything on the air is little-endian; addresses here are in the order in which people write them.
+
+use crate::buf::{Full, Reader, Truncated, Writer};
+
+/// An address of the link layer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum LinkAddress {
+    /// None is in the frame.
+    #[default]
+    Absent,
+    /// Two bytes, given by the coordinator of the PAN.
+    Short(u16),
+    /// Eight bytes, given by the manufacturer (EUI-64).
+    Extended([u8; 8]),
+}
+
+impl LinkAddress {
+    /// Everybody who hears it.
+    pub const BROADCAST: Self = Self::Short(0xffff);
+
+    /// Bytes that it takes in a frame.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Absent => 0,
+            Self::Short(_) => 2,
+            Self::Extended(_) => 8,
+        }
+    }
+
+    /// True if there is none.
+    pub const fn is_empty(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// The interface identifier of an IPv6 address that is formed from it (RFC 6282, section 3.2.2; RFC 4944, section 6).
+    pub const fn interface_id(&self) -> Option<[u8; 8]> {
+        match *self {
+            Self::Absent => None,
+            Self::Short(short) => {
+                let [high, low] = short.to_be_bytes();
+                Some([0, 0, 0, 0xff, 0xfe, 0, high, low])
+            }
+            Self::Extended([a, b, c, d, e, f, g, h]) => Some([a ^ 2, b, c, d, e, f, g, h]),
+        }
+    }
+
+    const fn mode(&self) -> u16 {
+        match self {
+            Self::Absent => 0,
+            Self::Short(_) => 2,
+            Self::Extended(_) => 3,
+        }
+    }
+
+    fn read(mode: u16, bytes: &mut Reader<'_>) -> Result<Self, Refused> {
+        Ok(match mode {
+            0 => Self::Absent,
+            2 => Self::Short(u16_le(bytes)?),
+            3 => Self::Extended(bytes.array().map(reversed)?),
+            _ => return Err(Refused::Unsupported),
+        })
+    }
+
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+        match *self {
+            Self::Absent => Ok(()),
+            Self::Short(short) => out.put(&short.to_le_bytes()),
+            Self::Extended(extended) => out.put(&reversed(extended)),
+        }
+    }
+}
+
+/// Identifier of a personal area network.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PanId(pub u16);
+
+impl PanId {
+    /// Every network.
+    pub const BROADCAST: Self = Self(0xffff);
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameType {
+    /// It carries a payload.
+    Data,
+    /// It says that the frame with the same sequence number was received.
+    Acknowledgement,
+}
+
+/// The header of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// What it is.
+    pub frame_type: FrameType,
+    /// The receiver is to acknowledge it.
+    pub acknowledge: bool,
+    /// Another frame for the same receiver follows.
+    pub pending: bool,
+    /// Data sequence number.
+    pub sequence: u8,
+    /// The receiver's network.
+    pub destination_pan: PanId,
+    /// The receiver.
+    pub destination: LinkAddress,
+    /// The sender's network. Where it is the receiver's, it takes no bytes if both addresses are there.
+    pub source_pan: PanId,
+    /// The sender.
+    pub source: LinkAddress,
+}
+
+impl Header {
+    /// A data frame within one network. It asks for an acknowledgement unless it is for everybody.
+    pub const fn data(pan: PanId, source: LinkAddress, destination: LinkAddress, sequence: u8) -> Self {
+        Self {
+            frame_type: FrameType::Data,
+            acknowledge: !matches!(destination, LinkAddress::Short(0xffff)),
+            pending: false,
+            sequence,
+            destination_pan: pan,
+            destination,
+            source_pan: pan,
+            source,
+        }
+    }
+
+    /// The acknowledgement of the frame with this sequence number.
+    pub const fn acknowledgement(sequence: u8) -> Self {
+        Self {
+            frame_type: FrameType::Acknowledgement,
+            acknowledge: false,
+            pending: false,
+            sequence,
+            destination_pan: PanId(0),
+            destination: LinkAddress::Absent,
+            source_pan: PanId(0),
+            source: LinkAddress::Absent,
+        }
+    }
+
+    /// Bytes that the header takes.
+    pub fn len(&self) -> usize {
+        let pan = |address: &LinkAddress| if address.is_empty() { 0 } else { 2usize };
+        let source_pan = if self.compresses_pan() { 0 } else { pan(&self.source) };
+        let pans = pan(&self.destination).wrapping_add(source_pan);
+        self.destination.len().wrapping_add(self.source.len()).wrapping_add(pans).wrapping_add(3)
+    }
+
+    /// Never true: there is a frame control field at least.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The source PAN is left out: both addresses are there, and in one network (section 7.2.1.1.5).
+    fn compresses_pan(&self) -> bool {
+        !self.destination.is_empty() && !self.source.is_empty() && self.destination_pan == self.source_pan
+    }
+
+    /// Reads a header; what is left of `bytes` is the payload.
+    ///
+    /// # Errors
+    /// [`Refused`]
+    pub fn read(bytes: &mut Reader<'_>) -> Result<Self, Refused> {
+        let control = u16_le(bytes)?;
+        let frame_type = match control & 0b111 {
+            1 => FrameType::Data,
+            2 => FrameType::Acknowledgement,
+            _ => return Err(Refused::Unsupported), // beacons and commands
+        };
+        // Security, or the headers of IEEE 802.15.4e and later.
+        if control & SECURITY != 0 || control & VERSION > VERSION_2006 {
+            return Err(Refused::Unsupported);
+        }
+        let (destination_mode, source_mode) = ((control >> 10) & 3, control >> 14);
+        let sequence = bytes.u8()?;
+        if frame_type == FrameType::Acknowledgement {
+            // It has no addresses (section 7.2.2.3).
+            if destination_mode != 0 || source_mode != 0 {
+                return Err(Refused::Unsupported);
+            }
+            return Ok(Self { pending: control & PENDING != 0, ..Self::acknowledgement(sequence) });
+        }
+        let destination_pan = if destination_mode == 0 { 0 } else { u16_le(bytes)? };
+        let destination = LinkAddress::read(destination_mode, bytes)?;
+        let compressed = control & PAN_COMPRESSION != 0;
+        if compressed && (destination_mode == 0 || source_mode == 0) {
+            return Err(Refused::Unsupported);
+        }
+        let source_pan = match (source_mode, compressed) {
+            (0, _) => 0,
+            (_, true) => destination_pan,
+            (_, false) => u16_le(bytes)?,
+        };
+        let source = LinkAddress::read(source_mode, bytes)?;
+        Ok(Self {
+            frame_type,
+            acknowledge: control & ACKNOWLEDGE != 0,
+            pending: control & PENDING != 0,
+            sequence,
+            destination_pan: PanId(destination_pan),
+            destination,
+            source_pan: PanId(source_pan),
+            source,
+        })
+    }
+
+    /// Writes the header.
+    ///
+    /// # Errors
+    /// [`Full`]
+    pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+        let mut control = match self.frame_type {
+            FrameType::Data => 1,
+            FrameType::Acknowledgement => 2,
+        };
+        let mut set = |bit, on: bool| control |= if on { bit } else { 0 };
+        set(PENDING, self.pending);
+        set(ACKNOWLEDGE, self.acknowledge);
+        set(PAN_COMPRESSION, self.compresses_pan());
+        control |= (self.destination.mode() << 10) | (self.source.mode() << 14);
+        out.put(&control.to_le_bytes())?;
+        out.u8(self.sequence)?;
+        if !self.destination.is_empty() {
+            out.put(&self.destination_pan.0.to_le_bytes())?;
+            self.destination.write(out)?;
+        }
+        if !self.source.is_empty() && !self.compresses_pan() {
+            out.put(&self.source_pan.0.to_le_bytes())?;
+        }
+        self.source.write(out)
+    }
+}
+
+/// A received frame. [`Frame::parse`] has checked its FCS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'r> {
+    /// The header.
+    pub header: Header,
+    /// What it carries.
+    pub payload: &'r [u8],
+}
+
+impl<'r> Frame<'r> {
+    /// Reads a frame as it came from the radio, FCS included.
+    ///
+    /// # Errors
+    /// [`Refused`]
+    pub fn parse(psdu: &'r [u8]) -> Result<Self, Refused> {
+        if psdu.len() > MAX_LEN {
+            return Err(Refused::TooLong);
+        }
+        let (body, fcs) = psdu.split_last_chunk::<FCS_LEN>().ok_or(Refused::Truncated)?;
+        if u16::from_le_bytes(*fcs) != checksum(body) {
+            return Err(Refused::BadChecksum);
+        }
+        let mut reader = Reader::new(body);
+        let header = Header::read(&mut reader)?;
+        Ok(Self { header, payload: reader.rest() })
+    }
+}
+
+/// Writes a frame around `payload`, FCS included.
+///
+/// # Errors
+/// [`Full`] if it is longer than [`MAX_LEN`] or than the room.
+pub fn write<'t>(header: &Header, payload: &[u8], out: &'t mut [u8]) -> Result<&'t mut [u8], Full> {
+    let room = out.len().min(MAX_LEN);
+    let mut writer = Writer::new(out.get_mut(..room).ok_or(Full)?);
+    header.write(&mut writer)?;
+    writer.put(payload)?;
+    let fcs = checksum(writer.written());
+    writer.put(&fcs.to_le_bytes())?;
+    Ok(writer.finish())
+}
+
+/// The FCS: CRC-16 of ITU-T, lowest bit first, starting from zero (section 7.2.1.9).
+pub fn checksum(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc: u16, &byte| {
+        (0..8).fold(crc ^ u16::from(byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0x8408 } else { crc >> 1 })
+    })
+}
+
+/// Why a received frame is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// It ends before its header does.
+    Truncated,
+    /// It is longer than [`MAX_LEN`].
+    TooLong,
+    /// It was damaged on its way.
+    BadChecksum,
+    /// A beacon, a command, a secured frame, or one of a later version.
+    Unsupported,
+}
+
+impl From<Truncated> for Refused {
+    fn from(_: Truncated) -> Self {
+        Self::Truncated
+    }
+}
+
+fn u16_le(bytes: &mut Reader<'_>) -> Result<u16, Truncated> {
+    bytes.array().map(u16::from_le_bytes)
+}
+
+fn reversed([a, b, c, d, e, f, g, h]: [u8; 8]) -> [u8; 8] {
+    [h, g, f, e, d, c, b, a]
+}
+
+/// Bytes of the longest frame, FCS included: aMaxPHYPacketSize.
+pub const MAX_LEN: usize = 127;
+/// Bytes of the FCS.
+pub const FCS_LEN: usize = 2;
+/// Bytes of an acknowledgement.
+pub const ACKNOWLEDGEMENT_LEN: usize = 5;
+
+const SECURITY: u16 = 1 << 3;
+const PENDING: u16 = 1 << 4;
+const ACKNOWLEDGE: u16 = 1 << 5;
+const PAN_COMPRESSION: u16 = 1 << 6;
+const VERSION: u16 = 3 << 12;
+const VERSION_2006: u16 = 1 << 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn address() -> impl Strategy<Value = LinkAddress> {
+        prop_oneof![
+            Just(LinkAddress::Absent),
+            any::<u16>().prop_map(LinkAddress::Short),
+            any::<[u8; 8]>().prop_map(LinkAddress::Extended),
+        ]
+    }
+
+    #[test]
+    fn a_data_frame_between_short_addresses_has_nine_bytes_before_its_payload() {
+        let header = Header::data(PanId(0xabcd), LinkAddress::Short(0x0102), LinkAddress::Short(0x0304), 7);
+        let mut out = [0; MAX_LEN];
+        let frame = write(&header, b"hi", &mut out).unwrap();
+        assert_eq!(frame[..11], [0x61, 0x88, 7, 0xcd, 0xab, 0x04, 0x03, 0x02, 0x01, b'h', b'i']);
+        assert_eq!((frame.len(), header.len()), (13, 9));
+    }
+
+    #[test]
+    fn an_acknowledgement_is_that_of_the_standard() {
+        let mut out = [0; 8];
+        let frame = write(&Header::acknowledgement(0x56), &[], &mut out).unwrap();
+        assert_eq!(frame.len(), ACKNOWLEDGEMENT_LEN);
+        assert_eq!(frame[..3], [0x02, 0x00, 0x56]);
+        assert_eq!(frame[3..], checksum(&[0x02, 0x00, 0x56]).to_le_bytes());
+        // CRC-16/KERMIT of "123456789", the check value of the catalogues.
+        assert_eq!(checksum(b"123456789"), 0x2189);
+    }
+
+    #[test]
+    fn a_damaged_bit_is_noticed() {
+        let header = Header::data(PanId(1), LinkAddress::Short(1), LinkAddress::Extended([1, 2, 3, 4, 5, 6, 7, 8]), 1);
+        let mut out = [0; MAX_LEN];
+        let frame = write(&header, b"payload", &mut out).unwrap().to_vec();
+        for bit in 0..8 * frame.len() {
+            let mut damaged = frame.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Frame::parse(&damaged), Err(Refused::BadChecksum));
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_too_long_is_neither_written_nor_read() {
+        let header = Header::data(PanId(1), LinkAddress::Short(1), LinkAddress::Short(2), 1);
+        let mut out = [0; 200];
+        assert!(write(&header, &[0; MAX_LEN - 11], &mut out).is_ok());
+        assert_eq!(write(&header, &[0; MAX_LEN - 10], &mut out), Err(Full));
+        assert_eq!(Frame::parse(&[0; 128]), Err(Refused::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(
+            addresses in (address(), address()), pans: (u16, u16), same: bool, flags: (bool, bool), sequence: u8,
+            payload in proptest::collection::vec(any::<u8>(), 0..90),
+        ) {
+            let pan = |address: &LinkAddress, pan| PanId(if address.is_empty() { 0 } else { pan });
+            let header = Header {
+                frame_type: FrameType::Data,
+                acknowledge: flags.0,
+                pending: flags.1,
+                sequence,
+                destination_pan: pan(&addresses.0, pans.0),
+                destination: addresses.0,
+                source_pan: pan(&addresses.1, if same { pans.0 } else { pans.1 }),
+                source: addresses.1,
+            };
+            let mut out = [0; MAX_LEN];
+            let frame = write(&header, &payload, &mut out).unwrap();
+            prop_assert_eq!(frame.len(), header.len() + payload.len() + FCS_LEN);
+            prop_assert_eq!(Frame::parse(frame), Ok(Frame { header, payload: &payload }));
+        }
+
+        #[test]
+        fn anything_can_be_parsed(mut bytes in proptest::collection::vec(any::<u8>(), 0..130), sealed: bool) {
+            if sealed {
+                let fcs = checksum(&bytes);
+                bytes.extend(fcs.to_le_bytes());
+            }
+            if let Ok(frame) = Frame::parse(&bytes) {
+                let mut out = [0; MAX_LEN];
+                // What is read can be written; reserved bits and the version are not kept.
+                let again = write(&frame.header, frame.payload, &mut out).map(|bytes| Vec::from(&*bytes));
+                let again = again.unwrap();
+                prop_assert_eq!(Frame::parse(&again), Ok(frame));
+            }
+        }
+    }
+}
