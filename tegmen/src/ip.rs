@@ -100,6 +100,20 @@ pub fn prepend_headers(frame: &mut Frame<'_>, path: &Path, hop_limit: u8) -> Res
     frame.prepend(&headers)
 }
 
+/// Computes the checksum of a UDP datagram that came without one because a layer below left it out (RFC 6282, section
+/// 4.3.2). `packet` begins with its IPv6 header; what is not UDP stays as it is.
+pub fn restore_checksum(packet: &mut [u8]) {
+    let mut header = Reader::new(packet);
+    let fields = (header.take(6).ok(), header.u8().ok(), header.u8().ok(), header.array().ok(), header.array().ok());
+    let (Some(_), Some(UDP), Some(_), Some(source), Some(destination)) = fields else { return };
+    let udp = header.rest();
+    let Ok(len) = u16::try_from(udp.len()) else { return };
+    let sum = Sum::of_pseudo_header(&source, &destination, len).add(udp).folded();
+    if let Some(checksum) = packet.get_mut(CHECKSUM) {
+        checksum.copy_from_slice(&(if sum == u16::MAX { u16::MAX } else { !sum }).to_be_bytes());
+    }
+}
+
 /// Why a received packet is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
@@ -156,6 +170,8 @@ impl From<Truncated> for Refused {
 pub const HEADROOM: usize = IP_HEADER_LEN + UDP_HEADER_LEN;
 const IP_HEADER_LEN: usize = 40;
 const UDP_HEADER_LEN: usize = 8;
+/// Where the checksum of UDP lies, from the start of the packet.
+const CHECKSUM: core::ops::Range<usize> = 46..48;
 /// The protocol number of UDP.
 const UDP: u8 = 17;
 

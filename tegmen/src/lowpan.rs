@@ -1,2 +1,151 @@
 //! IPv6 over IEEE 802.15.4 (6LoWPAN): what a mote puts on the air, and what it takes from it.
+//!
+//! A packet goes out through [`fragment::Fragments`], which compresses its headers ([`iphc`]) and cuts it to what fits a
+//! frame ([`frame`]). A frame that comes in goes through [`Interface::receive`]: what was flooded is told from what goes
+//! from hop to hop ([`flood`]), fragments are put together ([`fragment::Reassembly`]), and a packet for somebody else
+//! goes on ([`route`]).
+
+pub mod flood;
+pub mod fragment;
 pub mod frame;
+pub mod iphc;
+pub mod route;
+
+use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::time::Instant;
+use fragment::{Fragments, Reassembly};
+use frame::LinkAddress;
+use iphc::{Context, Hop};
+use route::{Decision, Route};
+
+/// What a node knows of its network; it does not change.
+#[derive(Clone, Copy, Debug)]
+pub struct Network<'n> {
+    /// The node's address on the link.
+    pub link: LinkAddress,
+    /// Its IPv6 addresses.
+    pub own: &'n [[u8; 16]],
+    /// Prefixes that all nodes know.
+    pub contexts: &'n [Context],
+    /// Ways to other nodes.
+    pub routes: &'n [Route],
+    /// Floods of others are passed on.
+    pub relays: bool,
+}
+
+/// The node's end of the link: up to `SLOTS` packets of up to `BYTES` bytes are put together at a time.
+#[derive(Debug)]
+pub struct Interface<const SLOTS: usize, const BYTES: usize> {
+    reassembly: Reassembly<SLOTS, BYTES>,
+    seen: flood::Seen<FLOODS>,
+    next_tag: u16,
+    next_flood: u8,
+}
+
+/// What a frame led to.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub struct Received<'p> {
+    /// To be sent to everybody: the same payload behind this header.
+    pub relay: Option<flood::Header>,
+    /// A packet that is whole now.
+    pub packet: Option<Arrived<'p>>,
+}
+
+/// A packet and where it goes.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Arrived<'p> {
+    /// It is for this node; it begins with its IPv6 header.
+    Here(&'p mut [u8]),
+    /// It is to be sent to this neighbour.
+    On(LinkAddress, &'p mut [u8]),
+    /// It ends here, for this reason.
+    Dropped(Decision),
+}
+
+impl<const SLOTS: usize, const BYTES: usize> Default for Interface<SLOTS, BYTES> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const SLOTS: usize, const BYTES: usize> Interface<SLOTS, BYTES> {
+    /// An interface that has sent and heard nothing.
+    pub const fn new() -> Self {
+        Self { reassembly: Reassembly::new(), seen: flood::Seen::new(), next_tag: 0, next_flood: 0 }
+    }
+
+    /// Takes the payload of a frame that came over `hop`.
+    ///
+    /// # Errors
+    /// [`fragment::Refused`]; it is dropped in silence.
+    pub fn receive<'p>(
+        &'p mut self,
+        now: Instant,
+        network: &Network<'_>,
+        hop: &Hop,
+        payload: &[u8],
+    ) -> Result<Received<'p>, fragment::Refused> {
+        let mut reader = Reader::new(payload);
+        let mut hop = *hop;
+        let mut relay = None;
+        if let Some(header) = flood::Header::read(&mut reader)? {
+            if header.originator == network.link || !self.seen.is_new(now, &header) {
+                return Ok(Received::default());
+            }
+            let on = header.hops_left.checked_sub(1).filter(|left| *left > 0 && network.relays);
+            relay = on.map(|hops_left| flood::Header { hops_left, ..header });
+            hop = Hop { source: header.originator, destination: header.destination };
+        }
+        let packet = self.reassembly.receive(now, &hop, network.contexts, reader.rest())?;
+        let packet = packet.map(|packet| match route::decide(packet, network.own, network.routes) {
+            Decision::Deliver => Arrived::Here(packet),
+            Decision::Forward(next) => Arrived::On(next, packet),
+            drop => Arrived::Dropped(drop),
+        });
+        Ok(Received { relay, packet })
+    }
+
+    /// Prepares a packet for the neighbour `to`.
+    ///
+    /// # Errors
+    /// [`Truncated`], as [`Fragments::new`].
+    pub fn send<'p>(
+        &mut self,
+        network: &Network<'_>,
+        to: LinkAddress,
+        packet: &'p [u8],
+    ) -> Result<Fragments<'p>, Truncated> {
+        let tag = self.next_tag;
+        self.next_tag = tag.wrapping_add(1);
+        Fragments::new(packet, &Hop { source: network.link, destination: to }, network.contexts, tag)
+    }
+
+    /// The header for a frame that this node floods over so many hops.
+    pub fn flood(&mut self, network: &Network<'_>, hops: u8) -> flood::Header {
+        let sequence = self.next_flood;
+        self.next_flood = sequence.wrapping_add(1);
+        flood::Header { hops_left: hops, originator: network.link, destination: LinkAddress::BROADCAST, sequence }
+    }
+
+    /// Forgets packets whose fragments did not come.
+    pub fn expire(&mut self, now: Instant) {
+        self.reassembly.expire(now);
+    }
+}
+
+/// The payload of a flooded frame: the header, then `rest` as it would go over one hop.
+///
+/// # Errors
+/// [`Full`]
+pub fn write_flooded<'t>(header: &flood::Header, rest: &[u8], out: &'t mut [u8]) -> Result<&'t [u8], Full> {
+    let mut writer = Writer::new(out);
+    header.write(&mut writer)?;
+    writer.put(rest)?;
+    Ok(writer.finish())
+}
+
+/// Floods that a node remembers.
+const FLOODS: usize = 16;
+
+#[cfg(test)]
+mod tests;

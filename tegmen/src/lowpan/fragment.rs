@@ -1,0 +1,369 @@
+//! Packets that do not fit a frame: fragments, and the bounded buffer that puts them together (RFC 4944, section 5.3).
+//!
+//! Lengths and offsets count the packet as it is without compression, in units of eight bytes. One fragment lost is the
+//! packet lost: nothing is sent again here.
+
+use super::frame::{self, LinkAddress};
+use super::iphc::{self, Compressed, Context, Hop};
+use crate::buf::{Full, Reader, Truncated, Writer, copy};
+use crate::ip;
+use crate::time::{Duration, Instant};
+
+/// A packet on its way out, frame after frame.
+#[derive(Clone, Debug)]
+pub struct Fragments<'p> {
+    packet: &'p [u8],
+    headers: Compressed,
+    tag: u16,
+    /// Bytes of the packet that were sent, `None` before the first frame.
+    sent: Option<usize>,
+}
+
+impl<'p> Fragments<'p> {
+    /// Prepares `packet`, an IPv6 packet without compression, for the link; `tag` is another for each.
+    ///
+    /// # Errors
+    /// [`Truncated`] if it is not one, or longer than what fragments can carry.
+    pub fn new(packet: &'p [u8], hop: &Hop, contexts: &[Context], tag: u16) -> Result<Self, Truncated> {
+        if packet.len() > MAX_PACKET_LEN {
+            return Err(Truncated);
+        }
+        Ok(Self { packet, headers: Compressed::of(packet, hop, contexts)?, tag, sent: None })
+    }
+
+    /// Frames that it will take, if each has this room for payload.
+    pub fn count(&self, room: usize) -> usize {
+        let mut rest = self.clone();
+        let mut out = [0; frame::MAX_LEN];
+        let mut frames = 0usize;
+        while matches!(rest.next_frame(room, &mut out), Ok(Some(_))) {
+            frames = frames.saturating_add(1);
+        }
+        frames
+    }
+
+    /// Writes the payload of the next frame, of at most `room` bytes; `None` when all was sent.
+    ///
+    /// # Errors
+    /// [`Full`] if the room cannot hold the compressed headers, or `out` not the room.
+    pub fn next_frame<'t>(&mut self, room: usize, out: &'t mut [u8]) -> Result<Option<&'t [u8]>, Full> {
+        let headers = self.headers.bytes();
+        let replaces = self.headers.replaces;
+        let mut writer = Writer::new(out);
+        let Some(sent) = self.sent else {
+            let rest = self.packet.get(replaces..).unwrap_or(&[]);
+            if headers.len().saturating_add(rest.len()) <= room {
+                self.sent = Some(self.packet.len());
+                writer.put(headers)?;
+                writer.put(rest)?;
+                return Ok(Some(writer.finish()));
+            }
+            let taken = room.checked_sub(FIRST_HEADER_LEN.wrapping_add(headers.len())).ok_or(Full)?;
+            // The last byte of every fragment but the last ends a unit.
+            let end = replaces.wrapping_add(taken) & !7;
+            let taken = end.checked_sub(replaces).ok_or(Full)?;
+            writer.u16(FIRST | self.packet.len() as u16)?;
+            writer.u16(self.tag)?;
+            writer.put(headers)?;
+            writer.put(rest.get(..taken).ok_or(Full)?)?;
+            self.sent = Some(end);
+            return Ok(Some(writer.finish()));
+        };
+        let rest = self.packet.get(sent..).unwrap_or(&[]);
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let most = room.checked_sub(NEXT_HEADER_LEN).ok_or(Full)?;
+        let taken = if rest.len() <= most { rest.len() } else { most & !7 };
+        if taken == 0 {
+            return Err(Full);
+        }
+        writer.u16(NEXT | self.packet.len() as u16)?;
+        writer.u16(self.tag)?;
+        writer.u8((sent >> 3) as u8)?;
+        writer.put(rest.get(..taken).ok_or(Full)?)?;
+        self.sent = Some(sent.wrapping_add(taken));
+        Ok(Some(writer.finish()))
+    }
+}
+
+/// Packets that are being put together: at most `SLOTS` at a time, each of at most `BYTES` bytes.
+///
+/// Who comes when all slots are taken displaces the oldest: a sender that never ends its packets cannot keep others out.
+#[derive(Debug)]
+pub struct Reassembly<const SLOTS: usize, const BYTES: usize> {
+    slots: [Slot<BYTES>; SLOTS],
+}
+
+#[derive(Debug)]
+struct Slot<const BYTES: usize> {
+    /// When its first fragment came; [`Instant::NEVER`] if the slot is free.
+    since: Instant,
+    hop: Hop,
+    tag: u16,
+    len: u16,
+    checksum_elided: bool,
+    /// A bit for each unit of eight bytes that is there.
+    have: [u32; UNITS / 32],
+    bytes: [u8; BYTES],
+}
+
+impl<const BYTES: usize> Slot<BYTES> {
+    const FREE: Self = Self {
+        since: Instant::NEVER,
+        hop: Hop { source: LinkAddress::Absent, destination: LinkAddress::Absent },
+        tag: 0,
+        len: 0,
+        checksum_elided: false,
+        have: [0; UNITS / 32],
+        bytes: [0; BYTES],
+    };
+}
+
+impl<const SLOTS: usize, const BYTES: usize> Default for Reassembly<SLOTS, BYTES> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        const { assert!(SLOTS > 0 && BYTES >= 48, "room for one packet at least, with its headers") }
+        Self { slots: [const { Slot::FREE }; SLOTS] }
+    }
+
+    /// Takes the payload of a frame; the IPv6 packet, if it completes one.
+    ///
+    /// # Errors
+    /// [`Refused`]; the frame is dropped, and with it the packet that it contradicts.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        hop: &Hop,
+        contexts: &[Context],
+        payload: &[u8],
+    ) -> Result<Option<&mut [u8]>, Refused> {
+        let mut reader = Reader::new(payload);
+        let index = match payload.first().copied().ok_or(Refused::Truncated)? {
+            IPV6 | 0x60..=0x7f => self.receive_whole(now, hop, contexts, payload)?,
+            0xc0..=0xc7 => {
+                let (len, tag) = (reader.u16()? & LEN_MASK, reader.u16()?);
+                self.receive_first(now, hop, contexts, (len, tag), reader.rest())?
+            }
+            0xe0..=0xe7 => {
+                let (len, tag) = (reader.u16()? & LEN_MASK, reader.u16()?);
+                let offset = usize::from(reader.u8()?) << 3;
+                let index = self.slot(now, hop, len, tag)?;
+                self.put(index, offset, reader.rest())?;
+                index
+            }
+            other => return Err(Refused::Dispatch(other)),
+        };
+        Ok(self.complete(index))
+    }
+
+    /// Forgets packets that were begun longer ago than [`TIMEOUT`].
+    pub fn expire(&mut self, now: Instant) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.since != Instant::NEVER) {
+            if now.since(slot.since) >= TIMEOUT {
+                slot.since = Instant::NEVER;
+            }
+        }
+    }
+
+    /// Packets that wait for fragments.
+    pub fn pending(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.since != Instant::NEVER).count()
+    }
+
+    fn receive_whole(
+        &mut self,
+        now: Instant,
+        hop: &Hop,
+        contexts: &[Context],
+        payload: &[u8],
+    ) -> Result<usize, Refused> {
+        let index = self.free(now);
+        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+        let len = match payload {
+            [IPV6, packet @ ..] => {
+                copy(&mut slot.bytes, packet)?;
+                packet.len()
+            }
+            _ => {
+                let read = iphc::decompress(payload, hop, contexts, None, &mut slot.bytes)?;
+                let rest = payload.get(read.read..).unwrap_or(&[]);
+                copy(slot.bytes.get_mut(read.written..).ok_or(Refused::TooLong)?, rest)?;
+                slot.checksum_elided = read.checksum_elided;
+                read.written.saturating_add(rest.len())
+            }
+        };
+        if len > MAX_PACKET_LEN {
+            return Err(Refused::TooLong);
+        }
+        (slot.since, slot.len) = (now, len as u16);
+        slot.have = [u32::MAX; UNITS / 32];
+        Ok(index)
+    }
+
+    fn receive_first(
+        &mut self,
+        now: Instant,
+        hop: &Hop,
+        contexts: &[Context],
+        (len, tag): (u16, u16),
+        rest: &[u8],
+    ) -> Result<usize, Refused> {
+        let mut headers = [0; HEADERS_LEN];
+        let (written, read, elided) = match rest {
+            [IPV6, ..] => (0, 1, false),
+            _ => {
+                let read = iphc::decompress(rest, hop, contexts, Some(len.into()), &mut headers)?;
+                (read.written, read.read, read.checksum_elided)
+            }
+        };
+        let index = self.slot(now, hop, len, tag)?;
+        let payload = rest.get(read..).unwrap_or(&[]);
+        // What is not a whole number of units is marked together with its end: headers are, by themselves.
+        let end = written.saturating_add(payload.len());
+        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+        slot.checksum_elided |= elided;
+        self.mark(index, 0, end)?;
+        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+        copy(&mut slot.bytes, headers.get(..written).unwrap_or(&[]))?;
+        copy(slot.bytes.get_mut(written..).ok_or(Refused::TooLong)?, payload)?;
+        Ok(index)
+    }
+
+    fn put(&mut self, index: usize, offset: usize, bytes: &[u8]) -> Result<(), Refused> {
+        self.mark(index, offset, offset.saturating_add(bytes.len()))?;
+        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+        Ok(copy(slot.bytes.get_mut(offset..).ok_or(Refused::TooLong)?, bytes)?)
+    }
+
+    /// Notes that the bytes from `start` to `end` are there. A fragment that comes again is fine; one that laps over
+    /// others, or does not fit the packet, ends it (section 5.3).
+    fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<(), Refused> {
+        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+        let len = usize::from(slot.len);
+        if end <= start || end > len || (end < len && end & 7 != 0) {
+            slot.since = Instant::NEVER;
+            return Err(Refused::Contradicts);
+        }
+        let (mut new, mut old) = (false, false);
+        for unit in (start >> 3)..end.div_ceil(8) {
+            let Some(word) = slot.have.get_mut(unit >> 5) else { continue };
+            let bit = 1u32.wrapping_shl(unit as u32 & 31);
+            (new, old) = (new | (*word & bit == 0), old | (*word & bit != 0));
+            *word |= bit;
+        }
+        if new && old {
+            slot.since = Instant::NEVER;
+            return Err(Refused::Contradicts);
+        }
+        Ok(())
+    }
+
+    /// The slot of the packet that a fragment belongs to, begun if there is none.
+    fn slot(&mut self, now: Instant, hop: &Hop, len: u16, tag: u16) -> Result<usize, Refused> {
+        self.expire(now);
+        if usize::from(len) > BYTES {
+            return Err(Refused::TooLong);
+        }
+        if usize::from(len) < iphc::IP_HEADER_LEN {
+            return Err(Refused::Contradicts);
+        }
+        let known =
+            |slot: &Slot<BYTES>| slot.since != Instant::NEVER && slot.hop == *hop && slot.tag == tag && slot.len == len;
+        if let Some(index) = self.slots.iter().position(known) {
+            return Ok(index);
+        }
+        let index = self.free(now);
+        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+        (slot.since, slot.hop, slot.tag, slot.len) = (now, *hop, tag, len);
+        slot.have = [0; UNITS / 32];
+        slot.checksum_elided = false;
+        Ok(index)
+    }
+
+    /// A free slot, or else the oldest; it is empty now.
+    fn free(&mut self, now: Instant) -> usize {
+        let age = |slot: &Slot<BYTES>| if slot.since == Instant::NEVER { Duration::MAX } else { now.since(slot.since) };
+        let oldest = self.slots.iter().enumerate().max_by_key(|(_, slot)| age(slot)).map_or(0, |(index, _)| index);
+        if let Some(slot) = self.slots.get_mut(oldest) {
+            slot.since = Instant::NEVER;
+            slot.checksum_elided = false;
+        }
+        oldest
+    }
+
+    /// The packet in the slot, if it is whole; the slot is free then.
+    fn complete(&mut self, index: usize) -> Option<&mut [u8]> {
+        let slot = self.slots.get_mut(index)?;
+        let units = usize::from(slot.len).div_ceil(8);
+        let whole = (0..units)
+            .all(|unit| slot.have.get(unit >> 5).is_some_and(|word| word & 1u32.wrapping_shl(unit as u32 & 31) != 0));
+        if !whole {
+            return None;
+        }
+        slot.since = Instant::NEVER;
+        let packet = slot.bytes.get_mut(..slot.len.into())?;
+        if slot.checksum_elided {
+            ip::restore_checksum(packet);
+        }
+        Some(packet)
+    }
+}
+
+/// Why a frame's payload is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// It ends before its headers do.
+    Truncated,
+    /// It begins with a dispatch that is not known here.
+    Dispatch(u8),
+    /// Its compressed headers are refused.
+    Headers(iphc::Refused),
+    /// The packet is longer than there is room for.
+    TooLong,
+    /// It laps over other fragments of its packet, or goes beyond it.
+    Contradicts,
+}
+
+impl From<Truncated> for Refused {
+    fn from(_: Truncated) -> Self {
+        Self::Truncated
+    }
+}
+
+impl From<Full> for Refused {
+    fn from(_: Full) -> Self {
+        Self::TooLong
+    }
+}
+
+impl From<iphc::Refused> for Refused {
+    fn from(refused: iphc::Refused) -> Self {
+        Self::Headers(refused)
+    }
+}
+
+/// How long the fragments of a packet are waited for (section 5.3).
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of the longest packet: what 11 bits can count.
+pub const MAX_PACKET_LEN: usize = 2047;
+/// Dispatch of an IPv6 header without compression.
+const IPV6: u8 = 0x41;
+const FIRST: u16 = 0b11000 << 11;
+const NEXT: u16 = 0b11100 << 11;
+const LEN_MASK: u16 = 0x7ff;
+const FIRST_HEADER_LEN: usize = 4;
+const NEXT_HEADER_LEN: usize = 5;
+/// Of eight bytes, in the longest packet.
+const UNITS: usize = 256;
+/// IPv6 and UDP.
+const HEADERS_LEN: usize = 48;
+
+#[cfg(test)]
+mod tests;

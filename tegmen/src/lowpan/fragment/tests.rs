@@ -1,0 +1,161 @@
+use super::*;
+use crate::endpoint::{Address, Path};
+use proptest::prelude::*;
+use std::vec::Vec;
+
+const HOP: Hop = Hop { source: LinkAddress::Short(1), destination: LinkAddress::Short(2) };
+const OTHER: Hop = Hop { source: LinkAddress::Short(3), destination: LinkAddress::Short(2) };
+const ROOM: usize = 116;
+const NOW: Instant = Instant::from_micros(1_000_000);
+
+fn packet(payload: &[u8]) -> Vec<u8> {
+    let address =
+        |last| Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, last], port: 5683, scope: 0 };
+    let path = Path { local: address(1), remote: address(2) };
+    let mut packet = ip::headers(&path, 63, payload).unwrap().to_vec();
+    packet.extend(payload);
+    packet
+}
+
+fn frames(packet: &[u8], hop: &Hop, tag: u16, room: usize) -> Vec<Vec<u8>> {
+    let mut fragments = Fragments::new(packet, hop, &[], tag).unwrap();
+    let count = fragments.count(room);
+    let mut out = [0; 127];
+    let frames: Vec<_> =
+        core::iter::from_fn(|| fragments.next_frame(room, &mut out).unwrap().map(<[u8]>::to_vec)).collect();
+    assert_eq!(frames.len(), count);
+    frames
+}
+
+fn numbered(len: usize) -> Vec<u8> {
+    (0..len).map(|n| n as u8).collect()
+}
+
+#[test]
+fn what_fits_goes_in_one_frame_without_a_header_of_its_own() {
+    let sent = packet(&numbered(50));
+    let frames = frames(&sent, &HOP, 1, ROOM);
+    assert_eq!(frames.len(), 1);
+    assert_eq!(frames[0][0] >> 5, 0b011);
+    let mut reassembly = Reassembly::<1, 1280>::new();
+    assert_eq!(reassembly.receive(NOW, &HOP, &[], &frames[0]).unwrap().unwrap(), sent);
+    assert_eq!(reassembly.pending(), 0);
+}
+
+#[test]
+fn fragments_come_together_in_any_order_and_more_than_once() {
+    let sent = packet(&numbered(700));
+    let mut frames = frames(&sent, &HOP, 7, ROOM);
+    assert!(frames.len() > 6 && frames.iter().all(|frame| frame.len() <= ROOM));
+    frames.reverse();
+    frames.insert(1, frames[0].clone());
+    let last = frames.pop().unwrap();
+    let mut reassembly = Reassembly::<2, 1280>::new();
+    for frame in &frames {
+        assert!(reassembly.receive(NOW, &HOP, &[], frame).unwrap().is_none());
+    }
+    assert_eq!(reassembly.receive(NOW, &HOP, &[], &last).unwrap().unwrap(), sent);
+    assert_eq!(reassembly.pending(), 0);
+}
+
+#[test]
+fn packets_of_two_senders_do_not_mix() {
+    let (a, b) = (packet(&numbered(300)), packet(&[7; 300]));
+    let (from_a, from_b) = (frames(&a, &HOP, 7, ROOM), frames(&b, &OTHER, 7, ROOM));
+    let mut reassembly = Reassembly::<2, 512>::new();
+    let mut whole = Vec::new();
+    for (one, other) in from_a.iter().zip(&from_b) {
+        whole.extend(reassembly.receive(NOW, &HOP, &[], one).unwrap().map(|packet| packet.to_vec()));
+        whole.extend(reassembly.receive(NOW, &OTHER, &[], other).unwrap().map(|packet| packet.to_vec()));
+    }
+    assert_eq!(whole, [a, b]);
+}
+
+#[test]
+fn a_packet_that_is_never_ended_is_displaced_and_forgotten() {
+    let first = |tag| frames(&packet(&numbered(300)), &HOP, tag, ROOM).remove(0);
+    let mut reassembly = Reassembly::<2, 512>::new();
+    for tag in 0..50 {
+        let later = NOW.after_millis(u32::from(tag));
+        assert!(reassembly.receive(later, &HOP, &[], &first(tag)).unwrap().is_none());
+        assert!(reassembly.pending() <= 2);
+    }
+    let whole = frames(&packet(b"short"), &OTHER, 1, ROOM);
+    assert!(reassembly.receive(NOW.after_millis(60), &OTHER, &[], &whole[0]).unwrap().is_some());
+    reassembly.expire(NOW.after(TIMEOUT).after_millis(60));
+    assert_eq!(reassembly.pending(), 0);
+}
+
+#[test]
+fn a_fragment_that_laps_over_another_ends_the_packet() {
+    let sent = packet(&numbered(300));
+    let honest = frames(&sent, &HOP, 7, ROOM);
+    let mut forged = honest[1].clone();
+    forged[4] -= 1; // one unit earlier
+    let mut reassembly = Reassembly::<1, 512>::new();
+    assert!(reassembly.receive(NOW, &HOP, &[], &honest[0]).unwrap().is_none());
+    assert_eq!(reassembly.receive(NOW, &HOP, &[], &forged), Err(Refused::Contradicts));
+    assert_eq!(reassembly.pending(), 0);
+    forged[4] = 255; // beyond the end
+    assert_eq!(reassembly.receive(NOW, &HOP, &[], &forged), Err(Refused::Contradicts));
+}
+
+#[test]
+fn what_is_too_long_is_refused_on_both_sides() {
+    let long = frames(&packet(&numbered(600)), &HOP, 7, ROOM);
+    assert_eq!(Reassembly::<1, 512>::new().receive(NOW, &HOP, &[], &long[0]), Err(Refused::TooLong));
+    assert!(Fragments::new(&packet(&numbered(2000)), &HOP, &[], 1).is_err());
+    let short = packet(b"short");
+    let mut fragments = Fragments::new(&short, &HOP, &[], 1).unwrap();
+    assert_eq!(fragments.next_frame(10, &mut [0; 127]), Err(Full));
+}
+
+#[test]
+fn a_checksum_that_was_left_out_is_computed() {
+    let sent = packet(&numbered(20));
+    let mut frame = frames(&sent, &HOP, 1, ROOM).remove(0);
+    let compressed = Compressed::of(&sent, &HOP, &[]).unwrap().bytes().len();
+    frame.drain(compressed - 2..compressed);
+    let nhc = compressed - 2 - 5; // both ports are whole
+    assert_eq!(frame[nhc], 0xf0);
+    frame[nhc] |= 4;
+    let mut reassembly = Reassembly::<1, 512>::new();
+    assert_eq!(reassembly.receive(NOW, &HOP, &[], &frame).unwrap().unwrap(), sent);
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_length_and_the_room_the_packet_arrives(len in 0..1200usize, room in 64..=ROOM, from in 0..8usize) {
+        let sent = packet(&numbered(len));
+        let mut reassembly = Reassembly::<1, 1280>::new();
+        let mut frames = frames(&sent, &HOP, 3, room);
+        let by = from % frames.len();
+        frames.rotate_left(by);
+        let mut whole = None;
+        for frame in &frames {
+            prop_assert!(whole.is_none());
+            whole = reassembly.receive(NOW, &HOP, &[], frame).unwrap().map(|packet| packet.to_vec());
+        }
+        prop_assert_eq!(whole, Some(sent));
+    }
+
+    #[test]
+    fn frames_of_anything_stop_nobody(frames in proptest::collection::vec(
+        (0..4u8, proptest::collection::vec(any::<u8>(), 0..116)), 1..60,
+    )) {
+        let mut reassembly = Reassembly::<2, 256>::new();
+        for (kind, mut frame) in frames {
+            if let [first, second, ..] = &mut frame[..] {
+                match kind {
+                    0 => *first = 0x60 | (*first & 0x1f),
+                    // Packets of lengths that fit, so that most fragments get far.
+                    1 => (*first, *second) = (0xc0, *second | 40),
+                    2 => (*first, *second) = (0xe0, *second | 40),
+                    _ => {}
+                }
+            }
+            let _ = reassembly.receive(NOW, &HOP, &[], &frame);
+            prop_assert!(reassembly.pending() <= 2);
+        }
+    }
+}
