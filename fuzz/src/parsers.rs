@@ -25,9 +25,9 @@ pub fn records(data: &[u8]) {
         at += record.body.len();
         let mut reader = Reader::new(record.body);
         while let Ok(fragment) = Fragment::read(&mut reader) {
-            assert!(fragment.offset as usize + fragment.body.len() <= fragment.length as usize);
+            assert!(fragment.offset() as usize + fragment.body.len() <= fragment.length() as usize);
             if fragment.is_whole() {
-                bodies(fragment.message_type.0, fragment.body);
+                bodies(fragment.message_type().0, fragment.body);
             }
         }
     }

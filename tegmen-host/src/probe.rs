@@ -238,10 +238,10 @@ impl Seen {
                         self.message(&fragment);
                         let part = match fragment.is_whole() {
                             true => String::new(),
-                            false => format!(" (part at {})", fragment.offset),
+                            false => format!(" (part at {})", fragment.offset()),
                         };
-                        let name = format!("{}{part}", name_of(fragment.message_type));
-                        repeated &= self.is_known(sent, format!("{name} {}", fragment.message_seq));
+                        let name = format!("{}{part}", name_of(fragment.message_type()));
+                        repeated &= self.is_known(sent, format!("{name} {}", fragment.message_seq()));
                         messages.push(name);
                         if reader.is_empty() {
                             break;
@@ -276,7 +276,7 @@ impl Seen {
     }
 
     fn message(&mut self, fragment: &Fragment<'_>) {
-        match fragment.message_type {
+        match fragment.message_type() {
             MessageType::HELLO_VERIFY_REQUEST => {
                 self.cookie_len = hello_verify_request::read(fragment.body).ok().map(<[u8]>::len);
             }

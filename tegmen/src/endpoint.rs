@@ -15,7 +15,7 @@ pub use peers::{NewPeer, Peer, PeerArray, PeerId, Peers, Phase, Principal, Prote
 use crate::buf::{Frame, Full, Writer};
 use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
-use crate::dtls::cookie::Cookies;
+use crate::dtls::cookie::{self, Cookies};
 use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::ClientHello;
 use crate::dtls::handshake::{self, Fragment, MessageType, hello_verify_request};
@@ -189,7 +189,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let settings = Settings::from(config);
         let mut cookies = Cookies::none();
         if R::SERVER {
-            cookies.begin(cx.crypto, cx.now, &settings);
+            cookies.begin(cx.crypto);
         }
         Self { peers, settings, cookies, roles }
     }
@@ -238,7 +238,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
         }
         let id = self.peers.find(path, Phase::Handshaking).ok_or(Discard::UnknownPeer)?;
-        let mut ongoing = self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
+        let Some(ongoing) = &mut self.peers.ongoing(id) else { return Err(Discard::UnknownPeer) };
         let outcome = ongoing.receive::<C, R>(cx, record);
         let deadline = ongoing.state.deadline();
         Ok(self.on_progress(cx, id, deadline, outcome))
@@ -261,11 +261,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return Err(Discard::Malformed);
         }
         let hello = ClientHello::read(fragment.body, R::RECORD_SIZE).map_err(|_| Discard::Malformed)?;
-        self.cookies.renew_if_due(cx.now, &self.settings);
-        if !self.cookies.is_valid::<C>(&path.remote, &hello) {
+        let generation = cookie::generation(cx.now, &self.settings);
+        if !self.cookies.is_valid::<C>(generation, &path.remote, &hello) {
             bump(&mut cx.counters.cookies_sent);
-            let cookie = self.cookies.make::<C>(&path.remote, &hello);
-            return Ok(write_hello_verify_request(record.number(), fragment.message_seq, &cookie, out).unwrap_or(0));
+            let cookie = self.cookies.make::<C>(generation, &path.remote, &hello);
+            return Ok(write_hello_verify_request(record.number(), fragment.message_seq(), &cookie, out).unwrap_or(0));
         }
         // A late copy of the hello that a session began with, whose last flight may still be asked for.
         if let Some(id) = self.peers.find(path, Phase::Established)
@@ -274,7 +274,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return Ok(0);
         }
         if let Some(id) = self.peers.find(path, Phase::Handshaking) {
-            let ongoing = self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
+            let Some(ongoing) = &mut self.peers.ongoing(id) else { return Err(Discard::UnknownPeer) };
             if ongoing.peer.rank == Rank::Ours {
                 return Err(Discard::Unexpected); // we are opening one there ourselves
             }
@@ -304,7 +304,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
         };
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?;
-        if let Some(ongoing) = self.peers.ongoing(id) {
+        if let Some(ongoing) = &mut self.peers.ongoing(id) {
             ongoing.state.accept(cx, &self.settings, record.number(), &fragment, &hello, aead);
             if R::RECORD_SIZE {
                 ongoing.state.record_size_limit = self.roles.record_size_limit();
@@ -314,14 +314,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(0)
     }
 
-    #[inline(never)]
     fn insert<C>(&mut self, cx: &mut Cx<'_, C>, new: &NewPeer<'_>) -> Result<PeerId, TableFull> {
         let inserted = self.peers.insert(new).inspect_err(|_| bump(&mut cx.counters.table_full))?;
         if inserted.evicted {
             bump(&mut cx.counters.evicted);
         }
         if let Some(peer) = self.peers.peer(inserted.id) {
-            peer.last_heard = coarse(cx.now);
+            peer.last_heard = cx.now.coarse();
         }
         self.peers.schedule(inserted.id, Instant::AT_ONCE);
         Ok(inserted.id)
@@ -352,7 +351,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if R::RECORD_SIZE && content.len() > peer.record_size.received(self.roles.record_size_limit()) {
             return Ok(Some(self.close_with(id, Fatal::RecordOverflow)));
         }
-        peer.last_heard = coarse(cx.now);
+        peer.last_heard = cx.now.coarse();
         match content_type {
             ContentType::APPLICATION_DATA => {
                 // It could only follow our last flight, so that is not needed again.
@@ -371,7 +370,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             },
             // The client's Finished again: our last flight was lost. Renegotiation is refused by silence.
             ContentType::HANDSHAKE => {
-                let Some(ongoing) = self.peers.ongoing(id) else { return Err(Discard::Unexpected) };
+                let Some(ongoing) = &mut self.peers.ongoing(id) else { return Err(Discard::Unexpected) };
                 if content.first() == Some(&MessageType::FINISHED.0) && ongoing.state.is_lingering() {
                     bump(&mut cx.counters.retransmitted);
                     ongoing.state.send_flight();
@@ -416,7 +415,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let Some(peer) = self.peers.peer(id) else { return };
         let path = peer.path;
         peer.rank = peer.rank.max(Rank::Authenticated);
-        peer.last_heard = coarse(cx.now);
+        peer.last_heard = cx.now.coarse();
         // In this handshake the server's flight is the last.
         let lingers = peer.rank == Rank::Authenticated;
         peer.lingers = lingers;
@@ -446,7 +445,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.peers.remove(old);
         }
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Ours))?;
-        if let Some(ongoing) = self.peers.ongoing(id) {
+        if let Some(ongoing) = &mut self.peers.ongoing(id) {
             ongoing.state.connect(cx, &self.settings);
             if R::RECORD_SIZE {
                 ongoing.state.record_size_limit = self.roles.record_size_limit();
@@ -464,7 +463,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     pub fn plain<C>(&mut self, cx: &mut Cx<'_, C>, path: &Path, rank: Rank) -> Result<PeerId, TableFull> {
         if let Some(known) = self.peers.find(path, Phase::Established) {
             let peer = self.peers.peer(known).filter(|peer| peer.protection == Protection::Plain).ok_or(TableFull)?;
-            peer.last_heard = coarse(cx.now);
+            peer.last_heard = cx.now.coarse();
             return Ok(known);
         }
         let protection = Protection::Plain;
@@ -483,7 +482,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         id: PeerId,
         answer: Answer<'_>,
     ) -> Option<Event<'r, 't>> {
-        let mut ongoing = self.peers.ongoing(id)?;
+        let Some(ongoing) = &mut self.peers.ongoing(id) else { return None };
         ongoing.state.deadline = ongoing.state.give_up;
         let outcome = ongoing.resume::<C, R>(cx, answer);
         let deadline = ongoing.state.deadline();
@@ -558,7 +557,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return self.write_alert(cx, id, alert, out).map_or(Outcome::Event(None), Outcome::Datagram);
         }
         let idle_since = Instant::from_micros(u64::from(peer.last_heard) << 20);
-        if let Some(mut ongoing) = self.peers.ongoing(id) {
+        if let Some(ongoing) = &mut self.peers.ongoing(id) {
             let mut outcome = Ok(0);
             if ongoing.state.deadline() <= cx.now {
                 outcome = ongoing.transmit::<C, R>(cx, &self.settings, out);
@@ -602,7 +601,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Option<usize> {
         let level = if description == AlertDescription::CLOSE_NOTIFY { alert::WARNING } else { alert::FATAL };
         let alert = [level, description.0];
-        if let Some(mut ongoing) = self.peers.ongoing(id)
+        if let Some(ongoing) = &mut self.peers.ongoing(id)
             && !ongoing.state.is_lingering()
         {
             return write_plain_alert(ongoing.next_number(), alert, out).ok();
@@ -631,11 +630,6 @@ fn write_hello_verify_request(
     let len = body_len as u32;
     let header = handshake::header(MessageType::HELLO_VERIFY_REQUEST, len, message_seq, 0, len);
     record::write_plain(out, ContentType::HANDSHAKE, number, &header, body_len)
-}
-
-/// The clock in units of 2^20 microseconds, about a second: near enough for an idle timeout, and no division on a mote.
-fn coarse(now: Instant) -> u32 {
-    (now.as_micros() >> 20) as u32
 }
 
 /// What a record or an alarm led to.

@@ -41,6 +41,11 @@ impl Instant {
         Self { micros: self.micros.saturating_add((millis as u64).wrapping_mul(1000)) }
     }
 
+    /// In units of 2^20 microseconds, about a second: near enough for what takes minutes, and no division on a mote.
+    pub(crate) const fn coarse(self) -> u32 {
+        (self.micros >> 20) as u32
+    }
+
     /// Time from `earlier` to this point, zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {

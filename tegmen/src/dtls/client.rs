@@ -42,7 +42,7 @@ impl Ongoing<'_> {
         // Neither the first hello nor the request is part of the handshake that is hashed (RFC 6347, section 4.2.1).
         self.state.transcript.restart();
         self.state.step = Step::AwaitServerHello;
-        self.state.receive_seq = fragment.message_seq.wrapping_add(1);
+        self.state.receive_seq = fragment.message_seq().wrapping_add(1);
         self.state.start_flight(Element::ClientHello);
         Ok(())
     }

@@ -43,24 +43,24 @@ impl Inbox {
 
     /// Adds a fragment of the message that is due. Returns the length of the message once it is complete.
     pub(crate) fn add(&mut self, room: &mut [u8], fragment: &Fragment<'_>) -> Result<Option<usize>, Stop> {
-        let total = fragment.length as usize;
+        let total = fragment.length() as usize;
         let free = room.len().saturating_sub(self.held.into());
         let (message, rest) = room.split_at_mut_checked(total).ok_or(Fatal::TooLarge)?;
         let come = rest.get_mut(..total.div_ceil(8)).ok_or(Fatal::TooLarge)?;
         if self.total == 0 {
-            self.kind = fragment.message_type;
+            self.kind = fragment.message_type();
             self.total = total as u16;
             self.missing = self.total;
             if free < total.saturating_add(come.len()) {
                 self.held = 0;
             }
             come.fill(0);
-        } else if self.kind != fragment.message_type || usize::from(self.total) != total {
+        } else if self.kind != fragment.message_type() || usize::from(self.total) != total {
             return Err(Discard::Malformed.into());
         }
         // Looked at before it is written, so that what contradicts is dropped whole.
         for write in [false, true] {
-            for (at, new) in (fragment.offset as usize..).zip(fragment.body) {
+            for (at, new) in (fragment.offset() as usize..).zip(fragment.body) {
                 let (Some(old), Some(come)) = (message.get_mut(at), come.get_mut(at / 8)) else { break };
                 let bit = 1 << (at % 8);
                 if *come & bit == 0 {
@@ -158,14 +158,15 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtls::handshake::{self, HEADER_LEN};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use std::vec::Vec;
 
     const TYPE: MessageType = MessageType::CLIENT_KEY_EXCHANGE;
 
-    fn fragment(total: usize, offset: usize, body: &[u8]) -> Fragment<'_> {
-        Fragment { message_type: TYPE, length: total as u32, message_seq: 2, offset: offset as u32, body }
+    fn header(total: usize, offset: usize, len: usize) -> [u8; HEADER_LEN] {
+        handshake::header(TYPE, total as u32, 2, offset as u32, len as u32)
     }
 
     proptest! {
@@ -186,7 +187,8 @@ mod tests {
                     piece.iter_mut().for_each(|byte| *byte ^= 0xff);
                     honest &= piece.is_empty();
                 }
-                if let Ok(Some(len)) = inbox.add(&mut room, &fragment(message.len(), start, &piece)) {
+                let header = header(message.len(), start, piece.len());
+                if let Ok(Some(len)) = inbox.add(&mut room, &Fragment { header: &header, body: &piece }) {
                     prop_assert_eq!(len, message.len());
                     // First wins: each byte is that of the message or that of the forger, who never overwrites.
                     let whole = &room[..len];
@@ -197,7 +199,9 @@ mod tests {
             }
             // However it went: whoever sends all of it in one piece is heard, unless a forger was first.
             if honest {
-                prop_assert!(matches!(inbox.add(&mut room, &fragment(message.len(), 0, &message)), Ok(Some(_))));
+                let header = header(message.len(), 0, message.len());
+                let whole = Fragment { header: &header, body: &message };
+                prop_assert!(matches!(inbox.add(&mut room, &whole), Ok(Some(_))));
             }
         }
 
@@ -239,7 +243,8 @@ mod tests {
             let mut inbox = Inbox::new();
             for (total, offset, body, step) in steps {
                 let total = total.max(offset + body.len() as u32);
-                let piece = Fragment { length: total, offset, ..fragment(0, 0, &body) };
+                let header = header(total as usize, offset as usize, body.len());
+                let piece = Fragment { header: &header, body: &body };
                 match step % 8 {
                     0 => { let _ = inbox.hold(&mut room, Held::Record, &[step; 12], &body); }
                     1 => { let _ = inbox.hold(&mut room, Held::Fragment, &[0, 0, 0, 0, 0, step, 0, 0, 0, 0, 0, 0], &body); }

@@ -101,7 +101,7 @@ pub struct Config {
     pub linger: Duration,
     /// A session that received nothing for so long is forgotten; zero keeps it until it is displaced.
     pub idle_timeout: Duration,
-    /// How long a key makes cookies; they are valid for up to twice that.
+    /// How long a cookie is valid at least, give or take a second in thirty; at most it is for twice that.
     pub cookie_lifetime: Duration,
 }
 

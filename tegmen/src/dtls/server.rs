@@ -32,10 +32,10 @@ impl HandshakeState {
         self.renegotiation_info = !self.minimal && hello.signals_renegotiation_info();
         // The numbers go on from the client's, which the stateless answer used too (RFC 6347, section 4.2.1).
         self.next_sequence = number.sequence();
-        self.flight_seq = fragment.message_seq;
-        self.receive_seq = fragment.message_seq.wrapping_add(1);
+        self.flight_seq = fragment.message_seq();
+        self.receive_seq = fragment.message_seq().wrapping_add(1);
         self.answered_seq = self.receive_seq;
-        self.hash_message::<C>(fragment.message_type, fragment.message_seq, fragment.body);
+        self.hash_message::<C>(fragment.message_type(), fragment.message_seq(), fragment.body);
     }
 
     /// Checks what a hello offers, and chooses the cipher.

@@ -394,14 +394,14 @@ impl Ongoing<'_> {
     ) -> Result<(), Stop> {
         let state = &mut *self.state;
         // A server without state numbers its HelloVerifyRequests as it likes.
-        let hello_verify = fragment.message_type == MessageType::HELLO_VERIFY_REQUEST && fragment.is_whole();
+        let hello_verify = fragment.message_type() == MessageType::HELLO_VERIFY_REQUEST && fragment.is_whole();
         if R::CLIENT && hello_verify && matches!(state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello) {
             return self.on_hello_verify_request(fragment);
         }
-        let ahead = fragment.message_seq.wrapping_sub(state.receive_seq) as i16;
+        let ahead = fragment.message_seq().wrapping_sub(state.receive_seq) as i16;
         if ahead < 0 {
             // The last message of the flight that ours answers, again: ours was lost (RFC 6347, section 4.2.4).
-            let last_of_flight = fragment.message_seq.wrapping_add(1) == state.answered_seq;
+            let last_of_flight = fragment.message_seq().wrapping_add(1) == state.answered_seq;
             if last_of_flight && state.receive_seq == state.answered_seq && state.element == Element::Sent {
                 state.answer_repetition(cx.counters);
             }
@@ -420,19 +420,19 @@ impl Ongoing<'_> {
         }
         if ahead > 0 {
             if ahead < 8 && fragment.is_whole() {
-                state.inbox.hold(self.buffers.incoming, Held::Fragment, &fragment.header(), fragment.body)?;
+                state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?;
             }
             return Ok(());
         }
         if fragment.is_whole() {
             state.inbox.forget_pieces();
-            return self.on_message::<C, R>(fragment.message_type, fragment.body);
+            return self.on_message::<C, R>(fragment.message_type(), fragment.body);
         }
         let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(()) };
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
-        let outcome = self.on_message::<C, R>(fragment.message_type, body);
+        let outcome = self.on_message::<C, R>(fragment.message_type(), body);
         self.buffers.incoming = room;
         outcome
     }

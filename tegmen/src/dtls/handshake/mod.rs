@@ -38,14 +38,8 @@ impl MessageType {
 /// A handshake message or a piece of one.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragment<'r> {
-    /// Type of the whole message.
-    pub message_type: MessageType,
-    /// Length of the whole message in bytes, without this header.
-    pub length: u32,
-    /// Number of the message in its sender's handshake.
-    pub message_seq: u16,
-    /// Where this piece begins.
-    pub offset: u32,
+    /// Where it lies: a mote keeps what it says in one register.
+    pub(crate) header: &'r [u8; HEADER_LEN],
     /// The piece.
     pub body: &'r [u8],
 }
@@ -53,27 +47,53 @@ pub struct Fragment<'r> {
 impl<'r> Fragment<'r> {
     /// Reads one fragment; a piece that would reach past its message does not parse.
     pub fn read(reader: &mut Reader<'r>) -> Result<Self, Truncated> {
-        let [kind, l0, l1, l2, s0, s1, o0, o1, o2, f0, f1, f2] = *reader.array_ref::<HEADER_LEN>()?;
-        let length = u32::from_be_bytes([0, l0, l1, l2]);
-        let offset = u32::from_be_bytes([0, o0, o1, o2]);
-        let fragment_length = u32::from_be_bytes([0, f0, f1, f2]);
-        let body = reader.take(fragment_length as usize)?;
-        if offset.wrapping_add(fragment_length) > length {
-            return Err(Truncated);
+        let header = reader.array_ref::<HEADER_LEN>()?;
+        let [.., before, high, middle, low] = *header;
+        let body = reader.take(u24([before, high, middle, low]) as usize)?;
+        let fragment = Self { header, body };
+        match fragment.offset().wrapping_add(body.len() as u32) > fragment.length() {
+            true => Err(Truncated),
+            false => Ok(fragment),
         }
-        let message_seq = u16::from_be_bytes([s0, s1]);
-        Ok(Self { message_type: MessageType(kind), length, message_seq, offset, body })
+    }
+
+    /// Type of the whole message.
+    pub const fn message_type(&self) -> MessageType {
+        let [kind, ..] = *self.header;
+        MessageType(kind)
+    }
+
+    /// Length of the whole message in bytes, without this header.
+    #[inline(never)]
+    pub const fn length(&self) -> u32 {
+        let [before, high, middle, low, ..] = *self.header;
+        u24([before, high, middle, low])
+    }
+
+    /// Number of the message in its sender's handshake.
+    pub const fn message_seq(&self) -> u16 {
+        let [_, _, _, _, high, low, ..] = *self.header;
+        u16::from_be_bytes([high, low])
+    }
+
+    /// Where this piece begins.
+    #[inline(never)]
+    pub const fn offset(&self) -> u32 {
+        let [_, _, _, _, _, before, high, middle, low, ..] = *self.header;
+        u24([before, high, middle, low])
     }
 
     /// True if this is the whole message.
+    #[inline(never)]
     pub const fn is_whole(&self) -> bool {
-        self.offset == 0 && self.body.len() as u32 == self.length
+        self.body.len() as u32 == self.length()
     }
+}
 
-    /// The header of this fragment.
-    pub fn header(&self) -> [u8; HEADER_LEN] {
-        header(self.message_type, self.length, self.message_seq, self.offset, self.body.len() as u32)
-    }
+/// Three bytes, and the one before them, which is not looked at: so they are loaded as one word.
+#[inline(never)]
+const fn u24(bytes: [u8; 4]) -> u32 {
+    u32::from_be_bytes(bytes) & 0xff_ffff
 }
 
 /// A handshake header. The transcript hash takes it as if the message came in one piece (RFC 6347, section 4.2.6).
@@ -179,10 +199,9 @@ mod tests {
             let len = body.len() as u32;
             let bytes = [&header(MessageType(kind), before + len + behind, seq, before, len)[..], &body].concat();
             let fragment = Fragment::read(&mut Reader::new(&bytes)).unwrap();
-            prop_assert_eq!((fragment.message_type.0, fragment.message_seq), (kind, seq));
-            prop_assert_eq!((fragment.offset, fragment.length, fragment.body), (before, before + len + behind, &body[..]));
+            prop_assert_eq!((fragment.message_type().0, fragment.message_seq()), (kind, seq));
+            prop_assert_eq!((fragment.offset(), fragment.length(), fragment.body), (before, before + len + behind, &body[..]));
             prop_assert_eq!(fragment.is_whole(), before == 0 && behind == 0);
-            prop_assert_eq!(&fragment.header()[..], &bytes[..HEADER_LEN]);
         }
 
         #[test]
@@ -194,7 +213,7 @@ mod tests {
                 }
             }
             if let Ok(fragment) = Fragment::read(&mut Reader::new(&bytes)) {
-                prop_assert!(u64::from(fragment.offset) + fragment.body.len() as u64 <= u64::from(fragment.length));
+                prop_assert!(u64::from(fragment.offset()) + fragment.body.len() as u64 <= u64::from(fragment.length()));
             }
         }
 
