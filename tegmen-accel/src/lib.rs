@@ -26,11 +26,19 @@ impl KeySchedule {
     /// Expands `key`.
     #[inline]
     pub fn expand(key: &[u8; KEY_LEN]) -> Self {
+        let mut schedule = Self([[0; KEY_LEN]; 11]);
+        schedule.renew(key);
+        schedule
+    }
+
+    /// Expands `key` over the former schedule, of which nothing is left.
+    #[inline]
+    pub fn renew(&mut self, key: &[u8; KEY_LEN]) {
         #[cfg(target_arch = "x86_64")]
         if let Some(cpu) = x86::Aes::detect() {
-            return Self(cpu.expand(key));
+            return cpu.expand(key, &mut self.0);
         }
-        Self::unexpanded(key)
+        *self = Self::unexpanded(key);
     }
 
     /// A schedule for [`portable`], which expands at each use.
@@ -126,7 +134,11 @@ pub fn bare_record(schedule: &KeySchedule, block: [u8; 16]) -> Option<[u8; 16]> 
 #[inline]
 pub fn bare_record_expanding(key: &[u8; KEY_LEN], block: [u8; 16]) -> Option<[u8; 16]> {
     #[cfg(target_arch = "x86_64")]
-    return x86::Aes::detect().map(|cpu| cpu.bare_record(&cpu.expand(key), block));
+    return x86::Aes::detect().map(|cpu| {
+        let mut keys = [[0; KEY_LEN]; 11];
+        cpu.expand(key, &mut keys);
+        cpu.bare_record(&keys, block)
+    });
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = (key, block);

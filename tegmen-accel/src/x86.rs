@@ -25,9 +25,9 @@ impl Aes {
     }
 
     #[inline(always)]
-    pub(crate) fn expand(self, key: &[u8; 16]) -> Keys {
+    pub(crate) fn expand(self, key: &[u8; 16], keys: &mut Keys) {
         // SAFETY: `self` proves that the processor has the features.
-        unsafe { expand(key) }
+        unsafe { expand(key, keys) }
     }
 
     #[inline(always)]
@@ -205,11 +205,10 @@ fn encrypt2(keys: &[__m128i; 11], a: __m128i, b: __m128i) -> (__m128i, __m128i) 
 /// FIPS 197, section 5.2, without `aeskeygenassist`, which is slow: a last round over four equal columns is SubWord,
 /// since ShiftRows then changes nothing, and its round key adds the round constant.
 #[target_feature(enable = "aes,sse4.1")]
-fn expand(key: &[u8; 16]) -> Keys {
+fn expand(key: &[u8; 16], keys: &mut Keys) {
     let rotated = _mm_set1_epi32(0x0c0f_0e0d);
-    let mut keys = [[0; 16]; 11];
     let mut words = load(key);
-    let [first, others @ ..] = &mut keys;
+    let [first, others @ ..] = keys;
     *first = *key;
     for (round, constant) in others.iter_mut().zip([1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x1b, 0x36]) {
         let substituted = _mm_aesenclast_si128(_mm_shuffle_epi8(words, rotated), _mm_set1_epi32(constant));
@@ -218,7 +217,6 @@ fn expand(key: &[u8; 16]) -> Keys {
         words = _mm_xor_si128(words, substituted);
         store(round, words);
     }
-    keys
 }
 
 #[inline]

@@ -140,7 +140,7 @@ impl Schedules {
         Self { slots: vec![zero; entries.max(1).next_power_of_two()].into() }
     }
 
-    /// The schedule of `key`; the slot's former one is wiped as it is dropped.
+    /// The schedule of `key`, written over the slot's former one.
     #[inline]
     fn find(&mut self, key: &[u8; KEY_LEN], nonce: &[u8]) -> &KeySchedule {
         let salt = nonce.first_chunk().map_or(0, |salt| u32::from_le_bytes(*salt));
@@ -149,7 +149,7 @@ impl Schedules {
         let index = mixed.checked_shr(64 - self.slots.len().trailing_zeros()).unwrap_or(0) as usize;
         let slot = &mut self.slots[index];
         if !equal(slot.key(), key) {
-            *slot = KeySchedule::expand(key);
+            slot.renew(key);
         }
         slot
     }

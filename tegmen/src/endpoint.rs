@@ -206,42 +206,102 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Option<Event<'r, 't>> {
         // A loop cannot lend `out` out and go on, so what was written to it is lent behind it.
         let len = loop {
-            let outcome = records.next_record()?.and_then(|record| match R::SERVER && record.is_client_hello() {
-                true => self.on_client_hello(cx, path, &record, out).map(Outcome::Datagram),
-                false => self.on_record(cx, path, record).map(Outcome::Event),
-            });
-            match outcome {
-                Ok(Outcome::Datagram(0) | Outcome::Event(None)) => {}
-                Ok(Outcome::Datagram(len)) => break len,
-                Ok(Outcome::Event(event)) => return event,
-                Err(discard) => cx.counters.discard(discard),
+            if records.is_empty() {
+                return None;
+            }
+            let Some(record) = records.take() else {
+                cx.counters.discard(Discard::Malformed);
+                return None;
+            };
+            if R::SERVER && record.is_client_hello() {
+                match self.on_client_hello(cx, path, &record, out) {
+                    Ok(0) => {}
+                    Ok(len) => break len,
+                    Err(discard) => cx.counters.discard(discard),
+                }
+                continue;
+            }
+            // A server opens millions of these in a second. What is returned in registers is at hand at once; an event in
+            // memory would be waited for.
+            if cfg!(target_pointer_width = "64")
+                && record.is_application_data()
+                && let Some(id) = self.peers.find(path, Phase::Established)
+            {
+                match self.open(cx, id, record) {
+                    Some(bytes) => return Some(Event::Message { peer: id, bytes }),
+                    None => match self.after_dropped(id) {
+                        None => continue,
+                        closed => return closed,
+                    },
+                }
+            }
+            if let Some(event) = self.on_record(cx, path, record) {
+                return Some(event);
             }
         };
         Some(Event::Answer(out.get_mut(..len)?))
     }
 
+    /// The content of a record of a session; `None` if it is dropped.
+    // Twice in an image is too much for a mote; a server opens millions a second.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    #[cfg_attr(not(target_pointer_width = "64"), inline)]
+    fn open<'r, C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, record: Record<'r>) -> Option<&'r mut [u8]> {
+        let Some(peer) = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls) else {
+            cx.counters.discard(Discard::UnknownPeer);
+            return None;
+        };
+        let application_data = record.content_type() == ContentType::APPLICATION_DATA;
+        let content = match peer.channel.open(cx.crypto, record) {
+            Ok(content) => content,
+            Err(discard) => {
+                cx.counters.discard(discard);
+                return None;
+            }
+        };
+        if R::RECORD_SIZE && content.len() > peer.record_size.received(self.roles.record_size_limit()) {
+            let _ = self.close_with(id, Fatal::RecordOverflow);
+            return None;
+        }
+        peer.last_heard = cx.now.coarse();
+        // It could only follow our last flight, so that is not needed again.
+        if application_data && peer.lingers {
+            peer.lingers = false;
+            self.peers.release_handshake(id);
+        }
+        Some(content)
+    }
+
     /// Tells whose record it is: a session's, or that of a handshake which goes on.
-    #[inline]
+    #[cfg_attr(target_pointer_width = "64", inline(never))]
     fn on_record<'r, 't, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
         record: Record<'r>,
-    ) -> Result<Option<Event<'r, 't>>, Discard> {
-        if record.epoch() != 0 {
-            // Opening destroys what does not open, so one of the two associations that a path may have is chosen first:
-            // a handshake that goes on takes handshake messages, the session everything else.
-            let handshake = record.content_type() == ContentType::HANDSHAKE;
-            let handshaking = handshake && self.peers.find(path, Phase::Handshaking).is_some();
-            if !handshaking && let Some(id) = self.peers.find(path, Phase::Established) {
-                return self.on_session_record(cx, id, record);
-            }
+    ) -> Option<Event<'r, 't>> {
+        // Opening destroys what does not open, so one of the two associations that a path may have is chosen first: a
+        // handshake that goes on takes handshake messages, the session everything else.
+        let content_type = record.content_type();
+        let handshaking = self.peers.find(path, Phase::Handshaking);
+        if record.epoch() != 0
+            && !(content_type == ContentType::HANDSHAKE && handshaking.is_some())
+            && let Some(id) = self.peers.find(path, Phase::Established)
+        {
+            return match self.open(cx, id, record) {
+                Some(content) => self.on_content(cx, id, content_type, content),
+                None => self.after_dropped(id),
+            };
         }
-        let id = self.peers.find(path, Phase::Handshaking).ok_or(Discard::UnknownPeer)?;
-        let Some(ongoing) = &mut self.peers.ongoing(id) else { return Err(Discard::UnknownPeer) };
-        let outcome = ongoing.receive::<C, R>(cx, record);
-        let deadline = ongoing.state.deadline();
-        Ok(self.on_progress(cx, id, deadline, outcome))
+        if let Some(id) = handshaking
+            && let Some(ongoing) = &mut self.peers.ongoing(id)
+        {
+            let outcome = ongoing.receive::<C, R>(cx, record);
+            let deadline = ongoing.state.deadline();
+            return self.on_progress(cx, id, deadline, outcome);
+        }
+        cx.counters.discard(Discard::UnknownPeer);
+        None
     }
 
     /// A ClientHello: answered without state until its cookie proves the address (RFC 6347, section 4.2.1). The length of
@@ -326,60 +386,47 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(inserted.id)
     }
 
-    /// A record of a session.
+    /// What a session said.
     #[inline]
-    fn on_session_record<'r, 't, C: Crypto>(
+    fn on_content<'r, 't, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         id: PeerId,
-        record: Record<'r>,
-    ) -> Result<Option<Event<'r, 't>>, Discard> {
-        let peer = self.peers.peer(id).ok_or(Discard::UnknownPeer)?;
-        if peer.protection != Protection::Dtls {
-            return Err(Discard::UnknownPeer);
-        }
-        let content_type = record.content_type();
-        let content = match peer.channel.open(cx.crypto, record) {
-            Ok(content) => content,
-            Err(discard) => {
-                if peer.channel.is_exhausted() {
-                    return Ok(Some(self.close_with(id, Fatal::KeyExhausted)));
-                }
-                return Err(discard);
-            }
-        };
-        if R::RECORD_SIZE && content.len() > peer.record_size.received(self.roles.record_size_limit()) {
-            return Ok(Some(self.close_with(id, Fatal::RecordOverflow)));
-        }
-        peer.last_heard = cx.now.coarse();
+        content_type: ContentType,
+        content: &'r mut [u8],
+    ) -> Option<Event<'r, 't>> {
         match content_type {
-            ContentType::APPLICATION_DATA => {
-                // It could only follow our last flight, so that is not needed again.
-                if peer.lingers {
-                    peer.lingers = false;
-                    self.peers.release_handshake(id);
-                }
-                Ok(Some(Event::Message { peer: id, bytes: content }))
-            }
+            ContentType::APPLICATION_DATA => Some(Event::Message { peer: id, bytes: content }),
             ContentType::ALERT => match *content {
-                [alert::FATAL, description] => {
-                    Ok(Some(self.close_with(id, Fatal::Alert(AlertDescription(description)))))
-                }
-                [_, 0] => Ok(Some(self.close_with(id, Fatal::Closed))),
-                _ => Ok(None),
+                [alert::FATAL, description] => Some(self.close_with(id, Fatal::Alert(AlertDescription(description)))),
+                [_, 0] => Some(self.close_with(id, Fatal::Closed)),
+                _ => None,
             },
             // The client's Finished again: our last flight was lost. Renegotiation is refused by silence.
-            ContentType::HANDSHAKE => {
-                let Some(ongoing) = &mut self.peers.ongoing(id) else { return Err(Discard::Unexpected) };
+            ContentType::HANDSHAKE if let Some(ongoing) = &mut self.peers.ongoing(id) => {
                 if content.first() == Some(&MessageType::FINISHED.0) && ongoing.state.is_lingering() {
                     bump(&mut cx.counters.retransmitted);
                     ongoing.state.send_flight();
                     self.peers.schedule(id, Instant::AT_ONCE);
                 }
-                Ok(None)
+                None
             }
-            _ => Err(Discard::Unexpected),
+            _ => {
+                cx.counters.discard(Discard::Unexpected);
+                None
+            }
         }
+    }
+
+    /// After a record that was dropped: if it was longer than was agreed on, or one too many that did not open, the
+    /// session is over.
+    #[cfg_attr(target_pointer_width = "64", cold)]
+    fn after_dropped<'r, 't>(&mut self, id: PeerId) -> Option<Event<'r, 't>> {
+        let peer = self.peers.peer(id)?;
+        if peer.phase == Phase::Closing {
+            return Some(Event::Closed { peer: id, reason: Fatal::RecordOverflow });
+        }
+        peer.channel.is_exhausted().then(|| self.close_with(id, Fatal::KeyExhausted))
     }
 
     /// Turns the outcome of a handshake step into an event, and sets the alarm for what is to be sent.

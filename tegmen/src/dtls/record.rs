@@ -93,6 +93,12 @@ impl Record<'_> {
         u16::from_be_bytes([high, low])
     }
 
+    /// True if it carries, sealed, what an application says.
+    #[inline]
+    pub(crate) fn is_application_data(&self) -> bool {
+        self.epoch() != 0 && self.content_type() == ContentType::APPLICATION_DATA
+    }
+
     /// True if it begins with a ClientHello in clear.
     pub(crate) fn is_client_hello(&self) -> bool {
         self.epoch() == 0
@@ -115,13 +121,18 @@ impl<'r> Records<'r> {
 
     /// The next record, `None` at the end. A record that does not parse ends the datagram.
     pub fn next_record(&mut self) -> Option<Result<Record<'r>, Discard>> {
-        match core::mem::take(&mut self.rest) {
-            [] => None,
-            rest => Some(self.split(rest).ok_or(Discard::Malformed)),
-        }
+        (!self.is_empty()).then(|| self.take().ok_or(Discard::Malformed))
     }
 
-    fn split(&mut self, rest: &'r mut [u8]) -> Option<Record<'r>> {
+    /// True at the end.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next record; `None` at the end, or if it does not parse, and then nothing is left.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Record<'r>> {
+        let rest = core::mem::take(&mut self.rest);
         let (header, rest) = rest.split_first_chunk_mut::<HEADER_LEN>()?;
         let header = &*header;
         let [_, major, minor, .., high, low] = *header;
