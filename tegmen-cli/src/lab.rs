@@ -2,10 +2,11 @@
 
 use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tegmen_testbed::{blink, footprint};
+use tegmen_testbed::{agreement, blink, footprint};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen lab list\n  tegmen lab run blink-bytes --json\n  tegmen lab footprint")]
@@ -41,14 +42,66 @@ enum Command {
 struct Plan {
     name: &'static str,
     about: &'static str,
-    run: fn() -> Vec<blink::Row>,
+    run: fn(Output) -> ExitCode,
 }
 
-const PLANS: &[Plan] = &[Plan {
-    name: "blink-bytes",
-    about: "bytes of the Blink exchange and its handshake (BlinkToSCoAP, tables II and III), and what extensions cost",
-    run: blink::blink_bytes,
-}];
+const PLANS: &[Plan] = &[
+    Plan {
+        name: "blink-bytes",
+        about: "bytes of the Blink exchange and its handshake (BlinkToSCoAP, tables II and III), and what extensions cost",
+        run: run_blink_bytes,
+    },
+    Plan {
+        name: "ns3-agreement",
+        about: "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case",
+        run: run_agreement,
+    },
+];
+
+fn run_blink_bytes(out: Output) -> ExitCode {
+    let rows = blink::blink_bytes();
+    let differs = rows.iter().any(|row| row.paper.is_some_and(|paper| paper != row.ours));
+    print_rows(out, &rows, || blink::table(&rows));
+    if differs { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
+
+fn run_agreement(out: Output) -> ExitCode {
+    let progress = Progress::new();
+    let rows = agreement::rows(|done, all| progress.set(done, all));
+    progress.end();
+    let differs = rows.iter().any(|row| row.verdict == agreement::DIFFERS);
+    print_rows(out, &rows, || agreement::table(&rows));
+    if differs { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
+
+/// Rows as one JSON array, or as a table.
+fn print_rows<R: Serialize>(out: Output, rows: &[R], table: impl FnOnce() -> String) {
+    if out.json {
+        out.line(String::new, || Value::Array(rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect()));
+    } else {
+        out.text(table().trim_end());
+    }
+}
+
+/// A bar with the time left, where somebody looks.
+struct Progress(indicatif::ProgressBar);
+
+impl Progress {
+    fn new() -> Self {
+        let style = indicatif::ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left");
+        let bar = indicatif::ProgressBar::new(0);
+        Self(style.map(|style| bar.clone().with_style(style)).unwrap_or(bar))
+    }
+
+    fn set(&self, done: usize, all: usize) {
+        self.0.set_length(all as u64);
+        self.0.set_position(done as u64);
+    }
+
+    fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
 
 impl Lab {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
@@ -67,15 +120,7 @@ impl Lab {
                 let found = found.ok_or_else(|| {
                     Failure::usage(format!("there is no plan {plan}: `tegmen lab list` names those that are"))
                 })?;
-                let rows = (found.run)();
-                let differs = rows.iter().any(|row| row.paper.is_some_and(|paper| paper != row.ours));
-                if out.json {
-                    let rows: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
-                    out.line(String::new, || Value::Array(rows));
-                } else {
-                    out.text(blink::table(&rows).trim_end());
-                }
-                Ok(if differs { ExitCode::from(1) } else { ExitCode::SUCCESS })
+                Ok((found.run)(out))
             }
             Command::Footprint { update, project } => {
                 let options = footprint::Options { json: out.json, update };

@@ -8,6 +8,7 @@ use crate::parallel;
 use crate::sim::random::{Purpose, Stream};
 use crate::sim::{Links, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
+use std::fmt::Write as _;
 
 /// Who asks whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -226,9 +227,9 @@ fn compare(reference: &Reference, ours: Figures) -> Row {
         && difference.mean_percent.abs() <= 3.0
         && difference.p50_percent.abs() <= 3.0;
     let verdict = match (saturated, agrees) {
-        (true, _) => "not judged",
-        (false, true) => "agrees",
-        (false, false) => "differs",
+        (true, _) => NOT_JUDGED,
+        (false, true) => AGREES,
+        (false, false) => DIFFERS,
     };
     Row { id: id.clone(), ns3: *ns3, ours, difference, saturated: *saturated, verdict }
 }
@@ -312,5 +313,78 @@ fn read(line: &str) -> Option<Reference> {
     })
 }
 
+/// The rows as a table for people.
+pub fn table(rows: &[Row]) -> String {
+    let width = rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
+    let mut text =
+        format!("{:width$}  {:>17}  {:>19}  {:>19}  {:>24}\n", "", "delivered", "mean, ms", "median, ms", "difference");
+    for Row { id, ns3, ours, difference, verdict, .. } in rows {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{id:width$}  {:>8.4} {:>8.4}  {:>9.2} {:>9.2}  {:>9.2} {:>9.2}  {:>+6.2} {:>+7.2}% {:>+7.2}%  {verdict}",
+            ns3.delivered,
+            ours.delivered,
+            ns3.mean_ms,
+            ours.mean_ms,
+            ns3.p50_ms,
+            ours.p50_ms,
+            difference.delivered_points,
+            difference.mean_percent,
+            difference.p50_percent,
+        );
+    }
+    text + "(ns-3 first, then ours; the differences are points of delivery, and percent of the mean and of the median)\n"
+}
+
+/// The verdict on a row that agrees with ns-3.
+pub const AGREES: &str = "agrees";
+/// The verdict on a row that does not.
+pub const DIFFERS: &str = "differs";
+/// The verdict on a row that is shown only.
+pub const NOT_JUDGED: &str = "not judged";
 const ASKS: u8 = 0;
 const ANSWERS: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_is_read_whole() {
+        let reference = reference();
+        let saturated = reference.iter().filter(|case| case.saturated).count();
+        assert_eq!((reference.len(), saturated), (14, 2));
+        let chain = Topology::Chain { hops: 3 };
+        assert_eq!(reference.iter().filter(|case| case.case.topology == chain).count(), 6);
+        assert!(reference.iter().all(|case| case.seeds == 10 && case.case.request == 80 && case.case.response == 70));
+    }
+
+    #[test]
+    fn a_lonely_request_takes_what_the_standard_adds_up_to() {
+        let alone = Case {
+            topology: Topology::Star { leaves: 1 },
+            request: 80,
+            response: 70,
+            period: 1_000_000,
+            loss: 0.0,
+            requests: 300,
+        };
+        // Backoff 1120 in the mean, assessment, turnaround and frame; acknowledgement and turnarounds; and back.
+        let expected = (1120 + 128 + 192 + 97 * 32 + 192 + 352 + 192 + 1120 + 128 + 192 + 87 * 32) as f64 / 1e3;
+        let figures = alone.average(10);
+        assert!((figures.mean_ms / expected - 1.0).abs() < 0.01, "{figures:?}, expected {expected}");
+        assert_eq!((figures.delivered, figures.frames_per_request), (1.0, 4.0));
+    }
+
+    #[test]
+    fn a_difference_beyond_the_tolerance_is_one() {
+        let reference = reference().remove(0);
+        let verdict = |ours| compare(&reference, ours).verdict;
+        let theirs = reference.figures;
+        assert_eq!(verdict(theirs), AGREES);
+        assert_eq!(verdict(Figures { mean_ms: theirs.mean_ms * 1.031, ..theirs }), DIFFERS);
+        assert_eq!(verdict(Figures { p50_ms: theirs.p50_ms * 0.969, ..theirs }), DIFFERS);
+        assert_eq!(verdict(Figures { delivered: theirs.delivered - 0.0051, ..theirs }), DIFFERS);
+    }
+}

@@ -3,4 +3,5 @@ pub mod agreement;
 pub mod blink;
 pub mod footprint;
 pub mod parallel;
+pub mod pcap;
 pub mod sim;

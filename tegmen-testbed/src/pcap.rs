@@ -1,0 +1,54 @@
+//! Captures: frames of the simulated radio in a file that tshark and Wireshark decode, link type 283 (IEEE 802.15.4 TAP),
+//! which keeps channel and signal strength.
+
+use crate::sim::Captured;
+use std::io::{self, Write};
+
+/// Writes the frames in the order in which they were sent.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(frames: &[Captured], out: &mut impl Write) -> io::Result<()> {
+    out.write_all(&MAGIC_MICROSECONDS.to_le_bytes())?;
+    for half in [2u16, 4] {
+        out.write_all(&half.to_le_bytes())?; // version 2.4
+    }
+    for word in [0, 0, SNAP_LEN, LINKTYPE_IEEE802_15_4_TAP] {
+        out.write_all(&word.to_le_bytes())?;
+    }
+    for frame in frames {
+        let len = (TAP.len() + frame.psdu.len()) as u32;
+        for word in [(frame.at / 1_000_000) as u32, (frame.at % 1_000_000) as u32, len, len] {
+            out.write_all(&word.to_le_bytes())?;
+        }
+        out.write_all(&TAP)?;
+        out.write_all(&frame.psdu)?;
+    }
+    Ok(())
+}
+
+const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
+const SNAP_LEN: u32 = 256;
+const LINKTYPE_IEEE802_15_4_TAP: u32 = 283;
+/// Version 0 and the length of 28; FCS of 16 bits; -60 dBm, as a float; channel 26 of page 0.
+const TAP: [u8; 28] = [
+    0, 0, 28, 0, //
+    0, 0, 1, 0, 1, 0, 0, 0, //
+    1, 0, 4, 0, 0, 0, 0x70, 0xc2, //
+    3, 0, 3, 0, 26, 0, 0, 0,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_begins_with_its_headers() {
+        let mut file = Vec::new();
+        write(&[Captured { at: 3_000_002, from: 0, psdu: vec![1, 2, 3] }], &mut file).unwrap();
+        assert_eq!(file.len(), 24 + 16 + 28 + 3);
+        assert_eq!((file[20], file[21]), (27, 1));
+        assert_eq!((file[24], file[28]), (3, 2));
+        assert_eq!(f32::from_le_bytes([TAP[16], TAP[17], TAP[18], TAP[19]]), -60.0);
+    }
+}
