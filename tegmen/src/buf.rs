@@ -251,6 +251,19 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
+    /// Takes in `before` bytes in front and `behind` bytes behind, as they are; all bytes of the frame.
+    ///
+    /// # Errors
+    /// [`Full`] if the storage has not so many; the frame stays as it is.
+    #[inline]
+    pub fn widen(&mut self, before: usize, behind: usize) -> Result<&mut [u8], Full> {
+        let start = self.start.checked_sub(before).ok_or(Full)?;
+        let end = self.end.saturating_add(behind);
+        let bytes = self.storage.get_mut(start..end).ok_or(Full)?;
+        (self.start, self.end) = (start, end);
+        Ok(bytes)
+    }
+
     /// Lets `write` append through a [`Writer`]; what it wrote is kept only if it succeeds.
     ///
     /// # Errors

@@ -54,7 +54,8 @@ impl Crypto for Compact {
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        let made = ccm(Direction::Seal, key, nonce, aad, body, tag.len())?;
+        let mut made = [0; BLOCK_LEN];
+        ccm(Direction::Seal, key, nonce, aad, body, tag.len(), &mut made)?;
         tag.iter_mut().zip(made).for_each(|(to, from)| *to = from);
         Ok(())
     }
@@ -67,7 +68,8 @@ impl Crypto for Compact {
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        let made = ccm(Direction::Open, key, nonce, aad, body, tag.len()).map_err(|_| NotAuthentic)?;
+        let mut made = [0; BLOCK_LEN];
+        ccm(Direction::Open, key, nonce, aad, body, tag.len(), &mut made).map_err(|_| NotAuthentic)?;
         if made.get(..tag.len()).is_some_and(|made| same(made, tag)) {
             return Ok(());
         }
@@ -96,7 +98,7 @@ enum Direction {
     Open,
 }
 
-/// CCM in one pass over `body` (RFC 3610, section 2). Of the tag it returns, the first `tag_len` bytes count.
+/// CCM in one pass over `body` (RFC 3610, section 2). Of the tag that it leaves in `block`, the first `tag_len` bytes count.
 fn ccm(
     direction: Direction,
     key: &[u8; KEY_LEN],
@@ -104,7 +106,8 @@ fn ccm(
     aad: &[u8],
     body: &mut [u8],
     tag_len: usize,
-) -> Result<[u8; BLOCK_LEN], Unsupported> {
+    block: &mut [u8; BLOCK_LEN],
+) -> Result<(), Unsupported> {
     let len = u32::try_from(body.len()).map_err(|_| Unsupported)?;
     // The length has to fit the 15 bytes that it shares with the nonce.
     let max = match nonce.len() {
@@ -118,32 +121,28 @@ fn ccm(
         return Err(Unsupported);
     }
 
-    let mut block = [0; BLOCK_LEN];
-    let [flags, rest @ ..] = &mut block;
+    *block = [0; BLOCK_LEN];
+    let [flags, rest @ ..] = &mut *block;
     *flags = 14u8.wrapping_sub(nonce.len() as u8);
     let _ = copy(rest, nonce);
-    let first = load(&block);
-    let mut mac = first;
-    mac[0] |= (tag_len as u32).wrapping_sub(2) << 2;
-    mac[3] |= len.swap_bytes();
+    let mut state = Ccm { mac: [0; 4], counter: [0; 4], schedule: Schedule::new() };
+    state.schedule.expand(key);
+    state.counter = load(block);
+    state.mac = state.counter;
+    state.mac[0] |= (tag_len as u32).wrapping_sub(2) << 2;
+    state.mac[3] |= len.swap_bytes();
     if !aad.is_empty() {
-        mac[0] |= 0x40;
-    }
-
-    let mut schedule = Schedule::new();
-    schedule.expand(key);
-    let mut state = Ccm { schedule: &schedule, mac, counter: first };
-    if !aad.is_empty() {
-        let mut block = [0; BLOCK_LEN];
-        let [high, low, rest @ ..] = &mut block;
+        state.mac[0] |= 0x40;
+        *block = [0; BLOCK_LEN];
+        let [high, low, rest @ ..] = &mut *block;
         [*high, *low] = (aad.len() as u16).to_be_bytes();
         let (head, tail) = aad.split_at_checked(rest.len()).unwrap_or((aad, &[]));
         let _ = copy(rest, head);
-        state.authenticate(&block);
+        state.authenticate(block);
         for chunk in tail.chunks(BLOCK_LEN) {
-            block = [0; BLOCK_LEN];
-            let _ = copy(&mut block, chunk);
-            state.authenticate(&block);
+            *block = [0; BLOCK_LEN];
+            let _ = copy(block, chunk);
+            state.authenticate(block);
         }
     }
     let (blocks, rest) = body.as_chunks_mut();
@@ -151,23 +150,24 @@ fn ccm(
         state.cover(direction, block, BLOCK_LEN);
     }
     if !rest.is_empty() {
-        block = [0; BLOCK_LEN];
-        let _ = copy(&mut block, rest);
-        state.cover(direction, &mut block, rest.len());
-        rest.iter_mut().zip(block).for_each(|(to, from)| *to = from);
+        *block = [0; BLOCK_LEN];
+        let _ = copy(block, rest);
+        state.cover(direction, block, rest.len());
+        rest.iter_mut().zip(&*block).for_each(|(to, from)| *to = *from);
     }
-    Ok(state.finish(first))
+    state.finish(len, block);
+    Ok(())
 }
 
-struct Ccm<'k> {
-    schedule: &'k Schedule,
+struct Ccm {
     /// The MAC before its last encryption.
     mac: Block,
     /// The counter block used last.
     counter: Block,
+    schedule: Schedule,
 }
 
-impl Ccm<'_> {
+impl Ccm {
     /// Adds one block to the MAC (section 2.2).
     #[inline(never)]
     fn authenticate(&mut self, block: &[u8; BLOCK_LEN]) {
@@ -192,12 +192,14 @@ impl Ccm<'_> {
         }
     }
 
-    /// The tag: the MAC under the block of key stream with counter 0, which is `first` (section 2.3).
-    fn finish(&mut self, first: Block) -> [u8; BLOCK_LEN] {
-        self.schedule.encrypt(&mut self.mac);
-        self.counter = first;
+    /// The tag of a message of `len` bytes: the MAC under the block of key stream with counter 0 (section 2.3).
+    fn finish(&mut self, len: u32, tag: &mut [u8; BLOCK_LEN]) {
+        // The count goes back to where it began.
+        self.counter[3] = self.counter[3].swap_bytes().wrapping_sub(len.div_ceil(BLOCK_LEN as u32)).swap_bytes();
         self.schedule.encrypt(&mut self.counter);
-        store(add(self.mac, self.counter))
+        *tag = store(self.counter);
+        self.authenticate(tag);
+        *tag = store(self.mac);
     }
 }
 

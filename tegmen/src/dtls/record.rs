@@ -313,7 +313,9 @@ impl Channel {
     ///
     /// # Errors
     /// [`SealError`]; no number is spent on [`SealError::Full`] before the cipher ran.
-    #[inline]
+    // As with `open`.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn seal<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -328,27 +330,26 @@ impl Channel {
         }
         let len = frame.len() as u16;
         let number = RecordNumber::new(PROTECTED_EPOCH, self.next_sequence.into());
-        let explicit = number.0.to_be_bytes();
         // The number is spent before the cipher runs: whatever happens next, it is not used again.
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        let sealed_len = len.wrapping_add((EXPLICIT_LEN.wrapping_add(self.tag_len::<C>())) as u16);
-        let header = header(content_type, number, sealed_len);
-        let aad = associated_data(&header, len);
-        let nonce = nonce(&self.write.salt, &explicit);
+        let tag_len = self.tag_len::<C>();
+        let sealed_len = len.wrapping_add((EXPLICIT_LEN.wrapping_add(tag_len)) as u16);
+        let record = frame.widen(HEADROOM, tag_len)?;
+        let (place, record) = record.split_first_chunk_mut::<HEADER_LEN>().ok_or(SealError::Full)?;
+        *place = header(content_type, number, sealed_len);
+        let aad = associated_data(place, len);
+        let (place, record) = record.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(SealError::Full)?;
+        *place = number.0.to_be_bytes();
+        let nonce = nonce(&self.write.salt, place);
         let key = self.write.key.expose();
         let sealed = if self.aead.is_gcm::<C>() {
-            frame.append(&[0; GCM_TAG_LEN])?;
-            let (body, tag) = frame.bytes_mut().split_last_chunk_mut().ok_or(SealError::Full)?;
+            let (body, tag) = record.split_last_chunk_mut().ok_or(SealError::Full)?;
             crypto.gcm_seal(key, &nonce, &aad, body, tag)
         } else {
-            frame.append(&[0; TAG_LEN])?;
-            let (body, tag) = frame.bytes_mut().split_last_chunk_mut::<TAG_LEN>().ok_or(SealError::Full)?;
+            let (body, tag) = record.split_last_chunk_mut::<TAG_LEN>().ok_or(SealError::Full)?;
             crypto.ccm_seal(key, &nonce, &aad, body, tag)
         };
-        sealed.map_err(|_| SealError::Full)?;
-        frame.prepend(&explicit)?;
-        frame.prepend(&header)?;
-        Ok(())
+        sealed.map_err(|_| SealError::Full)
     }
 
     /// Opens `record` in place. The window moves only after the tag proved the record authentic.
