@@ -316,11 +316,17 @@ impl<'f, 't> Builder<'f, 't> {
     /// # Errors
     /// [`BuildError`].
     pub fn option(&mut self, number: OptionNumber, value: &[u8]) -> Result<(), BuildError> {
-        if self.has_payload {
+        if self.has_payload || number.0 < self.last {
             return Err(BuildError::Order);
         }
-        let delta = number.0.checked_sub(self.last).ok_or(BuildError::Order)?;
-        self.frame.append_with(|writer| option::write(writer, delta, value))?;
+        let delta = number.0.wrapping_sub(self.last);
+        if delta < 13 && value.len() < 13 && value.len() < self.frame.room() {
+            // Most are short, and a mote is quick about those.
+            self.frame.append(&[(delta << 4) as u8 | value.len() as u8])?;
+            self.frame.append(value)?;
+        } else {
+            self.frame.append_with(|writer| option::write(writer, delta, value))?;
+        }
         self.last = number.0;
         Ok(())
     }
@@ -379,10 +385,16 @@ impl<'f, 't> Builder<'f, 't> {
     /// [`BuildError`].
     pub fn path(&mut self, path: &str) -> Result<(), BuildError> {
         // By bytes: splitting a `str` would bring a place that can panic into a mote's image.
-        for segment in path.as_bytes().split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
-            self.option(OptionNumber::URI_PATH, segment)?;
+        let mut rest = path.as_bytes();
+        loop {
+            let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+            let (segment, behind) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+            if !segment.is_empty() {
+                self.option(OptionNumber::URI_PATH, segment)?;
+            }
+            let Some((_slash, next)) = behind.split_first() else { return Ok(()) };
+            rest = next;
         }
-        Ok(())
     }
 
     /// Adds to the payload; the first call puts the marker before it. Nothing is added for no bytes.
