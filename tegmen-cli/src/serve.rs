@@ -185,8 +185,7 @@ impl Serve {
             let router = axum::Router::new().route("/metrics", axum::routing::get(page));
             axum::serve(listener, router).with_graceful_shutdown(ended()).await.map_err(Failure::io)
         })?;
-        let totals = server.totals();
-        server.stop();
+        let totals = server.stop();
         out.line(
             || format!("{} requests answered, {} handshakes, {} failed", totals.requests, totals.counters.established, totals.counters.failed),
             || json!({ "event": "ended", "requests": totals.requests, "established": totals.counters.established, "failed": totals.counters.failed }),

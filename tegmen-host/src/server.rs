@@ -389,9 +389,10 @@ impl Server {
         self.counters.clone()
     }
 
-    /// Ends the server: sessions are closed in order, threads end.
-    pub fn stop(mut self) {
+    /// Ends the server: sessions are closed in order, threads end. What all shards did together, to the last.
+    pub fn stop(mut self) -> Totals {
         self.end();
+        self.totals()
     }
 
     fn end(&mut self) {

@@ -92,6 +92,9 @@ async fn a_command_answers_in_a_separate_response() {
     assert_eq!((reply.code, &reply.payload[..]), (Code::CONTENT, &b"late\n"[..]));
     assert!(reply.round_trip >= Duration::from_millis(300));
     assert_eq!(ask(&mut client, Code::GET, "broken", b"").await.code, Code::INTERNAL_SERVER_ERROR);
+    assert!(running.heard("/slow") && running.heard("/broken"), "the operator is told, too");
+    let totals = running.server.stop();
+    assert_eq!((totals.requests, totals.counters.established), (2, 1), "to the last");
 }
 
 #[tokio::test]

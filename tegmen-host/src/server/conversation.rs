@@ -142,7 +142,7 @@ impl<A: Application> Desk<A> {
                 let code = self.request(from, talk, &message, bytes, frame);
                 talk.exchanges.keep_reply(from.now, message.message_id(), frame.bytes());
                 self.requests += 1;
-                self.note(from, &message, code);
+                self.note(from, message.code(), || format!("/{}", path_of(&message)), code);
             }
             Received::Duplicate(reply) => {
                 counters.duplicates = counters.duplicates.saturating_add(1);
@@ -175,7 +175,7 @@ impl<A: Application> Desk<A> {
         let code = self.request(from, talk, &message, bytes, frame);
         talk.exchanges.keep_reply(from.now, message.message_id(), &[]);
         self.requests += 1;
-        self.note(from, &message, code);
+        self.note(from, message.code(), || format!("/{}", path_of(&message)), code);
         let of_use = MessageRef::parse(frame.bytes()).is_ok_and(|response| {
             let empty = response.code() == Code::CONTENT && response.payload().is_empty();
             let asks_for_echo = response.option(OptionNumber::ECHO).is_some();
@@ -186,15 +186,11 @@ impl<A: Application> Desk<A> {
         }
     }
 
-    fn note(&self, from: &Sender, message: &MessageRef<'_>, code: Option<Code>) {
+    /// Tells the operator of a request that was answered, or of its response that comes later.
+    pub(super) fn note(&self, from: &Sender, method: Code, path: impl FnOnce() -> String, code: Option<Code>) {
         let Some(code) = code.filter(|_| self.limits.observe_requests) else { return };
-        (self.observer)(Note::Request {
-            remote: from.remote,
-            identity: self.credentials.name_of(from.identity.principal),
-            method: message.code(),
-            path: format!("/{}", path_of(message)),
-            code,
-        });
+        let identity = self.credentials.name_of(from.identity.principal);
+        (self.observer)(Note::Request { remote: from.remote, identity, method, path: path(), code });
     }
 
     /// Answers a request; the code of the response, unless that comes later.
@@ -446,7 +442,7 @@ fn write(
 }
 
 /// The path without a slash in front.
-fn path_of(message: &MessageRef<'_>) -> String {
+pub(super) fn path_of(message: &MessageRef<'_>) -> String {
     let segments = message.values(OptionNumber::URI_PATH).map(String::from_utf8_lossy);
     segments.collect::<Vec<_>>().join("/")
 }

@@ -1,5 +1,6 @@
 //! What an application keeps of a request for after it has returned: the right to respond, and to tell of changes.
 
+use super::conversation::path_of;
 use crate::credentials::StoredKey;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,12 +53,14 @@ pub(super) struct Completion {
 }
 
 /// Of a request, what its deferred response needs.
-#[derive(Clone, Copy)]
 pub(super) struct Question {
     pub(super) peer: PeerId,
     pub(super) token: Token,
     pub(super) operation: u64,
     pub(super) to_group: bool,
+    pub(super) method: Code,
+    /// The path, with a slash in front.
+    pub(super) path: String,
     /// The Block2 option.
     pub(super) asked: Option<Block>,
 }
@@ -65,7 +68,15 @@ pub(super) struct Question {
 impl Question {
     pub(super) fn new(peer: PeerId, to_group: bool, message: &MessageRef<'_>) -> Self {
         let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
-        Self { peer, token: Token::new(message.token()), operation: message.operation(), to_group, asked }
+        Self {
+            peer,
+            token: Token::new(message.token()),
+            operation: message.operation(),
+            to_group,
+            method: message.code(),
+            path: format!("/{}", path_of(message)),
+            asked,
+        }
     }
 }
 

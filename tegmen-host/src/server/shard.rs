@@ -137,6 +137,7 @@ impl<A: Application> Shard<A> {
             self.outbox.flush(&sockets).await;
         }
         self.say_goodbye();
+        self.publish();
         self.outbox.flush(&sockets).await;
     }
 
@@ -438,6 +439,8 @@ impl<A: Application> Shard<A> {
         let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.identity.protection, to.max_content);
+        let ticket = &completion.ticket;
+        self.desk.note(&to, ticket.method, || ticket.path.clone(), Some(completion.code));
         if self.desk.complete(&to, talk, completion, random[0], &mut frame).is_some() {
             let len = frame.len();
             if let Some(deadline) = talk.exchanges.next_deadline() {
@@ -505,6 +508,11 @@ impl<A: Application> Shard<A> {
                 Err(error) => (self.desk.observer)(Note::ReloadFailed(error)),
             }
         }
+        self.publish();
+    }
+
+    /// Lets the totals be read.
+    fn publish(&self) {
         let totals = Totals {
             counters: self.counters,
             peers: self.endpoint.peers.len(),
