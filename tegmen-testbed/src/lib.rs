@@ -1,7 +1,13 @@
 //! Measures Tegmen: its footprint on a mote, its bytes, and what both mean in a radio network.
 pub mod agreement;
 pub mod blink;
+pub mod cost;
+pub mod deployment;
 pub mod footprint;
+pub mod mote;
 pub mod parallel;
 pub mod pcap;
+pub mod platform;
+pub mod runs;
+pub mod scenario;
 pub mod sim;

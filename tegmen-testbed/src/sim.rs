@@ -162,6 +162,13 @@ impl Network {
         self.stations.get(node).map_or(Activity::default(), |station| station.activity)
     }
 
+    /// Bytes of all PSDUs that were on the air, and how many those were.
+    pub fn traffic(&self) -> (u64, u64) {
+        let frames: u64 = self.stations.iter().map(|station| station.activity.frames).sum();
+        let sending: Micros = self.stations.iter().map(|station| station.activity.sending).sum();
+        (sending / radio::BYTE - frames * radio::PHY_HEADER_LEN, frames)
+    }
+
     /// Keeps every frame from now on.
     pub fn start_capture(&mut self) {
         self.capture = Some(Vec::new());

@@ -1,0 +1,121 @@
+//! What an operation costs a mote: instructions, as the committed budget of the firmware has them, counted under QEMU.
+//!
+//! QEMU counts instructions, not cycles, so time is a range: a Cortex-M3 takes 1.0 to 1.3 cycles for one.
+
+use crate::sim::Micros;
+use serde::Serialize;
+
+/// Instructions of the operations of a node, with the crypto that motes use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Costs {
+    /// Building a request.
+    pub build: u64,
+    /// Keeping it for retransmission.
+    pub keep: u64,
+    /// From a request to its response.
+    pub serve: u64,
+    /// Finding the request that a response belongs to.
+    pub hear: u64,
+    /// Sealing a record of 64 bytes.
+    pub seal: u64,
+    /// Opening it.
+    pub open: u64,
+    /// A client's part of a handshake.
+    pub client: u64,
+    /// A server's.
+    pub server: u64,
+}
+
+impl Costs {
+    /// Those of the budget that this program was built with.
+    pub fn of_budget() -> Self {
+        let budget = budget();
+        let operation = |image: &str, name: &str| {
+            let found = budget.get(image).and_then(|image| image.get(PROVIDER)?.get("operations")?.get(name));
+            let instructions = found.and_then(toml::Value::as_integer);
+            instructions.map(|value| value as u64).expect("the budget is part of the program, and a test reads it")
+        };
+        Self {
+            build: operation("coap", "build GET"),
+            keep: operation("coap", "keep request"),
+            serve: operation("coap", "serve request"),
+            hear: operation("coap", "match response"),
+            seal: operation("dtls_psk", "seal 64 B"),
+            open: operation("dtls_psk", "open 64 B"),
+            client: operation("dtls_psk", "handshake client"),
+            server: operation("dtls_psk", "handshake server"),
+        }
+    }
+
+    /// Sealing a record of this length: in proportion to the blocks that AES works on.
+    pub const fn seal_of(&self, len: usize) -> u64 {
+        self.seal * blocks(len) / blocks(64)
+    }
+
+    /// Opening a record of this length.
+    pub const fn open_of(&self, len: usize) -> u64 {
+        self.open * blocks(len) / blocks(64)
+    }
+}
+
+/// What an image takes of a mote's memory, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Memory {
+    /// Code, constants and initial values: in flash.
+    pub rom: u64,
+    /// Variables, without the stack.
+    pub ram: u64,
+}
+
+impl Memory {
+    /// That of an image in the budget.
+    pub fn of_image(image: &str) -> Option<Self> {
+        let budget = budget();
+        let image = budget.get(image)?.get(PROVIDER)?;
+        let field = |name| image.get(name).and_then(toml::Value::as_integer).map(|value| value as u64);
+        Some(Self { rom: field("text")? + field("data")?, ram: field("data")? + field("bss")? })
+    }
+}
+
+/// Time that instructions take.
+pub fn micros(instructions: u64, cycles_per_instruction: f64, clock_hz: u64) -> Micros {
+    (instructions as f64 * cycles_per_instruction * 1e6 / clock_hz as f64).round() as Micros
+}
+
+/// Least and most cycles for an instruction.
+pub const CYCLES_PER_INSTRUCTION: [f64; 2] = [1.0, 1.3];
+
+fn budget() -> toml::Table {
+    toml::from_str(include_str!("../../firmware/budget.toml"))
+        .expect("the budget is part of the program, and a test reads it")
+}
+
+/// Blocks that CCM enciphers for a record: two for each of content, and three for header, tag and first block.
+const fn blocks(len: usize) -> u64 {
+    3 + 2 * (len as u64).div_ceil(16)
+}
+
+/// The crypto of the motes.
+const PROVIDER: &str = "compact";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_has_what_is_needed() {
+        let costs = Costs::of_budget();
+        assert!(costs.client > 10 * costs.seal && costs.seal > costs.build, "{costs:?}");
+        assert_eq!((costs.seal_of(64), costs.open_of(64)), (costs.seal, costs.open));
+        assert!(costs.seal_of(16) < costs.seal);
+        let (plain, secured) = (Memory::of_image("coap").unwrap(), Memory::of_image("blink_server").unwrap());
+        assert!(plain.rom < secured.rom && plain.ram < secured.ram);
+        assert_eq!(Memory::of_image("no such image"), None);
+    }
+
+    #[test]
+    fn instructions_take_their_time() {
+        assert_eq!(micros(16_000, 1.0, 16_000_000), 1_000);
+        assert_eq!(micros(16_000, 1.3, 16_000_000), 1_300);
+    }
+}

@@ -1,0 +1,358 @@
+//! A scenario that runs: nodes with the real stack, 6LoWPAN between them, the radio below.
+
+use crate::cost::{self, Costs};
+use crate::mote::{HUB, LEAF, Mote, Node, Protection, Setup, Wish};
+use crate::platform::{Energy, Platform};
+use crate::scenario::{Addresses, Prefix, Scenario};
+use crate::sim::random::{Purpose, Stream};
+use crate::sim::{Captured, Micros, Network, NodeId, Radio, Told};
+use serde::Serialize;
+use std::collections::VecDeque;
+use tegmen::endpoint::{Address, Path};
+use tegmen::ip::{self, Datagram};
+use tegmen::lowpan::frame::LinkAddress;
+use tegmen::lowpan::iphc::{Context, Hop};
+use tegmen::lowpan::route::Route;
+use tegmen::lowpan::{self, Arrived, Interface};
+use tegmen::time::Instant;
+
+/// What one run gave.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// Readings that were made.
+    pub made: u64,
+    /// Readings that were answered.
+    pub answered: u64,
+    /// From a reading to its answer, in microseconds, sorted.
+    pub delays: Vec<Micros>,
+    /// Bytes on the air, all frames of all nodes: PSDUs.
+    pub bytes: u64,
+    /// Frames on the air.
+    pub frames: u64,
+    /// Sessions that were opened.
+    pub sessions: u64,
+    /// Virtual time of the run.
+    pub elapsed: Micros,
+    /// Events of the simulation.
+    pub events: u64,
+    /// Of the mote that used most: microjoules.
+    pub hungriest: Energy,
+    /// Of all motes that make readings, in the mean.
+    pub energy: Energy,
+    /// Instructions of the motes that make readings, all together.
+    pub instructions: u64,
+}
+
+/// Runs a scenario with one protection and one seed; with the frames that were on the air, if `capture`.
+///
+/// # Panics
+/// If the scenario was not checked: [`crate::scenario::Plan::parse`] does.
+pub fn run(scenario: &Scenario, protection: Protection, seed: u64, capture: bool) -> (Outcome, Vec<Captured>) {
+    let mut world = World::new(scenario, protection, seed);
+    if capture {
+        world.network.start_capture();
+    }
+    world.go();
+    let frames = world.network.take_capture();
+    (world.outcome(), frames)
+}
+
+struct World<'s> {
+    scenario: &'s Scenario,
+    network: Network,
+    stations: Vec<Station>,
+    contexts: Vec<Context>,
+    makers: Vec<NodeId>,
+    cycles: f64,
+    platform: Platform,
+    outcome: Outcome,
+}
+
+/// A node: its stack, its end of the link, and the time of its processor.
+struct Station {
+    mote: Box<dyn Mote>,
+    interface: Interface<4, 1280>,
+    address: Address,
+    link: LinkAddress,
+    routes: Vec<Route>,
+    traffic: Stream,
+    readings_left: u32,
+    reboots_at: Option<u32>,
+    busy_until: Micros,
+    cpu: Micros,
+    instructions: u64,
+    /// Datagrams that leave when the processor is done with them.
+    leaving: VecDeque<(Address, Vec<u8>)>,
+    /// The time for which the clock of the stack is set.
+    alarm: Option<Micros>,
+}
+
+impl<'s> World<'s> {
+    fn new(scenario: &'s Scenario, protection: Protection, seed: u64) -> Self {
+        let links = scenario.links().expect("a checked scenario");
+        let parents = scenario.parents(&links).expect("a checked scenario");
+        let nodes = links.nodes();
+        let stack = &scenario.stack;
+        let link_of = |node: NodeId| match stack.link_addresses {
+            Addresses::Short => LinkAddress::Short(node as u16 + 1),
+            Addresses::Extended => LinkAddress::Extended([2, 0, 0, 0, 0, 0, (node >> 8) as u8, node as u8 + 1]),
+        };
+        let addresses: Vec<_> = (0..nodes).map(link_of).collect();
+        let makers = scenario.makers(nodes);
+        let radio = Radio { rejects_duplicates: stack.rejects_duplicates, deaf: stack.deaf, ..Radio::STANDARD };
+        let network = Network::with_addresses(seed, radio, links, &addresses);
+        let platform = Platform::find(&scenario.mote.platform).expect("a checked scenario");
+        let ip_of = |node: NodeId| {
+            let mut ip = match stack.addresses {
+                Prefix::LinkLocal => [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+                Prefix::Context | Prefix::Inline => PREFIX,
+            };
+            ip[8..].copy_from_slice(&addresses[node].interface_id().unwrap_or_default());
+            ip
+        };
+        let stations = (0..nodes).map(|node| {
+            let maker = makers.contains(&node);
+            let address = Address { ip: ip_of(node), port: stack.ports[usize::from(node == 0)], scope: 0 };
+            let setup = Setup {
+                local: address,
+                protection,
+                profile: stack.profile.into(),
+                payload: scenario.traffic.payload,
+                response: scenario.traffic.response,
+                costs: Costs::of_budget(),
+            };
+            let mote: Box<dyn Mote> = match node {
+                0 => Box::new(Node::<HUB>::new(seed, node, setup)),
+                _ => Box::new(Node::<LEAF>::new(seed, node, setup)),
+            };
+            // Down to every node below this one over the child that leads there; up over the parent.
+            let mut routes: Vec<_> = (1..nodes)
+                .filter_map(|below| {
+                    let way = std::iter::successors(Some(below), |n| (*n != 0).then(|| parents[*n]));
+                    let child = way.take_while(|n| *n != node).last()?;
+                    (parents[child] == node && child != node).then(|| Route::to(ip_of(below), addresses[child]))
+                })
+                .collect();
+            if node != 0 {
+                routes.push(Route::default(addresses[parents[node]]));
+            }
+            let traffic = &scenario.traffic;
+            Station {
+                mote,
+                interface: Interface::new(),
+                address,
+                link: addresses[node],
+                routes,
+                traffic: Stream::new(seed, node, Purpose::Traffic),
+                readings_left: if maker { traffic.readings } else { 0 },
+                reboots_at: traffic.reboot_after.map(|share| (f64::from(traffic.readings) * (1.0 - share)) as u32),
+                busy_until: 0,
+                cpu: 0,
+                instructions: 0,
+                leaving: VecDeque::new(),
+                alarm: None,
+            }
+        });
+        let contexts = match stack.addresses {
+            Prefix::Context => vec![Context { id: 0, prefix: PREFIX, len: 64 }],
+            _ => Vec::new(),
+        };
+        Self {
+            scenario,
+            stations: stations.collect(),
+            network,
+            contexts,
+            makers,
+            cycles: scenario.mote.cycles_per_instruction,
+            platform,
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn period(&self) -> Micros {
+        (self.scenario.traffic.period_s * 1e6) as Micros
+    }
+
+    fn go(&mut self) {
+        let period = self.period();
+        for node in self.makers.clone() {
+            let first = self.stations[node].traffic.below(period);
+            self.network.alarm(node, first, READ);
+        }
+        // When the last reading was made, what is under way has time to arrive; then it is over.
+        let mut end = Micros::MAX;
+        while let Some(told) = self.network.next(end) {
+            match told {
+                Told::Alarm { node, token: READ } => self.read(node),
+                Told::Alarm { node, token: LEAVE } => self.leave(node),
+                Told::Alarm { node, .. } => self.poll(node),
+                Told::Received { node, from, payload } => self.receive(node, from, &payload),
+                Told::Sent { .. } => {}
+            }
+            if end == Micros::MAX && self.makers.iter().all(|node| self.stations[*node].readings_left == 0) {
+                end = self.network.now() + AFTERWARDS;
+            }
+        }
+    }
+
+    fn instant(&self) -> Instant {
+        Instant::from_micros(self.network.now() + 1)
+    }
+
+    fn read(&mut self, node: NodeId) {
+        let (now, period, to) = (self.instant(), self.period(), self.stations[0].address);
+        let station = &mut self.stations[node];
+        if station.reboots_at == Some(station.readings_left) {
+            station.mote.reboot(now);
+            station.interface = Interface::new();
+            station.leaving.clear();
+        }
+        station.readings_left -= 1;
+        self.outcome.made += 1;
+        let mut wishes = Vec::new();
+        station.mote.read(now, to, &mut wishes);
+        if station.readings_left > 0 {
+            let pause = period - period / 4 + station.traffic.below(period / 2 + 1);
+            self.network.alarm(node, self.network.now() + pause, READ);
+        }
+        self.fulfil(node, wishes);
+    }
+
+    fn poll(&mut self, node: NodeId) {
+        let now = self.instant();
+        let mut wishes = Vec::new();
+        self.stations[node].alarm = None;
+        self.stations[node].mote.poll(now, &mut wishes);
+        self.fulfil(node, wishes);
+    }
+
+    /// Does what a node wishes, when its processor is done.
+    fn fulfil(&mut self, node: NodeId, wishes: Vec<Wish>) {
+        let now = self.instant();
+        let station = &mut self.stations[node];
+        let instructions = station.mote.take_instructions();
+        let cpu = cost::micros(instructions, self.cycles, self.platform.clock_hz);
+        station.instructions += instructions;
+        station.cpu += cpu;
+        station.busy_until = station.busy_until.max(self.network.now()) + cpu;
+        for wish in wishes {
+            match wish {
+                Wish::Send { to, datagram } => {
+                    station.leaving.push_back((to, datagram));
+                    self.network.alarm(node, station.busy_until, LEAVE);
+                }
+                Wish::Answered { made } => {
+                    self.outcome.answered += 1;
+                    self.outcome.delays.push(now.since(made).as_micros() as Micros + cpu);
+                }
+                Wish::Established => self.outcome.sessions += u64::from(node != 0),
+                Wish::GivenUp | Wish::Served => {}
+            }
+        }
+        let next = station.mote.next_alarm().filter(|next| *next != Instant::NEVER);
+        let next = next.map(|next| next.as_micros().saturating_sub(1).max(self.network.now()));
+        if let Some(next) = next.filter(|next| station.alarm.is_none_or(|set| *next < set || set < self.network.now()))
+        {
+            station.alarm = Some(next);
+            self.network.alarm(node, next, POLL);
+        }
+    }
+
+    /// A datagram leaves the node.
+    fn leave(&mut self, node: NodeId) {
+        let Some((to, datagram)) = self.stations[node].leaving.pop_front() else { return };
+        let path = Path { local: self.stations[node].address, remote: to };
+        let Ok(headers) = ip::headers(&path, self.scenario.stack.hop_limit, &datagram) else { return };
+        let mut packet = headers.to_vec();
+        packet.extend(datagram);
+        let routes = &self.stations[node].routes;
+        if let Some(next) = lowpan::route::next_hop(routes, &to.ip) {
+            self.send(node, next, &packet);
+        }
+    }
+
+    fn send(&mut self, node: NodeId, to: LinkAddress, packet: &[u8]) {
+        let room = self.network.room(node, to);
+        let station = &mut self.stations[node];
+        let view = lowpan::Network {
+            link: station.link,
+            own: &[station.address.ip],
+            contexts: &self.contexts,
+            routes: &station.routes,
+            relays: true,
+        };
+        let Ok(mut fragments) = station.interface.send(&view, to, packet) else { return };
+        let mut out = [0; 127];
+        while let Ok(Some(payload)) = fragments.next_frame(room, &mut out) {
+            self.network.send(node, to, payload);
+        }
+    }
+
+    fn receive(&mut self, node: NodeId, from: LinkAddress, payload: &[u8]) {
+        let now = self.instant();
+        let station = &mut self.stations[node];
+        let view = lowpan::Network {
+            link: station.link,
+            own: &[station.address.ip],
+            contexts: &self.contexts,
+            routes: &station.routes,
+            relays: true,
+        };
+        let hop = Hop { source: from, destination: station.link };
+        let Ok(received) = station.interface.receive(now, &view, &hop, payload) else { return };
+        match received.packet {
+            Some(Arrived::Here(packet)) => {
+                let Ok(Datagram { path, payload }) = Datagram::parse(packet) else { return };
+                let mut wishes = Vec::new();
+                station.mote.receive(now, path.remote, payload, &mut wishes);
+                self.fulfil(node, wishes);
+            }
+            Some(Arrived::On(next, packet)) => {
+                let packet = packet.to_vec();
+                self.send(node, next, &packet);
+            }
+            Some(Arrived::Dropped(_)) | None => {}
+        }
+    }
+
+    fn outcome(mut self) -> Outcome {
+        let elapsed = self.network.now();
+        let mut outcome = std::mem::take(&mut self.outcome);
+        outcome.delays.sort_unstable();
+        (outcome.elapsed, outcome.events) = (elapsed, self.network.events());
+        let (bytes, frames) = self.network.traffic();
+        (outcome.bytes, outcome.frames) = (bytes, frames);
+        let energies = self.makers.iter().map(|node| {
+            let activity = self.network.activity(*node);
+            self.platform.energy(&activity, self.stations[*node].cpu, elapsed)
+        });
+        let energies: Vec<Energy> = energies.collect();
+        let n = energies.len() as f64;
+        let mean = |field: fn(&Energy) -> f64| energies.iter().map(field).sum::<f64>() / n;
+        outcome.energy = Energy {
+            cpu_uj: mean(|energy| energy.cpu_uj),
+            tx_uj: mean(|energy| energy.tx_uj),
+            rx_uj: mean(|energy| energy.rx_uj),
+            rx_always_on_uj: mean(|energy| energy.rx_always_on_uj),
+        };
+        let hungriest = (1..self.stations.len())
+            .map(|node| self.platform.energy(&self.network.activity(node), self.stations[node].cpu, elapsed));
+        outcome.hungriest =
+            hungriest.max_by(|a, b| a.radio_by_frame().total_cmp(&b.radio_by_frame())).unwrap_or_default();
+        outcome.instructions = self.makers.iter().map(|node| self.stations[*node].instructions).sum();
+        outcome
+    }
+}
+
+const PREFIX: [u8; 16] = [0xfd, 0x00, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// A reading is due.
+const READ: u64 = 1;
+/// A datagram leaves.
+const LEAVE: u64 = 2;
+/// The clock of the stack.
+const POLL: u64 = 3;
+/// After the last reading: longer than CoAP sends a message again (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
+const AFTERWARDS: Micros = 93_000_000;
+
+#[cfg(test)]
+mod tests;

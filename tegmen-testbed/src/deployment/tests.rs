@@ -1,0 +1,96 @@
+use super::*;
+use crate::scenario::Plan;
+
+fn scenario(network: &str, rest: &str) -> Scenario {
+    let text = format!(
+        "about = \"a test\"\n[network]\n{network}\n[traffic]\nperiod_s = 2.0\npayload = 10\nreadings = 30\n{rest}"
+    );
+    Plan::parse("test.toml", &text).unwrap().cases.remove(0).scenario
+}
+
+#[test]
+fn every_reading_is_answered_where_nothing_is_lost() {
+    for network in [
+        "topology = \"star\"\nnodes = 5",
+        "topology = \"chain\"\nhops = 3",
+        "topology = \"tree\"\nnodes = 7\nfanout = 2",
+    ] {
+        for protection in Protection::ALL {
+            let scenario = scenario(network, "");
+            let (outcome, _) = run(&scenario, protection, 1, false);
+            let makers = scenario.makers(scenario.links().unwrap().nodes()).len() as u64;
+            assert_eq!((outcome.made, outcome.answered), (30 * makers, 30 * makers), "{network} {protection:?}");
+            assert_eq!(outcome.delays.len() as u64, outcome.answered);
+            let sessions = if protection == Protection::CoapDtls { makers } else { 0 };
+            assert_eq!(outcome.sessions, sessions);
+        }
+    }
+}
+
+#[test]
+fn a_session_costs_bytes_time_and_energy() {
+    let scenario = scenario("topology = \"star\"\nnodes = 3", "");
+    let [plain, secured] = Protection::ALL.map(|protection| run(&scenario, protection, 1, false).0);
+    // 29 bytes in each direction, and the handshake.
+    assert!(secured.bytes > plain.bytes + 2 * 29 * plain.made);
+    assert!(secured.delays[45] > plain.delays[45]);
+    assert!(secured.energy.radio_by_frame() > plain.energy.radio_by_frame());
+    assert!(secured.instructions > 10 * plain.instructions);
+}
+
+#[test]
+fn losses_are_made_good_by_the_mac_and_by_coap_and_cost_time() {
+    let clean = run(&scenario("topology = \"chain\"\nhops = 3", ""), Protection::CoapDtls, 1, false).0;
+    let lossy = run(&scenario("topology = \"chain\"\nhops = 3\nloss = 0.3", ""), Protection::CoapDtls, 1, false).0;
+    assert!(lossy.answered >= 28, "{}", lossy.answered);
+    assert!(lossy.frames > clean.frames * 3 / 2);
+    assert!(lossy.delays.last() > clean.delays.last());
+}
+
+#[test]
+fn a_dead_network_answers_nothing_and_ends() {
+    let outcome = run(&scenario("topology = \"star\"\nnodes = 2\nloss = 1.0", ""), Protection::CoapDtls, 1, false).0;
+    assert_eq!((outcome.made, outcome.answered), (60, 0));
+}
+
+#[test]
+fn long_readings_go_in_fragments() {
+    let mut long = scenario("topology = \"chain\"\nhops = 2", "");
+    long.traffic.payload = 400;
+    for protection in Protection::ALL {
+        let (outcome, frames) = run(&long, protection, 1, true);
+        assert_eq!(outcome.answered, 30, "{protection:?}");
+        // Four frames and their acknowledgements, or more, over each of two hops.
+        assert!(outcome.frames >= 30 * 20, "{}", outcome.frames);
+        assert!(frames.iter().all(|frame| frame.psdu.len() <= 127));
+    }
+}
+
+#[test]
+fn who_reboots_opens_a_new_session_and_goes_on() {
+    let mut scenario = scenario("topology = \"star\"\nnodes = 3", "");
+    scenario.traffic.reboot_after = Some(0.5);
+    let (outcome, _) = run(&scenario, Protection::CoapDtls, 1, false);
+    assert_eq!(outcome.sessions, 6);
+    assert!(outcome.answered >= outcome.made - 3, "{} of {}", outcome.answered, outcome.made);
+}
+
+#[test]
+fn every_form_of_address_arrives() {
+    for addresses in ["context", "inline"] {
+        for link in ["short", "extended"] {
+            let rest =
+                format!("[stack]\naddresses = \"{addresses}\"\nlink_addresses = \"{link}\"\nports = [61617, 61618]\n");
+            let scenario = scenario("topology = \"chain\"\nhops = 2", &rest);
+            assert_eq!(run(&scenario, Protection::CoapDtls, 1, false).0.answered, 30, "{rest}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_frames() {
+    let scenario = scenario("topology = \"tree\"\nnodes = 6\nfanout = 2\nloss = 0.2", "");
+    let first = run(&scenario, Protection::CoapDtls, 3, true);
+    assert_eq!(first, run(&scenario, Protection::CoapDtls, 3, true));
+    assert_ne!(first.1, run(&scenario, Protection::CoapDtls, 4, true).1);
+}

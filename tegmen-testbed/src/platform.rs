@@ -1,0 +1,125 @@
+//! What the motes of the papers draw, and energy from time.
+
+use crate::sim::{Activity, Micros};
+use serde::{Deserialize, Serialize};
+
+/// A mote, as a paper describes it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Platform {
+    /// Which mote, and which paper.
+    pub about: String,
+    /// Cycles of the processor in a second.
+    pub clock_hz: u64,
+    /// Power of the processor at work, in milliwatts.
+    pub cpu_active_mw: f64,
+    /// Power of the board while it only waits, in milliwatts; part of what the Blink paper measured, 0 elsewhere.
+    #[serde(default)]
+    pub board_idle_mw: f64,
+    /// Current of the radio that sends, in milliamperes.
+    pub tx_ma: f64,
+    /// Current of the radio that receives.
+    pub rx_ma: f64,
+    /// Supply.
+    pub volts: f64,
+}
+
+/// Energy of a node, in microjoules.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Energy {
+    /// Of the processor at work.
+    pub cpu_uj: f64,
+    /// Of the radio that sends.
+    pub tx_uj: f64,
+    /// Of the radio while it receives frames that are for this node.
+    pub rx_uj: f64,
+    /// Of the radio if it listens whenever it does not send.
+    pub rx_always_on_uj: f64,
+}
+
+impl Energy {
+    /// With a radio that listens only while something comes: the least there can be.
+    pub fn radio_by_frame(&self) -> f64 {
+        self.cpu_uj + self.tx_uj + self.rx_uj
+    }
+
+    /// With a radio that is always on.
+    pub fn radio_always_on(&self) -> f64 {
+        self.cpu_uj + self.tx_uj + self.rx_always_on_uj
+    }
+}
+
+impl Platform {
+    /// The mote of this name.
+    pub fn find(name: &str) -> Option<Self> {
+        all().into_iter().find(|(known, _)| known == name).map(|(_, platform)| platform)
+    }
+
+    /// The names of all.
+    pub fn names() -> Vec<String> {
+        all().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Energy of a node that did this, in this time, with its processor at work for so long.
+    pub fn energy(&self, activity: &Activity, cpu: Micros, elapsed: Micros) -> Energy {
+        let uj = |ma: f64, micros: Micros| self.volts * ma * micros as f64 / 1e3;
+        Energy {
+            cpu_uj: self.cpu_active_mw * cpu as f64 / 1e3,
+            tx_uj: uj(self.tx_ma, activity.sending),
+            rx_uj: uj(self.rx_ma, activity.receiving),
+            rx_always_on_uj: uj(self.rx_ma, elapsed.saturating_sub(activity.sending)),
+        }
+    }
+}
+
+/// Power of a board behind a resistor in its supply, from the voltage over the resistor (Blink paper, section IV.C), in
+/// milliwatts.
+pub fn behind_resistor(volts: f64, supply: f64, ohms: f64) -> f64 {
+    volts / ohms * (supply - volts) * 1e3
+}
+
+fn all() -> Vec<(String, Platform)> {
+    let table: toml::map::Map<String, toml::Value> =
+        toml::from_str(include_str!("../data/platforms.toml")).expect(PART);
+    table.into_iter().map(|(name, value)| (name, value.try_into().expect(PART))).collect()
+}
+
+const PART: &str = "the file is part of the program, and a test reads it";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_platforms_are_read_and_found() {
+        let names = Platform::names();
+        assert!(names.len() >= 4, "{names:?}");
+        assert!(names.iter().all(|name| Platform::find(name).is_some_and(|platform| platform.clock_hz >= 16_000_000)));
+        assert!(Platform::find("abacus").is_none());
+    }
+
+    #[test]
+    fn the_board_of_the_blink_paper_draws_what_it_measured() {
+        assert!((behind_resistor(0.764, 5.0, 32.8) - 98.668).abs() < 0.001);
+        assert!((behind_resistor(0.645, 5.0, 32.8) - 85.639).abs() < 0.001);
+        assert!((Platform::find("z1").unwrap().cpu_active_mw - 98.668).abs() < 1e-9);
+    }
+
+    #[test]
+    fn energy_is_power_over_time() {
+        let platform = Platform {
+            about: String::new(),
+            clock_hz: 1,
+            cpu_active_mw: 10.0,
+            board_idle_mw: 0.0,
+            tx_ma: 20.0,
+            rx_ma: 10.0,
+            volts: 3.0,
+        };
+        let activity = Activity { sending: 1_000, receiving: 2_000, ..Activity::default() };
+        let energy = platform.energy(&activity, 500, 1_000_000);
+        assert_eq!((energy.cpu_uj, energy.tx_uj, energy.rx_uj), (5.0, 60.0, 60.0));
+        assert!((energy.rx_always_on_uj - 29_970.0).abs() < 1e-6);
+        assert!((energy.radio_by_frame() - 125.0).abs() < 1e-9);
+    }
+}

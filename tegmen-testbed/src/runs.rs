@@ -1,0 +1,329 @@
+//! Runs of a plan: every case under every protection with every seed, on all cores, each at most once.
+//!
+//! A finished run is kept in a folder under a name made from all that it depends on, this program included; stopping
+//! halfway loses the runs that were under way, no more.
+
+use crate::cost::Memory;
+use crate::deployment::{self, Outcome};
+use crate::mote::Protection;
+use crate::parallel;
+use crate::platform::{Energy, Platform};
+use crate::scenario::{Case, Plan, Scenario};
+use crate::sim::Micros;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A mean over seeds, and half the width of its 95 % interval.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Mean {
+    /// The mean.
+    pub mean: f64,
+    /// What the true mean is away from it, at most, in 95 of 100 cases; 0 for one seed, where it is not known.
+    pub interval: f64,
+}
+
+/// What a case gave under one protection.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// What makes the case differ.
+    pub case: BTreeMap<String, String>,
+    /// What protected the readings.
+    pub protection: Protection,
+    /// Hops of the farthest node.
+    pub hops: usize,
+    /// Runs.
+    pub seeds: u64,
+    /// Readings of all runs.
+    pub readings: u64,
+    /// The share of readings that were answered.
+    pub delivered: Mean,
+    /// Median from reading to answer.
+    pub delay_p50_ms: Mean,
+    /// What 95 of 100 stay below.
+    pub delay_p95_ms: Mean,
+    /// Bytes on the air for each reading, of all nodes and layers, sessions included.
+    pub bytes_per_reading: Mean,
+    /// Frames for each reading.
+    pub frames_per_reading: Mean,
+    /// Energy of a mote for each of its readings, its radio on only for frames.
+    pub energy_uj: Mean,
+    /// The same with a radio that is always on.
+    pub energy_always_on_uj: Mean,
+    /// Years on the battery for the mote that uses most, its radio on only for frames.
+    pub battery_years: f64,
+    /// Years with a radio that is always on.
+    pub battery_years_always_on: f64,
+    /// Of the firmware image with a client of this protection, in bytes; from the committed budget.
+    pub rom: u64,
+    /// Variables of that image.
+    pub ram: u64,
+    /// Virtual time of a run over the time it took to compute; `None` where it was not computed.
+    #[serde(skip)]
+    pub speed: Option<f64>,
+}
+
+/// One run, as it is kept: whole microseconds and nanojoules, which are read as they were written.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Kept {
+    made: u64,
+    answered: u64,
+    p50: Micros,
+    p95: Micros,
+    bytes: u64,
+    frames: u64,
+    elapsed: Micros,
+    makers: u64,
+    by_frame: u64,
+    always_on: u64,
+    hungriest_by_frame: u64,
+    hungriest_always_on: u64,
+}
+
+impl Kept {
+    fn of(outcome: &Outcome, makers: u64) -> Self {
+        let percentile = |percent: usize| {
+            let last = outcome.delays.len().saturating_sub(1);
+            outcome.delays.get((outcome.delays.len() * percent / 100).min(last)).copied().unwrap_or(0)
+        };
+        let nanojoules = |microjoules: f64| (microjoules * 1e3).round() as u64;
+        let both = |energy: &Energy| (nanojoules(energy.radio_by_frame()), nanojoules(energy.radio_always_on()));
+        let ((by_frame, always_on), (hungriest_by_frame, hungriest_always_on)) =
+            (both(&outcome.energy), both(&outcome.hungriest));
+        Self {
+            made: outcome.made,
+            answered: outcome.answered,
+            p50: percentile(50),
+            p95: percentile(95),
+            bytes: outcome.bytes,
+            frames: outcome.frames,
+            elapsed: outcome.elapsed,
+            makers,
+            by_frame,
+            always_on,
+            hungriest_by_frame,
+            hungriest_always_on,
+        }
+    }
+}
+
+/// Where finished runs are kept.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: Option<PathBuf>,
+    program: u64,
+}
+
+impl Store {
+    /// Keeps nothing.
+    pub const fn none() -> Self {
+        Self { folder: None, program: 0 }
+    }
+
+    /// Keeps runs in this folder, for this program only.
+    ///
+    /// # Errors
+    /// If the folder cannot be made, or the program's own file cannot be read.
+    pub fn at(folder: &Path) -> std::io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let program = fnv(&fs::read(std::env::current_exe()?)?);
+        Ok(Self { folder: Some(folder.into()), program })
+    }
+
+    fn file(&self, scenario: &Scenario, protection: Protection, seed: u64) -> Option<PathBuf> {
+        let key = format!("{} {protection:?} {seed} {scenario:?}", self.program);
+        Some(self.folder.as_ref()?.join(format!("{:016x}.json", fnv(key.as_bytes()))))
+    }
+}
+
+/// FNV-1a over 64 bits: names for files, no security.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Runs a plan; `done` is told how many of how many runs are.
+pub fn run(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Vec<Summary> {
+    let mut jobs: Vec<(&Case, Protection, u64)> = Vec::new();
+    for case in &plan.cases {
+        let seeds = &case.scenario.run;
+        for protection in &case.scenario.stack.protections {
+            jobs.extend((0..seeds.seeds).map(|seed| (case, *protection, seeds.first_seed + seed)));
+        }
+    }
+    let all = jobs.len();
+    let results =
+        parallel::each(&jobs, |(case, protection, seed)| once(case, *protection, *seed, store), |n| done(n, all));
+    let mut results = results.into_iter();
+    let mut summaries = Vec::new();
+    for case in &plan.cases {
+        for protection in &case.scenario.stack.protections {
+            let runs: Vec<_> = results.by_ref().take(case.scenario.run.seeds as usize).collect();
+            summaries.push(summarize(case, *protection, &runs));
+        }
+    }
+    summaries
+}
+
+fn once(case: &Case, protection: Protection, seed: u64, store: &Store) -> (Kept, Option<f64>) {
+    let file = store.file(&case.scenario, protection, seed);
+    let kept = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
+    if let Some(kept) = kept.and_then(|text| serde_json::from_str(&text).ok()) {
+        return (kept, None);
+    }
+    let begin = std::time::Instant::now();
+    let (outcome, _) = deployment::run(&case.scenario, protection, seed, false);
+    let speed = outcome.elapsed as f64 / 1e6 / begin.elapsed().as_secs_f64();
+    let nodes = case.scenario.links().map_or(1, |links| links.nodes());
+    let kept = Kept::of(&outcome, case.scenario.makers(nodes).len() as u64);
+    if let (Some(file), Ok(text)) = (file, serde_json::to_string(&kept)) {
+        // Whole or not at all: another process may look. What cannot be kept is computed again.
+        let half = file.with_extension(format!("{}.part", std::process::id()));
+        if fs::write(&half, text).is_ok() {
+            let _ = fs::rename(&half, &file);
+        }
+    }
+    (kept, Some(speed))
+}
+
+fn summarize(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) -> Summary {
+    let over = |figure: &dyn Fn(&Kept) -> f64| mean(&runs.iter().map(|(run, _)| figure(run)).collect::<Vec<_>>());
+    let readings_of_a_mote = |run: &Kept| run.made as f64 / run.makers as f64;
+    let hardware = &case.scenario.mote;
+    let volts = Platform::find(&hardware.platform).map_or(3.0, |platform| platform.volts);
+    let years = |nanojoules: &dyn Fn(&Kept) -> u64| {
+        let watts =
+            over(&|run| nanojoules(run) as f64 / 1e3 / run.elapsed as f64).mean + hardware.sleep_ua * volts * 1e-6;
+        hardware.battery_mah * 3.6 * volts / watts / (365.25 * 86_400.0)
+    };
+    let memory = Memory::of_image(protection.image());
+    let hops = case.scenario.links().and_then(|links| case.scenario.depth(&links)).unwrap_or(0);
+    let speeds: Vec<f64> = runs.iter().filter_map(|(_, speed)| *speed).collect();
+    Summary {
+        case: case.values.clone(),
+        protection,
+        hops,
+        seeds: runs.len() as u64,
+        readings: runs.iter().map(|(run, _)| run.made).sum(),
+        delivered: over(&|run| run.answered as f64 / run.made as f64),
+        delay_p50_ms: over(&|run| run.p50 as f64 / 1e3),
+        delay_p95_ms: over(&|run| run.p95 as f64 / 1e3),
+        bytes_per_reading: over(&|run| run.bytes as f64 / run.made as f64),
+        frames_per_reading: over(&|run| run.frames as f64 / run.made as f64),
+        energy_uj: over(&|run| run.by_frame as f64 / 1e3 / readings_of_a_mote(run)),
+        energy_always_on_uj: over(&|run| run.always_on as f64 / 1e3 / readings_of_a_mote(run)),
+        battery_years: years(&|run| run.hungriest_by_frame),
+        battery_years_always_on: years(&|run| run.hungriest_always_on),
+        rom: memory.map_or(0, |memory| memory.rom),
+        ram: memory.map_or(0, |memory| memory.ram),
+        speed: (!speeds.is_empty()).then(|| speeds.iter().sum::<f64>() / speeds.len() as f64),
+    }
+}
+
+/// The mean, and its interval by Student's distribution.
+fn mean(values: &[f64]) -> Mean {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    if values.len() < 2 {
+        return Mean { mean, interval: 0.0 };
+    }
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    // The 97.5 % quantiles for 1 degree of freedom and more, then near enough for all.
+    let quantile = STUDENT.get(values.len() - 2).copied().unwrap_or(1.96 + 2.4 / (n - 1.0));
+    Mean { mean, interval: quantile * (variance / n).sqrt() }
+}
+
+const STUDENT: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+
+/// Summaries as a table for people.
+pub fn table(summaries: &[Summary]) -> String {
+    let name = |summary: &Summary| {
+        summary.case.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+    };
+    let width = summaries.iter().map(|summary| name(summary).len()).max().unwrap_or(0);
+    let mut text = format!(
+        "{:width$}  {:<10} {:>4} {:>16} {:>15} {:>11} {:>13} {:>12} {:>15} {:>14} {:>7} {:>6}\n",
+        "",
+        "protection",
+        "hops",
+        "delivered",
+        "delay p50, ms",
+        "p95, ms",
+        "bytes/reading",
+        "uJ/reading",
+        "always on",
+        "battery, years",
+        "ROM",
+        "RAM"
+    );
+    for summary in summaries {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{:width$}  {:<10} {:>4} {:>8.2}% ±{:>5.2} {:>8.2} ±{:>5.2} {:>11.2} {:>13.1} {:>12.0} {:>15.0} {:>14} {:>7} {:>6}",
+            name(summary),
+            summary.protection.name(),
+            summary.hops,
+            summary.delivered.mean * 100.0,
+            summary.delivered.interval * 100.0,
+            summary.delay_p50_ms.mean,
+            summary.delay_p50_ms.interval,
+            summary.delay_p95_ms.mean,
+            summary.bytes_per_reading.mean,
+            summary.energy_uj.mean,
+            summary.energy_always_on_uj.mean,
+            format!("{:.2} / {:.2}", summary.battery_years, summary.battery_years_always_on),
+            summary.rom,
+            summary.ram,
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(seeds: u64) -> Plan {
+        let text = format!(
+            "about = \"a test\"\n[network]\ntopology = \"star\"\nnodes = 2\n[traffic]\nperiod_s = 1.0\npayload = 4\n\
+             readings = 5\n[run]\nseeds = {seeds}\n[sweep]\n\"network.loss\" = [0.0, 0.2]\n"
+        );
+        Plan::parse("test.toml", &text).unwrap()
+    }
+
+    #[test]
+    fn every_case_is_summed_up_under_every_protection() {
+        let summaries = run(&plan(3), &Store::none(), |_, _| {});
+        let named: Vec<_> = summaries.iter().map(|s| (s.case["network.loss"].as_str(), s.protection)).collect();
+        use Protection::{Coap, CoapDtls};
+        assert_eq!(named, [("0.0", Coap), ("0.0", CoapDtls), ("0.2", Coap), ("0.2", CoapDtls)]);
+        assert!(summaries.iter().all(|s| (s.seeds, s.readings) == (3, 30) && s.rom > 0));
+        assert!(summaries[1].rom > summaries[0].rom && summaries[1].battery_years < summaries[0].battery_years);
+        assert!(summaries[0].battery_years_always_on < summaries[0].battery_years / 10.0);
+        assert_eq!(table(&summaries).lines().count(), 5);
+    }
+
+    #[test]
+    fn a_finished_run_is_not_computed_again_and_gives_the_same() {
+        let folder = std::env::temp_dir().join(format!("tegmen-runs-{}", std::process::id()));
+        let store = Store::at(&folder).unwrap();
+        let plan = plan(2);
+        let first = run(&plan, &store, |_, _| {});
+        let again = run(&plan, &store, |_, _| {});
+        let _ = fs::remove_dir_all(&folder);
+        assert!(first.iter().all(|summary| summary.speed.is_some()));
+        assert!(again.iter().all(|summary| summary.speed.is_none()));
+        let json = |summaries: &[Summary]| serde_json::to_string(summaries).unwrap();
+        assert_eq!(json(&first), json(&again));
+    }
+
+    #[test]
+    fn the_interval_is_that_of_student() {
+        let of = mean(&[1.0, 2.0, 3.0, 4.0]);
+        assert!((of.mean - 2.5).abs() < 1e-12);
+        assert!((of.interval - 3.182 * (5.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-9);
+        assert_eq!(mean(&[7.0]), Mean { mean: 7.0, interval: 0.0 });
+    }
+}

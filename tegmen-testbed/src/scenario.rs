@@ -1,0 +1,520 @@
+//! A deployment in one file: nodes, links, traffic, stack and mote, and what is varied.
+//!
+//! Whatever is wrong with a file is said with its line and with what is allowed.
+
+use crate::mote::{self, Protection};
+use crate::platform::Platform;
+use crate::sim::links::STRONG_DBM;
+use crate::sim::{Bursts, Links, Micros, NodeId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use tegmen::dtls::Profile;
+
+/// What a file describes.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// One line for people.
+    pub about: String,
+    /// Nodes and links.
+    pub network: Network,
+    /// Who says what, and how often.
+    pub traffic: Traffic,
+    /// What carries it.
+    #[serde(default)]
+    pub stack: Stack,
+    /// The motes.
+    #[serde(default)]
+    pub mote: Hardware,
+    /// How often it is run.
+    #[serde(default)]
+    pub run: Runs,
+}
+
+/// Nodes and links. Node 0 takes the readings; it has no battery.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// How they lie.
+    pub topology: Shape,
+    /// Nodes that make readings: the leaves of a star, all but the root of a tree. A chain has one, at its end.
+    pub nodes: Option<usize>,
+    /// Hops of a chain.
+    pub hops: Option<usize>,
+    /// Children of each node of a tree.
+    pub fanout: Option<usize>,
+    /// Pairs of nodes that hear each other, for the topology "links".
+    pub links: Option<Vec<[usize; 2]>>,
+    /// The share of frames that every link loses, 0 to 1.
+    #[serde(default)]
+    pub loss: f64,
+    /// Bad times of every link.
+    pub bursts: Option<Weather>,
+}
+
+/// How nodes lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shape {
+    /// All around node 0, and each hears each.
+    Star,
+    /// In a row; only the last makes readings.
+    Chain,
+    /// Below node 0, each hears its parent and its children.
+    Tree,
+    /// As `links` says.
+    Links,
+}
+
+/// Bad times of links.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Weather {
+    /// Mean length of good times.
+    pub good_s: f64,
+    /// Mean length of bad times.
+    pub bad_s: f64,
+    /// The share of frames that are lost in bad times.
+    pub loss: f64,
+}
+
+/// Who says what, and how often.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traffic {
+    /// From one reading of a node to its next, in seconds, in the mean; each is drawn from a quarter below to a quarter
+    /// above.
+    pub period_s: f64,
+    /// Readings of each node.
+    #[serde(default = "hundred")]
+    pub readings: u32,
+    /// Bytes of a reading.
+    pub payload: usize,
+    /// Bytes of the answer.
+    #[serde(default)]
+    pub response: usize,
+    /// All nodes that make readings lose their memory once, after this share of their readings.
+    pub reboot_after: Option<f64>,
+}
+
+/// What carries the readings.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stack {
+    /// What protects them; each is run.
+    pub protections: Vec<Protection>,
+    /// The profile of DTLS: "default", or "minimal" as in the Blink paper.
+    pub profile: ProfileName,
+    /// How nodes are named on the link.
+    pub link_addresses: Addresses,
+    /// How nodes are named in IPv6.
+    pub addresses: Prefix,
+    /// UDP ports of a node that makes readings, and of node 0.
+    pub ports: [u16; 2],
+    /// The first hop limit.
+    pub hop_limit: u8,
+    /// Frames that come twice are handed up once.
+    pub rejects_duplicates: bool,
+    /// The radio hears nothing while it waits to send.
+    pub deaf: bool,
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        Self {
+            protections: Protection::ALL.to_vec(),
+            profile: ProfileName::Default,
+            link_addresses: Addresses::Short,
+            addresses: Prefix::Context,
+            ports: [5683, 5683],
+            hop_limit: 64,
+            rejects_duplicates: true,
+            deaf: false,
+        }
+    }
+}
+
+/// A profile of DTLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProfileName {
+    /// With the extensions that make it safe against known attacks.
+    Default,
+    /// Without any extension.
+    Minimal,
+}
+
+impl From<ProfileName> for Profile {
+    fn from(name: ProfileName) -> Self {
+        match name {
+            ProfileName::Default => Self::Default,
+            ProfileName::Minimal => Self::Minimal,
+        }
+    }
+}
+
+/// Addresses of the link layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Addresses {
+    /// Two bytes.
+    Short,
+    /// Eight bytes.
+    Extended,
+}
+
+/// Prefixes of IPv6 addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Prefix {
+    /// fe80::/64: over one hop only, and left out of frames.
+    LinkLocal,
+    /// A prefix that all nodes know as a context, and that is left out of frames.
+    Context,
+    /// A prefix that stands in every frame.
+    Inline,
+}
+
+/// The motes.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hardware {
+    /// One of those in `data/platforms.toml`.
+    pub platform: String,
+    /// Cycles for an instruction, in the mean: 1.0 to 1.3 on a Cortex-M3.
+    pub cycles_per_instruction: f64,
+    /// Capacity of the battery.
+    pub battery_mah: f64,
+    /// Current of a mote that sleeps, in microamperes.
+    pub sleep_ua: f64,
+}
+
+impl Default for Hardware {
+    fn default() -> Self {
+        Self { platform: "z1".into(), cycles_per_instruction: 1.15, battery_mah: 2600.0, sleep_ua: 5.0 }
+    }
+}
+
+/// How often it is run.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Runs {
+    /// The first seed.
+    pub first_seed: u64,
+    /// How many, one run each.
+    pub seeds: u64,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self { first_seed: 1, seeds: 5 }
+    }
+}
+
+fn hundred() -> u32 {
+    100
+}
+
+/// A file: the scenario, and what is varied.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// Each value of each key under `[sweep]`, in the order of the file, and the scenario with it.
+    pub cases: Vec<Case>,
+    /// One line for people.
+    pub about: String,
+}
+
+/// A scenario with the values that make it differ from others of its plan.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Case {
+    /// `network.hops = 3`, and so on; empty if nothing is varied.
+    pub values: BTreeMap<String, String>,
+    /// All of it.
+    pub scenario: Scenario,
+}
+
+impl Plan {
+    /// Reads a plan; `name` stands before what is wrong with it.
+    ///
+    /// # Errors
+    /// [`Wrong`], with the line.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Wrong> {
+        let wrong = |line: Option<usize>, what: String| Wrong { file: name.into(), line, what };
+        let mut table: toml::Table = toml::from_str(text).map_err(|error| Wrong::of_toml(name, text, &error))?;
+        let sweep = match table.remove("sweep") {
+            None => toml::Table::new(),
+            Some(toml::Value::Table(sweep)) => sweep,
+            Some(_) => {
+                let line = line_of(text, "", "sweep");
+                return Err(wrong(
+                    line,
+                    "sweep is a table of lists: [sweep], then \"network.loss\" = [0.0, 0.1]".into(),
+                ));
+            }
+        };
+        let plain = match sweep.is_empty() {
+            true => text.to_owned(),
+            false => without_section(text, "sweep"),
+        };
+        let base: Scenario = toml::from_str(&plain).map_err(|error| Wrong::of_toml(name, &plain, &error))?;
+        let mut cases = vec![(BTreeMap::new(), table)];
+        for (key, values) in &sweep {
+            let line = line_of(text, "sweep", key);
+            let values = values.as_array().filter(|values| !values.is_empty());
+            let values = values.ok_or_else(|| wrong(line, format!("{key}: a list of values to try")))?;
+            cases = cases
+                .into_iter()
+                .flat_map(|(named, table)| values.iter().map(move |value| (named.clone(), table.clone(), value)))
+                .map(|(mut named, mut table, value)| {
+                    named.insert(key.clone(), value.to_string());
+                    set(&mut table, key, value).map_err(|what| wrong(line, what))?;
+                    Ok((named, table))
+                })
+                .collect::<Result<_, Wrong>>()?;
+        }
+        let cases = cases.into_iter().map(|(values, table)| {
+            let scenario: Scenario = table.try_into().map_err(|error: toml::de::Error| {
+                let what = values.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
+                wrong(line_of(text, "", "[sweep]"), format!("with {what}: {}", error.message()))
+            })?;
+            scenario.check().map_err(|(section, key, what)| {
+                let swept = line_of(text, "sweep", &format!("{section}.{key}"));
+                wrong(swept.or_else(|| line_of(text, section, key)).or_else(|| line_of(text, "", section)), what)
+            })?;
+            Ok(Case { values, scenario })
+        });
+        Ok(Self { about: base.about.clone(), cases: cases.collect::<Result<_, _>>()? })
+    }
+}
+
+/// Sets `a.b` in a table.
+fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), String> {
+    let (section, key) = path.split_once('.').ok_or_else(|| format!("{path}: section and key, as network.loss"))?;
+    let section = table.entry(section).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+    let section = section.as_table_mut().ok_or_else(|| format!("{path}: not a section and a key"))?;
+    section.insert(key.into(), value.clone());
+    Ok(())
+}
+
+/// The line, from 1, on which a key of a section is set; or on which a section begins, if `section` is empty.
+fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
+    let mut inside = section.is_empty();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(head) = line.strip_prefix('[').and_then(|line| line.split(']').next()) {
+            if section.is_empty() && (head == key || line == key) {
+                return Some(number + 1);
+            }
+            inside = head == section;
+        } else if inside && line.split('=').next().is_some_and(|name| name.trim().trim_matches('"') == key) {
+            return Some(number + 1);
+        }
+    }
+    None
+}
+
+/// The text with the lines of a section empty, so that all others keep their numbers.
+fn without_section(text: &str, section: &str) -> String {
+    let mut inside = false;
+    let lines = text.lines().map(|line| {
+        if line.trim_start().starts_with('[') {
+            inside = line.trim().trim_matches(['[', ']']) == section;
+        }
+        if inside { "" } else { line }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What is wrong with a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrong {
+    /// Which.
+    pub file: String,
+    /// Where, from 1.
+    pub line: Option<usize>,
+    /// What, and what would be right.
+    pub what: String,
+}
+
+impl Wrong {
+    fn of_toml(file: &str, text: &str, error: &toml::de::Error) -> Self {
+        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        Self { file: file.into(), line, what: error.message().into() }
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}, line {line}: {}", self.file, self.what),
+            None => write!(f, "{}: {}", self.file, self.what),
+        }
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// Section and key that are wrong, and why.
+type Fault = (&'static str, &'static str, String);
+
+impl Scenario {
+    fn check(&self) -> Result<(), Fault> {
+        let share = |section, key, value: f64| match (0.0..=1.0).contains(&value) {
+            true => Ok(()),
+            false => Err((section, key, format!("{key} = {value}: a share of the frames is from 0 to 1"))),
+        };
+        share("network", "loss", self.network.loss)?;
+        if let Some(bursts) = self.network.bursts {
+            share("network", "bursts", bursts.loss)?;
+            if !(bursts.good_s > 0.0 && bursts.bad_s > 0.0) {
+                return Err(("network", "bursts", "bursts: good_s and bad_s are seconds, more than 0".into()));
+            }
+        }
+        let links = self.links()?;
+        self.parents(&links)?;
+        let traffic = &self.traffic;
+        for (key, value) in [("payload", traffic.payload), ("response", traffic.response)] {
+            if value > mote::MAX_PAYLOAD {
+                let most = mote::MAX_PAYLOAD;
+                return Err((
+                    "traffic",
+                    key,
+                    format!("{key} = {value} does not fit a CoAP message: {most} bytes at most"),
+                ));
+            }
+        }
+        if !(traffic.period_s.is_finite() && traffic.period_s >= 0.001) {
+            return Err(("traffic", "period_s", format!("period_s = {}: seconds, 0.001 at least", traffic.period_s)));
+        }
+        if traffic.readings == 0 {
+            return Err(("traffic", "readings", "readings = 0: 1 at least".into()));
+        }
+        if let Some(reboot) = traffic.reboot_after {
+            share("traffic", "reboot_after", reboot)?;
+        }
+        if self.stack.protections.is_empty() {
+            return Err(("stack", "protections", format!("protections: one at least of {}", names())));
+        }
+        if self.stack.addresses == Prefix::LinkLocal && self.depth(&links)? > 1 {
+            let what = "addresses = \"link-local\" reaches one hop only: \"context\" or \"inline\" over several";
+            return Err(("stack", "addresses", what.into()));
+        }
+        if usize::from(self.stack.hop_limit) < self.depth(&links)? {
+            return Err(("stack", "hop_limit", format!("hop_limit: {} hops are to be made", self.depth(&links)?)));
+        }
+        if Platform::find(&self.mote.platform).is_none() {
+            let known = Platform::names().join(", ");
+            return Err(("mote", "platform", format!("there is no platform {:?}: {known}", self.mote.platform)));
+        }
+        if !(1.0..=4.0).contains(&self.mote.cycles_per_instruction) {
+            return Err(("mote", "cycles_per_instruction", "cycles_per_instruction: from 1 to 4".into()));
+        }
+        if !(self.mote.battery_mah > 0.0 && self.mote.sleep_ua >= 0.0) {
+            return Err(("mote", "battery_mah", "battery_mah is more than 0, sleep_ua 0 at least".into()));
+        }
+        if self.run.seeds == 0 {
+            return Err(("run", "seeds", "seeds = 0: 1 at least".into()));
+        }
+        Ok(())
+    }
+
+    /// The links between the nodes.
+    pub(crate) fn links(&self) -> Result<Links, Fault> {
+        let network = &self.network;
+        let count = |key: &'static str, value: Option<usize>, most: usize| match value {
+            Some(value) if (1..=most).contains(&value) => Ok(value),
+            Some(value) => Err(("network", key, format!("{key} = {value}: from 1 to {most}"))),
+            None => Err(("network", "topology", format!("this topology needs {key}, from 1 to {most}"))),
+        };
+        let unused = |key: &'static str, set: bool| match set {
+            true => Err(("network", key, format!("{key} has no meaning in this topology"))),
+            false => Ok(()),
+        };
+        let mut links = match network.topology {
+            Shape::Star => {
+                unused("hops", network.hops.is_some())?;
+                Links::all(count("nodes", network.nodes, mote::HUB)? + 1)
+            }
+            Shape::Chain => {
+                unused("nodes", network.nodes.is_some())?;
+                Links::chain(count("hops", network.hops, 32)? + 1)
+            }
+            Shape::Tree => {
+                unused("hops", network.hops.is_some())?;
+                let nodes = count("nodes", network.nodes, mote::HUB)? + 1;
+                let fanout = count("fanout", network.fanout, mote::HUB)?;
+                let mut links = Links::none(nodes);
+                (1..nodes).for_each(|node| links.connect(node, (node - 1) / fanout, STRONG_DBM));
+                links
+            }
+            Shape::Links => {
+                unused("hops", network.hops.is_some())?;
+                let nodes = count("nodes", network.nodes, mote::HUB)? + 1;
+                let mut links = Links::none(nodes);
+                let pairs = network.links.as_deref();
+                let pairs = pairs.ok_or(("network", "topology", "this topology needs links = [[0, 1], ...]".into()))?;
+                for [a, b] in pairs {
+                    if *a >= nodes || *b >= nodes || a == b {
+                        let what = format!("links: [{a}, {b}] is not a pair of the nodes 0 to {}", nodes - 1);
+                        return Err(("network", "links", what));
+                    }
+                    links.connect(*a, *b, STRONG_DBM);
+                }
+                links
+            }
+        };
+        unused("fanout", network.fanout.is_some() && network.topology != Shape::Tree)?;
+        unused("links", network.links.is_some() && network.topology != Shape::Links)?;
+        links.set_all_losses(network.loss);
+        if let Some(weather) = network.bursts {
+            let micros = |seconds: f64| (seconds * 1e6) as Micros;
+            let bursts = Bursts { good: micros(weather.good_s), bad: micros(weather.bad_s), loss: weather.loss };
+            for from in 0..links.nodes() {
+                (0..links.nodes()).for_each(|to| links.set_bursts(from, to, Some(bursts)));
+            }
+        }
+        Ok(links)
+    }
+
+    /// The neighbour of each node on its shortest way to node 0.
+    pub(crate) fn parents(&self, links: &Links) -> Result<Vec<NodeId>, Fault> {
+        let mut parents = vec![None; links.nodes()];
+        let mut reached = VecDeque::from([0]);
+        parents[0] = Some(0);
+        while let Some(node) = reached.pop_front() {
+            for next in links.audience(node) {
+                if parents[next].is_none() {
+                    parents[next] = Some(node);
+                    reached.push_back(next);
+                }
+            }
+        }
+        if let Some(lost) = parents.iter().position(Option::is_none) {
+            return Err(("network", "links", format!("node {lost} is not reached from node 0: a link is missing")));
+        }
+        Ok(parents.into_iter().flatten().collect())
+    }
+
+    /// The most hops from any node to node 0.
+    pub(crate) fn depth(&self, links: &Links) -> Result<usize, Fault> {
+        let parents = self.parents(links)?;
+        let hops = |node: NodeId| std::iter::successors(Some(node), |n| (*n != 0).then(|| parents[*n])).count() - 1;
+        Ok((0..links.nodes()).map(hops).max().unwrap_or(0))
+    }
+
+    /// The nodes that make readings.
+    pub(crate) fn makers(&self, nodes: usize) -> Vec<NodeId> {
+        match self.network.topology {
+            Shape::Chain => vec![nodes - 1],
+            _ => (1..nodes).collect(),
+        }
+    }
+}
+
+fn names() -> String {
+    Protection::ALL.map(Protection::name).join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+use super::*;
+
+const GOOD: &str = r#"about = "a test"
+[network]
+topology = "star"
+nodes = 3
+loss = 0.1
+[traffic]
+period_s = 2.0
+payload = 10
+"#;
+
+fn wrong(text: &str) -> Wrong {
+    Plan::parse("plan.toml", text).unwrap_err()
+}
+
+fn changed(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from));
+    GOOD.replace(from, to)
+}
+
+#[test]
+fn a_plan_is_read_with_what_it_leaves_out() {
+    let plan = Plan::parse("plan.toml", GOOD).unwrap();
+    let [case] = &plan.cases[..] else { panic!("one case") };
+    assert_eq!(case.scenario.stack.protections, Protection::ALL);
+    assert_eq!((case.scenario.traffic.readings, case.scenario.run.seeds), (100, 5));
+    assert_eq!(case.scenario.links().unwrap().nodes(), 4);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_what_there_is() {
+    let wrong = wrong(&changed("loss = 0.1", "lose = 0.1"));
+    assert_eq!(wrong.line, Some(5));
+    assert!(wrong.what.contains("`lose`") && wrong.what.contains("`loss`"), "{wrong}");
+}
+
+#[test]
+fn what_cannot_be_is_named_with_its_line_and_what_is_allowed() {
+    let negative = wrong(&changed("loss = 0.1", "loss = -0.1"));
+    assert_eq!((negative.line, negative.what.contains("from 0 to 1")), (Some(5), true), "{negative}");
+    let long = wrong(&changed("payload = 10", "payload = 4000"));
+    assert_eq!((long.line, long.what.contains("1024 bytes")), (Some(8), true), "{long}");
+    let none = wrong(&changed("nodes = 3", "nodes = 0"));
+    assert_eq!((none.line, none.what.contains("from 1 to 128")), (Some(4), true), "{none}");
+    let platform = wrong(&format!("{GOOD}[mote]\nplatform = \"abacus\"\n"));
+    assert_eq!((platform.line, platform.what.contains("z1")), (Some(10), true), "{platform}");
+    let chain = wrong(&changed("\"star\"", "\"chain\""));
+    assert_eq!(chain.line, Some(4), "{chain}");
+    let text = format!("{GOOD}[stack]\nprotections = [\"coap\", \"carrier pigeon\"]\n");
+    let pigeon = wrong(&text);
+    assert_eq!((pigeon.line, pigeon.what.contains("coap+dtls")), (Some(10), true), "{pigeon}");
+}
+
+#[test]
+fn a_node_without_a_way_is_named() {
+    let text = changed("\"star\"", "\"links\"").replace("loss = 0.1", "links = [[0, 1], [2, 3]]");
+    let wrong = wrong(&text);
+    assert_eq!((wrong.line, wrong.what.as_str()), (Some(5), "node 2 is not reached from node 0: a link is missing"));
+    let outside = text.replace("[2, 3]", "[2, 7]");
+    assert!(Plan::parse("plan.toml", &outside).unwrap_err().what.contains("nodes 0 to 3"));
+}
+
+#[test]
+fn a_sweep_is_every_combination_and_its_faults_are_found() {
+    let sweep = "[sweep]\n\"network.loss\" = [0.0, 0.3]\n\"network.nodes\" = [1, 2, 5]\n";
+    let plan = Plan::parse("plan.toml", &format!("{GOOD}{sweep}")).unwrap();
+    let cases: Vec<_> =
+        plan.cases.iter().map(|case| (case.scenario.network.loss, case.scenario.network.nodes)).collect();
+    let expected = [0.0, 0.3].into_iter().flat_map(|loss| [1, 2, 5].map(|nodes| (loss, Some(nodes))));
+    assert_eq!(cases, expected.collect::<Vec<_>>());
+    assert_eq!(plan.cases[4].values["network.loss"], "0.3");
+
+    let wrong = wrong(&format!("{GOOD}[sweep]\n\"network.loss\" = [0.0, 2.0]\n"));
+    assert_eq!(wrong.line, Some(10), "{wrong}");
+    let unknown = Plan::parse("plan.toml", &format!("{GOOD}[sweep]\n\"network.lost\" = [1]\n")).unwrap_err();
+    assert!(unknown.what.contains("network.lost") && unknown.what.contains("`loss`"), "{unknown}");
+}
+
+#[test]
+fn link_local_addresses_do_not_leave_their_hop() {
+    let chain = changed("\"star\"", "\"chain\"").replace("nodes = 3", "hops = 3");
+    assert!(Plan::parse("plan.toml", &chain).is_ok());
+    let wrong = wrong(&format!("{chain}[stack]\naddresses = \"link-local\"\n"));
+    assert_eq!((wrong.line, wrong.what.contains("one hop")), (Some(10), true), "{wrong}");
+}
