@@ -112,6 +112,7 @@ pub(crate) enum Stop {
 }
 
 impl From<Discard> for Stop {
+    #[inline(never)]
     fn from(discard: Discard) -> Self {
         Self::Discard(discard)
     }
@@ -252,6 +253,7 @@ impl HandshakeState {
 
     /// The peer's flight came again, so ours was lost. It goes out again only once for each run of the timer: two ends
     /// that answer every repetition with one would never stop.
+    #[inline(always)]
     pub(crate) fn answer_repetition(&mut self, counters: &mut Counters) {
         if !self.repeated {
             self.repeated = true;
@@ -279,7 +281,7 @@ impl HandshakeState {
 
 impl Ongoing<'_> {
     /// Takes a record, then what came early and is due behind it.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn receive<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, record: Record<'_>) -> Result<(), Stop> {
         match record.epoch() {
             0 => self.receive_plaintext::<C, R>(cx, &record)?,
@@ -289,7 +291,6 @@ impl Ongoing<'_> {
     }
 
     /// Takes a record of epoch 0.
-    #[inline(never)]
     fn receive_plaintext<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, record: &Record<'_>) -> Result<(), Stop> {
         match record.content_type() {
             ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, record.body, false),
