@@ -4,9 +4,12 @@ use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tegmen_testbed::{agreement, blink, footprint};
+use tegmen_testbed::advice::Advice;
+use tegmen_testbed::mote::Protection;
+use tegmen_testbed::runs::{self, Store, Summary};
+use tegmen_testbed::{agreement, blink, deployment, footprint, pcap, scenario};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen lab list\n  tegmen lab run blink-bytes --json\n  tegmen lab footprint")]
@@ -22,8 +25,30 @@ enum Command {
     /// Run a plan: one figure or table of a paper, measured on the real stack.
     #[command(after_help = "Example:\n  tegmen lab run blink-bytes --json")]
     Run {
-        /// Its name, from `tegmen lab list`.
+        /// Its name, from `tegmen lab list`, or a file that describes a deployment.
         plan: String,
+        #[command(flatten)]
+        kept: Kept,
+    },
+    /// Say which protection a deployment can afford: bytes, delay, delivery, battery life and memory of each.
+    #[command(after_help = "Example:\n  tegmen lab plan examples/greenhouse.toml")]
+    Plan {
+        /// The file that describes the deployment.
+        deployment: PathBuf,
+        #[command(flatten)]
+        kept: Kept,
+    },
+    /// Write what a deployment puts on the air to a capture that Wireshark and tshark decode.
+    #[command(after_help = "Example:\n  tegmen lab pcap examples/greenhouse.toml --out greenhouse.pcap")]
+    Pcap {
+        /// The file that describes the deployment; its first case is run, with its first seed.
+        deployment: PathBuf,
+        /// Which protection.
+        #[arg(long, default_value = "coap+dtls")]
+        protection: String,
+        /// The capture.
+        #[arg(long)]
+        out: PathBuf,
     },
     /// Build the firmware images, count them under QEMU, and compare with the committed budget.
     #[command(
@@ -37,6 +62,20 @@ enum Command {
         #[arg(long, default_value = ".")]
         project: PathBuf,
     },
+}
+
+/// Where finished runs are kept.
+#[derive(Args)]
+struct Kept {
+    /// Where finished runs are kept: what was run once is not computed again by the same program.
+    #[arg(long, default_value = "target/lab/runs")]
+    runs: PathBuf,
+}
+
+impl Kept {
+    fn store(&self) -> Result<Store, Failure> {
+        Store::at(&self.runs).map_err(|error| Failure::new(format!("{}: {error}", self.runs.display())))
+    }
 }
 
 struct Plan {
@@ -72,6 +111,28 @@ fn run_agreement(out: Output) -> ExitCode {
     let differs = rows.iter().any(|row| row.verdict == agreement::DIFFERS);
     print_rows(out, &rows, || agreement::table(&rows));
     if differs { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
+
+fn read_file(path: &Path) -> Result<scenario::Plan, Failure> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    scenario::Plan::parse(&name, &text).map_err(Failure::usage)
+}
+
+/// Runs a file, and says how fast it was.
+fn run_file(out: Output, path: &Path, kept: &Kept) -> Result<Vec<Summary>, Failure> {
+    let plan = read_file(path)?;
+    let store = kept.store()?;
+    let progress = Progress::new();
+    let summaries = runs::run(&plan, &store, |done, all| progress.set(done, all));
+    progress.end();
+    out.text(&plan.about);
+    let speeds: Vec<f64> = summaries.iter().filter_map(|summary| summary.speed).collect();
+    if !speeds.is_empty() {
+        let slowest = speeds.into_iter().fold(f64::INFINITY, f64::min);
+        out.text(format!("each run at least {slowest:.0} times faster than real time, on one core"));
+    }
+    Ok(summaries)
 }
 
 /// Rows as one JSON array, or as a table.
@@ -115,12 +176,40 @@ impl Lab {
                 }
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Run { plan } => {
-                let found = PLANS.iter().find(|known| known.name == plan);
-                let found = found.ok_or_else(|| {
-                    Failure::usage(format!("there is no plan {plan}: `tegmen lab list` names those that are"))
+            Command::Run { plan, kept } => match PLANS.iter().find(|known| known.name == plan) {
+                Some(found) => Ok((found.run)(out)),
+                None if plan.ends_with(".toml") => {
+                    let summaries = run_file(out, Path::new(&plan), &kept)?;
+                    print_rows(out, &summaries, || runs::table(&summaries));
+                    Ok(ExitCode::SUCCESS)
+                }
+                None => Err(Failure::usage(format!(
+                    "there is no plan {plan}: `tegmen lab list` names those that are; a file ends with .toml"
+                ))),
+            },
+            Command::Plan { deployment, kept } => {
+                let advice = Advice::of(run_file(out, &deployment, &kept)?);
+                out.line(|| advice.text().trim_end().to_owned(), || serde_json::to_value(&advice).unwrap_or_default());
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Pcap { deployment, protection, out: file } => {
+                let plan = read_file(&deployment)?;
+                let protection = Protection::ALL.into_iter().find(|known| known.name() == protection);
+                let protection = protection.ok_or_else(|| {
+                    Failure::usage(format!("--protection: one of {}", Protection::ALL.map(Protection::name).join(", ")))
                 })?;
-                Ok((found.run)(out))
+                let case = plan.cases.first().ok_or_else(|| Failure::usage("the file has no case"))?;
+                let (_, frames) = deployment::run(&case.scenario, protection, case.scenario.run.first_seed, true);
+                let named = |error| Failure::new(format!("{}: {error}", file.display()));
+                let mut capture = std::io::BufWriter::new(std::fs::File::create(&file).map_err(named)?);
+                pcap::write(&frames, &mut capture).map_err(named)?;
+                std::io::Write::flush(&mut capture).map_err(named)?;
+                let name = file.display().to_string();
+                out.line(
+                    || format!("{name}: {} frames", frames.len()),
+                    || json!({ "file": name, "frames": frames.len() }),
+                );
+                Ok(ExitCode::SUCCESS)
             }
             Command::Footprint { update, project } => {
                 let options = footprint::Options { json: out.json, update };

@@ -1,4 +1,5 @@
 //! Measures Tegmen: its footprint on a mote, its bytes, and what both mean in a radio network.
+pub mod advice;
 pub mod agreement;
 pub mod blink;
 pub mod cost;

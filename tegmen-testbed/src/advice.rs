@@ -1,0 +1,116 @@
+//! Advice: which protection a deployment can afford, from the figures of its runs.
+
+use crate::runs::Summary;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// What the figures say.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Advice {
+    /// The figures.
+    pub table: Vec<Summary>,
+    /// What follows from them, a sentence each.
+    pub recommendation: Vec<String>,
+}
+
+impl Advice {
+    /// Draws the conclusions.
+    pub fn of(table: Vec<Summary>) -> Self {
+        let mut recommendation = Vec::new();
+        let mut cases: Vec<_> = table.iter().map(|summary| &summary.case).collect();
+        cases.dedup();
+        for case in cases {
+            let rows: Vec<&Summary> = table.iter().filter(|summary| summary.case == *case).collect();
+            let name = case.iter().map(|(key, value)| format!("{key} = {value}: ")).collect::<String>();
+            recommendation.push(name + &conclude(&rows));
+        }
+        Self { table, recommendation }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = crate::runs::table(&self.table);
+        text.push('\n');
+        for sentence in &self.recommendation {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{sentence}");
+        }
+        text
+    }
+}
+
+/// One sentence or two about the protections of one case.
+fn conclude(rows: &[&Summary]) -> String {
+    let Some(cheapest) = rows.iter().min_by(|a, b| a.energy_uj.mean.total_cmp(&b.energy_uj.mean)) else {
+        return "nothing was run".into();
+    };
+    let secured = rows.iter().filter(|row| row.protection != crate::mote::Protection::Coap);
+    let Some(best) = secured.min_by(|a, b| a.energy_uj.mean.total_cmp(&b.energy_uj.mean)) else {
+        return format!("only {} was run, which protects nothing", cheapest.protection.name());
+    };
+    let percent = |ours: f64, theirs: f64| (ours / theirs - 1.0) * 100.0;
+    let delivered = best.delivered.mean * 100.0;
+    let verdict = if best.delivered.mean < cheapest.delivered.mean - 0.02 {
+        format!(
+            "{} delivers {delivered:.1} % where {} delivers {:.1} %: shorten the way or its losses first",
+            best.protection.name(),
+            cheapest.protection.name(),
+            cheapest.delivered.mean * 100.0
+        )
+    } else if best.delivered.mean < 0.95 {
+        format!("only {delivered:.1} % of the readings are answered, whatever the protection: the links are the matter")
+    } else {
+        format!("take {}", best.protection.name())
+    };
+    let cost = if best.protection == cheapest.protection {
+        String::new()
+    } else {
+        format!(
+            "; against {} it costs {:+.0} % bytes, {:+.1} ms in the median, {:+.0} % energy",
+            cheapest.protection.name(),
+            percent(best.bytes_per_reading.mean, cheapest.bytes_per_reading.mean),
+            best.delay_p50_ms.mean - cheapest.delay_p50_ms.mean,
+            percent(best.energy_uj.mean, cheapest.energy_uj.mean),
+        )
+    };
+    let radio = match best.battery_years_always_on < best.battery_years / 2.0 {
+        true => format!(
+            "; the battery lasts {:.1} years if the radio sleeps between frames, {:.0} days if it never does",
+            best.battery_years,
+            best.battery_years_always_on * 365.25
+        ),
+        false => format!("; the battery lasts {:.1} years", best.battery_years_always_on),
+    };
+    verdict + &cost + &radio
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mote::Protection;
+    use crate::runs::{self, Store};
+    use crate::scenario::Plan;
+
+    fn advice(loss: f64) -> Advice {
+        let text = format!(
+            "about = \"a test\"\n[network]\ntopology = \"star\"\nnodes = 2\nloss = {loss}\n[traffic]\nperiod_s = 5.0\n\
+             payload = 4\nreadings = 20\n[run]\nseeds = 2\n"
+        );
+        Advice::of(runs::run(&Plan::parse("test.toml", &text).unwrap(), &Store::none(), |_, _| {}))
+    }
+
+    #[test]
+    fn a_good_network_is_told_to_protect_itself_and_what_that_costs() {
+        let advice = advice(0.0);
+        let [sentence] = &advice.recommendation[..] else { panic!("one case") };
+        assert!(sentence.starts_with("take coap+dtls; against coap it costs +"), "{sentence}");
+        assert_eq!(advice.table.len(), Protection::ALL.len());
+        assert!(advice.text().contains(sentence));
+    }
+
+    #[test]
+    fn a_bad_network_is_told_so() {
+        let sentence = &advice(0.75).recommendation[0];
+        assert!(sentence.contains("links are the matter") || sentence.contains("shorten the way"), "{sentence}");
+    }
+}
