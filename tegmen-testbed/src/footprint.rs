@@ -7,11 +7,14 @@
 
 mod budget;
 mod build;
+mod components;
 mod elf;
 mod emulate;
+mod lines;
 mod panics;
 
 use budget::Budget;
+pub use components::Bytes;
 use elf::Image;
 pub use panics::PanicPlace;
 use serde::Serialize;
@@ -58,6 +61,8 @@ pub struct Footprint {
     pub operations: BTreeMap<String, u64>,
     /// Bytes of the types that the image names.
     pub sizes: BTreeMap<String, u64>,
+    /// What each component takes.
+    pub components: BTreeMap<String, Bytes>,
     /// Where the panics are.
     pub panic_places: Vec<PanicPlace>,
 }
@@ -119,6 +124,7 @@ fn footprint(image: String, provider: &str, path: &Path, plugin: &Path) -> Resul
         operations.insert(name.clone(), region.instructions);
     }
     let panic_places = panics::find(path)?;
+    let components = components::of(path, Bytes { text: elf.text, data: elf.data, bss: elf.bss })?;
     Ok(Footprint {
         image,
         provider: provider.to_owned(),
@@ -129,6 +135,7 @@ fn footprint(image: String, provider: &str, path: &Path, plugin: &Path) -> Resul
         panics: panic_places.iter().map(|place| place.branches).sum(),
         operations,
         sizes: elf.sizes,
+        components,
         panic_places,
     })
 }
@@ -156,6 +163,11 @@ impl fmt::Display for Table<'_> {
                 grouped(*bss),
                 grouped(*stack)
             )?;
+            for (name, Bytes { text, data, bss }) in &footprint.components {
+                let (name, text, data, bss) =
+                    (format!("    of it {name}"), grouped(*text), grouped(*data), grouped(*bss));
+                writeln!(f, "{name:<31} {text:>8} {:>8} {data:>6} {bss:>7}", "")?;
+            }
             for (operation, instructions) in &footprint.operations {
                 writeln!(f, "    {operation:<27} {:>8} instructions", grouped(*instructions))?;
             }

@@ -135,6 +135,7 @@ mod tests {
             panics: 0,
             operations: [("handshake".into(), handshake)].into(),
             sizes: [("peer".into(), 160)].into(),
+            components: BTreeMap::new(),
             panic_places: Vec::new(),
         }
     }

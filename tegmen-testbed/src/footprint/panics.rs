@@ -2,8 +2,8 @@
 //!
 //! Each is laid at the door of the crate whose source line, after inlining, asked for it.
 
-use super::Error;
 use super::build::output_of;
+use super::{Error, lines};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,12 +38,9 @@ pub(super) fn find(image: &Path) -> Result<Vec<PanicPlace>, Error> {
     if branches.is_empty() {
         return Ok(Vec::new());
     }
-    let addresses = branches.iter().map(|(address, _)| address.as_str());
-    let lines = output_of(
-        Command::new("arm-none-eabi-addr2line").args(["--inlines", "--addresses", "--exe"]).arg(image).args(addresses),
-    )?;
+    let sources = lines::of(image, branches.iter().map(|(address, _)| address.as_str()))?;
     let mut places = BTreeMap::new();
-    for ((_, calls), (krate, at)) in branches.into_iter().zip(sources(&lines)) {
+    for ((_, calls), (krate, at)) in branches.into_iter().zip(sources) {
         *places.entry((krate, at, calls)).or_insert(0) += 1;
     }
     let place = |((krate, at, calls), branches)| PanicPlace { krate, at, calls, branches };
@@ -90,35 +87,6 @@ fn is_panic(function: &str) -> bool {
     of_core && function.split("::").any(announces) || function.ends_with("rust_begin_unwind")
 }
 
-/// For every address that addr2line was asked for: the innermost source line outside of `core`, or else the outermost
-/// one in it.
-fn sources(lines: &str) -> Vec<(String, String)> {
-    let mut sources: Vec<(String, String)> = Vec::new();
-    for line in lines.lines() {
-        if line.starts_with("0x") {
-            sources.push((CORE.to_owned(), "?".to_owned()));
-        } else if let (Some(source), Some(better)) =
-            (sources.last_mut().filter(|known| known.0 == CORE), source_of(line))
-        {
-            *source = better;
-        }
-    }
-    sources
-}
-
-/// The crate and the file in it, from a path like `/home/me/.cargo/registry/src/index/aes-0.9.1/src/soft.rs:12`.
-fn source_of(line: &str) -> Option<(String, String)> {
-    let line = line.split(" (").next().filter(|line| !line.starts_with('?'))?;
-    let (krate, file) = line.rsplit_once("/src/").unwrap_or(("", line.strip_prefix("src/").unwrap_or(line)));
-    let krate = match krate.rsplit('/').next() {
-        None | Some("" | "." | "firmware") => "tegmen-firmware",
-        Some(krate) => krate,
-    };
-    Some((krate.to_owned(), format!("src/{file}")))
-}
-
-const CORE: &str = "core";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,21 +102,5 @@ mod tests {
      508:\tf000 f8a1 \tbl\t600 <_RNvNtCs7G4yoljm9JZ_4core9panicking9panic_fmt>
 ";
         assert_eq!(branches(listing), [("3c2".into(), "core::slice::index::slice_index_fail".into())]);
-    }
-
-    #[test]
-    fn the_innermost_line_outside_of_core_is_to_blame() {
-        let lines = "0x000003c2
-/usr/src/rustc/library/core/src/slice/index.rs:10
-/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/aes-0.9.1/src/soft.rs:12 (discriminator 2)
-/home/me/tegmen/src/crypto/rustcrypto.rs:7
-0x000003c8
-/usr/src/rustc/library/core/src/fmt/mod.rs:7
-0x00000400
-/home/me/project/firmware/src/bin/coap.rs:30
-";
-        let expected =
-            [("aes-0.9.1", "src/soft.rs:12"), ("core", "src/fmt/mod.rs:7"), ("tegmen-firmware", "src/bin/coap.rs:30")];
-        assert_eq!(sources(lines), expected.map(|(krate, at)| (krate.to_owned(), at.to_owned())));
     }
 }

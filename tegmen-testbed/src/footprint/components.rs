@@ -1,0 +1,173 @@
+//! What each part of an image takes: its instructions by the source line that asked for them, its constants and
+//! variables by their symbols.
+
+use super::build::output_of;
+use super::{Error, lines};
+use object::read::elf::ElfFile32;
+use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, SymbolKind, elf};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// Bytes of one component.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+pub struct Bytes {
+    /// Code and constants.
+    pub text: u64,
+    /// Initialized variables.
+    pub data: u64,
+    /// Other variables.
+    pub bss: u64,
+}
+
+/// The components of an image by name: `crypto`, `DTLS`, `CoAP`, `6LoWPAN`, `IP`, `application`, `common` (buffers, time),
+/// and `runtime` for what the compiler brings. What has no symbol (padding, constants without a name) is `unnamed`.
+pub(super) fn of(image: &Path, sections: Bytes) -> Result<BTreeMap<String, Bytes>, Error> {
+    let mut components: BTreeMap<String, Bytes> = BTreeMap::new();
+    let listing = output_of(Command::new("arm-none-eabi-objdump").arg("--disassemble").arg(image))?;
+    let instructions = instructions(&listing);
+    let sources = lines::of(image, instructions.iter().map(|(address, _)| address.as_str()))?;
+    for ((_, len), (krate, at)) in instructions.iter().zip(sources) {
+        components.entry(component(&krate, &at).to_owned()).or_default().text += len;
+    }
+    for (section, len, name) in variables(image)? {
+        let bytes = components.entry(component_of_symbol(&name).to_owned()).or_default();
+        match section {
+            SectionKind::UninitializedData => bytes.bss += len,
+            SectionKind::Data => bytes.data += len,
+            _ => bytes.text += len,
+        }
+    }
+    let named = components.values().fold(Bytes::default(), |sum, bytes| Bytes {
+        text: sum.text + bytes.text,
+        data: sum.data + bytes.data,
+        bss: sum.bss + bytes.bss,
+    });
+    let unnamed = Bytes {
+        text: sections.text.saturating_sub(named.text),
+        data: sections.data.saturating_sub(named.data),
+        bss: sections.bss.saturating_sub(named.bss),
+    };
+    components.insert("unnamed".to_owned(), unnamed);
+    components.retain(|_, bytes| *bytes != Bytes::default());
+    Ok(components)
+}
+
+/// Address and length of each instruction; what lies between two of one function (constants that it loads) belongs to the
+/// first.
+fn instructions(listing: &str) -> Vec<(String, u64)> {
+    let mut found: Vec<(String, u64)> = Vec::new();
+    let (mut last, mut end) = (None, 0);
+    for line in listing.lines() {
+        let mut fields = line.split('\t');
+        let (Some(address), Some(code), Some(mnemonic)) = (fields.next(), fields.next(), fields.next()) else {
+            last = None; // the next function begins, or another section
+            continue;
+        };
+        let Ok(at) = u64::from_str_radix(address.trim().trim_end_matches(':'), 16) else { continue };
+        let len = code.split_whitespace().map(|part| part.len() as u64 / 2).sum::<u64>();
+        match last.and_then(|index: usize| found.get_mut(index)) {
+            Some((_, before)) if mnemonic.starts_with('.') => {
+                *before += at + len - end;
+            }
+            _ => {
+                found.push((format!("{at:x}"), len));
+                last = Some(found.len() - 1);
+            }
+        }
+        end = at + len;
+    }
+    found
+}
+
+/// Section, bytes and name of each constant and variable.
+fn variables(image: &Path) -> Result<Vec<(SectionKind, u64, String)>, Error> {
+    let bytes = std::fs::read(image).map_err(|error| Error::File(image.into(), error))?;
+    let file = ElfFile32::<object::Endianness>::parse(&*bytes);
+    let file = file.map_err(|error| Error::Elf(image.into(), error.to_string()))?;
+    let symbols = file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.size() > 0);
+    let found = symbols.filter_map(|symbol| {
+        let section = file.section_by_index(symbol.section_index()?).ok()?;
+        let SectionFlags::Elf { sh_flags } = section.flags() else { return None };
+        let kept = sh_flags & u64::from(elf::SHF_ALLOC) != 0;
+        let writable = sh_flags & u64::from(elf::SHF_WRITE) != 0;
+        let kind = match section.kind() {
+            SectionKind::UninitializedData => SectionKind::UninitializedData,
+            _ if writable => SectionKind::Data,
+            _ => SectionKind::ReadOnlyData,
+        };
+        let name = format!("{:#}", rustc_demangle::demangle(symbol.name().ok()?));
+        kept.then_some((kind, symbol.size(), name))
+    });
+    Ok(found.collect())
+}
+
+/// The component of a source line.
+fn component(krate: &str, at: &str) -> &'static str {
+    let file = at.strip_prefix("src/").unwrap_or(at);
+    let module = file.split(['/', '.', ':']).next().unwrap_or_default();
+    match krate {
+        "tegmen-firmware" => "application",
+        "tegmen" => component_of_module(module),
+        lines::CORE | "compiler-builtins" | "libm" => "runtime",
+        // What the core depends on in an image are ciphers and hashes, and what they are made of.
+        _ => "crypto",
+    }
+}
+
+fn component_of_module(module: &str) -> &'static str {
+    match module {
+        "crypto" | "secret" => "crypto",
+        "coap" => "CoAP",
+        "dtls" | "endpoint" | "replay" => "DTLS",
+        "lowpan" => "6LoWPAN",
+        "ip" | "slip" => "IP",
+        _ => "common",
+    }
+}
+
+/// The component of a constant or a variable, from its path.
+fn component_of_symbol(name: &str) -> &'static str {
+    let path = name.trim_start_matches('<');
+    let (krate, rest) = path.split_once("::").unwrap_or((path, ""));
+    match krate {
+        "tegmen" => component_of_module(rest.split(':').next().unwrap_or_default()),
+        "core" | "compiler_builtins" => "runtime",
+        "aes" | "ccm" | "sha2" | "cipher" | "ctr" | "cbc_mac" | "chacha20" | "ghash" | "polyval" | "aes_gcm" => {
+            "crypto"
+        }
+        _ => "application",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_behind_an_instruction_belongs_to_it_and_functions_are_apart() {
+        let listing = "
+000003c0 <one>:
+     3c0:\tb510      \tpush\t{r4, lr}
+     3c2:\tf000 f8a1 \tbl\t508 <two>
+     3c6:\tbf00      \tnop
+     3c8:\t20000400 \t.word\t0x20000400
+
+00000508 <two>:
+     508:\t4770      \tbx\tlr
+";
+        let expected = [("3c0", 2), ("3c2", 4), ("3c6", 6), ("508", 2)];
+        assert_eq!(instructions(listing), expected.map(|(at, len)| (at.to_owned(), len)));
+    }
+
+    #[test]
+    fn lines_and_symbols_are_laid_at_the_door_of_their_component() {
+        assert_eq!(component("tegmen", "src/dtls/state.rs:3"), "DTLS");
+        assert_eq!(component("tegmen", "src/buf.rs:3"), "common");
+        assert_eq!(component("sha2-0.11.0", "src/sha256.rs:1"), "crypto");
+        assert_eq!(component("tegmen-firmware", "src/bin/coap.rs:30"), "application");
+        assert_eq!(component_of_symbol("tegmen::crypto::compact::TABLE"), "crypto");
+        assert_eq!(component_of_symbol("dtls_psk_client::SENT"), "application");
+    }
+}

@@ -1,0 +1,65 @@
+//! Which source line an instruction comes from, after inlining.
+
+use super::Error;
+use super::build::output_of;
+use std::path::Path;
+use std::process::Command;
+
+/// The crate and the line in it, as in `("tegmen", "src/buf.rs:12")`, for each of these addresses of an image.
+pub(super) fn of<'a>(image: &Path, addresses: impl Iterator<Item = &'a str>) -> Result<Vec<(String, String)>, Error> {
+    let lines = output_of(
+        Command::new("arm-none-eabi-addr2line").args(["--inlines", "--addresses", "--exe"]).arg(image).args(addresses),
+    )?;
+    Ok(sources(&lines))
+}
+
+/// For every address that addr2line was asked for: the innermost source line outside of `core`, or else the outermost
+/// one in it.
+fn sources(lines: &str) -> Vec<(String, String)> {
+    let mut sources: Vec<(String, String)> = Vec::new();
+    for line in lines.lines() {
+        if line.starts_with("0x") {
+            sources.push((CORE.to_owned(), "?".to_owned()));
+        } else if let (Some(source), Some(better)) =
+            (sources.last_mut().filter(|known| known.0 == CORE), source_of(line))
+        {
+            *source = better;
+        }
+    }
+    sources
+}
+
+/// The crate and the file in it, from a path like `/home/me/.cargo/registry/src/index/aes-0.9.1/src/soft.rs:12`.
+fn source_of(line: &str) -> Option<(String, String)> {
+    let line = line.split(" (").next().filter(|line| !line.starts_with('?'))?;
+    let (krate, file) = line.rsplit_once("/src/").unwrap_or(("", line.strip_prefix("src/").unwrap_or(line)));
+    let krate = match krate.rsplit('/').next() {
+        None | Some("" | "." | "firmware") => "tegmen-firmware",
+        Some(krate) => krate,
+    };
+    Some((krate.to_owned(), format!("src/{file}")))
+}
+
+/// What no crate asked for by a line of its own.
+pub(super) const CORE: &str = "core";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_line_outside_of_core_is_to_blame() {
+        let lines = "0x000003c2
+/usr/src/rustc/library/core/src/slice/index.rs:10
+/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/aes-0.9.1/src/soft.rs:12 (discriminator 2)
+/home/me/tegmen/src/crypto/rustcrypto.rs:7
+0x000003c8
+/usr/src/rustc/library/core/src/fmt/mod.rs:7
+0x00000400
+/home/me/project/firmware/src/bin/coap.rs:30
+";
+        let expected =
+            [("aes-0.9.1", "src/soft.rs:12"), ("core", "src/fmt/mod.rs:7"), ("tegmen-firmware", "src/bin/coap.rs:30")];
+        assert_eq!(sources(lines), expected.map(|(krate, at)| (krate.to_owned(), at.to_owned())));
+    }
+}
