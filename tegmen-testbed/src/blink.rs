@@ -4,6 +4,8 @@
 //! of them sends is measured: under the minimal profile, which is the paper's, and under the default one, whose
 //! extensions are told apart in the hellos that were sent. What the paper prints is in `plans/blink-bytes.toml`.
 
+pub mod paper;
+
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -171,9 +173,15 @@ impl Run {
     }
 
     fn lengths(&self) -> Figures {
-        let named = self.handshake.iter().chain(&self.secured).filter_map(|sent| sent.name().zip(Some(sent)));
-        let plain = ["unsecured_request", "unsecured_response"].into_iter().zip(&self.unsecured);
-        named.chain(plain).map(|(name, sent)| (name.into(), sent.bytes.len() as u64)).collect()
+        self.datagrams().into_iter().map(|(name, datagram)| (name.into(), datagram.len() as u64)).collect()
+    }
+
+    /// Every datagram of the tables by its name.
+    fn datagrams(&self) -> BTreeMap<&'static str, &[u8]> {
+        let named = self.handshake.iter().chain(&self.secured);
+        let named = named.filter_map(|sent| Some((sent.name()?, &sent.bytes[..])));
+        let plain = ["unsecured_request", "unsecured_response"].into_iter();
+        named.chain(plain.zip(self.unsecured.iter().map(|sent| &sent.bytes[..]))).collect()
     }
 
     /// The datagram of this name.

@@ -3,7 +3,7 @@
 //! QEMU counts instructions, not cycles, so time is a range: a Cortex-M3 takes 1.0 to 1.3 cycles for one.
 
 use crate::sim::Micros;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Instructions of the operations of a node, with the crypto that motes use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -59,7 +59,7 @@ impl Costs {
 }
 
 /// What an image takes of a mote's memory, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Memory {
     /// Code, constants and initial values: in flash.
     pub rom: u64,

@@ -1,0 +1,335 @@
+//! The plan `blink`: the whole of the Blink paper, figure by figure, beside what this stack gives.
+//!
+//! Bytes are measured on frames that the stack writes. Of time and energy two things are asked: whether the paper's own
+//! model of its board gives the energies that it prints, and what this stack's instructions would take on that board.
+
+use super::{ORDER, Profile, Run, plan};
+use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs, Memory};
+use crate::platform::behind_resistor;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use tegmen::endpoint::{Address, Path};
+use tegmen::ip;
+use tegmen::lowpan::frame::{self, Header, LinkAddress, PanId};
+use tegmen::lowpan::{Interface, Network};
+
+/// One figure.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Figure {
+    /// Which.
+    pub id: String,
+    /// What the paper prints, where it prints something to compare with.
+    pub paper: Option<f64>,
+    /// What came out here.
+    pub ours: f64,
+    /// In what.
+    pub unit: &'static str,
+    /// How they compare: see [`EQUAL`], [`WITHIN`], [`DIFFERS`]; `misprint`, or why they need not agree.
+    pub verdict: String,
+}
+
+/// All figures of the paper.
+pub fn figures() -> Vec<Figure> {
+    let paper = paper();
+    let mut figures = bytes(&paper);
+    figures.extend(memory(&paper));
+    figures.extend(energy_model(&paper));
+    figures.extend(ours(&paper));
+    figures
+}
+
+/// Tables II and III: UDP payloads and frames.
+fn bytes(paper: &Paper) -> Vec<Figure> {
+    let printed = plan();
+    let minimal = Run::new(Profile::Minimal);
+    let datagrams = minimal.datagrams();
+    let mut figures = Vec::new();
+    for (table, rows) in [("table2", &printed.table2), ("table3", &printed.table3)] {
+        for (id, payload) in ORDER.iter().filter_map(|id| rows.get(*id).map(|payload| (id, *payload))) {
+            let datagram = datagrams.get(*id).copied().unwrap_or(&[]);
+            let by_client = id.contains("request") && !id.contains("hello") || id.contains("client");
+            figures.push(equal(format!("{table}/{id}/udp_payload"), payload as f64, datagram.len() as f64));
+            let frame = (payload + paper.frame_overhead) as f64;
+            figures.push(equal(format!("{table}/{id}/frame"), frame, frame_len(datagram, by_client) as f64));
+        }
+    }
+    figures
+}
+
+fn equal(id: String, paper: f64, ours: f64) -> Figure {
+    let verdict = if paper == ours { EQUAL } else { DIFFERS };
+    Figure { id, paper: Some(paper), ours, unit: "bytes", verdict: verdict.into() }
+}
+
+/// Bytes of the frame that carries a datagram between two motes with short addresses, link-local addresses and ports of
+/// four bits.
+fn frame_len(datagram: &[u8], by_client: bool) -> usize {
+    let link = |node: u16| LinkAddress::Short(node);
+    let address = |node: u16, port| {
+        let mut ip = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 0];
+        ip[14..].copy_from_slice(&node.to_be_bytes());
+        Address { ip, port, scope: 0 }
+    };
+    let (client, server) = (address(1, 0xf0b1), address(2, 0xf0b2));
+    let (from, to, local, remote) = match by_client {
+        true => (link(1), link(2), client, server),
+        false => (link(2), link(1), server, client),
+    };
+    let Ok(headers) = ip::headers(&Path { local, remote }, 64, datagram) else { return 0 };
+    let packet = [&headers[..], datagram].concat();
+    let network = Network { link: from, own: &[], contexts: &[], routes: &[], relays: false };
+    let header = Header::data(PanId(0xabcd), from, to, 1);
+    let room = frame::MAX_LEN - frame::FCS_LEN - header.len();
+    let mut interface = Interface::<1, 128>::new();
+    let (mut payload, mut out) = ([0; frame::MAX_LEN], [0; frame::MAX_LEN]);
+    let Ok(mut fragments) = interface.send(&network, to, &packet) else { return 0 };
+    match fragments.next_frame(room, &mut payload) {
+        Ok(Some(payload)) => frame::write(&header, payload, &mut out).map_or(0, |frame| frame.len()),
+        _ => 0,
+    }
+}
+
+/// Table I beside the firmware of this stack, on another processor.
+fn memory(paper: &Paper) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (name, image) in [("secured", "blink_server"), ("unsecured", "coap")] {
+        let (Some(printed), Some(ours)) = (paper.table1.get(name), Memory::of_image(image)) else { continue };
+        for (what, printed, ours) in [("rom", printed.rom, ours.rom), ("ram", printed.ram, ours.ram)] {
+            figures.push(Figure {
+                id: format!("table1/{name}/{what}"),
+                paper: Some(printed as f64),
+                ours: ours as f64,
+                unit: "bytes",
+                verdict: format!("not judged: theirs with TinyOS on an MSP430, ours the image {image} on a Cortex-M3"),
+            });
+        }
+    }
+    figures
+}
+
+/// Tables IV and V: does power times time give the energy that is printed?
+fn energy_model(paper: &Paper) -> Vec<Figure> {
+    let milliwatts = behind_resistor(paper.supply.active_volts, paper.supply.volts, paper.supply.ohms);
+    let mut figures = Vec::new();
+    for (table, rows) in [("table4", &paper.table4), ("table5", &paper.table5)] {
+        for (name, row) in rows {
+            let id = format!("{table}/{name}");
+            let misprint = paper.misprints.get(&id);
+            let model = |id: String, unit, printed: f64, ours: f64, touched: bool| {
+                let verdict = match (within(printed, ours), misprint.filter(|_| touched)) {
+                    (true, _) => WITHIN.to_owned(),
+                    (false, Some(misprint)) => format!("{MISPRINT}: {}", misprint.why),
+                    (false, None) => DIFFERS.to_owned(),
+                };
+                Figure { id, paper: Some(printed), ours, unit, verdict }
+            };
+            figures.push(model(format!("{id}/energy"), "uJ", row.uj, milliwatts * row.ms, true));
+            figures.push(model(format!("{id}/ticks"), "thousand ticks", row.kticks, row.ms * paper.clock_mhz, true));
+        }
+    }
+    // Sums and ratios, with the times that fit.
+    let ms = |table: &str, name: &str| {
+        let rows = if table == "table4" { &paper.table4 } else { &paper.table5 };
+        let fits = paper.misprints.get(&format!("{table}/{name}")).filter(|misprint| misprint.field == "ms");
+        fits.map_or_else(|| rows.get(name).map_or(f64::NAN, |row| row.ms), |misprint| misprint.fits)
+    };
+    let both = |kind: &str| {
+        ms("table4", &format!("{kind}_client_transaction")) + ms("table4", &format!("{kind}_server_transaction"))
+    };
+    let handshake = (ms("table5", "client_all") + ms("table5", "server_all")) / both("secured");
+    for (name, unit, ours) in [
+        ("unsecured_transaction_uj", "uJ", milliwatts * both("unsecured")),
+        ("secured_transaction_uj", "uJ", milliwatts * both("secured")),
+        ("secured_over_unsecured_energy", "ratio", both("secured") / both("unsecured")),
+        ("handshake_in_secured_transactions", "transactions", handshake.round()),
+    ] {
+        let Some(printed) = paper.derived.get(name).copied() else { continue };
+        let verdict = if within(printed, ours) { WITHIN } else { DIFFERS };
+        figures.push(Figure {
+            id: format!("derived/{name}"),
+            paper: Some(printed),
+            ours,
+            unit,
+            verdict: verdict.into(),
+        });
+    }
+    figures
+}
+
+/// What this stack's instructions take on the paper's board.
+fn ours(paper: &Paper) -> Vec<Figure> {
+    let costs = Costs::of_budget();
+    let milliwatts = behind_resistor(paper.supply.active_volts, paper.supply.volts, paper.supply.ohms);
+    // Of the messages of table II: 13 bytes ask, 7 answer.
+    let (request, response) = (13, 7);
+    let unsecured_client = costs.build + costs.keep + costs.hear;
+    let unsecured = unsecured_client + costs.serve;
+    let secured_client = unsecured_client + costs.seal_of(request) + costs.open_of(response);
+    let secured = secured_client + costs.serve + costs.open_of(request) + costs.seal_of(response);
+    let printed = |table: &BTreeMap<String, Timed>, name: &str| table.get(name).copied();
+    let mut figures = Vec::new();
+    let mut operation = |name: &str, instructions: u64, printed: Option<Timed>| {
+        let verdict =
+            "not judged: instructions of a Cortex-M3 at the clock and power of the paper's board, without radio";
+        let mut add = |what: String, paper, ours, unit| {
+            figures.push(Figure { id: format!("ours/{name}/{what}"), paper, ours, unit, verdict: verdict.into() });
+        };
+        let hertz = (paper.clock_mhz * 1e6) as u64;
+        let [least, most] = CYCLES_PER_INSTRUCTION.map(|cycles| cost::micros(instructions, cycles, hertz) as f64 / 1e3);
+        add("instructions".into(), None, instructions as f64, "instructions");
+        for (end, ms) in [("least", least), ("most", most)] {
+            add(format!("time_{end}"), printed.map(|printed| printed.ms), ms, "ms");
+            add(format!("energy_{end}"), printed.map(|printed| printed.uj), ms * milliwatts, "uJ");
+        }
+    };
+    operation("unsecured_client_transaction", unsecured_client, printed(&paper.table4, "unsecured_client_transaction"));
+    operation("unsecured_server_transaction", costs.serve, printed(&paper.table4, "unsecured_server_transaction"));
+    operation("secured_client_transaction", secured_client, printed(&paper.table4, "secured_client_transaction"));
+    operation(
+        "secured_server_transaction",
+        secured - secured_client,
+        printed(&paper.table4, "secured_server_transaction"),
+    );
+    operation("seal", costs.seal_of(request), printed(&paper.table4, "creation_and_encryption"));
+    operation("open", costs.open_of(request), printed(&paper.table4, "parsing_and_decryption"));
+    operation("handshake_client", costs.client, printed(&paper.table5, "client_all"));
+    operation("handshake_server", costs.server, printed(&paper.table5, "server_all"));
+    let ratio = |name: &str, paper: Option<f64>, ours| Figure {
+        id: format!("ours/{name}"),
+        paper,
+        ours,
+        unit: "ratio",
+        verdict: "not judged: of the processor alone, in instructions".into(),
+    };
+    let derived = |name: &str| paper.derived.get(name).copied();
+    figures.push(ratio("e_dtls", derived("secured_over_unsecured_energy"), secured as f64 / unsecured as f64));
+    figures.push(ratio(
+        "handshake_in_secured_transactions",
+        derived("handshake_in_secured_transactions"),
+        (costs.client + costs.server) as f64 / secured as f64,
+    ));
+    figures
+}
+
+/// True if the two are apart by half a percent at most.
+fn within(printed: f64, ours: f64) -> bool {
+    (ours / printed - 1.0).abs() <= 0.005
+}
+
+/// The figures as a table for people.
+pub fn table(figures: &[Figure]) -> String {
+    let width = figures.iter().map(|figure| figure.id.len()).max().unwrap_or(0);
+    let mut text = format!("{:width$}  {:>10}  {:>10}\n", "", "paper", "ours");
+    for Figure { id, paper, ours, unit, verdict } in figures {
+        let number = |value: f64| if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.2}") };
+        let paper = paper.map_or("-".into(), number);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{id:width$}  {paper:>10}  {:>10}  {unit}: {verdict}", number(*ours));
+    }
+    text
+}
+
+/// The paper's bytes are ours.
+pub const EQUAL: &str = "equal";
+/// The paper's model gives its figure within 0.5 %.
+pub const WITHIN: &str = "within 0.5 %";
+/// The figures should agree, and do not.
+pub const DIFFERS: &str = "differs";
+/// The paper contradicts itself; what fits follows.
+pub const MISPRINT: &str = "misprint";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Paper {
+    #[expect(dead_code, reason = "stands in the file for its readers")]
+    paper: String,
+    #[expect(dead_code, reason = "stands in the file for its readers")]
+    platform: String,
+    frame_overhead: u64,
+    clock_mhz: f64,
+    supply: Supply,
+    table1: BTreeMap<String, Memory>,
+    table4: BTreeMap<String, Timed>,
+    table5: BTreeMap<String, Timed>,
+    derived: BTreeMap<String, f64>,
+    misprints: BTreeMap<String, Misprint>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Supply {
+    volts: f64,
+    ohms: f64,
+    active_volts: f64,
+    #[expect(dead_code, reason = "stands in the file for its readers")]
+    idle_volts: f64,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Timed {
+    ms: f64,
+    uj: f64,
+    kticks: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Misprint {
+    field: String,
+    fits: f64,
+    why: String,
+}
+
+fn paper() -> Paper {
+    toml::from_str(include_str!("../../data/blink.toml")).expect("the file is part of the program, and a test reads it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_bytes_are_equal_and_no_figure_differs() {
+        let figures = figures();
+        let bytes: Vec<_> =
+            figures.iter().filter(|f| f.id.starts_with("table2/") || f.id.starts_with("table3/")).collect();
+        assert_eq!(bytes.len(), 26);
+        for figure in bytes {
+            assert_eq!(figure.verdict, EQUAL, "{figure:?}");
+        }
+        let differing: Vec<_> = figures.iter().filter(|figure| figure.verdict == DIFFERS).collect();
+        assert!(differing.is_empty(), "{differing:?}");
+    }
+
+    #[test]
+    fn three_figures_of_the_paper_are_misprints_and_each_is_one() {
+        let paper = paper();
+        assert_eq!(paper.misprints.len(), 3);
+        let figures = figures();
+        for (id, misprint) in &paper.misprints {
+            let named = figures.iter().any(|f| f.id.starts_with(id) && f.verdict.starts_with(MISPRINT));
+            assert!(named, "{id}");
+            // What fits makes the row whole.
+            let rows = if id.starts_with("table4") { &paper.table4 } else { &paper.table5 };
+            let row = rows[id.split_once('/').unwrap().1];
+            let (ms, kticks) = match misprint.field.as_str() {
+                "ms" => (misprint.fits, row.kticks),
+                _ => (row.ms, misprint.fits),
+            };
+            // The paper cuts microjoules to whole ones: 88.8 is printed as 88.
+            let energy = 98.668 * ms;
+            assert!(within(row.uj, energy) || row.uj == energy.floor(), "{id}: {energy}");
+            assert!(within(kticks, ms * 16.0), "{id}");
+        }
+        let energies = figures.iter().filter(|f| f.id.ends_with("/energy")).count();
+        assert_eq!(energies, 24);
+    }
+
+    #[test]
+    fn a_figure_that_is_off_is_told() {
+        assert!(within(266.0, 266.4) && !within(266.0, 268.0));
+        assert_eq!(equal("x".into(), 30.0, 31.0).verdict, DIFFERS);
+    }
+}
