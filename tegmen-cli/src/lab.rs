@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use tegmen_testbed::advice::Advice;
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::runs::{self, Store, Summary};
-use tegmen_testbed::{agreement, blink, deployment, footprint, pcap, scenario};
+use tegmen_testbed::{agreement, blink, deployment, footprint, pcap, plans, report, scenario};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen lab list\n  tegmen lab run blink-bytes --json\n  tegmen lab footprint")]
@@ -38,11 +38,20 @@ enum Command {
         #[command(flatten)]
         kept: Kept,
     },
+    /// Run every plan and write the report: one HTML file that opens from disk, SVG and CSV beside it.
+    #[command(after_help = "Example:\n  tegmen lab report && xdg-open target/lab/index.html")]
+    Report {
+        /// Where to.
+        #[arg(long, default_value = "target/lab")]
+        folder: PathBuf,
+        #[command(flatten)]
+        kept: Kept,
+    },
     /// Write what a deployment puts on the air to a capture that Wireshark and tshark decode.
     #[command(after_help = "Example:\n  tegmen lab pcap examples/greenhouse.toml --out greenhouse.pcap")]
     Pcap {
-        /// The file that describes the deployment; its first case is run, with its first seed.
-        deployment: PathBuf,
+        /// A plan, or a file that describes a deployment; its first case is run, with its first seed.
+        deployment: String,
         /// Which protection.
         #[arg(long, default_value = "coap+dtls")]
         protection: String,
@@ -125,18 +134,35 @@ fn run_agreement(out: Output) -> ExitCode {
     if differs { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }
 
+/// A plan that comes with the laboratory, or a file.
+fn find_plan(name: &str) -> Result<scenario::Plan, Failure> {
+    match plans::ALL.iter().find(|named| named.name == name) {
+        Some(named) => named.plan().map_err(Failure::new),
+        None if name.ends_with(".toml") => read_file(Path::new(name)),
+        None => Err(Failure::usage(format!(
+            "there is no plan {name}: `tegmen lab list` names those that are; a file ends with .toml"
+        ))),
+    }
+}
+
+/// The commit that this is run from, where there is one.
+fn commit() -> String {
+    let git = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
+    let text = git.ok().filter(|git| git.status.success()).and_then(|git| String::from_utf8(git.stdout).ok());
+    text.map_or_else(|| "unknown".into(), |text| text.trim().to_owned())
+}
+
 fn read_file(path: &Path) -> Result<scenario::Plan, Failure> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     scenario::Plan::parse(&name, &text).map_err(Failure::usage)
 }
 
-/// Runs a file, and says how fast it was.
-fn run_file(out: Output, path: &Path, kept: &Kept) -> Result<Vec<Summary>, Failure> {
-    let plan = read_file(path)?;
+/// Runs a plan, and says how fast it was.
+fn run_plan(out: Output, plan: &scenario::Plan, kept: &Kept) -> Result<Vec<Summary>, Failure> {
     let store = kept.store()?;
     let progress = Progress::new();
-    let summaries = runs::run(&plan, &store, |done, all| progress.set(done, all));
+    let summaries = runs::run(plan, &store, |done, all| progress.set(done, all));
     progress.end();
     out.text(&plan.about);
     let speeds: Vec<f64> = summaries.iter().filter_map(|summary| summary.speed).collect();
@@ -161,7 +187,7 @@ struct Progress(indicatif::ProgressBar);
 
 impl Progress {
     fn new() -> Self {
-        let style = indicatif::ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left");
+        let style = indicatif::ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left {msg}");
         let bar = indicatif::ProgressBar::new(0);
         Self(style.map(|style| bar.clone().with_style(style)).unwrap_or(bar))
     }
@@ -186,26 +212,27 @@ impl Lab {
                         || json!({ "plan": plan.name, "about": plan.about }),
                     );
                 }
+                for named in plans::ALL {
+                    let about = named.plan().map_err(Failure::new)?.about;
+                    out.line(|| format!("{:16} {about}", named.name), || json!({ "plan": named.name, "about": about }));
+                }
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Run { plan, kept } => match PLANS.iter().find(|known| known.name == plan) {
-                Some(found) => Ok((found.run)(out)),
-                None if plan.ends_with(".toml") => {
-                    let summaries = run_file(out, Path::new(&plan), &kept)?;
-                    print_rows(out, &summaries, || runs::table(&summaries));
-                    Ok(ExitCode::SUCCESS)
+            Command::Run { plan, kept } => {
+                if let Some(found) = PLANS.iter().find(|known| known.name == plan) {
+                    return Ok((found.run)(out));
                 }
-                None => Err(Failure::usage(format!(
-                    "there is no plan {plan}: `tegmen lab list` names those that are; a file ends with .toml"
-                ))),
-            },
+                let summaries = run_plan(out, &find_plan(&plan)?, &kept)?;
+                print_rows(out, &summaries, || runs::table(&summaries));
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Plan { deployment, kept } => {
-                let advice = Advice::of(run_file(out, &deployment, &kept)?);
+                let advice = Advice::of(run_plan(out, &read_file(&deployment)?, &kept)?);
                 out.line(|| advice.text().trim_end().to_owned(), || serde_json::to_value(&advice).unwrap_or_default());
                 Ok(ExitCode::SUCCESS)
             }
             Command::Pcap { deployment, protection, out: file } => {
-                let plan = read_file(&deployment)?;
+                let plan = find_plan(&deployment)?;
                 let protection = Protection::ALL.into_iter().find(|known| known.name() == protection);
                 let protection = protection.ok_or_else(|| {
                     Failure::usage(format!("--protection: one of {}", Protection::ALL.map(Protection::name).join(", ")))
@@ -221,6 +248,19 @@ impl Lab {
                     || format!("{name}: {} frames", frames.len()),
                     || json!({ "file": name, "frames": frames.len() }),
                 );
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Report { folder, kept } => {
+                let store = kept.store()?;
+                let progress = Progress::new();
+                let file = report::write(&folder, &store, &commit(), |what, done, all| {
+                    progress.0.set_message(what.to_owned());
+                    progress.set(done, all);
+                });
+                progress.end();
+                let file = file.map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+                let name = file.display().to_string();
+                out.line(|| name.clone(), || json!({ "report": name }));
                 Ok(ExitCode::SUCCESS)
             }
             Command::Footprint { update, project } => {

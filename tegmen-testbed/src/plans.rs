@@ -1,0 +1,42 @@
+//! The plans that come with the laboratory, one file each.
+
+use crate::scenario::{Plan, Wrong};
+
+/// A plan's name and its file.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// What `tegmen lab run` takes.
+    pub name: &'static str,
+    text: &'static str,
+}
+
+/// All of them, in the order of the report.
+pub const ALL: &[Named] = &[
+    Named { name: "greenhouse", text: include_str!("../../examples/greenhouse.toml") },
+    Named { name: "loss", text: include_str!("../plans/loss.toml") },
+    Named { name: "bursts", text: include_str!("../plans/bursts.toml") },
+    Named { name: "hundred", text: include_str!("../plans/hundred.toml") },
+];
+
+impl Named {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`Wrong`], which a test excludes.
+    pub fn plan(&self) -> Result<Plan, Wrong> {
+        Plan::parse(self.name, self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_is_read() {
+        for named in ALL {
+            let plan = named.plan().unwrap_or_else(|wrong| panic!("{wrong}"));
+            assert!(!plan.cases.is_empty() && !plan.about.is_empty());
+        }
+    }
+}

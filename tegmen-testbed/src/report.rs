@@ -1,0 +1,343 @@
+//! The report: one HTML file that opens from disk, and the same figures as SVG and CSV beside it.
+
+use crate::advice::Advice;
+use crate::agreement;
+use crate::blink::paper::{self, Figure};
+use crate::plans;
+use crate::plot::{self, Series, escape};
+use crate::runs::{self, Store, Summary};
+use crate::scenario::Plan;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Runs every plan and writes the report to `folder`; the path of its HTML file. `done` is told what is run, and how
+/// many of how many runs of it are.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write(
+    folder: &Path,
+    store: &Store,
+    commit: &str,
+    done: impl Fn(&str, usize, usize) + Sync,
+) -> io::Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    let mut report = Report { folder, body: String::new(), contents: String::new() };
+    report.blink(&paper::figures())?;
+    report.agreement(&agreement::rows(|n, all| done("ns3-agreement", n, all)))?;
+    for named in plans::ALL {
+        let plan = named.plan().map_err(|wrong| io::Error::other(wrong.to_string()))?;
+        let summaries = runs::run(&plan, store, |n, all| done(named.name, n, all));
+        report.plan(named.name, &plan, summaries)?;
+    }
+    let manifest = json!({
+        "commit": commit,
+        "version": env!("CARGO_PKG_VERSION"),
+        "plans": plans::ALL.iter().map(|named| named.name).collect::<Vec<_>>(),
+    });
+    fs::write(folder.join("manifest.json"), format!("{manifest:#}\n"))?;
+    let file = folder.join("index.html");
+    let Report { body, contents, .. } = report;
+    let html = TEMPLATE.replace("{contents}", &contents).replace("{body}", &body).replace("{commit}", &escape(commit));
+    fs::write(&file, html)?;
+    Ok(file)
+}
+
+struct Report<'f> {
+    folder: &'f Path,
+    body: String,
+    contents: String,
+}
+
+impl Report<'_> {
+    fn begin(&mut self, id: &str, title: &str) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.contents, "<li><a href=\"#{id}\">{}</a></li>", escape(title));
+        let _ = writeln!(self.body, "<section id=\"{id}\"><h2>{}</h2>", escape(title));
+    }
+
+    fn end(&mut self, csv: &str) {
+        let _ = writeln!(self.body, "<p><a href=\"{csv}\">{csv}</a></p></section>");
+    }
+
+    fn say(&mut self, text: &str) {
+        let _ = writeln!(self.body, "<p>{}</p>", escape(text));
+    }
+
+    fn plot(&mut self, name: &str, svg: &str) -> io::Result<()> {
+        let _ = writeln!(self.body, "<figure>{svg}</figure>");
+        fs::write(self.folder.join(format!("{name}.svg")), svg)
+    }
+
+    /// A table in the page and in a file of its own. The first column is text.
+    fn table(&mut self, name: &str, header: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+        let quoted = |cell: &String| match cell.contains([',', '"']) {
+            true => format!("\"{}\"", cell.replace('"', "\"\"")),
+            false => cell.clone(),
+        };
+        let mut csv = header.join(",") + "\n";
+        for row in rows {
+            csv += &(row.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n");
+        }
+        fs::write(self.folder.join(name), csv)?;
+        let cells = |tag: &str, cells: &[String]| {
+            cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect::<String>()
+        };
+        let header: Vec<String> = header.iter().map(|cell| cell.replace('_', " ")).collect();
+        let _ =
+            writeln!(self.body, "<div class=\"wide\"><table><thead><tr>{}</tr></thead><tbody>", cells("th", &header));
+        for row in rows {
+            let _ = writeln!(self.body, "<tr>{}</tr>", cells("td", row));
+        }
+        self.body += "</tbody></table></div>\n";
+        Ok(())
+    }
+
+    fn blink(&mut self, figures: &[Figure]) -> io::Result<()> {
+        self.begin("blink", "The Blink paper: CoAP over DTLS on two motes");
+        self.say(
+            "Every figure of tables I to V beside ours. Bytes are those of frames and datagrams that this stack writes, \
+             and equal to the paper's. The energies of tables IV and V follow from the paper's own measurement of its \
+             board; three of its figures contradict its others. Time and energy of this stack are instructions of a \
+             Cortex-M3, counted under QEMU, at the clock and power of the paper's board: another processor and other \
+             ciphers, so they show what the protocol needs and not who is faster.",
+        );
+        let frames: Vec<_> = figures
+            .iter()
+            .filter(|figure| figure.id.ends_with("/frame"))
+            .filter_map(|figure| {
+                let name = figure.id.split('/').nth(1)?.replace('_', " ");
+                Some((name, figure.paper?, figure.ours))
+            })
+            .collect();
+        self.plot("blink-frames", &plot::pairs("Frames of tables II and III", "bytes", ["paper", "ours"], &frames))?;
+        let number = |value: f64| format!("{}", (value * 1000.0).round() / 1000.0);
+        let rows: Vec<Vec<String>> = figures
+            .iter()
+            .map(|figure| {
+                let ratio = figure.paper.map_or(String::new(), |paper| format!("{:.3}", figure.ours / paper));
+                let paper = figure.paper.map_or(String::new(), number);
+                vec![figure.id.clone(), paper, number(figure.ours), ratio, figure.unit.into(), figure.verdict.clone()]
+            })
+            .collect();
+        self.table("blink.csv", &["figure", "paper", "ours", "ratio", "unit", "verdict"], &rows)?;
+        self.end("blink.csv");
+        Ok(())
+    }
+
+    fn agreement(&mut self, rows: &[agreement::Row]) -> io::Result<()> {
+        self.begin("ns3", "The radio and MAC beside ns-3");
+        let judged: Vec<_> = rows.iter().filter(|row| !row.saturated).collect();
+        let differing = judged.iter().filter(|row| row.verdict == agreement::DIFFERS).count();
+        self.say(&format!(
+            "Bare frames that ask and answer, ten seeds of 300 requests a node, here and in the model lr-wpan of ns-3 \
+             3.37. Of {} cases that are judged, {} agree within 3 % of mean and median and half a point of delivery. In \
+             saturated cases queues grow for as long as the run lasts: they are shown, and no delay is taken from them.",
+            judged.len(),
+            judged.len() - differing
+        ));
+        let bars: Vec<_> = judged.iter().map(|row| (row.id.clone(), row.ns3.mean_ms, row.ours.mean_ms)).collect();
+        self.plot("ns3-mean", &plot::pairs("Mean time from request to answer", "ms", ["ns-3", "ours"], &bars))?;
+        let table: Vec<Vec<String>> = rows
+            .iter()
+            .map(|row| {
+                let mut cells = vec![row.id.clone()];
+                cells.extend([row.ns3.delivered, row.ours.delivered].map(|value| format!("{value:.4}")));
+                let times = [row.ns3.mean_ms, row.ours.mean_ms, row.ns3.p50_ms, row.ours.p50_ms];
+                cells.extend(times.map(|value| format!("{value:.3}")));
+                cells.push(format!("{:+.2}", row.difference.delivered_points));
+                cells.extend([row.difference.mean_percent, row.difference.p50_percent].map(|d| format!("{d:+.2}")));
+                cells.push(row.verdict.into());
+                cells
+            })
+            .collect();
+        let header = [
+            "case",
+            "ns3_delivered",
+            "delivered",
+            "ns3_mean_ms",
+            "mean_ms",
+            "ns3_median_ms",
+            "median_ms",
+            "points",
+            "mean_percent",
+            "median_percent",
+            "verdict",
+        ];
+        self.table("ns3.csv", &header, &table)?;
+        self.end("ns3.csv");
+        Ok(())
+    }
+
+    fn plan(&mut self, name: &str, plan: &Plan, summaries: Vec<Summary>) -> io::Result<()> {
+        self.begin(name, &plan.about);
+        let (seeds, readings) =
+            (summaries.first().map_or(0, |s| s.seeds), summaries.iter().map(|s| s.readings).sum::<u64>());
+        self.say(&format!(
+            "{readings} readings in all; {seeds} seeds for each line, and intervals of 95 % over the seeds. Energy is that \
+             of the mote's processor and radio for one reading: with a radio that is on for frames only, and with one \
+             that is always on."
+        ));
+        for (key, label, figure) in FIGURES {
+            let series = series(&summaries, *figure);
+            if let Some((x_label, series)) = series {
+                let svg = plot::lines(label, &x_label, label, &series);
+                self.plot(&format!("{name}-{key}"), &svg)?;
+            }
+        }
+        let rows: Vec<Vec<String>> = summaries.iter().map(row).collect();
+        let csv = format!("{name}.csv");
+        self.table(&csv, HEADER, &rows)?;
+        for sentence in Advice::of(summaries).recommendation {
+            self.say(&sentence);
+        }
+        self.end(&csv);
+        Ok(())
+    }
+}
+
+type Pick = fn(&Summary) -> runs::Mean;
+
+/// What is plotted of a plan with a key that is a number.
+const FIGURES: &[(&str, &str, Pick)] = &[
+    ("delivered", "delivered, share of readings", |summary| summary.delivered),
+    ("delay", "median from reading to answer, ms", |summary| summary.delay_p50_ms),
+    ("energy", "energy of a reading, uJ, radio on for frames", |summary| summary.energy_uj),
+];
+
+/// Lines over the key with the most numbers; one for each protection and each value of the other keys. `None` if no key
+/// has three numbers.
+fn series(summaries: &[Summary], pick: Pick) -> Option<(String, Vec<Series>)> {
+    let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (key, value) in summaries.iter().flat_map(|summary| &summary.case) {
+        let numbers = values.entry(key).or_default();
+        if let Ok(number) = value.parse::<f64>()
+            && !numbers.contains(&number)
+        {
+            numbers.push(number);
+        }
+    }
+    let (key, _) = values.iter().filter(|(_, numbers)| numbers.len() >= 3).max_by_key(|(_, numbers)| numbers.len())?;
+    let key = (*key).to_owned();
+    let mut series: Vec<Series> = Vec::new();
+    for summary in summaries {
+        let others = summary.case.iter().filter(|(other, _)| **other != key);
+        let others = others.map(|(other, value)| format!(", {other} = {value}")).collect::<String>();
+        let name = summary.protection.name().to_owned() + &others;
+        let x = summary.case.get(&key)?.parse().ok()?;
+        let figure = pick(summary);
+        let point = (x, figure.mean, figure.interval);
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name, points: vec![point] }),
+        }
+    }
+    Some((key, series))
+}
+
+const HEADER: &[&str] = &[
+    "case",
+    "protection",
+    "hops",
+    "delivered",
+    "interval",
+    "median_ms",
+    "interval",
+    "p95_ms",
+    "bytes_per_reading",
+    "frames_per_reading",
+    "energy_uj",
+    "energy_uj_always_on",
+    "battery_years",
+    "battery_years_always_on",
+    "rom",
+    "ram",
+    "seeds",
+];
+
+fn row(summary: &Summary) -> Vec<String> {
+    let case: Vec<String> = summary.case.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    vec![
+        case.join("; "),
+        summary.protection.name().into(),
+        summary.hops.to_string(),
+        format!("{:.4}", summary.delivered.mean),
+        format!("{:.4}", summary.delivered.interval),
+        format!("{:.3}", summary.delay_p50_ms.mean),
+        format!("{:.3}", summary.delay_p50_ms.interval),
+        format!("{:.3}", summary.delay_p95_ms.mean),
+        format!("{:.2}", summary.bytes_per_reading.mean),
+        format!("{:.2}", summary.frames_per_reading.mean),
+        format!("{:.1}", summary.energy_uj.mean),
+        format!("{:.0}", summary.energy_always_on_uj.mean),
+        format!("{:.2}", summary.battery_years),
+        format!("{:.3}", summary.battery_years_always_on),
+        summary.rom.to_string(),
+        summary.ram.to_string(),
+        summary.seeds.to_string(),
+    ]
+}
+
+const TEMPLATE: &str = r#"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>Tegmen: the laboratory's report</title>
+<style>
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; color: #222; background: #fff; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-top: 1px solid #ddd; padding-top: 1rem; }
+a { color: #0055a0; }
+figure { margin: 1rem 0; } svg { width: 100%; max-width: 44rem; height: auto; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .85rem; white-space: nowrap; }
+th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #eee; }
+th { position: sticky; top: 0; background: #f6f6f6; }
+th:first-child, td:first-child, td:last-child { text-align: left; }
+@media print {
+  body { max-width: none; font-size: 10pt; } section { break-inside: auto; } figure { break-inside: avoid; }
+  .wide { overflow: visible; } table { white-space: normal; font-size: 7pt; } nav { display: none; }
+}
+</style>
+</head>
+<body>
+<h1>The laboratory's report</h1>
+<p>What the papers measured, run again on the real stack. Written by <code>tegmen lab report</code> from commit
+{commit}; the same seeds give the same figures on every machine.</p>
+<nav><ul>
+{contents}</ul></nav>
+<main>
+{body}</main>
+</body>
+</html>
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_every_section_and_its_files() {
+        let folder = std::env::temp_dir().join(format!("tegmen-report-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut report = Report { folder: &folder, body: String::new(), contents: String::new() };
+        report.blink(&paper::figures()).unwrap();
+        let text = "about = \"a < b\"\n[network]\ntopology = \"chain\"\nhops = 1\n[traffic]\nperiod_s = 1.0\npayload = 4\n\
+                    readings = 4\n[run]\nseeds = 2\n[sweep]\n\"network.hops\" = [1, 2, 3]\n";
+        let plan = Plan::parse("test.toml", text).unwrap();
+        let summaries = runs::run(&plan, &Store::none(), |_, _| {});
+        report.plan("test", &plan, summaries).unwrap();
+        assert_eq!(report.body.matches("<svg").count(), 1 + FIGURES.len());
+        assert!(report.body.contains("a &lt; b") && !report.body.contains("NaN"));
+        let csv = fs::read_to_string(folder.join("test.csv")).unwrap();
+        assert_eq!(csv.lines().count(), 1 + 3 * 2);
+        assert!(csv.lines().all(|line| line.split(',').count() == HEADER.len()), "{csv}");
+        let _ = fs::remove_dir_all(&folder);
+    }
+}
