@@ -113,7 +113,7 @@ step_faults() {
 # An hour of fuzzing in all, 100,000 seeds, and what fuzzing found new added to the committed corpus.
 step_long() {
     TEGMEN_SEEDS=${TEGMEN_SEEDS:-100000} step_seeds
-    TEGMEN_FUZZ_SECONDS=${TEGMEN_FUZZ_SECONDS:-400} step_fuzz
+    TEGMEN_FUZZ_SECONDS=${TEGMEN_FUZZ_SECONDS:-360} step_fuzz
     fuzz/run.sh merge
 }
 

@@ -6,7 +6,11 @@ use std::path::Path;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
 use tegmen::endpoint::{Address, Path as Way};
-use tegmen::ip::{HEADROOM, prepend_headers};
+use tegmen::ip::{HEADROOM, headers, prepend_headers};
+use tegmen::lowpan::fragment::Fragments;
+use tegmen::lowpan::frame::{self, LinkAddress, PanId};
+use tegmen::lowpan::iphc::{Context, Hop};
+use tegmen::lowpan::{flood, write_flooded};
 use tegmen::slip::encode;
 use tegmen_fuzz::duel::{recorded_handshake, step};
 
@@ -21,6 +25,9 @@ fn main() -> std::io::Result<()> {
     for (name, bytes) in messages() {
         write("coap_message", name, &bytes)?;
         write("slip_ip", name, &packet(&bytes))?;
+    }
+    for (name, bytes) in frames() {
+        write("lowpan", name, &bytes)?;
     }
     write("slip_ip", "seed-please", &[0xc0, b'?', 1, 0xc0])?;
     write("slip_ip", "start", &[&[0xc0, b'!', 1][..], &[7; 66], &[0xc0]].concat())?;
@@ -148,4 +155,44 @@ fn exchange_script() -> Vec<u8> {
     step(8, &[0x41, 2, 0, 12, 6, 0xff, 1]);
     step(4, &[]);
     script
+}
+
+/// Frames as [`tegmen_fuzz::lowpan`] reads them: a packet in one frame, one in fragments, one for another node, a flood.
+fn frames() -> Vec<(&'static str, Vec<u8>)> {
+    let (own, neighbour, link) = (ip_of(1), ip_of(9), LinkAddress::Short);
+    let hop = Hop { source: link(9), destination: link(1) };
+    let contexts = [Context { id: 0, prefix: own, len: 64 }];
+    let script = |packet: &[u8], flooded: bool| {
+        let (mut script, mut out, mut body) = (Vec::new(), [0; 127], [0; 127]);
+        let mut fragments = Fragments::new(packet, &hop, &contexts, 7).expect("a packet of ours");
+        while let Ok(Some(payload)) = fragments.next_frame(80, &mut out) {
+            let header =
+                flood::Header { hops_left: 3, originator: link(9), destination: LinkAddress::BROADCAST, sequence: 1 };
+            let mut room = [0; 127];
+            let payload = if flooded { write_flooded(&header, payload, &mut room).expect("room") } else { payload };
+            let frame = frame::write(&frame::Header::data(PanId(0xabcd), link(9), link(1), 1), payload, &mut body);
+            let frame = frame.expect("room");
+            let without_fcs = &frame[..frame.len() - 2];
+            script.extend([1, without_fcs.len() as u8]);
+            script.extend(without_fcs);
+        }
+        script
+    };
+    let packet = |to: [u8; 16], payload: &[u8]| {
+        let address = |ip| Address { ip, port: 0xf0b1, scope: 0 };
+        let way = Way { local: address(neighbour), remote: address(to) };
+        let mut packet = headers(&way, 64, payload).expect("short").to_vec();
+        packet.extend(payload);
+        packet
+    };
+    vec![
+        ("one", script(&packet(own, b"hello"), false)),
+        ("fragments", script(&packet(own, &[7; 300]), false)),
+        ("on", script(&packet(ip_of(3), b"hello"), false)),
+        ("flood", script(&packet(own, b"hello"), true)),
+    ]
+}
+
+fn ip_of(node: u8) -> [u8; 16] {
+    [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, node]
 }

@@ -1,10 +1,11 @@
 //! What the fuzz targets do with their bytes, and what must hold whatever the bytes are.
 //!
-//! [`parsers`] and [`coap`] take them as they would come from the network; [`duel`] reads them as a script for what
+//! [`parsers`], [`coap`] and [`lowpan`] take them as they would come from the network; [`duel`] reads them as a script for what
 //! happens between two real ends of a DTLS handshake, so that its depths are reached.
 
 pub mod coap;
 pub mod duel;
+pub mod lowpan;
 pub mod parsers;
 
 /// The fuzzer's bytes, taken from the front; zeros when they are used up.

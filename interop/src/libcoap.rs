@@ -106,6 +106,9 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         for (scenario, play) in scenarios {
             add(Role::Client, scenario, play);
         }
+        if build == Build::NoTls {
+            add(Role::Client, "request to a group", client_group);
+        }
         if build.secure() {
             add(Role::Client, "wrong key", client_wrong_key);
             add(Role::Client, "unknown identity", client_unknown_identity);
@@ -411,6 +414,17 @@ fn client_non(scene: &Scene, build: Build) -> Check {
     let process = Client::new(scene, build)?.expect("v", &["-N"], &["2.05 hello"])?;
     printed(&process, "t:NON c:GET")?;
     printed(&process, "t:NON c:2.05")
+}
+
+/// A member of the group answers from its own address; an error it keeps to itself.
+fn client_group(scene: &Scene, build: Build) -> Check {
+    let joined = ["--group", "224.0.1.187%127.0.0.1", "--leisure", "0.5"];
+    let served = Served::start_with(scene, &Psk::usual(), &joined)?;
+    let client = Client { scene, build, served, psk: Psk::usual() };
+    let one_way = ["-N", "-a", "127.0.0.1", "-B", "3"];
+    client.expect_at("224.0.1.187", "v", &one_way, &["2.05 hello"])?;
+    client.expect_at("224.0.1.187", "nothing", &one_way, &[])?;
+    Ok(())
 }
 
 fn client_several(scene: &Scene, build: Build) -> Check {
