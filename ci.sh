@@ -85,6 +85,14 @@ step_up() {
     echo "blink-bytes: every row of the paper equal"
 }
 
+# The laboratory: the simulator beside ns-3, the Blink paper whole, and a deployment from its file.
+step_lab() {
+    mkdir -p target/lab
+    cargo run --release --locked --quiet -- lab run ns3-agreement --json >target/lab/ns3-agreement.json
+    cargo run --release --locked --quiet -- lab run blink --json >target/lab/blink.json
+    cargo run --release --locked --quiet -- lab plan examples/greenhouse.toml
+}
+
 step_firmware() {
     need rustc-web cargo-web rust-web-src gcc-arm-none-eabi binutils-arm-none-eabi qemu-system-arm gcc libc6-dev
     cargo run --release --locked --quiet -- lab footprint
@@ -128,7 +136,7 @@ step_bench() {
     done
 }
 
-gate=(format lint docs test faults seeds nostd up firmware interop fuzz)
+gate=(format lint docs test faults seeds nostd up lab firmware interop fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
 took=()
 for name in "$@"; do

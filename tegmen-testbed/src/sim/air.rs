@@ -19,6 +19,8 @@ pub(super) struct Air {
     busy: f64,
     audiences: Vec<Box<[u32]>>,
     receivers: Vec<Receiver>,
+    /// Of the receivers, but apart: every frame goes through all receivers, and few have errors to draw.
+    errors: Vec<Stream>,
     weather: Weather,
 }
 
@@ -35,7 +37,6 @@ struct Receiver {
     /// From when on it can lock; never while it sends or turns around.
     listens_from: Micros,
     lock: Option<Lock>,
-    errors: Stream,
 }
 
 struct Lock {
@@ -49,15 +50,14 @@ impl Air {
     pub(super) fn new(seed: u64, links: &Links) -> Self {
         let nodes = links.nodes();
         let audience = |node| links.audience(node).map(|heard| heard as u32).collect();
-        let receiver =
-            |node| Receiver { listens_from: 0, lock: None, errors: Stream::new(seed, node, Purpose::BitErrors) };
         Self {
             slots: Vec::new(),
             flying: 0,
             noise: milliwatts(NOISE_DBM),
             busy: milliwatts(BUSY_DBM),
             audiences: (0..nodes).map(audience).collect(),
-            receivers: (0..nodes).map(receiver).collect(),
+            receivers: (0..nodes).map(|_| Receiver { listens_from: 0, lock: None }).collect(),
+            errors: (0..nodes).map(|node| Stream::new(seed, node, Purpose::BitErrors)).collect(),
             weather: Weather::new(seed, links),
         }
     }
@@ -89,12 +89,14 @@ impl Air {
         let Some(lock) = &self.receivers[node].lock else { return };
         let (slot, judged) = (lock.slot, lock.judged);
         let Some(flying) = self.slots.get(slot).and_then(Option::as_ref) else { return };
+        if flying.to.is_some_and(|to| to != node) {
+            return; // a frame for somebody else only keeps the receiver busy
+        }
         let sinr = links.power(flying.from, node) / (self.noise + self.power(links, node, slot));
-        let receiver = &mut self.receivers[node];
         // Below one error in ten million frames nothing is drawn.
         let spoiled = sinr < CLEAN_SINR
-            && receiver.errors.unit() >= survival(sinr, ((now - judged) * BITS_PER_MILLISECOND).div_ceil(1000));
-        if let Some(lock) = &mut receiver.lock {
+            && self.errors[node].unit() >= survival(sinr, ((now - judged) * BITS_PER_MILLISECOND).div_ceil(1000));
+        if let Some(lock) = &mut self.receivers[node].lock {
             lock.judged = now;
             lock.intact &= !spoiled;
         }
@@ -189,7 +191,7 @@ impl Network {
 /// Losses of the links, which nothing on the air explains.
 struct Weather {
     losses: Vec<Stream>,
-    links: Vec<Option<Sky>>,
+    links: Vec<Option<Box<Sky>>>,
     nodes: usize,
 }
 
@@ -210,7 +212,7 @@ impl Weather {
             // It begins as it is found in the long run.
             let bad = times.unit() * (bursts.good + bursts.bad) as f64 >= bursts.good as f64;
             let until = span(&mut times, if bad { bursts.bad } else { bursts.good });
-            Some(Sky { bad, until, times })
+            Some(Box::new(Sky { bad, until, times }))
         };
         Self {
             losses: (0..nodes).map(|node| Stream::new(seed, node, Purpose::Loss)).collect(),

@@ -54,10 +54,10 @@ pub fn survival(sinr: f64, bits: u64) -> f64 {
 pub fn bit_error_rate(sinr: f64) -> f64 {
     let mut binomial = 16.0; // of 16 over k
     let mut sum = 0.0;
-    for k in 2..=16 {
+    for k in 2u8..=16 {
+        let sign = if k & 1 == 0 { 1.0 } else { -1.0 };
         let k = f64::from(k);
         binomial *= (17.0 - k) / k;
-        let sign = if k % 2.0 == 0.0 { 1.0 } else { -1.0 };
         sum += sign * binomial * (20.0 * sinr * (1.0 / k - 1.0)).exp();
     }
     (sum * 8.0 / 15.0 / 16.0).clamp(0.0, 1.0)

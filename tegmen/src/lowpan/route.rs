@@ -25,6 +25,9 @@ impl Route {
     }
 
     fn covers(&self, ip: &[u8; 16]) -> bool {
+        if self.len >= 128 {
+            return self.prefix == *ip;
+        }
         let mut left = self.len;
         self.prefix.iter().zip(ip).all(|(prefix, byte)| {
             let mask = if left >= 8 { 0xff } else { !(0xff_u8 >> left) };
