@@ -127,11 +127,11 @@ fn run_blink(out: Output) -> ExitCode {
 
 fn run_agreement(out: Output) -> ExitCode {
     let progress = Progress::new();
-    let rows = agreement::rows(|done, all| progress.set(done, all));
+    let rows = agreement::rows(u64::MAX, |done, all| progress.set(done, all));
     progress.end();
-    let differs = rows.iter().any(|row| row.verdict == agreement::DIFFERS);
+    let news = rows.iter().any(agreement::Row::is_news);
     print_rows(out, &rows, || agreement::table(&rows));
-    if differs { ExitCode::from(1) } else { ExitCode::SUCCESS }
+    if news { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }
 
 /// A plan that comes with the laboratory, or a file.
@@ -253,7 +253,7 @@ impl Lab {
             Command::Report { folder, kept } => {
                 let store = kept.store()?;
                 let progress = Progress::new();
-                let file = report::write(&folder, &store, &commit(), |what, done, all| {
+                let file = report::write(&folder, &store, &commit(), u64::MAX, plans::ALL, |what, done, all| {
                     progress.0.set_message(what.to_owned());
                     progress.set(done, all);
                 });

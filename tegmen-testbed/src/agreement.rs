@@ -1,10 +1,12 @@
 //! The plan `ns3-agreement`: the simulator beside ns-3, case by case.
 //!
-//! `data/ns3-lrwpan-reference.csv` holds what the model lr-wpan of ns-3 gave for bare frames that ask and answer. The same
-//! is run here. In a saturated case queues grow for as long as it runs, and means say more about its length than about
-//! the MAC: those are shown, and not judged.
+//! Two files in `data/` hold what the model lr-wpan of ns-3 gave for bare frames that ask and answer; the same is run
+//! here. `ns3-lrwpan-reference.csv` is given; it does not say where the leaves of a star lie, and whom of each other they
+//! hear. `ns3-lrwpan-measured.csv` was measured for this plan, and says all that a case is. In a saturated case queues grow
+//! for as long as it runs, and means say more about its length than about the MAC: those are shown, and not judged.
 
 use crate::parallel;
+use crate::sim::links::STRONG_DBM;
 use crate::sim::random::{Purpose, Stream};
 use crate::sim::{Links, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
@@ -22,6 +24,11 @@ pub enum Topology {
     Chain {
         /// How many.
         hops: usize,
+    },
+    /// As a star, but its leaves lie on a ring, and each hears the hub and two leaves on either side.
+    Ring {
+        /// How many.
+        leaves: usize,
     },
 }
 
@@ -62,6 +69,8 @@ pub struct Figures {
 pub struct Row {
     /// Which case.
     pub id: String,
+    /// The file that it is from: `given`, or `measured`.
+    pub source: &'static str,
     /// What ns-3 gave.
     pub ns3: Figures,
     /// What the simulator gave.
@@ -72,6 +81,15 @@ pub struct Row {
     pub saturated: bool,
     /// `agrees`, `differs`, or `not judged`.
     pub verdict: &'static str,
+    /// Of a row that differs and is known to: why nobody could mend it yet.
+    pub known: Option<&'static str>,
+}
+
+impl Row {
+    /// It differs, and nobody knew.
+    pub fn is_news(&self) -> bool {
+        self.verdict == DIFFERS && self.known.is_none()
+    }
 }
 
 /// How far apart two figures are.
@@ -98,7 +116,7 @@ impl Case {
 
     fn nodes(&self) -> usize {
         1 + match self.topology {
-            Topology::Star { leaves } => leaves,
+            Topology::Star { leaves } | Topology::Ring { leaves } => leaves,
             Topology::Chain { hops } => hops,
         }
     }
@@ -119,12 +137,13 @@ impl<'c> Run<'c> {
         let mut links = match case.topology {
             Topology::Star { .. } => Links::all(nodes),
             Topology::Chain { .. } => Links::chain(nodes),
+            Topology::Ring { leaves } => ring(leaves),
         };
         links.set_all_losses(case.loss);
         let mut traffic: Vec<_> = (0..nodes).map(|node| Stream::new(seed, node, Purpose::Traffic)).collect();
         let mut network = Network::new(seed, Radio::STANDARD, links);
         let askers = match case.topology {
-            Topology::Star { leaves } => 1..leaves + 1,
+            Topology::Star { leaves } | Topology::Ring { leaves } => 1..leaves + 1,
             Topology::Chain { .. } => 0..1,
         };
         for node in askers {
@@ -162,7 +181,7 @@ impl<'c> Run<'c> {
         let now = self.network.now();
         let number = self.asked[node].len() as u32;
         self.asked[node].push(Some(now));
-        let next = if matches!(self.case.topology, Topology::Star { .. }) { 0 } else { 1 };
+        let next = if matches!(self.case.topology, Topology::Chain { .. }) { 1 } else { 0 };
         self.send(node, next, ASKS, node, number);
         if number + 1 < self.case.requests {
             let period = self.case.period;
@@ -175,7 +194,7 @@ impl<'c> Run<'c> {
         let [kind, origin, a, b, c, d, ..] = *payload else { return };
         let (origin, number) = (usize::from(origin), u32::from_be_bytes([a, b, c, d]));
         match (self.case.topology, kind) {
-            (Topology::Star { .. }, ASKS) => self.send(node, origin, ANSWERS, origin, number),
+            (Topology::Star { .. } | Topology::Ring { .. }, ASKS) => self.send(node, origin, ANSWERS, origin, number),
             (Topology::Chain { hops }, ASKS) if node == hops => self.send(node, node - 1, ANSWERS, origin, number),
             (Topology::Chain { .. }, ASKS) => self.send(node, node + 1, ASKS, origin, number),
             (Topology::Chain { .. }, ANSWERS) if node > 0 => self.send(node, node - 1, ANSWERS, origin, number),
@@ -198,9 +217,25 @@ impl<'c> Run<'c> {
     }
 }
 
-/// Runs every case of the reference; `done` is told how many of how many runs are.
-pub fn rows(done: impl Fn(usize, usize) + Sync) -> Vec<Row> {
-    let reference = reference();
+/// Node 0 and leaves around it, each of which hears it and two neighbours on either side.
+fn ring(leaves: usize) -> Links {
+    let mut links = Links::none(leaves + 1);
+    for leaf in 1..=leaves {
+        links.connect(0, leaf, STRONG_DBM);
+        for other in 1..leaf {
+            let gap = leaf - other;
+            if gap.min(leaves - gap) <= 2 {
+                links.connect(leaf, other, STRONG_DBM);
+            }
+        }
+    }
+    links
+}
+
+/// Runs every case, with as many seeds as ns-3 had, at most `seeds`; `done` is told how many of how many runs are.
+pub fn rows(seeds: u64, done: impl Fn(usize, usize) + Sync) -> Vec<Row> {
+    let mut reference = reference();
+    reference.iter_mut().for_each(|case| case.seeds = case.seeds.min(seeds));
     let jobs: Vec<(Case, u64)> =
         reference.iter().flat_map(|case| (1..=case.seeds).map(|seed| (case.case, seed))).collect();
     let all = jobs.len();
@@ -214,7 +249,7 @@ pub fn rows(done: impl Fn(usize, usize) + Sync) -> Vec<Row> {
 }
 
 fn compare(reference: &Reference, ours: Figures) -> Row {
-    let Reference { id, case, figures: ns3, saturated, .. } = reference;
+    let Reference { id, source, case, figures: ns3, saturated, .. } = reference;
     let percent = |ours: f64, theirs: f64| (ours - theirs) / theirs * 100.0;
     let difference = Difference {
         delivered_points: (ours.delivered - ns3.delivered) * 100.0,
@@ -226,12 +261,17 @@ fn compare(reference: &Reference, ours: Figures) -> Row {
     let agrees = difference.delivered_points.abs() <= points
         && difference.mean_percent.abs() <= 3.0
         && difference.p50_percent.abs() <= 3.0;
+    let loaded_star = *source == GIVEN
+        && matches!(case.topology, Topology::Star { leaves: 10 })
+        && KNOWN_PERIODS.contains(&case.period)
+        && case.loss == 0.0;
+    let known = (loaded_star && !agrees && !saturated).then_some(UNKNOWN_PLACES);
     let verdict = match (saturated, agrees) {
         (true, _) => NOT_JUDGED,
         (false, true) => AGREES,
         (false, false) => DIFFERS,
     };
-    Row { id: id.clone(), ns3: *ns3, ours, difference, saturated: *saturated, verdict }
+    Row { id: id.clone(), source, ns3: *ns3, ours, difference, saturated: *saturated, verdict, known }
 }
 
 fn mean(runs: &[Figures]) -> Figures {
@@ -248,6 +288,7 @@ fn mean(runs: &[Figures]) -> Figures {
 /// A case that ns-3 ran.
 struct Reference {
     id: String,
+    source: &'static str,
     case: Case,
     seeds: u64,
     figures: Figures,
@@ -255,14 +296,20 @@ struct Reference {
 }
 
 fn reference() -> Vec<Reference> {
-    let lines = include_str!("../data/ns3-lrwpan-reference.csv").lines();
-    let lines = lines.filter(|line| !line.starts_with('#') && !line.starts_with("topology"));
-    lines.map(|line| read(line).expect("the file is part of the program, and a test reads it")).collect()
+    let files = [
+        (GIVEN, include_str!("../data/ns3-lrwpan-reference.csv")),
+        (MEASURED, include_str!("../data/ns3-lrwpan-measured.csv")),
+    ];
+    let lines = files.into_iter().flat_map(|(source, text)| text.lines().map(move |line| (source, line)));
+    let lines = lines.filter(|(_, line)| !line.starts_with('#') && !line.starts_with("topology"));
+    lines
+        .map(|(source, line)| read(source, line).expect("the file is part of the program, and a test reads it"))
+        .collect()
 }
 
 /// One line: topology, leaves, hops, payloads, period, loss, seeds, delivered, mean, its deviation, median, 95 %, frames,
 /// saturated.
-fn read(line: &str) -> Option<Reference> {
+fn read(source: &'static str, line: &str) -> Option<Reference> {
     let fields: Vec<&str> = line.split(',').collect();
     let &[
         topology,
@@ -284,15 +331,22 @@ fn read(line: &str) -> Option<Reference> {
     else {
         return None;
     };
-    let (topology, id) = match topology {
-        "star" => {
-            (Topology::Star { leaves: leaves.parse().ok()? }, format!("star of {leaves}, {period} s, loss {loss}"))
-        }
-        "chain" => (Topology::Chain { hops: hops.parse().ok()? }, format!("chain of {hops}, {period} s, loss {loss}")),
+    let (leaves, hops) = (leaves.parse().ok()?, hops.parse().ok()?);
+    let topology = match topology {
+        "star" => Topology::Star { leaves },
+        "ring" => Topology::Ring { leaves },
+        "chain" => Topology::Chain { hops },
         _ => return None,
     };
+    let name = match topology {
+        Topology::Star { .. } => format!("star of {leaves}"),
+        Topology::Ring { .. } => format!("ring of {leaves}"),
+        Topology::Chain { .. } => format!("chain of {hops}"),
+    };
+    let id = format!("{source}: {name}, {request} and {response} B, {period} s, loss {loss}");
     Some(Reference {
         id,
+        source,
         case: Case {
             topology,
             request: request.parse().ok()?,
@@ -334,9 +388,21 @@ pub fn table(rows: &[Row]) -> String {
             difference.p50_percent,
         );
     }
+    if let Some(why) = rows.iter().find_map(|row| row.known) {
+        let _ = writeln!(text, "(given rows that differ: {why})");
+    }
     text + "(ns-3 first, then ours; the differences are points of delivery, and percent of the mean and of the median)\n"
 }
 
+/// Why the given star differs where it is loaded: ns-3 itself, run for the measured file, gives what the simulator gives.
+const UNKNOWN_PLACES: &str =
+    "the file does not say where the leaves lie; where all hear all, ns-3 gives what is measured";
+/// The periods of the loaded star, in microseconds.
+const KNOWN_PERIODS: [Micros; 2] = [200_000, 120_000];
+/// The rows that were given.
+pub const GIVEN: &str = "given";
+/// The rows that were measured for this plan.
+pub const MEASURED: &str = "measured";
 /// The verdict on a row that agrees with ns-3.
 pub const AGREES: &str = "agrees";
 /// The verdict on a row that does not.
@@ -353,11 +419,19 @@ mod tests {
     #[test]
     fn the_reference_is_read_whole() {
         let reference = reference();
-        let saturated = reference.iter().filter(|case| case.saturated).count();
-        assert_eq!((reference.len(), saturated), (14, 2));
-        let chain = Topology::Chain { hops: 3 };
-        assert_eq!(reference.iter().filter(|case| case.case.topology == chain).count(), 6);
-        assert!(reference.iter().all(|case| case.seeds == 10 && case.case.request == 80 && case.case.response == 70));
+        let given = || reference.iter().filter(|case| case.source == GIVEN);
+        assert_eq!((given().count(), given().filter(|case| case.saturated).count()), (14, 2));
+        assert_eq!(given().filter(|case| matches!(case.case.topology, Topology::Chain { hops: 3 })).count(), 6);
+        assert!(given().all(|case| case.seeds == 10 && case.case.request == 80 && case.case.response == 70));
+        assert!(reference.iter().filter(|case| case.source == MEASURED).count() >= 15);
+    }
+
+    #[test]
+    fn who_lies_on_a_ring_hears_the_hub_and_four_others() {
+        let links = ring(10);
+        assert_eq!(links.audience(0).count(), 10);
+        assert!((1..=10).all(|leaf| links.audience(leaf).count() == 5));
+        assert_eq!(links.audience(1).collect::<Vec<_>>(), [0, 2, 3, 9, 10]);
     }
 
     #[test]
@@ -386,5 +460,27 @@ mod tests {
         assert_eq!(verdict(Figures { mean_ms: theirs.mean_ms * 1.031, ..theirs }), DIFFERS);
         assert_eq!(verdict(Figures { p50_ms: theirs.p50_ms * 0.969, ..theirs }), DIFFERS);
         assert_eq!(verdict(Figures { delivered: theirs.delivered - 0.0051, ..theirs }), DIFFERS);
+    }
+
+    #[test]
+    fn a_known_difference_is_said_and_is_no_news_and_another_is() {
+        let reference = reference();
+        let loaded = reference.iter().find(|case| case.source == GIVEN && case.case.period == 120_000).unwrap();
+        let off = Figures { delivered: 0.92, ..loaded.figures };
+        let row = compare(loaded, off);
+        assert!(row.verdict == DIFFERS && row.known.is_some() && !row.is_news());
+        assert_eq!(compare(loaded, loaded.figures).known, None);
+        let measured = reference.iter().find(|case| case.source == MEASURED && case.case.period == 120_000).unwrap();
+        assert!(compare(measured, Figures { delivered: 0.5, ..measured.figures }).is_news());
+    }
+
+    #[test]
+    fn a_few_seeds_of_the_measured_chain_and_star_come_out_as_in_ns3() {
+        let reference = reference();
+        let unloaded =
+            |case: &&Reference| case.source == MEASURED && case.case.loss == 0.0 && case.case.period >= 1_000_000;
+        for case in reference.iter().filter(unloaded) {
+            assert_eq!(compare(case, case.case.average(3)).verdict, AGREES, "{}", case.id);
+        }
     }
 }

@@ -42,7 +42,13 @@ pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> St
                 escape(name)
             );
         }
-        legend(&mut svg, n, color, name);
+        legend(
+            &mut svg,
+            LEFT + (n % 2) as f64 * (WIDTH - LEFT) / 2.0,
+            HEIGHT + 8.0 + 18.0 * (n / 2) as f64,
+            color,
+            name,
+        );
     }
     svg + "</svg>\n"
 }
@@ -51,7 +57,7 @@ pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> St
 pub fn pairs(title: &str, y_label: &str, names: [&str; 2], rows: &[(String, f64, f64)]) -> String {
     let (step, end) = scale(rows.iter().map(|(_, a, b)| a.max(*b)).fold(0.0, f64::max));
     let y = |value: f64| BOTTOM - value / end * (BOTTOM - TOP);
-    let mut svg = open(title, 2);
+    let mut svg = open(title, 0);
     axes(&mut svg, (f64::INFINITY, 1.0, ""), (step, end, y_label));
     let slot = (RIGHT - LEFT) / rows.len().max(1) as f64;
     for (n, (name, a, b)) in rows.iter().enumerate() {
@@ -76,7 +82,11 @@ pub fn pairs(title: &str, y_label: &str, names: [&str; 2], rows: &[(String, f64,
             escape(name)
         );
     }
-    names.iter().enumerate().for_each(|(n, name)| legend(&mut svg, n, COLORS[n], name));
+    // Above the bars: below them stand their names.
+    names
+        .iter()
+        .enumerate()
+        .for_each(|(n, name)| legend(&mut svg, RIGHT - 160.0 + 80.0 * n as f64, 40.0, COLORS[n], name));
     svg + "</svg>\n"
 }
 
@@ -128,8 +138,7 @@ fn axes(svg: &mut String, (x_step, x_end, x_label): (f64, f64, &str), (y_step, y
     );
 }
 
-fn legend(svg: &mut String, n: usize, color: &str, name: &str) {
-    let (x, y) = (LEFT + (n % 2) as f64 * (WIDTH - LEFT) / 2.0, HEIGHT + 8.0 + 18.0 * (n / 2) as f64);
+fn legend(svg: &mut String, x: f64, y: f64, color: &str, name: &str) {
     let _ = writeln!(svg, "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{color}\"/>", y - 10.0);
     let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 18.0, escape(name));
 }

@@ -1,0 +1,55 @@
+//! The report in a real browser: every plot is drawn, and the console stays silent.
+
+use std::path::Path;
+use std::process::Command;
+use tegmen_testbed::plans;
+use tegmen_testbed::report;
+use tegmen_testbed::runs::Store;
+
+/// What chromium says on its output and its console when it opens the page; `None` if there is none.
+fn browse(page: &Path, options: &[&str]) -> Option<(String, String)> {
+    let profile = page.with_file_name("profile");
+    let mut chromium = Command::new("chromium");
+    chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]);
+    chromium.arg(format!("--user-data-dir={}", profile.display())).args(options);
+    let output = chromium.arg(format!("file://{}", page.display())).output().ok()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Some((text(&output.stdout), text(&output.stderr)))
+}
+
+#[test]
+fn the_report_opens_from_disk_with_all_its_plots() {
+    if Command::new("chromium").arg("--version").output().is_err() {
+        println!("skipped: chromium is not installed; type: apt-get install chromium");
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("tegmen-browser-{}", std::process::id()));
+    let page = report::write(&folder, &Store::none(), "test", 1, &plans::ALL[..2], |_, _, _| {}).expect("a report");
+    let html = std::fs::read_to_string(&page).expect("the page");
+    for outside in ["http://", "https://", "<script", "@import", "src="] {
+        let found = html.replace("http://www.w3.org/2000/svg", "").contains(outside);
+        assert!(!found, "{outside} in the page: it is to stand alone");
+    }
+    // Every figure that lies beside the page is in it, and drawn: it has a size on a screen and on a phone.
+    let figures = std::fs::read_dir(&folder).expect("the folder").flatten();
+    let figures = figures.filter(|file| file.path().extension().is_some_and(|extension| extension == "svg")).count();
+    assert!(figures >= 5, "{figures}");
+    for width in [1200, 400] {
+        let probe = folder.join("probe.html");
+        let script = "<script>addEventListener('load', () => { const drawn = [...document.querySelectorAll('svg')]\
+            .filter(svg => svg.getBoundingClientRect().width > 250 && svg.getBBox().height > 100).length;\
+            const wide = document.documentElement.scrollWidth > innerWidth + 1;\
+            document.title = `drawn ${drawn} wide ${wide}`; });</script></body>";
+        std::fs::write(&probe, html.replace("</body>", script)).expect("a page");
+        let size = format!("--window-size={width},900");
+        let (dom, console) = browse(&probe, &["--dump-dom", &size, "--virtual-time-budget=2000"]).expect("chromium");
+        assert!(
+            dom.contains(&format!("<title>drawn {figures} wide false</title>")),
+            "at {width}: {}",
+            &dom[..400.min(dom.len())]
+        );
+        let errors: Vec<_> = console.lines().filter(|line| line.contains("CONSOLE")).collect();
+        assert!(errors.is_empty(), "{errors:?}");
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}
