@@ -1,10 +1,13 @@
 //! What an image needs around the core on an LM3S6965 (Cortex-M3), the chip that QEMU's `lm3s6965evb` has.
 //!
 //! [`start`] brings the image up and defines what happens on a panic, [`clock`] is its time, [`uart`] its only way
-//! out, [`leds`] what it shows, [`place`] where it keeps what is too large for the stack, [`mote`] all of it together.
+//! out, [`leds`] what it shows, [`place`] where it keeps what is too large for the stack. [`mote`] runs on any board, as
+//! do its applications (`blink_client.rs`, `blink_server.rs`: part of the images that have them); [`board`] runs it on
+//! this one, by its own clock or in the [`turn`]s of a simulator.
 //! Measuring images use [`measure`]: marks around what is counted, notes in the ELF that name it, an exit code.
 #![no_std]
 
+pub mod board;
 pub mod clock;
 pub mod leds;
 pub mod measure;
@@ -12,6 +15,7 @@ pub mod mote;
 pub mod place;
 mod register;
 pub mod start;
+pub mod turn;
 pub mod uart;
 
 /// The crypto provider of this build.

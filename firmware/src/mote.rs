@@ -1,21 +1,19 @@
-//! A mote on a serial line: IPv6 packets in SLIP frames, DTLS on its port, and an application above.
+//! What a mote does on any board: IPv6 packets on a serial line, DTLS on its port, and an application above.
 //!
-//! [`run`] brings the board up, asks the bridge for a [`Start`] until it gets one, and then never returns: received
-//! packets go through the endpoint to the [`Application`], and everything that is due is sent.
+//! The clock is an argument, so whoever has one lets the mote run: [`Mote::on_time`] ten times a second,
+//! [`Mote::on_packet`] for what came over the line. It needs of the board what stands beside this file: the `Provider`
+//! of its crypto, and `uart::send`.
 
-use crate::place::Place;
-use crate::start::restart;
-use crate::{Provider, clock, leds, uart};
-use tegmen::buf::{Frame, Writer};
+use super::{Provider, uart};
+use tegmen::buf::Frame;
 use tegmen::coap::Exchanges;
 use tegmen::counters::Counters;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{self, Config, Fatal, Records};
 use tegmen::endpoint::{self, Address, Cx, Endpoint, Event, Misuse, Path, PeerArray, PeerId, Peers, Roles};
 use tegmen::ip::{self, Datagram};
-use tegmen::secret::wipe;
-use tegmen::slip::{Control, Decoder, Start, encode};
-use tegmen::time::{Duration, Instant};
+use tegmen::slip::{Start, encode};
+use tegmen::time::Instant;
 
 /// What an image does with its mote.
 pub trait Application: Sized {
@@ -59,60 +57,12 @@ pub type Table = PeerArray<OneExchange, 3, 1, 32, 96>;
 /// One message of ours under way, four of the peer remembered, 64 bytes of replies.
 pub type OneExchange = Exchanges<1, 64, 4, 64>;
 
-/// Runs the application for ever. `place` keeps the mote.
-pub fn run<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
-    clock::start();
-    uart::start();
-    leds::start();
-    let Some(received) = RECEIVED.fill(|| [0; PACKET_LEN]) else { restart() };
-    let mut line = Decoder::new(received);
-    let (start, mut application) = await_start::<A>(&mut line);
-    let Some(mote) = place.fill(|| Mote::new(start)) else { restart() };
-    loop {
-        let now = clock::now();
-        application.look(mote, now);
-        mote.send_what_is_due(&mut application, now);
-        while let Some(byte) = uart::receive() {
-            if let Some(packet) = line.push(byte) {
-                mote.on_packet(&mut application, now, packet);
-            }
-        }
-        uart::wait();
-    }
-}
-
-/// Asks once a second, and sends nothing else, until the bridge gives what the application needs.
-fn await_start<A: Application>(line: &mut Decoder<'_>) -> (Start, A) {
-    let mut ask_at = Instant::default();
-    loop {
-        let now = clock::now();
-        if ask_at <= now {
-            ask_at = now.after(Duration::from_secs(1));
-            let mut question = [0; Control::MAX_LEN];
-            let mut writer = Writer::new(&mut question);
-            if Control::SeedPlease.write(&mut writer).is_ok() {
-                encode(writer.written()).for_each(uart::send);
-            }
-        }
-        while let Some(byte) = uart::receive() {
-            let Some(frame) = line.push(byte) else { continue };
-            let control = Control::parse(frame);
-            wipe(frame);
-            if let Ok(Control::Start(start)) = control
-                && let Some(application) = A::start(&start)
-            {
-                return (start, application);
-            }
-        }
-        uart::wait();
-    }
-}
-
 impl<R: Roles> Mote<R> {
-    fn new(start: Start) -> Self {
+    /// A mote that has heard and said nothing, with the randomness and the address of the bridge's answer.
+    pub fn new(now: Instant, start: Start) -> Self {
         let mut crypto = Provider::new(*start.seed.expose());
         let mut counters = Counters::default();
-        let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
+        let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
         let config = Config { mtu: DATAGRAM_LEN as u16, ..Config::default() };
         let endpoint = Endpoint::new(&mut cx, Table::new(), config);
         Self { endpoint, crypto, counters, refused: 0, ip: start.ip }
@@ -145,8 +95,14 @@ impl<R: Roles> Mote<R> {
         Ok(())
     }
 
-    /// A packet that came over the line.
-    fn on_packet<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, packet: &mut [u8]) {
+    /// Time has passed: the application looks at it, and what is due is sent.
+    pub fn on_time<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant) {
+        application.look(self, now);
+        self.send_what_is_due(application, now);
+    }
+
+    /// A packet came over the line.
+    pub fn on_packet<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, packet: &mut [u8]) {
         let datagram = match Datagram::parse(packet) {
             Ok(datagram) if datagram.path.local.ip == self.ip && datagram.path.local.port == DTLS_PORT => datagram,
             _ => {
@@ -165,8 +121,7 @@ impl<R: Roles> Mote<R> {
                 event => self.on_event(application, now, event),
             }
         }
-        application.look(self, now);
-        self.send_what_is_due(application, now);
+        self.on_time(application, now);
     }
 
     /// Flights of handshakes, alerts, CoAP messages that were not acknowledged.
@@ -241,8 +196,6 @@ fn send_datagram(path: &Path, payload: &[u8]) {
     }
 }
 
-static RECEIVED: Place<[u8; PACKET_LEN]> = Place::empty();
-
 /// The port of CoAP over DTLS (RFC 7252, section 12.7).
 const DTLS_PORT: u16 = 5684;
 /// As RFC 4861 gives to hosts.
@@ -253,7 +206,7 @@ const DATAGRAM_LEN: usize = 256;
 /// OpenSSL takes 281 bytes, cookie included, and a hello without a cookie is never put together from fragments.
 const RECEIVED_LEN: usize = 320;
 /// Longest IPv6 packet that is received.
-const PACKET_LEN: usize = ip::HEADROOM + RECEIVED_LEN;
+pub const PACKET_LEN: usize = ip::HEADROOM + RECEIVED_LEN;
 /// Longest CoAP message that is sent.
 const MESSAGE_LEN: usize = 96;
 /// A HelloVerifyRequest or an alert.

@@ -1,0 +1,20 @@
+//! The mote of `blink_client`, in the time of a simulator that it gets over the line.
+#![no_std]
+#![no_main]
+
+#[path = "../blink_client.rs"]
+pub mod blink_client;
+
+use blink_client::Client;
+use mote::Mote;
+use tegmen::endpoint::ClientOnly;
+use tegmen_firmware::board::run_in_turns;
+use tegmen_firmware::place::Place;
+use tegmen_firmware::{leds, mote};
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    run_in_turns::<Client>(&MOTE)
+}
+
+static MOTE: Place<Mote<ClientOnly>> = Place::empty();

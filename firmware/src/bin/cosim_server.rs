@@ -1,0 +1,20 @@
+//! The mote of `blink_server`, in the time of a simulator that it gets over the line.
+#![no_std]
+#![no_main]
+
+#[path = "../blink_server.rs"]
+pub mod blink_server;
+
+use blink_server::Server;
+use mote::Mote;
+use tegmen::endpoint::ServerOnly;
+use tegmen_firmware::board::run_in_turns;
+use tegmen_firmware::place::Place;
+use tegmen_firmware::{leds, mote};
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    run_in_turns::<Server>(&MOTE)
+}
+
+static MOTE: Place<Mote<ServerOnly>> = Place::empty();

@@ -1,0 +1,84 @@
+//! A mote on its board: the hardware is brought up, the bridge is asked for a [`Start`], and then the mote runs for ever.
+//!
+//! [`run`] is a mote in the field, with a clock of its own; [`run_in_turns`] one whose clock is a simulator's.
+
+use crate::mote::{Application, Mote, PACKET_LEN};
+use crate::place::Place;
+use crate::start::restart;
+use crate::turn::take_turn;
+use crate::{clock, leds, uart};
+use tegmen::buf::Writer;
+use tegmen::secret::wipe;
+use tegmen::slip::{Control, Decoder, Start, encode};
+use tegmen::time::{Duration, Instant};
+
+/// Runs the application for ever. `place` keeps the mote.
+pub fn run<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
+    let mut line = begin();
+    let (start, mut application) = await_start::<A>(&mut line);
+    let Some(mote) = place.fill(|| Mote::new(clock::now(), start)) else { restart() };
+    loop {
+        let now = clock::now();
+        mote.on_time(&mut application, now);
+        while let Some(byte) = uart::receive() {
+            if let Some(packet) = line.push(byte) {
+                mote.on_packet(&mut application, now, packet);
+            }
+        }
+        uart::wait();
+    }
+}
+
+/// Runs the application for ever, in turns that come over the line, and in the time that those say. `place` keeps the
+/// mote.
+pub fn run_in_turns<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
+    let mut line = begin();
+    let (start, mut application) = await_start::<A>(&mut line);
+    let Some(mote) = place.fill(|| Mote::new(Instant::default(), start)) else { restart() };
+    loop {
+        while let Some(byte) = uart::receive() {
+            if let Some(frame) = line.push(byte) {
+                take_turn(mote, &mut application, frame);
+            }
+        }
+        uart::wait();
+    }
+}
+
+/// Brings the board up; what comes over its line.
+fn begin() -> Decoder<'static> {
+    clock::start();
+    uart::start();
+    leds::start();
+    let Some(received) = RECEIVED.fill(|| [0; PACKET_LEN]) else { restart() };
+    Decoder::new(received)
+}
+
+/// Asks once a second, and sends nothing else, until the bridge gives what the application needs.
+fn await_start<A: Application>(line: &mut Decoder<'_>) -> (Start, A) {
+    let mut ask_at = Instant::default();
+    loop {
+        let now = clock::now();
+        if ask_at <= now {
+            ask_at = now.after(Duration::from_secs(1));
+            let mut question = [0; Control::MAX_LEN];
+            let mut writer = Writer::new(&mut question);
+            if Control::SeedPlease.write(&mut writer).is_ok() {
+                encode(writer.written()).for_each(uart::send);
+            }
+        }
+        while let Some(byte) = uart::receive() {
+            let Some(frame) = line.push(byte) else { continue };
+            let control = Control::parse(frame);
+            wipe(frame);
+            if let Ok(Control::Start(start)) = control
+                && let Some(application) = A::start(&start)
+            {
+                return (start, application);
+            }
+        }
+        uart::wait();
+    }
+}
+
+static RECEIVED: Place<[u8; PACKET_LEN]> = Place::empty();

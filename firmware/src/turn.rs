@@ -1,0 +1,34 @@
+//! Turns: what a simulator that owns the time says to a mote, and what the mote says to it.
+//!
+//! As control frames do, both begin with a byte whose high nibble is no version of IP. Version 1, numbers big-endian:
+//!
+//! ```text
+//! turn   '*' 1, the time in microseconds (8 bytes) [, the IPv6 packet that came at that time]
+//! done   '.' 1
+//! ```
+//!
+//! A mote does nothing between turns. In one it runs to completion: it sends whatever packets it has to send, then
+//! `done`. What it says depends on its seed and on the turns it was given, and on nothing else.
+
+use super::mote::{Application, Mote};
+use super::uart;
+use tegmen::slip::encode;
+use tegmen::time::Instant;
+
+/// Takes the turn that a frame gives, and says that it is over; another frame is ignored.
+pub fn take_turn<A: Application>(mote: &mut Mote<A::Roles>, application: &mut A, frame: &mut [u8]) {
+    let Some((&mut TURN, rest)) = frame.split_first_chunk_mut() else { return };
+    let Some((&mut now, packet)) = rest.split_first_chunk_mut() else { return };
+    let now = Instant::from_micros(u64::from_be_bytes(now));
+    if packet.is_empty() {
+        mote.on_time(application, now);
+    } else {
+        mote.on_packet(application, now, packet);
+    }
+    encode(&DONE).for_each(uart::send);
+}
+
+/// What a turn begins with, before the time.
+pub const TURN: [u8; 2] = *b"*\x01";
+/// All of the frame that ends one.
+pub const DONE: [u8; 2] = *b".\x01";
