@@ -96,6 +96,7 @@ step_lab() {
 step_firmware() {
     need rustc-web cargo-web rust-web-src gcc-arm-none-eabi binutils-arm-none-eabi qemu-system-arm gcc libc6-dev
     cargo run --release --locked --quiet -- lab footprint
+    cargo test --workspace --locked --quiet --test cosim -- --nocapture
 }
 
 step_interop() {

@@ -6,7 +6,7 @@
 //! is always the distribution's; `target/footprint.meta.json` says which.
 
 mod budget;
-mod build;
+pub(crate) mod build;
 mod components;
 mod elf;
 mod emulate;

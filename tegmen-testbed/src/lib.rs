@@ -2,6 +2,7 @@
 pub mod advice;
 pub mod agreement;
 pub mod blink;
+pub mod cosim;
 pub mod cost;
 pub mod deployment;
 pub mod footprint;

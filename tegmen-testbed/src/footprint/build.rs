@@ -32,21 +32,50 @@ pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Ve
         .collect::<Vec<_>>();
     names.sort();
 
-    let target = absolute(target)?.join("firmware").join(provider);
-    let release = target.join(TRIPLE).join("release");
+    let folder = folder(target, provider)?;
+    let release = release(&folder);
     delete_old(&release, &names)?;
+    output_of(&mut cargo(project, &folder, provider))?;
+    Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
+}
+
+/// Builds the images of these names with one provider, if they are not there as they should be; their paths.
+pub(crate) fn chosen_images<const N: usize>(
+    project: &Path,
+    target: &Path,
+    provider: &str,
+    names: [&str; N],
+) -> Result<[PathBuf; N], Error> {
+    require_tools()?;
+    let folder = folder(target, provider)?;
+    let mut cargo = cargo(project, &folder, provider);
+    names.iter().for_each(|name| _ = cargo.args(["--bin", name]));
+    output_of(&mut cargo)?;
+    Ok(names.map(|name| release(&folder).join(name)))
+}
+
+/// Where the images of a provider are built.
+fn folder(target: &Path, provider: &str) -> Result<PathBuf, Error> {
+    Ok(absolute(target)?.join("firmware").join(provider))
+}
+
+fn release(folder: &Path) -> PathBuf {
+    folder.join(TRIPLE).join("release")
+}
+
+/// A build of the images with one provider.
+fn cargo(project: &Path, folder: &Path, provider: &str) -> Command {
     let mut cargo = Command::new(CARGO);
     cargo
         .current_dir(project.join("firmware"))
         .args(["build", "--release", "--quiet", "--locked", "--no-default-features", "--features", provider])
         .env("RUSTC", RUSTC)
         .env("RUSTC_BOOTSTRAP", "1") // for -Zbuild-std
-        .env("CARGO_TARGET_DIR", &target);
+        .env("CARGO_TARGET_DIR", folder);
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "RUSTUP_TOOLCHAIN"] {
         cargo.env_remove(name); // whatever the caller builds with, the sizes are to repeat
     }
-    output_of(&mut cargo)?;
-    Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
+    cargo
 }
 
 /// An image left from an earlier build would report its old numbers. The one in `deps` is what cargo would link again.

@@ -1,0 +1,278 @@
+//! Co-simulation: the two motes of Blink on the simulated radio, which owns their time.
+//!
+//! A mote does something only in a turn: it is told the time and what came over the radio, runs to completion, and what it
+//! says goes on the air when its processor would be done by the table of [`crate::cost`]. Whether it is the image for a
+//! Cortex-M3 under QEMU ([`emulated`]) or the same sources compiled for this machine ([`native`]), it has the same seed
+//! and gets the same turns, so both must say the same bytes.
+
+pub mod emulated;
+pub mod native;
+
+use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs};
+use crate::footprint;
+use crate::sim::links::Links;
+use crate::sim::random::{Purpose, Stream};
+use crate::sim::{Captured, Micros, Network, NodeId, Radio, Told};
+use native::turn::{DONE, TURN};
+use std::collections::VecDeque;
+use std::fmt;
+use tegmen::dtls::record::{ContentType, OVERHEAD};
+use tegmen::endpoint::Address;
+use tegmen::ip::Datagram;
+use tegmen::lowpan::frame::LinkAddress;
+use tegmen::lowpan::iphc::{Context, Hop};
+use tegmen::lowpan::{self, Arrived, Interface};
+use tegmen::secret::Secret;
+use tegmen::slip::Start;
+use tegmen::time::Instant;
+
+/// A mote that does something only when it is its turn.
+pub trait Mote {
+    /// It is `now`, and an IPv6 packet came; if that is empty, nothing but time has passed. The packets that it sends.
+    ///
+    /// # Errors
+    /// [`Error`], if the mote does not come to an end.
+    fn take_turn(&mut self, now: Instant, packet: &[u8]) -> Result<Vec<Vec<u8>>, Error>;
+}
+
+/// What a run depends on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Setup {
+    /// Seeds the motes and the radio.
+    pub seed: u64,
+    /// The share of frames that each of the two ways loses.
+    pub loss: f64,
+    /// When it ends.
+    pub end: Micros,
+}
+
+impl Setup {
+    /// What the motes get from their bridge: first the server's, then the client's.
+    pub fn starts(&self) -> [Start; 2] {
+        [SERVER, CLIENT].map(|node| Start {
+            seed: Secret::new(Stream::new(self.seed, node, Purpose::Crypto).seed()),
+            ip: ip_of(node),
+            peer: (node == CLIENT).then_some(Address { ip: ip_of(SERVER), port: DTLS_PORT, scope: 0 }),
+        })
+    }
+}
+
+/// What was said in a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conversation {
+    /// The datagrams, in the order in which they were handed to the radio.
+    pub said: Vec<Said>,
+    /// The frames that were on the air.
+    pub air: Vec<Captured>,
+}
+
+/// A UDP datagram that a mote sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Said {
+    /// When it went to the radio.
+    pub at: Micros,
+    /// Who sent it: [`CLIENT`] or [`SERVER`].
+    pub by: NodeId,
+    /// Its payload.
+    pub datagram: Vec<u8>,
+}
+
+impl Conversation {
+    /// The first thing in which this conversation is another than `expected`, in words; `None` if there is none.
+    pub fn difference(&self, expected: &Self) -> Option<String> {
+        let longer = self.said.len().max(expected.said.len());
+        for number in 0..longer {
+            let (ours, theirs) = (self.said.get(number), expected.said.get(number));
+            if ours != theirs {
+                return Some(format!("datagram {number}: {}, expected {}", told(ours), told(theirs)));
+            }
+        }
+        (self.air != expected.air).then(|| "the same datagrams, other frames on the air".to_owned())
+    }
+}
+
+fn told(said: Option<&Said>) -> String {
+    let Some(Said { at, by, datagram }) = said else { return "nothing".to_owned() };
+    let hex = datagram.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("{} at {at} us: {hex}", if *by == CLIENT { "client" } else { "server" })
+}
+
+/// Lets two motes, the server and the client, speak over the radio.
+///
+/// # Errors
+/// [`Error`], if one of the motes fails.
+pub fn run(setup: &Setup, motes: [&mut dyn Mote; 2]) -> Result<Conversation, Error> {
+    let mut links = Links::all(2);
+    links.set_all_losses(setup.loss);
+    let addresses = [SERVER, CLIENT].map(link_of);
+    let mut network = Network::with_addresses(setup.seed, Radio::STANDARD, links, &addresses);
+    network.start_capture();
+    [SERVER, CLIENT].into_iter().for_each(|node| network.alarm(node, 0, TICK));
+    let mut stations = [SERVER, CLIENT].map(Station::new);
+    let costs = Costs::of_budget();
+    let mut said = Vec::new();
+    while let Some(told) = network.next(setup.end) {
+        let now = Instant::from_micros(network.now() + 1);
+        let (node, packet) = match told {
+            Told::Alarm { node, token: TICK } => {
+                network.alarm(node, network.now() + TICK_INTERVAL, TICK);
+                (node, Vec::new())
+            }
+            Told::Alarm { node, .. } => {
+                if let Some(leaving) = stations[node].leave(&mut network) {
+                    said.push(leaving);
+                }
+                continue;
+            }
+            Told::Received { node, from, payload } => match stations[node].receive(now, from, &payload) {
+                Some(packet) => (node, packet),
+                None => continue,
+            },
+            Told::Sent { .. } => continue,
+        };
+        let packets = motes[node].take_turn(now, &packet)?;
+        stations[node].work(&costs, &mut network, &packet, packets);
+    }
+    Ok(Conversation { said, air: network.take_capture() })
+}
+
+/// A mote's end of the link, and the time of its processor.
+struct Station {
+    node: NodeId,
+    interface: Interface<4, 1280>,
+    busy_until: Micros,
+    /// Packets that leave when the processor is done with them.
+    leaving: VecDeque<Vec<u8>>,
+}
+
+impl Station {
+    fn new(node: NodeId) -> Self {
+        Self { node, interface: Interface::new(), busy_until: 0, leaving: VecDeque::new() }
+    }
+
+    /// A frame came; a packet, if one is whole now.
+    fn receive(&mut self, now: Instant, from: LinkAddress, payload: &[u8]) -> Option<Vec<u8>> {
+        let hop = Hop { source: from, destination: link_of(self.node) };
+        let own = [ip_of(self.node)];
+        match self.interface.receive(now, &view(self.node, &own), &hop, payload).ok()?.packet? {
+            Arrived::Here(packet) => Some(packet.to_vec()),
+            Arrived::On(..) | Arrived::Dropped(_) => None,
+        }
+    }
+
+    /// The processor takes its time for a turn: what was said in it leaves when that is over.
+    fn work(&mut self, costs: &Costs, network: &mut Network, came: &[u8], packets: Vec<Vec<u8>>) {
+        let instructions = instructions(costs, self.node, came, &packets);
+        let cpu = cost::micros(instructions, CYCLES_PER_INSTRUCTION[1], CLOCK_HZ);
+        self.busy_until = self.busy_until.max(network.now()) + cpu;
+        packets.iter().for_each(|_| network.alarm(self.node, self.busy_until, LEAVE));
+        self.leaving.extend(packets);
+    }
+
+    /// The first packet goes to the radio.
+    fn leave(&mut self, network: &mut Network) -> Option<Said> {
+        let packet = self.leaving.pop_front()?;
+        let to = link_of(CLIENT + SERVER - self.node);
+        let own = [ip_of(self.node)];
+        let mut fragments = self.interface.send(&view(self.node, &own), to, &packet).ok()?;
+        let mut out = [0; 127];
+        while let Ok(Some(payload)) = fragments.next_frame(network.room(self.node, to), &mut out) {
+            network.send(self.node, to, payload);
+        }
+        Some(Said { at: network.now(), by: self.node, datagram: payload_of(&packet) })
+    }
+}
+
+/// What a node knows of the network: there is one other, and it hears that one.
+fn view(node: NodeId, own: &[[u8; 16]; 1]) -> lowpan::Network<'_> {
+    const CONTEXTS: &[Context] = &[Context { id: 0, prefix: PREFIX, len: 64 }];
+    lowpan::Network { link: link_of(node), own, contexts: CONTEXTS, routes: &[], relays: false }
+}
+
+/// Instructions of a turn, by the records that came and went: flights of a handshake are a third of it each.
+fn instructions(costs: &Costs, node: NodeId, came: &[u8], packets: &[Vec<u8>]) -> u64 {
+    let content = |packet: &[u8]| {
+        let datagram = payload_of(packet);
+        let application_data = datagram.first() == Some(&ContentType::APPLICATION_DATA.0);
+        application_data.then(|| datagram.len().saturating_sub(OVERHEAD))
+    };
+    let opened = content(came).map_or(0, |len| costs.open_of(len) + [costs.serve, costs.hear][node]);
+    let sealed = packets.iter().filter_map(|packet| content(packet));
+    let sealed = sealed.map(|len| costs.seal_of(len) + [0, costs.build + costs.keep][node]).sum::<u64>();
+    let flight = packets.iter().any(|packet| content(packet).is_none());
+    opened + sealed + if flight { [costs.server, costs.client][node] / FLIGHTS } else { 0 }
+}
+
+/// The UDP payload of a packet; nothing of what is no UDP.
+fn payload_of(packet: &[u8]) -> Vec<u8> {
+    Datagram::parse(&mut packet.to_vec()).map(|datagram| datagram.payload.to_vec()).unwrap_or_default()
+}
+
+/// The frame that gives a mote its turn.
+fn turn(now: Instant, packet: &[u8]) -> Vec<u8> {
+    [&TURN, &now.as_micros().to_be_bytes()[..], packet].concat()
+}
+
+/// A frame from a mote in its turn: a packet, or `None` if it says that it is done.
+fn packet_or_done(frame: Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
+    match frame.first() {
+        _ if frame == DONE => Ok(None),
+        Some(first) if first >> 4 == 6 => Ok(Some(frame)),
+        _ => Err(Error::Garbled(frame)),
+    }
+}
+
+/// Why a mote has no more turns.
+#[derive(Debug)]
+pub enum Error {
+    /// The images cannot be built.
+    Build(footprint::Error),
+    /// QEMU does not start, or its line fails.
+    Line(std::io::Error),
+    /// It does not say that its turn is over.
+    Silent,
+    /// It ended; what QEMU said of it.
+    Ended(String),
+    /// It said neither a packet nor that it is done.
+    Garbled(Vec<u8>),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Build(error) => error.fmt(f),
+            Self::Line(error) => write!(f, "the line to a mote: {error}"),
+            Self::Silent => f.write_str("a mote does not end its turn"),
+            Self::Ended(why) => write!(f, "a mote ended: {why}"),
+            Self::Garbled(frame) => write!(f, "a mote said neither a packet nor that it is done: {frame:02x?}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+fn link_of(node: NodeId) -> LinkAddress {
+    LinkAddress::Short(node as u16 + 1)
+}
+
+fn ip_of(node: NodeId) -> [u8; 16] {
+    let mut ip = PREFIX;
+    ip[8..].copy_from_slice(&link_of(node).interface_id().unwrap_or_default());
+    ip
+}
+
+/// The mote that answers.
+pub const SERVER: NodeId = 0;
+/// The mote that asks.
+pub const CLIENT: NodeId = 1;
+const PREFIX: [u8; 16] = [0xfd, 0x00, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// Where the motes listen (RFC 7252, section 12.7).
+const DTLS_PORT: u16 = 5684;
+/// A mote looks at the clock as often as its SysTick would wake it.
+const TICK_INTERVAL: Micros = 100_000;
+const TICK: u64 = 1;
+const LEAVE: u64 = 2;
+/// Those of a client in a handshake; a server has as many.
+const FLIGHTS: u64 = 3;
+/// The board's.
+const CLOCK_HZ: u64 = 50_000_000;

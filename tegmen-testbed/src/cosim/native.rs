@@ -1,0 +1,87 @@
+//! The motes of the firmware, compiled for this machine: their sources, between stand-ins for the board.
+
+#[path = "../../../firmware/src/blink_client.rs"]
+pub mod blink_client;
+#[path = "../../../firmware/src/blink_server.rs"]
+pub mod blink_server;
+#[path = "../../../firmware/src/mote.rs"]
+pub mod mote;
+#[path = "../../../firmware/src/turn.rs"]
+pub mod turn;
+
+use super::{Error, packet_or_done};
+use mote::Application;
+use tegmen::crypto::compact::Compact;
+use tegmen::slip::{Decoder, Start};
+use tegmen::time::Instant;
+
+/// The crypto of the images: this is for comparing bytes, never for secrets.
+type Provider = Compact;
+
+/// A mote in this process.
+pub struct Native<A: Application> {
+    mote: mote::Mote<A::Roles>,
+    application: A,
+    shown: u32,
+}
+
+impl<A: Application> Native<A> {
+    /// A mote that has heard and said nothing; `None` if its application lacks something in `start`.
+    pub fn new(start: Start) -> Option<Self> {
+        let application = A::start(&start)?;
+        Some(Self { mote: mote::Mote::new(Instant::default(), start), application, shown: 0 })
+    }
+
+    /// What its LEDs show.
+    pub const fn shown(&self) -> u32 {
+        self.shown
+    }
+}
+
+impl<A: Application> super::Mote for Native<A> {
+    fn take_turn(&mut self, now: Instant, packet: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        turn::take_turn(&mut self.mote, &mut self.application, &mut super::turn(now, packet));
+        self.shown = leds::take().unwrap_or(self.shown);
+        let mut storage = [0; mote::PACKET_LEN];
+        let mut line = Decoder::new(&mut storage);
+        let mut packets = Vec::new();
+        for byte in uart::take() {
+            let Some(frame) = line.push(byte) else { continue };
+            match packet_or_done(frame.to_vec())? {
+                Some(packet) => packets.push(packet),
+                None => return Ok(packets),
+            }
+        }
+        Err(Error::Silent)
+    }
+}
+
+/// The line: what the mote whose turn it is on this thread has sent.
+mod uart {
+    use std::cell::RefCell;
+
+    thread_local!(static SENT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+
+    pub(super) fn send(byte: u8) {
+        SENT.with_borrow_mut(|sent| sent.push(byte));
+    }
+
+    pub(super) fn take() -> Vec<u8> {
+        SENT.take()
+    }
+}
+
+/// The LEDs: what the mote whose turn it is on this thread has shown.
+mod leds {
+    use std::cell::Cell;
+
+    thread_local!(static SHOWN: Cell<Option<u32>> = const { Cell::new(None) });
+
+    pub(super) fn show(value: u32) {
+        SHOWN.set(Some(value & 0b111));
+    }
+
+    pub(super) fn take() -> Option<u32> {
+        SHOWN.take()
+    }
+}
