@@ -8,6 +8,7 @@ mod later;
 mod leisure;
 mod limits;
 mod shard;
+mod strangers;
 mod talk;
 mod transfer;
 
@@ -29,6 +30,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use strangers::Strangers;
 use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
@@ -351,8 +353,7 @@ impl Server {
                 held: Vec::new(),
                 leisure: config.leisure,
                 leisurely: Leisure::default(),
-                strangers: Vec::new(),
-                max_strangers: config.max_strangers.div_ceil(shards),
+                strangers: Strangers::new(config.max_strangers.div_ceil(shards)),
                 gate: Gate::new(HelloLimits {
                     per_prefix: config.hellos.per_prefix,
                     // 0 stays 0: no limit.

@@ -274,13 +274,7 @@ impl<'s> World<'s> {
     fn send(&mut self, node: NodeId, to: LinkAddress, packet: &[u8]) {
         let room = self.network.room(node, to);
         let station = &mut self.stations[node];
-        let view = lowpan::Network {
-            link: station.link,
-            own: &[station.address.ip],
-            contexts: &self.contexts,
-            routes: &station.routes,
-            relays: true,
-        };
+        let view = view(station.link, &station.address, &self.contexts, &station.routes);
         let Ok(mut fragments) = station.interface.send(&view, to, packet) else { return };
         let mut out = [0; 127];
         while let Ok(Some(payload)) = fragments.next_frame(room, &mut out) {
@@ -291,13 +285,7 @@ impl<'s> World<'s> {
     fn receive(&mut self, node: NodeId, from: LinkAddress, payload: &[u8]) {
         let now = self.instant();
         let station = &mut self.stations[node];
-        let view = lowpan::Network {
-            link: station.link,
-            own: &[station.address.ip],
-            contexts: &self.contexts,
-            routes: &station.routes,
-            relays: true,
-        };
+        let view = view(station.link, &station.address, &self.contexts, &station.routes);
         let hop = Hop { source: from, destination: station.link };
         let Ok(received) = station.interface.receive(now, &view, &hop, payload) else { return };
         match received.packet {
@@ -353,6 +341,16 @@ const LEAVE: u64 = 2;
 const POLL: u64 = 3;
 /// After the last reading: longer than CoAP sends a message again (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
 const AFTERWARDS: Micros = 93_000_000;
+
+/// What a station knows of its network.
+fn view<'n>(
+    link: LinkAddress,
+    address: &'n Address,
+    contexts: &'n [Context],
+    routes: &'n [lowpan::route::Route],
+) -> lowpan::Network<'n> {
+    lowpan::Network { link, own: std::slice::from_ref(&address.ip), contexts, routes, relays: true }
+}
 
 #[cfg(test)]
 mod tests;

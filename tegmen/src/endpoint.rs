@@ -7,10 +7,14 @@
 //! * [`Event::Need`] is answered with [`Endpoint::resume`], at once or later.
 
 pub mod address;
+mod event;
 pub mod peers;
+mod roles;
 
 pub use address::{Address, Path};
+pub use event::{Event, Misuse};
 pub use peers::{NewPeer, Peer, PeerArray, PeerId, Peers, Phase, Principal, Protection, Rank, TableFull};
+pub use roles::{Both, ClientOnly, Extended, Roles, ServerOnly};
 
 use crate::buf::{Frame, Full, Writer};
 use crate::counters::{Counters, bump};
@@ -19,8 +23,8 @@ use crate::dtls::cookie::{self, Cookies};
 use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::ClientHello;
 use crate::dtls::handshake::{self, Fragment, MessageType, hello_verify_request};
-use crate::dtls::record::{self, ContentType, Record, RecordNumber, Records, SealError};
-use crate::dtls::record_size::{self, RecordSize};
+use crate::dtls::record::{self, ContentType, Record, RecordNumber, Records};
+use crate::dtls::record_size::RecordSize;
 use crate::dtls::state::{Answer, Need, Stop};
 use crate::dtls::{AlertDescription, Config, Discard, Fatal, HandshakeState, Profile, Settings, alert};
 use crate::time::Instant;
@@ -33,137 +37,6 @@ pub struct Cx<'c, C> {
     pub crypto: &'c mut C,
     /// What is dropped and done is counted here.
     pub counters: &'c mut Counters,
-}
-
-/// Which roles an endpoint takes. A type, so that an image links no code for a role that it never has.
-pub trait Roles {
-    /// It opens handshakes.
-    const CLIENT: bool;
-    /// It answers them.
-    const SERVER: bool;
-    /// It speaks of the size of records ([`record_size`]).
-    const RECORD_SIZE: bool = false;
-
-    /// The role under these settings.
-    fn new(config: &Config) -> Self;
-
-    /// The longest content of a record that is taken, in bytes; 0 if that is not said to anybody.
-    fn record_size_limit(&self) -> u16 {
-        0
-    }
-}
-
-/// Opens handshakes and answers them.
-pub struct Both;
-/// Opens handshakes; ignores hellos.
-pub struct ClientOnly;
-/// Answers handshakes; opens none.
-pub struct ServerOnly;
-/// The role `R` with what a mote does without: extensions that limit the size of records ([`record_size`]).
-pub struct Extended<R> {
-    role: core::marker::PhantomData<R>,
-    record_size_limit: u16,
-}
-
-impl Roles for Both {
-    const CLIENT: bool = true;
-    const SERVER: bool = true;
-
-    fn new(_: &Config) -> Self {
-        Self
-    }
-}
-
-impl Roles for ClientOnly {
-    const CLIENT: bool = true;
-    const SERVER: bool = false;
-
-    fn new(_: &Config) -> Self {
-        Self
-    }
-}
-
-impl Roles for ServerOnly {
-    const CLIENT: bool = false;
-    const SERVER: bool = true;
-
-    fn new(_: &Config) -> Self {
-        Self
-    }
-}
-
-impl<R: Roles> Roles for Extended<R> {
-    const CLIENT: bool = R::CLIENT;
-    const SERVER: bool = R::SERVER;
-    const RECORD_SIZE: bool = true;
-
-    fn new(config: &Config) -> Self {
-        let record_size_limit = match config.record_size_limit {
-            0 => 0,
-            limit => limit.clamp(record_size::MIN_LIMIT, record_size::MAX_LIMIT),
-        };
-        Self { role: core::marker::PhantomData, record_size_limit }
-    }
-
-    fn record_size_limit(&self) -> u16 {
-        self.record_size_limit
-    }
-}
-
-/// What a datagram or the clock led to.
-#[derive(Debug)]
-pub enum Event<'r, 't> {
-    /// Send this datagram back over the path that was given to [`Endpoint::handle`]; it lies in the buffer for output.
-    Answer(&'t mut [u8]),
-    /// Send this datagram over the path of a peer.
-    Transmit {
-        /// To whom: see [`Peer::path`].
-        peer: PeerId,
-        /// Its bytes, in the buffer that was given to [`Endpoint::poll`] for output.
-        datagram: &'t mut [u8],
-    },
-    /// A key is needed: see [`Endpoint::need`], answer with [`Endpoint::resume`].
-    Need(PeerId),
-    /// The peer proved its key, and the session is ready.
-    Established(PeerId),
-    /// Authentic bytes of the application, decrypted where they lay.
-    Message {
-        /// Who sent them.
-        peer: PeerId,
-        /// The bytes.
-        bytes: &'r mut [u8],
-    },
-    /// The alarm that the owner set with [`Peers::schedule`] has come.
-    Alarm(PeerId),
-    /// The association is over. The peer can be asked about until the next call of [`Endpoint::poll`].
-    Closed {
-        /// Which.
-        peer: PeerId,
-        /// Why.
-        reason: Fatal,
-    },
-}
-
-/// A mistake of our own caller, or a session that has to be renewed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Misuse {
-    /// No such peer, or its handshake is not over.
-    NotEstablished,
-    /// The frame has no room for what the protection adds.
-    Full,
-    /// The content is longer than records of this session may be: [`Peer::max_content`].
-    TooLong,
-    /// The key reached its limit; open a new session.
-    KeyExhausted,
-}
-
-impl From<SealError> for Misuse {
-    fn from(error: SealError) -> Self {
-        match error {
-            SealError::Full => Self::Full,
-            SealError::KeyExhausted => Self::KeyExhausted,
-        }
-    }
 }
 
 /// Room before the content of a datagram that [`Endpoint::seal`] needs.
@@ -422,7 +295,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// session is over.
     #[cfg_attr(target_pointer_width = "64", cold)]
     fn after_dropped<'r, 't>(&mut self, id: PeerId) -> Option<Event<'r, 't>> {
-        let peer = self.peers.peer(id)?;
+        // A place may have wiped keys of a session that is over: they say nothing of who is there now.
+        let peer = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls)?;
         if peer.phase == Phase::Closing {
             return Some(Event::Closed { peer: id, reason: Fatal::RecordOverflow });
         }

@@ -326,6 +326,13 @@ fn a_datagram_in_clear_is_never_taken_for_one_of_a_session() {
     let stray = record(APPLICATION_DATA, 1, 0, &[7; 40]);
     assert!(Puppet::new(1001).send(&mut world, &stray).is_empty());
     assert!(world.server.heard.is_empty());
+    // Nor does it end what goes on in clear in a place that a session had before, with keys that are wiped.
+    let session = world.server.endpoint.peers.find(&path, Phase::Established).unwrap();
+    world.server.endpoint.peers.remove(session);
+    let mut cx = Cx { now: world.now, crypto: &mut world.server.crypto, counters: &mut world.server.counters };
+    let id = world.server.endpoint.plain(&mut cx, &path, Rank::Stranger).unwrap();
+    assert!(Puppet::new(1000).send(&mut world, &stray).is_empty());
+    assert_eq!(world.server.endpoint.peers.find(&path, Phase::Established), Some(id));
 }
 
 #[test]

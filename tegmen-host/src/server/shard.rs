@@ -4,6 +4,7 @@ use super::conversation::{Desk, Sender};
 use super::later::{Changes, Completion, Errand, FoundKey, KeyTicket};
 use super::leisure::Leisure;
 use super::limits::Gate;
+use super::strangers::Strangers;
 use super::talk::{Attached, Talk};
 use super::{Application, Note, Totals};
 use crate::clock;
@@ -49,10 +50,7 @@ pub(super) struct Shard<A> {
     /// How long a response to what a group was sent may wait.
     pub(super) leisure: Duration,
     pub(super) leisurely: Leisure,
-    /// Peers without protection that CoAP remembers something of, in the order in which they came, and some that it has
-    /// forgotten.
-    pub(super) strangers: Vec<PeerId>,
-    pub(super) max_strangers: usize,
+    pub(super) strangers: Strangers,
 }
 
 /// An answer to [`Event::Need`], and when it may be given.
@@ -308,35 +306,11 @@ impl<A: Application> Shard<A> {
         let len = frame.len();
         if opened {
             self.endpoint.peers.schedule(from.peer, from.now.after(EXCHANGE_LIFETIME));
-            self.on_opened(from);
+            if from.identity.protection == Protection::Plain {
+                self.strangers.add(&mut self.endpoint.peers, from.peer);
+            }
         }
         Some(len)
-    }
-
-    /// Whoever forges addresses must not fill the memory: when there are twice as many peers without protection as are
-    /// wanted, all but so many are forgotten; those first that observe nothing, and of these those that came first.
-    fn on_opened(&mut self, from: &Sender) {
-        if from.identity.protection != Protection::Plain {
-            return;
-        }
-        self.strangers.push(from.peer);
-        if self.strangers.len() <= 2 * self.max_strangers {
-            return;
-        }
-        let peers = &mut self.endpoint.peers;
-        self.strangers.retain(|peer| matches!(peers.attached(*peer), Some(Some(_))));
-        for even_observers in [false, true] {
-            let mut too_many = self.strangers.len().saturating_sub(self.max_strangers);
-            self.strangers.retain(|peer| {
-                let Some(attached) = peers.attached(*peer).filter(|_| too_many > 0) else { return true };
-                if !even_observers && attached.as_ref().is_some_and(|talk| !talk.observations.is_empty()) {
-                    return true;
-                }
-                *attached = None;
-                too_many -= 1;
-                false
-            });
-        }
     }
 
     fn sender(&mut self, now: Instant, peer: PeerId) -> Option<(Sender, Path)> {
