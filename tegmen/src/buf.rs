@@ -18,6 +18,21 @@ pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     Ok(())
 }
 
+/// Moves what begins at `from` to `to`, which is not behind it, byte by byte: `copy_within` would bring a place that can
+/// panic into a mote's image. How many bytes that were.
+pub(crate) fn shift_left(bytes: &mut [u8], from: usize, to: usize) -> usize {
+    let len = bytes.len().saturating_sub(from);
+    if from > to {
+        for i in 0..len {
+            let byte = bytes.get(from.wrapping_add(i)).copied().unwrap_or(0);
+            if let Some(place) = bytes.get_mut(to.wrapping_add(i)) {
+                *place = byte;
+            }
+        }
+    }
+    len
+}
+
 /// Reads big-endian values from the front of a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'r> {

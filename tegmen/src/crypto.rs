@@ -7,6 +7,7 @@
 
 pub mod compact;
 pub mod hash;
+pub mod hkdf;
 #[cfg(feature = "rustcrypto")]
 pub mod rustcrypto;
 

@@ -1,6 +1,6 @@
 //! Tegmen: what constrained devices say, secured.
 //!
-//! The core: CoAP and DTLS as state machines over the caller's bytes and the caller's clock. No operating system, no
+//! The core: CoAP, DTLS and OSCORE as state machines over the caller's bytes and the caller's clock. No operating system, no
 //! heap, no socket, no `unsafe`; no byte from the network can make it panic.
 //!
 //! The way of a datagram, in the order of the calls:
@@ -32,7 +32,9 @@ pub mod crypto;
 pub mod dtls;
 pub mod endpoint;
 pub mod ip;
+pub mod lease;
 pub mod lowpan;
+pub mod oscore;
 pub mod replay;
 pub mod secret;
 pub mod slip;

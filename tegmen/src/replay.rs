@@ -15,6 +15,26 @@ impl ReplayWindow {
         Self { next: 0, seen: 0 }
     }
 
+    /// A window for which everything up to `number` counts as seen.
+    pub const fn seen_up_to(number: u64) -> Self {
+        Self { next: number.saturating_add(1), seen: u64::MAX }
+    }
+
+    /// A window whose content was lost, with a power cut for example: what the peer has used is not known, and
+    /// [`Self::mark`] tells so. `mark` is any number that the caller wants back.
+    pub const fn lost(mark: u64) -> Self {
+        // The highest number that was accepted always has its bit, so this state is that of no other window.
+        Self { next: mark.saturating_add(1), seen: 0 }
+    }
+
+    /// The mark of a window that was [`lost`](Self::lost); [`Self::fresh`] proves nothing for such a one.
+    pub const fn mark(&self) -> Option<u64> {
+        match (self.next, self.seen) {
+            (1.., 0) => Some(self.next.wrapping_sub(1)),
+            _ => None,
+        }
+    }
+
     /// One more than the highest number accepted so far.
     pub const fn next(&self) -> u64 {
         self.next
@@ -97,6 +117,27 @@ mod tests {
         window.fresh(64).unwrap().accept();
         assert!(window.fresh(0).is_err());
         assert!(window.fresh(1).is_ok());
+    }
+
+    #[test]
+    fn a_lost_window_tells_its_mark_and_every_other_window_none() {
+        assert_eq!(ReplayWindow::lost(0).mark(), Some(0));
+        assert_eq!(ReplayWindow::lost(77).mark(), Some(77));
+        let mut window = ReplayWindow::new();
+        assert_eq!(window.mark(), None);
+        for number in [0, 1, 500, 1 << 39] {
+            window.fresh(number).unwrap().accept();
+            assert_eq!(window.mark(), None, "{number}");
+        }
+    }
+
+    #[test]
+    fn what_counts_as_seen_is_refused() {
+        let mut window = ReplayWindow::seen_up_to(100);
+        assert_eq!(window.mark(), None);
+        assert!((0..=100).all(|number| window.fresh(number).is_err()));
+        window.fresh(101).unwrap().accept();
+        assert!((0..=101).all(|number| window.fresh(number).is_err()));
     }
 
     proptest! {

@@ -169,6 +169,11 @@ impl<'a> MessageRef<'a> {
         self.payload
     }
 
+    /// Bytes of the options outside, as they are encoded.
+    pub(crate) const fn options_len(&self) -> usize {
+        self.outer.len()
+    }
+
     /// All options in order.
     pub fn options(&self) -> Options<'a> {
         Options::new(self.outer, self.inner)

@@ -1,6 +1,6 @@
 //! Options (RFC 7252, sections 3.1 and 5.10).
 
-use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::buf::{Full, Reader, Truncated, Writer, shift_left};
 
 /// An option number (IANA CoAP Option Numbers registry).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -79,6 +79,8 @@ impl OptionNumber {
     pub const fn class(self) -> Class {
         match self {
             Self::URI_HOST | Self::URI_PORT | Self::OSCORE | Self::PROXY_URI | Self::PROXY_SCHEME => Class::Unprotected,
+            // RFC 8768, section 5.
+            Self::HOP_LIMIT => Class::Unprotected,
             _ => Class::Encrypted,
         }
     }
@@ -114,6 +116,55 @@ pub(crate) fn write_header(writer: &mut Writer<'_>, delta: u16, len: usize) -> R
     writer.u8(nibble(delta) << 4 | nibble(len))?;
     write_extended(writer, delta)?;
     write_extended(writer, len)
+}
+
+/// Bytes of an option with its header.
+pub(crate) const fn encoded_len(delta: u16, len: usize) -> usize {
+    const fn extended(value: usize) -> usize {
+        match value {
+            0..13 => 0,
+            13..269 => 1,
+            _ => 2,
+        }
+    }
+    extended(delta as usize).wrapping_add(extended(len)).wrapping_add(len).wrapping_add(1)
+}
+
+/// What [`retain`] leaves of an option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keep {
+    Whole,
+    /// The option without its value.
+    Empty,
+    Nothing,
+}
+
+/// Takes options out of a run that a parser has walked, in place; the length of what is left.
+pub(crate) fn retain(run: &mut [u8], keep: impl Fn(OptionNumber) -> Keep) -> usize {
+    let (mut from, mut to) = (0usize, 0usize);
+    let (mut number, mut last) = (0u16, 0u16);
+    loop {
+        let mut reader = Reader::new(run.get(from..).unwrap_or(&[]));
+        let Ok((option, value)) = read(&mut reader, number) else { return to };
+        let (end, value_len) = (run.len().wrapping_sub(reader.rest().len()), value.len());
+        number = option.0;
+        let kept = match keep(option) {
+            Keep::Whole => Some(value_len),
+            Keep::Empty => Some(0),
+            Keep::Nothing => None,
+        };
+        if let Some(len) = kept {
+            // A header never becomes longer than those of the options that were taken out before it and its own.
+            let mut writer = Writer::new(run.get_mut(to..).unwrap_or(&mut []));
+            let _ = write_header(&mut writer, number.wrapping_sub(last), len);
+            to = to.wrapping_add(writer.len());
+            let value_at = end.wrapping_sub(value_len);
+            let value = run.get_mut(..value_at.wrapping_add(len)).unwrap_or(&mut []);
+            to = to.wrapping_add(shift_left(value, value_at, to));
+            last = number;
+        }
+        from = end;
+    }
 }
 
 const fn nibble(value: u16) -> u8 {
@@ -197,4 +248,45 @@ pub fn uint_bytes(value: u32, bytes: &mut [u8; 4]) -> &[u8] {
     *bytes = value.to_be_bytes();
     let skip = (value.leading_zeros() / 8) as usize;
     bytes.get(skip..).unwrap_or(&[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    proptest! {
+        #[test]
+        fn what_is_retained_is_what_was_asked_for_and_no_longer_than_before(
+            options in proptest::collection::vec((0u16..700, 0usize..300), 0..8),
+            seed in any::<u64>(),
+        ) {
+            let keep = |number: OptionNumber| match (seed >> (number.0 % 31 * 2)) & 3 {
+                0 => Keep::Nothing,
+                1 => Keep::Empty,
+                _ => Keep::Whole,
+            };
+            let (mut number, mut expected) = (0, Vec::new());
+            let mut storage = std::vec![0; 4000];
+            let mut writer = Writer::new(&mut storage);
+            let mut len = 0;
+            for (delta, value_len) in options {
+                number += delta;
+                let value: Vec<u8> = (0..value_len).map(|i| (i + usize::from(number)) as u8).collect();
+                write(&mut writer, delta, &value).unwrap();
+                len += encoded_len(delta, value_len);
+                match keep(OptionNumber(number)) {
+                    Keep::Nothing => {}
+                    Keep::Empty => expected.push((OptionNumber(number), Vec::new())),
+                    Keep::Whole => expected.push((OptionNumber(number), value)),
+                }
+            }
+            prop_assert_eq!(writer.len(), len);
+            let run = writer.finish();
+            let left = retain(run, keep);
+            let found: Vec<_> = Options::new(&run[..left], &[]).map(|(n, value)| (n, value.to_vec())).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
 }

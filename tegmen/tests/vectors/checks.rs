@@ -1,6 +1,7 @@
 //! Published test vectors, run through the `Crypto` trait: the same for every provider, here and in other crates.
 
 use tegmen::crypto::hash::{HmacKey, Sha256};
+use tegmen::crypto::hkdf::Hkdf;
 use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 
 /// How many CCM cases a provider computed and how many it had to refuse.
@@ -282,6 +283,28 @@ pub(crate) fn prf<C: Crypto>() {
             assert_eq!(out, expected[..len], "{len} bytes");
         }
     }
+}
+
+/// RFC 5869, appendix A, the cases with SHA-256; how many.
+pub(crate) fn hkdf<C: Crypto>() -> usize {
+    let cases: serde_json::Value = serde_json::from_str(include_str!("../../../vectors/hkdf_rfc5869.json")).unwrap();
+    let cases = cases["vectors"].as_array().unwrap().iter().filter(|case| case["Hash"] == "SHA-256");
+    let mut run = 0;
+    for case in cases {
+        let get = |name: &str| hex(case[name].as_str().unwrap_or(""));
+        let (secret, expected) = (get("IKM"), get("OKM"));
+        for cut in [0, secret.len() / 2] {
+            let (first, second) = secret.split_at(cut);
+            let mut out = vec![0; expected.len()];
+            Hkdf::extract::<C>(&get("salt"), &[first, second]).expand::<C>(&get("info"), &mut out).unwrap();
+            assert_eq!(out, expected, "{}", case["Count"]);
+        }
+        run += 1;
+    }
+    let key = Hkdf::extract::<C>(b"", &[b"secret"]);
+    assert!(key.expand::<C>(b"", &mut vec![0; 255 * 32]).is_ok());
+    assert!(key.expand::<C>(b"", &mut vec![0; 255 * 32 + 1]).is_err());
+    run
 }
 
 /// A seed decides every byte, no two requests give the same, and no bit of them is stuck.

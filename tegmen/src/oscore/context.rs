@@ -1,0 +1,271 @@
+//! Security contexts (RFC 8613, section 3).
+
+use super::cose::{Aead, MAX_NONCE, cbor_bytes, cbor_uint};
+use super::option::{OscoreOption, PartialIv};
+use crate::buf::{Full, Writer};
+use crate::crypto::hkdf::Hkdf;
+use crate::crypto::{Crypto, KEY_LEN};
+use crate::lease::Lease;
+use crate::replay::ReplayWindow;
+use crate::secret::{self, Secret};
+
+/// Most bytes of a Sender ID or Recipient ID.
+pub const MAX_ID: usize = 7;
+/// Most bytes of an ID Context here; RFC 8613 has no limit.
+pub const MAX_ID_CONTEXT: usize = 16;
+/// Largest number of a message (RFC 8613, section 7.2.1).
+pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
+
+/// Sender ID or Recipient ID: what stands for an endpoint in a context, 0 to 7 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Id {
+    bytes: [u8; MAX_ID],
+    len: u8,
+}
+
+impl Id {
+    /// An ID of these bytes; `None` if they are more than seven.
+    pub fn new(value: &[u8]) -> Option<Self> {
+        let mut id = Self::default();
+        crate::buf::copy(&mut id.bytes, value).ok()?;
+        id.len = value.len() as u8;
+        Some(id)
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len.into()).unwrap_or(&[])
+    }
+
+    pub(super) const fn len(&self) -> u8 {
+        self.len
+    }
+}
+
+/// What both ends know beforehand (RFC 8613, section 3.2).
+#[derive(Clone, Copy)]
+pub struct Parameters<'a> {
+    /// Master Secret: random, at least 16 bytes.
+    pub master_secret: &'a [u8],
+    /// Master Salt; may be empty.
+    pub master_salt: &'a [u8],
+    /// Our ID.
+    pub sender_id: &'a [u8],
+    /// The ID of the other end.
+    pub recipient_id: &'a [u8],
+    /// ID Context, where one master secret serves several contexts.
+    pub id_context: Option<&'a [u8]>,
+    /// The AEAD algorithm.
+    pub aead: Aead,
+}
+
+/// Why there is no context of these parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadParameters {
+    /// An ID is longer than the algorithm's nonce allows.
+    IdTooLong {
+        /// Bytes that it may have.
+        max: usize,
+    },
+    /// The ID Context is longer than [`MAX_ID_CONTEXT`].
+    IdContextTooLong,
+    /// Both ends have the same ID, so that they would use the same nonces under the same key.
+    SameIds,
+    /// The provider has no such algorithm.
+    Unsupported,
+}
+
+/// One end of a security context: 112 bytes.
+///
+/// Its numbers come from a [`Lease`]. What the other end has used is known by a [`ReplayWindow`]; after a power cut it
+/// is not, and then requests are answered with a challenge until one repeats it (RFC 8613, appendix B.1.2).
+pub struct Context {
+    pub(super) aead: Aead,
+    pub(super) sender_id: Id,
+    pub(super) recipient_id: Id,
+    id_context: [u8; MAX_ID_CONTEXT],
+    /// One more than the length of the ID Context; 0 if there is none.
+    id_context_len: u8,
+    pub(super) sender_key: Secret<KEY_LEN>,
+    pub(super) recipient_key: Secret<KEY_LEN>,
+    pub(super) common_iv: [u8; MAX_NONCE],
+    /// The numbers of our messages.
+    pub(super) lease: Lease,
+    pub(super) window: ReplayWindow,
+}
+
+impl Context {
+    /// A context that both ends use for the first time: the other end has sent nothing yet.
+    ///
+    /// Only for parameters that are certainly fresh; a context that may have been used before goes on with
+    /// [`Self::resume`]. Either way the lease must be [extended](Self::lease_mut) before anything can be sent.
+    ///
+    /// # Errors
+    /// [`BadParameters`].
+    pub fn new<C: Crypto>(parameters: &Parameters<'_>) -> Result<Self, BadParameters> {
+        Self::derive::<C>(parameters, Lease::resume(0), ReplayWindow::new())
+    }
+
+    /// A context that goes on after a restart: `kept` is the end of the lease that was kept last, and what the other end
+    /// has used is forgotten.
+    ///
+    /// # Errors
+    /// [`BadParameters`].
+    pub fn resume<C: Crypto>(parameters: &Parameters<'_>, kept: u64) -> Result<Self, BadParameters> {
+        Self::derive::<C>(parameters, Lease::resume(kept), ReplayWindow::lost(kept))
+    }
+
+    /// A context whose window is known: it was kept at an orderly end, after the last message, and can be used once.
+    ///
+    /// # Errors
+    /// [`BadParameters`].
+    pub fn restore<C: Crypto>(
+        parameters: &Parameters<'_>,
+        kept: u64,
+        window: ReplayWindow,
+    ) -> Result<Self, BadParameters> {
+        Self::derive::<C>(parameters, Lease::resume(kept), window)
+    }
+
+    /// Derives keys and common IV (RFC 8613, section 3.2.1).
+    fn derive<C: Crypto>(
+        parameters: &Parameters<'_>,
+        lease: Lease,
+        window: ReplayWindow,
+    ) -> Result<Self, BadParameters> {
+        let Parameters { master_secret, master_salt, sender_id, recipient_id, id_context, aead } = *parameters;
+        let max = aead.max_id();
+        let id = |bytes: &[u8]| Id::new(bytes).filter(|_| bytes.len() <= max).ok_or(BadParameters::IdTooLong { max });
+        let (sender_id, recipient_id) = (id(sender_id)?, id(recipient_id)?);
+        if sender_id == recipient_id {
+            return Err(BadParameters::SameIds);
+        }
+        if aead == Aead::A128Gcm && !C::GCM {
+            return Err(BadParameters::Unsupported);
+        }
+        let mut context = Self {
+            aead,
+            sender_id,
+            recipient_id,
+            id_context: [0; MAX_ID_CONTEXT],
+            id_context_len: 0,
+            sender_key: Secret::zeroed(),
+            recipient_key: Secret::zeroed(),
+            common_iv: [0; MAX_NONCE],
+            lease,
+            window,
+        };
+        if let Some(bytes) = id_context {
+            crate::buf::copy(&mut context.id_context, bytes).map_err(|_| BadParameters::IdContextTooLong)?;
+            context.id_context_len = (bytes.len() as u8).wrapping_add(1);
+        }
+        let hkdf = Hkdf::extract::<C>(master_salt, &[master_secret]);
+        let expand = |id: &Id, purpose: &[u8], out: &mut [u8]| {
+            let mut storage = [0; MAX_INFO];
+            let mut info = Writer::new(&mut storage);
+            let written = write_info(&mut info, id, id_context, aead, purpose, out.len() as u8);
+            // Neither can fail: the parts are bounded above.
+            let _ = written.map(|()| hkdf.expand::<C>(info.written(), out));
+        };
+        expand(&context.sender_id, b"\x63Key", context.sender_key.expose_mut());
+        expand(&context.recipient_id, b"\x63Key", context.recipient_key.expose_mut());
+        let iv = context.common_iv.get_mut(..aead.nonce_len()).unwrap_or(&mut []);
+        expand(&Id::default(), b"\x62IV", iv);
+        Ok(context)
+    }
+
+    /// Our ID.
+    pub const fn sender_id(&self) -> &Id {
+        &self.sender_id
+    }
+
+    /// The ID of the other end.
+    pub const fn recipient_id(&self) -> &Id {
+        &self.recipient_id
+    }
+
+    /// ID Context.
+    pub fn id_context(&self) -> Option<&[u8]> {
+        let len = usize::from(self.id_context_len).checked_sub(1)?;
+        self.id_context.get(..len)
+    }
+
+    /// The AEAD algorithm.
+    pub const fn aead(&self) -> Aead {
+        self.aead
+    }
+
+    /// The numbers of our messages. Its end is kept first and extended then; 2^40 is the end of all.
+    pub const fn lease_mut(&mut self) -> &mut Lease {
+        &mut self.lease
+    }
+
+    /// The numbers of our messages.
+    pub const fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// What the other end has used.
+    pub const fn window(&self) -> &ReplayWindow {
+        &self.window
+    }
+
+    /// True if the option of a request names this context (RFC 8613, section 8.2, step 2).
+    pub fn is_named_by(&self, option: &OscoreOption<'_>) -> bool {
+        let id_context = option.kid_context.is_none_or(|asked| self.id_context() == Some(asked));
+        option.kid == Some(self.recipient_id.as_bytes()) && id_context
+    }
+
+    /// The number of the next message, used up by this.
+    pub(super) fn take_number(&mut self) -> Result<PartialIv, super::Stop> {
+        if self.lease.next() > MAX_PARTIAL_IV {
+            return Err(super::Stop::Exhausted);
+        }
+        let number = self.lease.take().map_err(|_| super::Stop::LeaseSpent)?;
+        PartialIv::new(number).ok_or(super::Stop::Exhausted)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        secret::wipe(&mut self.common_iv);
+    }
+}
+
+impl core::fmt::Debug for Context {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut all = f.debug_struct("Context");
+        all.field("aead", &self.aead).field("sender_id", &self.sender_id).field("recipient_id", &self.recipient_id);
+        all.field("id_context", &self.id_context()).field("lease", &self.lease).field("window", &self.window).finish()
+    }
+}
+
+const MAX_INFO: usize = 1 + 1 + MAX_ID + 1 + MAX_ID_CONTEXT + 2 + 4 + 1;
+
+/// The array `info` (RFC 8613, section 3.2.1); `purpose` comes as CBOR.
+fn write_info(
+    info: &mut Writer<'_>,
+    id: &Id,
+    id_context: Option<&[u8]>,
+    aead: Aead,
+    purpose: &[u8],
+    len: u8,
+) -> Result<(), Full> {
+    info.u8(0x85)?;
+    cbor_bytes(info, id.as_bytes())?;
+    match id_context {
+        Some(id_context) => cbor_bytes(info, id_context)?,
+        None => info.u8(0xf6)?,
+    }
+    cbor_uint(info, aead.cose_id())?;
+    info.put(purpose)?;
+    cbor_uint(info, len)
+}
+
+#[cfg(test)]
+pub(super) fn info(id: &Id, id_context: Option<&[u8]>, aead: Aead, purpose: &[u8], len: u8) -> std::vec::Vec<u8> {
+    let mut storage = [0; MAX_INFO];
+    let mut info = Writer::new(&mut storage);
+    write_info(&mut info, id, id_context, aead, purpose, len).unwrap();
+    info.written().to_vec()
+}

@@ -1,0 +1,182 @@
+//! The value of the OSCORE option (RFC 8613, section 6.1).
+
+use super::MAX_PARTIAL_IV;
+use crate::buf::{Full, Reader, Truncated, Writer};
+
+/// A sender sequence number as it goes over the wire: one to five bytes, no zero in front (RFC 8613, section 5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartialIv {
+    bytes: [u8; 5],
+    len: u8,
+}
+
+impl PartialIv {
+    /// The shortest form of a number; `None` above 2^40 - 1.
+    pub fn new(number: u64) -> Option<Self> {
+        if number > MAX_PARTIAL_IV {
+            return None;
+        }
+        let [_, _, _, bytes @ ..] = number.to_be_bytes();
+        let zeros = bytes.iter().take(4).take_while(|byte| **byte == 0).count();
+        Some(Self { bytes, len: 5u8.wrapping_sub(zeros as u8) })
+    }
+
+    fn read(value: &[u8]) -> Result<Self, BadOption> {
+        let number = value.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+        Self::new(number).filter(|shortest| shortest.as_bytes() == value).ok_or(BadOption)
+    }
+
+    /// The number.
+    pub const fn number(&self) -> u64 {
+        let [a, b, c, d, e] = self.bytes;
+        u64::from_be_bytes([0, 0, 0, a, b, c, d, e])
+    }
+
+    /// What goes over the wire.
+    pub fn as_bytes(&self) -> &[u8] {
+        let skip = self.bytes.len().saturating_sub(self.len.into());
+        self.bytes.get(skip..).unwrap_or(&[])
+    }
+
+    /// All five bytes, as the nonce takes them.
+    pub(super) const fn padded(&self) -> &[u8; 5] {
+        &self.bytes
+    }
+}
+
+/// The value is none that RFC 8613 knows: 4.02.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadOption;
+
+impl From<Truncated> for BadOption {
+    fn from(_: Truncated) -> Self {
+        Self
+    }
+}
+
+/// Bits of the first byte.
+const PARTIAL_IV_LEN: u8 = 0b0000_0111;
+const KID: u8 = 0b0000_1000;
+const KID_CONTEXT: u8 = 0b0001_0000;
+const RESERVED: u8 = 0b1110_0000;
+
+/// Longest value that is written here.
+pub(super) const MAX_LEN: usize = 1 + 5 + 1 + super::MAX_ID_CONTEXT + super::MAX_ID;
+
+/// What the option says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OscoreOption<'a> {
+    /// The number of the message; a response may be without.
+    pub partial_iv: Option<PartialIv>,
+    /// ID Context of the security context.
+    pub kid_context: Option<&'a [u8]>,
+    /// Sender ID of the security context; only in requests.
+    pub kid: Option<&'a [u8]>,
+}
+
+impl<'a> OscoreOption<'a> {
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// [`BadOption`] if a reserved bit is set, the Partial IV is too long or not in its shortest form, something is
+    /// missing or left over, or all flags are zero in a value that is not empty.
+    pub fn parse(value: &'a [u8]) -> Result<Self, BadOption> {
+        let mut reader = Reader::new(value);
+        if reader.is_empty() {
+            return Ok(Self::default());
+        }
+        let flags = reader.u8()?;
+        if flags == 0 || flags & RESERVED != 0 {
+            return Err(BadOption);
+        }
+        let partial_iv = match flags & PARTIAL_IV_LEN {
+            0 => None,
+            len => Some(PartialIv::read(reader.take(len.into())?)?),
+        };
+        let kid_context = if flags & KID_CONTEXT != 0 { Some(reader.with_len8()?) } else { None };
+        let kid = if flags & KID != 0 { Some(reader.rest()) } else { None };
+        if kid.is_none() && !reader.is_empty() {
+            return Err(BadOption);
+        }
+        Ok(Self { partial_iv, kid_context, kid })
+    }
+
+    /// Writes the value.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn write(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+        let len = self.partial_iv.map_or(0, |partial_iv| partial_iv.len);
+        let context = if self.kid_context.is_some() { KID_CONTEXT } else { 0 };
+        let flags = len | context | if self.kid.is_some() { KID } else { 0 };
+        if flags == 0 {
+            return Ok(());
+        }
+        writer.u8(flags)?;
+        if let Some(partial_iv) = &self.partial_iv {
+            writer.put(partial_iv.as_bytes())?;
+        }
+        if let Some(context) = self.kid_context {
+            writer.with_len8(context)?;
+        }
+        writer.put(self.kid.unwrap_or(&[]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_examples_of_rfc_8613_section_6_3() {
+        for (value, partial_iv, kid_context, kid) in [
+            (&[][..], None, None, None),
+            (&[0x09, 0x05, 0x25], Some(5), None, Some(&[0x25][..])),
+            (&[0x09, 0x00], Some(0), None, Some(&[])),
+            (&[0x19, 0x05, 0x02, 0x44, 0x61, 0x25], Some(5), Some(&[0x44, 0x61][..]), Some(&[0x25])),
+            (&[0x01, 0x07], Some(7), None, None),
+            (&[0x08], None, None, Some(&[])),
+            (&[0x10, 0x00], None, Some(&[]), None),
+        ] {
+            let option = OscoreOption { partial_iv: partial_iv.and_then(PartialIv::new), kid_context, kid };
+            assert_eq!(OscoreOption::parse(value), Ok(option));
+            let mut storage = [0; 40];
+            let mut writer = Writer::new(&mut storage);
+            option.write(&mut writer).unwrap();
+            assert_eq!(writer.written(), value);
+        }
+    }
+
+    #[test]
+    fn what_rfc_8613_forbids_is_a_bad_option() {
+        for value in [
+            &[0x00][..],
+            &[0x20, 1],
+            &[0x40],
+            &[0x80],
+            &[0x0e, 1, 2, 3, 4, 5, 6],
+            &[0x0f, 1, 2, 3, 4, 5, 6, 7],
+            &[0x0a, 0, 1],
+            &[0x0a, 1],
+            &[0x01],
+            &[0x01, 1, 2],
+            &[0x18, 5, 1, 2],
+            &[0x10],
+        ] {
+            assert_eq!(OscoreOption::parse(value), Err(BadOption), "{value:02x?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_is_an_option_or_an_error_and_is_written_as_it_was_read(value in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok(option) = OscoreOption::parse(&value) {
+                let mut storage = [0; 40];
+                let mut writer = Writer::new(&mut storage);
+                option.write(&mut writer).unwrap();
+                prop_assert_eq!(writer.written(), &value[..]);
+            }
+        }
+    }
+}
