@@ -1,5 +1,6 @@
 //! How the commands that ask reach a server.
 
+use crate::map::{self, Credential};
 use crate::output::Failure;
 use clap::Args;
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use tegmen::dtls::{Profile, Suites};
 use tegmen_host::client::{ClientConfig, ClientKey, Tap};
 use tegmen_host::credentials::{Credentials, from_hex};
 use tegmen_host::pcapng::Capture;
+use tegmen_host::uri::Uri;
 use zeroize::Zeroizing;
 
 /// How to reach the server.
@@ -22,6 +24,13 @@ pub(crate) struct Connect {
     /// Credentials file; its only identity is taken, or the one that --identity names.
     #[arg(long, env = "TEGMEN_CREDENTIALS")]
     credentials: Option<PathBuf>,
+    /// Directory of an OSCORE context (`tegmen oscore new` makes one): requests are protected with it, whatever carries
+    /// them, or not sent.
+    #[arg(long, value_name = "DIR", env = "TEGMEN_OSCORE")]
+    oscore: Option<PathBuf>,
+    /// Map from URIs to OSCORE contexts, as aiocoap has it; what no pattern matches is not sent.
+    #[arg(long, value_name = "FILE", conflicts_with = "oscore")]
+    credentials_map: Option<PathBuf>,
     /// Seconds after which a request is given up.
     #[arg(long, default_value_t = 90)]
     timeout: u64,
@@ -110,8 +119,18 @@ impl Connect {
         Ok(Some(capture.tap(move |error| eprintln!("tegmen: the capture {name} ends here: {error}"))))
     }
 
-    pub(crate) fn config(&self) -> Result<ClientConfig, Failure> {
+    /// The context that requests to `uri` are protected with.
+    pub(crate) fn context(&self, uri: &Uri) -> Result<Option<PathBuf>, Failure> {
+        let Some(map) = &self.credentials_map else { return Ok(self.oscore.clone()) };
+        Ok(match map::find(map, uri)? {
+            Credential::Oscore(dir) => Some(dir),
+            Credential::Unprotected => None,
+        })
+    }
+
+    pub(crate) fn config(&self, uri: &Uri) -> Result<ClientConfig, Failure> {
         let mut config = ClientConfig {
+            oscore: self.context(uri)?,
             key: self.key()?,
             timeout: Duration::from_secs(self.timeout),
             confirmable: !self.non,

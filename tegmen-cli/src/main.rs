@@ -5,7 +5,9 @@ mod bridge;
 mod connect;
 mod keys;
 mod lab;
+mod map;
 mod observe;
+mod oscore;
 mod output;
 mod probe;
 mod serve;
@@ -62,6 +64,8 @@ enum Command {
     Probe(probe::Probe),
     /// Make keys.
     Keys(keys::Keys),
+    /// Make, show and carry over the security contexts of OSCORE.
+    Oscore(oscore::Oscore),
     /// Carry the packets of a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
     /// The laboratory: run what the papers measured, and measure the motes.
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         Command::Observe(observe) => observe.run(out),
         Command::Probe(probe) => probe.run(out),
         Command::Keys(keys) => keys.run(out),
+        Command::Oscore(oscore) => oscore.run(out),
         Command::Bridge(bridge) => bridge.run(out),
         Command::Lab(lab) => lab.run(out),
         Command::Completion { shell } => {

@@ -30,7 +30,7 @@ pub(crate) struct Observe {
 impl Observe {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         let uri = self.request.uri()?;
-        let config = self.request.connect.config()?;
+        let config = self.request.connect.config(&uri)?;
         let ask = self.request.ask(&uri, Code::GET, &[], None);
         runtime()?.block_on(async {
             let mut client = Client::connect(&uri, config).await.map_err(Failure::new)?;

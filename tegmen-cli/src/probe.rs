@@ -29,7 +29,7 @@ impl Probe {
         if !uri.secure {
             return Err(Failure::usage("probe looks at DTLS: give a coaps URI (`tegmen get` asks plain servers)"));
         }
-        let config = self.connect.config()?;
+        let config = self.connect.config(&uri)?;
         let report = runtime()?.block_on(probe(&uri, config)).map_err(Failure::new)?;
         out.line(|| text(&uri, &report), || object(&report));
         Ok(if report.failure.is_none() { ExitCode::SUCCESS } else { ExitCode::from(1) })

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tegmen::dtls::Suites;
 use tegmen_host::client::describe;
+use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::Group;
 use tegmen_host::metrics;
@@ -20,6 +21,7 @@ use tegmen_host::slab::Capacity;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen serve --value /temp=21.5 --credentials keys.toml\n  \
+    tegmen serve --value /temp=21.5 --oscore server --no-secure\n  \
     tegmen serve --dir /=./public --plain --no-secure\n  \
     tegmen serve --command '/uptime=uptime -p' --blink /blink --listen 127.0.0.1")]
 pub(crate) struct Serve {
@@ -36,8 +38,12 @@ pub(crate) struct Serve {
     #[arg(long, default_value_t = 5683)]
     plain_port: u16,
     /// Serve no coaps.
-    #[arg(long, requires = "plain")]
+    #[arg(long)]
     no_secure: bool,
+    /// Serve OSCORE: a directory of a context, or one of several; several times. Its requests come to the port of plain
+    /// CoAP, where nothing else is served without --plain.
+    #[arg(long, value_name = "DIR")]
+    oscore: Vec<PathBuf>,
     /// Credentials file; read again when it changes.
     #[arg(long, env = "TEGMEN_CREDENTIALS", default_value = "credentials.toml")]
     credentials: PathBuf,
@@ -122,6 +128,9 @@ fn hello_limits(text: &str) -> Result<HelloLimits, String> {
 impl Serve {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         let resources = self.resources()?;
+        if self.no_secure && !self.plain && self.oscore.is_empty() {
+            return Err(Failure::usage("--no-secure leaves nothing to serve without --plain or --oscore"));
+        }
         let credentials = match self.no_secure {
             true => Credentials::default(),
             false => Credentials::from_file(&self.credentials).map_err(Failure::new)?,
@@ -133,12 +142,16 @@ impl Serve {
             if !self.no_secure {
                 listen.push(Listen { address: SocketAddr::new(*ip, self.port), secure: true });
             }
-            if self.plain {
+            if self.plain || !self.oscore.is_empty() {
                 listen.push(Listen { address: SocketAddr::new(*ip, self.plain_port), secure: false });
             }
         }
+        let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
+        let contexts = Contexts::open(&self.oscore, learn).map_err(Failure::new)?;
+        let count = contexts.len();
         let mut config = ServerConfig {
             listen,
+            contexts,
             groups: self.group.clone(),
             leisure: Duration::from_secs_f64(self.leisure),
             shards: self.shards,
@@ -161,6 +174,12 @@ impl Serve {
             out.line(
                 || format!("listening at {scheme}://{}/", listen.address),
                 || json!({ "event": "listening", "scheme": scheme, "address": listen.address.to_string() }),
+            );
+        }
+        if count > 0 {
+            out.line(
+                || format!("OSCORE with {count} context{}", if count == 1 { "" } else { "s" }),
+                || json!({ "event": "oscore", "contexts": count }),
             );
         }
         for group in &self.group {
@@ -268,6 +287,10 @@ pub(crate) fn observer(out: Output) -> Observer {
             Note::Request { remote, identity, method, path, code } => out.line(
                 || format!("{remote} ({}) {} {path}: {code}", identity.clone().unwrap_or_else(nobody), method.name()),
                 || json!({ "event": "request", "remote": remote.to_string(), "identity": identity, "method": method.name(), "path": path, "code": code.to_string() }),
+            ),
+            Note::Context { remote, problem } => out.line(
+                || format!("{remote} named a context that cannot be used: {problem}"),
+                || json!({ "event": "context", "remote": remote.to_string(), "problem": problem.to_string() }),
             ),
             Note::Reloaded { identities } => out.line(
                 || format!("credentials read again: {identities} identities"),

@@ -6,6 +6,7 @@
 mod connection;
 mod error;
 mod group;
+mod object;
 mod observation;
 mod transfer;
 
@@ -14,10 +15,12 @@ pub use group::ask_group;
 pub use observation::Observation;
 
 use crate::clock;
+use crate::contexts::StoredContext;
 use crate::credentials::to_hex;
 use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
 use crate::uri::Uri;
+use object::Objects;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -71,6 +74,8 @@ pub struct ClientConfig {
     pub block_size: usize,
     /// Longest body of a response, in bytes.
     pub max_body: usize,
+    /// Directory of an OSCORE context (see [`crate::contexts`]): every request is protected with it, or not sent.
+    pub oscore: Option<PathBuf>,
     /// Sees every datagram, and the secrets.
     pub tap: Option<Tap>,
 }
@@ -90,6 +95,7 @@ impl Default for ClientConfig {
             key_log: None,
             block_size: tegmen::coap::block::MAX_SIZE,
             max_body: 64 << 20,
+            oscore: None,
             tap: None,
         }
     }
@@ -194,6 +200,7 @@ pub struct Client {
     /// Responses that came while another was waited for.
     unread: VecDeque<(RequestId, Reply)>,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
+    objects: Option<Objects>,
 }
 
 /// How far a block-wise transfer has come.
@@ -252,6 +259,7 @@ impl Client {
         if secure && config.key.is_none() {
             return Err(ClientError::NoKey);
         }
+        let objects = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
         let unreachable = |source| ClientError::Unreachable { remote, source };
         let any: SocketAddr = if remote.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
         let socket = UdpSocket::bind(any).await.map_err(unreachable)?;
@@ -294,6 +302,7 @@ impl Client {
             buffer: Vec::new(),
             unread: VecDeque::new(),
             progress: None,
+            objects: objects.map(Objects::new),
         };
         if secure {
             client.handshake().await?;
@@ -348,7 +357,7 @@ impl Client {
         Observation::begin(self, ask).await
     }
 
-    /// Ends the session in order.
+    /// Ends the session in order; what a context has used is kept.
     pub async fn close(mut self) {
         self.endpoint.close(self.peer);
         let mut out = [0; MAX_DATAGRAM];

@@ -101,6 +101,11 @@ impl Rule {
     }
 }
 
+/// True if this can stand in `allow`.
+pub(crate) fn is_rule(text: &str) -> bool {
+    Rule::parse(text).is_some()
+}
+
 #[derive(Clone)]
 struct Entry {
     key: Zeroizing<Vec<u8>>,
@@ -312,7 +317,7 @@ impl Credentials {
     }
 
     /// Takes what a store found: the number by which requests of its owner will be known.
-    pub(crate) fn learn(&self, identity: &str, allow: Option<&[String]>) -> Principal {
+    pub fn learn(&self, identity: &str, allow: Option<&[String]>) -> Principal {
         let rules = allow.map(|texts| texts.iter().filter_map(|text| Rule::parse(text)).collect());
         self.write(|shared| {
             shared.learned.insert(identity.to_owned(), rules);
@@ -382,7 +387,7 @@ impl Policy for FilePolicy {
     fn allows(&self, request: &Request<'_>) -> bool {
         match request.identity.protection {
             Protection::Plain => self.plain_allowed,
-            Protection::Dtls => {
+            Protection::Dtls | Protection::Oscore => {
                 let message = &request.message;
                 let mut path = String::new();
                 for segment in message.values(OptionNumber::URI_PATH) {

@@ -3,6 +3,7 @@
 //!
 //! * [`server`] answers: give it addresses, [`credentials`] and an application.
 //! * [`client`] asks.
+//! * [`contexts`] are what OSCORE needs, on disk.
 //! * [`formats`], [`senml`] and [`problem`] read and write what is said.
 //! * [`probe`], [`pcapng`] and [`metrics`] show what happens.
 //! * [`bridge`] carries the packets of a mote on a serial line.
@@ -12,6 +13,7 @@
 pub mod bridge;
 pub mod client;
 pub mod clock;
+pub mod contexts;
 pub mod credentials;
 pub mod formats;
 pub mod group;

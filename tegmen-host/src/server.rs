@@ -7,6 +7,7 @@ mod conversation;
 mod later;
 mod leisure;
 mod limits;
+mod object;
 mod shard;
 mod strangers;
 mod talk;
@@ -16,6 +17,7 @@ pub use later::{KeyTicket, Later, Notifier, Ticket};
 pub use limits::HelloLimits;
 
 use crate::clock;
+use crate::contexts::{ContextError, Contexts};
 use crate::credentials::{Credentials, CredentialsError, FilePolicy, KeyStore};
 use crate::group::Group;
 use crate::provider::HostCrypto;
@@ -87,6 +89,8 @@ pub struct ServerConfig {
     /// True if a client without DTLS has to show that it receives at its address before it is sent an answer more than
     /// three times its request (RFC 9175, section 2.4). Clients that do not know the Echo option are then not served.
     pub verify_addresses: bool,
+    /// OSCORE contexts, whose requests come to the ports of plain CoAP and of DTLS alike.
+    pub contexts: Contexts,
     /// Requests of one peer that are answered in a second; more are answered with 4.29 (RFC 8516). 0 sets no limit.
     pub requests_per_second: u32,
     /// Hellos that are looked at.
@@ -117,6 +121,7 @@ impl Default for ServerConfig {
             max_observations: 1 << 20,
             unconfirmed_notifications: 0,
             verify_addresses: false,
+            contexts: Contexts::default(),
             requests_per_second: 0,
             hellos: HelloLimits::default(),
             store: None,
@@ -163,6 +168,13 @@ pub enum Note {
         path: String,
         /// The response code.
         code: Code,
+    },
+    /// A request named an OSCORE context that cannot be used.
+    Context {
+        /// Who asked.
+        remote: SocketAddr,
+        /// What is wrong.
+        problem: ContextError,
     },
     /// The credentials file was read again.
     Reloaded {
@@ -345,6 +357,8 @@ impl Server {
                     observers: Observers::default(),
                     scratch: Scratch::default(),
                     requests: 0,
+                    contexts: config.contexts.clone(),
+                    inside: Vec::new(),
                 },
                 totals,
                 seconds: 0,

@@ -279,7 +279,7 @@ impl Draft<'_> {
 /// What stands before the content; nothing for plain messages, so that they lie one after the other.
 const fn headroom(protection: Protection) -> usize {
     match protection {
-        Protection::Plain => 0,
+        Protection::Plain | Protection::Oscore => 0,
         Protection::Dtls => HEADROOM,
     }
 }

@@ -420,7 +420,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let peer = self.peers.peer(id).filter(|peer| peer.phase == Phase::Established);
         let peer = peer.ok_or(Misuse::NotEstablished)?;
         match peer.protection {
-            Protection::Plain => Ok(()),
+            Protection::Plain | Protection::Oscore => Ok(()),
             Protection::Dtls if R::RECORD_SIZE && frame.len() > peer.record_size.sent() => Err(Misuse::TooLong),
             Protection::Dtls => Ok(peer.channel.seal(cx.crypto, ContentType::APPLICATION_DATA, frame)?),
         }

@@ -44,6 +44,11 @@ impl Lease {
         }
     }
 
+    /// Gives back what is left: nothing may be used until [`Self::extend`].
+    pub const fn stop(&mut self) {
+        self.end = self.next;
+    }
+
     /// The next number, which nobody gets again.
     ///
     /// # Errors

@@ -27,6 +27,16 @@ impl ReplayWindow {
         Self { next: mark.saturating_add(1), seen: 0 }
     }
 
+    /// Both halves, to be kept at an orderly end.
+    pub const fn parts(&self) -> (u64, u64) {
+        (self.next, self.seen)
+    }
+
+    /// A window from what [`Self::parts`] gave.
+    pub const fn from_parts((next, seen): (u64, u64)) -> Self {
+        Self { next, seen }
+    }
+
     /// The mark of a window that was [`lost`](Self::lost); [`Self::fresh`] proves nothing for such a one.
     pub const fn mark(&self) -> Option<u64> {
         match (self.next, self.seen) {

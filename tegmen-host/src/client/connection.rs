@@ -13,12 +13,14 @@ use tegmen::crypto::Crypto as _;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Fatal, Records};
 use tegmen::endpoint::{Cx, Event, HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
+use tegmen::oscore::OVERHEAD;
 use tegmen::time::{Duration, Instant};
 
 /// What the loop brought.
 pub(super) enum Happened {
     Established,
     Response(RequestId, Reply),
+    Refused(RequestId, ClientError),
     Reset(RequestId),
     Unanswered(RequestId),
     TimedOut,
@@ -51,7 +53,7 @@ impl Client {
                 }
                 Happened::Closed(reason) => return Err(self.explain(reason)),
                 Happened::TimedOut => return Err(self.explain(Fatal::TimedOut { after_finished: false })),
-                Happened::Response(..) | Happened::Reset(_) | Happened::Unanswered(_) => {}
+                Happened::Response(..) | Happened::Refused(..) | Happened::Reset(_) | Happened::Unanswered(_) => {}
             }
         }
     }
@@ -115,7 +117,8 @@ impl Client {
         };
         let mut storage = [0; MAX_DATAGRAM];
         let too_long = ClientError::TooLong { max: most };
-        let mut frame = Frame::new(storage.get_mut(..most).unwrap_or(&mut []), 0);
+        let headroom = if self.objects.is_some() { OVERHEAD } else { 0 };
+        let mut frame = Frame::new(storage.get_mut(..headroom + most).unwrap_or(&mut []), headroom);
         let message_id = exchanges.message_id();
         let message_type = if self.config.confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
         let token = part.token.unwrap_or(&random[..self.config.token_len.min(8)]);
@@ -123,6 +126,12 @@ impl Client {
         if builder.and_then(|builder| write(builder, ask, part)).is_err() {
             return Err(too_long);
         }
+        let len = frame.len();
+        let mut frame = Frame::around(&mut storage, headroom, headroom + len);
+        let pending = match &mut self.objects {
+            None => None,
+            Some(objects) => Some(objects.protect(&mut self.crypto, &mut frame)?),
+        };
         let message = frame.finish();
         let request = match exchanges.sent(start, message, random[8]) {
             Ok(request) => request,
@@ -131,6 +140,9 @@ impl Client {
         };
         if let Some(at) = exchanges.next_deadline() {
             self.endpoint.peers.schedule(self.peer, at);
+        }
+        if let (Some(objects), Some(pending)) = (&mut self.objects, pending) {
+            objects.wait(request, pending);
         }
         let message = message.to_vec();
         self.send(start, &message).await?;
@@ -141,7 +153,7 @@ impl Client {
     pub(super) fn most(&mut self) -> usize {
         let datagram = usize::from(self.config.dtls.mtu).min(MAX_DATAGRAM).saturating_sub(HEADROOM + MAX_TAILROOM);
         let record = self.endpoint.peers.peer(self.peer).map_or(usize::MAX, |peer| peer.max_content());
-        datagram.min(record)
+        datagram.min(record).saturating_sub(if self.objects.is_some() { OVERHEAD } else { 0 })
     }
 
     /// The largest block that fits a message beside the options of `ask`, and one that is asked for fits what we take.
@@ -228,13 +240,14 @@ impl Client {
                         self.unread.push_back((id, reply));
                     }
                 }
+                Happened::Refused(id, error) if id == request => return Err(error),
                 Happened::Reset(id) if id == request => return Err(ClientError::Reset { remote: self.remote }),
                 Happened::Unanswered(id) if id != request => {}
                 Happened::TimedOut | Happened::Unanswered(_) => return Ok(None),
                 Happened::Closed(reason) => {
                     return Err(ClientError::Ended { remote: self.remote, detail: describe(reason) });
                 }
-                Happened::Established | Happened::Reset(_) => {}
+                Happened::Established | Happened::Refused(..) | Happened::Reset(_) => {}
             }
         }
     }
@@ -242,6 +255,9 @@ impl Client {
     pub(super) fn forget(&mut self, request: RequestId) {
         if let Some(exchanges) = self.endpoint.peers.attached(self.peer) {
             exchanges.cancel(request);
+        }
+        if let Some(objects) = &mut self.objects {
+            objects.forget(request);
         }
         self.unread.retain(|(id, _)| *id != request);
     }
@@ -393,8 +409,8 @@ impl Client {
                     return Ok(Some(Happened::Closed(reason)));
                 }
                 Some(Event::Message { bytes, .. }) => {
-                    let bytes = bytes.to_vec();
-                    if let Some(happened) = self.on_message(&bytes).await?
+                    let mut bytes = bytes.to_vec();
+                    if let Some(happened) = self.on_message(&mut bytes).await?
                         && let Some(Happened::Response(request, reply)) = result.replace(happened)
                     {
                         self.unread.push_back((request, reply));
@@ -418,12 +434,23 @@ impl Client {
         self.endpoint.resume(&mut cx, self.peer, answer)
     }
 
-    async fn on_message(&mut self, bytes: &[u8]) -> Result<Option<Happened>, ClientError> {
+    async fn on_message(&mut self, bytes: &mut [u8]) -> Result<Option<Happened>, ClientError> {
         let now = clock::now();
         let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Ok(None) };
         let (answer, happened) = match exchanges.receive(now, bytes) {
             Received::Response { request, message, acknowledge } => {
-                let happened = Happened::Response(request, Reply::new(&message));
+                let reply = match &mut self.objects {
+                    None => Ok(Reply::new(&message)),
+                    Some(objects) => {
+                        let before = bytes.to_vec();
+                        let reply = objects.unprotect(&mut self.crypto, request, bytes);
+                        reply.map_err(|refused| Self::refused(self.remote, refused, &before))
+                    }
+                };
+                let happened = match reply {
+                    Ok(reply) => Happened::Response(request, reply),
+                    Err(error) => Happened::Refused(request, error),
+                };
                 (acknowledge.map_or(Vec::new(), |ack| ack.to_vec()), Some(happened))
             }
             Received::Reset(request) => (Vec::new(), Some(Happened::Reset(request))),

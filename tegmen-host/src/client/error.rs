@@ -1,5 +1,6 @@
 //! Why there is no response, in words that say what to do.
 
+use crate::contexts::ContextError;
 use std::io;
 use std::net::SocketAddr;
 use tegmen::dtls::Fatal;
@@ -95,6 +96,17 @@ pub enum ClientError {
     BodyTooLong {
         /// What is allowed.
         max: usize,
+    },
+    /// The OSCORE context cannot be used.
+    #[error(transparent)]
+    Context(ContextError),
+    /// The answer to a protected request is not protected as it should be. Anybody may have sent it.
+    #[error("{remote} sent {detail}")]
+    NotProtected {
+        /// The address.
+        remote: SocketAddr,
+        /// What, and what may be the cause.
+        detail: &'static str,
     },
     /// `coaps` without a key.
     #[error("coaps needs an identity and a key: --identity NAME --key HEX, or --credentials FILE")]

@@ -1,10 +1,13 @@
 //! From a message of a peer to what is answered, and from a change to a notification.
 
 use super::later::{Completion, Errand, Later, Notifier};
+use super::object::Object;
 use super::talk::{MAX_OBSERVATIONS, Observed, Talk};
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Application, Note, Observer, ServerConfig};
+use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy};
+use crate::provider::HostCrypto;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,6 +35,16 @@ pub(super) struct Sender {
     pub(super) max_content: usize,
     /// True if it says it to a group.
     pub(super) to_group: bool,
+    /// What it says protects itself.
+    pub(super) object: Option<Object>,
+}
+
+impl Sender {
+    /// What a transfer is known by: two senders behind one address do not get into each other's.
+    pub(super) fn operation(&self, message: &MessageRef<'_>) -> u64 {
+        let sender = u64::from(self.identity.principal.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        message.operation() ^ sender
+    }
 }
 
 /// What a shard has for all its peers.
@@ -51,6 +64,9 @@ pub(super) struct Desk<A> {
     pub(super) scratch: Scratch,
     /// Requests answered.
     pub(super) requests: u64,
+    pub(super) contexts: Contexts,
+    /// For a message before it is protected.
+    pub(super) inside: Vec<u8>,
 }
 
 /// Of the settings, those that a conversation follows.
@@ -133,11 +149,18 @@ impl<A: Application> Desk<A> {
         from: &Sender,
         talk: &mut Talk,
         counters: &mut Counters,
-        bytes: &[u8],
+        crypto: &mut HostCrypto,
+        bytes: &mut [u8],
         frame: &mut Frame<'_>,
     ) {
         talk.last = from.now;
         match talk.exchanges.receive(from.now, bytes) {
+            Received::Request(message) if message.option(OptionNumber::OSCORE).is_some() => {
+                let message_id = message.message_id();
+                self.protected_request(from, talk, counters, crypto, bytes, frame);
+                talk.exchanges.keep_reply(from.now, message_id, frame.bytes());
+                self.requests += 1;
+            }
             Received::Request(message) => {
                 let code = self.request(from, talk, &message, bytes, frame);
                 talk.exchanges.keep_reply(from.now, message.message_id(), frame.bytes());
@@ -167,7 +190,9 @@ impl<A: Application> Desk<A> {
         let group_request = |message: &MessageRef<'_>| {
             message.message_type() == MessageType::NonConfirmable && message.code().is_request()
         };
-        if !MessageRef::parse(bytes).is_ok_and(|message| group_request(&message)) {
+        // Group OSCORE is not built.
+        let protected = |message: &MessageRef<'_>| message.option(OptionNumber::OSCORE).is_some();
+        if !MessageRef::parse(bytes).is_ok_and(|message| group_request(&message) && !protected(&message)) {
             return;
         }
         talk.last = from.now;
@@ -194,7 +219,7 @@ impl<A: Application> Desk<A> {
     }
 
     /// Answers a request; the code of the response, unless that comes later.
-    fn request(
+    pub(super) fn request(
         &mut self,
         from: &Sender,
         talk: &mut Talk,
@@ -283,7 +308,7 @@ impl<A: Application> Desk<A> {
         let in_parts = message.option(OptionNumber::BLOCK1).is_some();
         let (message_type, message_id) = heading(message, answer_id);
         if asked.is_some_and(|block| block.number > 0) {
-            if let Some(whole) = talk.transfers.kept(from.now, message.operation())
+            if let Some(whole) = talk.transfers.kept(from.now, from.operation(message))
                 && Authorized::new(&self.policy, Request::new(*message, from.identity)).is_ok()
             {
                 return write(whole, asked, message_type, message_id, message.token(), frame);
@@ -298,13 +323,7 @@ impl<A: Application> Desk<A> {
         let has_room = !from.to_group
             && (number > 1 || talk.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
         let request = if has_room { request.observable(number) } else { request };
-        let later = Later {
-            peer: from.peer,
-            to_group: from.to_group,
-            message,
-            errands: &self.errands,
-            notifier: &self.notifier,
-        };
+        let later = Later { from, message, errands: &self.errands, notifier: &self.notifier };
         let mut handler = Bridge { application: &mut self.application, later };
         if message.code().is_safe() && !in_parts {
             return serve(request, &self.policy, &mut handler, answer_id, frame);
@@ -319,7 +338,7 @@ impl<A: Application> Desk<A> {
         }
         let whole = Whole::of(&response);
         let written = write(&whole, asked, message_type, message_id, message.token(), frame);
-        if talk.transfers.keep(from, message.operation(), whole, &self.bodies) {
+        if talk.transfers.keep(from, from.operation(message), whole, &self.bodies) {
             return written;
         }
         frame.truncate(0);
@@ -338,7 +357,11 @@ impl<A: Application> Desk<A> {
         self.observers.add(&path, from.peer);
         talk.observations.push(Observed {
             observation,
-            request: bytes.into(),
+            request: match &from.object {
+                None => bytes.into(),
+                Some(_) => in_clear(message),
+            },
+            object: from.object.clone(),
             path,
             changed: false,
             pending: None,
@@ -348,30 +371,37 @@ impl<A: Application> Desk<A> {
     }
 
     /// Writes the next notification that is due for this peer; `None` if there is none.
-    pub(super) fn notify(&mut self, from: &Sender, talk: &mut Talk, random: u8, frame: &mut Frame<'_>) -> Option<()> {
+    pub(super) fn notify(
+        &mut self,
+        from: &Sender,
+        talk: &mut Talk,
+        crypto: &mut HostCrypto,
+        random: u8,
+        frame: &mut Frame<'_>,
+    ) -> Option<()> {
         if talk.exchanges.outstanding() > 0 {
             return None;
         }
         let index = talk.observations.iter().position(Observed::is_due)?;
         let observed = talk.observations.get_mut(index)?;
         observed.changed = false;
-        let message = MessageRef::parse(&observed.request).ok()?;
         let confirmable = observed.observation.confirm(self.limits.unconfirmed);
         let message_type = if confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
-        let message_id = talk.exchanges.message_id();
-        let later = Later {
-            peer: from.peer,
-            to_group: false,
-            message: &message,
-            errands: &self.errands,
-            notifier: &self.notifier,
+        let head = (message_type, talk.exchanges.message_id());
+        let served = match observed.object.clone() {
+            None => self.renew(from, observed, head, frame),
+            Some(object) => {
+                let mut served = Served::NoRoom;
+                let from = object.speaker(from);
+                self.protect(&object, None, crypto, frame, |desk, inner| {
+                    served = desk.renew(&from, observed, head, inner);
+                });
+                served
+            }
         };
-        let mut handler = Bridge { application: &mut self.application, later };
-        let request = Request::new(message, from.identity).observable(observed.observation.next());
-        let served = respond(request, &self.policy, &mut handler, message_type, message_id, frame);
         let sent = talk.exchanges.sent(from.now, frame.bytes(), random).ok();
         observed.pending = sent.filter(|_| confirmable);
-        observed.message_id = (!confirmable).then_some(message_id);
+        observed.message_id = (!confirmable).then_some(head.1);
         // An error is the last notification (RFC 7641, section 4.2); so is a response that cannot be had at once.
         if !matches!(served, Served::Responded { observed: true, .. }) {
             talk.observations.swap_remove(index);
@@ -380,20 +410,58 @@ impl<A: Application> Desk<A> {
         complete.then_some(())
     }
 
+    /// Makes the response to a registration anew.
+    fn renew(
+        &mut self,
+        from: &Sender,
+        observed: &mut Observed,
+        head: (MessageType, u16),
+        frame: &mut Frame<'_>,
+    ) -> Served {
+        let Ok(message) = MessageRef::parse(&observed.request) else { return Served::NoRoom };
+        let later = Later { from, message: &message, errands: &self.errands, notifier: &self.notifier };
+        let mut handler = Bridge { application: &mut self.application, later };
+        let request = Request::new(message, from.identity).observable(observed.observation.next());
+        respond(request, &self.policy, &mut handler, head.0, head.1, frame)
+    }
+
     /// Writes the response of a request that was deferred; `None` if it cannot be sent.
     pub(super) fn complete(
         &mut self,
         to: &Sender,
         talk: &mut Talk,
         completion: Completion,
+        crypto: &mut HostCrypto,
         random: u8,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        let Completion { ticket, code, content_format, payload } = completion;
-        if ticket.to_group && !code.is_success() {
+        if completion.ticket.to_group && !completion.code.is_success() {
             return None;
         }
         let message_id = talk.exchanges.message_id();
+        match completion.ticket.object.clone() {
+            None => self.write_separate(to, talk, completion, message_id, frame)?,
+            Some(object) => {
+                let (to, mut written) = (object.speaker(to), None);
+                self.protect(&object, None, crypto, frame, |desk, inner| {
+                    written = desk.write_separate(&to, talk, completion, message_id, inner);
+                });
+                written?;
+            }
+        }
+        talk.exchanges.sent(to.now, frame.bytes(), random).ok()?;
+        Some(())
+    }
+
+    fn write_separate(
+        &self,
+        to: &Sender,
+        talk: &mut Talk,
+        completion: Completion,
+        message_id: u16,
+        frame: &mut Frame<'_>,
+    ) -> Option<()> {
+        let Completion { ticket, code, content_format, payload } = completion;
         let format = content_format.filter(|_| !payload.is_empty()).map(|format| {
             let mut bytes = [0; 4];
             (OptionNumber::CONTENT_FORMAT, tegmen::coap::option::uint_bytes(format.into(), &mut bytes).to_vec())
@@ -406,9 +474,21 @@ impl<A: Application> Desk<A> {
             frame.truncate(0);
             separate_response(frame, Code::SERVICE_UNAVAILABLE, message_id, &ticket.token).ok()?;
         }
-        talk.exchanges.sent(to.now, frame.bytes(), random).ok()?;
         Some(())
     }
+}
+
+/// A request as if nothing had protected it, to be answered again for each notification.
+fn in_clear(message: &MessageRef<'_>) -> Box<[u8]> {
+    let options: usize = message.options().map(|(_, value)| value.len() + 5).sum();
+    let mut storage = vec![0; 4 + 8 + options + 1 + message.payload().len()];
+    let mut frame = Frame::new(&mut storage, 0);
+    let built = Builder::new(&mut frame, message.message_type(), message.code(), message.message_id(), message.token());
+    let _ = built.and_then(|mut builder| {
+        message.options().try_for_each(|(number, value)| builder.option(number, value))?;
+        builder.payload(message.payload())
+    });
+    frame.bytes().into()
 }
 
 /// A block is asked for of a response, or of a body, that is not there any more.
@@ -484,6 +564,7 @@ mod tests {
 
     struct Scene {
         desk: Desk<Counter>,
+        crypto: HostCrypto,
         talk: Talk,
         now: Instant,
         next_id: u16,
@@ -508,20 +589,32 @@ mod tests {
                 observers: Observers::default(),
                 scratch: Scratch::default(),
                 requests: 0,
+                contexts: Contexts::default(),
+                inside: Vec::new(),
             };
-            Self { desk, talk: Talk::new(now, [7; 10]), now, next_id: 0 }
+            let crypto = HostCrypto::new([0; 32], 4);
+            Self { desk, crypto, talk: Talk::new(now, [7; 10]), now, next_id: 0 }
         }
 
         fn from(&self) -> Sender {
             let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
             let remote = ([10, 0, 0, 1], 5683).into();
-            Sender { now: self.now, peer: PeerId::new(0, 0), identity, remote, max_content: 1 << 14, to_group: false }
+            Sender {
+                now: self.now,
+                peer: PeerId::new(0, 0),
+                identity,
+                remote,
+                max_content: 1 << 14,
+                to_group: false,
+                object: None,
+            }
         }
 
         fn receive(&mut self, message: &[u8]) -> Vec<u8> {
             let (from, mut storage) = (self.from(), [0; 1280]);
             let mut frame = Frame::new(&mut storage, 0);
-            self.desk.receive(&from, &mut self.talk, &mut Counters::default(), message, &mut frame);
+            let (counters, mut message) = (&mut Counters::default(), message.to_vec());
+            self.desk.receive(&from, &mut self.talk, counters, &mut self.crypto, &mut message, &mut frame);
             frame.bytes().to_vec()
         }
 
@@ -540,7 +633,7 @@ mod tests {
         fn notify(&mut self) -> Option<Vec<u8>> {
             let (from, mut storage) = (self.from(), [0; 1280]);
             let mut frame = Frame::new(&mut storage, 0);
-            self.desk.notify(&from, &mut self.talk, 0, &mut frame)?;
+            self.desk.notify(&from, &mut self.talk, &mut self.crypto, 0, &mut frame)?;
             Some(frame.bytes().to_vec())
         }
     }

@@ -1,6 +1,7 @@
 //! What an application keeps of a request for after it has returned: the right to respond, and to tell of changes.
 
-use super::conversation::path_of;
+use super::conversation::{Sender, path_of};
+use super::object::Object;
 use crate::credentials::StoredKey;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,6 +59,8 @@ pub(super) struct Question {
     pub(super) token: Token,
     pub(super) operation: u64,
     pub(super) to_group: bool,
+    /// What protects the response, if the request protected itself.
+    pub(super) object: Option<Object>,
     pub(super) method: Code,
     /// The path, with a slash in front.
     pub(super) path: String,
@@ -66,13 +69,14 @@ pub(super) struct Question {
 }
 
 impl Question {
-    pub(super) fn new(peer: PeerId, to_group: bool, message: &MessageRef<'_>) -> Self {
+    pub(super) fn new(from: &Sender, message: &MessageRef<'_>) -> Self {
         let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
         Self {
-            peer,
+            peer: from.peer,
             token: Token::new(message.token()),
-            operation: message.operation(),
-            to_group,
+            operation: from.operation(message),
+            to_group: from.to_group,
+            object: from.object.clone(),
             method: message.code(),
             path: format!("/{}", path_of(message)),
             asked,
@@ -82,8 +86,7 @@ impl Question {
 
 /// For what comes later than the response: the response itself, or news for those who observe.
 pub struct Later<'a> {
-    pub(super) peer: PeerId,
-    pub(super) to_group: bool,
+    pub(super) from: &'a Sender,
     pub(super) message: &'a MessageRef<'a>,
     pub(super) errands: &'a mpsc::UnboundedSender<Errand>,
     pub(super) notifier: &'a Notifier,
@@ -93,7 +96,7 @@ impl Later<'_> {
     /// Defers the response; the request is acknowledged now.
     pub fn ticket(&self, response: &mut Response<'_, '_>) -> Ticket {
         response.defer();
-        Ticket { question: Question::new(self.peer, self.to_group, self.message), errands: self.errands.clone() }
+        Ticket { question: Question::new(self.from, self.message), errands: self.errands.clone() }
     }
 
     /// Tells those who observe `path` that its representation changed: see [`Notifier::changed`].

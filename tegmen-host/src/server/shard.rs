@@ -262,8 +262,8 @@ impl<A: Application> Shard<A> {
 
     fn on_message(&mut self, now: Instant, peer: PeerId, bytes: &mut [u8]) {
         let Some((from, path)) = self.sender(now, peer) else { return };
-        let Some(len) = self.converse(&from, |desk, talk, counters, frame| {
-            desk.receive(&from, talk, counters, bytes, frame);
+        let Some(len) = self.converse(&from, |desk, talk, counters, crypto, frame| {
+            desk.receive(&from, talk, counters, crypto, bytes, frame);
         }) else {
             return;
         };
@@ -277,7 +277,8 @@ impl<A: Application> Shard<A> {
         let Ok(peer) = self.endpoint.plain(&mut cx, &path, Rank::Stranger) else { return };
         let Some((from, path)) = self.sender(now, peer) else { return };
         let from = Sender { to_group: true, ..from };
-        let answered = self.converse(&from, |desk, talk, _, frame| desk.receive_in_group(&from, talk, datagram, frame));
+        let answered =
+            self.converse(&from, |desk, talk, _, _, frame| desk.receive_in_group(&from, talk, datagram, frame));
         if answered.is_some_and(|len| len > 0) {
             let mut random = [0; 4];
             self.crypto.random(&mut random);
@@ -291,7 +292,7 @@ impl<A: Application> Shard<A> {
     fn converse(
         &mut self,
         from: &Sender,
-        receive: impl FnOnce(&mut Desk<A>, &mut Talk, &mut Counters, &mut Frame<'_>),
+        receive: impl FnOnce(&mut Desk<A>, &mut Talk, &mut Counters, &mut HostCrypto, &mut Frame<'_>),
     ) -> Option<usize> {
         let attached = self.endpoint.peers.attached(from.peer)?;
         let opened = attached.is_none();
@@ -302,7 +303,7 @@ impl<A: Application> Shard<A> {
         });
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(from.identity.protection, from.max_content);
-        receive(&mut self.desk, talk, &mut self.counters, &mut frame);
+        receive(&mut self.desk, talk, &mut self.counters, &mut self.crypto, &mut frame);
         let len = frame.len();
         if opened {
             self.endpoint.peers.schedule(from.peer, from.now.after(EXCHANGE_LIFETIME));
@@ -325,6 +326,7 @@ impl<A: Application> Shard<A> {
                 remote: path.remote.into(),
                 max_content: entry.max_content(),
                 to_group: false,
+                object: None,
             },
             path,
         ))
@@ -395,7 +397,7 @@ impl<A: Application> Shard<A> {
         let talk = self.endpoint.peers.attached(peer)?.as_mut()?;
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.identity.protection, to.max_content);
-        self.desk.notify(&to, talk, random[0], &mut frame)?;
+        self.desk.notify(&to, talk, &mut self.crypto, random[0], &mut frame)?;
         let len = frame.len();
         if let Some(deadline) = talk.exchanges.next_deadline() {
             self.endpoint.peers.schedule(peer, deadline);
@@ -415,7 +417,7 @@ impl<A: Application> Shard<A> {
         let mut frame = draft.frame(to.identity.protection, to.max_content);
         let ticket = &completion.ticket;
         self.desk.note(&to, ticket.method, || ticket.path.clone(), Some(completion.code));
-        if self.desk.complete(&to, talk, completion, random[0], &mut frame).is_some() {
+        if self.desk.complete(&to, talk, completion, &mut self.crypto, random[0], &mut frame).is_some() {
             let len = frame.len();
             if let Some(deadline) = talk.exchanges.next_deadline() {
                 self.endpoint.peers.schedule(peer, deadline);

@@ -63,6 +63,7 @@ mod tests {
             let mut talk = Box::new(Talk::new(Instant::from_micros(0), [0; 10]));
             if port < 3 {
                 talk.observations.push(Observed {
+                    object: None,
                     observation: Observation::new(Token::new(b"t"), 1),
                     request: Box::default(),
                     path: "n".into(),

@@ -1,5 +1,6 @@
 //! What CoAP remembers of one peer: its exchanges, its transfers, and what it observes.
 
+use super::object::Object;
 use super::transfer::{Share, Transfers};
 use std::sync::Arc;
 use tegmen::coap::observe::Observation;
@@ -102,6 +103,8 @@ pub(super) struct Observed {
     pub(super) observation: Observation,
     /// The request that registered: each notification is the response to it.
     pub(super) request: Box<[u8]>,
+    /// What protects each notification, if the request protected itself.
+    pub(super) object: Option<Object>,
     /// The path of the request.
     pub(super) path: Arc<str>,
     /// There is something newer than what was sent last.

@@ -185,7 +185,7 @@ impl Transfers {
         ledger: &Arc<Ledger>,
         limit: usize,
     ) -> Uploaded {
-        let operation = message.operation();
+        let operation = from.operation(message);
         let announced = message.uint(OptionNumber::SIZE1).unwrap_or(0) as usize;
         if announced > limit {
             return Uploaded::Refused(Code::REQUEST_ENTITY_TOO_LARGE);

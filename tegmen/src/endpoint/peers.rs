@@ -64,6 +64,9 @@ pub enum Protection {
     Plain,
     /// A DTLS session.
     Dtls,
+    /// The message protects itself (OSCORE): never said of a peer, only of the [sender of a
+    /// request](crate::coap::Identity).
+    Oscore,
 }
 
 /// One peer: all that an established session takes, apart from what the table adds.
@@ -182,7 +185,7 @@ impl Peer {
     /// they go in may set a lower limit.
     pub const fn max_content(&self) -> usize {
         match self.protection {
-            Protection::Plain => MAX_CONTENT,
+            Protection::Plain | Protection::Oscore => MAX_CONTENT,
             Protection::Dtls => self.record_size.sent(),
         }
     }

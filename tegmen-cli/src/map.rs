@@ -1,0 +1,93 @@
+//! A map from URIs to credentials, in the format that users of aiocoap know.
+//!
+//! ```json
+//! { "coap://host/*": { "oscore": { "basedir": "contexts/host" } },
+//!   "coap://other.example*": ":shared",
+//!   ":shared": { "oscore": { "basedir": "contexts/shared" } },
+//!   "coap://localhost/public/*": { "unprotected": true } }
+//! ```
+
+use crate::output::Failure;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+use tegmen_host::uri::Uri;
+
+/// What a map says of a URI.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Credential {
+    /// The directory of a context.
+    Oscore(PathBuf),
+    /// It is meant to go in clear.
+    Unprotected,
+}
+
+/// Looks a URI up; the longest pattern that matches counts.
+pub(crate) fn find(file: &Path, uri: &Uri) -> Result<Credential, Failure> {
+    let name = file.display();
+    let wrong = |why: String| Failure::new(format!("{name}: {why}"));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let map: Map<String, Value> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let (asked, explicit) = spellings(uri);
+    let matching = map.iter().filter(|(pattern, _)| matches(pattern, &asked) || matches(pattern, &explicit));
+    let Some((pattern, mut found)) = matching.max_by_key(|(pattern, _)| pattern.len()) else {
+        return Err(wrong(format!(
+            "no pattern matches {asked}, and nothing was sent; add it, or say {{\"unprotected\": true}} for it"
+        )));
+    };
+    if let Some(alias) = found.as_str() {
+        found = map.get(alias).ok_or_else(|| wrong(format!("{pattern}: there is no {alias}")))?;
+    }
+    if found["unprotected"] == Value::Bool(true) {
+        return Ok(Credential::Unprotected);
+    }
+    let Some(dir) = found["oscore"]["basedir"].as_str() else {
+        return Err(wrong(format!(
+            "{pattern}: {{\"oscore\": {{\"basedir\": \"DIR\"}}}} or {{\"unprotected\": true}}; keys of DTLS go in --credentials"
+        )));
+    };
+    Ok(Credential::Oscore(file.parent().unwrap_or(Path::new("")).join(dir)))
+}
+
+/// A URI without and with its port.
+fn spellings(uri: &Uri) -> (String, String) {
+    let (scheme, usual) = if uri.secure { ("coaps", 5684) } else { ("coap", 5683) };
+    let host = if uri.host.contains(':') { format!("[{}]", uri.host) } else { uri.host.clone() };
+    let path = format!("/{}", uri.path.join("/"));
+    let explicit = format!("{scheme}://{host}:{}{path}", uri.port);
+    let short = if uri.port == usual { format!("{scheme}://{host}{path}") } else { explicit.clone() };
+    (short, explicit)
+}
+
+/// True if `text` is `pattern`, where a star stands for anything.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((head, tail)) = pattern.split_once('*') else { return pattern == text };
+    let Some(rest) = text.strip_prefix(head) else { return false };
+    let mut starts = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
+    starts.any(|at| rest.get(at..).is_some_and(|rest| matches(tail, rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_pattern_that_matches_counts_and_without_one_nothing_is_sent() {
+        let dir = std::env::temp_dir().join(format!("tegmen-map-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let file = dir.join("map.json");
+        let text = r#"{ "coap://host/*": { "oscore": { "basedir": "a" } }, "coap://host/deep/*": ":b",
+            ":b": { "oscore": { "basedir": "b" } }, "coap://host/open": { "unprotected": true },
+            "coap://[::1]:7777*": { "oscore": { "basedir": "c" } }, "coap://odd/*": {} }"#;
+        std::fs::write(&file, text).unwrap();
+        let ask = |uri: &str| find(&file, &Uri::parse(uri).unwrap()).map_err(|failure| failure.message);
+        assert_eq!(ask("coap://host/x"), Ok(Credential::Oscore(dir.join("a"))));
+        assert_eq!(ask("coap://host:5683/deep/x"), Ok(Credential::Oscore(dir.join("b"))));
+        assert_eq!(ask("coap://host/open"), Ok(Credential::Unprotected));
+        assert_eq!(ask("coap://[::1]:7777/x"), Ok(Credential::Oscore(dir.join("c"))));
+        assert!(
+            ask("coap://host:7/x").unwrap_err().contains("no pattern matches coap://host:7/x, and nothing was sent")
+        );
+        assert!(ask("coap://odd/x").unwrap_err().contains("basedir"));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

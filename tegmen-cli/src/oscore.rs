@@ -1,0 +1,243 @@
+//! `tegmen oscore`: security contexts in directories.
+
+use crate::output::{Failure, Output};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tegmen::oscore::Aead;
+use tegmen_host::contexts::{self, ContextFile, Format};
+use tegmen_host::credentials::{from_hex, to_hex};
+use zeroize::Zeroizing;
+
+#[derive(Args)]
+pub(crate) struct Oscore {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Draw a new secret and make both ends of a context: a directory for each.
+    #[command(after_help = "Examples:\n  tegmen oscore new client server\n  \
+        tegmen oscore new sensor-17 gateway/sensor-17 --sender-id 11 --recipient-id 00 --allow 'GET /*'\n\n\
+        The second directory goes to the other end. `--allow` says what the owner of the first may do there.")]
+    New(New),
+    /// Show a context: its IDs, and what it has used. The secret stays in its file.
+    Show {
+        /// Directory of the context.
+        dir: PathBuf,
+    },
+    /// Make a context of ours from one of aiocoap (a directory) or libcoap (a file).
+    #[command(after_help = "Example:\n  tegmen oscore import --from aiocoap ~/.config/aiocoap/alice alice\n\n\
+        The old one must not be used any more: two ends with the same keys would use the same nonces.")]
+    Import {
+        /// Whose format.
+        #[arg(long, value_enum)]
+        from: Whose,
+        /// What is read.
+        source: PathBuf,
+        /// Directory that is made.
+        dir: PathBuf,
+    },
+    /// Write what the other end needs, as aiocoap (a directory) or libcoap (a file) reads it.
+    #[command(after_help = "Example:\n  tegmen oscore export --to libcoap client server.conf")]
+    Export {
+        /// Whose format.
+        #[arg(long, value_enum)]
+        to: Whose,
+        /// Directory of the context.
+        dir: PathBuf,
+        /// What is written; nothing is written over.
+        target: PathBuf,
+    },
+    /// Move a context past everything that may have been used, after it was restored, copied or damaged. The other end is
+    /// then asked to prove that what it sends is fresh, which costs one round trip.
+    Recover {
+        /// Directory of the context.
+        dir: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct New {
+    /// Directory for this end.
+    dir: PathBuf,
+    /// Directory for the other end.
+    other: PathBuf,
+    /// ID of this end, 0 to 7 bytes in hexadecimal; one random byte without it.
+    #[arg(long, value_name = "HEX", value_parser = bytes)]
+    sender_id: Option<Bytes>,
+    /// ID of the other end; none (the shortest) without it.
+    #[arg(long, value_name = "HEX", value_parser = bytes)]
+    recipient_id: Option<Bytes>,
+    /// ID Context, up to 16 bytes in hexadecimal: where IDs are not enough to tell contexts apart.
+    #[arg(long, value_name = "HEX", value_parser = bytes)]
+    id_context: Option<Bytes>,
+    /// AEAD algorithm.
+    #[arg(long, value_enum, default_value_t = Algorithm::AesCcm16_64_128)]
+    algorithm: Algorithm,
+    /// When the context may not be used any more, as 2027-12-31T00:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    expires: Option<String>,
+    /// What the owner of the first directory may do at the other end, as "METHOD /path"; several times. Without it:
+    /// everything.
+    #[arg(long)]
+    allow: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Whose {
+    Aiocoap,
+    Libcoap,
+}
+
+impl From<Whose> for Format {
+    fn from(whose: Whose) -> Self {
+        match whose {
+            Whose::Aiocoap => Self::Aiocoap,
+            Whose::Libcoap => Self::Libcoap,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Algorithm {
+    #[value(name = "AES-CCM-16-64-128")]
+    AesCcm16_64_128,
+    #[value(name = "AES-CCM-16-128-128")]
+    AesCcm16_128_128,
+    #[value(name = "AES-CCM-64-64-128")]
+    AesCcm64_64_128,
+    #[value(name = "AES-CCM-64-128-128")]
+    AesCcm64_128_128,
+    #[value(name = "A128GCM")]
+    A128Gcm,
+}
+
+impl From<Algorithm> for Aead {
+    fn from(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::AesCcm16_64_128 => Self::AesCcm16_64_128,
+            Algorithm::AesCcm16_128_128 => Self::AesCcm16_128_128,
+            Algorithm::AesCcm64_64_128 => Self::AesCcm64_64_128,
+            Algorithm::AesCcm64_128_128 => Self::AesCcm64_128_128,
+            Algorithm::A128Gcm => Self::A128Gcm,
+        }
+    }
+}
+
+/// Bytes on the command line.
+#[derive(Clone)]
+struct Bytes(Vec<u8>);
+
+fn bytes(text: &str) -> Result<Bytes, String> {
+    from_hex(text).map(Bytes).ok_or_else(|| "an even number of hexadecimal digits".to_owned())
+}
+
+impl Oscore {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        match self.command {
+            Command::New(new) => new.run(out)?,
+            Command::Show { dir } => show(&dir, out)?,
+            Command::Import { from, source, dir } => {
+                Format::from(from).import(&source, &dir).map_err(Failure::new)?;
+                let name = dir.display().to_string();
+                out.line(
+                    || format!("{name} is ready; do not use {} any more", source.display()),
+                    || json!({ "dir": name }),
+                );
+            }
+            Command::Export { to, dir, target } => {
+                let other = ContextFile::read(&dir).map_err(Failure::new)?.mirrored();
+                Format::from(to).export(&other, &target).map_err(Failure::new)?;
+                let name = target.display().to_string();
+                out.line(|| format!("{name} is for the other end of {}", dir.display()), || json!({ "file": name }));
+            }
+            Command::Recover { dir } => {
+                let next = contexts::recover(&dir).map_err(Failure::new)?;
+                let name = dir.display().to_string();
+                out.line(
+                    || format!("{name} goes on at number {next}; nobody else may use a copy of it"),
+                    || json!({ "dir": name, "next": next }),
+                );
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl New {
+    fn run(self, out: Output) -> Result<(), Failure> {
+        let random = |len: usize| {
+            let mut bytes = vec![0; len];
+            getrandom::fill(&mut bytes)
+                .map_err(|error| Failure::new(format!("the system gives no randomness: {error}")))?;
+            Ok::<_, Failure>(bytes)
+        };
+        let recipient_id = self.recipient_id.map_or(Vec::new(), |bytes| bytes.0);
+        let sender_id = match self.sender_id {
+            Some(Bytes(id)) => id,
+            None => random(1)?,
+        };
+        // Whether it is a time is found out when it is read.
+        let expires = self.expires.map(|text| (0, text));
+        let ours = ContextFile {
+            sender_id,
+            recipient_id,
+            master_secret: Zeroizing::new(random(16)?),
+            master_salt: random(8)?,
+            id_context: self.id_context.map(|bytes| bytes.0),
+            aead: self.algorithm.into(),
+            expires,
+            allow: None,
+        };
+        let theirs = ContextFile { allow: (!self.allow.is_empty()).then_some(self.allow), ..ours.mirrored() };
+        for (dir, context) in [(&self.dir, &ours), (&self.other, &theirs)] {
+            contexts::create(dir, context).map_err(Failure::new)?;
+        }
+        let (dir, other) = (self.dir.display().to_string(), self.other.display().to_string());
+        out.line(
+            || {
+                format!(
+                    "{dir} and {other} are the two ends of a new context.\nBring {other} to the other end, and use each directory in one place only."
+                )
+            },
+            || {
+                json!({ "dir": dir, "other": other,
+                    "sender_id": to_hex(&ours.sender_id), "recipient_id": to_hex(&ours.recipient_id) })
+            },
+        );
+        Ok(())
+    }
+}
+
+fn show(dir: &Path, out: Output) -> Result<(), Failure> {
+    let file = ContextFile::read(dir).map_err(Failure::new)?;
+    let used = contexts::used(dir).map_err(Failure::new)?;
+    let text = |bytes: &[u8]| if bytes.is_empty() { "empty".to_owned() } else { to_hex(bytes) };
+    let id_context = file.id_context.as_deref();
+    out.line(
+        || {
+            let mut lines = vec![
+                format!("sender_id     {}", text(&file.sender_id)),
+                format!("recipient_id  {}", text(&file.recipient_id)),
+                format!("id_context    {}", id_context.map_or("none".to_owned(), text)),
+                format!("algorithm     {}", contexts::algorithm(file.aead)),
+                format!("expires       {}", file.expires.as_ref().map_or("never", |(_, at)| at)),
+                format!("numbers       {}", used.text()),
+            ];
+            if let Some(allow) = &file.allow {
+                lines.push(format!("allow         {}", allow.join(", ")));
+            }
+            lines.join("\n")
+        },
+        || {
+            json!({ "sender_id": to_hex(&file.sender_id), "recipient_id": to_hex(&file.recipient_id),
+                "id_context": id_context.map(to_hex), "algorithm": contexts::algorithm(file.aead),
+                "expires": file.expires.as_ref().map(|(_, at)| at), "allow": file.allow, "next": used.next,
+                "window_known": used.window_known })
+        },
+    );
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! OSCORE security contexts on disk: a directory for each, with a file that people read and a file of numbers that only
+//! goes forward.
+//!
+//! ```text
+//! alice/context.toml    IDs, secret, algorithm, rights: written once
+//! alice/numbers.toml    the numbers that may have been used: written before they are used
+//! ```
+//!
+//! A context is open in one process at a time. A directory that was copied, restored from a backup or cut short is
+//! refused, because going on would repeat nonces; [`recover`] moves it forward.
+
+mod directory;
+mod foreign;
+mod numbers;
+
+pub use directory::{ContextFile, StoredContext, Used, aead_name as algorithm, create, recover, used};
+pub use foreign::Format;
+pub use numbers::LEASE;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tegmen::endpoint::Principal;
+use tegmen::oscore::OscoreOption;
+
+/// Why a context cannot be used. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// A file cannot be read or written.
+    #[error("{file}: {source}: make a context with `tegmen oscore new`, or correct the path")]
+    File {
+        /// Which.
+        file: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Others on this machine can read the secret.
+    #[error("{file}: others may read it (mode {mode:03o}), and it holds a secret: chmod 600 {file}")]
+    Exposed {
+        /// Which file.
+        file: String,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is no such TOML.
+    #[error("{file}:{line}: {message}")]
+    Syntax {
+        /// Which file.
+        file: String,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        message: String,
+    },
+    /// Another process uses it.
+    #[error("{dir}: another process uses this context; end it first, two would use the same nonces")]
+    InUse {
+        /// The directory.
+        dir: String,
+    },
+    /// The numbers cannot be trusted.
+    #[error(
+        "{dir}: {why}; going on could repeat nonces. `tegmen oscore recover {dir}` moves it past everything that may have been used"
+    )]
+    Numbers {
+        /// The directory.
+        dir: String,
+        /// What is wrong with them.
+        why: String,
+    },
+    /// It is past the date in its file.
+    #[error("{dir}: the context expired at {at}; make a new one with `tegmen oscore new`")]
+    Expired {
+        /// The directory.
+        dir: String,
+        /// When, as the file says.
+        at: String,
+    },
+    /// All 2^40 numbers are used up.
+    #[error("{dir}: all numbers of the context are used up; make a new one with `tegmen oscore new`")]
+    Exhausted {
+        /// The directory.
+        dir: String,
+    },
+    /// Two contexts of one server have the same Recipient ID and ID Context.
+    #[error("{dir}: {other} has the same recipient_id and id_context; a request could mean either")]
+    Ambiguous {
+        /// The directory.
+        dir: String,
+        /// The other one.
+        other: String,
+    },
+}
+
+/// A context that several threads use.
+#[derive(Clone)]
+pub struct SharedContext(Arc<Shared>);
+
+struct Shared {
+    stored: Mutex<StoredContext>,
+    name: String,
+    principal: Principal,
+}
+
+impl SharedContext {
+    /// Nobody else uses it meanwhile.
+    pub fn lock(&self) -> MutexGuard<'_, StoredContext> {
+        self.0.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name of its directory.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The number by which requests of the other end are known.
+    pub fn principal(&self) -> Principal {
+        self.0.principal
+    }
+}
+
+/// The contexts of a server, found by what a request names.
+#[derive(Clone, Default)]
+pub struct Contexts {
+    by_kid: Arc<HashMap<Vec<u8>, Vec<SharedContext>>>,
+}
+
+impl Contexts {
+    /// Opens every directory in `paths`: a context, or a directory of contexts. `learn` gives each name and what the file
+    /// allows a number.
+    ///
+    /// # Errors
+    /// [`ContextError`] of the first that cannot be used.
+    pub fn open(
+        paths: &[PathBuf],
+        mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,
+    ) -> Result<Self, ContextError> {
+        let mut by_kid: HashMap<Vec<u8>, Vec<SharedContext>> = HashMap::new();
+        for dir in directories(paths)? {
+            let stored = StoredContext::open(&dir)?;
+            let kid = stored.context.recipient_id().as_bytes().to_vec();
+            let known = by_kid.entry(kid).or_default();
+            let same = |other: &&SharedContext| other.lock().context.id_context() == stored.context.id_context();
+            if let Some(other) = known.iter().find(same) {
+                return Err(ContextError::Ambiguous { dir: dir.display().to_string(), other: other.name().to_owned() });
+            }
+            let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
+            let principal = learn(&name, stored.allow.as_deref());
+            known.push(SharedContext(Arc::new(Shared { stored: Mutex::new(stored), name, principal })));
+        }
+        Ok(Self { by_kid: Arc::new(by_kid) })
+    }
+
+    /// The context that a request names (RFC 8613, section 8.2, step 2). One that names no ID Context means the context
+    /// without, or else the only one of this kid.
+    pub fn find(&self, option: &OscoreOption<'_>) -> Option<SharedContext> {
+        let known = self.by_kid.get(option.kid?)?;
+        let exact = known.iter().find(|one| one.lock().context.id_context() == option.kid_context);
+        exact
+            .or(match &known[..] {
+                [only] if option.kid_context.is_none() => Some(only),
+                _ => None,
+            })
+            .cloned()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_kid.values().map(Vec::len).sum()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_kid.is_empty()
+    }
+
+    /// Keeps all numbers as they are, at an orderly end, so that no challenge is needed after the next start.
+    pub fn close(&self) {
+        for context in self.by_kid.values().flatten() {
+            // If it cannot be written, the next start goes on after the lease, as after a power cut.
+            let _ = context.lock().close();
+        }
+    }
+}
+
+/// Each context among `paths` and directly in them.
+fn directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ContextError> {
+    let mut found = Vec::new();
+    for path in paths {
+        if path.join(directory::CONTEXT).exists() {
+            found.push(path.clone());
+            continue;
+        }
+        let failed = |source| ContextError::File { file: path.display().to_string(), source };
+        let mut inside: Vec<PathBuf> = std::fs::read_dir(path)
+            .map_err(failed)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|dir| dir.join(directory::CONTEXT).exists())
+            .collect();
+        if inside.is_empty() {
+            return Err(failed(std::io::Error::new(std::io::ErrorKind::NotFound, "no context.toml in it")));
+        }
+        inside.sort();
+        found.append(&mut inside);
+    }
+    Ok(found)
+}
+
+fn file_error(file: &Path) -> impl Fn(std::io::Error) -> ContextError + '_ {
+    move |source| ContextError::File { file: file.display().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,494 @@
+//! A directory with one context.
+
+use super::numbers::{LEASE, Numbers, now};
+use super::{ContextError, file_error};
+use crate::credentials::{from_hex, to_hex};
+use crate::private;
+use crate::provider::HostCrypto;
+use serde::Deserialize;
+use std::fs::{File, TryLockError};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use tegmen::oscore::{Aead, BadParameters, Context, MAX_ID_CONTEXT, MAX_PARTIAL_IV, Parameters, Stop};
+use tegmen::replay::ReplayWindow;
+use toml::Spanned;
+use toml::value::Datetime;
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// The file that people read.
+pub(super) const CONTEXT: &str = "context.toml";
+const NUMBERS: &str = "numbers.toml";
+const LOCK: &str = "lock";
+
+/// What the file of a context says.
+#[derive(Clone)]
+pub struct ContextFile {
+    /// Our ID, 0 to 7 bytes.
+    pub sender_id: Vec<u8>,
+    /// The ID of the other end, 0 to 7 bytes.
+    pub recipient_id: Vec<u8>,
+    /// At least 16 bytes.
+    pub master_secret: Zeroizing<Vec<u8>>,
+    /// May be empty.
+    pub master_salt: Vec<u8>,
+    /// Where one secret serves several contexts.
+    pub id_context: Option<Vec<u8>>,
+    /// The AEAD algorithm.
+    pub aead: Aead,
+    /// When it may not be used any more, in seconds since 1970, and as the file has it.
+    pub expires: Option<(u64, String)>,
+    /// What the other end may do, as in a credentials file; `None` is everything.
+    pub allow: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    sender_id: Spanned<String>,
+    recipient_id: Spanned<String>,
+    master_secret: Spanned<String>,
+    #[serde(default)]
+    master_salt: Option<Spanned<String>>,
+    id_context: Option<Spanned<String>>,
+    algorithm: Option<Spanned<String>>,
+    expires: Option<Spanned<Datetime>>,
+    allow: Option<Vec<Spanned<String>>>,
+}
+
+/// Least bytes of a master secret.
+const MIN_SECRET: usize = 16;
+
+impl ContextFile {
+    /// Reads `context.toml` of a directory.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn read(dir: &Path) -> Result<Self, ContextError> {
+        let path = dir.join(CONTEXT);
+        let file = path.display().to_string();
+        let meta = std::fs::metadata(&path).map_err(file_error(&path))?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = meta.permissions().mode() & 0o777;
+            if mode & 0o077 != 0 {
+                return Err(ContextError::Exposed { file, mode });
+            }
+        }
+        let text = Zeroizing::new(std::fs::read_to_string(&path).map_err(file_error(&path))?);
+        Self::parse(&file, &text)
+    }
+
+    fn parse(file: &str, text: &str) -> Result<Self, ContextError> {
+        let wrong = |at: usize, message: String| {
+            let line = text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+            ContextError::Syntax { file: file.to_owned(), line, message }
+        };
+        let parsed: Text = toml::from_str(text).map_err(|error| {
+            let known = "sender_id, recipient_id, master_secret and, if wanted, master_salt, id_context, algorithm, \
+                         expires, allow";
+            wrong(error.span().map_or(0, |span| span.start), format!("{}: a context has {known}", error.message()))
+        })?;
+        let hex = |key: &str, value: Spanned<String>| {
+            let at = value.span().start;
+            let bytes = from_hex(value.get_ref());
+            value.into_inner().zeroize();
+            bytes
+                .map(|bytes| (at, bytes))
+                .ok_or_else(|| wrong(at, format!("{key}: an even number of hexadecimal digits")))
+        };
+        let algorithm_at = parsed.algorithm.as_ref().map_or(0, |name| name.span().start);
+        let aead = match &parsed.algorithm {
+            None => Aead::default(),
+            Some(name) => Aead::ALL.into_iter().find(|aead| aead_name(*aead) == name.get_ref()).ok_or_else(|| {
+                wrong(algorithm_at, format!("algorithm: one of {}", Aead::ALL.map(aead_name).join(", ")))
+            })?,
+        };
+        let (secret_at, master_secret) = hex("master_secret", parsed.master_secret)?;
+        if master_secret.len() < MIN_SECRET {
+            return Err(wrong(secret_at, format!("master_secret: at least {MIN_SECRET} random bytes")));
+        }
+        let (sender_at, sender_id) = hex("sender_id", parsed.sender_id)?;
+        let (recipient_at, recipient_id) = hex("recipient_id", parsed.recipient_id)?;
+        for (at, id) in [(sender_at, &sender_id), (recipient_at, &recipient_id)] {
+            if id.len() > aead.max_id() {
+                return Err(wrong(at, format!("an ID: at most {} bytes with {}", aead.max_id(), aead_name(aead))));
+            }
+        }
+        if sender_id == recipient_id {
+            return Err(wrong(recipient_at, "recipient_id: another one than sender_id".to_owned()));
+        }
+        let id_context = match parsed.id_context {
+            None => None,
+            Some(value) => {
+                let (at, id_context) = hex("id_context", value)?;
+                if id_context.len() > MAX_ID_CONTEXT {
+                    return Err(wrong(at, format!("id_context: at most {MAX_ID_CONTEXT} bytes")));
+                }
+                Some(id_context)
+            }
+        };
+        let expires = match parsed.expires {
+            None => None,
+            Some(at) => {
+                let text = at.get_ref().to_string();
+                let example = "expires: a time with its zone, as 2027-12-31T00:00:00Z";
+                Some((unix_seconds(at.get_ref()).ok_or_else(|| wrong(at.span().start, example.to_owned()))?, text))
+            }
+        };
+        let master_salt = parsed.master_salt.map(|salt| hex("master_salt", salt)).transpose()?;
+        let allow = parsed.allow.map(|rules| {
+            let rule = |rule: Spanned<String>| match crate::credentials::is_rule(rule.get_ref()) {
+                true => Ok(rule.into_inner()),
+                false => Err(wrong(rule.span().start, "allow: a method and a path, as \"GET /sensors/*\"".to_owned())),
+            };
+            rules.into_iter().map(rule).collect::<Result<Vec<_>, _>>()
+        });
+        Ok(Self {
+            sender_id,
+            recipient_id,
+            master_secret: Zeroizing::new(master_secret),
+            master_salt: master_salt.map(|(_, salt)| salt).unwrap_or_default(),
+            id_context,
+            aead,
+            expires,
+            allow: allow.transpose()?,
+        })
+    }
+
+    /// The same context as the other end has it.
+    #[must_use]
+    pub fn mirrored(&self) -> Self {
+        Self { sender_id: self.recipient_id.clone(), recipient_id: self.sender_id.clone(), ..self.clone() }
+    }
+
+    fn to_text(&self) -> Zeroizing<String> {
+        let mut text = String::from(
+            "# An OSCORE security context (RFC 8613). Whoever reads this file can read and forge its messages.\n",
+        );
+        let mut line = |key: &str, value: &str| text.push_str(&format!("{key} = \"{value}\"\n"));
+        line("sender_id", &to_hex(&self.sender_id));
+        line("recipient_id", &to_hex(&self.recipient_id));
+        line("master_secret", &to_hex(&self.master_secret));
+        line("master_salt", &to_hex(&self.master_salt));
+        if let Some(id_context) = &self.id_context {
+            line("id_context", &to_hex(id_context));
+        }
+        line("algorithm", aead_name(self.aead));
+        if let Some((_, at)) = &self.expires {
+            text.push_str(&format!("expires = {at}\n"));
+        }
+        if let Some(allow) = &self.allow {
+            text.push_str(&format!("allow = {allow:?}\n"));
+        }
+        Zeroizing::new(text)
+    }
+
+    fn parameters(&self) -> Parameters<'_> {
+        Parameters {
+            master_secret: &self.master_secret,
+            master_salt: &self.master_salt,
+            sender_id: &self.sender_id,
+            recipient_id: &self.recipient_id,
+            id_context: self.id_context.as_deref(),
+            aead: self.aead,
+        }
+    }
+}
+
+/// What of a context was used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Used {
+    /// Every number below may have been used.
+    pub next: u64,
+    /// True if what the other end used is known.
+    pub window_known: bool,
+    /// True if a process has the context open now.
+    pub open: bool,
+}
+
+impl Used {
+    /// In words.
+    pub fn text(&self) -> String {
+        let window = match (self.open, self.window_known) {
+            (true, _) => "in use now",
+            (false, true) => "what the other end used is known",
+            (false, false) => "what the other end used is not known: its next request is answered with a challenge",
+        };
+        format!("those below {} may be used up; {window}", self.next)
+    }
+}
+
+/// Looks at the numbers of a context without opening it.
+///
+/// # Errors
+/// [`ContextError::Numbers`] as [`StoredContext::open`].
+pub fn used(dir: &Path) -> Result<Used, ContextError> {
+    let open = matches!(lock(dir), Err(ContextError::InUse { .. }));
+    let wrong = |why| ContextError::Numbers { dir: dir.display().to_string(), why };
+    let numbers = Numbers::read(&dir.join(NUMBERS)).map_err(wrong)?;
+    Ok(Used { next: numbers.next, window_known: numbers.window.is_some(), open })
+}
+
+/// The name of an algorithm in the registry of COSE.
+pub const fn aead_name(aead: Aead) -> &'static str {
+    match aead {
+        Aead::AesCcm16_64_128 => "AES-CCM-16-64-128",
+        Aead::AesCcm16_128_128 => "AES-CCM-16-128-128",
+        Aead::AesCcm64_64_128 => "AES-CCM-64-64-128",
+        Aead::AesCcm64_128_128 => "AES-CCM-64-128-128",
+        Aead::A128Gcm => "A128GCM",
+    }
+}
+
+/// Writes a new directory for a context that nobody has used.
+///
+/// # Errors
+/// [`ContextError::File`], also if there is one already.
+pub fn create(dir: &Path, context: &ContextFile) -> Result<(), ContextError> {
+    create_at(dir, context, &Numbers::fresh())
+}
+
+/// As [`create`], for a context that was used elsewhere: from `next` on, the numbers of the other end unknown.
+pub(super) fn create_used(dir: &Path, context: &ContextFile, next: u64) -> Result<(), ContextError> {
+    create_at(dir, context, &Numbers::from(next, None))
+}
+
+fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(), ContextError> {
+    let path = dir.join(CONTEXT);
+    std::fs::create_dir_all(dir).map_err(file_error(dir))?;
+    let mut file = private::open(File::options().write(true).create_new(true), &path).map_err(file_error(&path))?;
+    let written = file.write_all(context.to_text().as_bytes()).and_then(|()| file.sync_all());
+    written.map_err(file_error(&path))?;
+    let path = dir.join(NUMBERS);
+    numbers.keep(&path, false).map_err(file_error(&path))?;
+    // What was written must be what is read.
+    ContextFile::read(dir).map(|_| ())
+}
+
+/// Moves a context whose numbers cannot be trusted past everything that may have been used: as many numbers as a
+/// thousand messages a second would have taken since the file was written, and a million if that cannot be known.
+///
+/// # Errors
+/// [`ContextError`]; [`ContextError::InUse`] while another process has it.
+pub fn recover(dir: &Path) -> Result<u64, ContextError> {
+    ContextFile::read(dir)?;
+    let _lock = lock(dir)?;
+    let path = dir.join(NUMBERS);
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let known: Option<Numbers> = toml::from_str(&text).ok();
+    let (next, written) = known.map_or((0, 0), |numbers| (numbers.next, numbers.written));
+    // A file that says nothing of its time is as old as the context.
+    let born = std::fs::metadata(dir.join(CONTEXT)).and_then(|meta| meta.modified()).ok();
+    let born = born.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |at| at.as_secs());
+    let since = now().saturating_sub(if written == 0 { born } else { written });
+    let next = next.saturating_add(since.saturating_mul(1000)).saturating_add(1 << 20);
+    if next > MAX_PARTIAL_IV {
+        return Err(ContextError::Exhausted { dir: dir.display().to_string() });
+    }
+    Numbers::from(next, None).keep(&path, true).map_err(file_error(&path))?;
+    Ok(next)
+}
+
+fn lock(dir: &Path) -> Result<File, ContextError> {
+    let path = dir.join(LOCK);
+    let file =
+        private::open(File::options().write(true).create(true).truncate(false), &path).map_err(file_error(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ContextError::InUse { dir: dir.display().to_string() }),
+        Err(TryLockError::Error(source)) => Err(ContextError::File { file: path.display().to_string(), source }),
+    }
+}
+
+/// A context that is open: no other process can open it meanwhile.
+pub struct StoredContext {
+    /// The context. Its lease is extended by [`Self::renew`].
+    pub context: Context,
+    /// What the other end may do; `None` is everything.
+    pub allow: Option<Vec<String>>,
+    dir: PathBuf,
+    expires: Option<(u64, String)>,
+    closed: bool,
+    _lock: File,
+}
+
+impl StoredContext {
+    /// Opens a directory. After an orderly end it goes on where it was; after any other the numbers that were leased are
+    /// given up, and the window of the other end is lost.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn open(dir: &Path) -> Result<Self, ContextError> {
+        let name = || dir.display().to_string();
+        let file = ContextFile::read(dir)?;
+        let lock = lock(dir)?;
+        let numbers = Numbers::read(&dir.join(NUMBERS)).map_err(|why| ContextError::Numbers { dir: name(), why })?;
+        let parameters = file.parameters();
+        let context = match numbers.window {
+            Some(window) => {
+                Context::restore::<HostCrypto>(&parameters, numbers.next, ReplayWindow::from_parts(window.into()))
+            }
+            None => Context::resume::<HostCrypto>(&parameters, numbers.next),
+        };
+        let context = context.map_err(|error| ContextError::Syntax {
+            file: dir.join(CONTEXT).display().to_string(),
+            line: 1,
+            message: match error {
+                BadParameters::Unsupported => "algorithm: this machine has no such cipher".to_owned(),
+                other => format!("{other:?}"),
+            },
+        })?;
+        let mut stored =
+            Self { context, allow: file.allow, dir: dir.to_owned(), expires: file.expires, closed: false, _lock: lock };
+        stored.check_expiry()?;
+        // Whoever comes after a power cut must see that this was in use, whatever it sends.
+        stored.renew()?;
+        Ok(stored)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Refuses what is expired.
+    ///
+    /// # Errors
+    /// [`ContextError::Expired`].
+    pub fn check_expiry(&self) -> Result<(), ContextError> {
+        match &self.expires {
+            Some((at, text)) if *at <= now() => {
+                Err(ContextError::Expired { dir: self.dir.display().to_string(), at: text.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Leases numbers: makes their end durable first.
+    ///
+    /// # Errors
+    /// [`ContextError`]; the lease is then as it was.
+    pub fn renew(&mut self) -> Result<(), ContextError> {
+        let path = self.dir.join(NUMBERS);
+        let next = self.context.lease().next();
+        if next > MAX_PARTIAL_IV {
+            return Err(ContextError::Exhausted { dir: self.dir.display().to_string() });
+        }
+        let end = self.context.lease().end().max(next.saturating_add(LEASE));
+        Numbers::from(end, None).keep(&path, true).map_err(file_error(&path))?;
+        self.context.lease_mut().extend(end);
+        Ok(())
+    }
+
+    /// Sees to it that there is a number to be used.
+    ///
+    /// # Errors
+    /// [`Stop::LeaseSpent`] if the file of numbers cannot be written, [`Stop::Exhausted`] at the end of all numbers.
+    pub fn lease_one(&mut self) -> Result<(), Stop> {
+        if self.context.lease().left() > 0 {
+            return Ok(());
+        }
+        self.renew().map_err(|error| match error {
+            ContextError::Exhausted { .. } => Stop::Exhausted,
+            _ => Stop::LeaseSpent,
+        })
+    }
+
+    /// Ends as a power cut does: nothing is kept. The next start goes on after the lease.
+    pub fn abandon(mut self) {
+        self.closed = true;
+    }
+
+    /// Keeps everything as it is, at an orderly end; nothing can be protected after it.
+    ///
+    /// # Errors
+    /// [`ContextError::File`]; the next start then goes on as after a power cut.
+    pub fn close(&mut self) -> Result<(), ContextError> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        let path = self.dir.join(NUMBERS);
+        let window = self.context.window();
+        let known = window.mark().is_none().then_some(window);
+        let numbers = Numbers::from(self.context.lease().next(), known);
+        self.context.lease_mut().stop();
+        numbers.keep(&path, true).map_err(file_error(&path))
+    }
+}
+
+impl Drop for StoredContext {
+    fn drop(&mut self) {
+        // If it cannot be written, the next start goes on after the lease, as after a power cut.
+        let _ = self.close();
+    }
+}
+
+/// Seconds since 1970 of a time with its zone; a day without time is its beginning in UTC.
+fn unix_seconds(at: &Datetime) -> Option<u64> {
+    let date = at.date?;
+    let offset = match at.offset {
+        Some(toml::value::Offset::Z) => 0,
+        Some(toml::value::Offset::Custom { minutes }) => i64::from(minutes) * 60,
+        None if at.time.is_none() => 0,
+        None => return None,
+    };
+    let time =
+        at.time.map_or(0, |time| i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second));
+    // Days since 1970 in the Gregorian calendar, years counted from March.
+    let (year, month) = match date.month {
+        1 | 2 => (i64::from(date.year) - 1, i64::from(date.month) + 9),
+        month => (i64::from(date.year), i64::from(month) - 3),
+    };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + i64::from(date.day) - 719_469;
+    u64::try_from(days * 86_400 + time - offset).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "sender_id = \"01\"\nrecipient_id = \"\"\nmaster_secret = \"000102030405060708090a0b0c0d0e0f\"\n";
+
+    #[test]
+    fn a_file_comes_back_as_it_was_written() {
+        let all = format!(
+            "{TEXT}master_salt = \"9e7c\"\nid_context = \"37cb\"\nalgorithm = \"A128GCM\"\n\
+             expires = 2027-12-31T00:00:00Z\nallow = [\"GET /*\"]\n"
+        );
+        let file = ContextFile::parse("c", &all).unwrap();
+        let again = ContextFile::parse("c", &file.to_text()).unwrap();
+        assert_eq!(file.to_text(), again.to_text());
+        assert_eq!(again.expires.unwrap().0, 1_830_211_200);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (text, expected) in [
+            ("sender_id = \"0\"\nrecipient_id = \"\"\nmaster_secret = \"00\"\n", "c:3: master_secret: at least 16"),
+            ("sender_id = 1\n", "c:1: "),
+            (&format!("{TEXT}algorithm = \"AES\"\n"), "c:4: algorithm: one of AES-CCM-16-64-128"),
+            (&format!("{TEXT}expires = 2027-12-31T00:00:00\n"), "c:4: expires: a time with its zone"),
+            (&format!("{TEXT}allow = [\"EAT /x\"]\n"), "c:4: allow: a method and a path"),
+            (&format!("{TEXT}color = 1\n"), "c:4: unknown field"),
+            (&TEXT.replace("\"01\"", "\"\""), "c:2: recipient_id: another one"),
+            (&TEXT.replace("\"01\"", "\"0102030405060708\""), "c:1: an ID: at most 7 bytes"),
+        ] {
+            let error = ContextFile::parse("c", text).err().unwrap().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn days_are_counted_as_calendars_do() {
+        for (text, seconds) in [
+            ("1970-01-01", 0),
+            ("2000-02-29T12:00:00Z", 951_825_600),
+            ("2026-11-22T08:00:00+01:00", 1_795_330_800),
+            ("2100-03-01", 4_107_542_400),
+        ] {
+            assert_eq!(unix_seconds(&text.parse().unwrap()), Some(seconds), "{text}");
+        }
+    }
+}

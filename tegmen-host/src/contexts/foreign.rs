@@ -1,0 +1,194 @@
+//! Contexts in the formats of aiocoap and libcoap.
+
+use super::directory::{ContextFile, aead_name, create_used};
+use super::{ContextError, create, file_error};
+use crate::credentials::{from_hex, to_hex};
+use crate::private;
+use serde_json::{Map, Value, json};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use tegmen::oscore::Aead;
+use zeroize::Zeroizing;
+
+/// Whose format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// A directory with `settings.json`, `secret.json` and `sequence.json`.
+    Aiocoap,
+    /// A file of lines as `sender_id,hex,"01"`.
+    Libcoap,
+}
+
+impl Format {
+    /// Makes a directory of ours from a foreign one. `from` must not be used any more afterwards: two ends with the same
+    /// keys would use the same nonces.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn import(self, from: &Path, dir: &Path) -> Result<(), ContextError> {
+        match self {
+            Self::Aiocoap => {
+                let (context, next) = read_aiocoap(from)?;
+                match next {
+                    None => create(dir, &context),
+                    Some(next) => create_used(dir, &context, next),
+                }
+            }
+            // libcoap's file says nothing of the numbers that were used.
+            Self::Libcoap => create(dir, &read_libcoap(from)?),
+        }
+    }
+
+    /// Writes the context as the other end needs it, to be used there for the first time.
+    ///
+    /// # Errors
+    /// [`ContextError::File`].
+    pub fn export(self, context: &ContextFile, to: &Path) -> Result<(), ContextError> {
+        let text = match self {
+            Self::Aiocoap => {
+                std::fs::create_dir_all(to).map_err(file_error(to))?;
+                let mut settings = json!({
+                    "sender-id_hex": to_hex(&context.sender_id),
+                    "recipient-id_hex": to_hex(&context.recipient_id),
+                    "secret_hex": to_hex(&context.master_secret),
+                    "salt_hex": to_hex(&context.master_salt),
+                    "algorithm": aead_name(context.aead),
+                    "kdf-hashfun": "sha256",
+                });
+                if let Some(id_context) = &context.id_context {
+                    settings["id-context_hex"] = json!(to_hex(id_context));
+                }
+                return write(&to.join("settings.json"), &format!("{settings:#}\n"));
+            }
+            Self::Libcoap => {
+                let mut text = String::new();
+                let mut hex = |key: &str, value: &[u8]| text.push_str(&format!("{key},hex,\"{}\"\n", to_hex(value)));
+                hex("master_secret", &context.master_secret);
+                hex("master_salt", &context.master_salt);
+                hex("sender_id", &context.sender_id);
+                hex("recipient_id", &context.recipient_id);
+                if let Some(id_context) = &context.id_context {
+                    hex("id_context", id_context);
+                }
+                text.push_str(&format!("aead_alg,integer,{}\nhkdf_alg,integer,-10\n", context.aead.cose_id()));
+                Zeroizing::new(text)
+            }
+        };
+        write(to, &text)
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), ContextError> {
+    let mut file = private::open(File::options().write(true).create_new(true), path).map_err(file_error(path))?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(file_error(path))
+}
+
+type Lookup<'a> = Box<dyn Fn(&str) -> Option<Vec<u8>> + 'a>;
+
+/// The values of a foreign file, by their names.
+struct Values<'a> {
+    file: String,
+    value: Lookup<'a>,
+}
+
+impl Values<'_> {
+    fn wrong(&self, message: &str) -> ContextError {
+        ContextError::Syntax { file: self.file.clone(), line: 1, message: message.to_owned() }
+    }
+
+    fn need(&self, key: &str) -> Result<Vec<u8>, ContextError> {
+        (self.value)(key).ok_or_else(|| self.wrong(&format!("{key} is missing, or not in hexadecimal or ascii")))
+    }
+}
+
+fn read_aiocoap(dir: &Path) -> Result<(ContextFile, Option<u64>), ContextError> {
+    let mut all = Map::new();
+    for name in ["settings.json", "secret.json"] {
+        let path = dir.join(name);
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if name == "secret.json" && error.kind() == std::io::ErrorKind::NotFound => continue,
+            other => Zeroizing::new(other.map_err(file_error(&path))?),
+        };
+        let wrong = |error: serde_json::Error| ContextError::Syntax {
+            file: path.display().to_string(),
+            line: error.line(),
+            message: error.to_string(),
+        };
+        all.extend(serde_json::from_str::<Map<String, Value>>(&text).map_err(wrong)?);
+    }
+    let text = |key: &str| all.get(key).and_then(Value::as_str);
+    let value = |key: &str| {
+        let hex = text(&format!("{key}_hex")).and_then(from_hex);
+        hex.or_else(|| text(&format!("{key}_ascii")).map(|text| text.as_bytes().to_vec()))
+    };
+    let values = Values { file: dir.join("settings.json").display().to_string(), value: Box::new(value) };
+    if text("kdf-hashfun").is_some_and(|name| name != "sha256") {
+        return Err(values.wrong("kdf-hashfun: only sha256 is built here"));
+    }
+    let name = text("algorithm").unwrap_or("AES-CCM-16-64-128");
+    let aead = Aead::ALL.into_iter().find(|aead| aead_name(*aead) == name);
+    let context = ContextFile {
+        sender_id: values.need("sender-id")?,
+        recipient_id: values.need("recipient-id")?,
+        master_secret: Zeroizing::new(values.need("secret")?),
+        master_salt: (values.value)("salt").unwrap_or_default(),
+        id_context: (values.value)("id-context"),
+        aead: aead.ok_or_else(|| values.wrong(&format!("algorithm: {name} is not built here")))?,
+        expires: None,
+        allow: None,
+    };
+    let path = dir.join("sequence.json");
+    let next = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        other => {
+            let text = other.map_err(file_error(&path))?;
+            let next = serde_json::from_str::<Value>(&text).ok().and_then(|value| value["next-to-send"].as_u64());
+            let damaged = || ContextError::Syntax {
+                file: path.display().to_string(),
+                line: 1,
+                message: "next-to-send is missing: without it, nonces could be repeated".to_owned(),
+            };
+            Some(next.ok_or_else(damaged)?)
+        }
+    };
+    Ok((context, next))
+}
+
+fn read_libcoap(path: &Path) -> Result<ContextFile, ContextError> {
+    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(file_error(path))?);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let entries: Vec<(&str, &str, &str)> = lines
+        .filter_map(|line| {
+            let (key, rest) = line.split_once(',')?;
+            let (kind, value) = rest.split_once(',')?;
+            Some((key.trim(), kind.trim(), value.trim().trim_matches('"')))
+        })
+        .collect();
+    let find = |key: &str| entries.iter().find(|(name, ..)| *name == key).map(|(_, kind, value)| (*kind, *value));
+    let value = |key: &str| match find(key)? {
+        ("hex", value) => from_hex(value),
+        ("ascii" | "text", value) => Some(value.as_bytes().to_vec()),
+        _ => None,
+    };
+    let values = Values { file: path.display().to_string(), value: Box::new(value) };
+    let integer = |key: &str, usual: &str| find(key).map_or(usual.to_owned(), |(_, value)| value.to_owned());
+    if !matches!(integer("hkdf_alg", "-10").as_str(), "-10" | "direct+HKDF-SHA-256") {
+        return Err(values.wrong("hkdf_alg: only -10 (HKDF with SHA-256) is built here"));
+    }
+    let number = integer("aead_alg", "10");
+    let known = |aead: &Aead| number == aead.cose_id().to_string() || number == aead_name(*aead);
+    Ok(ContextFile {
+        sender_id: values.need("sender_id")?,
+        recipient_id: values.need("recipient_id")?,
+        master_secret: Zeroizing::new(values.need("master_secret")?),
+        master_salt: (values.value)("master_salt").unwrap_or_default(),
+        id_context: (values.value)("id_context"),
+        aead: Aead::ALL
+            .into_iter()
+            .find(known)
+            .ok_or_else(|| values.wrong(&format!("aead_alg: {number} is not built here")))?,
+        expires: None,
+        allow: None,
+    })
+}

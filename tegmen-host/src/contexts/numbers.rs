@@ -1,0 +1,110 @@
+//! The file of numbers of a context: what may have been used, durable before it is used.
+
+use crate::private;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::fs::{File, Metadata};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tegmen::replay::ReplayWindow;
+
+/// Numbers that are leased at a time: as many are lost at most with each power cut.
+pub const LEASE: u64 = 1024;
+
+/// What the file says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Numbers {
+    /// Every number below may have been used.
+    pub(super) next: u64,
+    /// What the other end has used; only after an orderly end.
+    pub(super) window: Option<[u64; 2]>,
+    /// When this was written, in seconds since 1970.
+    pub(super) written: u64,
+    /// Which file this is: a copy is another. Not there before the context is used for the first time, so that it may be
+    /// made in one place and used in another.
+    pub(super) place: Option<String>,
+    /// Of all above, so that a file that was cut short is noticed.
+    check: String,
+}
+
+impl Numbers {
+    /// Of a context that nobody has used.
+    pub(super) fn fresh() -> Self {
+        Self { next: 0, window: Some([0, 0]), written: 0, place: None, check: String::new() }
+    }
+
+    /// As [`Self::fresh`], from `next` on, with a window that is lost.
+    pub(super) fn from(next: u64, window: Option<&ReplayWindow>) -> Self {
+        let window = window.map(|window| <[u64; 2]>::from(window.parts()));
+        Self { next, window, written: 0, place: None, check: String::new() }
+    }
+
+    fn digest(&self) -> String {
+        let text = format!("{} {:?} {} {:?}", self.next, self.window, self.written, self.place);
+        crate::credentials::to_hex(Sha256::digest(text).get(..8).unwrap_or(&[]))
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub(super) fn read(file: &Path) -> Result<Self, String> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(format!("{name} is missing")),
+            Err(error) => return Err(format!("{name} cannot be read: {error}")),
+        };
+        let numbers: Self = toml::from_str(&text).map_err(|_| format!("{name} is damaged or cut short"))?;
+        if numbers.check != numbers.digest() {
+            return Err(format!("{name} is damaged or was edited"));
+        }
+        let here = std::fs::metadata(file).map(|meta| place(&meta)).map_err(|error| format!("{name}: {error}"))?;
+        if numbers.place.as_ref().is_some_and(|place| *place != here) {
+            return Err(format!("{name} is a copy, or was restored from a backup"));
+        }
+        if numbers.written > now().saturating_add(CLOCK_TOLERANCE) {
+            return Err(format!("{name} was written in the future: the clock went back, or is not set"));
+        }
+        Ok(numbers)
+    }
+
+    /// Writes the file, all of it or nothing, so that it survives a power cut that comes after this returns.
+    pub(super) fn keep(&self, file: &Path, in_use: bool) -> io::Result<()> {
+        let draft = file.with_extension("toml.new");
+        let _ = std::fs::remove_file(&draft);
+        let mut handle = private::open(File::options().write(true).create_new(true), &draft)?;
+        let mut kept = Self { written: if in_use { now() } else { 0 }, ..self.clone() };
+        kept.place = if in_use { Some(place(&handle.metadata()?)) } else { None };
+        kept.check = kept.digest();
+        let text = toml::to_string(&kept).map_err(io::Error::other)?;
+        handle.write_all(
+            b"# Numbers of this context that may have been used. Written by tegmen; do not edit or copy.\n",
+        )?;
+        handle.write_all(text.as_bytes())?;
+        handle.sync_all()?;
+        std::fs::rename(&draft, file)?;
+        // The new name, too, must be on the disk.
+        File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+/// What tells a file from its copies: its inode and when that was made.
+fn place(meta: &Metadata) -> String {
+    let born = meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(0, |at| at.as_nanos());
+    #[cfg(unix)]
+    let inode = std::os::unix::fs::MetadataExt::ino(meta);
+    #[cfg(not(unix))]
+    let inode = 0;
+    format!("{inode}:{born}")
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Seconds by which a clock may go back without being noticed: what time services correct.
+const CLOCK_TOLERANCE: u64 = 120;

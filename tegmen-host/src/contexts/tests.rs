@@ -1,0 +1,210 @@
+use super::directory::ContextFile;
+use super::*;
+use crate::provider::HostCrypto;
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, Code, MessageType};
+use tegmen::oscore::{Aead, OVERHEAD};
+use zeroize::Zeroizing;
+
+/// A directory that is removed at the end.
+struct Scene(PathBuf);
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-contexts-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn dir(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn context() -> ContextFile {
+    ContextFile {
+        sender_id: vec![1],
+        recipient_id: vec![],
+        master_secret: Zeroizing::new((0..16).collect()),
+        master_salt: vec![0x9e],
+        id_context: Some(vec![7]),
+        aead: Aead::AesCcm16_64_128,
+        expires: None,
+        allow: None,
+    }
+}
+
+/// The number of the next request.
+fn send(stored: &mut StoredContext) -> u64 {
+    let mut storage = [0; 200];
+    let mut frame = Frame::new(&mut storage, OVERHEAD);
+    Builder::new(&mut frame, MessageType::Confirmable, Code::GET, 1, b"t").unwrap();
+    let number = stored.context.lease().next();
+    let mut crypto = HostCrypto::new([0; 32], 16);
+    stored.context.protect_request(&mut crypto, &mut frame).unwrap();
+    number
+}
+
+fn refused(dir: &Path) -> String {
+    StoredContext::open(dir).err().expect("refused").to_string()
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in ["context.toml", "numbers.toml"] {
+        let _ = std::fs::remove_file(to.join(file));
+        std::fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+}
+
+#[test]
+fn an_orderly_end_loses_no_number_and_any_other_end_repeats_none() {
+    let scene = Scene::new("end");
+    let dir = scene.dir("a");
+    create(&dir, &context()).unwrap();
+    let mut stored = StoredContext::open(&dir).unwrap();
+    assert_eq!((send(&mut stored), send(&mut stored)), (0, 1));
+    assert_eq!(stored.context.window().mark(), None, "nobody has used it before");
+    drop(stored);
+    let mut stored = StoredContext::open(&dir).unwrap();
+    assert_eq!(send(&mut stored), 2);
+    stored.abandon();
+    let mut stored = StoredContext::open(&dir).unwrap();
+    assert_eq!(send(&mut stored), 2 + LEASE, "what was leased is given up");
+    assert_eq!(stored.context.window().mark(), Some(2 + LEASE));
+    drop(stored);
+    let mut stored = StoredContext::open(&dir).unwrap();
+    assert_eq!(send(&mut stored), 3 + LEASE);
+    assert!(stored.context.window().mark().is_some(), "a lost window stays lost");
+}
+
+#[test]
+fn a_context_is_open_once() {
+    let scene = Scene::new("lock");
+    let dir = scene.dir("a");
+    create(&dir, &context()).unwrap();
+    let stored = StoredContext::open(&dir).unwrap();
+    assert!(refused(&dir).contains("another process uses this context"));
+    assert!(matches!(recover(&dir), Err(ContextError::InUse { .. })));
+    drop(stored);
+    assert!(StoredContext::open(&dir).is_ok());
+}
+
+#[test]
+fn copies_backups_and_damage_are_refused_and_recovery_goes_forward() {
+    let scene = Scene::new("copies");
+    let (dir, backup) = (scene.dir("a"), scene.dir("backup"));
+    create(&dir, &context()).unwrap();
+    drop(StoredContext::open(&dir).unwrap());
+    copy(&dir, &backup);
+    assert!(refused(&backup).contains("is a copy, or was restored from a backup"));
+    let mut stored = StoredContext::open(&dir).unwrap();
+    let used = (0..3000).map(|_| {
+        if stored.context.lease().left() == 0 {
+            stored.renew().unwrap();
+        }
+        send(&mut stored)
+    });
+    let used = used.max().unwrap();
+    drop(stored);
+    // The backup comes back, over the files that are there and as new ones.
+    std::fs::write(dir.join("numbers.toml"), std::fs::read(backup.join("numbers.toml")).unwrap()).unwrap();
+    assert!(refused(&dir).contains("restored from a backup"));
+    copy(&backup, &dir);
+    assert!(refused(&dir).contains("tegmen oscore recover"));
+    assert!(recover(&dir).unwrap() > used);
+    let mut stored = StoredContext::open(&dir).unwrap();
+    assert!(send(&mut stored) > used);
+    assert!(stored.context.window().mark().is_some(), "what the other end used is not known");
+    drop(stored);
+    let text = std::fs::read_to_string(dir.join("numbers.toml")).unwrap();
+    for cut in 0..text.len() - 1 {
+        std::fs::write(dir.join("numbers.toml"), &text[..cut]).unwrap();
+        refused(&dir);
+    }
+    std::fs::write(dir.join("numbers.toml"), text.replace("next = ", "next = 1")).unwrap();
+    assert!(refused(&dir).contains("damaged or was edited"));
+    std::fs::remove_file(dir.join("numbers.toml")).unwrap();
+    assert!(refused(&dir).contains("is missing"));
+}
+
+#[test]
+fn a_context_that_nobody_used_may_be_moved() {
+    let scene = Scene::new("move");
+    let (made, used) = (scene.dir("made"), scene.dir("used"));
+    create(&made, &context()).unwrap();
+    copy(&made, &used);
+    std::fs::set_permissions(
+        used.join("context.toml"),
+        std::fs::metadata(made.join("context.toml")).unwrap().permissions(),
+    )
+    .unwrap();
+    assert!(StoredContext::open(&used).is_ok());
+    assert!(matches!(create(&used, &context()), Err(ContextError::File { .. })), "nothing is written over");
+}
+
+#[test]
+fn an_expired_context_is_refused() {
+    let scene = Scene::new("expired");
+    let dir = scene.dir("a");
+    create(&dir, &ContextFile { expires: Some((1, "1970-01-01T00:00:01Z".to_owned())), ..context() }).unwrap();
+    assert!(refused(&dir).contains("expired at 1970-01-01T00:00:01Z"));
+}
+
+#[test]
+fn foreign_formats_come_in_and_go_out() {
+    let scene = Scene::new("foreign");
+    for (format, name) in [(Format::Aiocoap, "aiocoap"), (Format::Libcoap, "libcoap")] {
+        let (out, back) = (scene.dir(name), scene.dir(&format!("{name}-back")));
+        format.export(&context(), &out).unwrap();
+        format.import(&out, &back).unwrap();
+        let (before, after) = (context(), ContextFile::read(&back).unwrap());
+        assert_eq!((before.sender_id, before.recipient_id), (after.sender_id, after.recipient_id));
+        assert_eq!((before.master_secret, before.master_salt), (after.master_secret, after.master_salt));
+        assert_eq!((before.id_context, before.aead), (after.id_context, after.aead));
+    }
+    // What aiocoap has used is not used again, and what it received is not known.
+    let used = scene.dir("aiocoap");
+    std::fs::write(used.join("sequence.json"), "{\"next-to-send\": 4711, \"received\": \"unknown\"}").unwrap();
+    let dir = scene.dir("used");
+    Format::Aiocoap.import(&used, &dir).unwrap();
+    let mut stored = StoredContext::open(&dir).unwrap();
+    assert_eq!((send(&mut stored), stored.context.window().mark().is_some()), (4711, true));
+    std::fs::write(used.join("sequence.json"), "{}").unwrap();
+    assert!(Format::Aiocoap.import(&used, &scene.dir("damaged")).is_err());
+}
+
+#[test]
+fn a_server_finds_the_context_that_a_request_names() {
+    let scene = Scene::new("find");
+    let named = |kid: u8, id_context: Option<u8>| ContextFile {
+        sender_id: vec![9, 9],
+        recipient_id: vec![kid],
+        id_context: id_context.map(|byte| vec![byte]),
+        ..context()
+    };
+    create(&scene.dir("a"), &named(1, None)).unwrap();
+    create(&scene.dir("b"), &named(1, Some(5))).unwrap();
+    create(&scene.dir("c"), &named(2, None)).unwrap();
+    let contexts = Contexts::open(std::slice::from_ref(&scene.0), |_, _| Principal(0)).unwrap();
+    assert_eq!(contexts.len(), 3);
+    let find = |kid: &[u8], kid_context: Option<&[u8]>| {
+        let option = OscoreOption { partial_iv: None, kid_context, kid: Some(kid) };
+        contexts.find(&option).map(|found| found.name().to_owned())
+    };
+    assert_eq!(find(&[1], Some(&[5])).as_deref(), Some("b"));
+    assert_eq!(find(&[2], None).as_deref(), Some("c"));
+    assert_eq!(find(&[1], None).as_deref(), Some("a"));
+    assert_eq!((find(&[3], None), find(&[1], Some(&[6])), find(&[2], Some(&[5]))), (None, None, None));
+    drop(contexts);
+    create(&scene.dir("d"), &named(2, None)).unwrap();
+    let twice = Contexts::open(std::slice::from_ref(&scene.0), |_, _| Principal(0));
+    assert!(matches!(twice, Err(ContextError::Ambiguous { .. })));
+}

@@ -1,0 +1,196 @@
+//! Requests that protect themselves (OSCORE, RFC 8613): opened before the application sees them, their responses
+//! protected before the peer's exchanges keep them.
+
+use super::conversation::{Desk, Sender};
+use super::talk::Talk;
+use super::{Application, Note};
+use crate::contexts::SharedContext;
+use crate::provider::HostCrypto;
+use tegmen::buf::Frame;
+use tegmen::coap::handler::{Identity, heading};
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
+use tegmen::counters::Counters;
+use tegmen::endpoint::Protection;
+use tegmen::oscore::{OVERHEAD, OscoreOption, Refused, RequestBinding, RequestNonce, Stop, Unprotected};
+
+/// The context of a request, and which request it was: what protects every response to it.
+#[derive(Clone)]
+pub(super) struct Object {
+    pub(super) context: SharedContext,
+    pub(super) request: RequestBinding,
+}
+
+impl Object {
+    /// The sender of a datagram, as the one whom the context authenticates.
+    pub(super) fn speaker(&self, from: &Sender) -> Sender {
+        let identity = Identity { principal: self.context.principal(), protection: Protection::Oscore };
+        Sender { identity, object: Some(self.clone()), ..*from }
+    }
+}
+
+impl<A: Application> Desk<A> {
+    /// Answers a request that has an OSCORE option; the code of the response, unless that comes later.
+    pub(super) fn protected_request(
+        &mut self,
+        from: &Sender,
+        talk: &mut Talk,
+        counters: &mut Counters,
+        crypto: &mut HostCrypto,
+        datagram: &mut [u8],
+        frame: &mut Frame<'_>,
+    ) {
+        let Ok(outer) = MessageRef::parse(datagram) else { return };
+        let (head, token) = (heading(&outer, talk.exchanges.message_id()), Token::new(outer.token()));
+        let refused =
+            match self.unprotect(from, &outer.option(OptionNumber::OSCORE).map(<[u8]>::to_vec), crypto, datagram) {
+                Ok((context, Unprotected::Fresh(message, nonce))) => {
+                    let object = Object { context, request: nonce.binding() };
+                    return self.on_fresh(&object, nonce, from, talk, crypto, &message, frame);
+                }
+                Ok((context, Unprotected::Unverified(message, request))) => {
+                    let object = Object { context, request };
+                    let method = message.code();
+                    self.challenge(&object, head, &token, crypto, frame);
+                    let path = || format!("/{}", super::conversation::path_of(&message));
+                    self.note(&object.speaker(from), method, path, Some(Code::UNAUTHORIZED));
+                    return;
+                }
+                Err(refused) => refused,
+            };
+        let counter = match refused {
+            Refused::Unprotected | Refused::BadOption | Refused::Malformed => &mut counters.malformed,
+            Refused::UnknownContext => &mut counters.unknown_peer,
+            Refused::Replayed => &mut counters.replayed,
+            Refused::NotAuthentic => &mut counters.not_authentic,
+        };
+        *counter = counter.saturating_add(1);
+        refuse(refused.code(), head, &token, frame);
+    }
+
+    fn unprotect<'r>(
+        &self,
+        from: &Sender,
+        option: &Option<Vec<u8>>,
+        crypto: &mut HostCrypto,
+        datagram: &'r mut [u8],
+    ) -> Result<(SharedContext, Unprotected<'r>), Refused> {
+        let option = OscoreOption::parse(option.as_deref().ok_or(Refused::Unprotected)?)?;
+        if option.kid.is_none() || option.partial_iv.is_none() {
+            return Err(Refused::BadOption);
+        }
+        let context = self.contexts.find(&option).ok_or(Refused::UnknownContext)?;
+        let mut stored = context.lock();
+        if let Err(expired) = stored.check_expiry() {
+            (self.observer)(Note::Context { remote: from.remote, problem: expired });
+            return Err(Refused::UnknownContext);
+        }
+        let unprotected = stored.context.unprotect_request(crypto, datagram)?;
+        drop(stored);
+        Ok((context, unprotected))
+    }
+
+    /// Takes a request to the application as any other, and protects what is answered.
+    #[expect(clippy::too_many_arguments, reason = "what a request consists of")]
+    fn on_fresh(
+        &mut self,
+        object: &Object,
+        nonce: RequestNonce,
+        from: &Sender,
+        talk: &mut Talk,
+        crypto: &mut HostCrypto,
+        message: &MessageRef<'_>,
+        frame: &mut Frame<'_>,
+    ) {
+        let from = object.speaker(from);
+        let mut code = None;
+        self.protect(object, Some(nonce), crypto, frame, |desk, inner| {
+            // What is inside is authentic: nothing has to be shown of the address before it is answered.
+            code = desk.request(&from, talk, message, &[], inner);
+        });
+        self.note(&from, message.code(), || format!("/{}", super::conversation::path_of(message)), code);
+    }
+
+    /// Lets `write` make a message, and puts it into `frame`, protected as a response to the request of `object`. True if
+    /// there is something to be sent.
+    pub(super) fn protect(
+        &mut self,
+        object: &Object,
+        nonce: Option<RequestNonce>,
+        crypto: &mut HostCrypto,
+        frame: &mut Frame<'_>,
+        write: impl FnOnce(&mut Self, &mut Frame<'_>),
+    ) -> bool {
+        let room = frame.room().saturating_sub(OVERHEAD);
+        let mut storage = std::mem::take(&mut self.inside);
+        storage.resize(OVERHEAD + room + OVERHEAD, 0);
+        let mut inner = Frame::new(storage.get_mut(..OVERHEAD + room).unwrap_or(&mut []), OVERHEAD);
+        write(self, &mut inner);
+        let len = inner.len();
+        let mut inner = Frame::around(&mut storage, OVERHEAD, OVERHEAD + len);
+        let done = match MessageRef::parse(inner.bytes()) {
+            Err(_) => Ok(()),
+            // An acknowledgement says nothing that could be protected.
+            Ok(message) if message.code() == Code::EMPTY => Ok(()),
+            Ok(_) => object.context.protect_response(crypto, &object.request, nonce, &mut inner),
+        };
+        let written = done.is_ok() && frame.append(inner.bytes()).is_ok();
+        if !written && let Ok(message) = MessageRef::parse(inner.bytes()) {
+            let head = (message.message_type(), message.message_id());
+            refuse(Code::INTERNAL_SERVER_ERROR, head, &Token::new(message.token()), frame);
+        }
+        self.inside = storage;
+        !frame.is_empty()
+    }
+
+    fn challenge(
+        &mut self,
+        object: &Object,
+        head: (MessageType, u16),
+        token: &Token,
+        crypto: &mut HostCrypto,
+        frame: &mut Frame<'_>,
+    ) {
+        let mut storage = [0; 2 * OVERHEAD + 32];
+        let mut inner = Frame::new(&mut storage, OVERHEAD);
+        let done = object.context.write_challenge(crypto, &object.request, head, token, &mut inner);
+        if done.is_err() || frame.append(inner.bytes()).is_err() {
+            refuse(Code::INTERNAL_SERVER_ERROR, head, token, frame);
+        }
+    }
+}
+
+impl SharedContext {
+    fn protect_response(
+        &self,
+        crypto: &mut HostCrypto,
+        request: &RequestBinding,
+        nonce: Option<RequestNonce>,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), Stop> {
+        let mut stored = self.lock();
+        if nonce.is_none() {
+            stored.lease_one()?;
+        }
+        stored.context.protect_response(crypto, request, nonce, frame)
+    }
+
+    fn write_challenge(
+        &self,
+        crypto: &mut HostCrypto,
+        request: &RequestBinding,
+        head: (MessageType, u16),
+        token: &Token,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), Stop> {
+        let mut stored = self.lock();
+        stored.lease_one()?;
+        stored.context.write_challenge(crypto, request, head, token, frame)
+    }
+}
+
+/// An error that is not protected, and that nobody is to keep (RFC 8613, section 8.2).
+fn refuse(code: Code, head: (MessageType, u16), token: &Token, frame: &mut Frame<'_>) {
+    frame.truncate(0);
+    let built = Builder::new(frame, head.0, code, head.1, token.as_bytes());
+    let _ = built.and_then(|mut builder| builder.uint(OptionNumber::MAX_AGE, 0));
+}
