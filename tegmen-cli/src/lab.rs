@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_testbed::advice::Advice;
 use tegmen_testbed::mote::Protection;
-use tegmen_testbed::runs::{self, Store, Summary};
+use tegmen_testbed::runs::{self, Run, Store, parts};
 use tegmen_testbed::{agreement, blink, deployment, footprint, pcap, plans, report, scenario};
 
 #[derive(Args)]
@@ -23,12 +23,32 @@ enum Command {
     /// List the plans.
     List,
     /// Run a plan: one figure or table of a paper, measured on the real stack.
-    #[command(after_help = "Example:\n  tegmen lab run blink-bytes --json")]
+    #[command(
+        after_help = "Examples:\n  tegmen lab run blink-bytes --json\n  tegmen lab run loss --seeds 1..50 --out here.csv"
+    )]
     Run {
         /// Its name, from `tegmen lab list`, or a file that describes a deployment.
         plan: String,
+        /// Seeds instead of those of the file, first and last, as 1..50: some here, others on another machine.
+        #[arg(long)]
+        seeds: Option<String>,
+        /// Write every run to this file, as CSV: a part for `tegmen lab merge`.
+        #[arg(long)]
+        out: Option<PathBuf>,
         #[command(flatten)]
         kept: Kept,
+    },
+    /// Put together what `run --seeds FIRST..LAST --out FILE` gave on several machines, as if it were run on one.
+    #[command(after_help = "Example:\n  tegmen lab merge loss here.csv there.csv --out all.csv")]
+    Merge {
+        /// The plan, or the file that describes the deployment.
+        plan: String,
+        /// The parts.
+        #[arg(required = true)]
+        parts: Vec<PathBuf>,
+        /// Write every run to this file, as CSV.
+        #[arg(long, short)]
+        out: PathBuf,
     },
     /// Say which protection a deployment can afford: bytes, delay, delivery, battery life and memory of each.
     #[command(after_help = "Example:\n  tegmen lab plan examples/greenhouse.toml")]
@@ -159,18 +179,26 @@ fn read_file(path: &Path) -> Result<scenario::Plan, Failure> {
 }
 
 /// Runs a plan, and says how fast it was.
-fn run_plan(out: Output, plan: &scenario::Plan, kept: &Kept) -> Result<Vec<Summary>, Failure> {
+fn run_plan(out: Output, plan: &scenario::Plan, kept: &Kept) -> Result<Vec<Run>, Failure> {
     let store = kept.store()?;
     let progress = Progress::new();
-    let summaries = runs::run(plan, &store, |done, all| progress.set(done, all));
+    let runs = runs::all(plan, &store, |done, all| progress.set(done, all));
     progress.end();
     out.text(&plan.about);
-    let speeds: Vec<f64> = summaries.iter().filter_map(|summary| summary.speed).collect();
+    let speeds: Vec<f64> = runs.iter().filter_map(Run::speed).collect();
+    if speeds.len() < runs.len() {
+        out.text(format!("{} of {} runs were kept from before", runs.len() - speeds.len(), runs.len()));
+    }
     if !speeds.is_empty() {
         let slowest = speeds.into_iter().fold(f64::INFINITY, f64::min);
         out.text(format!("each run at least {slowest:.0} times faster than real time, on one core"));
     }
-    Ok(summaries)
+    Ok(runs)
+}
+
+fn write_runs(file: &Path, plan: &scenario::Plan, runs: &[Run]) -> Result<(), Failure> {
+    let written = parts::write(plan, runs).and_then(|text| std::fs::write(file, text));
+    written.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
 /// Rows as one JSON array, or as a table.
@@ -218,16 +246,45 @@ impl Lab {
                 }
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Run { plan, kept } => {
+            Command::Run { plan, seeds, out: file, kept } => {
                 if let Some(found) = PLANS.iter().find(|known| known.name == plan) {
-                    return Ok((found.run)(out));
+                    return match seeds.is_some() || file.is_some() {
+                        true => Err(Failure::usage(format!("{plan} is run whole: without --seeds and --out"))),
+                        false => Ok((found.run)(out)),
+                    };
                 }
-                let summaries = run_plan(out, &find_plan(&plan)?, &kept)?;
+                let mut plan = find_plan(&plan)?;
+                if let Some(seeds) = seeds {
+                    let seeds = parts::seeds(&seeds).map_err(|what| Failure::usage(format!("--seeds {what}")))?;
+                    parts::set_seeds(&mut plan, &seeds);
+                }
+                let runs = run_plan(out, &plan, &kept)?;
+                if let Some(file) = file {
+                    write_runs(&file, &plan, &runs)?;
+                }
+                let summaries = runs::summarize(&plan, &runs);
+                print_rows(out, &summaries, || runs::table(&summaries));
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Merge { plan, parts: files, out: file } => {
+                let plan = find_plan(&plan)?;
+                let read = |path: &PathBuf| {
+                    let name = path.display().to_string();
+                    match std::fs::read_to_string(path) {
+                        Ok(text) => Ok((name, text)),
+                        Err(error) => Err(Failure::usage(format!("{name}: {error}"))),
+                    }
+                };
+                let texts = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+                let runs = parts::merge(&plan, &texts).map_err(Failure::usage)?;
+                write_runs(&file, &plan, &runs)?;
+                let summaries = runs::summarize(&plan, &runs);
                 print_rows(out, &summaries, || runs::table(&summaries));
                 Ok(ExitCode::SUCCESS)
             }
             Command::Plan { deployment, kept } => {
-                let advice = Advice::of(run_plan(out, &read_file(&deployment)?, &kept)?);
+                let plan = read_file(&deployment)?;
+                let advice = Advice::of(runs::summarize(&plan, &run_plan(out, &plan, &kept)?));
                 out.line(|| advice.text().trim_end().to_owned(), || serde_json::to_value(&advice).unwrap_or_default());
                 Ok(ExitCode::SUCCESS)
             }

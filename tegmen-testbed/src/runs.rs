@@ -1,14 +1,17 @@
 //! Runs of a plan: every case under every protection with every seed, on all cores, each at most once.
 //!
 //! A finished run is kept in a folder under a name made from all that it depends on, this program included; stopping
-//! halfway loses the runs that were under way, no more.
+//! halfway loses the runs that were under way, no more. What some seeds gave on one machine and others on another is put
+//! together by [`parts`].
+
+pub mod parts;
 
 use crate::cost::Memory;
 use crate::deployment::{self, Outcome};
 use crate::mote::Protection;
 use crate::parallel;
 use crate::platform::{Energy, Platform};
-use crate::scenario::{Case, Plan, Scenario};
+use crate::scenario::{Case, Plan, Runs, Scenario};
 use crate::sim::Micros;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,8 +68,26 @@ pub struct Summary {
     pub speed: Option<f64>,
 }
 
+/// One run of a plan.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Run {
+    /// The case, by its place in the plan.
+    case: usize,
+    protection: Protection,
+    seed: u64,
+    kept: Kept,
+    speed: Option<f64>,
+}
+
+impl Run {
+    /// Virtual time of the run over the time it took to compute; `None` where it was kept from before.
+    pub const fn speed(&self) -> Option<f64> {
+        self.speed
+    }
+}
+
 /// One run, as it is kept: whole microseconds and nanojoules, which are read as they were written.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct Kept {
     made: u64,
     answered: u64,
@@ -128,12 +149,11 @@ impl Store {
     /// If the folder cannot be made, or the program's own file cannot be read.
     pub fn at(folder: &Path) -> std::io::Result<Self> {
         fs::create_dir_all(folder)?;
-        let program = fnv(&fs::read(std::env::current_exe()?)?);
-        Ok(Self { folder: Some(folder.into()), program })
+        Ok(Self { folder: Some(folder.into()), program: program()? })
     }
 
     fn file(&self, scenario: &Scenario, protection: Protection, seed: u64) -> Option<PathBuf> {
-        let key = format!("{} {protection:?} {seed} {scenario:?}", self.program);
+        let key = format!("{} {protection:?} {seed} {}", self.program, text_of(scenario));
         Some(self.folder.as_ref()?.join(format!("{:016x}.json", fnv(key.as_bytes()))))
     }
 }
@@ -143,24 +163,48 @@ fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Runs a plan; `done` is told how many of how many runs are.
+/// A number for this program: its file's content, which decides what runs give.
+fn program() -> std::io::Result<u64> {
+    Ok(fnv(&fs::read(std::env::current_exe()?)?))
+}
+
+/// All that a run depends on but its seed.
+fn text_of(scenario: &Scenario) -> String {
+    format!("{:?}", Scenario { run: Runs::default(), ..scenario.clone() })
+}
+
+/// Runs a plan and sums it up; `done` is told how many of how many runs are.
 pub fn run(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Vec<Summary> {
-    let mut jobs: Vec<(&Case, Protection, u64)> = Vec::new();
-    for case in &plan.cases {
+    summarize(plan, &all(plan, store, done))
+}
+
+/// Runs a plan: every case under every protection with every seed.
+pub fn all(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Vec<Run> {
+    let mut jobs: Vec<(usize, Protection, u64)> = Vec::new();
+    for (number, case) in plan.cases.iter().enumerate() {
         let seeds = &case.scenario.run;
         for protection in &case.scenario.stack.protections {
-            jobs.extend((0..seeds.seeds).map(|seed| (case, *protection, seeds.first_seed + seed)));
+            jobs.extend((0..seeds.seeds).map(|seed| (number, *protection, seeds.first_seed + seed)));
         }
     }
     let all = jobs.len();
-    let results =
-        parallel::each(&jobs, |(case, protection, seed)| once(case, *protection, *seed, store), |n| done(n, all));
-    let mut results = results.into_iter();
+    let once = |(number, protection, seed): &(usize, Protection, u64)| {
+        let (kept, speed) = once(&plan.cases[*number], *protection, *seed, store);
+        Run { case: *number, protection: *protection, seed: *seed, kept, speed }
+    };
+    parallel::each(&jobs, once, |n| done(n, all))
+}
+
+/// What the runs of a plan gave, case by case.
+pub fn summarize(plan: &Plan, runs: &[Run]) -> Vec<Summary> {
     let mut summaries = Vec::new();
-    for case in &plan.cases {
+    for (number, case) in plan.cases.iter().enumerate() {
         for protection in &case.scenario.stack.protections {
-            let runs: Vec<_> = results.by_ref().take(case.scenario.run.seeds as usize).collect();
-            summaries.push(summarize(case, *protection, &runs));
+            let of_it = runs.iter().filter(|run| run.case == number && run.protection == *protection);
+            let of_it: Vec<_> = of_it.map(|run| (run.kept.clone(), run.speed)).collect();
+            if !of_it.is_empty() {
+                summaries.push(summary(case, *protection, &of_it));
+            }
         }
     }
     summaries
@@ -187,7 +231,7 @@ fn once(case: &Case, protection: Protection, seed: u64, store: &Store) -> (Kept,
     (kept, Some(speed))
 }
 
-fn summarize(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) -> Summary {
+fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) -> Summary {
     let over = |figure: &dyn Fn(&Kept) -> f64| mean(&runs.iter().map(|(run, _)| figure(run)).collect::<Vec<_>>());
     let readings_of_a_mote = |run: &Kept| run.made as f64 / run.makers as f64;
     let hardware = &case.scenario.mote;
@@ -312,9 +356,11 @@ mod tests {
         let plan = plan(2);
         let first = run(&plan, &store, |_, _| {});
         let again = run(&plan, &store, |_, _| {});
+        let more = run(&self::plan(3), &store, |_, _| {});
         let _ = fs::remove_dir_all(&folder);
         assert!(first.iter().all(|summary| summary.speed.is_some()));
         assert!(again.iter().all(|summary| summary.speed.is_none()));
+        assert!(more.iter().all(|summary| summary.seeds == 3 && summary.speed.is_some()));
         let json = |summaries: &[Summary]| serde_json::to_string(summaries).unwrap();
         assert_eq!(json(&first), json(&again));
     }

@@ -4,12 +4,17 @@
 
 use crate::mote::{self, Protection};
 use crate::platform::Platform;
-use crate::sim::links::STRONG_DBM;
-use crate::sim::{Bursts, Links, Micros, NodeId};
+use crate::sim::NodeId;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use tegmen::dtls::Profile;
+
+mod links;
+#[cfg(test)]
+mod tests;
+
+pub use links::{BURSTS, Loss, Weather};
 
 /// What a file describes.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -46,9 +51,9 @@ pub struct Network {
     pub fanout: Option<usize>,
     /// Pairs of nodes that hear each other, for the topology "links".
     pub links: Option<Vec<[usize; 2]>>,
-    /// The share of frames that every link loses, 0 to 1.
+    /// The share of frames that links lose, 0 to 1.
     #[serde(default)]
-    pub loss: f64,
+    pub loss: Loss,
     /// Bad times of every link.
     pub bursts: Option<Weather>,
 }
@@ -65,18 +70,6 @@ pub enum Shape {
     Tree,
     /// As `links` says.
     Links,
-}
-
-/// Bad times of links.
-#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Weather {
-    /// Mean length of good times.
-    pub good_s: f64,
-    /// Mean length of bad times.
-    pub bad_s: f64,
-    /// The share of frames that are lost in bad times.
-    pub loss: f64,
 }
 
 /// Who says what, and how often.
@@ -302,7 +295,7 @@ fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
     let mut inside = section.is_empty();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
-        if let Some(head) = line.strip_prefix('[').and_then(|line| line.split(']').next()) {
+        if let Some(head) = head_of(line) {
             if section.is_empty() && (head == key || line == key) {
                 return Some(number + 1);
             }
@@ -314,12 +307,18 @@ fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
     None
 }
 
+/// The section that begins on this line, if one does; a row of a matrix begins with a bracket as well.
+fn head_of(line: &str) -> Option<&str> {
+    let head = line.trim().trim_start_matches('[').split(']').next().unwrap_or_default();
+    (line.trim_start().starts_with('[') && head.starts_with(|first: char| first.is_ascii_alphabetic())).then_some(head)
+}
+
 /// The text with the lines of a section empty, so that all others keep their numbers.
 fn without_section(text: &str, section: &str) -> String {
     let mut inside = false;
     let lines = text.lines().map(|line| {
-        if line.trim_start().starts_with('[') {
-            inside = line.trim().trim_matches(['[', ']']) == section;
+        if let Some(head) = head_of(line) {
+            inside = head == section;
         }
         if inside { "" } else { line }
     });
@@ -358,19 +357,16 @@ impl std::error::Error for Wrong {}
 /// Section and key that are wrong, and why.
 type Fault = (&'static str, &'static str, String);
 
+/// What counts as a share of something.
+fn share(section: &'static str, key: &'static str, value: f64) -> Result<(), Fault> {
+    match (0.0..=1.0).contains(&value) {
+        true => Ok(()),
+        false => Err((section, key, format!("{key} = {value}: a share is from 0 to 1"))),
+    }
+}
+
 impl Scenario {
     fn check(&self) -> Result<(), Fault> {
-        let share = |section, key, value: f64| match (0.0..=1.0).contains(&value) {
-            true => Ok(()),
-            false => Err((section, key, format!("{key} = {value}: a share of the frames is from 0 to 1"))),
-        };
-        share("network", "loss", self.network.loss)?;
-        if let Some(bursts) = self.network.bursts {
-            share("network", "bursts", bursts.loss)?;
-            if !(bursts.good_s > 0.0 && bursts.bad_s > 0.0) {
-                return Err(("network", "bursts", "bursts: good_s and bad_s are seconds, more than 0".into()));
-            }
-        }
         let links = self.links()?;
         self.parents(&links)?;
         let traffic = &self.traffic;
@@ -419,90 +415,6 @@ impl Scenario {
         Ok(())
     }
 
-    /// The links between the nodes.
-    pub(crate) fn links(&self) -> Result<Links, Fault> {
-        let network = &self.network;
-        let count = |key: &'static str, value: Option<usize>, most: usize| match value {
-            Some(value) if (1..=most).contains(&value) => Ok(value),
-            Some(value) => Err(("network", key, format!("{key} = {value}: from 1 to {most}"))),
-            None => Err(("network", "topology", format!("this topology needs {key}, from 1 to {most}"))),
-        };
-        let unused = |key: &'static str, set: bool| match set {
-            true => Err(("network", key, format!("{key} has no meaning in this topology"))),
-            false => Ok(()),
-        };
-        let mut links = match network.topology {
-            Shape::Star => {
-                unused("hops", network.hops.is_some())?;
-                Links::all(count("nodes", network.nodes, mote::HUB)? + 1)
-            }
-            Shape::Chain => {
-                unused("nodes", network.nodes.is_some())?;
-                Links::chain(count("hops", network.hops, 32)? + 1)
-            }
-            Shape::Tree => {
-                unused("hops", network.hops.is_some())?;
-                let nodes = count("nodes", network.nodes, mote::HUB)? + 1;
-                let fanout = count("fanout", network.fanout, mote::HUB)?;
-                let mut links = Links::none(nodes);
-                (1..nodes).for_each(|node| links.connect(node, (node - 1) / fanout, STRONG_DBM));
-                links
-            }
-            Shape::Links => {
-                unused("hops", network.hops.is_some())?;
-                let nodes = count("nodes", network.nodes, mote::HUB)? + 1;
-                let mut links = Links::none(nodes);
-                let pairs = network.links.as_deref();
-                let pairs = pairs.ok_or(("network", "topology", "this topology needs links = [[0, 1], ...]".into()))?;
-                for [a, b] in pairs {
-                    if *a >= nodes || *b >= nodes || a == b {
-                        let what = format!("links: [{a}, {b}] is not a pair of the nodes 0 to {}", nodes - 1);
-                        return Err(("network", "links", what));
-                    }
-                    links.connect(*a, *b, STRONG_DBM);
-                }
-                links
-            }
-        };
-        unused("fanout", network.fanout.is_some() && network.topology != Shape::Tree)?;
-        unused("links", network.links.is_some() && network.topology != Shape::Links)?;
-        links.set_all_losses(network.loss);
-        if let Some(weather) = network.bursts {
-            let micros = |seconds: f64| (seconds * 1e6) as Micros;
-            let bursts = Bursts { good: micros(weather.good_s), bad: micros(weather.bad_s), loss: weather.loss };
-            for from in 0..links.nodes() {
-                (0..links.nodes()).for_each(|to| links.set_bursts(from, to, Some(bursts)));
-            }
-        }
-        Ok(links)
-    }
-
-    /// The neighbour of each node on its shortest way to node 0.
-    pub(crate) fn parents(&self, links: &Links) -> Result<Vec<NodeId>, Fault> {
-        let mut parents = vec![None; links.nodes()];
-        let mut reached = VecDeque::from([0]);
-        parents[0] = Some(0);
-        while let Some(node) = reached.pop_front() {
-            for next in links.audience(node) {
-                if parents[next].is_none() {
-                    parents[next] = Some(node);
-                    reached.push_back(next);
-                }
-            }
-        }
-        if let Some(lost) = parents.iter().position(Option::is_none) {
-            return Err(("network", "links", format!("node {lost} is not reached from node 0: a link is missing")));
-        }
-        Ok(parents.into_iter().flatten().collect())
-    }
-
-    /// The most hops from any node to node 0.
-    pub(crate) fn depth(&self, links: &Links) -> Result<usize, Fault> {
-        let parents = self.parents(links)?;
-        let hops = |node: NodeId| std::iter::successors(Some(node), |n| (*n != 0).then(|| parents[*n])).count() - 1;
-        Ok((0..links.nodes()).map(hops).max().unwrap_or(0))
-    }
-
     /// The nodes that make readings.
     pub(crate) fn makers(&self, nodes: usize) -> Vec<NodeId> {
         match self.network.topology {
@@ -515,6 +427,3 @@ impl Scenario {
 fn names() -> String {
     Protection::ALL.map(Protection::name).join(", ")
 }
-
-#[cfg(test)]
-mod tests;

@@ -66,8 +66,8 @@ fn a_sweep_is_every_combination_and_its_faults_are_found() {
     let sweep = "[sweep]\n\"network.loss\" = [0.0, 0.3]\n\"network.nodes\" = [1, 2, 5]\n";
     let plan = Plan::parse("plan.toml", &format!("{GOOD}{sweep}")).unwrap();
     let cases: Vec<_> =
-        plan.cases.iter().map(|case| (case.scenario.network.loss, case.scenario.network.nodes)).collect();
-    let expected = [0.0, 0.3].into_iter().flat_map(|loss| [1, 2, 5].map(|nodes| (loss, Some(nodes))));
+        plan.cases.iter().map(|case| (case.scenario.network.loss.clone(), case.scenario.network.nodes)).collect();
+    let expected = [0.0, 0.3].into_iter().flat_map(|loss| [1, 2, 5].map(|nodes| (Loss::Every(loss), Some(nodes))));
     assert_eq!(cases, expected.collect::<Vec<_>>());
     assert_eq!(plan.cases[4].values["network.loss"], "0.3");
 
@@ -83,4 +83,46 @@ fn link_local_addresses_do_not_leave_their_hop() {
     assert!(Plan::parse("plan.toml", &chain).is_ok());
     let wrong = wrong(&format!("{chain}[stack]\naddresses = \"link-local\"\n"));
     assert_eq!((wrong.line, wrong.what.contains("one hop")), (Some(10), true), "{wrong}");
+}
+
+#[test]
+fn a_matrix_gives_each_way_its_own_loss() {
+    let matrix = "loss = [[0.0, 0.1, 0, 0], [0.2, 0, 0, 0], [1, 0, 0, 0],\n  [0, 0, 0, 0]]";
+    let plan = Plan::parse("plan.toml", &changed("loss = 0.1", matrix)).unwrap();
+    let links = plan.cases[0].scenario.links().unwrap();
+    assert_eq!([(0, 1), (1, 0), (2, 0), (0, 2)].map(|(from, to)| links.loss(from, to)), [0.1, 0.2, 1.0, 0.0]);
+
+    let rows = matrix.replace("], [", "],\n  [");
+    let after = wrong(&changed("loss = 0.1", &format!("{rows}\nbursts = \"rain\"")));
+    assert_eq!(after.line, Some(9), "{after}");
+
+    let short = wrong(&changed("loss = 0.1", "loss = [[0.0, 0.1], [0.2, 0.0]]"));
+    assert_eq!((short.line, short.what.contains("4 rows of 4")), (Some(5), true), "{short}");
+    let much = wrong(&changed("loss = 0.1", &matrix.replace("0.2", "2.0")));
+    assert_eq!((much.line, much.what.contains("from 0 to 1")), (Some(5), true), "{much}");
+    let word = wrong(&changed("loss = 0.1", "loss = \"some\""));
+    assert_eq!((word.line, word.what.contains("a row for each sender")), (Some(5), true), "{word}");
+}
+
+#[test]
+fn bursts_have_names_or_numbers() {
+    for (name, weather) in BURSTS {
+        let plan = Plan::parse("plan.toml", &changed("loss = 0.1", &format!("bursts = \"{name}\""))).unwrap();
+        assert_eq!(plan.cases[0].scenario.network.bursts, Some(*weather));
+        assert!(
+            plan.cases[0].scenario.links().unwrap().bursts(0, 1).is_some_and(|bursts| bursts.mean_loss(0.0) <= 0.1)
+        );
+    }
+    let numbers = changed("loss = 0.1", "bursts = { good_s = 0.9, bad_s = 0.1, loss = 1.0 }");
+    assert!(Plan::parse("plan.toml", &numbers).is_ok());
+    let unknown = wrong(&changed("loss = 0.1", "bursts = \"rain\""));
+    assert_eq!(
+        (unknown.line, BURSTS.iter().all(|(name, _)| unknown.what.contains(name))),
+        (Some(5), true),
+        "{unknown}"
+    );
+    let never = wrong(&changed("loss = 0.1", "bursts = { good_s = 0.0, bad_s = 0.1, loss = 1.0 }"));
+    assert_eq!((never.line, never.what.contains("more than 0")), (Some(5), true), "{never}");
+    let swept = wrong(&format!("{GOOD}[sweep]\n\"network.bursts\" = [\"wlan\", \"rain\"]\n"));
+    assert!(swept.what.contains("rain") && swept.what.contains("shadow"), "{swept}");
 }

@@ -1,0 +1,179 @@
+//! A plan in parts: some seeds here, others on another machine, and one file of all runs in the end.
+//!
+//! A part is CSV: a line that names plan and program, a header, and a line for each run, by case, protection and seed.
+//! The parts of a plan that are merged give, byte for byte, the file of the plan that was run whole.
+
+use super::{Kept, Run, fnv, program, text_of};
+use crate::mote::Protection;
+use crate::scenario::{Case, Plan};
+use serde_json::{Map, Value};
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+/// Takes these seeds instead of those that the plan says.
+pub fn set_seeds(plan: &mut Plan, seeds: &RangeInclusive<u64>) {
+    for case in &mut plan.cases {
+        case.scenario.run.first_seed = *seeds.start();
+        case.scenario.run.seeds = seeds.end() - seeds.start() + 1;
+    }
+}
+
+/// Reads `first..last`, both included.
+///
+/// # Errors
+/// What would be right.
+pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let range = text.split_once("..").and_then(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?));
+    let range = range.filter(|range: &RangeInclusive<u64>| !range.is_empty() && *range.end() < 1 << 32);
+    range.ok_or_else(|| format!("{text}: first and last seed, both included, as 1..50"))
+}
+
+/// The file of these runs.
+///
+/// # Errors
+/// If the program's own file cannot be read.
+pub fn write(plan: &Plan, runs: &[Run]) -> std::io::Result<String> {
+    let mut text = first_line(plan, program()?);
+    let columns = columns();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "case,protection,seed,{},values", columns.join(","));
+    for run in runs {
+        let kept = serde_json::to_value(&run.kept).unwrap_or_default();
+        let cells: Vec<String> = columns.iter().map(|column| kept[column].to_string()).collect();
+        let values = plan.cases.get(run.case).map(values).unwrap_or_default().replace('"', "\"\"");
+        let name = run.protection.name();
+        let _ = writeln!(text, "{},{name},{},{},\"{values}\"", run.case + 1, run.seed, cells.join(","));
+    }
+    Ok(text)
+}
+
+/// Puts parts of this plan together; each has the name of its file. The runs come in the order of a plan run whole.
+///
+/// # Errors
+/// What is wrong, and with which part: another plan or program made it, it has a seed that another has, it is no part.
+pub fn merge(plan: &Plan, parts: &[(String, String)]) -> Result<Vec<Run>, String> {
+    let program = program().map_err(|error| format!("the program's own file: {error}"))?;
+    let mut runs: Vec<(Run, &str)> = Vec::new();
+    for (name, text) in parts {
+        runs.extend(read(plan, program, name, text)?.into_iter().map(|run| (run, name.as_str())));
+    }
+    let order = |run: &Run| {
+        let protections = plan.cases.get(run.case).map(|case| &case.scenario.stack.protections);
+        let place = protections.and_then(|all| all.iter().position(|protection| *protection == run.protection));
+        (run.case, place, run.seed)
+    };
+    runs.sort_by_key(|(run, _)| order(run));
+    for pair in runs.windows(2) {
+        let [(a, first), (b, second)] = pair else { continue };
+        if order(a) == order(b) {
+            return Err(format!("{first} and {second} both have seed {}: each seed is run in one part only", a.seed));
+        }
+    }
+    Ok(runs.into_iter().map(|(run, _)| run).collect())
+}
+
+fn read(plan: &Plan, program: u64, name: &str, text: &str) -> Result<Vec<Run>, String> {
+    let (expected, columns) = (first_line(plan, program), columns());
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    if first != expected.trim_end() {
+        let same_plan = first.split(';').next() == expected.split(';').next();
+        return Err(match (first.starts_with(MARK), same_plan) {
+            (false, _) => format!("{name}: not a file that `tegmen lab run FILE --out` wrote"),
+            (true, false) => format!("{name}: made from another plan: run each part with the same file"),
+            (true, true) => format!("{name}: made by another build of tegmen: run each part with the same program"),
+        });
+    }
+    lines.next();
+    let run = |line: &str| {
+        let cells: Vec<&str> = line.splitn(columns.len() + 4, ',').collect();
+        let [case, protection, seed, kept @ .., _] = cells.as_slice() else { return None };
+        let case = case.parse::<usize>().ok()?.checked_sub(1)?;
+        let protections = &plan.cases.get(case)?.scenario.stack.protections;
+        let protection = protections.iter().copied().find(|known: &Protection| known.name() == *protection)?;
+        let field = |(column, cell): (&String, &&str)| Some((column.clone(), cell.parse::<u64>().ok()?.into()));
+        let kept: Map<String, Value> = columns.iter().zip(kept).map(field).collect::<Option<_>>()?;
+        let kept = serde_json::from_value(Value::Object(kept)).ok()?;
+        Some(Run { case, protection, seed: seed.parse().ok()?, kept, speed: None })
+    };
+    let rows = lines.enumerate().map(|(number, line)| {
+        run(line).ok_or_else(|| format!("{name}, line {}: not a run of this plan", number + FIRST_RUN))
+    });
+    rows.collect()
+}
+
+fn first_line(plan: &Plan, program: u64) -> String {
+    let cases = plan.cases.iter().map(|case| format!("{} {}\n", values(case), text_of(&case.scenario)));
+    format!("{MARK} {:016x}; program {program:016x}\n", fnv(cases.collect::<String>().as_bytes()))
+}
+
+fn values(case: &Case) -> String {
+    case.values.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join("; ")
+}
+
+/// The fields of a run, by name.
+fn columns() -> Vec<String> {
+    let kept = serde_json::to_value(Kept::default()).unwrap_or_default();
+    kept.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
+}
+
+const MARK: &str = "# runs of tegmen lab, plan";
+/// The line of the first run.
+const FIRST_RUN: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Store, all, summarize};
+    use super::*;
+
+    fn plan(seeds: &str) -> Plan {
+        let text = "about = \"a test\"\n[network]\ntopology = \"star\"\nnodes = 2\n[traffic]\nperiod_s = 1.0\npayload = 4\n\
+                    readings = 5\n[sweep]\n\"network.bursts\" = [\"wlan\", { good_s = 1.0, bad_s = 0.5, loss = 0.5 }]\n";
+        let mut plan = Plan::parse("test.toml", text).unwrap();
+        set_seeds(&mut plan, &super::seeds(seeds).unwrap());
+        plan
+    }
+
+    fn file(seeds: &str) -> (String, String) {
+        let plan = plan(seeds);
+        (seeds.into(), write(&plan, &all(&plan, &Store::none(), |_, _| {})).unwrap())
+    }
+
+    #[test]
+    fn parts_in_any_order_give_the_bytes_of_the_whole() {
+        let whole = file("3..9");
+        let plan = plan("1..1");
+        let merged = merge(&plan, &[file("7..9"), file("3..3"), file("4..6")]).unwrap();
+        assert_eq!(write(&plan, &merged).unwrap(), whole.1);
+        assert_eq!(whole.1.lines().count(), 2 + 2 * 2 * 7);
+        let of_whole = merge(&plan, &[whole]).unwrap();
+        assert_eq!(summarize(&plan, &of_whole), summarize(&plan, &merged));
+        assert!(summarize(&plan, &merged).iter().all(|summary| summary.seeds == 7));
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused_with_its_name() {
+        let plan = plan("1..1");
+        let (a, b) = (file("1..3"), file("3..4"));
+        let refused = |parts: &[(String, String)]| merge(&plan, parts).unwrap_err();
+        let overlap = refused(&[a.clone(), b]);
+        assert!(overlap.contains("1..3 and 3..4 both have seed 3"), "{overlap}");
+        let changed = |from: &str, to: &str| (a.0.clone(), a.1.replacen(from, to, 1));
+        assert!(refused(&[changed(", plan ", ", plan 1")]).contains("1..3: made from another plan"));
+        assert!(refused(&[changed("; program ", "; program 1")]).contains("1..3: made by another build"));
+        assert!(refused(&[("x".into(), "case\n".into())]).contains("x: not a file"));
+        assert!(refused(&[changed("1,coap,", "9,coap,")]).contains("line 3"));
+        let mut other = plan.clone();
+        other.cases[0].scenario.traffic.payload = 5;
+        assert!(merge(&other, &[a]).unwrap_err().contains("another plan"));
+    }
+
+    #[test]
+    fn seeds_are_first_and_last() {
+        assert_eq!(seeds("1..50"), Ok(1..=50));
+        assert_eq!(seeds("7..7"), Ok(7..=7));
+        for wrong in ["", "1", "5..1", "a..b", "1..", "..", "1...5", "0..99999999999"] {
+            assert!(seeds(wrong).unwrap_err().contains("1..50"), "{wrong}");
+        }
+    }
+}
