@@ -1,8 +1,12 @@
-"""aiocoap as a server or a client of plain CoAP; the words are those of interop/src/plain.rs.
+"""aiocoap as a server or a client of plain CoAP and of OSCORE; the words are those of interop/src/plain.rs and objects.rs.
 
     aiocoap_peer.py version
     aiocoap_peer.py coap-server HOST PORT
     aiocoap_peer.py coap-client METHOD URI [PAYLOAD]
+    aiocoap_peer.py oscore-server DIR HOST PORT
+    aiocoap_peer.py oscore-client DIR METHOD URI [PAYLOAD]
+
+DIR is a security context of aiocoap.
 """
 
 import asyncio
@@ -11,6 +15,7 @@ from importlib.metadata import version
 
 from aiocoap import BAD_REQUEST, CHANGED, CONTENT, CREATED, DELETED, DELETE, GET, NON, POST, PUT, Context, Message
 from aiocoap import error, resource
+from aiocoap.credentials import CredentialsMap
 
 BIG = bytes(b"0123456789abcdef"[at % 16] for at in range(5000))
 
@@ -84,7 +89,13 @@ class Big(Value):
         return Message(code=CHANGED)
 
 
-async def serve(host, port):
+def credentials(pattern, directory):
+    known = CredentialsMap()
+    known.load_from_dict({pattern: {"oscore": {"basedir": directory}}})
+    return known
+
+
+async def serve(host, port, directory=None):
     site = resource.Site()
     count = Count()
     site.add_resource([".well-known", "core"], resource.WKCResource(site.get_resources_as_linkheader))
@@ -92,6 +103,10 @@ async def serve(host, port):
     site.add_resource(["slow"], Slow())
     site.add_resource(["count"], count)
     site.add_resource(["big"], Big(BIG))
+    if directory is not None:
+        from aiocoap.oscore_sitewrapper import OscoreSiteWrapper
+
+        site = OscoreSiteWrapper(site, credentials(":peer", directory))
     context = await Context.create_server_context(site, bind=(host, int(port)))
     say("listening")
     ticking = asyncio.create_task(count.tick())
@@ -105,8 +120,12 @@ def text(response):
     return f"{response.code.dotted} {payload}"
 
 
-async def ask(method, uri, payload):
+async def ask(method, uri, payload, directory=None):
     context = await Context.create_client_context()
+    if directory is not None:
+        # Without a pattern that matches it would ask in clear.
+        authority = "/".join(uri.split("/")[:3])
+        context.client_credentials = credentials(authority + "/*", directory)
     codes = {"get": GET, "non": GET, "observe": GET, "put": PUT, "post": POST, "delete": DELETE}
     request = Message(code=codes[method], uri=uri, payload=BIG if payload == "BIG" else payload.encode())
     if method == "non":
@@ -139,5 +158,9 @@ match sys.argv[1:]:
         asyncio.run(serve(host, port))
     case ["coap-client", method, uri, *payload]:
         asyncio.run(ask(method, uri, "".join(payload)))
+    case ["oscore-server", directory, host, port]:
+        asyncio.run(serve(host, port, directory))
+    case ["oscore-client", directory, method, uri, *payload]:
+        asyncio.run(ask(method, uri, "".join(payload), directory))
     case _:
         sys.exit(__doc__)

@@ -31,6 +31,7 @@ pub mod counters;
 pub mod crypto;
 pub mod dtls;
 pub mod endpoint;
+pub mod flash;
 pub mod ip;
 pub mod lease;
 pub mod lowpan;

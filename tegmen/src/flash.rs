@@ -1,0 +1,277 @@
+//! A number that only rises, kept in two pages of flash memory: the end of a [lease](crate::lease) on a mote.
+//!
+//! Each new value is appended as a record with a check; only when a page is full is the other one erased. A power cut in
+//! the middle of a record or of an erasure leaves the last complete record, whose number is the highest.
+
+/// Memory in pages that are erased as a whole and keep what they hold without power.
+///
+/// Erased bytes are 0xff; programming turns bits to 0 and never back.
+pub trait Flash {
+    /// Why the hardware refuses.
+    type Error;
+
+    /// Bytes of a page, a multiple of [`RECORD_LEN`].
+    const PAGE_LEN: usize;
+
+    /// Reads from one of the two pages.
+    fn read(&self, page: Page, at: usize, out: &mut [u8; RECORD_LEN]);
+
+    /// Writes one record at a multiple of [`RECORD_LEN`], where nothing was written since the page was erased.
+    ///
+    /// # Errors
+    /// What the hardware says.
+    fn program(&mut self, page: Page, at: usize, record: &[u8; RECORD_LEN]) -> Result<(), Self::Error>;
+
+    /// Erases a page.
+    ///
+    /// # Errors
+    /// What the hardware says.
+    fn erase(&mut self, page: Page) -> Result<(), Self::Error>;
+}
+
+/// One of two pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Page {
+    /// One.
+    A,
+    /// The other.
+    B,
+}
+
+impl Page {
+    const fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
+/// Bytes of a record: the number and its check.
+pub const RECORD_LEN: usize = 12;
+
+/// The number.
+#[derive(Debug)]
+pub struct Kept<F> {
+    flash: F,
+    page: Page,
+    /// Where the next record goes.
+    at: usize,
+    value: u64,
+}
+
+/// Both pages hold nothing: what was kept is lost, or nothing ever was. Only who knows that the keys are fresh may
+/// [`Kept::format`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lost;
+
+impl<F: Flash> Kept<F> {
+    /// Begins with `value`, whatever the pages hold: for keys that were never used.
+    ///
+    /// # Errors
+    /// What the hardware says.
+    pub fn format(mut flash: F, value: u64) -> Result<Self, F::Error> {
+        flash.erase(Page::B)?;
+        flash.erase(Page::A)?;
+        flash.program(Page::A, 0, &record(value))?;
+        Ok(Self { flash, page: Page::A, at: RECORD_LEN, value })
+    }
+
+    /// The highest number that was kept.
+    ///
+    /// # Errors
+    /// [`Lost`].
+    pub fn open(flash: F) -> Result<Self, Lost> {
+        let (in_a, in_b) = (newest(&flash, Page::A), newest(&flash, Page::B));
+        let page = if in_b > in_a { Page::B } else { Page::A };
+        let value = in_a.max(in_b).ok_or(Lost)?;
+        let at = first_erased(&flash, page);
+        Ok(Self { flash, page, at, value })
+    }
+
+    /// The number.
+    pub const fn value(&self) -> u64 {
+        self.value
+    }
+
+    /// Keeps a higher number; it is durable when this returns. A lower one changes nothing.
+    ///
+    /// # Errors
+    /// What the hardware says; the old number is then still kept.
+    pub fn keep(&mut self, value: u64) -> Result<(), F::Error> {
+        if value <= self.value {
+            return Ok(());
+        }
+        if self.at.saturating_add(RECORD_LEN) > F::PAGE_LEN {
+            self.flash.erase(self.page.other())?;
+            (self.page, self.at) = (self.page.other(), 0);
+        }
+        let at = self.at;
+        // Whatever becomes of the record, its place is not clean any more.
+        self.at = at.saturating_add(RECORD_LEN);
+        self.flash.program(self.page, at, &record(value))?;
+        self.value = value;
+        Ok(())
+    }
+
+    /// The memory, to be opened again.
+    pub fn into_flash(self) -> F {
+        self.flash
+    }
+}
+
+fn record(value: u64) -> [u8; RECORD_LEN] {
+    let mut record = [0; RECORD_LEN];
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    let [i, j, k, l] = crc32(&value.to_le_bytes()).to_le_bytes();
+    record.copy_from_slice(&[a, b, c, d, e, f, g, h, i, j, k, l]);
+    record
+}
+
+/// The highest valid number of a page.
+fn newest<F: Flash>(flash: &F, page: Page) -> Option<u64> {
+    let mut newest = None;
+    let mut bytes = [0; RECORD_LEN];
+    for at in places::<F>() {
+        flash.read(page, at, &mut bytes);
+        let &[a, b, c, d, e, f, g, h, ..] = &bytes;
+        let value = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        if bytes == record(value) {
+            newest = newest.max(Some(value));
+        }
+    }
+    newest
+}
+
+/// The place behind the last that is not erased.
+fn first_erased<F: Flash>(flash: &F, page: Page) -> usize {
+    let mut bytes = [0; RECORD_LEN];
+    let mut free = 0;
+    for at in places::<F>() {
+        flash.read(page, at, &mut bytes);
+        if bytes != [0xff; RECORD_LEN] {
+            free = at.saturating_add(RECORD_LEN);
+        }
+    }
+    free
+}
+
+fn places<F: Flash>() -> impl Iterator<Item = usize> {
+    (0..F::PAGE_LEN).step_by(RECORD_LEN).filter(|at| at.saturating_add(RECORD_LEN) <= F::PAGE_LEN)
+}
+
+/// CRC-32 of IEEE 802.3, bit by bit: eight bytes a lease are few.
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
+        }
+    }
+    !crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// A page of 10 records; the power goes after so many bytes were programmed or erased.
+    struct Model {
+        pages: [Vec<u8>; 2],
+        power: Option<usize>,
+        erased: usize,
+    }
+
+    impl Model {
+        fn new() -> Self {
+            Self { pages: [std::vec![0xff; 120], std::vec![0xff; 120]], power: None, erased: 0 }
+        }
+
+        /// True if one more byte can be changed.
+        fn step(&mut self) -> Result<(), ()> {
+            match &mut self.power {
+                Some(0) => Err(()),
+                Some(left) => {
+                    *left -= 1;
+                    Ok(())
+                }
+                None => Ok(()),
+            }
+        }
+    }
+
+    impl Flash for Model {
+        type Error = ();
+        const PAGE_LEN: usize = 120;
+
+        fn read(&self, page: Page, at: usize, out: &mut [u8; RECORD_LEN]) {
+            out.copy_from_slice(&self.pages[page as usize][at..at + RECORD_LEN]);
+        }
+
+        fn program(&mut self, page: Page, at: usize, record: &[u8; RECORD_LEN]) -> Result<(), ()> {
+            for (i, byte) in record.iter().enumerate() {
+                // The byte that the power goes in is half written.
+                let cut = self.step().is_err();
+                let place = &mut self.pages[page as usize][at + i];
+                assert_eq!(*place, 0xff, "programmed twice");
+                *place &= if cut { byte | 0xa5 } else { *byte };
+                if cut {
+                    return Err(());
+                }
+            }
+            Ok(())
+        }
+
+        fn erase(&mut self, page: Page) -> Result<(), ()> {
+            self.erased += 1;
+            for at in 0..120 {
+                if self.step().is_err() {
+                    self.pages[page as usize][at] |= 0x3c;
+                    return Err(());
+                }
+                self.pages[page as usize][at] = 0xff;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_power_cut_at_any_byte_leaves_the_last_number_that_was_kept_or_the_one_that_was_being() {
+        for cut in 0..3000 {
+            let mut kept = Kept::format(Model::new(), 0).unwrap();
+            kept.flash.power = Some(cut);
+            let mut value = 0;
+            while kept.keep(value + 32).is_ok() {
+                value += 32;
+            }
+            for _ in 0..3 {
+                let mut flash = kept.into_flash();
+                flash.power = None;
+                kept = Kept::open(flash).unwrap();
+                assert!([value, value + 32].contains(&kept.value()), "cut {cut}: {} after {value}", kept.value());
+                value = kept.value() + 1;
+                kept.keep(value).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn ten_leases_wear_a_page_once() {
+        let mut kept = Kept::format(Model::new(), 0).unwrap();
+        (1..=1000).for_each(|value| kept.keep(value).unwrap());
+        assert!(kept.flash.erased <= 2 + 1000 / 10, "{} erasures", kept.flash.erased);
+        let before = kept.flash.erased;
+        (0..1000).for_each(|value| kept.keep(value).unwrap());
+        assert_eq!((kept.value(), kept.flash.erased), (1000, before), "a lower number changes nothing");
+    }
+
+    #[test]
+    fn empty_or_damaged_pages_are_lost_and_never_zero() {
+        assert_eq!(Kept::open(Model::new()).err(), Some(Lost));
+        let mut kept = Kept::format(Model::new(), 7).unwrap();
+        kept.flash.pages[0][0] = 0;
+        assert_eq!(Kept::open(kept.into_flash()).err(), Some(Lost));
+    }
+}
