@@ -4,6 +4,7 @@
 #   ./ci.sh                 everything below but the long runs, under 45 minutes on 2 cores
 #   ./ci.sh format lint     single steps
 #   ./ci.sh faults          a line for each class of fault that others had, and whether ours survives it
+#   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
 #   ./ci.sh bench           the benchmarks beside every peer, results in bench/results/
 #
@@ -119,6 +120,11 @@ step_faults() {
     cargo run --locked --quiet -p tegmen-testbed --example faults
 }
 
+# Ten thousand power cuts, restores, copies and double starts; writes target/crash.json.
+step_crash() {
+    cargo test --locked --quiet --release -p tegmen-host --test crash -- --nocapture
+}
+
 # An hour of fuzzing in all, 100,000 seeds, and what fuzzing found new added to the committed corpus.
 step_long() {
     TEGMEN_SEEDS=${TEGMEN_SEEDS:-100000} step_seeds
@@ -137,7 +143,7 @@ step_bench() {
     done
 }
 
-gate=(format lint docs test faults seeds nostd up lab firmware interop fuzz)
+gate=(format lint docs test faults seeds crash nostd up lab firmware interop fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
 took=()
 for name in "$@"; do

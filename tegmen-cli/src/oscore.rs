@@ -189,6 +189,7 @@ impl New {
             master_salt: random(8)?,
             id_context: self.id_context.map(|bytes| bytes.0),
             aead: self.algorithm.into(),
+            created: contexts::now(),
             expires,
             allow: None,
         };

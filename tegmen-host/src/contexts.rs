@@ -15,7 +15,7 @@ mod numbers;
 
 pub use directory::{ContextFile, StoredContext, Used, aead_name as algorithm, create, recover, used};
 pub use foreign::Format;
-pub use numbers::LEASE;
+pub use numbers::{LEASE, now};
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

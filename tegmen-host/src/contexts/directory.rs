@@ -1,6 +1,6 @@
 //! A directory with one context.
 
-use super::numbers::{LEASE, Numbers, now};
+use super::numbers::{LEASE, Numbers, now, now_millis};
 use super::{ContextError, file_error};
 use crate::credentials::{from_hex, to_hex};
 use crate::private;
@@ -35,6 +35,9 @@ pub struct ContextFile {
     pub id_context: Option<Vec<u8>>,
     /// The AEAD algorithm.
     pub aead: Aead,
+    /// When it was made, in seconds since 1970: numbers are leased no faster than 4 a millisecond since a day before, so that
+    /// [`recover`] knows which cannot have been used.
+    pub created: u64,
     /// When it may not be used any more, in seconds since 1970, and as the file has it.
     pub expires: Option<(u64, String)>,
     /// What the other end may do, as in a credentials file; `None` is everything.
@@ -51,6 +54,7 @@ struct Text {
     master_salt: Option<Spanned<String>>,
     id_context: Option<Spanned<String>>,
     algorithm: Option<Spanned<String>>,
+    created: Option<Spanned<Datetime>>,
     expires: Option<Spanned<Datetime>>,
     allow: Option<Vec<Spanned<String>>>,
 }
@@ -86,7 +90,7 @@ impl ContextFile {
         };
         let parsed: Text = toml::from_str(text).map_err(|error| {
             let known = "sender_id, recipient_id, master_secret and, if wanted, master_salt, id_context, algorithm, \
-                         expires, allow";
+                         created, expires, allow";
             wrong(error.span().map_or(0, |span| span.start), format!("{}: a context has {known}", error.message()))
         })?;
         let hex = |key: &str, value: Spanned<String>| {
@@ -128,14 +132,12 @@ impl ContextFile {
                 Some(id_context)
             }
         };
-        let expires = match parsed.expires {
-            None => None,
-            Some(at) => {
-                let text = at.get_ref().to_string();
-                let example = "expires: a time with its zone, as 2027-12-31T00:00:00Z";
-                Some((unix_seconds(at.get_ref()).ok_or_else(|| wrong(at.span().start, example.to_owned()))?, text))
-            }
+        let time = |key: &str, at: Spanned<Datetime>| {
+            let example = || wrong(at.span().start, format!("{key}: a time with its zone, as 2027-12-31T00:00:00Z"));
+            Ok::<_, ContextError>((unix_seconds(at.get_ref()).ok_or_else(example)?, at.get_ref().to_string()))
         };
+        let expires = parsed.expires.map(|at| time("expires", at)).transpose()?;
+        let created = parsed.created.map(|at| time("created", at)).transpose()?;
         let master_salt = parsed.master_salt.map(|salt| hex("master_salt", salt)).transpose()?;
         let allow = parsed.allow.map(|rules| {
             let rule = |rule: Spanned<String>| match crate::credentials::is_rule(rule.get_ref()) {
@@ -151,6 +153,7 @@ impl ContextFile {
             master_salt: master_salt.map(|(_, salt)| salt).unwrap_or_default(),
             id_context,
             aead,
+            created: created.map_or(EARLIEST, |(at, _)| at),
             expires,
             allow: allow.transpose()?,
         })
@@ -175,6 +178,7 @@ impl ContextFile {
             line("id_context", &to_hex(id_context));
         }
         line("algorithm", aead_name(self.aead));
+        text.push_str(&format!("created = {}\n", utc(self.created)));
         if let Some((_, at)) = &self.expires {
             text.push_str(&format!("expires = {at}\n"));
         }
@@ -266,23 +270,25 @@ fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(),
     ContextFile::read(dir).map(|_| ())
 }
 
-/// Moves a context whose numbers cannot be trusted past everything that may have been used: as many numbers as a
-/// thousand messages a second would have taken since the file was written, and a million if that cannot be known.
+/// The numbers that may have been leased since a context was made: 4 each millisecond, and those of a day beforehand. No
+/// lease ever ends above, so that whatever state is lost, what lies above was not used.
+fn allowance(created: u64) -> u64 {
+    let since = now_millis().saturating_sub(created.saturating_mul(1000)).saturating_add(24 * 3600 * 1000);
+    since.saturating_mul(4)
+}
+
+/// Moves a context whose numbers cannot be trusted past everything that may have been used: what a clock that never goes
+/// back allowed it to lease until now.
 ///
 /// # Errors
 /// [`ContextError`]; [`ContextError::InUse`] while another process has it.
 pub fn recover(dir: &Path) -> Result<u64, ContextError> {
-    ContextFile::read(dir)?;
+    let context = ContextFile::read(dir)?;
     let _lock = lock(dir)?;
     let path = dir.join(NUMBERS);
     let text = std::fs::read_to_string(&path).unwrap_or_default();
-    let known: Option<Numbers> = toml::from_str(&text).ok();
-    let (next, written) = known.map_or((0, 0), |numbers| (numbers.next, numbers.written));
-    // A file that says nothing of its time is as old as the context.
-    let born = std::fs::metadata(dir.join(CONTEXT)).and_then(|meta| meta.modified()).ok();
-    let born = born.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |at| at.as_secs());
-    let since = now().saturating_sub(if written == 0 { born } else { written });
-    let next = next.saturating_add(since.saturating_mul(1000)).saturating_add(1 << 20);
+    let known = toml::from_str::<Numbers>(&text).map_or(0, |numbers| numbers.next);
+    let next = allowance(context.created).max(known);
     if next > MAX_PARTIAL_IV {
         return Err(ContextError::Exhausted { dir: dir.display().to_string() });
     }
@@ -308,6 +314,7 @@ pub struct StoredContext {
     /// What the other end may do; `None` is everything.
     pub allow: Option<Vec<String>>,
     dir: PathBuf,
+    created: u64,
     expires: Option<(u64, String)>,
     closed: bool,
     _lock: File,
@@ -339,8 +346,15 @@ impl StoredContext {
                 other => format!("{other:?}"),
             },
         })?;
-        let mut stored =
-            Self { context, allow: file.allow, dir: dir.to_owned(), expires: file.expires, closed: false, _lock: lock };
+        let mut stored = Self {
+            context,
+            allow: file.allow,
+            dir: dir.to_owned(),
+            created: file.created,
+            expires: file.expires,
+            closed: false,
+            _lock: lock,
+        };
         stored.check_expiry()?;
         // Whoever comes after a power cut must see that this was in use, whatever it sends.
         stored.renew()?;
@@ -375,7 +389,20 @@ impl StoredContext {
         if next > MAX_PARTIAL_IV {
             return Err(ContextError::Exhausted { dir: self.dir.display().to_string() });
         }
-        let end = self.context.lease().end().max(next.saturating_add(LEASE));
+        // After a recovery there is no more than what the clock allows; a few milliseconds bring enough.
+        let mut allowed = allowance(self.created);
+        for _ in 0..PATIENCE {
+            if allowed > next {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            allowed = allowance(self.created);
+        }
+        if allowed <= next {
+            let why = "more of them are used than the clock allows: it went back, or is not set".to_owned();
+            return Err(ContextError::Numbers { dir: self.dir.display().to_string(), why });
+        }
+        let end = self.context.lease().end().max(next.saturating_add(LEASE).min(allowed));
         Numbers::from(end, None).keep(&path, true).map_err(file_error(&path))?;
         self.context.lease_mut().extend(end);
         Ok(())
@@ -422,6 +449,25 @@ impl Drop for StoredContext {
         // If it cannot be written, the next start goes on after the lease, as after a power cut.
         let _ = self.close();
     }
+}
+
+/// Milliseconds that are waited for the clock.
+const PATIENCE: u32 = 1000;
+/// When a context was made that does not say so: 2026 began.
+const EARLIEST: u64 = 1_767_225_600;
+
+/// A time as files have it.
+fn utc(seconds: u64) -> String {
+    // Days since 1970 to a date of the Gregorian calendar, by eras of 400 years that begin in March.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// Seconds since 1970 of a time with its zone; a day without time is its beginning in UTC.
@@ -489,6 +535,7 @@ mod tests {
             ("2100-03-01", 4_107_542_400),
         ] {
             assert_eq!(unix_seconds(&text.parse().unwrap()), Some(seconds), "{text}");
+            assert_eq!(unix_seconds(&utc(seconds).parse().unwrap()), Some(seconds), "{text}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Contexts in the formats of aiocoap and libcoap.
 
 use super::directory::{ContextFile, aead_name, create_used};
+use super::numbers::now;
 use super::{ContextError, create, file_error};
 use crate::credentials::{from_hex, to_hex};
 use crate::private;
@@ -135,6 +136,7 @@ fn read_aiocoap(dir: &Path) -> Result<(ContextFile, Option<u64>), ContextError> 
         master_salt: (values.value)("salt").unwrap_or_default(),
         id_context: (values.value)("id-context"),
         aead: aead.ok_or_else(|| values.wrong(&format!("algorithm: {name} is not built here")))?,
+        created: now(),
         expires: None,
         allow: None,
     };
@@ -188,6 +190,7 @@ fn read_libcoap(path: &Path) -> Result<ContextFile, ContextError> {
             .into_iter()
             .find(known)
             .ok_or_else(|| values.wrong(&format!("aead_alg: {number} is not built here")))?,
+        created: now(),
         expires: None,
         allow: None,
     })

@@ -102,8 +102,13 @@ fn place(meta: &Metadata) -> String {
 }
 
 /// Seconds since 1970.
-pub(super) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+pub fn now() -> u64 {
+    now_millis() / 1000
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Seconds by which a clock may go back without being noticed: what time services correct.

@@ -36,6 +36,7 @@ fn context() -> ContextFile {
         master_salt: vec![0x9e],
         id_context: Some(vec![7]),
         aead: Aead::AesCcm16_64_128,
+        created: 1_767_225_600,
         expires: None,
         allow: None,
     }

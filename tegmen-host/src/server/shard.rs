@@ -416,7 +416,8 @@ impl<A: Application> Shard<A> {
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.identity.protection, to.max_content);
         let ticket = &completion.ticket;
-        self.desk.note(&to, ticket.method, || ticket.path.clone(), Some(completion.code));
+        let speaker = ticket.object.as_ref().map(|object| object.speaker(&to));
+        self.desk.note(speaker.as_ref().unwrap_or(&to), ticket.method, || ticket.path.clone(), Some(completion.code));
         if self.desk.complete(&to, talk, completion, &mut self.crypto, random[0], &mut frame).is_some() {
             let len = frame.len();
             if let Some(deadline) = talk.exchanges.next_deadline() {

@@ -76,6 +76,11 @@ impl Pending {
         Self { request, newest: Newest::None }
     }
 
+    /// Which request it is.
+    pub const fn binding(&self) -> RequestBinding {
+        self.request
+    }
+
     /// The number of the newest notification (RFC 8613, section 7.4.1).
     pub const fn notification_number(&self) -> Option<u64> {
         match self.newest {

@@ -1,0 +1,278 @@
+//! A mote with flash memory and a host with a directory, and what can happen to them.
+
+use std::path::{Path, PathBuf};
+use tegmen::flash::{Flash, Kept, Page, RECORD_LEN};
+use tegmen::oscore::{Aead, Context, Parameters};
+use tegmen_host::contexts::{self, ContextError, ContextFile, StoredContext};
+use tegmen_host::provider::HostCrypto;
+use zeroize::Zeroizing;
+
+/// The power went before it was done.
+#[derive(Debug)]
+pub(crate) struct Cut;
+
+/// One end of the context.
+pub(crate) trait End {
+    fn context(&mut self) -> &mut Context;
+
+    /// Sees to it that there is a number to be used. After [`Cut`] the end has started anew.
+    fn lease_one(&mut self) -> Result<(), Cut>;
+}
+
+// --- the mote ---
+
+/// Two pages of flash memory; the power goes after so many bytes were changed.
+struct Memory {
+    pages: [Vec<u8>; 2],
+    power: Option<usize>,
+}
+
+impl Memory {
+    fn step(&mut self) -> Result<(), Cut> {
+        match &mut self.power {
+            Some(0) => Err(Cut),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Flash for Memory {
+    type Error = Cut;
+    const PAGE_LEN: usize = 10 * RECORD_LEN;
+
+    fn read(&self, page: Page, at: usize, out: &mut [u8; RECORD_LEN]) {
+        out.copy_from_slice(&self.pages[page as usize][at..at + RECORD_LEN]);
+    }
+
+    fn program(&mut self, page: Page, at: usize, record: &[u8; RECORD_LEN]) -> Result<(), Cut> {
+        for (i, byte) in record.iter().enumerate() {
+            let cut = self.step();
+            self.pages[page as usize][at + i] &= if cut.is_err() { byte | 0x5a } else { *byte };
+            cut?;
+        }
+        Ok(())
+    }
+
+    fn erase(&mut self, page: Page) -> Result<(), Cut> {
+        for at in 0..Self::PAGE_LEN {
+            self.step()?;
+            self.pages[page as usize][at] = 0xff;
+        }
+        Ok(())
+    }
+}
+
+/// Numbers that a mote leases at a time.
+const LEASE: u64 = 16;
+
+pub(crate) struct Mote {
+    secret: [u8; 16],
+    kept: Option<Kept<Memory>>,
+    context: Context,
+}
+
+impl Mote {
+    pub(crate) fn new(secret: [u8; 16]) -> Self {
+        let memory = Memory { pages: [vec![0xff; Memory::PAGE_LEN], vec![0xff; Memory::PAGE_LEN]], power: None };
+        let kept = Kept::format(memory, 0).unwrap();
+        let context = Context::new::<HostCrypto>(&parameters(&secret)).unwrap();
+        Self { secret, kept: Some(kept), context }
+    }
+
+    /// Starts from what the flash memory holds.
+    pub(crate) fn power_cut(&mut self) {
+        let mut memory = self.kept.take().unwrap().into_flash();
+        memory.power = None;
+        let kept = Kept::open(memory).unwrap();
+        self.context = Context::resume::<HostCrypto>(&parameters(&self.secret), kept.value()).unwrap();
+        self.kept = Some(kept);
+    }
+
+    pub(crate) fn cut_after(&mut self, bytes: usize) {
+        let mut memory = self.kept.take().unwrap().into_flash();
+        memory.power = Some(bytes);
+        self.kept = Some(Kept::open(memory).unwrap());
+    }
+
+    /// The fault that must be seen.
+    pub(crate) fn forget_the_last_lease(&mut self) {
+        let kept = self.kept.as_ref().unwrap().value().saturating_sub(LEASE);
+        self.context = Context::resume::<HostCrypto>(&parameters(&self.secret), kept).unwrap();
+    }
+}
+
+fn parameters(secret: &[u8; 16]) -> Parameters<'_> {
+    let aead = Aead::AesCcm16_64_128;
+    Parameters { master_secret: secret, master_salt: &[], sender_id: b"m", recipient_id: b"h", id_context: None, aead }
+}
+
+impl End for Mote {
+    fn context(&mut self) -> &mut Context {
+        &mut self.context
+    }
+
+    fn lease_one(&mut self) -> Result<(), Cut> {
+        if self.context.lease().left() > 0 {
+            return Ok(());
+        }
+        let end = self.context.lease().end() + LEASE;
+        match self.kept.as_mut().unwrap().keep(end) {
+            Ok(()) => {
+                self.context.lease_mut().extend(end);
+                Ok(())
+            }
+            Err(Cut) => {
+                self.power_cut();
+                Err(Cut)
+            }
+        }
+    }
+}
+
+// --- the host ---
+
+pub(crate) struct Host {
+    directory: PathBuf,
+    stored: Option<StoredContext>,
+    backup: Option<Vec<u8>>,
+    cut: Option<When>,
+}
+
+enum When {
+    Before,
+    After,
+}
+
+impl Host {
+    pub(crate) fn new(secret: [u8; 16], directory: PathBuf) -> Self {
+        let file = ContextFile {
+            sender_id: b"h".to_vec(),
+            recipient_id: b"m".to_vec(),
+            master_secret: Zeroizing::new(secret.to_vec()),
+            master_salt: Vec::new(),
+            id_context: None,
+            aead: Aead::AesCcm16_64_128,
+            created: 1_767_225_600,
+            expires: None,
+            allow: None,
+        };
+        contexts::create(&directory.join("context"), &file).unwrap();
+        let stored = StoredContext::open(&directory.join("context")).unwrap();
+        Self { directory, stored: Some(stored), backup: None, cut: None }
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.directory.join("context")
+    }
+
+    fn numbers(&self) -> PathBuf {
+        self.dir().join("numbers.toml")
+    }
+
+    pub(crate) fn power_cut(&mut self) {
+        self.cut = None;
+        if let Some(stored) = self.stored.take() {
+            stored.abandon();
+        }
+        self.stored = Some(StoredContext::open(&self.dir()).unwrap());
+    }
+
+    pub(crate) fn cut_before_next_lease(&mut self) {
+        self.cut = Some(When::Before);
+    }
+
+    pub(crate) fn cut_after_next_lease(&mut self) {
+        self.cut = Some(When::After);
+    }
+
+    pub(crate) fn orderly_restart(&mut self) {
+        self.stored = None;
+        self.stored = Some(StoredContext::open(&self.dir()).unwrap());
+    }
+
+    pub(crate) fn take_backup(&mut self) {
+        self.backup = std::fs::read(self.numbers()).ok();
+    }
+
+    /// Puts an old file back, over the one that is there or as a new one. What is restored must be refused unless it is
+    /// the very file that was saved.
+    pub(crate) fn restore_backup(&mut self, in_place: bool) -> bool {
+        let Some(backup) = self.backup.clone() else { return false };
+        if let Some(stored) = self.stored.take() {
+            stored.abandon();
+        }
+        if in_place && std::fs::read(self.numbers()).is_ok_and(|now| now == backup) {
+            self.stored = Some(StoredContext::open(&self.dir()).unwrap());
+            return false;
+        }
+        if !in_place {
+            std::fs::remove_file(self.numbers()).unwrap();
+        }
+        std::fs::write(self.numbers(), backup).unwrap();
+        self.refused_and_recovered();
+        true
+    }
+
+    pub(crate) fn tear_file(&mut self, at: u64) {
+        if let Some(stored) = self.stored.take() {
+            stored.abandon();
+        }
+        let whole = std::fs::read(self.numbers()).unwrap();
+        let cut = at as usize % (whole.len() - 1);
+        std::fs::write(self.numbers(), &whole[..cut]).unwrap();
+        self.refused_and_recovered();
+    }
+
+    fn refused_and_recovered(&mut self) {
+        assert!(matches!(StoredContext::open(&self.dir()), Err(ContextError::Numbers { .. })));
+        contexts::recover(&self.dir()).unwrap();
+        self.stored = Some(StoredContext::open(&self.dir()).unwrap());
+    }
+
+    pub(crate) fn try_copy(&mut self) {
+        let copy = self.directory.join("copy");
+        let _ = std::fs::remove_dir_all(&copy);
+        std::fs::create_dir_all(&copy).unwrap();
+        for file in ["context.toml", "numbers.toml"] {
+            std::fs::copy(self.dir().join(file), copy.join(file)).unwrap();
+        }
+        assert!(StoredContext::open(Path::new(&copy)).is_err(), "a copy was opened");
+    }
+
+    pub(crate) fn try_double_start(&mut self) {
+        assert!(matches!(StoredContext::open(&self.dir()), Err(ContextError::InUse { .. })));
+    }
+}
+
+impl End for Host {
+    fn context(&mut self) -> &mut Context {
+        &mut self.stored.as_mut().unwrap().context
+    }
+
+    fn lease_one(&mut self) -> Result<(), Cut> {
+        let stored = self.stored.as_mut().unwrap();
+        if stored.context.lease().left() > 0 {
+            // A host leases many: it uses them up sooner here, so that more is leased.
+            return Ok(());
+        }
+        match self.cut.take() {
+            None => {
+                stored.lease_one().unwrap();
+                Ok(())
+            }
+            Some(When::Before) => {
+                self.power_cut();
+                Err(Cut)
+            }
+            Some(When::After) => {
+                stored.lease_one().unwrap();
+                self.power_cut();
+                Err(Cut)
+            }
+        }
+    }
+}
