@@ -149,9 +149,9 @@ fn run_agreement(out: Output) -> ExitCode {
     let progress = Progress::new();
     let rows = agreement::rows(u64::MAX, |done, all| progress.set(done, all));
     progress.end();
-    let news = rows.iter().any(agreement::Row::is_news);
+    let differs = rows.iter().any(|row| row.verdict == agreement::DIFFERS);
     print_rows(out, &rows, || agreement::table(&rows));
-    if news { ExitCode::from(1) } else { ExitCode::SUCCESS }
+    if differs { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }
 
 /// A plan that comes with the laboratory, or a file.
