@@ -3,7 +3,7 @@
 use crate::cost::{self, Costs};
 use crate::mote::{HUB, LEAF, Mote, Node, Protection, Setup, Wish};
 use crate::platform::{Energy, Platform};
-use crate::scenario::{Addresses, Prefix, Scenario};
+use crate::scenario::{Addresses, Changes, Prefix, Scenario};
 use crate::sim::random::{Purpose, Stream};
 use crate::sim::{Captured, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
@@ -31,6 +31,10 @@ pub struct Outcome {
     pub frames: u64,
     /// Sessions that were opened.
     pub sessions: u64,
+    /// Changes of address.
+    pub moves: u64,
+    /// From a change of address to the next answer that the node heard, in microseconds, in the order of the answers.
+    pub recoveries: Vec<Micros>,
     /// Virtual time of the run.
     pub elapsed: Micros,
     /// Events of the simulation.
@@ -85,6 +89,9 @@ struct Station {
     leaving: VecDeque<(Address, Vec<u8>)>,
     /// The time for which the clock of the stack is set.
     alarm: Option<Micros>,
+    /// Changes of address, and when the last was, until an answer came.
+    moves: u8,
+    moved_at: Option<Micros>,
 }
 
 impl<'s> World<'s> {
@@ -151,6 +158,8 @@ impl<'s> World<'s> {
                 instructions: 0,
                 leaving: VecDeque::new(),
                 alarm: None,
+                moves: 0,
+                moved_at: None,
             }
         });
         let contexts = match stack.addresses {
@@ -179,13 +188,17 @@ impl<'s> World<'s> {
             let first = self.stations[node].traffic.below(period);
             self.network.alarm(node, first, READ);
         }
+        for (number, moves) in self.scenario.moves.iter().enumerate() {
+            self.network.alarm(moves.node, (moves.at_s * 1e6) as Micros, MOVE + number as u64);
+        }
         // When the last reading was made, what is under way has time to arrive; then it is over.
         let mut end = Micros::MAX;
         while let Some(told) = self.network.next(end) {
             match told {
                 Told::Alarm { node, token: READ } => self.read(node),
                 Told::Alarm { node, token: LEAVE } => self.leave(node),
-                Told::Alarm { node, .. } => self.poll(node),
+                Told::Alarm { node, token: POLL } => self.poll(node),
+                Told::Alarm { node, token } => self.move_to(node, token - MOVE),
                 Told::Received { node, from, payload } => self.receive(node, from, &payload),
                 Told::Sent { .. } => {}
             }
@@ -218,6 +231,34 @@ impl<'s> World<'s> {
         self.fulfil(node, wishes);
     }
 
+    /// The node gets another address, and all know the way to it at once.
+    fn move_to(&mut self, node: NodeId, number: u64) {
+        let Some(moves) = self.scenario.moves.get(number as usize) else { return };
+        let (now, to) = (self.instant(), self.stations[0].address);
+        let station = &mut self.stations[node];
+        let old = station.address.ip;
+        station.moves = station.moves.wrapping_add(1);
+        station.moved_at = Some(self.network.now());
+        match moves.changes {
+            Changes::Port => station.address.port = station.address.port.wrapping_add(1),
+            Changes::Address => {
+                let id = [2, 0, 0, 0, station.moves, 0, (node >> 8) as u8, node as u8];
+                station.address.ip[8..].copy_from_slice(&id);
+            }
+        }
+        let address = station.address;
+        station.leaving.clear();
+        let mut wishes = Vec::new();
+        station.mote.moved(now, address, to, &mut wishes);
+        for route in self.stations.iter_mut().flat_map(|station| &mut station.routes) {
+            if route.len == 128 && route.prefix == old {
+                route.prefix = address.ip;
+            }
+        }
+        self.outcome.moves += 1;
+        self.fulfil(node, wishes);
+    }
+
     fn poll(&mut self, node: NodeId) {
         let now = self.instant();
         let mut wishes = Vec::new();
@@ -244,6 +285,9 @@ impl<'s> World<'s> {
                 Wish::Answered { made } => {
                     self.outcome.answered += 1;
                     self.outcome.delays.push(now.since(made).as_micros() as Micros + cpu);
+                    if let Some(moved) = station.moved_at.take() {
+                        self.outcome.recoveries.push(self.network.now() - moved + cpu);
+                    }
                 }
                 Wish::Established => self.outcome.sessions += u64::from(node != 0),
                 Wish::GivenUp | Wish::Served => {}
@@ -321,6 +365,7 @@ impl<'s> World<'s> {
             cpu_uj: mean(|energy| energy.cpu_uj),
             tx_uj: mean(|energy| energy.tx_uj),
             rx_uj: mean(|energy| energy.rx_uj),
+            overheard_uj: mean(|energy| energy.overheard_uj),
             rx_always_on_uj: mean(|energy| energy.rx_always_on_uj),
         };
         let hungriest = (1..self.stations.len())
@@ -339,6 +384,8 @@ const READ: u64 = 1;
 const LEAVE: u64 = 2;
 /// The clock of the stack.
 const POLL: u64 = 3;
+/// A change of address: the first of the scenario's.
+const MOVE: u64 = 4;
 /// After the last reading: longer than CoAP sends a message again (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
 const AFTERWARDS: Micros = 93_000_000;
 

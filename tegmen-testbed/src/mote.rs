@@ -85,6 +85,8 @@ pub trait Mote {
     fn take_instructions(&mut self) -> u64;
     /// It loses all that it had in memory.
     fn reboot(&mut self, now: Instant);
+    /// Its address is another one from now on, and it knows.
+    fn moved(&mut self, now: Instant, local: Address, to: Address, wishes: &mut Vec<Wish>);
 }
 
 /// The settings of a node's stack.
@@ -389,6 +391,23 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
 
     fn reboot(&mut self, now: Instant) {
         *self = Self::start(self.seed, self.number, self.reboots + 1, self.setup, now);
+    }
+
+    fn moved(&mut self, now: Instant, local: Address, to: Address, wishes: &mut Vec<Wish>) {
+        // A session without connection ids belongs to its addresses; the reading that waits is asked for again.
+        let path = Path { local: self.setup.local, remote: to };
+        for phase in [Phase::Handshaking, Phase::Established] {
+            if let Some(old) = self.endpoint.peers.find(&path, phase) {
+                self.endpoint.peers.remove(old);
+            }
+        }
+        self.setup.local = local;
+        self.server = None;
+        if let Some((_, made)) = self.asked.take() {
+            self.readings.push_front(made);
+        }
+        self.ask(now, to, wishes);
+        self.poll(now, wishes);
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Energy {
     pub tx_uj: f64,
     /// Of the radio while it receives frames that are for this node.
     pub rx_uj: f64,
+    /// Of the radio while it hears frames that are for others; a radio that is always on pays for it anyway.
+    pub overheard_uj: f64,
     /// Of the radio if it listens whenever it does not send.
     pub rx_always_on_uj: f64,
 }
@@ -67,6 +69,7 @@ impl Platform {
             cpu_uj: self.cpu_active_mw * cpu as f64 / 1e3,
             tx_uj: uj(self.tx_ma, activity.sending),
             rx_uj: uj(self.rx_ma, activity.receiving),
+            overheard_uj: uj(self.rx_ma, activity.overhearing),
             rx_always_on_uj: uj(self.rx_ma, elapsed.saturating_sub(activity.sending)),
         }
     }
@@ -116,9 +119,9 @@ mod tests {
             rx_ma: 10.0,
             volts: 3.0,
         };
-        let activity = Activity { sending: 1_000, receiving: 2_000, ..Activity::default() };
+        let activity = Activity { sending: 1_000, receiving: 2_000, overhearing: 500, ..Activity::default() };
         let energy = platform.energy(&activity, 500, 1_000_000);
-        assert_eq!((energy.cpu_uj, energy.tx_uj, energy.rx_uj), (5.0, 60.0, 60.0));
+        assert_eq!((energy.cpu_uj, energy.tx_uj, energy.rx_uj, energy.overheard_uj), (5.0, 60.0, 60.0, 15.0));
         assert!((energy.rx_always_on_uj - 29_970.0).abs() < 1e-6);
         assert!((energy.radio_by_frame() - 125.0).abs() < 1e-9);
     }

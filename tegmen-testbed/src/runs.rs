@@ -55,6 +55,14 @@ pub struct Summary {
     pub energy_uj: Mean,
     /// The same with a radio that is always on.
     pub energy_always_on_uj: Mean,
+    /// What hearing the frames of others costs a mote for each of its readings; part of the always-on energy.
+    pub overheard_uj: Mean,
+    /// Sessions that motes opened in a run.
+    pub sessions: Mean,
+    /// Changes of address in a run.
+    pub moves: Mean,
+    /// Mean time from a change of address to the mote's next answer; 0 without changes.
+    pub recovery_ms: Mean,
     /// Years on the battery for the mote that uses most, its radio on only for frames.
     pub battery_years: f64,
     /// Years with a radio that is always on.
@@ -95,9 +103,13 @@ struct Kept {
     p95: Micros,
     bytes: u64,
     frames: u64,
+    sessions: u64,
+    moves: u64,
+    recovery: Micros,
     elapsed: Micros,
     makers: u64,
     by_frame: u64,
+    overheard: u64,
     always_on: u64,
     hungriest_by_frame: u64,
     hungriest_always_on: u64,
@@ -120,9 +132,13 @@ impl Kept {
             p95: percentile(95),
             bytes: outcome.bytes,
             frames: outcome.frames,
+            sessions: outcome.sessions,
+            moves: outcome.moves,
+            recovery: outcome.recoveries.iter().sum::<Micros>() / outcome.recoveries.len().max(1) as u64,
             elapsed: outcome.elapsed,
             makers,
             by_frame,
+            overheard: nanojoules(outcome.energy.overheard_uj),
             always_on,
             hungriest_by_frame,
             hungriest_always_on,
@@ -257,6 +273,10 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
         frames_per_reading: over(&|run| run.frames as f64 / run.made as f64),
         energy_uj: over(&|run| run.by_frame as f64 / 1e3 / readings_of_a_mote(run)),
         energy_always_on_uj: over(&|run| run.always_on as f64 / 1e3 / readings_of_a_mote(run)),
+        overheard_uj: over(&|run| run.overheard as f64 / 1e3 / readings_of_a_mote(run)),
+        sessions: over(&|run| run.sessions as f64),
+        moves: over(&|run| run.moves as f64),
+        recovery_ms: over(&|run| run.recovery as f64 / 1e3),
         battery_years: years(&|run| run.hungriest_by_frame),
         battery_years_always_on: years(&|run| run.hungriest_always_on),
         rom: memory.map_or(0, |memory| memory.rom),
@@ -287,7 +307,7 @@ pub fn table(summaries: &[Summary]) -> String {
     };
     let width = summaries.iter().map(|summary| name(summary).len()).max().unwrap_or(0);
     let mut text = format!(
-        "{:width$}  {:<10} {:>4} {:>16} {:>15} {:>11} {:>13} {:>12} {:>15} {:>14} {:>7} {:>6}\n",
+        "{:width$}  {:<10} {:>4} {:>16} {:>15} {:>11} {:>13} {:>12} {:>10} {:>15} {:>8} {:>14} {:>7} {:>6}\n",
         "",
         "protection",
         "hops",
@@ -296,7 +316,9 @@ pub fn table(summaries: &[Summary]) -> String {
         "p95, ms",
         "bytes/reading",
         "uJ/reading",
+        "overheard",
         "always on",
+        "sessions",
         "battery, years",
         "ROM",
         "RAM"
@@ -305,7 +327,7 @@ pub fn table(summaries: &[Summary]) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "{:width$}  {:<10} {:>4} {:>8.2}% ±{:>5.2} {:>8.2} ±{:>5.2} {:>11.2} {:>13.1} {:>12.0} {:>15.0} {:>14} {:>7} {:>6}",
+            "{:width$}  {:<10} {:>4} {:>8.2}% ±{:>5.2} {:>8.2} ±{:>5.2} {:>11.2} {:>13.1} {:>12.0} {:>10.0} {:>15.0} {:>8.1} {:>14} {:>7} {:>6}",
             name(summary),
             summary.protection.name(),
             summary.hops,
@@ -316,10 +338,23 @@ pub fn table(summaries: &[Summary]) -> String {
             summary.delay_p95_ms.mean,
             summary.bytes_per_reading.mean,
             summary.energy_uj.mean,
+            summary.overheard_uj.mean,
             summary.energy_always_on_uj.mean,
+            summary.sessions.mean,
             format!("{:.2} / {:.2}", summary.battery_years, summary.battery_years_always_on),
             summary.rom,
             summary.ram,
+        );
+    }
+    for summary in summaries.iter().filter(|summary| summary.moves.mean > 0.0) {
+        let _ = writeln!(
+            text,
+            "{:width$}  {:<10} {:.1} changes of address; the next answer {:.0} ms ±{:.0} later",
+            name(summary),
+            summary.protection.name(),
+            summary.moves.mean,
+            summary.recovery_ms.mean,
+            summary.recovery_ms.interval,
         );
     }
     text

@@ -32,9 +32,37 @@ pub struct Scenario {
     /// The motes.
     #[serde(default)]
     pub mote: Hardware,
+    /// Changes of address on the way.
+    #[serde(default)]
+    pub moves: Vec<Move>,
     /// How often it is run.
     #[serde(default)]
     pub run: Runs,
+}
+
+/// A node gets another address, as one that roams, or another port, as one whose application starts anew. Routes follow at
+/// once; what belonged to the old address is lost.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Move {
+    /// Which node; not node 0.
+    pub node: usize,
+    /// When, in seconds after the beginning.
+    pub at_s: f64,
+    /// What becomes another one.
+    #[serde(default)]
+    pub changes: Changes,
+}
+
+/// What a move changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Changes {
+    /// The interface identifier of its IPv6 address.
+    #[default]
+    Address,
+    /// Its UDP port.
+    Port,
 }
 
 /// Nodes and links. Node 0 takes the readings; it has no battery.
@@ -388,6 +416,20 @@ impl Scenario {
         }
         if let Some(reboot) = traffic.reboot_after {
             share("traffic", "reboot_after", reboot)?;
+        }
+        for Move { node, at_s, changes } in &self.moves {
+            if self.stack.addresses == Prefix::LinkLocal && *changes == Changes::Address {
+                let what =
+                    "moves: a link-local address is made from the link's: changes = \"port\", or other addresses";
+                return Err(("stack", "addresses", what.into()));
+            }
+            if !(1..links.nodes()).contains(node) {
+                let what = format!("moves: node = {node}: one of the nodes 1 to {}", links.nodes() - 1);
+                return Err(("moves", "node", what));
+            }
+            if !(at_s.is_finite() && *at_s >= 0.0) {
+                return Err(("moves", "at_s", format!("moves: at_s = {at_s}: seconds after the beginning")));
+            }
         }
         if self.stack.protections.is_empty() {
             return Err(("stack", "protections", format!("protections: one at least of {}", names())));

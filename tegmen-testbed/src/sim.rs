@@ -84,6 +84,8 @@ pub struct Activity {
     pub acknowledging: Micros,
     /// Time on air of the frames that it received whole and that were for it, acknowledgements included.
     pub receiving: Micros,
+    /// Time on air of the frames that it followed to their end and that were for others.
+    pub overhearing: Micros,
     /// Frames given up because the channel was busy.
     pub busy: u64,
     /// Frames given up without acknowledgement.

@@ -94,3 +94,33 @@ fn the_same_seed_gives_the_same_frames() {
     assert_eq!(first, run(&scenario, Protection::CoapDtls, 3, true));
     assert_ne!(first.1, run(&scenario, Protection::CoapDtls, 4, true).1);
 }
+
+#[test]
+fn who_moves_shakes_hands_again_and_loses_no_reading() {
+    for changes in ["address", "port"] {
+        let moves = format!(
+            "[[moves]]\nnode = 2\nat_s = 20.0\nchanges = \"{changes}\"\n[[moves]]\nnode = 2\nat_s = 40.0\nchanges = \"{changes}\"\n"
+        );
+        for network in ["topology = \"star\"\nnodes = 3", "topology = \"tree\"\nnodes = 3\nfanout = 1"] {
+            for (protection, sessions) in [(Protection::Coap, 0), (Protection::CoapDtls, 3 + 2)] {
+                let (outcome, _) = run(&scenario(network, &moves), protection, 1, false);
+                let counted = (outcome.made, outcome.answered, outcome.sessions, outcome.moves);
+                assert_eq!(counted, (90, 90, sessions, 2), "{network} {changes} {protection:?}");
+                // At its next reading at the latest, a period and a quarter later.
+                assert_eq!(outcome.recoveries.len(), 2);
+                assert!(outcome.recoveries.iter().all(|time| *time < 3_500_000), "{:?}", outcome.recoveries);
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_of_others_cost_where_all_hear_all() {
+    let overheard = |network: &str| {
+        let (outcome, _) = run(&scenario(network, ""), Protection::Coap, 1, false);
+        outcome.energy.overheard_uj / outcome.energy.rx_uj
+    };
+    // Alone with node 0 there is nothing to overhear; in a star of six, five others speak and are spoken to.
+    assert_eq!(overheard("topology = \"star\"\nnodes = 1"), 0.0);
+    assert!(overheard("topology = \"star\"\nnodes = 6") > 5.0);
+}

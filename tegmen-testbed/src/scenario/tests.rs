@@ -126,3 +126,17 @@ fn bursts_have_names_or_numbers() {
     let swept = wrong(&format!("{GOOD}[sweep]\n\"network.bursts\" = [\"wlan\", \"rain\"]\n"));
     assert!(swept.what.contains("rain") && swept.what.contains("shadow"), "{swept}");
 }
+
+#[test]
+fn moves_are_of_nodes_that_are_there() {
+    let with = |moves: &str| Plan::parse("plan.toml", &format!("{GOOD}[[moves]]\n{moves}\n"));
+    let plan = with("node = 3\nat_s = 20").unwrap();
+    let expected = Move { node: 3, at_s: 20.0, changes: Changes::Address };
+    assert_eq!(plan.cases[0].scenario.moves, [expected]);
+    let far = with("node = 4\nat_s = 20.0").unwrap_err();
+    assert_eq!((far.line, far.what.contains("nodes 1 to 3")), (Some(10), true), "{far}");
+    let local = with("node = 1\nat_s = 20.0\n[stack]\naddresses = \"link-local\"").unwrap_err();
+    assert_eq!((local.line, local.what.contains("changes = \"port\"")), (Some(13), true), "{local}");
+    let what = with("node = 1\nat_s = 20.0\nchanges = \"name\"").unwrap_err();
+    assert_eq!((what.line, what.what.contains("`address`")), (Some(12), true), "{what}");
+}

@@ -173,6 +173,9 @@ impl Network {
                 self.air.judge(&self.links, self.now, node);
                 let intact = self.air.receivers[node].lock.as_ref().is_some_and(|lock| lock.intact);
                 received.push((node, intact));
+            } else {
+                let len = flying.map_or(0, |flying| flying.psdu.len());
+                self.stations[node].activity.overhearing += airtime(len);
             }
             self.air.receivers[node].lock = None;
         }
