@@ -333,33 +333,25 @@ const fn multiply(mut a: u32, mut b: u32) -> u32 {
 
 /// One compression of SHA-256 (FIPS 180-4, section 6.2.2), sixteen words of the message schedule at a time.
 fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
-    let ([first, second], _) = block.as_chunks() else { return };
-    let mut words = [half(first), half(second)];
+    let mut words = [[0; 4]; 4];
+    for (word, bytes) in words.as_flattened_mut().iter_mut().zip(block.as_chunks().0) {
+        *word = u32::from_be_bytes(*bytes);
+    }
     let before = *state;
     let [now @ .., last] = &CONSTANTS;
     for constants in now {
         rounds(state, &words, constants);
-        let [low, high] = &mut words;
-        advance(low, high);
-        advance(high, low);
+        advance(&mut words);
     }
     rounds(state, &words, last);
     state.iter_mut().zip(&before).for_each(|(to, with)| *to = to.wrapping_add(*with));
 }
 
-/// Half of a block as big-endian words. Apart and unrolled, since a loop takes three times the instructions.
-#[inline(never)]
-fn half(bytes: &[u8; 32]) -> [u32; 8] {
-    let ([a, b, c, d, e, f, g, h], _) = bytes.as_chunks() else { return [0; 8] };
-    let word = |bytes: &[u8; 4]| u32::from_be_bytes(*bytes);
-    [word(a), word(b), word(c), word(d), word(e), word(f), word(g), word(h)]
-}
-
 /// Sixteen rounds. After four of them the variables stand four places on, and no register has to move.
 #[inline(never)]
-fn rounds(state: &mut [u32; 8], words: &[[u32; 8]; 2], constants: &[u32; 16]) {
+fn rounds(state: &mut [u32; 8], words: &[[u32; 4]; 4], constants: &[u32; 16]) {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
-    for ([w0, w1, w2, w3], [k0, k1, k2, k3]) in words.as_flattened().as_chunks().0.iter().zip(constants.as_chunks().0) {
+    for ([w0, w1, w2, w3], [k0, k1, k2, k3]) in words.iter().zip(constants.as_chunks().0) {
         round(a, b, c, &mut d, e, f, g, &mut h, *w0, *k0);
         round(h, a, b, &mut c, d, e, f, &mut g, *w1, *k1);
         round(g, h, a, &mut b, c, d, e, &mut f, *w2, *k2);
@@ -382,20 +374,20 @@ fn round(a: u32, b: u32, c: u32, d: &mut u32, e: u32, f: u32, g: u32, h: &mut u3
     *h = first.wrapping_add(majority).wrapping_add(sigma0);
 }
 
-/// Replaces eight words of the message schedule by the words sixteen places on; `next` are the eight between.
+/// Replaces sixteen words of the message schedule by the next sixteen, four at a time.
 #[inline(never)]
-fn advance(now: &mut [u32; 8], next: &[u32; 8]) {
-    let [w0, w1, w2, w3, w4, w5, w6, w7] = *now;
-    let [w8, w9, w10, w11, w12, w13, w14, w15] = *next;
-    let w16 = later(w0, w1, w9, w14);
-    let w17 = later(w1, w2, w10, w15);
-    let w18 = later(w2, w3, w11, w16);
-    let w19 = later(w3, w4, w12, w17);
-    let w20 = later(w4, w5, w13, w18);
-    let w21 = later(w5, w6, w14, w19);
-    let w22 = later(w6, w7, w15, w20);
-    let w23 = later(w7, w8, w16, w21);
-    *now = [w16, w17, w18, w19, w20, w21, w22, w23];
+#[expect(clippy::indexing_slicing, reason = "a remainder of 4 indexes an array of 4")]
+fn advance(words: &mut [[u32; 4]; 4]) {
+    for i in 0..4 {
+        let [w4, ..] = words[(i + 1) % 4];
+        let [_, w9, w10, w11] = words[(i + 2) % 4];
+        let [w12, _, w14, w15] = words[(i + 3) % 4];
+        let [w0, w1, w2, w3] = &mut words[i];
+        *w0 = later(*w0, *w1, w9, w14);
+        *w1 = later(*w1, *w2, w10, w15);
+        *w2 = later(*w2, *w3, w11, *w0);
+        *w3 = later(*w3, w4, w12, *w1);
+    }
 }
 
 /// The word that stands 16, 15, 7 and 2 places behind the given ones.

@@ -262,13 +262,14 @@ pub struct Inserted {
     pub evicted: bool,
 }
 
+#[repr(C)] // as with `Peer`
 struct Slot<A> {
-    peer: Peer,
     /// Odd while there is a peer.
     generation: u32,
     /// Order of insertion, for eviction among equals.
     age: u32,
     alarm: Instant,
+    peer: Peer,
     attached: Option<A>,
 }
 
@@ -294,6 +295,7 @@ struct HandshakeSlot<const OUTGOING: usize, const INCOMING: usize> {
 ///
 /// `PEERS` entries, of which `HANDSHAKES` may be in a handshake at once, each with room for an outgoing cookie or
 /// identity of `OUTGOING` bytes and for `INCOMING` bytes of fragments and early records.
+#[repr(C)] // as with `Peer`
 pub struct PeerArray<
     A,
     const PEERS: usize,
