@@ -16,7 +16,7 @@ pub use event::{Event, Misuse};
 pub use peers::{NewPeer, Peer, PeerArray, PeerId, Peers, Phase, Principal, Protection, Rank, TableFull};
 pub use roles::{Both, ClientOnly, Extended, Roles, ServerOnly};
 
-use crate::buf::{Frame, Full, Writer};
+use crate::buf::{Frame, Full, Writer, copy};
 use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
 use crate::dtls::cookie::{self, Cookies};
@@ -103,8 +103,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 match self.open(cx, id, record) {
                     Some(bytes) => return Some(Event::Message { peer: id, bytes }),
                     None => match self.after_dropped(id) {
-                        None => continue,
-                        closed => return closed,
+                        Ok(()) => continue,
+                        over => return self.on_outcome(cx, id, over),
                     },
                 }
             }
@@ -161,17 +161,20 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             && !(content_type == ContentType::HANDSHAKE && handshaking.is_some())
             && let Some(id) = self.peers.find(path, Phase::Established)
         {
-            return match self.open(cx, id, record) {
+            let outcome = match self.open(cx, id, record) {
+                Some(bytes) if content_type == ContentType::APPLICATION_DATA => {
+                    return Some(Event::Message { peer: id, bytes });
+                }
                 Some(content) => self.on_content(cx, id, content_type, content),
                 None => self.after_dropped(id),
             };
+            return self.on_outcome(cx, id, outcome);
         }
         if let Some(id) = handshaking
             && let Some(ongoing) = &mut self.peers.ongoing(id)
         {
             let outcome = ongoing.receive::<C, R>(cx, record);
-            let deadline = ongoing.state.deadline();
-            return self.on_progress(cx, id, deadline, outcome);
+            return self.on_outcome(cx, id, outcome);
         }
         cx.counters.discard(Discard::UnknownPeer);
         None
@@ -259,59 +262,56 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(inserted.id)
     }
 
-    /// What a session said.
+    /// What a session said, other than its application.
     #[inline]
-    fn on_content<'r, 't, C: Crypto>(
+    fn on_content<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         id: PeerId,
         content_type: ContentType,
-        content: &'r mut [u8],
-    ) -> Option<Event<'r, 't>> {
+        content: &[u8],
+    ) -> Result<(), Stop> {
         match content_type {
-            ContentType::APPLICATION_DATA => Some(Event::Message { peer: id, bytes: content }),
             ContentType::ALERT => match *content {
-                [alert::FATAL, description] => Some(self.close_with(id, Fatal::Alert(AlertDescription(description)))),
-                [_, 0] => Some(self.close_with(id, Fatal::Closed)),
-                _ => None,
+                [alert::FATAL, description] => Err(Fatal::Alert(AlertDescription(description)).into()),
+                [_, 0] => Err(Fatal::Closed.into()),
+                _ => Ok(()),
             },
             // The client's Finished again: our last flight was lost. Renegotiation is refused by silence.
             ContentType::HANDSHAKE if let Some(ongoing) = &mut self.peers.ongoing(id) => {
                 if content.first() == Some(&MessageType::FINISHED.0) && ongoing.state.is_lingering() {
                     bump(&mut cx.counters.retransmitted);
                     ongoing.state.send_flight();
-                    self.peers.schedule(id, Instant::AT_ONCE);
                 }
-                None
+                Ok(())
             }
-            _ => {
-                cx.counters.discard(Discard::Unexpected);
-                None
-            }
+            _ => Err(Discard::Unexpected.into()),
         }
     }
 
     /// After a record that was dropped: if it was longer than was agreed on, or one too many that did not open, the
     /// session is over.
     #[cfg_attr(target_pointer_width = "64", cold)]
-    fn after_dropped<'r, 't>(&mut self, id: PeerId) -> Option<Event<'r, 't>> {
+    fn after_dropped(&mut self, id: PeerId) -> Result<(), Stop> {
         // A place may have wiped keys of a session that is over: they say nothing of who is there now.
-        let peer = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls)?;
-        if peer.phase == Phase::Closing {
-            return Some(Event::Closed { peer: id, reason: Fatal::RecordOverflow });
+        match self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls) {
+            Some(peer) if R::RECORD_SIZE && peer.phase == Phase::Closing => Err(Fatal::RecordOverflow.into()),
+            Some(peer) if peer.channel.is_exhausted() => Err(Fatal::KeyExhausted.into()),
+            _ => Ok(()),
         }
-        peer.channel.is_exhausted().then(|| self.close_with(id, Fatal::KeyExhausted))
     }
 
-    /// Turns the outcome of a handshake step into an event, and sets the alarm for what is to be sent.
-    fn on_progress<'r, 't, C: Crypto>(
+    /// Turns the outcome of a step into an event, and sets the alarm for what a handshake has to send.
+    fn on_outcome<'r, 't, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         id: PeerId,
-        deadline: Instant,
         outcome: Result<(), Stop>,
     ) -> Option<Event<'r, 't>> {
-        self.peers.schedule(id, deadline);
+        if let Some(ongoing) = &self.peers.ongoing(id) {
+            let deadline = ongoing.state.deadline();
+            self.peers.schedule(id, deadline);
+        }
         match outcome {
             Ok(()) => None,
             Err(Stop::Need) => Some(Event::Need(id)),
@@ -324,7 +324,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 None
             }
             Err(Stop::Fatal(fatal)) => {
-                bump(&mut cx.counters.failed);
+                if self.peers.peer(id).is_some_and(|peer| peer.phase == Phase::Handshaking) {
+                    bump(&mut cx.counters.failed);
+                }
                 Some(self.close_with(id, fatal))
             }
         }
@@ -406,8 +408,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let Some(ongoing) = &mut self.peers.ongoing(id) else { return None };
         ongoing.state.deadline = ongoing.state.give_up;
         let outcome = ongoing.resume::<C, R>(cx, answer);
-        let deadline = ongoing.state.deadline();
-        self.on_progress(cx, id, deadline, outcome)
+        self.on_outcome(cx, id, outcome)
     }
 
     /// Protects what is in `frame` for `id`. The frame needs [`HEADROOM`] before its content and
@@ -527,10 +528,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         {
             return write_plain_alert(ongoing.next_number(), alert, out).ok();
         }
-        let mut frame = Frame::new(out, HEADROOM);
-        frame.append(&alert).ok()?;
-        self.peers.peer(id)?.channel.seal(cx.crypto, ContentType::ALERT, &mut frame).ok()?;
-        Some(frame.len())
+        let channel = &mut self.peers.peer(id)?.channel;
+        let record = out.get_mut(..HEADROOM.wrapping_add(alert.len()).wrapping_add(channel.tag_len::<C>()))?;
+        copy(record.get_mut(HEADROOM..)?, &alert).ok()?;
+        channel.seal_record(cx.crypto, ContentType::ALERT, record).ok()?;
+        Some(record.len())
     }
 }
 

@@ -378,10 +378,10 @@ fn round(a: u32, b: u32, c: u32, d: &mut u32, e: u32, f: u32, g: u32, h: &mut u3
 #[inline(never)]
 #[expect(clippy::indexing_slicing, reason = "a remainder of 4 indexes an array of 4")]
 fn advance(words: &mut [[u32; 4]; 4]) {
-    for i in 0..4 {
-        let [w4, ..] = words[(i + 1) % 4];
-        let [_, w9, w10, w11] = words[(i + 2) % 4];
-        let [w12, _, w14, w15] = words[(i + 3) % 4];
+    for i in 0_usize..4 {
+        let [w4, ..] = words[i.wrapping_add(1) % 4];
+        let [_, w9, w10, w11] = words[i.wrapping_add(2) % 4];
+        let [w12, _, w14, w15] = words[i.wrapping_add(3) % 4];
         let [w0, w1, w2, w3] = &mut words[i];
         *w0 = later(*w0, *w1, w9, w14);
         *w1 = later(*w1, *w2, w10, w15);

@@ -1,14 +1,13 @@
 //! What we send, written from the state of the handshake: the same bytes again when a flight is lost, under new record
 //! numbers (RFC 6347, section 4.2.4).
 
-use super::handshake::finished::verify_data;
 use super::handshake::{
-    self, HEADER_LEN, MessageType, client_hello, extension::Extensions, key_exchange, server_hello,
+    self, HEADER_LEN, MessageType, client_hello, extension::Extensions, finished, key_exchange, server_hello,
 };
 use super::record::{self, Aead, ContentType, RecordNumber};
 use super::state::Ongoing;
 use super::{Fatal, Settings};
-use crate::buf::{Frame, Full, Writer};
+use crate::buf::{Full, Writer, copy};
 use crate::counters::bump;
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Roles};
@@ -147,7 +146,7 @@ impl Ongoing<'_> {
             Element::Finished => {
                 if state.hashed <= element {
                     let client = state.flight == Element::ClientKeyExchange;
-                    state.verify = verify_data::<C>(&state.master, client, &state.transcript);
+                    finished::write_verify_data::<C>(&state.master, client, &state.transcript, &mut state.verify);
                 }
                 body.put(&state.verify)?;
                 MessageType::FINISHED
@@ -184,10 +183,10 @@ impl Ongoing<'_> {
         if !sealed {
             return record::write_plain(out, ContentType::HANDSHAKE, self.next_number(), &header, piece);
         }
-        let mut frame = Frame::around(out, before, before.wrapping_add(piece));
-        frame.prepend(&header)?;
-        self.peer.channel.seal(cx.crypto, ContentType::HANDSHAKE, &mut frame).map_err(|_| Full)?;
-        Ok(frame.len())
+        let record = out.get_mut(..before.wrapping_add(piece).wrapping_add(behind)).ok_or(Full)?;
+        copy(record.get_mut(record::HEADROOM..).ok_or(Full)?, &header)?;
+        self.peer.channel.seal_record(cx.crypto, ContentType::HANDSHAKE, record).map_err(|_| Full)?;
+        Ok(record.len())
     }
 
     /// The number of our next plaintext record, which is spent with it.

@@ -313,34 +313,44 @@ impl Channel {
     ///
     /// # Errors
     /// [`SealError`]; no number is spent on [`SealError::Full`] before the cipher ran.
-    // As with `open`.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline]
     pub fn seal<C: Crypto>(
         &mut self,
         crypto: &mut C,
         content_type: ContentType,
         frame: &mut Frame<'_>,
     ) -> Result<(), SealError> {
+        // What is too short is refused after its number was spent, as whatever else does not fit.
+        let record = frame.widen(HEADROOM, self.tag_len::<C>()).unwrap_or(&mut []);
+        self.seal_record(crypto, content_type, record)
+    }
+
+    /// As [`Self::seal`], for a whole record: what is sealed, and around it the room that it needs.
+    // As with `open`.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn seal_record<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        content_type: ContentType,
+        record: &mut [u8],
+    ) -> Result<(), SealError> {
         if self.next_sequence >= MAX_SEALED {
             return Err(SealError::KeyExhausted);
         }
-        if frame.len() > MAX_CONTENT {
-            return Err(SealError::Full);
-        }
-        let len = frame.len() as u16;
         let number = RecordNumber::new(PROTECTED_EPOCH, self.next_sequence.into());
         // The number is spent before the cipher runs: whatever happens next, it is not used again.
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        let tag_len = self.tag_len::<C>();
-        let sealed_len = len.wrapping_add((EXPLICIT_LEN.wrapping_add(tag_len)) as u16);
-        let record = frame.widen(HEADROOM, tag_len)?;
-        let (place, record) = record.split_first_chunk_mut::<HEADER_LEN>().ok_or(SealError::Full)?;
+        let (head, record) = record.split_first_chunk_mut::<HEADROOM>().ok_or(SealError::Full)?;
+        let len = record.len().checked_sub(self.tag_len::<C>()).filter(|len| *len <= MAX_CONTENT);
+        let len = len.ok_or(SealError::Full)? as u16;
+        let sealed_len = (EXPLICIT_LEN as u16).wrapping_add(record.len() as u16);
+        let (place, explicit) = head.split_first_chunk_mut::<HEADER_LEN>().ok_or(SealError::Full)?;
         *place = header(content_type, number, sealed_len);
         let aad = associated_data(place, len);
-        let (place, record) = record.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(SealError::Full)?;
-        *place = number.0.to_be_bytes();
-        let nonce = nonce(&self.write.salt, place);
+        let explicit = explicit.first_chunk_mut::<EXPLICIT_LEN>().ok_or(SealError::Full)?;
+        *explicit = number.0.to_be_bytes();
+        let nonce = nonce(&self.write.salt, explicit);
         let key = self.write.key.expose();
         let sealed = if self.aead.is_gcm::<C>() {
             let (body, tag) = record.split_last_chunk_mut().ok_or(SealError::Full)?;

@@ -1,7 +1,7 @@
 //! One handshake in progress: a struct changed in place, and what both roles have in common.
 
 use super::flight::Element;
-use super::handshake::finished::{VERIFY_LEN, verify_data};
+use super::handshake::finished::{VERIFY_LEN, write_verify_data};
 use super::handshake::{self, Fragment, MessageType, Random};
 use super::inbox::{Held, Inbox};
 use super::record::{Aead, ContentType, Record};
@@ -487,7 +487,8 @@ impl Ongoing<'_> {
             // In clear, or before its time.
             _ => return Err(Fatal::UnexpectedMessage(MessageType::FINISHED)),
         };
-        let expected = verify_data::<C>(&self.state.master, from_client, &self.state.transcript);
+        let mut expected = [0; VERIFY_LEN];
+        write_verify_data::<C>(&self.state.master, from_client, &self.state.transcript, &mut expected);
         if same(&expected, body) { Ok(()) } else { Err(Fatal::BadFinished) }
     }
 
