@@ -1,5 +1,7 @@
 //! A scenario that runs: nodes with the real stack, 6LoWPAN between them, the radio below.
 
+mod group;
+
 use crate::cost::{self, Costs};
 use crate::mote::{HUB, LEAF, Mote, Node, Protection, Setup, Wish};
 use crate::platform::{Energy, Platform};
@@ -25,6 +27,8 @@ pub struct Outcome {
     pub answered: u64,
     /// From a reading to its answer, in microseconds, sorted.
     pub delays: Vec<Micros>,
+    /// The same, of each node for itself.
+    pub by_node: Vec<Vec<Micros>>,
     /// Bytes on the air, all frames of all nodes: PSDUs.
     pub bytes: u64,
     /// Frames on the air.
@@ -69,6 +73,8 @@ struct World<'s> {
     makers: Vec<NodeId>,
     cycles: f64,
     platform: Platform,
+    /// Requests to the group: when, and who has answered.
+    asked: Vec<(Micros, Vec<bool>)>,
     outcome: Outcome,
 }
 
@@ -80,6 +86,11 @@ struct Station {
     link: LinkAddress,
     routes: Vec<Route>,
     traffic: Stream,
+    leisure: Stream,
+    /// Somebody is farther away from node 0 than it, over it: what is flooded goes on.
+    relays: bool,
+    later: Vec<(Micros, group::Later)>,
+    /// Readings of its own; for node 0, requests to the group.
     readings_left: u32,
     reboots_at: Option<u32>,
     busy_until: Micros,
@@ -117,8 +128,8 @@ impl<'s> World<'s> {
             ip[8..].copy_from_slice(&addresses[node].interface_id().unwrap_or_default());
             ip
         };
+        let speaks = |node: NodeId| if scenario.traffic.group.is_some() { node == 0 } else { makers.contains(&node) };
         let stations = (0..nodes).map(|node| {
-            let maker = makers.contains(&node);
             let address = Address { ip: ip_of(node), port: stack.ports[usize::from(node == 0)], scope: 0 };
             let setup = Setup {
                 local: address,
@@ -151,7 +162,10 @@ impl<'s> World<'s> {
                 link: addresses[node],
                 routes,
                 traffic: Stream::new(seed, node, Purpose::Traffic),
-                readings_left: if maker { traffic.readings } else { 0 },
+                leisure: Stream::new(seed, node, Purpose::Leisure),
+                relays: (1..nodes).any(|below| parents[below] == node),
+                later: Vec::new(),
+                readings_left: if speaks(node) { traffic.readings } else { 0 },
                 reboots_at: traffic.reboot_after.map(|share| (f64::from(traffic.readings) * (1.0 - share)) as u32),
                 busy_until: 0,
                 cpu: 0,
@@ -174,7 +188,8 @@ impl<'s> World<'s> {
             makers,
             cycles: scenario.mote.cycles_per_instruction,
             platform,
-            outcome: Outcome::default(),
+            asked: Vec::new(),
+            outcome: Outcome { by_node: vec![Vec::new(); nodes], ..Outcome::default() },
         }
     }
 
@@ -184,9 +199,11 @@ impl<'s> World<'s> {
 
     fn go(&mut self) {
         let period = self.period();
-        for node in self.makers.clone() {
-            let first = self.stations[node].traffic.below(period);
-            self.network.alarm(node, first, READ);
+        for node in 0..self.stations.len() {
+            if self.stations[node].readings_left > 0 {
+                let first = self.stations[node].traffic.below(period);
+                self.network.alarm(node, first, READ);
+            }
         }
         for (number, moves) in self.scenario.moves.iter().enumerate() {
             self.network.alarm(moves.node, (moves.at_s * 1e6) as Micros, MOVE + number as u64);
@@ -198,11 +215,12 @@ impl<'s> World<'s> {
                 Told::Alarm { node, token: READ } => self.read(node),
                 Told::Alarm { node, token: LEAVE } => self.leave(node),
                 Told::Alarm { node, token: POLL } => self.poll(node),
+                Told::Alarm { node, token: LATER } => self.now_due(node),
                 Told::Alarm { node, token } => self.move_to(node, token - MOVE),
                 Told::Received { node, from, payload } => self.receive(node, from, &payload),
                 Told::Sent { .. } => {}
             }
-            if end == Micros::MAX && self.makers.iter().all(|node| self.stations[*node].readings_left == 0) {
+            if end == Micros::MAX && self.stations.iter().all(|station| station.readings_left == 0) {
                 end = self.network.now() + AFTERWARDS;
             }
         }
@@ -221,13 +239,16 @@ impl<'s> World<'s> {
             station.leaving.clear();
         }
         station.readings_left -= 1;
-        self.outcome.made += 1;
-        let mut wishes = Vec::new();
-        station.mote.read(now, to, &mut wishes);
         if station.readings_left > 0 {
             let pause = period - period / 4 + station.traffic.below(period / 2 + 1);
             self.network.alarm(node, self.network.now() + pause, READ);
         }
+        if self.scenario.traffic.group.is_some() {
+            return self.ask_group();
+        }
+        let mut wishes = Vec::new();
+        station.mote.read(now, to, &mut wishes);
+        self.outcome.made += 1;
         self.fulfil(node, wishes);
     }
 
@@ -284,7 +305,9 @@ impl<'s> World<'s> {
                 }
                 Wish::Answered { made } => {
                     self.outcome.answered += 1;
-                    self.outcome.delays.push(now.since(made).as_micros() as Micros + cpu);
+                    let delay = now.since(made).as_micros() as Micros + cpu;
+                    self.outcome.delays.push(delay);
+                    self.outcome.by_node[node].push(delay);
                     if let Some(moved) = station.moved_at.take() {
                         self.outcome.recoveries.push(self.network.now() - moved + cpu);
                     }
@@ -318,7 +341,7 @@ impl<'s> World<'s> {
     fn send(&mut self, node: NodeId, to: LinkAddress, packet: &[u8]) {
         let room = self.network.room(node, to);
         let station = &mut self.stations[node];
-        let view = view(station.link, &station.address, &self.contexts, &station.routes);
+        let view = view(station.link, &station.address, &self.contexts, &station.routes, station.relays);
         let Ok(mut fragments) = station.interface.send(&view, to, packet) else { return };
         let mut out = [0; 127];
         while let Ok(Some(payload)) = fragments.next_frame(room, &mut out) {
@@ -329,15 +352,25 @@ impl<'s> World<'s> {
     fn receive(&mut self, node: NodeId, from: LinkAddress, payload: &[u8]) {
         let now = self.instant();
         let station = &mut self.stations[node];
-        let view = view(station.link, &station.address, &self.contexts, &station.routes);
+        let view = view(station.link, &station.address, &self.contexts, &station.routes, station.relays);
         let hop = Hop { source: from, destination: station.link };
+        let frame = payload;
         let Ok(received) = station.interface.receive(now, &view, &hop, payload) else { return };
+        let relay = received.relay;
         match received.packet {
             Some(Arrived::Here(packet)) => {
                 let Ok(Datagram { path, payload }) = Datagram::parse(packet) else { return };
-                let mut wishes = Vec::new();
-                station.mote.receive(now, path.remote, payload, &mut wishes);
-                self.fulfil(node, wishes);
+                if let Some(group) = self.scenario.traffic.group {
+                    let payload = payload.to_vec();
+                    match node {
+                        0 => self.hear_member(&path.remote, &payload),
+                        _ => self.answer_group(node, group, path.remote, &payload),
+                    }
+                } else {
+                    let mut wishes = Vec::new();
+                    station.mote.receive(now, path.remote, payload, &mut wishes);
+                    self.fulfil(node, wishes);
+                }
             }
             Some(Arrived::On(next, packet)) => {
                 let packet = packet.to_vec();
@@ -345,12 +378,16 @@ impl<'s> World<'s> {
             }
             Some(Arrived::Dropped(_)) | None => {}
         }
+        if let Some(header) = relay {
+            self.relay(node, &header, frame);
+        }
     }
 
     fn outcome(mut self) -> Outcome {
         let elapsed = self.network.now();
         let mut outcome = std::mem::take(&mut self.outcome);
         outcome.delays.sort_unstable();
+        outcome.by_node.iter_mut().for_each(|delays| delays.sort_unstable());
         (outcome.elapsed, outcome.events) = (elapsed, self.network.events());
         let (bytes, frames) = self.network.traffic();
         (outcome.bytes, outcome.frames) = (bytes, frames);
@@ -384,8 +421,10 @@ const READ: u64 = 1;
 const LEAVE: u64 = 2;
 /// The clock of the stack.
 const POLL: u64 = 3;
+/// Something of a group's is due.
+const LATER: u64 = 4;
 /// A change of address: the first of the scenario's.
-const MOVE: u64 = 4;
+const MOVE: u64 = 5;
 /// After the last reading: longer than CoAP sends a message again (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
 const AFTERWARDS: Micros = 93_000_000;
 
@@ -395,8 +434,9 @@ fn view<'n>(
     address: &'n Address,
     contexts: &'n [Context],
     routes: &'n [lowpan::route::Route],
+    relays: bool,
 ) -> lowpan::Network<'n> {
-    lowpan::Network { link, own: std::slice::from_ref(&address.ip), contexts, routes, relays: true }
+    lowpan::Network { link, own: std::slice::from_ref(&address.ip), contexts, routes, relays }
 }
 
 #[cfg(test)]

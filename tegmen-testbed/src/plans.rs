@@ -15,6 +15,7 @@ pub const ALL: &[Named] = &[
     Named { name: "greenhouse", text: include_str!("../../examples/greenhouse.toml") },
     Named { name: "loss", text: include_str!("../plans/loss.toml") },
     Named { name: "bursts", text: include_str!("../plans/bursts.toml") },
+    Named { name: "group", text: include_str!("../plans/group.toml") },
     Named { name: "hundred", text: include_str!("../plans/hundred.toml") },
 ];
 

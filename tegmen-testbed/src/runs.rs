@@ -12,7 +12,7 @@ use crate::mote::Protection;
 use crate::parallel;
 use crate::platform::{Energy, Platform};
 use crate::scenario::{Case, Plan, Runs, Scenario};
-use crate::sim::Micros;
+use crate::sim::{Micros, NodeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -71,9 +71,22 @@ pub struct Summary {
     pub rom: u64,
     /// Variables of that image.
     pub ram: u64,
+    /// Each mote that makes readings, or is asked, for itself.
+    pub by_node: Vec<OfNode>,
     /// Virtual time of a run over the time it took to compute; `None` where it was not computed.
     #[serde(skip)]
     pub speed: Option<f64>,
+}
+
+/// What a node had of it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct OfNode {
+    /// Which.
+    pub node: NodeId,
+    /// The share of its readings, or of what it was asked, that was answered.
+    pub delivered: Mean,
+    /// Median from reading to answer, over the runs in which there was an answer.
+    pub delay_p50_ms: Mean,
 }
 
 /// One run of a plan.
@@ -113,14 +126,17 @@ struct Kept {
     always_on: u64,
     hungriest_by_frame: u64,
     hungriest_always_on: u64,
+    /// Of each mote that makes readings, or is asked: readings that were answered, and the median delay.
+    by_node: Vec<(u64, Micros)>,
 }
 
 impl Kept {
-    fn of(outcome: &Outcome, makers: u64) -> Self {
-        let percentile = |percent: usize| {
-            let last = outcome.delays.len().saturating_sub(1);
-            outcome.delays.get((outcome.delays.len() * percent / 100).min(last)).copied().unwrap_or(0)
+    fn of(outcome: &Outcome, makers: &[NodeId]) -> Self {
+        let percentile = |delays: &[Micros], percent: usize| {
+            let last = delays.len().saturating_sub(1);
+            delays.get((delays.len() * percent / 100).min(last)).copied().unwrap_or(0)
         };
+        let of_node = |delays: &Vec<Micros>| (delays.len() as u64, percentile(delays, 50));
         let nanojoules = |microjoules: f64| (microjoules * 1e3).round() as u64;
         let both = |energy: &Energy| (nanojoules(energy.radio_by_frame()), nanojoules(energy.radio_always_on()));
         let ((by_frame, always_on), (hungriest_by_frame, hungriest_always_on)) =
@@ -128,20 +144,21 @@ impl Kept {
         Self {
             made: outcome.made,
             answered: outcome.answered,
-            p50: percentile(50),
-            p95: percentile(95),
+            p50: percentile(&outcome.delays, 50),
+            p95: percentile(&outcome.delays, 95),
             bytes: outcome.bytes,
             frames: outcome.frames,
             sessions: outcome.sessions,
             moves: outcome.moves,
             recovery: outcome.recoveries.iter().sum::<Micros>() / outcome.recoveries.len().max(1) as u64,
             elapsed: outcome.elapsed,
-            makers,
+            makers: makers.len() as u64,
             by_frame,
             overheard: nanojoules(outcome.energy.overheard_uj),
             always_on,
             hungriest_by_frame,
             hungriest_always_on,
+            by_node: makers.iter().filter_map(|node| outcome.by_node.get(*node)).map(of_node).collect(),
         }
     }
 }
@@ -236,7 +253,7 @@ fn once(case: &Case, protection: Protection, seed: u64, store: &Store) -> (Kept,
     let (outcome, _) = deployment::run(&case.scenario, protection, seed, false);
     let speed = outcome.elapsed as f64 / 1e6 / begin.elapsed().as_secs_f64();
     let nodes = case.scenario.links().map_or(1, |links| links.nodes());
-    let kept = Kept::of(&outcome, case.scenario.makers(nodes).len() as u64);
+    let kept = Kept::of(&outcome, &case.scenario.makers(nodes));
     if let (Some(file), Ok(text)) = (file, serde_json::to_string(&kept)) {
         // Whole or not at all: another process may look. What cannot be kept is computed again.
         let half = file.with_extension(format!("{}.part", std::process::id()));
@@ -260,7 +277,18 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
     let memory = Memory::of_image(protection.image());
     let hops = case.scenario.links().and_then(|links| case.scenario.depth(&links)).unwrap_or(0);
     let speeds: Vec<f64> = runs.iter().filter_map(|(_, speed)| *speed).collect();
+    let nodes = case.scenario.links().map_or(1, |links| links.nodes());
+    let by_node = case.scenario.makers(nodes).into_iter().enumerate().map(|(place, node)| {
+        let of = |run: &Kept| run.by_node.get(place).copied().unwrap_or_default();
+        let delays = runs.iter().map(|(run, _)| of(run)).filter(|(answered, _)| *answered > 0);
+        OfNode {
+            node,
+            delivered: over(&|run| of(run).0 as f64 / readings_of_a_mote(run)),
+            delay_p50_ms: mean(&delays.map(|(_, p50)| p50 as f64 / 1e3).collect::<Vec<_>>()),
+        }
+    });
     Summary {
+        by_node: by_node.collect(),
         case: case.values.clone(),
         protection,
         hops,
@@ -288,7 +316,7 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
 /// The mean, and its interval by Student's distribution.
 fn mean(values: &[f64]) -> Mean {
     let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
+    let mean = values.iter().sum::<f64>() / n.max(1.0);
     if values.len() < 2 {
         return Mean { mean, interval: 0.0 };
     }
@@ -346,6 +374,22 @@ pub fn table(summaries: &[Summary]) -> String {
             summary.ram,
         );
     }
+    for summary in summaries.iter().filter(|summary| summary.by_node.len() > 1) {
+        let worst = summary.by_node.iter().min_by(|a, b| a.delivered.mean.total_cmp(&b.delivered.mean));
+        if let Some(worst) = worst.filter(|worst| worst.delivered.mean < 1.0) {
+            let _ = writeln!(
+                text,
+                "{:width$}  {:<10} worst off: node {} with {:.2}% ±{:.2}, {:.0} ms ±{:.0}; every node with --json",
+                name(summary),
+                summary.protection.name(),
+                worst.node,
+                worst.delivered.mean * 100.0,
+                worst.delivered.interval * 100.0,
+                worst.delay_p50_ms.mean,
+                worst.delay_p50_ms.interval,
+            );
+        }
+    }
     for summary in summaries.iter().filter(|summary| summary.moves.mean > 0.0) {
         let _ = writeln!(
             text,
@@ -381,7 +425,8 @@ mod tests {
         assert!(summaries.iter().all(|s| (s.seeds, s.readings) == (3, 30) && s.rom > 0));
         assert!(summaries[1].rom > summaries[0].rom && summaries[1].battery_years < summaries[0].battery_years);
         assert!(summaries[0].battery_years_always_on < summaries[0].battery_years / 10.0);
-        assert_eq!(table(&summaries).lines().count(), 5);
+        assert!((5..=9).contains(&table(&summaries).lines().count()));
+        assert!(summaries.iter().all(|s| s.by_node.len() == 2 && s.by_node[1].node == 2));
     }
 
     #[test]

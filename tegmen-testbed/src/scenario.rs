@@ -117,6 +117,22 @@ pub struct Traffic {
     pub response: usize,
     /// All nodes that make readings lose their memory once, after this share of their readings.
     pub reboot_after: Option<f64>,
+    /// The other way round: node 0 asks all nodes at once, every `period_s`, and each answers.
+    pub group: Option<Group>,
+}
+
+/// Requests to all nodes (RFC 7252, section 8).
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Members answer at a time that they choose within so many seconds.
+    #[serde(default = "five")]
+    pub leisure_s: f64,
+}
+
+/// DEFAULT_LEISURE (RFC 7252, section 4.8), in seconds.
+fn five() -> f64 {
+    5.0
 }
 
 /// What carries the readings.
@@ -434,6 +450,19 @@ impl Scenario {
         if self.stack.protections.is_empty() {
             return Err(("stack", "protections", format!("protections: one at least of {}", names())));
         }
+        if let Some(group) = traffic.group {
+            if !(group.leisure_s.is_finite() && group.leisure_s >= 0.0) {
+                return Err(("traffic", "group", "group: leisure_s is seconds, 0 at least".into()));
+            }
+            if traffic.payload > 0 || traffic.reboot_after.is_some() || traffic.readings > u32::from(u16::MAX) {
+                let what = "group: it is asked with GET: payload = 0, 65535 readings at most, no reboot_after";
+                return Err(("traffic", "group", what.into()));
+            }
+            if self.stack.protections != [Protection::Coap] {
+                let what = "protections: nothing protects what a group is asked: protections = [\"coap\"]";
+                return Err(("stack", "protections", what.into()));
+            }
+        }
         if self.stack.addresses == Prefix::LinkLocal && self.depth(&links)? > 1 {
             let what = "addresses = \"link-local\" reaches one hop only: \"context\" or \"inline\" over several";
             return Err(("stack", "addresses", what.into()));
@@ -460,7 +489,7 @@ impl Scenario {
     /// The nodes that make readings.
     pub(crate) fn makers(&self, nodes: usize) -> Vec<NodeId> {
         match self.network.topology {
-            Shape::Chain => vec![nodes - 1],
+            Shape::Chain if self.traffic.group.is_none() => vec![nodes - 1],
             _ => (1..nodes).collect(),
         }
     }

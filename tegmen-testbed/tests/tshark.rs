@@ -90,3 +90,23 @@ fn fragments_are_put_together_over_two_hops() {
     assert!(fragments >= 18 && whole == 6, "{fragments} {whole} {frames:?}");
     assert!(frames.iter().all(|frame| frame[3].is_empty()), "{frames:?}");
 }
+
+#[test]
+fn a_flood_is_read_with_its_mesh_and_broadcast_headers() {
+    let chain = "[network]\ntopology = \"chain\"\nhops = 2\n[traffic]\nperiod_s = 10.0\npayload = 0\nresponse = 12\n\
+                 readings = 5\ngroup = { leisure_s = 2.0 }\n[stack]\nports = [61616, 61616]\nprotections = [\"coap\"]\n";
+    let fields = [
+        "6lowpan.mesh.orig16",
+        "6lowpan.bcast.seqnum",
+        "ipv6.dst",
+        "coap.code",
+        "udp.checksum.status",
+        "_ws.malformed",
+    ];
+    let Some(frames) = decoded(chain, Protection::Coap, &fields) else { return };
+    // Node 0 asks five times, and node 1 passes it on; 2.05 is 69, and the answer of node 2 takes two hops.
+    let floods: Vec<_> = frames.iter().filter(|frame| !frame[1].is_empty()).collect();
+    assert!(floods.len() == 10 && floods.iter().all(|frame| frame[2] == "ff05::fd" && frame[3] == "1"), "{frames:?}");
+    assert!(frames.iter().filter(|frame| frame[3] == "69").count() >= 15, "{frames:?}");
+    assert!(frames.iter().all(|frame| frame[5].is_empty() && (frame[4].is_empty() || frame[4] == "1")), "{frames:?}");
+}

@@ -1,5 +1,6 @@
 use super::*;
 use crate::scenario::Plan;
+use tegmen::lowpan::frame::Frame;
 
 fn scenario(network: &str, rest: &str) -> Scenario {
     let text = format!(
@@ -123,4 +124,52 @@ fn frames_of_others_cost_where_all_hear_all() {
     // Alone with node 0 there is nothing to overhear; in a star of six, five others speak and are spoken to.
     assert_eq!(overheard("topology = \"star\"\nnodes = 1"), 0.0);
     assert!(overheard("topology = \"star\"\nnodes = 6") > 5.0);
+}
+
+fn group(network: &str, leisure_s: f64) -> Scenario {
+    let text = format!(
+        "about = \"a test\"\n[network]\n{network}\n[traffic]\nperiod_s = 10.0\npayload = 0\nresponse = 8\nreadings = 40\n\
+         group = {{ leisure_s = {leisure_s} }}\n[stack]\nprotections = [\"coap\"]\n"
+    );
+    Plan::parse("test.toml", &text).unwrap().cases.remove(0).scenario
+}
+
+#[test]
+fn every_member_of_a_group_answers_at_leisure_however_far_it_is() {
+    for network in [
+        "topology = \"star\"\nnodes = 6",
+        "topology = \"chain\"\nhops = 4",
+        "topology = \"tree\"\nnodes = 6\nfanout = 2",
+    ] {
+        let scenario = group(network, 5.0);
+        let (outcome, _) = run(&scenario, Protection::Coap, 1, false);
+        let members = scenario.links().unwrap().nodes() as u64 - 1;
+        assert_eq!((outcome.made, outcome.sessions), (40 * members, 0), "{network}");
+        // Nobody acknowledges a flood, so it may miss somebody; nobody misses many.
+        assert!(outcome.by_node[1..].iter().all(|delays| delays.len() >= 36), "{network}: {}", outcome.answered);
+        assert_eq!(outcome.by_node.iter().map(Vec::len).sum::<usize>() as u64, outcome.answered);
+        let mean = outcome.delays.iter().sum::<Micros>() / outcome.answered;
+        assert!((2_200_000..2_900_000).contains(&mean), "half the leisure in the mean: {mean}");
+        assert!(outcome.delays.iter().all(|delay| *delay < 5_300_000));
+    }
+}
+
+#[test]
+fn a_flood_goes_over_each_relay_once() {
+    let (outcome, frames) = run(&group("topology = \"chain\"\nhops = 3", 1.0), Protection::Coap, 1, true);
+    let flooded = |frame: &&Captured| {
+        let Ok(Frame { header, payload }) = Frame::parse(&frame.psdu) else { return false };
+        header.destination == LinkAddress::BROADCAST && payload[0] >> 6 == 0b10
+    };
+    // Nodes 0, 1 and 2; the last in the row has nobody behind it.
+    let by: Vec<_> = (0..4).map(|node| frames.iter().filter(flooded).filter(|f| f.from == node).count()).collect();
+    assert_eq!((by[0], by[3], outcome.made), (40, 0, 120));
+    assert!((38..=40).contains(&by[1]) && (36..=40).contains(&by[2]), "{by:?}");
+}
+
+#[test]
+fn without_leisure_answers_collide() {
+    let hurried = run(&group("topology = \"star\"\nnodes = 20", 0.0), Protection::Coap, 1, false).0;
+    let leisurely = run(&group("topology = \"star\"\nnodes = 20", 5.0), Protection::Coap, 1, false).0;
+    assert!(hurried.answered + 50 < leisurely.answered, "{} and {}", hurried.answered, leisurely.answered);
 }

@@ -39,7 +39,7 @@ pub fn write(plan: &Plan, runs: &[Run]) -> std::io::Result<String> {
     let _ = writeln!(text, "case,protection,seed,{},values", columns.join(","));
     for run in runs {
         let kept = serde_json::to_value(&run.kept).unwrap_or_default();
-        let cells: Vec<String> = columns.iter().map(|column| kept[column].to_string()).collect();
+        let cells: Vec<String> = columns.iter().map(|column| cell(&kept[column])).collect();
         let values = plan.cases.get(run.case).map(values).unwrap_or_default().replace('"', "\"\"");
         let name = run.protection.name();
         let _ = writeln!(text, "{},{name},{},{},\"{values}\"", run.case + 1, run.seed, cells.join(","));
@@ -91,7 +91,7 @@ fn read(plan: &Plan, program: u64, name: &str, text: &str) -> Result<Vec<Run>, S
         let case = case.parse::<usize>().ok()?.checked_sub(1)?;
         let protections = &plan.cases.get(case)?.scenario.stack.protections;
         let protection = protections.iter().copied().find(|known: &Protection| known.name() == *protection)?;
-        let field = |(column, cell): (&String, &&str)| Some((column.clone(), cell.parse::<u64>().ok()?.into()));
+        let field = |(column, cell): (&String, &&str)| Some((column.clone(), field(column, cell)?));
         let kept: Map<String, Value> = columns.iter().zip(kept).map(field).collect::<Option<_>>()?;
         let kept = serde_json::from_value(Value::Object(kept)).ok()?;
         Some(Run { case, protection, seed: seed.parse().ok()?, kept, speed: None })
@@ -100,6 +100,26 @@ fn read(plan: &Plan, program: u64, name: &str, text: &str) -> Result<Vec<Run>, S
         run(line).ok_or_else(|| format!("{name}, line {}: not a run of this plan", number + FIRST_RUN))
     });
     rows.collect()
+}
+
+/// A number as it is; of a list of pairs each as `a/b`, with spaces between them.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Array(values) if values.iter().all(Value::is_array) => {
+            values.iter().map(cell).collect::<Vec<_>>().join(" ")
+        }
+        Value::Array(values) => values.iter().map(cell).collect::<Vec<_>>().join("/"),
+        number => number.to_string(),
+    }
+}
+
+fn field(column: &str, cell: &str) -> Option<Value> {
+    let number = |text: &str| text.parse::<u64>().ok().map(Value::from);
+    if column != LIST {
+        return number(cell);
+    }
+    let pair = |pair: &str| Some(Value::Array(pair.split('/').map(number).collect::<Option<_>>()?));
+    Some(Value::Array(cell.split_whitespace().map(pair).collect::<Option<_>>()?))
 }
 
 fn first_line(plan: &Plan, program: u64) -> String {
@@ -118,6 +138,8 @@ fn columns() -> Vec<String> {
 }
 
 const MARK: &str = "# runs of tegmen lab, plan";
+/// The column that is a list.
+const LIST: &str = "by_node";
 /// The line of the first run.
 const FIRST_RUN: usize = 3;
 

@@ -140,3 +140,15 @@ fn moves_are_of_nodes_that_are_there() {
     let what = with("node = 1\nat_s = 20.0\nchanges = \"name\"").unwrap_err();
     assert_eq!((what.line, what.what.contains("`address`")), (Some(12), true), "{what}");
 }
+
+#[test]
+fn a_group_is_asked_without_protection() {
+    let group = GOOD.replace("payload = 10", "payload = 0\ngroup = { leisure_s = 2.5 }");
+    let open = format!("{group}[stack]\nprotections = [\"coap\"]\n");
+    let plan = Plan::parse("plan.toml", &open).unwrap();
+    assert_eq!(plan.cases[0].scenario.traffic.group, Some(Group { leisure_s: 2.5 }));
+    let protected = wrong(&format!("{group}[stack]\nports = [5683, 5683]\n"));
+    assert_eq!((protected.line, protected.what.contains("[\"coap\"]")), (Some(10), true), "{protected}");
+    let put = wrong(&open.replace("payload = 0", "payload = 1"));
+    assert_eq!((put.line, put.what.contains("payload = 0")), (Some(9), true), "{put}");
+}

@@ -24,6 +24,8 @@ pub enum Purpose {
     Crypto = 7,
     /// Message IDs, tokens and timeouts of CoAP.
     Messages = 8,
+    /// When members of a group answer, and relays speak.
+    Leisure = 9,
 }
 
 /// Numbers for one node and one purpose.
