@@ -14,6 +14,7 @@ mod inbox;
 pub mod record;
 pub mod record_size;
 mod server;
+pub mod session;
 pub mod state;
 
 pub use alert::AlertDescription;

@@ -1,6 +1,7 @@
 //! The record layer (RFC 6347, section 4.1) with AES-128-CCM_8 (RFC 6655).
 
 use super::handshake::MessageType;
+use super::session::Session;
 use super::{CipherSuite, Discard, VERSION};
 use crate::buf::{Frame, Full, Reader, Truncated, Writer};
 use crate::crypto::{Crypto, KEY_LEN};
@@ -240,7 +241,14 @@ pub struct Channel {
     window: ReplayWindow,
     failed_opens: u16,
     aead: Aead,
+    /// Chunks of record numbers that may be used.
+    lease: u8,
 }
+
+/// Record numbers that a session outside of its endpoint leases at a time.
+pub const CHUNK: u32 = 1 << 16;
+/// Chunks of a key: all numbers there are.
+const CHUNKS: u8 = (MAX_SEALED / CHUNK) as u8;
 
 /// The epoch of the first keys, the only one without renegotiation.
 pub(crate) const PROTECTED_EPOCH: u16 = 1;
@@ -250,7 +258,7 @@ pub(crate) const PROTECTED_EPOCH: u16 = 1;
 pub enum SealError {
     /// The frame has no room for header, explicit nonce and tag, or the content is above 2^14 bytes.
     Full,
-    /// 2^23 records were sealed: a new handshake is due.
+    /// 2^23 records were sealed, and a new handshake is due; or what was leased is used up ([`Channel::lease_end`]).
     KeyExhausted,
 }
 
@@ -270,6 +278,7 @@ impl Channel {
             window: ReplayWindow::new(),
             failed_opens: 0,
             aead: Aead::Ccm8,
+            lease: 0,
         }
     }
 
@@ -283,6 +292,7 @@ impl Channel {
     /// salt, server salt.
     pub(crate) fn set_keys(&mut self, block: &[u8], client: bool, aead: Aead) -> Result<(), Truncated> {
         self.aead = aead;
+        self.lease = CHUNKS;
         self.next_sequence = 0;
         self.window = ReplayWindow::new();
         self.failed_opens = 0;
@@ -335,7 +345,7 @@ impl Channel {
         content_type: ContentType,
         record: &mut [u8],
     ) -> Result<(), SealError> {
-        if self.next_sequence >= MAX_SEALED {
+        if self.next_sequence >= self.lease_end() {
             return Err(SealError::KeyExhausted);
         }
         let number = RecordNumber::new(PROTECTED_EPOCH, self.next_sequence.into());
@@ -396,6 +406,59 @@ impl Channel {
         }
         fresh.accept();
         Ok(content)
+    }
+
+    /// One more than the last record number that may be used.
+    pub const fn lease_end(&self) -> u32 {
+        (self.lease as u32).wrapping_mul(CHUNK)
+    }
+
+    /// Allows all numbers before `end`, a multiple of [`CHUNK`] that was made durable before.
+    pub(crate) const fn set_lease(&mut self, end: u32) {
+        let chunks = end / CHUNK;
+        self.lease = if chunks > CHUNKS as u32 { CHUNKS } else { chunks as u8 };
+    }
+
+    /// Goes on with a session that was kept; nothing may be sealed before [`Self::set_lease`].
+    pub(crate) fn restore(&mut self, session: &Session) {
+        *self.write.key.expose_mut() = *session.write.0.expose();
+        *self.read.key.expose_mut() = *session.read.0.expose();
+        (self.write.salt, self.read.salt) = (session.write.1, session.read.1);
+        (self.aead, self.lease, self.failed_opens) = (session.aead, 0, 0);
+        (self.next_sequence, self.window) = (session.next, session.window.clone());
+    }
+
+    pub(crate) const fn aead(&self) -> Aead {
+        self.aead
+    }
+
+    pub(crate) const fn window(&self) -> &ReplayWindow {
+        &self.window
+    }
+
+    /// True while what the peer has used is not known, because it was lost.
+    pub const fn is_unverified(&self) -> bool {
+        self.window.mark().is_some()
+    }
+
+    /// As [`Self::open`], while the window is lost: what comes out is authentic, and perhaps a replay.
+    pub(crate) fn open_unverified<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        record: Record<'r>,
+    ) -> Result<&'r mut [u8], Discard> {
+        let (mark, number) = (self.window.mark().unwrap_or(0), record.number().sequence());
+        self.window = ReplayWindow::new();
+        let opened = self.open(crypto, record);
+        self.window = ReplayWindow::lost(if opened.is_ok() { mark.max(number) } else { mark });
+        opened
+    }
+
+    /// The peer proved that what it sent last is fresh: nothing up to there is taken again.
+    pub(crate) const fn verify(&mut self) {
+        if let Some(mark) = self.window.mark() {
+            self.window = ReplayWindow::seen_up_to(mark);
+        }
     }
 
     /// True once a key reached a limit that calls for a new handshake.

@@ -49,6 +49,16 @@ impl RecordSize {
     /// Nothing was said of it.
     pub const UNLIMITED: Self = Self(0);
 
+    /// As it is kept with a session.
+    pub(crate) const fn to_bits(self) -> u16 {
+        self.0
+    }
+
+    /// From what was kept.
+    pub(crate) const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
     /// A server takes what a hello asks for: record_size_limit, and max_fragment_length only without that (RFC 8449,
     /// section 5).
     pub(crate) fn asked(hello: &Extensions) -> Result<Self, Fatal> {

@@ -9,6 +9,8 @@ pub trait Roles {
     const CLIENT: bool;
     /// It answers them.
     const SERVER: bool;
+    /// It takes in sessions that were kept outside ([`crate::dtls::session`]).
+    const RESTORES: bool = false;
     /// It speaks of the size of records ([`record_size`]).
     const RECORD_SIZE: bool = false;
 
@@ -63,6 +65,7 @@ impl Roles for ServerOnly {
 impl<R: Roles> Roles for Extended<R> {
     const CLIENT: bool = R::CLIENT;
     const SERVER: bool = R::SERVER;
+    const RESTORES: bool = true;
     const RECORD_SIZE: bool = true;
 
     fn new(config: &Config) -> Self {

@@ -1,0 +1,221 @@
+//! A session outside of its endpoint: to be kept over sleep and restart, or moved to another place.
+//!
+//! Keys alone are not enough to go on: a record number that is used twice breaks the cipher, and a window that is
+//! forgotten lets old records in. So numbers come from a lease whose end is kept before it is used, and a window that was
+//! not kept at an orderly end counts as lost: what arrives is then not to be acted upon before the peer proved that it is
+//! fresh, by an Echo option for example (RFC 9175, section 2.3).
+
+use super::record::{Aead, CHUNK, Channel, MAX_SEALED};
+use super::record_size::RecordSize;
+use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
+use crate::replay::ReplayWindow;
+use crate::secret::Secret;
+
+/// Bytes of a session before it is sealed.
+const PLAIN_LEN: usize = 1 + 2 + 2 * (KEY_LEN + 4) + 4 + 16;
+const NONCE_LEN: usize = 13;
+const TAG_LEN: usize = 16;
+/// First byte of what is sealed; another one is of another version of this format.
+const VERSION: u8 = 1;
+/// Bytes of a sealed session.
+pub const SEALED_LEN: usize = 1 + NONCE_LEN + PLAIN_LEN + TAG_LEN;
+
+/// Keys, numbers and window of a session, in no endpoint.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) write: (Secret<KEY_LEN>, [u8; 4]),
+    pub(crate) read: (Secret<KEY_LEN>, [u8; 4]),
+    pub(crate) aead: Aead,
+    pub(crate) record_size: RecordSize,
+    /// Every record number below may have been used.
+    pub(crate) next: u32,
+    pub(crate) window: ReplayWindow,
+}
+
+/// Why what was sealed is no session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenError {
+    /// Cut short, or too long.
+    Length,
+    /// Of another version of this format.
+    Version,
+    /// Changed, or sealed under another key or for another purpose.
+    NotAuthentic,
+}
+
+impl From<Truncated> for OpenError {
+    fn from(_: Truncated) -> Self {
+        Self::Length
+    }
+}
+
+impl From<NotAuthentic> for OpenError {
+    fn from(_: NotAuthentic) -> Self {
+        Self::NotAuthentic
+    }
+}
+
+impl Session {
+    pub(crate) fn of(channel: &Channel, record_size: RecordSize) -> Self {
+        let copy = |key: &Secret<KEY_LEN>| Secret::new(*key.expose());
+        Self {
+            write: (copy(&channel.write.key), channel.write.salt),
+            read: (copy(&channel.read.key), channel.read.salt),
+            aead: channel.aead(),
+            record_size,
+            next: channel.sealed(),
+            window: channel.window().clone(),
+        }
+    }
+
+    /// Every record number below may have been used.
+    pub const fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Skips `chunks` of [`CHUNK`] numbers that others may have used, or may use.
+    pub const fn skip(&mut self, chunks: u32) {
+        self.next = self.next.div_ceil(CHUNK).saturating_add(chunks).saturating_mul(CHUNK);
+    }
+
+    /// Forgets what the peer has used: for a copy that is kept while the session lives on.
+    pub(crate) const fn lose_window(&mut self) {
+        self.window = ReplayWindow::lost(0);
+    }
+
+    /// True if the key has numbers left.
+    pub const fn is_usable(&self) -> bool {
+        self.next < MAX_SEALED
+    }
+
+    /// Encrypts the session under `key` for this `purpose` (who it is with, for example); writes [`SEALED_LEN`] bytes.
+    ///
+    /// # Errors
+    /// [`Full`], also if the provider lacks AES-128-CCM with a nonce of 13 bytes and a tag of 16.
+    pub fn seal<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        key: &[u8; KEY_LEN],
+        purpose: &[u8],
+        out: &mut Writer<'_>,
+    ) -> Result<(), Full> {
+        let mut nonce = [0; NONCE_LEN];
+        crypto.random(&mut nonce);
+        let mut plain = Secret::<PLAIN_LEN>::zeroed();
+        let mut writer = Writer::new(plain.expose_mut());
+        writer.u8(self.aead as u8)?;
+        writer.u16(self.record_size.to_bits())?;
+        for (key, salt) in [&self.write, &self.read] {
+            writer.put(key.expose())?;
+            writer.put(salt)?;
+        }
+        writer.u32(self.next)?;
+        let (next, seen) = self.window.parts();
+        writer.put(&next.to_be_bytes())?;
+        writer.put(&seen.to_be_bytes())?;
+        let mut tag = [0; TAG_LEN];
+        crypto.ccm_seal(key, &nonce, purpose, plain.expose_mut(), &mut tag).map_err(|_| Full)?;
+        out.u8(VERSION)?;
+        out.put(&nonce)?;
+        out.put(plain.expose())?;
+        out.put(&tag)
+    }
+
+    /// The inverse of [`Self::seal`].
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open<C: Crypto>(
+        crypto: &mut C,
+        key: &[u8; KEY_LEN],
+        purpose: &[u8],
+        sealed: &[u8],
+    ) -> Result<Self, OpenError> {
+        let mut reader = Reader::new(sealed);
+        if reader.u8()? != VERSION {
+            return Err(OpenError::Version);
+        }
+        let nonce = reader.array::<NONCE_LEN>()?;
+        let mut plain = Secret::<PLAIN_LEN>::new(reader.array()?);
+        let tag = reader.array::<TAG_LEN>()?;
+        if !reader.is_empty() {
+            return Err(OpenError::Length);
+        }
+        crypto.ccm_open(key, &nonce, purpose, plain.expose_mut(), &tag)?;
+        let mut reader = Reader::new(plain.expose());
+        let aead = if reader.u8()? == Aead::Gcm as u8 { Aead::Gcm } else { Aead::Ccm8 };
+        let record_size = RecordSize::from_bits(reader.u16()?);
+        let write = (Secret::new(reader.array()?), reader.array()?);
+        let read = (Secret::new(reader.array()?), reader.array()?);
+        let next = reader.u32()?;
+        let window = (u64::from_be_bytes(reader.array()?), u64::from_be_bytes(reader.array()?));
+        Ok(Self { write, read, aead, record_size, next, window: ReplayWindow::from_parts(window) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::compact::Compact;
+    use std::vec::Vec;
+
+    fn session() -> Session {
+        Session {
+            write: (Secret::new([1; 16]), [2; 4]),
+            read: (Secret::new([3; 16]), [4; 4]),
+            aead: Aead::Gcm,
+            record_size: RecordSize::from_bits(512),
+            next: 70_000,
+            window: ReplayWindow::seen_up_to(99),
+        }
+    }
+
+    fn sealed(purpose: &[u8]) -> Vec<u8> {
+        let mut storage = [0; SEALED_LEN];
+        let mut writer = Writer::new(&mut storage);
+        session().seal(&mut Compact::new([0; 32]), &[9; 16], purpose, &mut writer).unwrap();
+        writer.written().to_vec()
+    }
+
+    #[test]
+    fn a_sealed_session_opens_as_it_was_and_only_as_it_was() {
+        let crypto = &mut Compact::new([7; 32]);
+        let bytes = sealed(b"peer");
+        assert_eq!(bytes.len(), SEALED_LEN);
+        let got = Session::open(crypto, &[9; 16], b"peer", &bytes).unwrap();
+        assert_eq!(
+            (got.aead, got.record_size.to_bits(), got.next, got.window.parts()),
+            (Aead::Gcm, 512, 70_000, (100, u64::MAX))
+        );
+        assert_eq!(
+            (got.write.0.expose(), got.write.1, got.read.0.expose(), got.read.1),
+            (&[1; 16], [2; 4], &[3; 16], [4; 4])
+        );
+        for cut in 0..bytes.len() {
+            assert_eq!(Session::open(crypto, &[9; 16], b"peer", &bytes[..cut]).err(), Some(OpenError::Length));
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut forged = bytes.clone();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Session::open(crypto, &[9; 16], b"peer", &forged).is_err());
+        }
+        assert_eq!(Session::open(crypto, &[8; 16], b"peer", &bytes).err(), Some(OpenError::NotAuthentic));
+        assert_eq!(Session::open(crypto, &[9; 16], b"else", &bytes).err(), Some(OpenError::NotAuthentic));
+        assert_eq!(
+            Session::open(crypto, &[9; 16], b"peer", &[&bytes[..], &[0]].concat()).err(),
+            Some(OpenError::Length)
+        );
+    }
+
+    #[test]
+    fn skipping_goes_to_the_beginning_of_a_chunk_that_nobody_has_begun() {
+        let mut session = session();
+        session.skip(0);
+        assert_eq!(session.next, 2 * CHUNK);
+        session.skip(2);
+        assert_eq!(session.next, 4 * CHUNK);
+        session.skip(u32::MAX);
+        assert!(!session.is_usable());
+    }
+}

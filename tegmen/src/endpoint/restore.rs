@@ -1,0 +1,89 @@
+//! Sessions that leave an endpoint and come back: see [`crate::dtls::session`].
+
+use super::{Cx, Endpoint, NewPeer, Path, PeerId, Peers, Phase, Principal, Protection, Rank, Roles};
+use crate::dtls::session::Session;
+
+/// Why a session cannot be taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotRestored {
+    /// The table holds nobody who may be displaced.
+    TableFull,
+    /// The path belongs to somebody else by now.
+    Taken,
+    /// Its key has no numbers left: a new handshake is due.
+    Exhausted,
+}
+
+impl<P: Peers, R: Roles> Endpoint<P, R> {
+    /// A copy of an established session, to be kept in case that it ends without order: its window counts as lost, and it
+    /// goes on at the end of what this one has leased, which is everything before the first [`Self::lease_session`].
+    pub fn copy_session(&mut self, id: PeerId) -> Option<Session> {
+        let peer = self.established(id)?;
+        let mut session = Session::of(&peer.channel, peer.record_size);
+        session.next = peer.channel.lease_end();
+        session.lose_window();
+        Some(session)
+    }
+
+    /// Takes an established session out, as it is; the peer hears nothing of it. What comes out is to be used once.
+    pub fn take_session(&mut self, id: PeerId) -> Option<Session> {
+        let peer = self.established(id)?;
+        let session = Session::of(&peer.channel, peer.record_size);
+        self.peers.remove(id);
+        Some(session)
+    }
+
+    /// Takes in a session with the peer on `path`, which proved before to be `principal`. Nothing can be sent before
+    /// [`Self::lease_session`], and if its window was lost, nothing that arrives may be acted upon before the peer proved
+    /// that it is fresh, and [`Self::verify_session`] was called.
+    ///
+    /// # Errors
+    /// [`NotRestored`].
+    pub fn restore_session<C>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        principal: Principal,
+        session: &Session,
+    ) -> Result<PeerId, NotRestored> {
+        if !session.is_usable() {
+            return Err(NotRestored::Exhausted);
+        }
+        if [Phase::Established, Phase::Handshaking].into_iter().any(|phase| self.peers.find(path, phase).is_some()) {
+            return Err(NotRestored::Taken);
+        }
+        let (rank, phase, protection) = (Rank::Authenticated, Phase::Established, Protection::Dtls);
+        let new = NewPeer { path, rank, phase, protection, with_handshake: false };
+        let id = self.insert(cx, &new).map_err(|_| NotRestored::TableFull)?;
+        if let Some(peer) = self.peers.peer(id) {
+            (peer.principal, peer.record_size) = (principal, session.record_size);
+            peer.channel.restore(session);
+        }
+        Ok(id)
+    }
+
+    /// Allows a session all record numbers before `end`, a multiple of [`CHUNK`](crate::dtls::record::CHUNK), which was
+    /// made durable before.
+    pub fn lease_session(&mut self, id: PeerId, end: u32) {
+        if let Some(peer) = self.established(id) {
+            peer.channel.set_lease(end);
+        }
+    }
+
+    /// True while what arrives in a session may be a replay.
+    pub fn is_unverified(&mut self, id: PeerId) -> bool {
+        self.established(id).is_some_and(|peer| peer.channel.is_unverified())
+    }
+
+    /// The peer proved that what it sent last is fresh, by an Echo option for example (RFC 9175).
+    pub fn verify_session(&mut self, id: PeerId) {
+        if let Some(peer) = self.established(id) {
+            peer.channel.verify();
+        }
+    }
+
+    fn established(&mut self, id: PeerId) -> Option<&mut super::Peer> {
+        let dtls = |peer: &&mut super::Peer| peer.phase == Phase::Established && peer.protection == Protection::Dtls;
+        self.peers.peer(id).filter(dtls)
+    }
+}
