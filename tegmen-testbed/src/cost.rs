@@ -24,6 +24,10 @@ pub struct Costs {
     pub client: u64,
     /// A server's.
     pub server: u64,
+    /// Sending a datagram of 80 bytes over 6LoWPAN, and one of 300: compressing, and cutting into frames.
+    pub send: [u64; 2],
+    /// Receiving it: putting frames together, restoring headers, and checking the datagram.
+    pub receive: [u64; 2],
 }
 
 impl Costs {
@@ -44,6 +48,8 @@ impl Costs {
             open: operation("dtls_psk", "open 64 B"),
             client: operation("dtls_psk", "handshake client"),
             server: operation("dtls_psk", "handshake server"),
+            send: [operation("lowpan", "send 80 B"), operation("lowpan", "send 300 B")],
+            receive: [operation("lowpan", "receive 80 B"), operation("lowpan", "receive 300 B")],
         }
     }
 
@@ -56,6 +62,21 @@ impl Costs {
     pub const fn open_of(&self, len: usize) -> u64 {
         self.open * blocks(len) / blocks(64)
     }
+
+    /// Sending a datagram of this length over 6LoWPAN: on the straight line through both that were measured.
+    pub fn send_of(&self, len: usize) -> u64 {
+        on_line(self.send, len)
+    }
+
+    /// Receiving it.
+    pub fn receive_of(&self, len: usize) -> u64 {
+        on_line(self.receive, len)
+    }
+}
+
+fn on_line([short, long]: [u64; 2], len: usize) -> u64 {
+    let rise = (long as f64 - short as f64) / 220.0;
+    (short as f64 + rise * (len as f64 - 80.0)).max(0.0) as u64
 }
 
 /// What an image takes of a mote's memory, in bytes.
@@ -108,6 +129,9 @@ mod tests {
         assert!(costs.client > 10 * costs.seal && costs.seal > costs.build, "{costs:?}");
         assert_eq!((costs.seal_of(64), costs.open_of(64)), (costs.seal, costs.open));
         assert!(costs.seal_of(16) < costs.seal);
+        assert_eq!([80, 300].map(|len| costs.send_of(len)), costs.send);
+        assert_eq!([80, 300].map(|len| costs.receive_of(len)), costs.receive);
+        assert!(0 < costs.send_of(10) && costs.receive_of(10) < costs.receive_of(200));
         let (plain, secured) = (Memory::of_image("coap").unwrap(), Memory::of_image("blink_server").unwrap());
         assert!(plain.rom < secured.rom && plain.ram < secured.ram);
         assert_eq!(Memory::of_image("no such image"), None);

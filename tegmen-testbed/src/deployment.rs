@@ -71,6 +71,7 @@ struct World<'s> {
     stations: Vec<Station>,
     contexts: Vec<Context>,
     makers: Vec<NodeId>,
+    costs: Costs,
     cycles: f64,
     platform: Platform,
     /// Requests to the group: when, and who has answered.
@@ -89,7 +90,7 @@ struct Station {
     leisure: Stream,
     /// Somebody is farther away from node 0 than it, over it: what is flooded goes on.
     relays: bool,
-    later: Vec<(Micros, group::Later)>,
+    later: Vec<(Micros, Later)>,
     /// Readings of its own; for node 0, requests to the group.
     readings_left: u32,
     reboots_at: Option<u32>,
@@ -103,6 +104,16 @@ struct Station {
     /// Changes of address, and when the last was, until an answer came.
     moves: u8,
     moved_at: Option<Micros>,
+}
+
+/// What a node will send later.
+enum Later {
+    /// Somebody else's packet, to this neighbour, when the processor is done with it.
+    Forward(LinkAddress, Vec<u8>),
+    /// Somebody else's flooded frame.
+    Relay(Vec<u8>),
+    /// An answer to a group's request, to this address.
+    Answer(Address, Vec<u8>),
 }
 
 impl<'s> World<'s> {
@@ -128,6 +139,7 @@ impl<'s> World<'s> {
             ip[8..].copy_from_slice(&addresses[node].interface_id().unwrap_or_default());
             ip
         };
+        let costs = Costs::of_budget();
         let speaks = |node: NodeId| if scenario.traffic.group.is_some() { node == 0 } else { makers.contains(&node) };
         let stations = (0..nodes).map(|node| {
             let address = Address { ip: ip_of(node), port: stack.ports[usize::from(node == 0)], scope: 0 };
@@ -137,7 +149,7 @@ impl<'s> World<'s> {
                 profile: stack.profile.into(),
                 payload: scenario.traffic.payload,
                 response: scenario.traffic.response,
-                costs: Costs::of_budget(),
+                costs,
             };
             let mote: Box<dyn Mote> = match node {
                 0 => Box::new(Node::<HUB>::new(seed, node, setup)),
@@ -186,6 +198,7 @@ impl<'s> World<'s> {
             network,
             contexts,
             makers,
+            costs,
             cycles: scenario.mote.cycles_per_instruction,
             platform,
             asked: Vec::new(),
@@ -288,15 +301,26 @@ impl<'s> World<'s> {
         self.fulfil(node, wishes);
     }
 
-    /// Does what a node wishes, when its processor is done.
-    fn fulfil(&mut self, node: NodeId, wishes: Vec<Wish>) {
-        let now = self.instant();
-        let station = &mut self.stations[node];
-        let instructions = station.mote.take_instructions();
+    /// The processor of a node works, and is done at its `busy_until`.
+    fn work(&mut self, node: NodeId, instructions: u64) {
         let cpu = cost::micros(instructions, self.cycles, self.platform.clock_hz);
+        let station = &mut self.stations[node];
         station.instructions += instructions;
         station.cpu += cpu;
         station.busy_until = station.busy_until.max(self.network.now()) + cpu;
+    }
+
+    /// Does what a node wishes, when its processor is done.
+    fn fulfil(&mut self, node: NodeId, wishes: Vec<Wish>) {
+        let now = self.instant();
+        let sent = wishes.iter().map(|wish| match wish {
+            Wish::Send { datagram, .. } => self.costs.send_of(datagram.len()),
+            _ => 0,
+        });
+        let instructions = sent.sum::<u64>() + self.stations[node].mote.take_instructions();
+        self.work(node, instructions);
+        let station = &mut self.stations[node];
+        let working = station.busy_until - self.network.now();
         for wish in wishes {
             match wish {
                 Wish::Send { to, datagram } => {
@@ -305,11 +329,11 @@ impl<'s> World<'s> {
                 }
                 Wish::Answered { made } => {
                     self.outcome.answered += 1;
-                    let delay = now.since(made).as_micros() as Micros + cpu;
+                    let delay = now.since(made).as_micros() as Micros + working;
                     self.outcome.delays.push(delay);
                     self.outcome.by_node[node].push(delay);
                     if let Some(moved) = station.moved_at.take() {
-                        self.outcome.recoveries.push(self.network.now() - moved + cpu);
+                        self.outcome.recoveries.push(self.network.now() - moved + working);
                     }
                 }
                 Wish::Established => self.outcome.sessions += u64::from(node != 0),
@@ -360,8 +384,10 @@ impl<'s> World<'s> {
         match received.packet {
             Some(Arrived::Here(packet)) => {
                 let Ok(Datagram { path, payload }) = Datagram::parse(packet) else { return };
+                let received = self.costs.receive_of(payload.len());
                 if let Some(group) = self.scenario.traffic.group {
                     let payload = payload.to_vec();
+                    self.work(node, received);
                     match node {
                         0 => self.hear_member(&path.remote, &payload),
                         _ => self.answer_group(node, group, path.remote, &payload),
@@ -369,17 +395,42 @@ impl<'s> World<'s> {
                 } else {
                     let mut wishes = Vec::new();
                     station.mote.receive(now, path.remote, payload, &mut wishes);
+                    self.work(node, received);
                     self.fulfil(node, wishes);
                 }
             }
             Some(Arrived::On(next, packet)) => {
-                let packet = packet.to_vec();
-                self.send(node, next, &packet);
+                let (len, packet) = (packet.len().saturating_sub(ip::HEADROOM), packet.to_vec());
+                self.work(node, self.costs.receive_of(len) + self.costs.send_of(len));
+                self.send_later(node, self.stations[node].busy_until, Later::Forward(next, packet));
             }
             Some(Arrived::Dropped(_)) | None => {}
         }
         if let Some(header) = relay {
             self.relay(node, &header, frame);
+        }
+    }
+
+    /// Something is sent at a later time.
+    fn send_later(&mut self, node: NodeId, at: Micros, later: Later) {
+        self.stations[node].later.push((at, later));
+        self.network.alarm(node, at, LATER);
+    }
+
+    /// What is due is sent.
+    fn now_due(&mut self, node: NodeId) {
+        let now = self.network.now();
+        let later = &mut self.stations[node].later;
+        let Some(due) = later.iter().position(|(at, _)| *at <= now) else { return };
+        match later.remove(due).1 {
+            Later::Relay(payload) => {
+                self.network.send(node, LinkAddress::BROADCAST, &payload);
+            }
+            Later::Forward(next, packet) => self.send(node, next, &packet),
+            Later::Answer(to, datagram) => {
+                self.stations[node].leaving.push_back((to, datagram));
+                self.leave(node);
+            }
         }
     }
 
@@ -421,7 +472,7 @@ const READ: u64 = 1;
 const LEAVE: u64 = 2;
 /// The clock of the stack.
 const POLL: u64 = 3;
-/// Something of a group's is due.
+/// Something is due that was to be sent later.
 const LATER: u64 = 4;
 /// A change of address: the first of the scenario's.
 const MOVE: u64 = 5;

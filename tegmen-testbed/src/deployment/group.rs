@@ -1,8 +1,7 @@
 //! Requests to a group (RFC 7252, section 8): node 0 asks all at once without protection, 6LoWPAN floods what it asks, and
 //! each member answers to it alone, at leisure.
 
-use super::{World, view};
-use crate::cost::{self, Costs};
+use super::{Later, World, view};
 use crate::mote::{MESSAGE, RESOURCE};
 use crate::scenario::Group;
 use crate::sim::{Micros, NodeId};
@@ -13,14 +12,6 @@ use tegmen::ip;
 use tegmen::lowpan::flood::Header;
 use tegmen::lowpan::frame::LinkAddress;
 use tegmen::lowpan::write_flooded;
-
-/// What a node has said it will send, and when.
-pub(super) enum Later {
-    /// Somebody else's flooded frame.
-    Relay(Vec<u8>),
-    /// An answer, to this address.
-    Answer(Address, Vec<u8>),
-}
 
 impl World<'_> {
     /// Node 0 asks the group.
@@ -79,13 +70,8 @@ impl World<'_> {
         if built.is_err() {
             return;
         }
-        let instructions = Costs::of_budget().serve;
-        let cpu = cost::micros(instructions, self.cycles, self.platform.clock_hz);
-        let now = self.network.now();
-        let station = &mut self.stations[node];
-        station.instructions += instructions;
-        station.cpu += cpu;
-        station.busy_until = station.busy_until.max(now) + cpu;
+        self.work(node, self.costs.serve + self.costs.send_of(frame.len()));
+        let (now, station) = (self.network.now(), &mut self.stations[node]);
         let leisure = (group.leisure_s * 1e6) as Micros;
         let at = station.busy_until.max(now + station.leisure.below(leisure + 1));
         self.send_later(node, at, Later::Answer(from, frame.bytes().to_vec()));
@@ -102,27 +88,6 @@ impl World<'_> {
             self.outcome.answered += 1;
             self.outcome.delays.push(delay);
             self.outcome.by_node[node].push(delay);
-        }
-    }
-
-    fn send_later(&mut self, node: NodeId, at: Micros, later: Later) {
-        self.stations[node].later.push((at, later));
-        self.network.alarm(node, at, super::LATER);
-    }
-
-    /// What is due is sent.
-    pub(super) fn now_due(&mut self, node: NodeId) {
-        let now = self.network.now();
-        let later = &mut self.stations[node].later;
-        let Some(due) = later.iter().position(|(at, _)| *at <= now) else { return };
-        match later.remove(due).1 {
-            Later::Relay(payload) => {
-                self.network.send(node, LinkAddress::BROADCAST, &payload);
-            }
-            Later::Answer(to, datagram) => {
-                self.stations[node].leaving.push_back((to, datagram));
-                self.leave(node);
-            }
         }
     }
 }

@@ -36,7 +36,7 @@ fn a_session_costs_bytes_time_and_energy() {
     assert!(secured.bytes > plain.bytes + 2 * 29 * plain.made);
     assert!(secured.delays[45] > plain.delays[45]);
     assert!(secured.energy.radio_by_frame() > plain.energy.radio_by_frame());
-    assert!(secured.instructions > 10 * plain.instructions);
+    assert!(secured.instructions > 2 * plain.instructions);
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! 6LoWPAN: a datagram in one frame, and one in several, sent and received.
+#![no_std]
+#![no_main]
+
+use core::hint::black_box;
+use tegmen::endpoint::{Address, Path};
+use tegmen::ip::{self, Datagram};
+use tegmen::lowpan::frame::LinkAddress;
+use tegmen::lowpan::iphc::{Context, Hop};
+use tegmen::lowpan::route::Route;
+use tegmen::lowpan::{Arrived, Interface, Network};
+use tegmen::time::Instant;
+use tegmen_firmware::measure::{Note, exit, measured, stack_of};
+use tegmen_firmware::place::Place;
+
+#[used]
+#[unsafe(link_section = ".footprint")]
+static NOTES: [Note; 5] = [
+    Note::operation(SEND_SHORT, "send 80 B"),
+    Note::operation(RECEIVE_SHORT, "receive 80 B"),
+    Note::operation(SEND_LONG, "send 300 B"),
+    Note::operation(RECEIVE_LONG, "receive 300 B"),
+    Note::size("end of the link", size_of::<End>()),
+];
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    exit(stack_of(run).is_some())
+}
+
+/// Two datagrams; `None` if anything goes another way than expected.
+fn run() -> Option<()> {
+    let [here, there] = [HERE.fill(End::new)?, THERE.fill(End::new)?];
+    let frames = FRAMES.fill(|| [[0; FRAME]; 4])?;
+    let packet = PACKET.fill(|| [0; ip::HEADROOM + LONG])?;
+    for (len, send, receive) in [(80, SEND_SHORT, RECEIVE_SHORT), (LONG, SEND_LONG, RECEIVE_LONG)] {
+        let (headers, payload) = packet.get_mut(..ip::HEADROOM + len)?.split_first_chunk_mut()?;
+        payload.fill(black_box(7));
+        *headers = ip::headers(&Path { local: address(1), remote: address(2) }, 64, payload).ok()?;
+        let packet = packet.get(..ip::HEADROOM + len)?;
+        let lens = measured(send, || sent(here, black_box(packet), frames))?;
+        measured(receive, || received(there, frames, &lens, len))?;
+    }
+    Some(())
+}
+
+/// Compresses the packet into frames; their lengths, with 0 behind the last.
+#[inline(never)]
+fn sent(end: &mut End, packet: &[u8], frames: &mut [[u8; FRAME]; 4]) -> Option<[usize; 4]> {
+    let mut lens = [0; 4];
+    let mut fragments = end.send(&network(1, &[address(1).ip]), LinkAddress::Short(2), packet).ok()?;
+    for (frame, len) in frames.iter_mut().zip(&mut lens) {
+        let Some(payload) = fragments.next_frame(ROOM, frame).ok()? else { break };
+        *len = payload.len();
+    }
+    Some(lens)
+}
+
+/// Puts the frames together, as far as the datagram that comes out.
+#[inline(never)]
+fn received(end: &mut End, frames: &[[u8; FRAME]; 4], lens: &[usize; 4], expected: usize) -> Option<()> {
+    let hop = Hop { source: LinkAddress::Short(1), destination: LinkAddress::Short(2) };
+    let own = [address(2).ip];
+    for (frame, len) in frames.iter().zip(lens) {
+        let arrived = end.receive(NOW, &network(2, &own), &hop, frame.get(..*len)?).ok()?;
+        if let Some(Arrived::Here(packet)) = arrived.packet {
+            return (Datagram::parse(packet).ok()?.payload.len() == expected).then_some(());
+        }
+    }
+    None
+}
+
+fn network(link: u16, own: &[[u8; 16]]) -> Network<'_> {
+    Network { link: LinkAddress::Short(link), own, contexts: &CONTEXTS, routes: &ROUTES, relays: false }
+}
+
+/// Made from the link's address, as motes have it.
+const fn address(link: u8) -> Address {
+    let ip = [0xfd, 0, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, link];
+    Address { ip, port: 61616, scope: 0 }
+}
+
+/// As in the laboratory, with room for one packet at a time.
+type End = Interface<1, 512>;
+
+static HERE: Place<End> = Place::empty();
+static THERE: Place<End> = Place::empty();
+static FRAMES: Place<[[u8; FRAME]; 4]> = Place::empty();
+static PACKET: Place<[u8; ip::HEADROOM + LONG]> = Place::empty();
+
+static CONTEXTS: [Context; 1] = [Context { id: 0, prefix: address(0).ip, len: 64 }];
+static ROUTES: [Route; 1] = [Route::default(LinkAddress::Short(2))];
+
+const SEND_SHORT: u32 = 0;
+const RECEIVE_SHORT: u32 = 1;
+const SEND_LONG: u32 = 2;
+const RECEIVE_LONG: u32 = 3;
+/// Bytes of the datagram that takes several frames.
+const LONG: usize = 300;
+/// Bytes of a frame.
+const FRAME: usize = 127;
+/// Of these for what 6LoWPAN writes: without the header between short addresses, and the FCS.
+const ROOM: usize = FRAME - 9 - 2;
+const NOW: Instant = Instant::from_micros(1);
