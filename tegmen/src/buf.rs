@@ -106,14 +106,12 @@ impl<'r> Reader<'r> {
     }
 
     /// What stands behind its length in one byte.
-    #[inline(never)]
     pub fn with_len8(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u8()?;
         self.take(len.into())
     }
 
     /// What stands behind its length in two bytes.
-    #[inline(never)]
     pub fn with_len16(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u16()?;
         self.take(len.into())

@@ -324,24 +324,28 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             let deadline = ongoing.state.deadline();
             self.peers.schedule(id, deadline);
         }
-        match outcome {
-            Ok(()) => None,
-            Err(Stop::Need) => Some(Event::Need(id)),
+        let discard = match outcome {
+            Ok(()) => return None,
+            Err(Stop::Need) => return Some(Event::Need(id)),
             Err(Stop::Established) => {
                 self.establish(cx, id);
-                Some(Event::Established(id))
-            }
-            Err(Stop::Discard(discard)) => {
-                cx.counters.discard(discard);
-                None
+                return Some(Event::Established(id));
             }
             Err(Stop::Fatal(fatal)) => {
                 if self.peers.peer(id).is_some_and(|peer| peer.phase == Phase::Handshaking) {
                     bump(&mut cx.counters.failed);
                 }
-                Some(self.close_with(id, fatal))
+                return Some(self.close_with(id, fatal));
             }
-        }
+            Err(Stop::Malformed) => Discard::Malformed,
+            Err(Stop::UnknownPeer) => Discard::UnknownPeer,
+            Err(Stop::Replayed) => Discard::Replayed,
+            Err(Stop::NotAuthentic) => Discard::NotAuthentic,
+            Err(Stop::Unexpected) => Discard::Unexpected,
+            Err(Stop::NoRoom) => Discard::NoRoom,
+        };
+        cx.counters.discard(discard);
+        None
     }
 
     /// The peer proved its key. Only now does an older session on the same path end (RFC 6347, section 4.2.8).

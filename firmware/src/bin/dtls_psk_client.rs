@@ -28,11 +28,11 @@ extern "C" fn main() -> ! {
 
 /// Connects, sends one record and takes what comes. `None` when the session is over.
 fn run() -> Option<()> {
-    let (received, sent) = (RECEIVED.take()?, SENT.take()?);
+    let Memory { table, received, sent } = MEMORY.take()?;
     let crypto = &mut Provider::new(black_box([0; 32]));
     let counters = &mut Counters::default();
     let mut cx = Cx { now: Instant::from_micros(0), crypto, counters };
-    let mut endpoint = Endpoint::<_, ClientOnly>::new(&mut cx, TABLE.take()?, Config::default());
+    let mut endpoint = Endpoint::<_, ClientOnly>::new(&mut cx, table, Config::default());
 
     let path = black_box(&PATH);
     endpoint.connect(&mut cx, path).ok()?;
@@ -70,10 +70,15 @@ fn run() -> Option<()> {
 /// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of what comes early.
 type Table = PeerArray<(), 1, 1, 32, 96>;
 
-static TABLE: Kept<Table> = Kept::new(Table::new());
-/// What was received and what is to be sent; nothing moves them here.
-static RECEIVED: Kept<[u8; BUFFER_LEN]> = Kept::new([0; BUFFER_LEN]);
-static SENT: Kept<[u8; BUFFER_LEN]> = Kept::new([0; BUFFER_LEN]);
+/// What nothing moves: the table, what was received and what is to be sent.
+struct Memory {
+    table: Table,
+    received: [u8; BUFFER_LEN],
+    sent: [u8; BUFFER_LEN],
+}
+
+static MEMORY: Kept<Memory> =
+    Kept::new(Memory { table: Table::new(), received: [0; BUFFER_LEN], sent: [0; BUFFER_LEN] });
 
 static PATH: Path = Path { local: address(1), remote: address(2) };
 

@@ -47,7 +47,6 @@ impl Ongoing<'_> {
     /// Writes the next datagram of our flight, which is due, and returns its length; 0 if there is nothing (more) to send.
     ///
     /// `out` must hold the longest message of the flight, even where `settings.mtu` fragments it.
-    #[inline(never)]
     pub(crate) fn transmit<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

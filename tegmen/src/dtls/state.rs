@@ -98,23 +98,35 @@ pub struct Ongoing<'b> {
     pub buffers: Buffers<'b>,
 }
 
-/// What ends the handling of a record: nothing behind it can be due.
+/// What ends the handling of a record: nothing behind it can be due. One variant alone holds anything, so that all of it
+/// is in two registers of a mote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
     /// A pre-shared key is needed: ask [`Ongoing::need`], answer with [`Ongoing::resume`].
     Need,
     /// Both sides proved that they have the key.
     Established,
-    /// The rest of the record is dropped.
-    Discard(Discard),
+    /// The rest of the record is dropped: these are the reasons of [`Discard`].
+    Malformed,
+    UnknownPeer,
+    Replayed,
+    NotAuthentic,
+    Unexpected,
+    NoRoom,
     /// The association is over.
     Fatal(Fatal),
 }
 
 impl From<Discard> for Stop {
-    #[inline(never)]
     fn from(discard: Discard) -> Self {
-        Self::Discard(discard)
+        match discard {
+            Discard::Malformed => Self::Malformed,
+            Discard::UnknownPeer => Self::UnknownPeer,
+            Discard::Replayed => Self::Replayed,
+            Discard::NotAuthentic => Self::NotAuthentic,
+            Discard::Unexpected => Self::Unexpected,
+            Discard::NoRoom => Self::NoRoom,
+        }
     }
 }
 

@@ -450,7 +450,6 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
         self.release_handshake(id);
     }
 
-    #[inline(never)]
     fn schedule(&mut self, id: PeerId, at: Instant) {
         if let Some(slot) = self.slot(id) {
             slot.alarm = slot.alarm.min(at);

@@ -84,7 +84,6 @@ impl<'r> Fragment<'r> {
     }
 
     /// True if this is the whole message.
-    #[inline(never)]
     pub const fn is_whole(&self) -> bool {
         self.body.len() as u32 == self.length()
     }
