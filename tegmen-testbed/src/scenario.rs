@@ -424,8 +424,9 @@ impl Scenario {
                 ));
             }
         }
-        if !(traffic.period_s.is_finite() && traffic.period_s >= 0.001) {
-            return Err(("traffic", "period_s", format!("period_s = {}: seconds, 0.001 at least", traffic.period_s)));
+        if !(0.001..=1e6).contains(&traffic.period_s) {
+            let what = format!("period_s = {}: seconds, 0.001 at least, 1e6 at most", traffic.period_s);
+            return Err(("traffic", "period_s", what));
         }
         if traffic.readings == 0 {
             return Err(("traffic", "readings", "readings = 0: 1 at least".into()));
@@ -451,8 +452,8 @@ impl Scenario {
             return Err(("stack", "protections", format!("protections: one at least of {}", names())));
         }
         if let Some(group) = traffic.group {
-            if !(group.leisure_s.is_finite() && group.leisure_s >= 0.0) {
-                return Err(("traffic", "group", "group: leisure_s is seconds, 0 at least".into()));
+            if !(0.0..=1e6).contains(&group.leisure_s) {
+                return Err(("traffic", "group", "group: leisure_s is seconds, 0 at least, 1e6 at most".into()));
             }
             if traffic.payload > 0 || traffic.reboot_after.is_some() || traffic.readings > u32::from(u16::MAX) {
                 let what = "group: it is asked with GET: payload = 0, 65535 readings at most, no reboot_after";
@@ -480,8 +481,11 @@ impl Scenario {
         if !(self.mote.battery_mah > 0.0 && self.mote.sleep_ua >= 0.0) {
             return Err(("mote", "battery_mah", "battery_mah is more than 0, sleep_ua 0 at least".into()));
         }
-        if self.run.seeds == 0 {
-            return Err(("run", "seeds", "seeds = 0: 1 at least".into()));
+        if !(1..=MAX_SEEDS).contains(&self.run.seeds) {
+            return Err(("run", "seeds", format!("seeds = {}: from 1 to {MAX_SEEDS}", self.run.seeds)));
+        }
+        if self.run.first_seed > MAX_SEED {
+            return Err(("run", "first_seed", format!("first_seed = {}: {MAX_SEED} at most", self.run.first_seed)));
         }
         Ok(())
     }
@@ -494,6 +498,11 @@ impl Scenario {
         }
     }
 }
+
+/// Seeds of a plan.
+pub(crate) const MAX_SEEDS: u64 = 1_000_000;
+/// The last seed.
+pub(crate) const MAX_SEED: u64 = u32::MAX as u64;
 
 fn names() -> String {
     Protection::ALL.map(Protection::name).join(", ")

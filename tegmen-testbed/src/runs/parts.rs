@@ -5,7 +5,7 @@
 
 use super::{Kept, Run, fnv, program, text_of};
 use crate::mote::Protection;
-use crate::scenario::{Case, Plan};
+use crate::scenario::{Case, MAX_SEED, MAX_SEEDS, Plan};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -24,8 +24,12 @@ pub fn set_seeds(plan: &mut Plan, seeds: &RangeInclusive<u64>) {
 /// What would be right.
 pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let range = text.split_once("..").and_then(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?));
-    let range = range.filter(|range: &RangeInclusive<u64>| !range.is_empty() && *range.end() < 1 << 32);
-    range.ok_or_else(|| format!("{text}: first and last seed, both included, as 1..50"))
+    let range = range.filter(|range: &RangeInclusive<u64>| {
+        range.start() <= range.end() && *range.end() <= MAX_SEED && range.end() - range.start() < MAX_SEEDS
+    });
+    range.ok_or_else(|| {
+        format!("{text}: first and last seed, both included, as 1..50; up to {MAX_SEED}, and {MAX_SEEDS} at once")
+    })
 }
 
 /// The file of these runs.
@@ -194,7 +198,7 @@ mod tests {
     fn seeds_are_first_and_last() {
         assert_eq!(seeds("1..50"), Ok(1..=50));
         assert_eq!(seeds("7..7"), Ok(7..=7));
-        for wrong in ["", "1", "5..1", "a..b", "1..", "..", "1...5", "0..99999999999"] {
+        for wrong in ["", "1", "5..1", "a..b", "1..", "..", "1...5", "0..99999999999", "1..2000000"] {
             assert!(seeds(wrong).unwrap_err().contains("1..50"), "{wrong}");
         }
     }

@@ -106,8 +106,8 @@ impl Weather {
     fn bursts(&self) -> Result<Bursts, Fault> {
         share("network", "bursts", self.loss)?;
         let micros = |seconds: f64| (seconds * 1e6) as Micros;
-        if !(self.good_s >= 1e-6 && self.bad_s >= 1e-6 && self.good_s.is_finite() && self.bad_s.is_finite()) {
-            return Err(("network", "bursts", "bursts: good_s and bad_s are seconds, more than 0".into()));
+        if ![self.good_s, self.bad_s].iter().all(|seconds| (1e-6..=1e9).contains(seconds)) {
+            return Err(("network", "bursts", "bursts: good_s and bad_s are seconds, more than 0, 1e9 at most".into()));
         }
         Ok(Bursts { good: micros(self.good_s), bad: micros(self.bad_s), loss: self.loss })
     }

@@ -128,6 +128,28 @@ fn bursts_have_names_or_numbers() {
 }
 
 #[test]
+fn numbers_that_no_run_could_bear_are_refused() {
+    for (section, key, value) in [
+        ("traffic", "period_s", "1e300"),
+        ("run", "seeds", "9223372036854775807"),
+        ("run", "first_seed", "9223372036854775807"),
+        ("network", "bursts", "{ good_s = 1e300, bad_s = 1.0, loss = 1.0 }"),
+        ("network", "bursts", "{ good_s = nan, bad_s = 1.0, loss = 1.0 }"),
+        ("traffic", "group", "{ leisure_s = inf }"),
+    ] {
+        let line = format!("{key} = {value}\n");
+        let text = match section {
+            "run" => format!("{GOOD}[run]\n{line}"),
+            _ => GOOD
+                .replace("period_s = 2.0\n", if key == "period_s" { "" } else { "period_s = 2.0\n" })
+                .replace(&format!("[{section}]\n"), &format!("[{section}]\n{line}")),
+        };
+        let wrong = wrong(&text);
+        assert!(wrong.line.is_some() && wrong.what.contains(key), "{wrong}");
+    }
+}
+
+#[test]
 fn moves_are_of_nodes_that_are_there() {
     let with = |moves: &str| Plan::parse("plan.toml", &format!("{GOOD}[[moves]]\n{moves}\n"));
     let plan = with("node = 3\nat_s = 20").unwrap();
