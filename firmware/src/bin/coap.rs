@@ -4,7 +4,7 @@
 
 use core::hint::black_box;
 use tegmen::buf::Frame;
-use tegmen::coap::exchange::Received;
+use tegmen::coap::exchange::{Due, Received};
 use tegmen::coap::handler::{Anybody, serve};
 use tegmen::coap::{
     Authorized, Builder, Code, Exchanges, Handler, Identity, MessageRef, MessageType, OptionNumber, Request, Response,
@@ -16,11 +16,12 @@ use tegmen_firmware::place::Place;
 
 #[used]
 #[unsafe(link_section = ".footprint")]
-static NOTES: [Note; 7] = [
+static NOTES: [Note; 8] = [
     Note::operation(BUILD, "build GET"),
     Note::operation(PARSE, "parse GET"),
     Note::operation(MATCH, "match its path"),
     Note::operation(ASK, "keep request"),
+    Note::operation(RETRANSMIT, "retransmit request"),
     Note::operation(SERVE, "serve request"),
     Note::operation(HEAR, "match response"),
     Note::size("exchanges of a peer", size_of::<OneExchange>()),
@@ -42,6 +43,12 @@ fn run() -> Option<()> {
     measured(BUILD, || build_get(&mut frame))?;
     let request = black_box(frame.bytes());
     let sent = measured(ASK, || client.sent(NOW, request, 7)).ok()?;
+
+    let due = client.next_deadline()?;
+    match measured(RETRANSMIT, || client.poll(due)) {
+        Some(Due::Retransmit(again)) if again == request => {}
+        _ => return None,
+    }
 
     let get = measured(PARSE, || MessageRef::parse(request)).ok()?;
     let path_matches = measured(MATCH, || get.path_is(PATH));
@@ -110,6 +117,7 @@ const ASK: u32 = 2;
 const SERVE: u32 = 3;
 const HEAR: u32 = 4;
 const MATCH: u32 = 5;
+const RETRANSMIT: u32 = 6;
 
 const PATH: &str = "sensors/temperature";
 const OCTET_STREAM: u32 = 42;

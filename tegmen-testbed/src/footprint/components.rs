@@ -121,6 +121,7 @@ fn component_of_module(module: &str) -> &'static str {
         "crypto" | "secret" => "crypto",
         "coap" => "CoAP",
         "dtls" | "endpoint" | "replay" => "DTLS",
+        "oscore" => "OSCORE",
         "lowpan" => "6LoWPAN",
         "ip" | "slip" => "IP",
         _ => "common",
