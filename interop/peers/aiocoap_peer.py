@@ -5,6 +5,7 @@
     aiocoap_peer.py coap-client METHOD URI [PAYLOAD]
     aiocoap_peer.py oscore-server DIR HOST PORT
     aiocoap_peer.py oscore-client DIR METHOD URI [PAYLOAD]
+    aiocoap_peer.py oscore-client DIR observe URI COUNT
 
 DIR is a security context of aiocoap.
 """
@@ -126,6 +127,9 @@ async def ask(method, uri, payload, directory=None):
         # Without a pattern that matches it would ask in clear.
         authority = "/".join(uri.split("/")[:3])
         context.client_credentials = credentials(authority + "/*", directory)
+    count = 4
+    if method == "observe" and payload:
+        count, payload = int(payload), ""
     codes = {"get": GET, "non": GET, "observe": GET, "put": PUT, "post": POST, "delete": DELETE}
     request = Message(code=codes[method], uri=uri, payload=BIG if payload == "BIG" else payload.encode())
     if method == "non":
@@ -133,17 +137,16 @@ async def ask(method, uri, payload, directory=None):
     if method == "observe":
         request.opt.observe = 0
     pending = context.request(request)
+    notifications = aiter(pending.observation) if method == "observe" else None
     say(text(await pending.response))
     if method == "observe":
         if pending.observation.cancelled:
             say("it is no observation")
             return
-        seen = 0
-        async for notification in pending.observation:
-            say(text(notification))
+        seen = 1
+        while seen < count:
+            say(text(await anext(notifications)))
             seen += 1
-            if seen == 3:
-                break
         # It tells the server so at the next notification, with a Reset.
         pending.observation.cancel()
         say("cancelled")

@@ -139,7 +139,7 @@ impl Scene {
         let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
         let log = self.directory.join(format!("{number}-{program}"));
         command.current_dir(&self.directory);
-        for name in ["TEGMEN_IDENTITY", "TEGMEN_KEY", "TEGMEN_CREDENTIALS", "SSLKEYLOGFILE"] {
+        for name in ["TEGMEN_IDENTITY", "TEGMEN_KEY", "TEGMEN_CREDENTIALS", "TEGMEN_OSCORE", "SSLKEYLOGFILE"] {
             command.env_remove(name);
         }
         Process::start(command, log, self.deadline)

@@ -7,6 +7,7 @@ mod dtls;
 mod gnutls;
 mod libcoap;
 mod mote;
+mod objects;
 mod openssl;
 mod ours;
 mod peers;
@@ -146,7 +147,10 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         (program, _) => cells.push(missing(gnutls::PEER, program.unwrap_or("its version"), "gnutls-bin")),
     }
     match tshark::version() {
-        Some(version) => cells.extend(tshark::cells(&version)),
+        Some(version) => {
+            cells.extend(tshark::cells(&version));
+            cells.extend(objects::reader_cells(&version));
+        }
         None => cells.push(missing("tshark", tshark::PROGRAM, "tshark")),
     }
     match mote::missing_tool() {
@@ -155,7 +159,9 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
     }
     let mut built = Vec::new();
     let java = places.java_peer("californium");
-    for (more, to_build) in [talker::all(places, &java), plain::all(places, &java)] {
+    let aiocoap = places.python_peer("aiocoap_peer.py", "aiocoap[oscore]==0.4.17");
+    let libraries = [talker::all(places, &java), plain::all(&aiocoap, &java), objects::all(places, &aiocoap)];
+    for (more, to_build) in libraries {
         cells.extend(more);
         built.extend(to_build);
     }

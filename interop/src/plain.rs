@@ -8,10 +8,11 @@ use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::dtls::LOOPBACK;
 use crate::ours::{Psk, Served, ask, probe};
-use crate::peers::{self, Built, Places};
+use crate::peers::{self, Built};
 use crate::process::Process;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use tegmen::coap::Code;
 
 struct Peer {
     name: &'static str,
@@ -22,10 +23,9 @@ struct Peer {
 }
 
 /// All of them, with what is to be built for them.
-pub(crate) fn all(places: &Places, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
-    let aiocoap = places.python_peer("aiocoap_peer.py", "aiocoap==0.4.17");
+pub(crate) fn all(aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [
-        Peer { name: "aiocoap", version: "0.4.17", program: aiocoap, secure: false },
+        Peer { name: "aiocoap", version: "0.4.17", program: aiocoap.clone(), secure: false },
         Peer { name: "Californium", version: "3.14.0", program: java.clone(), secure: true },
     ];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();
@@ -108,7 +108,7 @@ impl Peer {
 
 // --- the peer is the server ---
 
-fn is(scene: &Scene, words: &[&str], code: &str, payload: &str) -> Check {
+pub(crate) fn is(scene: &Scene, words: &[&str], code: &str, payload: &str) -> Check {
     is_with(scene, words, None, code, payload)
 }
 
@@ -133,8 +133,9 @@ fn server_methods(scene: &Scene, peer: &Peer, host: IpAddr) -> Check {
     is(scene, &["get", &uri], "2.05", "another")
 }
 
-/// The empty acknowledgement has to be on the wire, and a response with a Message ID of its own that we acknowledge.
-fn separate(capture: &Capture) -> Check {
+/// The empty acknowledgement has to be on the wire, and a response of this code with a Message ID of its own that we
+/// acknowledge.
+pub(crate) fn separate(capture: &Capture, code: Code) -> Check {
     let datagrams = capture.datagrams();
     let seen = |to_server: bool, begin: &[u8], len: usize| {
         datagrams.iter().any(|datagram| {
@@ -142,7 +143,8 @@ fn separate(capture: &Capture) -> Check {
         })
     };
     let response = datagrams.iter().find(|datagram| {
-        !datagram.to_server && matches!(datagram.bytes.as_slice(), [first, 0x45, ..] if first & 0xf0 == 0x40)
+        !datagram.to_server
+            && matches!(datagram.bytes.as_slice(), [first, is, ..] if first & 0xf0 == 0x40 && *is == code.0)
     });
     let Some(&[_, _, id0, id1, ..]) = response.map(|response| response.bytes.as_slice()) else {
         return Err("no confirmable response passed".into());
@@ -160,7 +162,7 @@ fn server_separate(scene: &Scene, peer: &Peer) -> Check {
     is(scene, &["get", &format!("coap://127.0.0.1:{}/slow", capture.port)], "2.05", "slowly")?;
     // The acknowledgement is the last that passes, and may still be under way.
     std::thread::sleep(std::time::Duration::from_millis(200));
-    separate(&capture)
+    separate(&capture, Code::CONTENT)
 }
 
 /// Type 1 in both directions (RFC 7252, section 3).
@@ -206,7 +208,7 @@ fn server_observe(scene: &Scene, peer: &Peer) -> Check {
 }
 
 /// What `BIG` stands for.
-fn big() -> String {
+pub(crate) fn big() -> String {
     "0123456789abcdef".chars().cycle().take(5000).collect()
 }
 
@@ -260,7 +262,7 @@ fn client_separate(scene: &Scene, peer: &Peer) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let capture = Capture::start((LOOPBACK, served.port + 1).into())?;
     peer.expect(scene, &["get", &format!("coap://127.0.0.1:{}/slow", capture.port)], "2.05 slowly")?;
-    separate(&capture)
+    separate(&capture, Code::CONTENT)
 }
 
 fn client_non(scene: &Scene, peer: &Peer) -> Check {

@@ -1,26 +1,18 @@
 import java.net.InetSocketAddress;
 import java.net.URI;
-import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.Scanner;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.jar.JarFile;
 
 import org.eclipse.californium.core.CoapClient;
-import org.eclipse.californium.core.CoapHandler;
-import org.eclipse.californium.core.CoapObserveRelation;
-import org.eclipse.californium.core.CoapResource;
 import org.eclipse.californium.core.CoapResponse;
 import org.eclipse.californium.core.CoapServer;
 import org.eclipse.californium.core.coap.CoAP.Code;
-import org.eclipse.californium.core.coap.CoAP.ResponseCode;
 import org.eclipse.californium.core.coap.CoAP.Type;
 import org.eclipse.californium.core.coap.Request;
 import org.eclipse.californium.core.config.CoapConfig;
 import org.eclipse.californium.core.network.CoapEndpoint;
-import org.eclipse.californium.core.server.resources.CoapExchange;
 import org.eclipse.californium.elements.AddressEndpointContext;
 import org.eclipse.californium.elements.EndpointContext;
 import org.eclipse.californium.elements.MessageCallback;
@@ -48,12 +40,7 @@ import org.eclipse.californium.scandium.dtls.pskstore.AdvancedSinglePskStore;
  * </pre>
  */
 public final class Peer {
-    private static final byte[] BIG = new byte[5000];
-
     static {
-        for (int at = 0; at < BIG.length; at++) {
-            BIG[at] = (byte) "0123456789abcdef".charAt(at % 16);
-        }
         CoapConfig.register();
         DtlsConfig.register();
         Configuration.createStandardWithoutFile();
@@ -62,7 +49,7 @@ public final class Peer {
     public static void main(String[] words) throws Exception {
         switch (words[0]) {
             case "version":
-                say("version " + version());
+                Things.say("version " + version());
                 break;
             case "client":
             case "server":
@@ -88,11 +75,6 @@ public final class Peer {
         try (JarFile file = new JarFile(jar.getPath())) {
             return file.getManifest().getMainAttributes().getValue("Bundle-Version");
         }
-    }
-
-    private static synchronized void say(String line) {
-        System.out.println(line);
-        System.out.flush();
     }
 
     private static InetSocketAddress address(String text) throws Exception {
@@ -132,11 +114,11 @@ public final class Peer {
         DTLSConnector connector = connector(server, server ? address : new InetSocketAddress(0), identity, key);
         connector.setRawDataReceiver(record -> {
             other = record.getEndpointContext();
-            say("received " + StringUtil.byteArray2Hex(record.bytes).toLowerCase());
+            Things.say("received " + StringUtil.byteArray2Hex(record.bytes).toLowerCase());
         });
         connector.start();
         if (server) {
-            say("listening");
+            Things.say("listening");
         } else {
             other = new AddressEndpointContext(address);
             // It makes a session only for something to send: here a record of nothing.
@@ -172,14 +154,14 @@ public final class Peer {
             @Override
             public void onSent() {
                 if (word != null) {
-                    say(word);
+                    Things.say(word);
                 }
                 gone.countDown();
             }
 
             @Override
             public void onError(Throwable error) {
-                say("failed " + error);
+                Things.say("failed " + error);
                 System.exit(1);
             }
         }, false));
@@ -198,106 +180,11 @@ public final class Peer {
         }
         CoapServer server = new CoapServer(Configuration.getStandard());
         server.addEndpoint(endpoint.build());
-        server.add(new Value("v", "hello".getBytes(StandardCharsets.UTF_8)), new Value("big", BIG), new Slow(), new Count());
+        server.add(Things.all());
         server.start();
-        say("listening");
-        while (System.in.read() >= 0) {
-            // until its input ends
-        }
+        Things.say("listening");
+        Things.awaitEnd();
         server.destroy();
-    }
-
-    /** What PUT wrote; gone after DELETE; POST appends. */
-    private static final class Value extends CoapResource {
-        private byte[] value;
-
-        Value(String name, byte[] value) {
-            super(name);
-            this.value = value;
-        }
-
-        @Override
-        public void handleGET(CoapExchange exchange) {
-            if (value == null) {
-                exchange.respond(ResponseCode.NOT_FOUND);
-            } else {
-                exchange.respond(ResponseCode.CONTENT, value);
-            }
-        }
-
-        @Override
-        public void handlePUT(CoapExchange exchange) {
-            byte[] payload = exchange.getRequestPayload();
-            if (getName().equals("big")) {
-                if (!Arrays.equals(payload, BIG)) {
-                    exchange.respond(ResponseCode.BAD_REQUEST, payload.length + " other bytes");
-                    return;
-                }
-                say("took 5000 bytes");
-            }
-            ResponseCode code = value == null ? ResponseCode.CREATED : ResponseCode.CHANGED;
-            value = payload;
-            exchange.respond(code);
-        }
-
-        @Override
-        public void handlePOST(CoapExchange exchange) {
-            byte[] more = exchange.getRequestPayload();
-            byte[] old = value == null ? new byte[0] : value;
-            value = Arrays.copyOf(old, old.length + more.length);
-            System.arraycopy(more, 0, value, old.length, more.length);
-            exchange.respond(ResponseCode.CHANGED, value);
-        }
-
-        @Override
-        public void handleDELETE(CoapExchange exchange) {
-            value = null;
-            exchange.respond(ResponseCode.DELETED);
-        }
-    }
-
-    /** Takes longer than a piggybacked response may. */
-    private static final class Slow extends CoapResource {
-        Slow() {
-            super("slow");
-        }
-
-        @Override
-        public void handleGET(CoapExchange exchange) {
-            exchange.accept();
-            Executors.newSingleThreadScheduledExecutor().schedule(() -> exchange.respond("slowly"), 1500, TimeUnit.MILLISECONDS);
-        }
-    }
-
-    /** One more every half second, for whoever observes. */
-    private static final class Count extends CoapResource {
-        private volatile int count;
-        private int observers;
-
-        Count() {
-            super("count");
-            setObservable(true);
-            getAttributes().setObservable();
-            Executors.newSingleThreadScheduledExecutor().scheduleAtFixedRate(() -> {
-                count++;
-                changed();
-                if (observers != getObserverCount()) {
-                    observers = getObserverCount();
-                    say("observers " + observers);
-                }
-            }, 500, 500, TimeUnit.MILLISECONDS);
-        }
-
-        @Override
-        public void handleGET(CoapExchange exchange) {
-            exchange.respond(String.valueOf(count));
-        }
-    }
-
-    private static String text(CoapResponse response) {
-        byte[] payload = response.getPayload();
-        boolean big = Arrays.equals(payload, BIG);
-        return response.getCode() + " " + (big ? "BIG" : new String(payload, StandardCharsets.UTF_8));
     }
 
     private static void ask(String[] words) throws Exception {
@@ -309,44 +196,19 @@ public final class Peer {
             client.setEndpoint(CoapEndpoint.builder().setConnector(connector).build());
         }
         if (method.equals("observe")) {
-            observe(client);
+            Things.observe(client, Request.newGet(), 4);
             return;
         }
         Request request = new Request(method.equals("non") ? Code.GET : Code.valueOf(method.toUpperCase()));
         request.setType(method.equals("non") ? Type.NON : Type.CON);
         if (words.length > 3 && !words[3].isEmpty()) {
-            request.setPayload(words[3].equals("BIG") ? BIG : words[3].getBytes(StandardCharsets.UTF_8));
+            request.setPayload(Things.bytes(words[3]));
         }
         CoapResponse response = client.advanced(request);
         if (response == null) {
             System.err.println("no response");
             System.exit(1);
         }
-        say(text(response));
-    }
-
-    private static void observe(CoapClient client) throws Exception {
-        CountDownLatch four = new CountDownLatch(4);
-        CoapObserveRelation relation = client.observe(new CoapHandler() {
-            @Override
-            public void onLoad(CoapResponse response) {
-                if (four.getCount() > 0) {
-                    say(text(response));
-                }
-                four.countDown();
-            }
-
-            @Override
-            public void onError() {
-                say("it is no observation");
-                System.exit(1);
-            }
-        });
-        four.await(20, TimeUnit.SECONDS);
-        relation.proactiveCancel();
-        say("cancelled");
-        while (System.in.read() >= 0) {
-            // until its input ends
-        }
+        Things.say(Things.text(response));
     }
 }

@@ -1,0 +1,437 @@
+//! OSCORE (RFC 8613) between Tegmen and peers, each behind a program of ours.
+//!
+//! `oscore-server CONTEXT HOST PORT` and `oscore-client CONTEXT METHOD URI [PAYLOAD]` do what `coap-server` and
+//! `coap-client` do (`plain.rs`), protected with the context that was exported for them. In every row a relay keeps what
+//! passes: everything that says something has to be protected, and no number may be used twice.
+
+mod own;
+mod wire;
+
+pub(crate) use own::reader_cells;
+
+use crate::capture::{Capture, Datagram};
+use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
+use crate::dtls::LOOPBACK;
+use crate::peers::{self, Built, Places};
+use crate::plain::{big, is, separate};
+use crate::process::Process;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tegmen::coap::Code;
+
+struct Peer {
+    name: &'static str,
+    version: &'static str,
+    program: Arc<Built>,
+    /// How its contexts are written.
+    format: &'static str,
+    /// Whether it asks for an Echo when it has lost its window, and follows when it is asked for one.
+    echo: bool,
+    /// Whether its client takes notifications whose inner Observe is empty, as it has to be.
+    observes: bool,
+    /// Whether its client can tell the server that it observes no more.
+    cancels: bool,
+}
+
+/// All of them, with what is to be built for them, and the rows with both ends ours.
+pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
+    let californium = places.java_peer("californium-oscore");
+    let peers = [
+        Peer {
+            name: "aiocoap",
+            version: "0.4.17",
+            program: aiocoap.clone(),
+            format: "aiocoap",
+            echo: true,
+            observes: true,
+            cancels: false,
+        },
+        Peer {
+            name: "Californium cf-oscore",
+            version: "3.13.0",
+            program: californium,
+            format: "libcoap",
+            echo: false,
+            observes: false,
+            cancels: true,
+        },
+    ];
+    let built = peers.iter().map(|peer| peer.program.clone()).collect();
+    let mut cells: Vec<Cell> = peers.into_iter().flat_map(|peer| cells(Arc::new(peer))).collect();
+    cells.extend(own::cells());
+    (cells, built)
+}
+
+fn cells(peer: Arc<Peer>) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let mut add = |role, scenario: &str, play: fn(&Scene, &Peer) -> Check| {
+        let played = peer.clone();
+        cells.push(Cell::new(peer.name, peer.version, role, &format!("OSCORE: {scenario}"), move |scene| {
+            played.program.ready()?;
+            let scene = scene.anew();
+            ends(&scene, played.format)?;
+            play(&scene, &played)
+        }));
+    };
+    add(Role::Server, "GET, PUT", server_methods);
+    add(Role::Server, "block-wise, 5000 bytes both ways", server_blocks);
+    add(Role::Server, "observe", server_observe);
+    add(Role::Server, "separate response", server_separate);
+    add(Role::Server, "a request after our crash", server_our_crash);
+    add(Role::Server, "an Echo asked for after its crash", server_its_crash);
+    add(Role::Client, "GET, PUT", client_methods);
+    add(Role::Client, "block-wise, 5000 bytes both ways", client_blocks);
+    add(Role::Client, "observe", client_observe);
+    add(Role::Client, "the end of an observation", client_cancel);
+    add(Role::Client, "separate response", client_separate);
+    add(Role::Client, "no Echo asked for after our restart in order", client_our_restart);
+    add(Role::Client, "an Echo asked for after our crash", client_our_crash);
+    add(Role::Client, "a request after its crash", client_its_crash);
+    add(Role::Client, "is the version of the table", |_, peer| peers::is_version(&peer.program, peer.version));
+    cells
+}
+
+/// The context of both roles, its other end in the format of the peer, and another one to write what is observed.
+fn ends(scene: &Scene, format: &str) -> Check {
+    make(scene, &["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"])?;
+    make(scene, &["new", WRITER, "contexts/writer", "--sender-id", "03", "--recipient-id", "01"])?;
+    make(scene, &["export", "--to", format, OURS, THEIRS])
+}
+
+const OURS: &str = "contexts/ours";
+const THEIRS: &str = "theirs";
+const WRITER: &str = "writer";
+
+/// `tegmen oscore ...`
+fn make(scene: &Scene, words: &[&str]) -> Check {
+    let contexts = scene.directory().join("contexts");
+    std::fs::create_dir_all(contexts).map_err(|error| error.to_string())?;
+    let mut process = scene.tegmen(&[&["oscore"], words].concat())?;
+    match process.await_end()?.success() {
+        true => Ok(()),
+        false => Err(process.err.text().trim().into()),
+    }
+}
+
+/// `tegmen serve` for OSCORE alone, with `/v`, `/slow` and the directory `/files`.
+fn serve(scene: &Scene, port: u16) -> Result<Process, String> {
+    scene.file("slow.sh", "sleep 2\nprintf slowly\n")?;
+    std::fs::create_dir_all(scene.directory().join("files")).map_err(|error| error.to_string())?;
+    let plain_port = port.to_string();
+    let to = ["serve", "--listen", "127.0.0.1", "--plain-port", &plain_port, "--no-secure", "--shards", "1"];
+    let what = ["--value", "/v=hello", "--command", "/slow=sh slow.sh", "--dir-rw", "/files=files"];
+    let process = scene.tegmen(&[&to[..], &what, &["--oscore", "contexts"]].concat())?;
+    process.await_output("OSCORE with ", 0)?;
+    Ok(process)
+}
+
+/// Our server and a relay to it.
+fn served(scene: &Scene) -> Result<(Process, u16, Capture), String> {
+    let port = free_port()?;
+    let process = serve(scene, port)?;
+    Ok((process, port, Capture::start((LOOPBACK, port).into())?))
+}
+
+fn uri(port: u16, path: &str) -> String {
+    format!("coap://127.0.0.1:{port}/{path}")
+}
+
+impl Peer {
+    fn serve_at(&self, scene: &Scene, address: SocketAddr) -> Result<Process, String> {
+        let mut command = self.program.command()?;
+        command.args(["oscore-server", THEIRS, &address.ip().to_string(), &address.port().to_string()]);
+        let process = scene.start_command(command)?;
+        process.await_output("listening\n", 0)?;
+        Ok(process)
+    }
+
+    /// Its server and a relay to it.
+    fn serve(&self, scene: &Scene) -> Result<(Process, SocketAddr, Capture), String> {
+        let address = SocketAddr::new(LOOPBACK, free_port()?);
+        Ok((self.serve_at(scene, address)?, address, Capture::start(address)?))
+    }
+
+    fn start(&self, scene: &Scene, words: &[&str]) -> Result<Process, String> {
+        let mut command = self.program.command()?;
+        command.args(["oscore-client", THEIRS]).args(words);
+        scene.start_command(command)
+    }
+
+    /// What its client prints.
+    fn ask(&self, scene: &Scene, words: &[&str]) -> Result<String, String> {
+        let mut process = self.start(scene, words)?;
+        if !process.await_end()?.success() {
+            let told = process.err.text();
+            return Err(format!("the client failed: {}", told.lines().last().unwrap_or("it says nothing")));
+        }
+        Ok(process.out.text().trim().to_owned())
+    }
+
+    fn expect(&self, scene: &Scene, words: &[&str], expected: &str) -> Check {
+        let printed = self.ask(scene, words)?;
+        match printed == expected {
+            true => Ok(()),
+            false => Err(format!("the client printed {printed:?}, not {expected:?}").into()),
+        }
+    }
+}
+
+/// What our client brings, protected with the context of this scene.
+fn brings(scene: &Scene, words: &[&str], code: &str, payload: &str) -> Check {
+    is(scene, &[words, &["--oscore", OURS]].concat(), code, payload)
+}
+
+/// Waits until the relay has seen something.
+fn await_traffic(scene: &Scene, capture: &Capture) -> Result<(), String> {
+    while capture.datagrams().is_empty() {
+        if Instant::now() > scene.deadline {
+            return Err("nothing was sent".to_owned());
+        }
+        sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// What passes the relay while `happens` does, and a moment after.
+fn passing(capture: &Capture, happens: impl FnOnce() -> Check) -> Result<Vec<Datagram>, Trouble> {
+    let before = capture.datagrams().len();
+    happens()?;
+    sleep(Duration::from_millis(300));
+    Ok(capture.datagrams().split_off(before))
+}
+
+// --- the peer is the server ---
+
+fn server_methods(scene: &Scene, peer: &Peer) -> Check {
+    let (_server, _, capture) = peer.serve(scene)?;
+    let v = uri(capture.port, "v");
+    brings(scene, &["get", &v], "2.05", "hello")?;
+    brings(scene, &["put", &v, "a new value"], "2.04", "")?;
+    brings(scene, &["get", &v], "2.05", "a new value")?;
+    wire::protected(&capture)
+}
+
+fn server_blocks(scene: &Scene, peer: &Peer) -> Check {
+    let (server, _, capture) = peer.serve(scene)?;
+    let big_uri = uri(capture.port, "big");
+    let get = passing(&capture, || brings(scene, &["get", &big_uri], "2.05", &big()))?;
+    let file = scene.file("big", big())?;
+    let put = passing(&capture, || brings(scene, &["put", &big_uri, "--file", &file.to_string_lossy()], "2.04", ""))?;
+    server.await_output("took 5000 bytes\n", 0)?;
+    for (name, passed) in [("GET", get), ("PUT", put)] {
+        // 1024 bytes are the most that a block has.
+        if wire::requests(&passed) < 5 {
+            return Err(format!("{} datagrams are no blocks of {name}", passed.len()).into());
+        }
+    }
+    wire::protected(&capture)
+}
+
+/// It counts twice a second; after the fourth representation it has to hear that nobody observes any more.
+fn server_observe(scene: &Scene, peer: &Peer) -> Check {
+    let (server, _, capture) = peer.serve(scene)?;
+    let count = uri(capture.port, "count");
+    let mut observer = scene.tegmen(&["observe", &count, "--count", "4", "--json", "--oscore", OURS])?;
+    if !observer.await_end()?.success() {
+        return Err(format!("tegmen says: {}", observer.err.text().trim()).into());
+    }
+    let text = observer.out.text();
+    let count = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        line["payload_text"].as_str()?.parse::<u32>().ok()
+    };
+    let counts: Vec<u32> = text.lines().filter_map(count).collect();
+    if counts.len() != 4 || counts.windows(2).any(|pair| pair.first() >= pair.last()) {
+        return Err(format!("the counts were {counts:?}").into());
+    }
+    server.await_output("observers 0", 0)?;
+    wire::protected(&capture)
+}
+
+fn server_separate(scene: &Scene, peer: &Peer) -> Check {
+    let (_server, _, capture) = peer.serve(scene)?;
+    brings(scene, &["get", &uri(capture.port, "slow")], "2.05", "slowly")?;
+    // The acknowledgement is the last that passes, and may still be under way.
+    sleep(Duration::from_millis(200));
+    separate(&capture, Code::CHANGED)?;
+    wire::protected(&capture)
+}
+
+/// Nothing says which numbers the client that was killed has used; none may be used again.
+fn server_our_crash(scene: &Scene, peer: &Peer) -> Check {
+    let (_server, _, capture) = peer.serve(scene)?;
+    let mut killed = scene.tegmen(&["get", &uri(capture.port, "slow"), "--oscore", OURS])?;
+    await_traffic(scene, &capture)?;
+    killed.kill();
+    brings(scene, &["get", &uri(capture.port, "v")], "2.05", "hello")?;
+    wire::protected(&capture)
+}
+
+/// It has forgotten which numbers it has seen, so it has to ask whether a request is fresh (appendix B.1.2).
+fn server_its_crash(scene: &Scene, peer: &Peer) -> Check {
+    let (mut server, address, capture) = peer.serve(scene)?;
+    let v = uri(capture.port, "v");
+    let old = passing(&capture, || brings(scene, &["get", &v], "2.05", "hello"))?;
+    server.kill();
+    let _server = peer.serve_at(scene, address)?;
+    let first = passing(&capture, || brings(scene, &["get", &v], "2.05", "hello"))?;
+    let second = passing(&capture, || brings(scene, &["get", &v], "2.05", "hello"))?;
+    wire::protected(&capture)?;
+    match (wire::requests(&first), wire::requests(&second)) {
+        (2, 1) => Ok(()),
+        (1, 1) if !peer.echo => {
+            let request = old.first().ok_or("nothing passed")?;
+            let code = wire::code(&sent_again(address, &request.bytes)?)?;
+            match code.is_success() {
+                true => Err(Trouble::Lacks(format!(
+                    "it asks for no Echo after its restart: a request from before, sent again, brings {code:?}"
+                ))),
+                false => Err(format!("it asks for no Echo, and answers an old request with {code:?}").into()),
+            }
+        }
+        counts => Err(format!("the requests after its restart were {counts:?}, not (2, 1)").into()),
+    }
+}
+
+/// The answer to bytes that come from a new port.
+fn sent_again(server: SocketAddr, request: &[u8]) -> Result<Vec<u8>, String> {
+    let exchange = || {
+        let socket = UdpSocket::bind((LOOPBACK, 0))?;
+        socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+        socket.send_to(request, server)?;
+        let mut answer = vec![0; 2048];
+        let len = socket.recv(&mut answer)?;
+        answer.truncate(len);
+        Ok(answer)
+    };
+    exchange().map_err(|error: std::io::Error| format!("a request sent again: {error}"))
+}
+
+// --- the peer is the client ---
+
+fn client_methods(scene: &Scene, peer: &Peer) -> Check {
+    let (_served, _, capture) = served(scene)?;
+    let v = uri(capture.port, "v");
+    peer.expect(scene, &["get", &v], "2.05 hello")?;
+    peer.expect(scene, &["put", &v, "a new value"], "2.04")?;
+    peer.expect(scene, &["get", &v], "2.05 a new value")?;
+    wire::protected(&capture)
+}
+
+fn client_blocks(scene: &Scene, peer: &Peer) -> Check {
+    let (_served, _, capture) = served(scene)?;
+    scene.file("files/big", big())?;
+    peer.expect(scene, &["get", &uri(capture.port, "files/big")], "2.05 BIG")?;
+    peer.expect(scene, &["put", &uri(capture.port, "files/new"), "BIG"], "2.01")?;
+    if std::fs::read_to_string(scene.directory().join("files/new")).unwrap_or_default() != big() {
+        return Err("the file has other bytes than those that were put".into());
+    }
+    wire::protected(&capture)
+}
+
+/// The value is written while it is observed.
+fn client_observe(scene: &Scene, peer: &Peer) -> Check {
+    let (_served, port, capture) = served(scene)?;
+    let observer = peer.start(scene, &["observe", &uri(capture.port, "v"), "4"])?;
+    let mut from = observer.await_output("2.05 hello\n", 0)?;
+    for value in ["one", "two", "three"] {
+        let passed = passing(&capture, || write(scene, port, value))?;
+        let delivered = observer.out.text().contains(value);
+        if !peer.observes && wire::acknowledged(&passed) && !delivered {
+            wire::protected(&capture)?;
+            return Err(Trouble::Lacks(
+                "it acknowledges a notification and never delivers it: its inner Observe is empty (RFC 8613, section \
+                 4.1.3.5.2), which this client takes for a number that does not rise"
+                    .to_owned(),
+            ));
+        }
+        from = observer.await_output(format!("2.05 {value}\n"), from)?;
+    }
+    wire::protected(&capture)
+}
+
+/// Writes what is observed, past the relay.
+fn write(scene: &Scene, port: u16, value: &str) -> Check {
+    is(scene, &["put", &uri(port, "v"), value, "--oscore", WRITER], "2.04", "")
+}
+
+/// Who has cancelled is not told of what comes then.
+fn client_cancel(scene: &Scene, peer: &Peer) -> Check {
+    let (_served, port, capture) = served(scene)?;
+    let observer = peer.start(scene, &["observe", &uri(capture.port, "v"), "1"])?;
+    observer.await_output("2.05 hello\n", 0)?;
+    observer.await_output("cancelled\n", 0)?;
+    // It may answer one more with a Reset (RFC 7641, section 3.6).
+    passing(&capture, || write(scene, port, "unseen"))?;
+    let passed = passing(&capture, || write(scene, port, "unseen, too"))?;
+    wire::protected(&capture)?;
+    match passed.len() {
+        0 => Ok(()),
+        _ if !peer.cancels && wire::acknowledged(&passed) => {
+            Err(Trouble::Lacks("it acknowledges all notifications after the application has cancelled".to_owned()))
+        }
+        more => Err(format!("{more} datagrams passed after the observer had gone").into()),
+    }
+}
+
+fn client_separate(scene: &Scene, peer: &Peer) -> Check {
+    let (_served, _, capture) = served(scene)?;
+    peer.expect(scene, &["get", &uri(capture.port, "slow")], "2.05 slowly")?;
+    separate(&capture, Code::CHANGED)?;
+    wire::protected(&capture)
+}
+
+fn client_our_restart(scene: &Scene, peer: &Peer) -> Check {
+    let (served, port, capture) = served(scene)?;
+    let v = uri(capture.port, "v");
+    peer.expect(scene, &["get", &v], "2.05 hello")?;
+    // It ends in order, and its window is kept.
+    drop(served);
+    let _served = serve(scene, port)?;
+    let passed = passing(&capture, || peer.expect(scene, &["get", &v], "2.05 hello"))?;
+    wire::protected(&capture)?;
+    match wire::requests(&passed) {
+        1 => Ok(()),
+        count => Err(format!("it took {count} requests").into()),
+    }
+}
+
+fn client_our_crash(scene: &Scene, peer: &Peer) -> Check {
+    let (mut served, port, capture) = served(scene)?;
+    let v = uri(capture.port, "v");
+    peer.expect(scene, &["get", &v], "2.05 hello")?;
+    served.kill();
+    let _served = serve(scene, port)?;
+    let mut printed = String::new();
+    let first = passing(&capture, || {
+        printed = peer.ask(scene, &["get", &v])?;
+        Ok(())
+    })?;
+    wire::protected(&capture)?;
+    match (printed.as_str(), wire::requests(&first)) {
+        ("2.05 hello", 2) => {
+            let second = passing(&capture, || peer.expect(scene, &["get", &v], "2.05 hello"))?;
+            wire::protected(&capture)?;
+            match wire::requests(&second) {
+                1 => Ok(()),
+                count => Err(format!("the next one took {count} requests").into()),
+            }
+        }
+        (printed, 1) if !peer.echo && printed.starts_with("4.01") && printed.contains("Echo") => {
+            let same = peer.ask(scene, &["get", &v])?;
+            Err(Trouble::Lacks(format!("it gives the application {same:?} and does not repeat the request")))
+        }
+        (printed, count) => Err(format!("{count} requests brought {printed:?}").into()),
+    }
+}
+
+fn client_its_crash(scene: &Scene, peer: &Peer) -> Check {
+    let (_served, _, capture) = served(scene)?;
+    let mut killed = peer.start(scene, &["get", &uri(capture.port, "slow")])?;
+    await_traffic(scene, &capture)?;
+    killed.kill();
+    peer.expect(scene, &["get", &uri(capture.port, "v")], "2.05 hello")?;
+    wire::protected(&capture)
+}

@@ -1,0 +1,94 @@
+//! What OSCORE messages show to those between.
+
+use crate::capture::{Capture, Datagram};
+use crate::cell::Check;
+use std::collections::HashMap;
+use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber};
+use tegmen::oscore::OscoreOption;
+
+/// What is asked for and answered in these rows.
+const CLEAR: [&[u8]; 7] = [b"hello", b"value", b"slow", b"count", b"files", b"unseen", b"0123456789abcdef"];
+
+/// What may stand outside: options of class U, the outer Observe, and OSCORE itself (RFC 8613, section 4.1).
+const OUTSIDE: [OptionNumber; 5] = [
+    OptionNumber::URI_HOST,
+    OptionNumber::OBSERVE,
+    OptionNumber::URI_PORT,
+    OptionNumber::OSCORE,
+    OptionNumber::MAX_AGE,
+];
+
+fn parse(datagram: &[u8]) -> Result<MessageRef<'_>, String> {
+    MessageRef::parse(datagram).map_err(|error| format!("what passed is no CoAP: {error:?}"))
+}
+
+pub(super) fn code(datagram: &[u8]) -> Result<Code, String> {
+    Ok(parse(datagram)?.code())
+}
+
+/// Every request and every response of success is protected, nothing of them can be read, and no end has used a number
+/// twice.
+pub(super) fn protected(capture: &Capture) -> Check {
+    let datagrams = capture.datagrams();
+    let mut numbers = HashMap::new();
+    let (mut requests, mut responses) = (0u32, 0u32);
+    for datagram in &datagrams {
+        let message = parse(&datagram.bytes)?;
+        if let Some(word) = CLEAR.iter().find(|word| datagram.bytes.windows(word.len()).any(|bytes| bytes == **word)) {
+            return Err(format!("{:?} can be read", String::from_utf8_lossy(word)).into());
+        }
+        match message.code() {
+            Code::EMPTY => continue,
+            Code::POST | Code::FETCH if datagram.to_server => requests = requests.saturating_add(1),
+            Code::CHANGED | Code::CONTENT if !datagram.to_server => responses = responses.saturating_add(1),
+            // An error may be without protection (section 8.2).
+            code if code.class() >= 4 && !datagram.to_server => continue,
+            code => return Err(format!("a message shows the code {code:?}").into()),
+        }
+        let option = message.option(OptionNumber::OSCORE).ok_or("a message has no OSCORE option")?;
+        let option = OscoreOption::parse(option).map_err(|_| "an OSCORE option makes no sense")?;
+        if let Some((number, _)) = message.options().find(|(number, _)| !OUTSIDE.contains(number)) {
+            return Err(format!("the option {} stands outside", number.0).into());
+        }
+        match option.partial_iv {
+            // What is sent again is the same.
+            Some(iv) => match numbers.insert((datagram.to_server, iv.number()), message.payload().to_vec()) {
+                Some(before) if before != message.payload() => {
+                    return Err(format!("the number {} was used twice", iv.number()).into());
+                }
+                _ => {}
+            },
+            None if datagram.to_server => return Err("a request has no Partial IV".into()),
+            None => {}
+        }
+    }
+    if requests == 0 || responses == 0 {
+        return Err(format!("{requests} requests and {responses} responses passed").into());
+    }
+    Ok(())
+}
+
+/// How many requests there are; what was sent again counts once.
+pub(super) fn requests(datagrams: &[Datagram]) -> usize {
+    let mut numbers: Vec<Vec<u8>> = Vec::new();
+    for datagram in datagrams.iter().filter(|datagram| datagram.to_server) {
+        let Ok(message) = parse(&datagram.bytes) else { continue };
+        let Some(option) = message.option(OptionNumber::OSCORE) else { continue };
+        if !numbers.iter().any(|number| number == option) {
+            numbers.push(option.to_vec());
+        }
+    }
+    numbers.len()
+}
+
+/// Whether a confirmable notification passed, and the acknowledgement of it.
+pub(super) fn acknowledged(datagrams: &[Datagram]) -> bool {
+    let seen = |to_server: bool, kind: MessageType, code: Code| {
+        datagrams.iter().filter(move |datagram| datagram.to_server == to_server).find_map(move |datagram| {
+            let message = parse(&datagram.bytes).ok()?;
+            ((message.message_type(), message.code()) == (kind, code)).then_some(message.message_id())
+        })
+    };
+    let notification = seen(false, MessageType::Confirmable, Code::CONTENT);
+    notification.is_some() && notification == seen(true, MessageType::Acknowledgement, Code::EMPTY)
+}
