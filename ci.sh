@@ -137,7 +137,7 @@ step_bench() {
     cargo build --release --locked --quiet -p tegmen-cli -p tegmen-bench
     mkdir -p bench/results
     local what
-    for what in dtls coap sessions; do
+    for what in dtls coap oscore sessions; do
         cargo run --release --locked --quiet -p tegmen-bench -- "$what" --json >"bench/results/$what.json"
         echo "bench/results/$what.json"
     done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the peers that `tegmen-bench dtls` compares with: all of them, or those named (openssl tinydtls wolfssl dimpl).
+# Builds the peers that `tegmen-bench dtls` compares with: all of them, or those named (openssl tinydtls wolfssl dimpl liboscore).
 #
 # Debian packages are installed when this runs as root; otherwise the line to type is printed. A peer that cannot be
 # built is passed over, and the benchmark reports it as absent. Running it again costs nothing.
@@ -9,7 +9,7 @@ packages="build-essential pkg-config libssl-dev autoconf automake libtool libcla
 bench=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$bench/../target}
 mkdir -p "$target" && target=$(cd "$target" && pwd)/bench-peers
-peers=${*:-openssl tinydtls wolfssl dimpl}
+peers=${*:-openssl tinydtls wolfssl dimpl liboscore}
 
 missing=
 for package in $packages; do

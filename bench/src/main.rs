@@ -1,6 +1,6 @@
 //! Side-by-side benchmarks: our stack and its peers in one run, interleaved, so that ratios mean something.
 //!
-//! `tegmen-bench dtls|coap|sessions [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
+//! `tegmen-bench dtls|coap|oscore|sessions [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
 mod blocks;
 mod coap;
 mod crowd;
@@ -10,6 +10,7 @@ mod limit;
 mod load;
 mod mmsg;
 mod observe;
+mod oscore;
 mod ours;
 mod program;
 mod report;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         "dtls" => dtls::run,
         "coap" => coap::run,
         "limit" => limit::run,
+        "oscore" => oscore::run,
         "sessions" => sessions::run,
         _ => return finish(Err(Failure::new(USAGE)), false),
     };
@@ -104,6 +106,7 @@ tegmen-bench dtls [--no-instructions]
                                      PSK-CCM8 handshakes, records, heap and bytes, ours beside every peer, and
                                      records at the limit of the processor
 tegmen-bench limit                   the last of these alone
+tegmen-bench oscore                  requests and responses of OSCORE, ours beside libOSCORE
 tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--observers N]
                                      CON GET, 64 in flight, ours beside libcoap and a bare UDP echo; transfers of 64
                                      KiB in blocks, and notifications to 10,000 observers if not said, beside libcoap

@@ -83,14 +83,20 @@ impl Candidate {
 
     /// The words that run it: this program itself for ours, a built peer otherwise.
     fn words(&self) -> Result<Vec<String>, Failure> {
-        let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
         let Some(binary) = self.binary else {
+            let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
             return Ok(vec![exe.to_string_lossy().into_owned(), "ours".into()]);
         };
-        let target = exe.parent().and_then(|profile| profile.parent()).map(PathBuf::from).unwrap_or_default();
-        let path = target.join("bench-peers/release").join(binary);
-        if path.is_file() { Ok(vec![path.to_string_lossy().into_owned()]) } else { Err(Failure::new("not built")) }
+        Ok(vec![peer_binary(binary)?.to_string_lossy().into_owned()])
     }
+}
+
+/// Where the program of a peer lies, if it was built.
+pub(crate) fn peer_binary(name: &str) -> Result<PathBuf, Failure> {
+    let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
+    let target = exe.parent().and_then(|profile| profile.parent()).map(PathBuf::from).unwrap_or_default();
+    let path = target.join("bench-peers/release").join(name);
+    if path.is_file() { Ok(path) } else { Err(Failure::new("not built")) }
 }
 
 /// The counter of instructions in its own words, or why there is none.

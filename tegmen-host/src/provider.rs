@@ -70,7 +70,7 @@ impl Crypto for HostCrypto {
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        tegmen_accel::seal(self.schedules.find(key, nonce), nonce, aad, body, tag)
+        tegmen_accel::seal(self.schedules.find(key, nonce, 0), nonce, aad, body, tag)
     }
 
     fn ccm_open(
@@ -81,7 +81,9 @@ impl Crypto for HostCrypto {
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        tegmen_accel::open(self.schedules.find(key, nonce), nonce, aad, body, tag)
+        // In OSCORE a response has the nonce of its request, and another key.
+        let other = if nonce.len() == OSCORE_NONCE_LEN { 1 } else { 0 };
+        tegmen_accel::open(self.schedules.find(key, nonce, other), nonce, aad, body, tag)
     }
 
     const GCM: bool = true;
@@ -128,6 +130,9 @@ impl Crypto for HostCrypto {
     }
 }
 
+/// Of DTLS it is 12.
+const OSCORE_NONCE_LEN: usize = 13;
+
 /// A direct-mapped cache: each key has one slot, found by the part of its nonce that never changes.
 struct Schedules {
     slots: Box<[KeySchedule]>,
@@ -140,10 +145,10 @@ impl Schedules {
         Self { slots: vec![zero; entries.max(1).next_power_of_two()].into() }
     }
 
-    /// The schedule of `key`, written over the slot's former one.
+    /// The schedule of `key`, written over the slot's former one; `other` tells keys apart that have the same nonces.
     #[inline]
-    fn find(&mut self, key: &[u8; KEY_LEN], nonce: &[u8]) -> &KeySchedule {
-        let salt = nonce.first_chunk().map_or(0, |salt| u32::from_le_bytes(*salt));
+    fn find(&mut self, key: &[u8; KEY_LEN], nonce: &[u8], other: u32) -> &KeySchedule {
+        let salt = nonce.first_chunk().map_or(0, |salt| u32::from_le_bytes(*salt)) ^ other;
         // The golden ratio spreads over the upper bits; the shift is 64 for a single slot.
         let mixed = u64::from(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let index = mixed.checked_shr(64 - self.slots.len().trailing_zeros()).unwrap_or(0) as usize;

@@ -12,7 +12,8 @@ pub struct Full;
 ///
 /// # Errors
 /// [`Full`] if it does not fit; nothing is copied.
-#[inline(never)]
+#[cfg_attr(target_pointer_width = "64", inline)]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     to.get_mut(..from.len()).ok_or(Full)?.copy_from_slice(from);
     Ok(())
@@ -153,7 +154,8 @@ impl<'t> Writer<'t> {
     }
 
     /// Writes `bytes`.
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), Full> {
         let room = self.storage.get_mut(self.len..).ok_or(Full)?;
         copy(room, bytes)?;
@@ -162,7 +164,8 @@ impl<'t> Writer<'t> {
     }
 
     /// One byte.
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn u8(&mut self, value: u8) -> Result<(), Full> {
         *self.storage.get_mut(self.len).ok_or(Full)? = value;
         self.len = self.len.wrapping_add(1);
@@ -170,7 +173,8 @@ impl<'t> Writer<'t> {
     }
 
     /// Two bytes.
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn u16(&mut self, value: u16) -> Result<(), Full> {
         self.put(&value.to_be_bytes())
     }
@@ -187,7 +191,8 @@ impl<'t> Writer<'t> {
     }
 
     /// Writes `bytes` behind their length in one byte.
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn with_len8(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.u8(u8::try_from(bytes.len()).map_err(|_| Full)?)?;
         self.put(bytes)

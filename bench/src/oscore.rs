@@ -1,0 +1,136 @@
+//! OSCORE: a GET and its response, protected and unprotected at both ends in one thread, beside libOSCORE.
+
+use crate::{
+    Options,
+    program::peer_binary,
+    report::{Absent, Header, Limit, Report, Row, median},
+};
+use std::process::Command;
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
+use tegmen::oscore::{Aead, Context, OVERHEAD, Parameters, Unprotected};
+use tegmen_bench_line::{Failure, cpu_time};
+use tegmen_host::provider::HostCrypto;
+
+const PEER: &str = "liboscore";
+const INSTALL: &str = "apt-get install libclang-dev && bench/setup.sh liboscore";
+const READING: [u8; 16] = *b"21.5 degrees C  ";
+/// Pairs in one pass of each.
+const COUNT: u32 = 50_000;
+
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    report.header.notes.push(
+        "a pair is a GET with a path of two segments and a response of 16 bytes: built, protected, unprotected and read, \
+         both ends in one thread; AES-CCM-16-64-128"
+            .into(),
+    );
+    let peer = match peer_binary("tegmen-bench-liboscore") {
+        Ok(peer) => Some(peer),
+        Err(reason) => {
+            report.absent.push(Absent { name: PEER, reason: reason.0, install: INSTALL.into() });
+            None
+        }
+    };
+    let ask = |words: &[&str]| -> Result<String, Failure> {
+        let Some(peer) = &peer else { return Ok(String::new()) };
+        let output = Command::new(peer).args(words).output().map_err(|error| Failure::new(error.to_string()))?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+            false => Err(Failure::new(format!("{PEER} failed"))),
+        }
+    };
+    if peer.is_some() {
+        report.header.versions.insert(PEER, ask(&["version"])?);
+    }
+    let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pair = Pair::new()?;
+    pair.run(COUNT)?; // warm
+    for _ in 0..options.passes {
+        ours.push(f64::from(COUNT) * 1e9 / pair.run(COUNT)?);
+        if peer.is_some() {
+            let words = ask(&["pairs", &COUNT.to_string()])?;
+            let nanoseconds = words.strip_prefix("nanoseconds ").and_then(|number| number.parse::<f64>().ok());
+            let rate = f64::from(COUNT) * 1e9 / nanoseconds.ok_or_else(|| Failure::new(format!("{PEER}: {words}")))?;
+            ratios.extend(ours.last().map(|ours| ours / rate));
+            theirs.push(rate);
+        }
+    }
+    let ratio = median(&ratios);
+    report.rows.push(Row {
+        ours: median(&ours),
+        peer: median(&theirs),
+        ratio,
+        more_is_better: true,
+        ..Row::new("OSCORE request and response", PEER, "1/CPU s", Some(Limit::AtLeast(3.0).judge("ratio", ratio)))
+    });
+    Ok(report)
+}
+
+/// Both ends of a context.
+struct Pair {
+    client: Context,
+    server: Context,
+    /// Each end has its own, as it has on the network.
+    cryptos: [HostCrypto; 2],
+}
+
+impl Pair {
+    fn new() -> Result<Self, Failure> {
+        let context = |sender_id, recipient_id| {
+            let parameters = Parameters {
+                master_secret: &[7; 16],
+                master_salt: b"salt",
+                sender_id,
+                recipient_id,
+                id_context: None,
+                aead: Aead::AesCcm16_64_128,
+            };
+            let context = Context::new::<HostCrypto>(&parameters);
+            let mut context = context.map_err(|error| Failure::new(format!("{error:?}")))?;
+            // Nothing is sent anywhere.
+            context.lease_mut().extend(u64::MAX);
+            Ok(context)
+        };
+        let crypto = || HostCrypto::from_os().map_err(|error| Failure::new(error.to_string()));
+        Ok(Self { client: context(b"c", b"s")?, server: context(b"s", b"c")?, cryptos: [crypto()?, crypto()?] })
+    }
+
+    /// Nanoseconds of CPU time for so many pairs.
+    fn run(&mut self, count: u32) -> Result<f64, Failure> {
+        let start = cpu_time()?;
+        for n in 0..count {
+            self.exchange(n as u16).ok_or_else(|| Failure::new("a message came out changed"))?;
+        }
+        Ok(cpu_time()?.saturating_sub(start).as_nanos() as f64)
+    }
+
+    fn exchange(&mut self, message_id: u16) -> Option<()> {
+        let Self { client, server, cryptos: [at_client, at_server] } = self;
+        let mut storage = [0; 128 + OVERHEAD];
+        let mut request = Frame::new(&mut storage, OVERHEAD);
+        let mut builder =
+            Builder::new(&mut request, MessageType::Confirmable, Code::GET, message_id, &[0xca, 0xfe]).ok()?;
+        builder.option(OptionNumber::URI_PATH, b"sensors").ok()?;
+        builder.option(OptionNumber::URI_PATH, b"temperature").ok()?;
+        let mut pending = client.protect_request(at_client, &mut request).ok()?;
+
+        let Ok(Unprotected::Fresh(asked, nonce)) = server.unprotect_request(at_server, request.bytes_mut()) else {
+            return None;
+        };
+        if asked.code() != Code::GET || !asked.path_is("sensors/temperature") {
+            return None;
+        }
+        let mut storage = [0; 128 + OVERHEAD];
+        let mut response = Frame::new(&mut storage, OVERHEAD);
+        let kind = MessageType::Acknowledgement;
+        let mut builder = Builder::new(&mut response, kind, Code::CONTENT, message_id, asked.token()).ok()?;
+        builder.uint(OptionNumber::CONTENT_FORMAT, 42).ok()?;
+        builder.payload(&READING).ok()?;
+        let binding = nonce.binding();
+        server.protect_response(at_server, &binding, Some(nonce), &mut response).ok()?;
+
+        let answer = client.unprotect_response(at_client, &mut pending, response.bytes_mut()).ok()?;
+        (answer.code() == Code::CONTENT && answer.payload() == READING).then_some(())
+    }
+}
