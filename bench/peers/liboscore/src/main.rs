@@ -2,7 +2,9 @@
 //!
 //! `tegmen-bench-liboscore version` and `tegmen-bench-liboscore pairs COUNT`, which prints `nanoseconds N` of CPU time.
 
-use coap_message::{MessageOption as _, MinimalWritableMessage as _, MutableWritableMessage as _, ReadableMessage as _};
+use coap_message::{
+    MessageOption as _, MinimalWritableMessage as _, MutableWritableMessage as _, ReadableMessage as _,
+};
 use coap_message_implementations::{inmemory, inmemory_write};
 use liboscore::{AeadAlg, HkdfAlg, OscoreOption, PrimitiveContext, PrimitiveImmutables};
 use std::process::ExitCode;
