@@ -1,9 +1,11 @@
 //! OSCORE (RFC 8613) between Tegmen and peers, each behind a program of ours.
 //!
 //! `oscore-server CONTEXT HOST PORT` and `oscore-client CONTEXT METHOD URI [PAYLOAD]` do what `coap-server` and
-//! `coap-client` do (`plain.rs`), protected with the context that was exported for them. In every row a relay keeps what
+//! `coap-client` do (`plain.rs`), protected with the context that was exported for them; METHOD `observe` takes a number
+//! of representations. In every row a relay keeps what
 //! passes: everything that says something has to be protected, and no number may be used twice.
 
+mod liboscore;
 mod own;
 mod wire;
 
@@ -58,8 +60,10 @@ pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<
             cancels: true,
         },
     ];
-    let built = peers.iter().map(|peer| peer.program.clone()).collect();
+    let (of_liboscore, liboscore) = liboscore::all(places);
+    let built = peers.iter().map(|peer| peer.program.clone()).chain([liboscore]).collect();
     let mut cells: Vec<Cell> = peers.into_iter().flat_map(|peer| cells(Arc::new(peer))).collect();
+    cells.extend(of_liboscore);
     cells.extend(own::cells());
     (cells, built)
 }
@@ -286,9 +290,9 @@ fn server_its_crash(scene: &Scene, peer: &Peer) -> Check {
             let code = wire::code(&sent_again(address, &request.bytes)?)?;
             match code.is_success() {
                 true => Err(Trouble::Lacks(format!(
-                    "it asks for no Echo after its restart: a request from before, sent again, brings {code:?}"
+                    "it asks for no Echo after its restart: a request from before, sent again, brings {code}"
                 ))),
-                false => Err(format!("it asks for no Echo, and answers an old request with {code:?}").into()),
+                false => Err(format!("it asks for no Echo, and answers an old request with {code}").into()),
             }
         }
         counts => Err(format!("the requests after its restart were {counts:?}, not (2, 1)").into()),

@@ -127,6 +127,25 @@ impl Places {
         })
     }
 
+    /// A Rust program of ours, in a workspace of its own.
+    pub(crate) fn cargo_peer(
+        &self,
+        name: &'static str,
+        package: &'static str,
+        needs: &'static [(&'static str, &'static str)],
+    ) -> Arc<Built> {
+        let places = self.clone();
+        Built::new(move || {
+            tools(needs)?;
+            let target = places.made(name)?;
+            let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+            let mut build = Command::new(&cargo);
+            build.args(["build", "--release", "--locked", "--quiet", "--target-dir"]).arg(&target);
+            step(build.current_dir(source(name)))?;
+            Ok(vec![target.join("release").join(package).into()])
+        })
+    }
+
     /// A Python program of ours and one package of the Python package index, in an environment of its own.
     pub(crate) fn python_peer(&self, file: &'static str, package: &'static str) -> Arc<Built> {
         let places = self.clone();

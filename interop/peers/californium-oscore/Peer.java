@@ -39,7 +39,7 @@ public final class Peer {
     private static final int ECHO = 252;
     private static final int REPLAY_WINDOW = 32;
     private static final int MAX_UNFRAGMENTED_SIZE = 4096;
-    /** How many numbers one life of this program may use. */
+    /** No life of this program uses more numbers. */
     private static final int LEASE = 100;
 
     static {
@@ -84,7 +84,6 @@ public final class Peer {
         int first = Files.exists(next) ? Integer.parseInt(Files.readString(next)) : 0;
         Files.writeString(next, String.valueOf(first + LEASE));
         context.setSenderSeq(first);
-        context.setSeqMax(first + LEASE);
         return context;
     }
 

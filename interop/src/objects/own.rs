@@ -64,7 +64,7 @@ fn replayed(scene: &Scene) -> Check {
     let answer = MessageRef::parse(&answer).map_err(|error| format!("{error:?}"))?;
     let protected = answer.option(OptionNumber::OSCORE).is_some();
     if answer.code() != tegmen::coap::Code::UNAUTHORIZED || protected {
-        return Err(format!("it brought {:?}, protected: {protected}", answer.code()).into());
+        return Err(format!("it brought {}, protected: {protected}", answer.code()).into());
     }
     // It did nothing, either.
     is_hello(scene, &capture)?;

@@ -29,10 +29,13 @@ pub(super) fn code(datagram: &[u8]) -> Result<Code, String> {
 /// Every request and every response of success is protected, nothing of them can be read, and no end has used a number
 /// twice.
 pub(super) fn protected(capture: &Capture) -> Check {
-    let datagrams = capture.datagrams();
+    all_protected(&capture.datagrams())
+}
+
+fn all_protected(datagrams: &[Datagram]) -> Check {
     let mut numbers = HashMap::new();
     let (mut requests, mut responses) = (0u32, 0u32);
-    for datagram in &datagrams {
+    for datagram in datagrams {
         let message = parse(&datagram.bytes)?;
         if let Some(word) = CLEAR.iter().find(|word| datagram.bytes.windows(word.len()).any(|bytes| bytes == **word)) {
             return Err(format!("{:?} can be read", String::from_utf8_lossy(word)).into());
@@ -43,7 +46,7 @@ pub(super) fn protected(capture: &Capture) -> Check {
             Code::CHANGED | Code::CONTENT if !datagram.to_server => responses = responses.saturating_add(1),
             // An error may be without protection (section 8.2).
             code if code.class() >= 4 && !datagram.to_server => continue,
-            code => return Err(format!("a message shows the code {code:?}").into()),
+            code => return Err(format!("a message shows the code {code}").into()),
         }
         let option = message.option(OptionNumber::OSCORE).ok_or("a message has no OSCORE option")?;
         let option = OscoreOption::parse(option).map_err(|_| "an OSCORE option makes no sense")?;
@@ -91,4 +94,44 @@ pub(super) fn acknowledged(datagrams: &[Datagram]) -> bool {
     };
     let notification = seen(false, MessageType::Confirmable, Code::CONTENT);
     notification.is_some() && notification == seen(true, MessageType::Acknowledgement, Code::EMPTY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(bytes: &[u8]) -> Datagram {
+        Datagram { to_server: true, bytes: bytes.to_vec() }
+    }
+
+    /// POST with number 7 of the sender "", and the response to it.
+    const REQUEST: [u8; 9] = [0x40, 2, 0, 1, 0x92, 0x09, 7, 0xff, 0xab];
+
+    fn after(more: Datagram) -> Check {
+        let response = Datagram { to_server: false, bytes: vec![0x60, 0x44, 0, 1, 0x90, 0xff, 0xcd] };
+        all_protected(&[request(&REQUEST), response, more])
+    }
+
+    #[test]
+    fn what_is_not_protected_is_seen() {
+        assert_eq!(after(request(&REQUEST)), Ok(()), "what is sent again");
+        assert_eq!(after(request(&[0x40, 0, 0, 1])), Ok(()), "an empty message");
+        for (wrong, bytes) in [
+            ("a GET", &[0x40, 1, 0, 2, 0x92, 0x09, 8, 0xff, 0xab][..]),
+            ("no option", &[0x40, 2, 0, 2, 0xff, 0xab]),
+            ("no Partial IV", &[0x40, 2, 0, 2, 0x91, 0x08, 0xff, 0xab]),
+            ("the number again", &[0x40, 2, 0, 2, 0x92, 0x09, 7, 0xff, 0xac]),
+            ("a path", &[0x40, 2, 0, 2, 0x92, 0x09, 8, 0x21, b'v', 0xff, 0xab]),
+            ("a payload", b"\x40\x02\0\x02\x92\x09\x08\xffhello"),
+        ] {
+            assert!(after(request(bytes)).is_err(), "{wrong}");
+        }
+        assert!(all_protected(&[request(&REQUEST)]).is_err(), "no response");
+    }
+
+    #[test]
+    fn what_is_sent_again_is_one_request() {
+        let next = [0x40, 2, 0, 1, 0x92, 0x09, 8, 0xff, 0xab];
+        assert_eq!(requests(&[request(&REQUEST), request(&REQUEST), request(&next)]), 2);
+    }
 }
