@@ -86,11 +86,14 @@ step_up() {
     echo "blink-bytes: every row of the paper equal"
 }
 
-# The laboratory: the simulator beside ns-3, the Blink paper whole, and a deployment from its file.
+# The laboratory: the simulator beside ns-3, the Blink paper whole, the paper on content objects, and a
+# deployment from its file.
 step_lab() {
     mkdir -p target/lab
     cargo run --release --locked --quiet -- lab run ns3-agreement --json >target/lab/ns3-agreement.json
-    cargo run --release --locked --quiet -- lab run blink --json >target/lab/blink.json
+    for plan in blink objects-bytes objects-creation; do
+        cargo run --release --locked --quiet -- lab run $plan --json >target/lab/$plan.json
+    done
     cargo run --release --locked --quiet -- lab plan examples/greenhouse.toml
 }
 

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_testbed::advice::Advice;
+use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::runs::{self, Run, Store, parts};
-use tegmen_testbed::{agreement, blink, deployment, footprint, pcap, plans, report, scenario};
+use tegmen_testbed::{agreement, blink, deployment, footprint, objects, pcap, plans, report, scenario};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen lab list\n  tegmen lab run blink-bytes --json\n  tegmen lab footprint")]
@@ -125,6 +126,16 @@ const PLANS: &[Plan] = &[
         run: run_blink_bytes,
     },
     Plan {
+        name: "objects-bytes",
+        about: "content objects: bytes of a protected request and its response under CoAP, DTLS and OSCORE (table II, figure 3)",
+        run: run_objects_bytes,
+    },
+    Plan {
+        name: "objects-creation",
+        about: "content objects: what creating a request costs, the first time and when it is sent again (figure 11)",
+        run: run_objects_creation,
+    },
+    Plan {
         name: "ns3-agreement",
         about: "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case",
         run: run_agreement,
@@ -139,9 +150,21 @@ fn run_blink_bytes(out: Output) -> ExitCode {
 }
 
 fn run_blink(out: Output) -> ExitCode {
-    let figures = blink::paper::figures();
-    let differs = figures.iter().any(|figure| figure.verdict == blink::paper::DIFFERS);
-    print_rows(out, &figures, || blink::paper::table(&figures));
+    print_figures(out, &blink::paper::figures())
+}
+
+fn run_objects_bytes(out: Output) -> ExitCode {
+    print_figures(out, &objects::bytes::figures())
+}
+
+fn run_objects_creation(out: Output) -> ExitCode {
+    print_figures(out, &objects::creation::figures())
+}
+
+/// Figures of a paper beside ours; 1 if some should agree and do not.
+fn print_figures(out: Output, figures: &[Figure]) -> ExitCode {
+    let differs = figures.iter().any(|figure| figure.verdict == figure::DIFFERS);
+    print_rows(out, figures, || figure::table(figures));
     if differs { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }
 

@@ -123,9 +123,9 @@ const ORDER: [&str; 13] = [
 ];
 
 /// A datagram that one end sent.
-struct Sent {
-    by_client: bool,
-    bytes: Vec<u8>,
+pub(crate) struct Sent {
+    pub(crate) by_client: bool,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Sent {
@@ -228,22 +228,34 @@ fn read_costs(hello: &[u8]) -> Option<Vec<(&'static str, usize)>> {
 }
 
 /// Both ends, and nothing between them that could lose anything.
-struct Lab {
+pub(crate) struct Lab {
     client: Node,
     server: Node,
-    sent: Vec<Sent>,
+    /// All that was sent.
+    pub(crate) sent: Vec<Sent>,
 }
 
 impl Lab {
-    fn new(profile: Profile) -> Self {
+    pub(crate) fn new(profile: Profile) -> Self {
         Self { client: Node::new(1, profile), server: Node::new(2, profile), sent: Vec::new() }
     }
 
-    fn connect(&mut self) -> PeerId {
+    pub(crate) fn connect(&mut self) -> PeerId {
         let path = self.client.path(self.server.local);
         self.client.with(|endpoint, cx| endpoint.connect(cx, &path)).expect("a table with room");
         self.deliver(VecDeque::new(), true);
         self.client.session.expect("a handshake without faults")
+    }
+
+    /// A message of one end in the session that both have, sealed.
+    pub(crate) fn seal(&mut self, by_client: bool, message: &[u8]) -> Vec<u8> {
+        let node = if by_client { &mut self.client } else { &mut self.server };
+        let session = node.session.expect("a session");
+        let mut storage = [0; DATAGRAM];
+        let mut frame = Frame::new(&mut storage, HEADROOM);
+        frame.append(message).expect("room");
+        node.with(|endpoint, cx| endpoint.seal(cx, session, &mut frame)).expect("a session");
+        frame.finish().to_vec()
     }
 
     /// One exchange: PUT /blink, answered with the counter.

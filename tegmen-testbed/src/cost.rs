@@ -12,6 +12,8 @@ pub struct Costs {
     pub build: u64,
     /// Keeping it for retransmission.
     pub keep: u64,
+    /// Taking it up again to send it once more.
+    pub again: u64,
     /// From a request to its response.
     pub serve: u64,
     /// Finding the request that a response belongs to.
@@ -24,10 +26,41 @@ pub struct Costs {
     pub client: u64,
     /// A server's.
     pub server: u64,
+    /// Building a request and protecting it with OSCORE.
+    pub create_oscore: u64,
+    /// OSCORE protects a request, and opens it; protects a response, and opens it: of the image's messages.
+    pub oscore: Oscore,
     /// Sending a datagram of 80 bytes over 6LoWPAN, and one of 300: compressing, and cutting into frames.
     pub send: [u64; 2],
     /// Receiving it: putting frames together, restoring headers, and checking the datagram.
     pub receive: [u64; 2],
+}
+
+/// Instructions of OSCORE, each for the message of the firmware's image: 21 bytes to encipher in a request, 6 in a response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Oscore {
+    /// Protecting a request.
+    pub protect_request: u64,
+    /// Opening it.
+    pub unprotect_request: u64,
+    /// Protecting a response.
+    pub protect_response: u64,
+    /// Opening it.
+    pub unprotect_response: u64,
+    /// Deriving a context.
+    pub derive: u64,
+}
+
+impl Oscore {
+    /// What an operation on a request takes if so many bytes are enciphered: in proportion to the blocks that AES works on.
+    pub const fn of_request(operation: u64, len: usize) -> u64 {
+        operation * oscore_blocks(len) / oscore_blocks(21)
+    }
+
+    /// The same for a response.
+    pub const fn of_response(operation: u64, len: usize) -> u64 {
+        operation * oscore_blocks(len) / oscore_blocks(6)
+    }
 }
 
 impl Costs {
@@ -42,12 +75,21 @@ impl Costs {
         Self {
             build: operation("coap", "build GET"),
             keep: operation("coap", "keep request"),
+            again: operation("coap", "retransmit request"),
             serve: operation("coap", "serve request"),
             hear: operation("coap", "match response"),
             seal: operation("dtls_psk", "seal 64 B"),
             open: operation("dtls_psk", "open 64 B"),
             client: operation("dtls_psk", "handshake client"),
             server: operation("dtls_psk", "handshake server"),
+            create_oscore: operation("oscore", "create request"),
+            oscore: Oscore {
+                protect_request: operation("oscore", "protect request"),
+                unprotect_request: operation("oscore", "unprotect request"),
+                protect_response: operation("oscore", "protect response"),
+                unprotect_response: operation("oscore", "unprotect response"),
+                derive: operation("oscore", "derive context"),
+            },
             send: [operation("lowpan", "send 80 B"), operation("lowpan", "send 300 B")],
             receive: [operation("lowpan", "receive 80 B"), operation("lowpan", "receive 300 B")],
         }
@@ -61,6 +103,11 @@ impl Costs {
     /// Opening a record of this length.
     pub const fn open_of(&self, len: usize) -> u64 {
         self.open * blocks(len) / blocks(64)
+    }
+
+    /// Sealing or opening a payload alone, which no image has: by its blocks, as those of a record.
+    pub const fn payload_of(&self, len: usize) -> u64 {
+        self.seal * (blocks(len) - 1) / blocks(64)
     }
 
     /// Sending a datagram of this length over 6LoWPAN: on the straight line through both that were measured.
@@ -114,6 +161,11 @@ fn budget() -> toml::Table {
 /// Blocks that CCM enciphers for a record: two for each of content, and three for header, tag and first block.
 const fn blocks(len: usize) -> u64 {
     3 + 2 * (len as u64).div_ceil(16)
+}
+
+/// The same for OSCORE: two for each of content, and four for first block, additional data and tag.
+const fn oscore_blocks(len: usize) -> u64 {
+    4 + 2 * (len as u64).div_ceil(16)
 }
 
 /// The crypto of the motes.

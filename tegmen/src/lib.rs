@@ -27,6 +27,7 @@ extern crate std;
 
 pub mod buf;
 pub mod coap;
+pub mod coap_protected;
 pub mod counters;
 pub mod crypto;
 pub mod dtls;

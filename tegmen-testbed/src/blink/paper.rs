@@ -5,29 +5,13 @@
 
 use super::{ORDER, Profile, Run, plan};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs, Memory};
+use crate::figure::{DIFFERS, Figure, MISPRINT, WITHIN};
+use crate::frames::frames;
 use crate::platform::behind_resistor;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use tegmen::endpoint::{Address, Path};
-use tegmen::ip;
-use tegmen::lowpan::frame::{self, Header, LinkAddress, PanId};
-use tegmen::lowpan::{Interface, Network};
-
-/// One figure.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Figure {
-    /// Which.
-    pub id: String,
-    /// What the paper prints, where it prints something to compare with.
-    pub paper: Option<f64>,
-    /// What came out here.
-    pub ours: f64,
-    /// In what.
-    pub unit: &'static str,
-    /// How they compare: see [`EQUAL`], [`WITHIN`], [`DIFFERS`]; `misprint`, or why they need not agree.
-    pub verdict: String,
-}
+use tegmen::endpoint::Address;
+use tegmen::lowpan::frame::LinkAddress;
 
 /// All figures of the paper.
 pub fn figures() -> Vec<Figure> {
@@ -49,45 +33,28 @@ fn bytes(paper: &Paper) -> Vec<Figure> {
         for (id, payload) in ORDER.iter().filter_map(|id| rows.get(*id).map(|payload| (id, *payload))) {
             let datagram = datagrams.get(*id).copied().unwrap_or(&[]);
             let by_client = id.contains("request") && !id.contains("hello") || id.contains("client");
-            figures.push(equal(format!("{table}/{id}/udp_payload"), payload as f64, datagram.len() as f64));
+            let (id_of, len) = (|what| format!("{table}/{id}/{what}"), datagram.len() as f64);
+            figures.push(Figure::equal(id_of("udp_payload"), payload as f64, len, "bytes"));
             let frame = (payload + paper.frame_overhead) as f64;
-            figures.push(equal(format!("{table}/{id}/frame"), frame, frame_len(datagram, by_client) as f64));
+            let ours = frame_len(datagram, by_client) as f64;
+            figures.push(Figure::equal(id_of("frame"), frame, ours, "bytes"));
         }
     }
     figures
 }
 
-fn equal(id: String, paper: f64, ours: f64) -> Figure {
-    let verdict = if paper == ours { EQUAL } else { DIFFERS };
-    Figure { id, paper: Some(paper), ours, unit: "bytes", verdict: verdict.into() }
-}
-
 /// Bytes of the frame that carries a datagram between two motes with short addresses, link-local addresses and ports of
 /// four bits.
 fn frame_len(datagram: &[u8], by_client: bool) -> usize {
-    let link = |node: u16| LinkAddress::Short(node);
     let address = |node: u16, port| {
         let mut ip = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 0];
         ip[14..].copy_from_slice(&node.to_be_bytes());
         Address { ip, port, scope: 0 }
     };
-    let (client, server) = (address(1, 0xf0b1), address(2, 0xf0b2));
-    let (from, to, local, remote) = match by_client {
-        true => (link(1), link(2), client, server),
-        false => (link(2), link(1), server, client),
-    };
-    let Ok(headers) = ip::headers(&Path { local, remote }, 64, datagram) else { return 0 };
-    let packet = [&headers[..], datagram].concat();
-    let network = Network { link: from, own: &[], contexts: &[], routes: &[], relays: false };
-    let header = Header::data(PanId(0xabcd), from, to, 1);
-    let room = frame::MAX_LEN - frame::FCS_LEN - header.len();
-    let mut interface = Interface::<1, 128>::new();
-    let (mut payload, mut out) = ([0; frame::MAX_LEN], [0; frame::MAX_LEN]);
-    let Ok(mut fragments) = interface.send(&network, to, &packet) else { return 0 };
-    match fragments.next_frame(room, &mut payload) {
-        Ok(Some(payload)) => frame::write(&header, payload, &mut out).map_or(0, |frame| frame.len()),
-        _ => 0,
-    }
+    let client = (LinkAddress::Short(1), address(1, 0xf0b1));
+    let server = (LinkAddress::Short(2), address(2, 0xf0b2));
+    let (from, to) = if by_client { (client, server) } else { (server, client) };
+    frames(from, to, 64, datagram).first().map_or(0, Vec::len)
 }
 
 /// Table I beside the firmware of this stack, on another processor.
@@ -99,7 +66,7 @@ fn memory(paper: &Paper) -> Vec<Figure> {
             figures.push(Figure {
                 id: format!("table1/{name}/{what}"),
                 paper: Some(printed as f64),
-                ours: ours as f64,
+                ours: Some(ours as f64),
                 unit: "bytes",
                 verdict: format!("not judged: theirs with TinyOS on an MSP430, ours the image {image} on a Cortex-M3"),
             });
@@ -122,7 +89,7 @@ fn energy_model(paper: &Paper) -> Vec<Figure> {
                     (false, Some(misprint)) => format!("{MISPRINT}: {}", misprint.why),
                     (false, None) => DIFFERS.to_owned(),
                 };
-                Figure { id, paper: Some(printed), ours, unit, verdict }
+                Figure { id, paper: Some(printed), ours: Some(ours), unit, verdict }
             };
             figures.push(model(format!("{id}/energy"), "uJ", row.uj, milliwatts * row.ms, true));
             figures.push(model(format!("{id}/ticks"), "thousand ticks", row.kticks, row.ms * paper.clock_mhz, true));
@@ -149,7 +116,7 @@ fn energy_model(paper: &Paper) -> Vec<Figure> {
         figures.push(Figure {
             id: format!("derived/{name}"),
             paper: Some(printed),
-            ours,
+            ours: Some(ours),
             unit,
             verdict: verdict.into(),
         });
@@ -173,7 +140,8 @@ fn ours(paper: &Paper) -> Vec<Figure> {
         let verdict =
             "not judged: instructions of a Cortex-M3 at the clock and power of the paper's board, without radio";
         let mut add = |what: String, paper, ours, unit| {
-            figures.push(Figure { id: format!("ours/{name}/{what}"), paper, ours, unit, verdict: verdict.into() });
+            let id = format!("ours/{name}/{what}");
+            figures.push(Figure { id, paper, ours: Some(ours), unit, verdict: verdict.into() });
         };
         let hertz = (paper.clock_mhz * 1e6) as u64;
         let [least, most] = CYCLES_PER_INSTRUCTION.map(|cycles| cost::micros(instructions, cycles, hertz) as f64 / 1e3);
@@ -198,7 +166,7 @@ fn ours(paper: &Paper) -> Vec<Figure> {
     let ratio = |name: &str, paper: Option<f64>, ours| Figure {
         id: format!("ours/{name}"),
         paper,
-        ours,
+        ours: Some(ours),
         unit: "ratio",
         verdict: "not judged: of the processor alone, in instructions".into(),
     };
@@ -216,28 +184,6 @@ fn ours(paper: &Paper) -> Vec<Figure> {
 fn within(printed: f64, ours: f64) -> bool {
     (ours / printed - 1.0).abs() <= 0.005
 }
-
-/// The figures as a table for people.
-pub fn table(figures: &[Figure]) -> String {
-    let width = figures.iter().map(|figure| figure.id.len()).max().unwrap_or(0);
-    let mut text = format!("{:width$}  {:>10}  {:>10}\n", "", "paper", "ours");
-    for Figure { id, paper, ours, unit, verdict } in figures {
-        let number = |value: f64| if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.2}") };
-        let paper = paper.map_or("-".into(), number);
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{id:width$}  {paper:>10}  {:>10}  {unit}: {verdict}", number(*ours));
-    }
-    text
-}
-
-/// The paper's bytes are ours.
-pub const EQUAL: &str = "equal";
-/// The paper's model gives its figure within 0.5 %.
-pub const WITHIN: &str = "within 0.5 %";
-/// The figures should agree, and do not.
-pub const DIFFERS: &str = "differs";
-/// The paper contradicts itself; what fits follows.
-pub const MISPRINT: &str = "misprint";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -289,6 +235,7 @@ fn paper() -> Paper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::EQUAL;
 
     #[test]
     fn all_bytes_are_equal_and_no_figure_differs() {
@@ -330,6 +277,6 @@ mod tests {
     #[test]
     fn a_figure_that_is_off_is_told() {
         assert!(within(266.0, 266.4) && !within(266.0, 268.0));
-        assert_eq!(equal("x".into(), 30.0, 31.0).verdict, DIFFERS);
+        assert_eq!(Figure::equal("x".into(), 30.0, 31.0, "bytes").verdict, DIFFERS);
     }
 }

@@ -1,0 +1,275 @@
+//! The plan `objects-bytes`: table II and figure 3, on messages that the core really builds.
+
+use super::{NO_NDN, Paper, READING, paper, request, response};
+use crate::blink::Lab;
+use crate::figure::Figure;
+use crate::frames::frames;
+use std::collections::BTreeMap;
+use tegmen::buf::{Frame, Reader};
+use tegmen::coap::{MessageRef, OptionNumber};
+use tegmen::coap_protected::{self, Resource};
+use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::dtls::Profile;
+use tegmen::endpoint::Address;
+use tegmen::lowpan::frame::{FCS_LEN, Header, LinkAddress, PanId};
+use tegmen::oscore::{Aead, Context, OVERHEAD, OscoreOption, Parameters, Unprotected};
+use tegmen::secret::Secret;
+
+/// All figures of the plan.
+pub fn figures() -> Vec<Figure> {
+    let paper = paper();
+    let exchanges = exchanges();
+    let mut figures = overheads(&paper, &exchanges);
+    figures.extend(packets(&paper, &exchanges));
+    figures
+}
+
+/// Table II.
+fn overheads(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figure> {
+    let plain = &exchanges["coap"];
+    let mut figures = Vec::new();
+    for (protocol, printed) in &paper.table2 {
+        let ours = exchanges.get(protocol.as_str());
+        for (side, message) in ["request", "response"].into_iter().enumerate() {
+            let mut row = |part: &str, printed: u64, ours: Option<usize>| {
+                let id = format!("table2/{protocol}/{message}/{part}");
+                figures.push(match ours {
+                    Some(ours) => Figure::equal(id, printed as f64, ours as f64, BYTES),
+                    None => Figure::missing(id, printed as f64, BYTES, NO_NDN),
+                });
+            };
+            let built = ours.map(|built| &built[side]);
+            let whole = built.map(|built| built.datagram.len() - plain[side].datagram.len());
+            let named = built.map(|built| built.context_id + built.nonce + built.mac);
+            row("structure", printed.structure[side], whole.zip(named).map(|(whole, named)| whole - named));
+            row("context_id", printed.context_id[side], built.map(|built| built.context_id));
+            row("nonce", printed.nonce[side], built.map(|built| built.nonce));
+            row("mac", printed.mac[side], built.map(|built| built.mac));
+            let all = [printed.structure, printed.context_id, printed.nonce, printed.mac];
+            row("all", all.iter().map(|part| part[side]).sum(), whole);
+        }
+    }
+    figures
+}
+
+/// Figure 3: the frames of each message, and what their headers take.
+fn packets(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let frame = frames_of(&exchanges["coap"][0].datagram, true).concat();
+    let mac = Header::data(PanId(0xabcd), LINKS[0], LINKS[1], 1).len() + FCS_LEN;
+    let iphc = iphc_len(&frame[mac - FCS_LEN..]);
+    let udp = frame.len() - mac - iphc - exchanges["coap"][0].datagram.len();
+    let handshake = handshake();
+    let fragmented: Vec<usize> = handshake
+        .iter()
+        .map(|(by_client, datagram)| (frames_of(datagram, *by_client), datagram.len()))
+        .filter(|(frames, _)| frames.len() == 2)
+        .map(|(frames, len)| frames.concat().len() - 2 * mac - iphc - udp - len)
+        .collect();
+    let extra = fragmented.iter().copied().max().unwrap_or(0);
+    let messages: usize = handshake.iter().map(|(_, datagram)| records(datagram)).sum();
+    for (id, ours, unit) in [
+        ("mac_header", mac, BYTES),
+        ("sixlowpan_header", iphc, BYTES),
+        ("compressed_udp_header", udp, BYTES),
+        ("fragmented_extra_sixlowpan", extra, BYTES),
+        ("dtls_handshake_messages", messages, "messages"),
+    ] {
+        let printed = paper.fig3.get(id).copied().unwrap_or(0);
+        figures.push(Figure::equal(format!("fig3/{id}"), printed as f64, ours as f64, unit));
+    }
+    let drawn = "the paper draws it and prints no number";
+    let mut shown = |id: String, ours: usize, unit, why| figures.push(Figure::shown(id, None, ours as f64, unit, why));
+    let together = "the server's hello and its end travel in one datagram here";
+    shown("fig3/dtls_handshake_datagrams".into(), handshake.len(), "datagrams", together);
+    for (protocol, built) in exchanges {
+        for (side, message) in ["request", "response"].into_iter().enumerate() {
+            let datagram = &built[side].datagram;
+            let bytes = frames_of(datagram, side == 0).concat().len();
+            shown(format!("fig3/{protocol}/{message}/udp_payload"), datagram.len(), BYTES, drawn);
+            shown(format!("fig3/{protocol}/{message}/frame"), bytes, BYTES, drawn);
+        }
+    }
+    figures
+}
+
+/// A message as it goes over UDP, and what in it serves protection.
+struct Built {
+    datagram: Vec<u8>,
+    context_id: usize,
+    nonce: usize,
+    mac: usize,
+}
+
+impl Built {
+    fn plain(build: impl FnOnce(&mut Frame<'_>)) -> Self {
+        let mut storage = [0; ROOM];
+        let mut frame = Frame::new(&mut storage, OVERHEAD);
+        build(&mut frame);
+        Self { datagram: frame.bytes().to_vec(), context_id: 0, nonce: 0, mac: 0 }
+    }
+}
+
+/// Request and response under every protection.
+fn exchanges() -> BTreeMap<&'static str, [Built; 2]> {
+    let asks = || Built::plain(|frame| request(frame, 1));
+    let answers = |payload: &[u8]| Built::plain(|frame| response(frame, 1, payload));
+    BTreeMap::from([
+        ("coap", [asks(), answers(&READING)]),
+        ("coap_protected", [asks(), coap_protected(answers)]),
+        ("coap_dtls", dtls([asks(), answers(&READING)])),
+        ("oscore", oscore()),
+    ])
+}
+
+/// Only the response's payload is protected.
+fn coap_protected(answers: impl FnOnce(&[u8]) -> Built) -> Built {
+    let mut resource = Resource::new::<RustCrypto>(Secret::new(KEY), 1, super::PATH.as_bytes(), 0);
+    resource.lease_mut().extend(1);
+    let mut out = [0; ROOM];
+    let payload = resource.seal(&mut RustCrypto::new([1; 32]), &READING, &mut out).expect("room");
+    use coap_protected::{KEY_ID_LEN, NUMBER_LEN, TAG_LEN};
+    Built { context_id: KEY_ID_LEN, nonce: NUMBER_LEN, mac: TAG_LEN, ..answers(payload) }
+}
+
+/// Both as records of a session: header with its epoch, explicit nonce, tag.
+fn dtls(messages: [Built; 2]) -> [Built; 2] {
+    let mut lab = Lab::new(Profile::Minimal);
+    lab.connect();
+    let mut by_client = false;
+    messages.map(|plain| {
+        by_client = !by_client;
+        let datagram = lab.seal(by_client, &plain.datagram);
+        // Epoch and number, which stand in the header, are the nonce as well.
+        let nonce = datagram[RECORD_HEADER..].iter().zip(&datagram[3..11]).take_while(|(a, b)| a == b).count();
+        let mac = datagram.len() - RECORD_HEADER - nonce - plain.datagram.len();
+        Built { datagram, context_id: EPOCH, nonce, mac }
+    })
+}
+
+/// Sender IDs of one byte, no ID Context; the number of the request is the largest of one byte.
+fn oscore() -> [Built; 2] {
+    let mut crypto = RustCrypto::new([1; 32]);
+    let context = |kept, sender_id, recipient_id| {
+        let aead = Aead::AesCcm16_64_128;
+        let (master_secret, master_salt) = (&KEY, &[][..]);
+        let parameters = Parameters { master_secret, master_salt, sender_id, recipient_id, id_context: None, aead };
+        let context = Context::restore::<RustCrypto>(&parameters, kept, tegmen::replay::ReplayWindow::new());
+        let mut context = context.expect("good parameters");
+        context.lease_mut().extend(kept + 1);
+        context
+    };
+    let (mut client, mut server) = (context(255, b"c", b"s"), context(0, b"s", b"c"));
+    let built = |frame: &Frame<'_>| {
+        let message = MessageRef::parse(frame.bytes()).expect("a message");
+        let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).expect("protected")).expect("one option");
+        let (context_id, nonce) = (option.kid.map_or(0, <[u8]>::len), option.partial_iv);
+        let nonce = nonce.map_or(0, |number| number.as_bytes().len());
+        Built { datagram: frame.bytes().to_vec(), context_id, nonce, mac: Aead::AesCcm16_64_128.tag_len() }
+    };
+    let mut storage = [0; ROOM];
+    let mut frame = Frame::new(&mut storage, OVERHEAD);
+    request(&mut frame, 1);
+    client.protect_request(&mut crypto, &mut frame).expect("a number");
+    let asked = built(&frame);
+    let opened = server.unprotect_request(&mut crypto, frame.bytes_mut()).expect("the client's request");
+    let Unprotected::Fresh(_, nonce) = opened else { unreachable!("the window is known") };
+    let mut storage = [0; ROOM];
+    let mut frame = Frame::new(&mut storage, OVERHEAD);
+    response(&mut frame, 1, &READING);
+    server.protect_response(&mut crypto, &nonce.binding(), Some(nonce), &mut frame).expect("room");
+    [asked, built(&frame)]
+}
+
+/// The datagrams of a handshake without extensions, as the paper's stack has none, and who sends each.
+fn handshake() -> Vec<(bool, Vec<u8>)> {
+    let mut lab = Lab::new(Profile::Minimal);
+    lab.connect();
+    lab.sent.into_iter().map(|sent| (sent.by_client, sent.bytes)).collect()
+}
+
+/// How many records a datagram holds; each has one message here.
+fn records(datagram: &[u8]) -> usize {
+    let mut rest = Reader::new(datagram);
+    std::iter::from_fn(|| rest.take(RECORD_HEADER - 2).and_then(|_| rest.with_len16()).ok()).count()
+}
+
+/// Frames between two nodes with long addresses, whose IPv6 addresses and hop limit stand in every frame and of whose
+/// ports one takes a byte.
+fn frames_of(datagram: &[u8], by_client: bool) -> Vec<Vec<u8>> {
+    let address = |node: u8, port| {
+        let ip = [0xfd, 0, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, node];
+        (LINKS[usize::from(node) - 1], Address { ip, port, scope: 0 })
+    };
+    let (client, server) = (address(1, 0xf0a0), address(2, 5683));
+    let (from, to) = if by_client { (client, server) } else { (server, client) };
+    frames(from, to, HOP_LIMIT, datagram)
+}
+
+/// Bytes of a compressed IPv6 header (RFC 6282, section 3.1), which UDP's follows.
+fn iphc_len(payload: &[u8]) -> usize {
+    let (first, second) = (payload[0], payload[1]);
+    let class = [4, 3, 1, 0][usize::from(first >> 3 & 3)];
+    let hop_limit = usize::from(first & 3 == 0);
+    let contexts = usize::from(second >> 7);
+    let address = |mode: u8| match mode & 7 {
+        0 => 16,
+        1 | 5 => 8,
+        2 | 6 => 2,
+        _ => 0,
+    };
+    2 + contexts + class + hop_limit + address(second >> 4) + address(second)
+}
+
+const BYTES: &str = "bytes";
+const KEY: [u8; 16] = [7; 16];
+const ROOM: usize = 256;
+const RECORD_HEADER: usize = 13;
+const EPOCH: usize = 2;
+/// Neither 1 nor 64 nor 255, which would be left out.
+const HOP_LIMIT: u8 = 63;
+const LINKS: [LinkAddress; 2] =
+    [LinkAddress::Extended([2, 0, 0, 0, 0, 0, 0, 1]), LinkAddress::Extended([2, 0, 0, 0, 0, 0, 0, 2])];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::{DIFFERS, EQUAL};
+
+    #[test]
+    fn every_figure_of_the_paper_is_equal_but_those_of_ndn_which_are_empty() {
+        let figures = figures();
+        let table: Vec<_> = figures.iter().filter(|figure| figure.id.starts_with("table2/")).collect();
+        assert_eq!(table.len(), 4 * 2 * 5);
+        for figure in table {
+            match figure.id.contains("/ndn_protected/") {
+                true => assert!(figure.ours.is_none() && figure.verdict.contains("NDN"), "{figure:?}"),
+                false => assert_eq!(figure.verdict, EQUAL, "{figure:?}"),
+            }
+        }
+        assert!(figures.iter().all(|figure| figure.verdict != DIFFERS), "{}", crate::figure::table(&figures));
+        assert_eq!(figures.iter().filter(|figure| figure.id.starts_with("fig3/") && figure.paper.is_some()).count(), 5);
+    }
+
+    #[test]
+    fn the_sums_are_those_of_the_text() {
+        let figures = figures();
+        let ours = |id: &str| figures.iter().find(|figure| figure.id == id).and_then(|figure| figure.ours);
+        for (protocol, request, response) in
+            [("coap_protected", 0.0, 12.0), ("coap_dtls", 29.0, 29.0), ("oscore", 14.0, 11.0)]
+        {
+            assert_eq!(ours(&format!("table2/{protocol}/request/all")), Some(request));
+            assert_eq!(ours(&format!("table2/{protocol}/response/all")), Some(response));
+        }
+        let [frame, payload] = ["frame", "udp_payload"].map(|what| ours(&format!("fig3/coap/request/{what}")).unwrap());
+        assert_eq!(frame - payload, 64.0);
+    }
+
+    #[test]
+    fn every_message_of_an_exchange_fits_one_frame() {
+        for built in exchanges().into_values().flatten() {
+            assert_eq!(frames_of(&built.datagram, true).len(), 1);
+        }
+        assert_eq!(handshake().iter().filter(|(client, datagram)| frames_of(datagram, *client).len() == 2).count(), 3);
+    }
+}

@@ -1,0 +1,76 @@
+//! The plan `objects-creation`: figure 11, what creating a request costs, the first time and when it is sent again.
+
+use super::{NO_NDN, paper, request};
+use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs};
+use crate::figure::Figure;
+use crate::platform::Platform;
+use tegmen::buf::Frame;
+
+/// All figures of the plan.
+pub fn figures() -> Vec<Figure> {
+    let costs = Costs::of_budget();
+    let clock = Platform::find("iotlab-m3").expect("a platform of the file").clock_hz;
+    let mut storage = [0; 64];
+    let mut frame = Frame::new(&mut storage, 0);
+    request(&mut frame, 1);
+    let sealing = costs.seal_of(frame.len());
+    let plain = [costs.build + costs.keep, costs.again];
+    let ours = |protocol: &str| match protocol {
+        // Requests are not protected.
+        "coap" | "coap_protected" => Some(plain),
+        // CoAP keeps what it built; each time it goes through a record of its own.
+        "coap_dtls" => Some(plain.map(|plain| plain + sealing)),
+        // CoAP keeps what is protected already.
+        "oscore" => Some([costs.create_oscore + costs.keep, costs.again]),
+        _ => None,
+    };
+    let mut figures = Vec::new();
+    for (protocol, printed) in &paper().fig11 {
+        let printed = [printed.first, Some(printed.again)];
+        let instructions = ours(protocol);
+        for (place, name) in ["first", "again"].into_iter().enumerate() {
+            let id = |what: &str| format!("fig11/{protocol}/{name}/{what}");
+            let Some(instructions) = instructions.map(|both| both[place]) else {
+                figures.extend(printed[place].map(|paper| Figure::missing(id("time"), paper, "us", NO_NDN)));
+                continue;
+            };
+            figures.push(Figure::shown(id("instructions"), None, instructions as f64, "instructions", WHY));
+            for (end, cycles) in ["least", "most"].into_iter().zip(CYCLES_PER_INSTRUCTION) {
+                let time = cost::micros(instructions, cycles, clock) as f64;
+                figures.push(Figure::shown(id(&format!("time_{end}")), printed[place], time, "us", WHY));
+            }
+        }
+    }
+    let share = |protocol: &str| ours(protocol).map_or(f64::NAN, |[first, again]| again as f64 / first as f64);
+    let mut holds = |id: &str, holds, what| figures.push(Figure::holds(format!("fig11/{id}"), holds, what));
+    let of_it = "an OSCORE request sent again costs less than 5 % of its first creation";
+    holds("oscore_again_below_5_percent", share("oscore") < 0.05, of_it);
+    let again = |protocol: &str| ours(protocol).map_or(0, |[_, again]| again);
+    let layers = "DTLS makes a new record each time, so sending again costs several times what it costs with OSCORE";
+    holds("dtls_again_is_dear", again("coap_dtls") > 5 * again("oscore"), layers);
+    let first = |protocol: &str| ours(protocol).map_or(0, |[first, _]| first);
+    let cheapest = "plain CoAP is created in the least time";
+    holds("coap_is_first", first("coap") < first("coap_dtls").min(first("oscore")), cheapest);
+    figures
+}
+
+const WHY: &str = "instructions of this stack with AES in software, without the path through RIOT's sockets to its \
+                   network layer, which the paper's times contain";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::DIFFERS;
+
+    #[test]
+    fn what_the_paper_says_of_sending_again_holds() {
+        let figures = figures();
+        assert!(figures.iter().all(|figure| figure.verdict != DIFFERS), "{}", crate::figure::table(&figures));
+        let ours = |id: &str| figures.iter().find(|figure| figure.id == id).and_then(|figure| figure.ours).unwrap();
+        let least = ours("fig11/oscore/first/time_least");
+        assert!((ours("fig11/oscore/first/time_most") / least - 1.3).abs() < 0.01);
+        assert_eq!(ours("fig11/coap/first/instructions"), ours("fig11/coap_protected/first/instructions"));
+        assert_eq!(figures.iter().filter(|figure| figure.ours.is_none()).count(), 2);
+        assert_eq!(figures.iter().filter(|figure| figure.unit == "assertion").count(), 3);
+    }
+}

@@ -1,0 +1,214 @@
+//! CoAP with a protected payload: what the comparison of content object security calls "CoAP (Protected)", as a baseline
+//! to measure others against. For anything else there is [OSCORE](crate::oscore).
+//!
+//! A producer seals the payload of its responses under AES-128-CCM and writes before it which key that was (2 bytes) and
+//! the part of the nonce that changes (2 bytes), behind it the tag (8 bytes): 12 bytes in all. The rest of the nonce
+//! follows from the resource's URI, which both ends know.
+//!
+//! **What it does not protect**: requests, neither their content nor that they come from anybody known; options and the
+//! code of a response, which anybody may change; the order and age of responses, so that an old one may be delivered
+//! again; and which request a response answers, so that it may be given to another for the same resource. A reader sees
+//! that a payload was once written for this URI by one who has the key, and no more.
+//!
+//! A key belongs to one producer, which chooses its URIs itself: two whose hashes begin with the same 56 bits would share
+//! nonces. A resource has 2^16 messages under a key; their numbers come from a [lease](crate::lease), so that no power
+//! cut repeats one.
+
+use crate::buf::{Full, Reader, Writer};
+use crate::crypto::hash::Sha256;
+use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
+use crate::lease::Lease;
+use crate::secret::Secret;
+
+/// Bytes that protecting adds to a payload.
+pub const OVERHEAD: usize = KEY_ID_LEN + NUMBER_LEN + TAG_LEN;
+/// Bytes that say which key it is.
+pub const KEY_ID_LEN: usize = 2;
+/// Bytes of the nonce that go with the payload.
+pub const NUMBER_LEN: usize = 2;
+/// Bytes of the tag.
+pub const TAG_LEN: usize = 8;
+/// Messages of a resource under one key.
+pub const MAX_MESSAGES: u64 = 1 << 16;
+
+/// Why a payload cannot be protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// The lease of numbers is used up: keep a new end, and [extend](Resource::lease_mut) the lease.
+    LeaseSpent,
+    /// All 2^16 messages are used up: a new key is due.
+    Exhausted,
+    /// It does not fit.
+    Full,
+    /// The provider does not have the algorithm.
+    Unsupported,
+}
+
+impl From<Full> for Stop {
+    fn from(_: Full) -> Self {
+        Self::Full
+    }
+}
+
+/// A resource whose content is protected, at its producer or at a reader.
+pub struct Resource {
+    key: Secret<KEY_LEN>,
+    /// The part of the nonce that stays: which key, and the beginning of the hash of the URI.
+    fixed: [u8; NONCE_LEN - NUMBER_LEN],
+    lease: Lease,
+}
+
+impl Resource {
+    /// The content at `uri` under the key with this number. `kept` is the end of the lease that a producer kept last, 0
+    /// for a fresh key; a reader needs none.
+    pub fn new<C: Crypto>(key: Secret<KEY_LEN>, key_id: u16, uri: &[u8], kept: u64) -> Self {
+        let mut hash = Sha256::default();
+        hash.update::<C>(uri);
+        let digest = hash.finish::<C>();
+        let mut fixed = [0; NONCE_LEN - NUMBER_LEN];
+        let mut writer = Writer::new(&mut fixed);
+        let uri = digest.get(..URI_LEN).unwrap_or(&[]);
+        // Cannot fail: 2, 2 and 7 bytes. The first four are the same for all URIs of a key, as providers expect.
+        let _ = writer.u16(key_id).and_then(|()| writer.u16(0)).and_then(|()| writer.put(uri));
+        Self { key, fixed, lease: Lease::resume(kept) }
+    }
+
+    /// The numbers of messages. Its end is kept first and extended then.
+    pub const fn lease_mut(&mut self) -> &mut Lease {
+        &mut self.lease
+    }
+
+    /// Protects `payload` into `out`.
+    ///
+    /// # Errors
+    /// [`Stop`]; after [`Stop::LeaseSpent`] and [`Stop::Exhausted`] no number was used.
+    pub fn seal<'o, C: Crypto>(&mut self, crypto: &mut C, payload: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], Stop> {
+        if self.lease.next() >= MAX_MESSAGES {
+            return Err(Stop::Exhausted);
+        }
+        let number = (self.lease.take().map_err(|_| Stop::LeaseSpent)? as u16).to_be_bytes();
+        let (head, rest) = out.split_first_chunk_mut::<HEAD_LEN>().ok_or(Stop::Full)?;
+        let mut writer = Writer::new(head);
+        writer.put(self.key_id())?;
+        writer.put(&number)?;
+        let mut writer = Writer::new(rest);
+        writer.put(payload)?;
+        writer.put(&[0; TAG_LEN])?;
+        let rest = writer.finish();
+        let (body, tag) = rest.split_at_mut_checked(payload.len()).ok_or(Stop::Full)?;
+        let nonce = self.nonce(number);
+        crypto.ccm_seal(self.key.expose(), &nonce, &[], body, tag).map_err(|_| Stop::Unsupported)?;
+        out.get(..payload.len().saturating_add(OVERHEAD)).ok_or(Stop::Full)
+    }
+
+    /// Decrypts a payload where it lies. Who calls this twice with the same gets the same: see what is not protected.
+    ///
+    /// # Errors
+    /// [`NotAuthentic`], and then nothing in `payload` may be used.
+    pub fn open<'p, C: Crypto>(&self, crypto: &mut C, payload: &'p mut [u8]) -> Result<&'p [u8], NotAuthentic> {
+        let (head, rest) = payload.split_first_chunk_mut::<HEAD_LEN>().ok_or(NotAuthentic)?;
+        let mut reader = Reader::new(head);
+        let key_id = reader.take(KEY_ID_LEN).map_err(|_| NotAuthentic)?;
+        let number = reader.array().map_err(|_| NotAuthentic)?;
+        let at = rest.len().checked_sub(TAG_LEN).filter(|_| key_id == self.key_id()).ok_or(NotAuthentic)?;
+        let (body, tag) = rest.split_at_mut_checked(at).ok_or(NotAuthentic)?;
+        crypto.ccm_open(self.key.expose(), &self.nonce(number), &[], body, tag)?;
+        Ok(body)
+    }
+
+    fn key_id(&self) -> &[u8] {
+        self.fixed.get(..KEY_ID_LEN).unwrap_or(&[])
+    }
+
+    fn nonce(&self, number: [u8; NUMBER_LEN]) -> [u8; NONCE_LEN] {
+        let mut nonce = [0; NONCE_LEN];
+        let mut writer = Writer::new(&mut nonce);
+        // Cannot fail: 11 and 2 bytes.
+        let _ = writer.put(&self.fixed).and_then(|()| writer.put(&number));
+        nonce
+    }
+}
+
+impl core::fmt::Debug for Resource {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Resource").field("key_id", &self.key_id()).field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+const NONCE_LEN: usize = 13;
+const URI_LEN: usize = 7;
+const HEAD_LEN: usize = KEY_ID_LEN + NUMBER_LEN;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::rustcrypto::RustCrypto;
+    use std::vec::Vec;
+
+    fn resource(key_id: u16, uri: &str, kept: u64, end: u64) -> Resource {
+        let mut resource = Resource::new::<RustCrypto>(Secret::new([7; KEY_LEN]), key_id, uri.as_bytes(), kept);
+        resource.lease_mut().extend(end);
+        resource
+    }
+
+    fn sealed(producer: &mut Resource, payload: &[u8]) -> Result<Vec<u8>, Stop> {
+        let mut out = [0; 64];
+        producer.seal(&mut RustCrypto::new([1; 32]), payload, &mut out).map(<[u8]>::to_vec)
+    }
+
+    fn opened(reader: &Resource, mut payload: Vec<u8>) -> Result<Vec<u8>, NotAuthentic> {
+        reader.open(&mut RustCrypto::new([1; 32]), &mut payload).map(<[u8]>::to_vec)
+    }
+
+    #[test]
+    fn a_payload_grows_by_twelve_bytes_and_comes_back() {
+        let (mut producer, reader) = (resource(3, "/t", 0, 10), resource(3, "/t", 0, 0));
+        for payload in [&b""[..], b"2", b"21.5 degrees, measured in the shade"] {
+            let wire = sealed(&mut producer, payload).unwrap();
+            assert_eq!(wire.len(), payload.len() + OVERHEAD);
+            assert_eq!((OVERHEAD, &wire[..3]), (12, &[0, 3, 0][..]));
+            assert_eq!(opened(&reader, wire).unwrap(), payload);
+        }
+    }
+
+    #[test]
+    fn whatever_is_changed_is_refused_and_so_is_the_content_of_another_uri_or_key() {
+        let (mut producer, reader) = (resource(3, "/t", 0, 10), resource(3, "/t", 0, 0));
+        let wire = sealed(&mut producer, b"ab").unwrap();
+        for at in 0..wire.len() {
+            let mut changed = wire.clone();
+            changed[at] ^= 1;
+            assert_eq!(opened(&reader, changed), Err(NotAuthentic), "byte {at}");
+            assert_eq!(opened(&reader, wire[..at].to_vec()), Err(NotAuthentic), "{at} bytes");
+        }
+        for other in [resource(3, "/u", 0, 0), resource(4, "/t", 0, 0)] {
+            assert_eq!(opened(&other, wire.clone()), Err(NotAuthentic));
+        }
+        // What the module says: an old one is taken again.
+        assert_eq!(opened(&reader, wire.clone()), opened(&reader, wire));
+    }
+
+    #[test]
+    fn no_number_comes_twice_and_the_last_is_the_last() {
+        let mut producer = resource(3, "/t", 0, 2);
+        let first = sealed(&mut producer, b"a").unwrap();
+        let second = sealed(&mut producer, b"a").unwrap();
+        assert_ne!(first, second);
+        assert_eq!(sealed(&mut producer, b"a"), Err(Stop::LeaseSpent));
+        // After a power cut it goes on behind the end that was kept.
+        assert_eq!(sealed(&mut resource(3, "/t", 2, 3), b"a").unwrap()[2..4], [0, 2]);
+        let mut last = resource(3, "/t", MAX_MESSAGES - 1, u64::MAX);
+        assert_eq!(sealed(&mut last, b"a").unwrap()[2..4], [0xff, 0xff]);
+        assert_eq!(sealed(&mut last, b"a"), Err(Stop::Exhausted));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut producer = resource(3, "/t", 0, 100);
+        for room in 0..OVERHEAD + 2 {
+            let mut out = [0; 64];
+            let sealed = producer.seal(&mut RustCrypto::new([1; 32]), b"ab", &mut out[..room]).map(<[u8]>::len);
+            assert_eq!(sealed, Err(Stop::Full), "{room}");
+        }
+    }
+}
