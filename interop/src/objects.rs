@@ -70,15 +70,20 @@ pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<
 
 fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     let mut cells = Vec::new();
-    let mut add = |role, scenario: &str, play: fn(&Scene, &Peer) -> Check| {
+    let mut add_with = |role, scenario: &str, context: &'static [&str], play: fn(&Scene, &Peer) -> Check| {
         let played = peer.clone();
         cells.push(Cell::new(peer.name, peer.version, role, &format!("OSCORE: {scenario}"), move |scene| {
             played.program.ready()?;
             let scene = scene.anew();
-            ends(&scene, played.format)?;
+            ends(&scene, played.format, context)?;
             play(&scene, &played)
         }));
     };
+    for (name, context) in CONTEXTS {
+        add_with(Role::Server, &format!("GET, PUT with {name}"), context, server_methods);
+        add_with(Role::Client, &format!("GET, PUT with {name}"), context, client_methods);
+    }
+    let mut add = |role, scenario: &str, play| add_with(role, scenario, &[], play);
     add(Role::Server, "GET, PUT", server_methods);
     add(Role::Server, "block-wise, 5000 bytes both ways", server_blocks);
     add(Role::Server, "observe", server_observe);
@@ -97,9 +102,18 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     cells
 }
 
+/// Contexts that are not the usual one, and how they are made.
+const CONTEXTS: [(&str, &[&str]); 5] = [
+    ("an ID Context", &["--id-context", "0a0b0c"]),
+    ("AES-CCM-16-128-128", &["--algorithm", "AES-CCM-16-128-128"]),
+    ("AES-CCM-64-64-128", &["--algorithm", "AES-CCM-64-64-128"]),
+    ("AES-CCM-64-128-128", &["--algorithm", "AES-CCM-64-128-128"]),
+    ("A128GCM", &["--algorithm", "A128GCM"]),
+];
+
 /// The context of both roles, its other end in the format of the peer, and another one to write what is observed.
-fn ends(scene: &Scene, format: &str) -> Check {
-    make(scene, &["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"])?;
+fn ends(scene: &Scene, format: &str, context: &[&str]) -> Check {
+    make(scene, &[&["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"], context].concat())?;
     make(scene, &["new", WRITER, "contexts/writer", "--sender-id", "03", "--recipient-id", "01"])?;
     make(scene, &["export", "--to", format, OURS, THEIRS])
 }

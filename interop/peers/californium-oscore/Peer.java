@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.jar.JarFile;
 
+import com.upokecenter.cbor.CBORObject;
 import org.eclipse.californium.core.CoapClient;
 import org.eclipse.californium.core.CoapResponse;
 import org.eclipse.californium.core.CoapServer;
@@ -77,7 +78,8 @@ public final class Peer {
             String[] words = line.split(",");
             values.put(words[0], words[2].replace("\"", ""));
         }
-        OSCoreCtx context = new OSCoreCtx(bytes(values, "master_secret"), client, AlgorithmID.AES_CCM_16_64_128,
+        AlgorithmID algorithm = AlgorithmID.FromCBOR(CBORObject.FromObject(Integer.parseInt(values.get("aead_alg"))));
+        OSCoreCtx context = new OSCoreCtx(bytes(values, "master_secret"), client, algorithm,
                 bytes(values, "sender_id"), bytes(values, "recipient_id"), AlgorithmID.HKDF_HMAC_SHA_256, REPLAY_WINDOW,
                 bytes(values, "master_salt"), bytes(values, "id_context"), MAX_UNFRAGMENTED_SIZE);
         Path next = Path.of(file + ".next");

@@ -64,7 +64,7 @@ fn read(file: &str) -> Result<PrimitiveImmutables, Box<dyn Error>> {
         HkdfAlg::from_number(5).map_err(|_| wrong("HKDF"))?,
         &bytes("master_secret")?,
         &bytes("master_salt")?,
-        None,
+        bytes("id_context").ok().as_deref(),
         AeadAlg::from_number(value("aead_alg")?.parse()?).map_err(|_| wrong("AEAD"))?,
         &bytes("sender_id")?,
         &bytes("recipient_id")?,
