@@ -21,6 +21,7 @@ pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
 
 /// Moves what begins at `from` to `to`, which is not behind it, byte by byte: `copy_within` would bring a place that can
 /// panic into a mote's image. How many bytes that were.
+#[inline(never)]
 pub(crate) fn shift_left(bytes: &mut [u8], from: usize, to: usize) -> usize {
     let len = bytes.len().saturating_sub(from);
     if from > to {

@@ -184,7 +184,12 @@ impl<'a> MessageRef<'a> {
         if self.present & bit(number.0) == 0 {
             return None;
         }
-        self.options().find(|(n, _)| *n == number).map(|(_, value)| value)
+        option::find(self.outer, number).or_else(|| option::find(self.inner, number))
+    }
+
+    /// False if it has certainly no option of class U (RFC 8613, section 4.1), OSCORE not counted.
+    pub(crate) const fn may_have_unprotected(&self) -> bool {
+        self.present & UNPROTECTED != 0
     }
 
     /// The values of all options of this number.
@@ -194,12 +199,25 @@ impl<'a> MessageRef<'a> {
 
     /// True if the path is `path`, whose segments are separated by slashes, without one in front.
     pub fn path_is(&self, path: &str) -> bool {
-        let mut segments = self.values(OptionNumber::URI_PATH);
-        if path.is_empty() {
-            return segments.next().is_none();
+        // What is still to come; nothing is another path than one more segment of no bytes.
+        let mut rest = Some(path.as_bytes()).filter(|path| !path.is_empty());
+        for run in [self.outer, self.inner] {
+            let (mut reader, mut previous) = (Reader::new(run), 0);
+            while let Ok((number, value)) = option::read(&mut reader, previous) {
+                previous = number.0;
+                if number != OptionNumber::URI_PATH {
+                    continue;
+                }
+                let Some(path) = rest else { return false };
+                let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
+                let (segment, behind) = path.split_at_checked(end).unwrap_or((path, &[]));
+                if segment != value {
+                    return false;
+                }
+                rest = behind.get(1..);
+            }
         }
-        path.as_bytes().split(|byte| *byte == b'/').all(|segment| segments.next() == Some(segment))
-            && segments.next().is_none()
+        rest.is_none()
     }
 
     /// The number of an option of format `uint`, if it is there.
@@ -216,6 +234,13 @@ impl<'a> MessageRef<'a> {
 const fn bit(number: u16) -> u32 {
     1 << (number & 31)
 }
+
+/// The bits of all options of class U but OSCORE.
+const UNPROTECTED: u32 = bit(OptionNumber::URI_HOST.0)
+    | bit(OptionNumber::URI_PORT.0)
+    | bit(OptionNumber::HOP_LIMIT.0)
+    | bit(OptionNumber::PROXY_URI.0)
+    | bit(OptionNumber::PROXY_SCHEME.0);
 
 /// Walks the options; what they take, the payload behind them, and a bit for each. A marker without payload is an error.
 fn split_payload(bytes: &[u8]) -> Option<(&[u8], &[u8], u32)> {

@@ -14,10 +14,16 @@ pub struct TooLong;
 impl Hkdf {
     /// HKDF-Extract: concentrates `secret`, given in parts, under `salt`, which may be empty.
     pub fn extract<C: Crypto>(salt: &[u8], secret: &[&[u8]]) -> Self {
-        let mut prk = HmacKey::new::<C>(&[salt]).mac::<C>(secret);
-        let key = Self(HmacKey::new::<C>(&[&prk]));
-        secret::wipe(&mut prk);
-        key
+        let mut key = HmacKey::new::<C>(&[salt]);
+        let mut prk = Secret::<DIGEST_LEN>::zeroed();
+        key.mac_into::<C>(secret, prk.expose_mut());
+        key.set::<C>(&[prk.expose()]);
+        Self(key)
+    }
+
+    /// As [`Self::expand`] for no more than one digest: of `out`, what is behind that stays as it is.
+    pub(crate) fn expand_short<C: Crypto>(&self, info: &[u8], out: &mut [u8]) {
+        self.0.mac_into::<C>(&[info, &[1]], out);
     }
 
     /// HKDF-Expand: fills `out` with key material for the purpose `info`.

@@ -1,6 +1,6 @@
 //! Security contexts (RFC 8613, section 3).
 
-use super::cose::{Aead, MAX_NONCE, cbor_bytes, cbor_uint};
+use super::cose::{Aad, Aead, Inputs, MAX_NONCE, cbor_bytes, cbor_uint};
 use super::option::{OscoreOption, PartialIv};
 use crate::buf::{Full, Writer};
 use crate::crypto::hkdf::Hkdf;
@@ -19,22 +19,26 @@ pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
 /// Sender ID or Recipient ID: what stands for an endpoint in a context, 0 to 7 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Id {
-    bytes: [u8; MAX_ID],
+    /// Padded on the left, as the nonce takes it.
+    padded: [u8; MAX_ID],
     len: u8,
 }
 
 impl Id {
     /// An ID of these bytes; `None` if they are more than seven.
     pub fn new(value: &[u8]) -> Option<Self> {
-        let mut id = Self::default();
-        crate::buf::copy(&mut id.bytes, value).ok()?;
-        id.len = value.len() as u8;
+        let mut id = Self { padded: [0; MAX_ID], len: value.len() as u8 };
+        id.padded.get_mut(MAX_ID.checked_sub(value.len())?..)?.copy_from_slice(value);
         Some(id)
     }
 
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len.into()).unwrap_or(&[])
+        self.padded.get(MAX_ID.saturating_sub(self.len.into())..).unwrap_or(&[])
+    }
+
+    pub(super) const fn padded(&self) -> &[u8; MAX_ID] {
+        &self.padded
     }
 
     pub(super) const fn len(&self) -> u8 {
@@ -88,6 +92,7 @@ pub struct Context {
     id_context_len: u8,
     pub(super) sender_key: Secret<KEY_LEN>,
     pub(super) recipient_key: Secret<KEY_LEN>,
+    /// At the end, if it is shorter.
     pub(super) common_iv: [u8; MAX_NONCE],
     /// The numbers of our messages.
     pub(super) lease: Lease,
@@ -164,12 +169,12 @@ impl Context {
             let mut storage = [0; MAX_INFO];
             let mut info = Writer::new(&mut storage);
             let written = write_info(&mut info, id, id_context, aead, purpose, out.len() as u8);
-            // Neither can fail: the parts are bounded above.
-            let _ = written.map(|()| hkdf.expand::<C>(info.written(), out));
+            // It cannot fail: the parts are bounded above.
+            let _ = written.map(|()| hkdf.expand_short::<C>(info.written(), out));
         };
         expand(&context.sender_id, b"\x63Key", context.sender_key.expose_mut());
         expand(&context.recipient_id, b"\x63Key", context.recipient_key.expose_mut());
-        let iv = context.common_iv.get_mut(..aead.nonce_len()).unwrap_or(&mut []);
+        let iv = context.common_iv.get_mut(aead.nonce_at()..).unwrap_or(&mut []);
         expand(&Id::default(), b"\x62IV", iv);
         Ok(context)
     }
@@ -216,13 +221,18 @@ impl Context {
         option.kid == Some(self.recipient_id.as_bytes()) && id_context
     }
 
+    /// What a message with the nonce of `id` and `number` is encrypted with that is, or answers, the request `request`.
+    #[inline(never)]
+    pub(super) fn inputs(&self, (id, number): (&Id, &PartialIv), request: (&Id, &PartialIv)) -> Inputs {
+        Inputs { nonce: self.aead.nonce(&self.common_iv, id, number), aad: Aad::new(self.aead, request.0, request.1) }
+    }
+
     /// The number of the next message, used up by this.
+    #[inline(never)]
     pub(super) fn take_number(&mut self) -> Result<PartialIv, super::Stop> {
-        if self.lease.next() > MAX_PARTIAL_IV {
-            return Err(super::Stop::Exhausted);
-        }
-        let number = self.lease.take().map_err(|_| super::Stop::LeaseSpent)?;
-        PartialIv::new(number).ok_or(super::Stop::Exhausted)
+        let number = PartialIv::new(self.lease.next()).ok_or(super::Stop::Exhausted)?;
+        self.lease.take().map_err(|_| super::Stop::LeaseSpent)?;
+        Ok(number)
     }
 }
 

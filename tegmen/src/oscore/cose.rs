@@ -64,57 +64,75 @@ impl Aead {
         self.nonce_len().saturating_sub(6)
     }
 
-    /// The nonce for number `partial_iv` of the endpoint `id` (RFC 8613, section 5.2).
+    /// The nonce for number `partial_iv` of the endpoint `id` (RFC 8613, section 5.2), at the end of an array like the
+    /// common IV.
     pub(super) fn nonce(self, common_iv: &[u8; MAX_NONCE], id: &Id, partial_iv: &PartialIv) -> [u8; MAX_NONCE] {
-        let mut nonce = *common_iv;
-        let used = nonce.get_mut(..self.nonce_len()).unwrap_or(&mut []);
         // From the end: five bytes of number, the ID in front of them, and the length of the ID in the very first.
-        let number = partial_iv.padded().iter().rev();
-        let padded_id = id.as_bytes().iter().rev();
-        let (front, behind) = used.split_at_mut_checked(self.max_id().wrapping_add(1)).unwrap_or((&mut [], &mut []));
-        behind.iter_mut().rev().zip(number).for_each(|(byte, part)| *byte ^= part);
-        front.iter_mut().rev().zip(padded_id).for_each(|(byte, part)| *byte ^= part);
-        if let Some(first) = front.first_mut() {
-            *first ^= id.len();
+        let mut nonce = [0; MAX_NONCE];
+        let [_, padded_id @ .., a, b, c, d, e] = &mut nonce;
+        *padded_id = *id.padded();
+        [*a, *b, *c, *d, *e] = *partial_iv.padded();
+        if let Some(first) = nonce.get_mut(self.nonce_at()) {
+            *first = id.len();
         }
+        nonce.iter_mut().zip(common_iv).for_each(|(byte, with)| *byte ^= with);
         nonce
     }
 
+    /// Where the nonce begins in an array that it ends with.
+    pub(super) const fn nonce_at(self) -> usize {
+        MAX_NONCE.saturating_sub(self.nonce_len())
+    }
+
     /// Encrypts `body` in place; the tag goes to the first bytes of `tag`.
+    #[inline(never)]
     pub(super) fn seal<C: Crypto>(
         self,
         crypto: &mut C,
         key: &[u8; KEY_LEN],
-        nonce: &[u8; MAX_NONCE],
-        aad: &[u8],
+        inputs: &Inputs,
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
         if self == Self::A128Gcm {
-            let (Some(nonce), Ok(tag)) = (nonce.first_chunk(), tag.try_into()) else { return Err(Unsupported) };
-            return if C::GCM { crypto.gcm_seal(key, nonce, aad, body, tag) } else { Err(Unsupported) };
+            let (Some(nonce), Ok(tag)) = (inputs.nonce.last_chunk(), tag.try_into()) else { return Err(Unsupported) };
+            return if C::GCM {
+                crypto.gcm_seal(key, nonce, inputs.aad.as_bytes(), body, tag)
+            } else {
+                Err(Unsupported)
+            };
         }
-        let nonce = nonce.get(..self.nonce_len()).ok_or(Unsupported)?;
-        crypto.ccm_seal(key, nonce, aad, body, tag)
+        let nonce = inputs.nonce.get(self.nonce_at()..).ok_or(Unsupported)?;
+        crypto.ccm_seal(key, nonce, inputs.aad.as_bytes(), body, tag)
     }
 
     /// Decrypts `body` in place if `tag` is right.
+    #[inline(never)]
     pub(super) fn open<C: Crypto>(
         self,
         crypto: &mut C,
         key: &[u8; KEY_LEN],
-        nonce: &[u8; MAX_NONCE],
-        aad: &[u8],
+        inputs: &Inputs,
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
         if self == Self::A128Gcm {
-            let (Some(nonce), Ok(tag)) = (nonce.first_chunk(), tag.try_into()) else { return Err(NotAuthentic) };
-            return if C::GCM { crypto.gcm_open(key, nonce, aad, body, tag) } else { Err(NotAuthentic) };
+            let (Some(nonce), Ok(tag)) = (inputs.nonce.last_chunk(), tag.try_into()) else { return Err(NotAuthentic) };
+            return if C::GCM {
+                crypto.gcm_open(key, nonce, inputs.aad.as_bytes(), body, tag)
+            } else {
+                Err(NotAuthentic)
+            };
         }
-        let nonce = nonce.get(..self.nonce_len()).ok_or(NotAuthentic)?;
-        crypto.ccm_open(key, nonce, aad, body, tag)
+        let nonce = inputs.nonce.get(self.nonce_at()..).ok_or(NotAuthentic)?;
+        crypto.ccm_open(key, nonce, inputs.aad.as_bytes(), body, tag)
     }
+}
+
+/// What a message is encrypted and authenticated with, besides the key.
+pub(super) struct Inputs {
+    pub(super) nonce: [u8; MAX_NONCE],
+    pub(super) aad: Aad,
 }
 
 /// Additional authenticated data, the Enc_structure of COSE.
@@ -124,29 +142,28 @@ pub(super) struct Aad {
 }
 
 impl Aad {
-    /// `["Encrypt0", h'', external_aad]` without what follows its length.
-    const ENCRYPT0: [u8; 11] = *b"\x83\x68Encrypt0\x40";
-    /// Longest external_aad: version, a list of one algorithm, kid, Partial IV, no options.
-    const MAX_EXTERNAL: usize = 1 + 1 + 1 + 2 + 1 + MAX_ID + 1 + 5 + 1;
-    const MAX_LEN: usize = Self::ENCRYPT0.len() + 1 + Self::MAX_EXTERNAL;
+    /// `["Encrypt0", h'', external_aad]`: what comes before external_aad, whose length is not known, and the beginning of
+    /// that up to the algorithm: version 1 and a list of one.
+    const HEAD: [u8; 15] = *b"\x83\x68Encrypt0\x40\x40\x85\x01\x81";
+    /// How much of external_aad is in there.
+    const BEGUN: usize = 3;
+    /// The algorithm, kid, Partial IV, no options.
+    const MAX_LEN: usize = Self::HEAD.len() + 2 + (1 + MAX_ID) + (1 + 5) + 1;
 
     /// The data for a request with this kid and number, and for its responses (RFC 8613, section 5.4).
     pub(super) fn new(aead: Aead, request_kid: &Id, request_piv: &PartialIv) -> Self {
         let mut aad = Self { bytes: [0; Self::MAX_LEN], len: 0 };
-        let mut writer = Writer::new(&mut aad.bytes);
-        let (kid, piv) = (request_kid.as_bytes(), request_piv.as_bytes());
+        let Some((head, behind)) = aad.bytes.split_first_chunk_mut() else { return aad };
+        *head = Self::HEAD;
+        let mut writer = Writer::new(behind);
         // Neither the algorithm's number nor the lengths can be so large that they would not fit.
-        let alg_len = if aead.cose_id() < 24 { 1 } else { 2 };
-        let external_len = 6usize.wrapping_add(alg_len).wrapping_add(kid.len()).wrapping_add(piv.len());
-        let _ = writer
-            .put(&Self::ENCRYPT0)
-            .and_then(|()| writer.u8(cbor_bytes_head(external_len)))
-            .and_then(|()| writer.put(&[0x85, 0x01, 0x81]))
-            .and_then(|()| cbor_uint(&mut writer, aead.cose_id()))
-            .and_then(|()| cbor_bytes(&mut writer, kid))
-            .and_then(|()| cbor_bytes(&mut writer, piv))
+        let _ = cbor_uint(&mut writer, aead.cose_id())
+            .and_then(|()| cbor_bytes(&mut writer, request_kid.as_bytes()))
+            .and_then(|()| cbor_bytes(&mut writer, request_piv.as_bytes()))
             .and_then(|()| cbor_bytes(&mut writer, &[]));
-        aad.len = writer.len();
+        let [.., external_len, _, _, _] = head;
+        *external_len = cbor_bytes_head(writer.len().wrapping_add(Self::BEGUN));
+        aad.len = writer.len().wrapping_add(Self::HEAD.len());
         aad
     }
 

@@ -22,8 +22,13 @@ impl PartialIv {
     }
 
     fn read(value: &[u8]) -> Result<Self, BadOption> {
-        let number = value.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
-        Self::new(number).filter(|shortest| shortest.as_bytes() == value).ok_or(BadOption)
+        if let [0, _, ..] = value {
+            return Err(BadOption);
+        }
+        let mut bytes = [0; 5];
+        let skip = bytes.len().checked_sub(value.len()).ok_or(BadOption)?;
+        bytes.iter_mut().skip(skip).zip(value).for_each(|(to, from)| *to = *from);
+        Ok(Self { bytes, len: value.len() as u8 })
     }
 
     /// The number.

@@ -1,13 +1,13 @@
 //! From a message to a protected one, in place (RFC 8613, sections 8.1 and 8.3).
 
+use super::MAX_PARTIAL_IV;
 use super::context::Context;
-use super::cose::{Aad, MAX_TAG};
+use super::cose::{Inputs, MAX_TAG};
 use super::option::{MAX_LEN, OscoreOption, PartialIv};
 use super::unprotect::{Pending, RequestBinding, RequestNonce};
-use super::{Id, MAX_PARTIAL_IV};
-use crate::buf::{Frame, Full, Writer};
-use crate::coap::message::{BuildError, Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
-use crate::coap::option::{self, Class, Keep, OptionNumber, Options};
+use crate::buf::{Frame, Full, Reader, Writer, shift_left};
+use crate::coap::message::{BuildError, Builder, HEADER_LEN, MessageRef, MessageType};
+use crate::coap::option::{self, Class, Keep, OptionNumber};
 use crate::coap::{Code, Token};
 use crate::crypto::Crypto;
 
@@ -48,14 +48,13 @@ impl Context {
     /// # Errors
     /// [`Stop`]; after [`Stop::LeaseSpent`], [`Stop::Exhausted`] and [`Stop::Malformed`] the frame is as it was.
     pub fn protect_request<C: Crypto>(&mut self, crypto: &mut C, frame: &mut Frame<'_>) -> Result<Pending, Stop> {
-        let message = plain(frame)?;
-        let code = if message.option(OptionNumber::OBSERVE).is_some() { Code::FETCH } else { Code::POST };
+        let plain = Plain::read(frame)?;
+        let code = if plain.observe { Code::FETCH } else { Code::POST };
         let number = self.take_number()?;
-        let sender_id = self.sender_id;
+        let ids = (&self.sender_id, &number);
         let option =
-            OscoreOption { partial_iv: Some(number), kid_context: self.id_context(), kid: Some(sender_id.as_bytes()) };
-        let aad = Aad::new(self.aead, &sender_id, &number);
-        self.seal(crypto, code, &option, (&sender_id, &number), &aad, frame)?;
+            OscoreOption { partial_iv: Some(number), kid_context: self.id_context(), kid: Some(ids.0.as_bytes()) };
+        self.seal(crypto, &plain, code, &option, &self.inputs(ids, ids), frame)?;
         Ok(Pending::new(RequestBinding(number)))
     }
 
@@ -71,16 +70,17 @@ impl Context {
         nonce: Option<RequestNonce>,
         frame: &mut Frame<'_>,
     ) -> Result<(), Stop> {
-        let message = plain(frame)?;
-        let code = if message.option(OptionNumber::OBSERVE).is_some() { Code::CONTENT } else { Code::CHANGED };
-        let aad = Aad::new(self.aead, &self.recipient_id, &request.0);
-        if let Some(RequestNonce(binding)) = nonce {
-            let recipient_id = self.recipient_id;
-            return self.seal(crypto, code, &OscoreOption::default(), (&recipient_id, &binding.0), &aad, frame);
-        }
-        let (sender_id, number) = (self.sender_id, self.take_number()?);
-        let option = OscoreOption { partial_iv: Some(number), ..OscoreOption::default() };
-        self.seal(crypto, code, &option, (&sender_id, &number), &aad, frame)
+        let plain = Plain::read(frame)?;
+        let code = if plain.observe { Code::CONTENT } else { Code::CHANGED };
+        let ours = if nonce.is_none() { Some(self.take_number()?) } else { None };
+        let request = (&self.recipient_id, &request.0);
+        let inputs = match (&ours, &nonce) {
+            (None, Some(RequestNonce(binding))) => self.inputs((&self.recipient_id, &binding.0), request),
+            (Some(number), _) => self.inputs((&self.sender_id, number), request),
+            (None, None) => return Err(Stop::LeaseSpent),
+        };
+        let option = OscoreOption { partial_iv: ours, ..OscoreOption::default() };
+        self.seal(crypto, &plain, code, &option, &inputs, frame)
     }
 
     /// Writes the answer to a request that may be a replay because the window was lost: 4.01 with an Echo option that the
@@ -104,103 +104,132 @@ impl Context {
         self.protect_response(crypto, request, None, frame)
     }
 
-    /// Puts the message in `frame` inside of one with `code` and `option`, encrypted under the nonce of a number of one
-    /// of both ends.
+    /// Puts the message in `frame` inside of one with `code` and `option`, and encrypts it.
     fn seal<C: Crypto>(
         &self,
         crypto: &mut C,
+        plain: &Plain,
         code: Code,
         option: &OscoreOption<'_>,
-        nonce: (&Id, &PartialIv),
-        aad: &Aad,
+        inputs: &Inputs,
         frame: &mut Frame<'_>,
     ) -> Result<(), Stop> {
-        let mut storage = [0; MAX_LEN];
-        let mut value = Writer::new(&mut storage);
-        option.write(&mut value)?;
-        let tag_len = self.aead.tag_len();
-        let start = enclose(frame, code, value.written(), tag_len)?;
-        let plaintext = frame.bytes_mut().get_mut(start..).ok_or(Stop::Full)?;
-        let at = plaintext.len().checked_sub(tag_len).ok_or(Stop::Full)?;
-        let (plaintext, tag) = plaintext.split_at_mut_checked(at).ok_or(Stop::Full)?;
-        let nonce = self.aead.nonce(&self.common_iv, nonce.0, nonce.1);
-        let sealed = self.aead.seal(crypto, self.sender_key.expose(), &nonce, aad.as_bytes(), plaintext, tag);
+        let (plaintext, tag) = enclose(frame, plain, code, option, self.aead.tag_len())?;
+        let sealed = self.aead.seal(crypto, self.sender_key.expose(), inputs, plaintext, tag);
         sealed.map_err(|_| Stop::Unsupported)
     }
 }
 
-/// The message in the frame, not protected yet.
-fn plain<'f>(frame: &'f Frame<'_>) -> Result<MessageRef<'f>, Stop> {
-    let message = MessageRef::parse(frame.bytes()).map_err(|_| Stop::Malformed)?;
-    let whole = !message.code().is_request() && !message.code().is_response();
-    match whole || message.option(OptionNumber::OSCORE).is_some() {
-        true => Err(Stop::Malformed),
-        false => Ok(message),
+/// What has to be known of a message that is not protected yet.
+struct Plain {
+    code: Code,
+    /// Bytes of header and token.
+    head_len: usize,
+    options_len: usize,
+    observe: bool,
+    /// It may have options that stay outside.
+    outside: bool,
+}
+
+impl Plain {
+    #[inline(never)]
+    fn read(frame: &Frame<'_>) -> Result<Self, Stop> {
+        // By reference, here and below: it is large, and moving it costs a mote more than reading it.
+        let Ok(message) = &MessageRef::parse(frame.bytes()) else { return Err(Stop::Malformed) };
+        let code = message.code();
+        if !(code.is_request() || code.is_response()) || message.option(OptionNumber::OSCORE).is_some() {
+            return Err(Stop::Malformed);
+        }
+        let observe = message.option(OptionNumber::OBSERVE).is_some();
+        Ok(Self {
+            code,
+            head_len: HEADER_LEN.wrapping_add(message.token().len()),
+            options_len: message.options_len(),
+            observe,
+            outside: observe || message.may_have_unprotected(),
+        })
     }
 }
 
-/// Puts an outer header and the outer options before what is to be encrypted, and room for a tag behind it; where the
-/// plaintext begins.
-fn enclose(frame: &mut Frame<'_>, code: Code, oscore: &[u8], tag_len: usize) -> Result<usize, Stop> {
-    let message = plain(frame)?;
-    let (is_response, inner_code) = (message.code().is_response(), message.code());
-    let head_len = HEADER_LEN.wrapping_add(message.token().len());
-    let options_len = message.options_len();
-    let mut outer_len = 0usize;
-    outer_options(message.options(), oscore, |delta, value| {
-        outer_len = outer_len.saturating_add(option::encoded_len(delta, value.len()));
-        Ok(())
-    })?;
-    let mut head = [0; HEADER_LEN + MAX_TOKEN];
-    crate::buf::copy(&mut head, frame.bytes().get(..head_len).ok_or(Stop::Malformed)?)?;
-    if let Some(byte) = head.get_mut(1) {
-        *byte = code.0;
-    }
+/// Puts an outer header and the outer options before what is to be encrypted, and room for a tag behind it; what is to be
+/// encrypted, and the room.
+#[inline(never)]
+fn enclose<'f>(
+    frame: &'f mut Frame<'_>,
+    plain: &Plain,
+    code: Code,
+    option: &OscoreOption<'_>,
+    tag_len: usize,
+) -> Result<(&'f mut [u8], &'f mut [u8]), Stop> {
+    let mut storage = [0; MAX_LEN];
+    let mut oscore = Writer::new(&mut storage);
+    option.write(&mut oscore)?;
+    let oscore = oscore.written();
+    // Only of these there is anything to copy or to take away.
+    let looked_at = if plain.outside { plain.options_len } else { 0 };
+    let options = frame.bytes().get(plain.head_len..).and_then(|options| options.get(..looked_at));
+    let outer_len = outer_options(options.unwrap_or(&[]), oscore, &mut []);
     // The marker and the code of the message inside come between the options outside and those inside.
     let before = outer_len.saturating_add(2);
+    let start = before.saturating_add(plain.head_len);
     let bytes = frame.widen(before, tag_len)?;
-    let start = before.saturating_add(head_len);
     let (outer, inner) = bytes.split_at_mut_checked(start).ok_or(Stop::Full)?;
-    let mut writer = Writer::new(outer);
-    writer.put(head.get(..head_len).unwrap_or(&[]))?;
-    let options = Options::new(inner.get(..options_len).unwrap_or(&[]), &[]);
-    outer_options(options, oscore, |delta, value| option::write(&mut writer, delta, value))?;
-    writer.put(&[0xff, inner_code.0])?;
-    let kept = option::retain(inner.get_mut(..options_len).unwrap_or(&mut []), |number| match number {
-        // The number of a message says which notification is the newer (RFC 8613, section 4.1.3.5.2).
-        OptionNumber::OBSERVE if is_response => Keep::Empty,
-        _ if number.class() == Class::Unprotected => Keep::Nothing,
-        _ => Keep::Whole,
-    });
-    let gap = options_len.saturating_sub(kept);
-    if gap > 0 {
-        crate::buf::shift_left(inner, options_len, kept);
+    shift_left(outer, before, 0);
+    if let Some(byte) = outer.get_mut(1) {
+        *byte = code.0;
+    }
+    let options = inner.get_mut(..looked_at).ok_or(Stop::Malformed)?;
+    let between = outer.get_mut(plain.head_len..).ok_or(Stop::Full)?;
+    outer_options(options, oscore, between);
+    if let Some(end) = between.last_chunk_mut() {
+        *end = [0xff, plain.code.0];
+    }
+    if plain.outside {
+        let kept = option::retain(options, if plain.code.is_response() { inside_response } else { inside_request });
+        let gap = looked_at.saturating_sub(kept);
+        shift_left(inner, looked_at, kept);
         frame.truncate(frame.len().saturating_sub(gap));
     }
-    start.checked_sub(1).ok_or(Stop::Malformed)
+    let sealed = frame.bytes_mut().get_mut(start.saturating_sub(1)..).ok_or(Stop::Full)?;
+    let at = sealed.len().checked_sub(tag_len).ok_or(Stop::Full)?;
+    sealed.split_at_mut_checked(at).ok_or(Stop::Full)
 }
 
-/// The options outside, by rising number: those of class U, Observe, and OSCORE itself. `write` gets the distance from
-/// one to the next.
-fn outer_options(
-    options: Options<'_>,
-    oscore: &[u8],
-    mut write: impl FnMut(u16, &[u8]) -> Result<(), Full>,
-) -> Result<(), Full> {
-    let (mut last, mut written) = (0u16, false);
+fn inside_request(number: OptionNumber) -> Keep {
+    match number.class() {
+        Class::Unprotected => Keep::Nothing,
+        Class::Encrypted => Keep::Whole,
+    }
+}
+
+/// The number of a message says which notification is the newer (RFC 8613, section 4.1.3.5.2).
+fn inside_response(number: OptionNumber) -> Keep {
+    if number == OptionNumber::OBSERVE { Keep::Empty } else { inside_request(number) }
+}
+
+/// The options outside, by rising number: those of class U, Observe, and OSCORE itself, written to `out` as far as it has
+/// room; how long they are.
+#[inline(never)]
+fn outer_options(options: &[u8], oscore: &[u8], out: &mut [u8]) -> usize {
+    let mut reader = Reader::new(options);
+    let (mut previous, mut last, mut len) = (0u16, 0u16, 0usize);
     let mut place = |number: OptionNumber, value: &[u8]| {
-        write(number.0.wrapping_sub(last), value)?;
+        let delta = number.0.wrapping_sub(last);
+        let _ = option::write(&mut Writer::new(out.get_mut(len..).unwrap_or(&mut [])), delta, value);
+        len = len.saturating_add(option::encoded_len(delta, value.len()));
         last = number.0;
-        Ok(())
     };
-    for (number, value) in options {
-        if !written && number > OptionNumber::OSCORE {
-            place(OptionNumber::OSCORE, oscore)?;
+    let mut written = false;
+    loop {
+        let next = option::read(&mut reader, previous);
+        if !written && !next.is_ok_and(|(number, _)| number < OptionNumber::OSCORE) {
+            place(OptionNumber::OSCORE, oscore);
             written = true;
         }
+        let Ok((number, value)) = next else { return len };
         if number == OptionNumber::OBSERVE || number.class() == Class::Unprotected {
-            place(number, value)?;
+            place(number, value);
         }
+        previous = number.0;
     }
-    if written { Ok(()) } else { place(OptionNumber::OSCORE, oscore) }
 }

@@ -1,10 +1,9 @@
 //! From a protected message to the one inside, in place (RFC 8613, sections 8.2 and 8.4).
 
 use super::context::Context;
-use super::cose::Aad;
 use super::option::{BadOption, OscoreOption, PartialIv};
 use crate::coap::Code;
-use crate::coap::message::MessageRef;
+use crate::coap::message::{HEADER_LEN, Malformed, MessageRef};
 use crate::coap::option::{self, Class, Keep, OptionNumber};
 use crate::crypto::{Crypto, NotAuthentic};
 use crate::replay::{ReplayWindow, Replayed};
@@ -157,39 +156,34 @@ impl Context {
         crypto: &mut C,
         datagram: &'r mut [u8],
     ) -> Result<Unprotected<'r>, Refused> {
-        let option = oscore_option(datagram)?;
+        let (outer, option) = Outer::read(datagram)?;
         let (Some(number), Some(_)) = (option.partial_iv, option.kid) else { return Err(Refused::BadOption) };
         if !self.is_named_by(&option) {
             return Err(Refused::UnknownContext);
         }
+        let ids = (&self.recipient_id, &number);
+        let inputs = self.inputs(ids, ids);
         let mark = self.window.mark();
         let fresh = self.window.fresh(number.number());
         let fresh = if mark.is_some() { None } else { Some(fresh?) };
-        let nonce = self.aead.nonce(&self.common_iv, &self.recipient_id, &number);
-        let aad = Aad::new(self.aead, &self.recipient_id, &number);
-        let key = self.recipient_key.expose();
-        let tag_len = self.aead.tag_len();
-        let at =
-            decrypt(datagram, tag_len, |body, tag| self.aead.open(crypto, key, &nonce, aad.as_bytes(), body, tag))?;
-        let is_fresh = fresh.is_some();
+        let (text, tag) = outer.sealed(datagram, self.aead.tag_len())?;
+        self.aead.open(crypto, self.recipient_key.expose(), &inputs, text, tag)?;
         if let Some(fresh) = fresh {
             fresh.accept();
         }
-        let message = inside(datagram, at, tag_len)?;
+        let Ok(message) = outer.inside(datagram, self.aead.tag_len()) else { return Err(Refused::Malformed) };
         if !message.code().is_request() {
             return Err(Refused::Malformed);
         }
         let binding = RequestBinding(number);
-        if is_fresh {
-            return Ok(Unprotected::Fresh(message, RequestNonce(binding)));
+        if let Some(mark) = mark {
+            let challenge = PartialIv::new(mark);
+            if challenge.is_none_or(|mark| message.option(OptionNumber::ECHO) != Some(mark.as_bytes())) {
+                return Ok(Unprotected::Unverified(message, binding));
+            }
+            // Whatever was sent before this may have been delivered before the window was lost.
+            self.window = ReplayWindow::seen_up_to(number.number());
         }
-        let challenge = mark.and_then(PartialIv::new);
-        let repeated = challenge.is_some_and(|mark| message.option(OptionNumber::ECHO) == Some(mark.as_bytes()));
-        if !repeated {
-            return Ok(Unprotected::Unverified(message, binding));
-        }
-        // Whatever was sent before this may have been delivered before the window was lost.
-        self.window = ReplayWindow::seen_up_to(number.number());
         Ok(Unprotected::Fresh(message, RequestNonce(binding)))
     }
 
@@ -204,22 +198,19 @@ impl Context {
         pending: &mut Pending,
         datagram: &'r mut [u8],
     ) -> Result<MessageRef<'r>, Refused> {
-        let option = oscore_option(datagram)?;
+        let (outer, option) = Outer::read(datagram)?;
         if option.kid.is_some_and(|kid| kid != self.recipient_id.as_bytes()) {
             return Err(Refused::UnknownContext);
         }
         let newest = pending.after(option.partial_iv)?;
-        let request = &pending.request.0;
-        let nonce = match &option.partial_iv {
-            Some(number) => self.aead.nonce(&self.common_iv, &self.recipient_id, number),
-            None => self.aead.nonce(&self.common_iv, &self.sender_id, request),
+        let request = (&self.sender_id, &pending.request.0);
+        let inputs = match &option.partial_iv {
+            Some(number) => self.inputs((&self.recipient_id, number), request),
+            None => self.inputs(request, request),
         };
-        let aad = Aad::new(self.aead, &self.sender_id, request);
-        let key = self.recipient_key.expose();
-        let tag_len = self.aead.tag_len();
-        let at =
-            decrypt(datagram, tag_len, |body, tag| self.aead.open(crypto, key, &nonce, aad.as_bytes(), body, tag))?;
-        let message = inside(datagram, at, tag_len)?;
+        let (text, tag) = outer.sealed(datagram, self.aead.tag_len())?;
+        self.aead.open(crypto, self.recipient_key.expose(), &inputs, text, tag)?;
+        let Ok(message) = outer.inside(datagram, self.aead.tag_len()) else { return Err(Refused::Malformed) };
         if !message.code().is_response() {
             return Err(Refused::Malformed);
         }
@@ -228,40 +219,52 @@ impl Context {
     }
 }
 
-fn oscore_option(datagram: &[u8]) -> Result<OscoreOption<'_>, Refused> {
-    let message = MessageRef::parse(datagram).map_err(|_| Refused::Unprotected)?;
-    let value = message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?;
-    Ok(OscoreOption::parse(value)?)
+/// Where the parts of a protected message lie.
+struct Outer {
+    options_at: usize,
+    options_len: usize,
+    payload_at: usize,
+    /// It may have options outside that are meant to be there.
+    unprotected: bool,
 }
 
-/// Decrypts the payload; where it begins.
-fn decrypt(
-    datagram: &mut [u8],
-    tag_len: usize,
-    open: impl FnOnce(&mut [u8], &[u8]) -> Result<(), NotAuthentic>,
-) -> Result<usize, Refused> {
-    let message = MessageRef::parse(datagram).map_err(|_| Refused::Unprotected)?;
-    let at = datagram.len().saturating_sub(message.payload().len());
-    let payload = datagram.get_mut(at..).unwrap_or(&mut []);
-    let text_len = payload.len().checked_sub(tag_len).ok_or(Refused::NotAuthentic)?;
-    let (text, tag) = payload.split_at_mut_checked(text_len).ok_or(Refused::NotAuthentic)?;
-    open(text, tag)?;
-    Ok(at)
-}
+impl Outer {
+    /// The parts of a datagram, and what its OSCORE option says.
+    #[inline(never)]
+    fn read(datagram: &[u8]) -> Result<(Self, OscoreOption<'_>), Refused> {
+        let Ok(message) = &MessageRef::parse(datagram) else { return Err(Refused::Unprotected) };
+        let value = message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?;
+        let outer = Self {
+            options_at: HEADER_LEN.wrapping_add(message.token().len()),
+            options_len: message.options_len(),
+            payload_at: datagram.len().wrapping_sub(message.payload().len()),
+            unprotected: message.may_have_unprotected(),
+        };
+        Ok((outer, OscoreOption::parse(value)?))
+    }
 
-/// The message inside, with those options outside that it is meant to have (RFC 8613, section 8.2, step 7).
-fn inside(datagram: &mut [u8], at: usize, tag_len: usize) -> Result<MessageRef<'_>, Refused> {
-    let (outer, payload) = datagram.split_at_mut_checked(at).ok_or(Refused::Malformed)?;
-    let message = MessageRef::parse(outer.get(..outer.len().saturating_sub(1)).unwrap_or(&[]));
-    let options_len = message.map_err(|_| Refused::Malformed)?.options_len();
-    let options_at = outer.len().saturating_sub(options_len.saturating_add(1));
-    let options = outer.get_mut(options_at..).and_then(|options| options.get_mut(..options_len)).unwrap_or(&mut []);
-    let kept = option::retain(options, |number| match number.class() {
-        Class::Unprotected if number != OptionNumber::OSCORE => Keep::Whole,
-        _ => Keep::Nothing,
-    });
-    let outer = outer.get(..options_at.saturating_add(kept)).unwrap_or(&[]);
-    let text = payload.get(..payload.len().saturating_sub(tag_len)).unwrap_or(&[]);
-    let message = MessageRef::parse(outer).and_then(|message| message.with_plaintext(text));
-    message.map_err(|_| Refused::Malformed)
+    /// What is encrypted, and the tag.
+    fn sealed<'r>(&self, datagram: &'r mut [u8], tag_len: usize) -> Result<(&'r mut [u8], &'r [u8]), Refused> {
+        let payload = datagram.get_mut(self.payload_at..).unwrap_or(&mut []);
+        let text_len = payload.len().checked_sub(tag_len).ok_or(Refused::NotAuthentic)?;
+        let (text, tag) = payload.split_at_mut_checked(text_len).ok_or(Refused::NotAuthentic)?;
+        Ok((text, tag))
+    }
+
+    /// The message inside, with those options outside that it is meant to have (RFC 8613, section 8.2, step 7).
+    #[inline(never)]
+    fn inside<'r>(&self, datagram: &'r mut [u8], tag_len: usize) -> Result<MessageRef<'r>, Malformed> {
+        let (outer, payload) = datagram.split_at_mut_checked(self.payload_at).unwrap_or_default();
+        let mut kept = 0;
+        if self.unprotected {
+            let options = outer.get_mut(self.options_at..).and_then(|options| options.get_mut(..self.options_len));
+            kept = option::retain(options.unwrap_or(&mut []), |number| match number.class() {
+                Class::Unprotected if number != OptionNumber::OSCORE => Keep::Whole,
+                _ => Keep::Nothing,
+            });
+        }
+        let outer = outer.get(..self.options_at.saturating_add(kept)).unwrap_or(&[]);
+        let text = payload.get(..payload.len().saturating_sub(tag_len)).unwrap_or(&[]);
+        MessageRef::parse(outer)?.with_plaintext(text)
+    }
 }

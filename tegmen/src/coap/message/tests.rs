@@ -1,3 +1,4 @@
+use super::super::option::Class;
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -303,5 +304,42 @@ proptest! {
             let model = model(&[&[0x40, 1, 0, 7][..], &plaintext[1..]].concat()).unwrap();
             prop_assert_eq!(view(&message), Plain { code: plaintext[0], ..model });
         }
+    }
+}
+
+#[test]
+fn a_path_is_the_segments_that_it_has_outside_and_inside() {
+    let is = |segments: &[&str], path: &str| {
+        let mut storage = [0; 100];
+        let mut frame = Frame::new(&mut storage, 0);
+        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::GET, 7, &[]).unwrap();
+        for segment in segments {
+            builder.option(OptionNumber::URI_PATH, segment.as_bytes()).unwrap();
+        }
+        builder.option(OptionNumber::ACCEPT, &[]).unwrap();
+        let bytes = frame.bytes();
+        let mut plaintext = [&[Code::GET.0], &bytes[HEADER_LEN..]].concat();
+        let inside = MessageRef::parse(&bytes[..HEADER_LEN]).unwrap().with_plaintext(&plaintext).unwrap().path_is(path);
+        assert_eq!(MessageRef::parse(bytes).unwrap().path_is(path), inside);
+        plaintext.truncate(1);
+        assert_eq!(MessageRef::parse(bytes).unwrap().with_plaintext(&plaintext).unwrap().path_is(path), inside);
+        inside
+    };
+    for (segments, path) in
+        [(&[][..], ""), (&["a"], "a"), (&["a", "bc"], "a/bc"), (&["a", ""], "a/"), (&["", "a"], "/a"), (&["", ""], "/")]
+    {
+        assert!(is(segments, path), "{segments:?} {path}");
+        for other in ["", "a", "a/bc", "a/", "/a", "/", "a/b", "a/bc/d"] {
+            assert_eq!(is(segments, other), path == other, "{segments:?} {other}");
+        }
+    }
+    assert!(!is(&["a/bc"], "a/bc") && !is(&[""], ""));
+}
+
+#[test]
+fn no_option_of_class_u_is_overlooked() {
+    for number in (0..=u16::MAX).map(OptionNumber) {
+        let unprotected = number.class() == Class::Unprotected && number != OptionNumber::OSCORE;
+        assert!(!unprotected || super::UNPROTECTED & bit(number.0) != 0, "{number:?}");
     }
 }
