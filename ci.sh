@@ -125,7 +125,7 @@ step_faults() {
 
 # Ten thousand power cuts, restores, copies and double starts; writes target/crash.json.
 step_crash() {
-    cargo test --locked --quiet --release -p tegmen-host --test crash -- --nocapture
+    cargo test --locked --quiet -p tegmen-host --test crash -- --nocapture
 }
 
 # An hour of fuzzing in all, 100,000 seeds, and what fuzzing found new added to the committed corpus.

@@ -22,6 +22,14 @@ fn main() -> std::io::Result<()> {
         std::fs::write(folder.join(name), bytes)
     };
 
+    // Requests of both ends, delivered in turn, again, damaged; a restart, and the challenge behind it.
+    write(
+        "oscore",
+        "exchange",
+        &[0, 1, 11, 0, 1, b'a', 2, 0, 0, 2, 0, 0, 128, 0, 2, 1, 0, 4, 1, 9, 3, 133, 0, 0, 2, 2, 0],
+    )?;
+    write("oscore", "option", &[0x19, 0x05, 0x02, 0x44, 0x61, 0x25])?;
+    write("oscore", "forged", &[135, 9, 0, b'c', 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9])?;
     for (name, bytes) in messages() {
         write("coap_message", name, &bytes)?;
         write("slip_ip", name, &packet(&bytes))?;

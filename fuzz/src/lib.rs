@@ -1,11 +1,13 @@
 //! What the fuzz targets do with their bytes, and what must hold whatever the bytes are.
 //!
 //! [`parsers`], [`coap`] and [`lowpan`] take them as they would come from the network; [`duel`] reads them as a script for what
-//! happens between two real ends of a DTLS handshake, so that its depths are reached.
+//! happens between two real ends of a DTLS handshake, and [`oscore`] between those of a context, so that their depths are
+//! reached.
 
 pub mod coap;
 pub mod duel;
 pub mod lowpan;
+pub mod oscore;
 pub mod parsers;
 
 /// The fuzzer's bytes, taken from the front; zeros when they are used up.

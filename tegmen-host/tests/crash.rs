@@ -7,6 +7,10 @@
 mod ends;
 #[path = "crash/recorder.rs"]
 mod recorder;
+#[path = "crash/sessions.rs"]
+mod sessions;
+#[path = "../../tegmen/tests/world/mod.rs"]
+mod world;
 
 use ends::{Cut, End, Host, Mote};
 use recorder::Recorder;
@@ -346,12 +350,23 @@ fn no_nonce_and_no_request_comes_twice_through_crashes_restores_copies_and_doubl
         all.repeated_nonces += world.crypto.repeated;
         all.most_round_trips = all.most_round_trips.max(counts.most_round_trips);
     }
-    let report = serde_json::json!({ "oscore": all.json(), "seeds": seed });
+    let mut dtls = sessions::Counts::default();
+    let mut dtls_seeds = 0;
+    while dtls.events < wanted / 4 {
+        dtls_seeds += 1;
+        let mut scene = sessions::Scene::new(dtls_seeds);
+        (0..400).for_each(|_| scene.step());
+        dtls.add(&scene.counts);
+    }
+    let report = serde_json::json!({
+        "oscore": all.json(), "oscore_seeds": seed, "dtls": dtls.json(), "dtls_seeds": dtls_seeds
+    });
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let file = target.parent().unwrap_or(&target).join("crash.json");
     std::fs::write(&file, format!("{report:#}\n")).unwrap();
     println!("{report:#}\n{}", file.display());
-    assert_eq!((all.repeated_nonces, all.replays_accepted), (0, 0));
+    assert_eq!((all.repeated_nonces, all.replays_accepted, dtls.replays_accepted), (0, 0, 0));
+    assert!(dtls.challenges > 0 && dtls.replays_tried > 0 && dtls.most_round_trips <= 2, "{dtls:?}");
     assert!(all.challenges > 0 && all.replays_tried > 0 && all.most_round_trips <= 2, "{all:?}");
 }
 

@@ -117,7 +117,7 @@ impl Context {
     /// # Errors
     /// [`BadParameters`].
     pub fn resume<C: Crypto>(parameters: &Parameters<'_>, kept: u64) -> Result<Self, BadParameters> {
-        Self::derive::<C>(parameters, Lease::resume(kept), ReplayWindow::lost(kept))
+        Self::derive::<C>(parameters, Lease::resume(kept), ReplayWindow::lost(NO_CHALLENGE))
     }
 
     /// A context whose window is known: it was kept at an orderly end, after the last message, and can be used once.
@@ -249,6 +249,9 @@ impl core::fmt::Debug for Context {
         all.field("id_context", &self.id_context()).field("lease", &self.lease).field("window", &self.window).finish()
     }
 }
+
+/// Mark of a window that was lost before anything is known of it.
+pub(super) const NO_CHALLENGE: u64 = 0;
 
 const MAX_INFO: usize = 1 + 1 + MAX_ID + 1 + MAX_ID_CONTEXT + 2 + 4 + 1;
 

@@ -65,6 +65,8 @@ const KID: u8 = 0b0000_1000;
 const KID_CONTEXT: u8 = 0b0001_0000;
 const RESERVED: u8 = 0b1110_0000;
 
+/// Longest value there is (RFC 8613, section 2).
+const MAX_VALUE: usize = 255;
 /// Longest value that is written here.
 pub(super) const MAX_LEN: usize = 1 + 5 + 1 + super::MAX_ID_CONTEXT + super::MAX_ID;
 
@@ -89,6 +91,9 @@ impl<'a> OscoreOption<'a> {
         let mut reader = Reader::new(value);
         if reader.is_empty() {
             return Ok(Self::default());
+        }
+        if value.len() > MAX_VALUE {
+            return Err(BadOption);
         }
         let flags = reader.u8()?;
         if flags == 0 || flags & RESERVED != 0 {
@@ -168,6 +173,7 @@ mod tests {
             &[0x01, 1, 2],
             &[0x18, 5, 1, 2],
             &[0x10],
+            &[0x08; 256],
         ] {
             assert_eq!(OscoreOption::parse(value), Err(BadOption), "{value:02x?}");
         }

@@ -1,15 +1,15 @@
 //! From a message to a protected one, in place (RFC 8613, sections 8.1 and 8.3).
 
-use super::MAX_PARTIAL_IV;
-use super::context::Context;
+use super::context::{Context, NO_CHALLENGE};
 use super::cose::{Inputs, MAX_TAG};
-use super::option::{MAX_LEN, OscoreOption, PartialIv};
+use super::option::{MAX_LEN, OscoreOption};
 use super::unprotect::{Pending, RequestBinding, RequestNonce};
 use crate::buf::{Frame, Full, Reader, Writer, shift_left};
 use crate::coap::message::{BuildError, Builder, HEADER_LEN, MessageRef, MessageType};
 use crate::coap::option::{self, Class, Keep, OptionNumber};
 use crate::coap::{Code, Token};
 use crate::crypto::Crypto;
+use crate::replay::ReplayWindow;
 
 /// Most bytes that protecting adds to a message: the option with its header, a second Observe, the payload marker, the
 /// code, the tag. As many as are needed of them must be free in front of the message, the tag's behind it.
@@ -84,8 +84,8 @@ impl Context {
     }
 
     /// Writes the answer to a request that may be a replay because the window was lost: 4.01 with an Echo option that the
-    /// client is to repeat (RFC 8613, appendix B.1.2). Its value is a number that we never used before and that goes
-    /// encrypted and authenticated, so that it need not be random (RFC 9175, appendix A).
+    /// client is to repeat (RFC 8613, appendix B.1.2): eight random bytes, drawn for the first challenge after the window
+    /// was lost (RFC 9175, appendix A).
     ///
     /// # Errors
     /// As [`Self::protect_request`]; [`Stop::Malformed`] if the window is known.
@@ -97,10 +97,16 @@ impl Context {
         token: &Token,
         frame: &mut Frame<'_>,
     ) -> Result<(), Stop> {
-        let mark = self.window.mark().ok_or(Stop::Malformed)?;
-        let echo = PartialIv::new(mark.min(MAX_PARTIAL_IV)).ok_or(Stop::Exhausted)?;
+        let mut mark = self.window.mark().ok_or(Stop::Malformed)?;
+        if mark == NO_CHALLENGE {
+            let mut random = [0; 8];
+            crypto.random(&mut random);
+            // Neither the mark of no challenge nor one that a window could not hold.
+            mark = u64::from_be_bytes(random) >> 1 | 1;
+            self.window = ReplayWindow::lost(mark);
+        }
         let mut builder = Builder::new(frame, message_type, Code::UNAUTHORIZED, message_id, token.as_bytes())?;
-        builder.option(OptionNumber::ECHO, echo.as_bytes())?;
+        builder.option(OptionNumber::ECHO, &mark.to_be_bytes())?;
         self.protect_response(crypto, request, None, frame)
     }
 

@@ -395,6 +395,7 @@ fn after_a_lost_window_nothing_is_delivered_before_the_challenge_came_back() {
     let challenge = client.unprotect_response(crypto, &mut pending, frame.bytes_mut()).unwrap();
     assert_eq!(challenge.code(), Code::UNAUTHORIZED);
     let echo = challenge.option(OptionNumber::ECHO).unwrap().to_vec();
+    assert_eq!(echo.len(), 8);
     // Another value than the one that was asked for helps nobody.
     let wrong = message(Code::PUT, &[(OptionNumber::URI_PATH, b"door"), (OptionNumber::ECHO, b"\x01")], b"open");
     let mut wrong = request(&mut client, crypto, &wrong).0;
@@ -407,6 +408,18 @@ fn after_a_lost_window_nothing_is_delivered_before_the_challenge_came_back() {
     }
     let mut later = request(&mut client, crypto, &put).0;
     assert!(matches!(server.unprotect_request(crypto, &mut later), Ok(Unprotected::Fresh(..))));
+}
+
+#[test]
+fn an_echo_that_nobody_asked_for_proves_nothing() {
+    let (mut client, _) = pair(PARAMETERS);
+    let crypto = &mut Recorder::new();
+    let mut server = Context::resume::<Compact>(&mirrored(PARAMETERS), 0).unwrap();
+    for echo in [&[0][..], &[0; 8], &[0xff; 8]] {
+        let text = message(Code::PUT, &[(OptionNumber::ECHO, echo)], b"open");
+        let mut datagram = request(&mut client, crypto, &text).0;
+        assert!(matches!(server.unprotect_request(crypto, &mut datagram), Ok(Unprotected::Unverified(..))));
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From a protected message to the one inside, in place (RFC 8613, sections 8.2 and 8.4).
 
-use super::context::Context;
+use super::context::{Context, NO_CHALLENGE};
 use super::option::{BadOption, OscoreOption, PartialIv};
 use crate::coap::Code;
 use crate::coap::message::{HEADER_LEN, Malformed, MessageRef};
@@ -177,8 +177,8 @@ impl Context {
         }
         let binding = RequestBinding(number);
         if let Some(mark) = mark {
-            let challenge = PartialIv::new(mark);
-            if challenge.is_none_or(|mark| message.option(OptionNumber::ECHO) != Some(mark.as_bytes())) {
+            let challenge = mark.to_be_bytes();
+            if mark == NO_CHALLENGE || message.option(OptionNumber::ECHO) != Some(&challenge) {
                 return Ok(Unprotected::Unverified(message, binding));
             }
             // Whatever was sent before this may have been delivered before the window was lost.

@@ -1,0 +1,4 @@
+//! Two ends of an OSCORE context, and what anybody may do between them.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tegmen_fuzz::oscore::script(data));

@@ -1,0 +1,218 @@
+//! The same for DTLS sessions: kept outside of their endpoints, cut off, brought back, with everything replayed.
+
+use crate::world::{Node, World};
+use std::collections::HashSet;
+use tegmen::buf::Writer;
+use tegmen::dtls::Config;
+use tegmen::dtls::record::CHUNK;
+use tegmen::dtls::session::{SEALED_LEN, Session};
+use tegmen::endpoint::{Cx, Principal};
+use tegmen::time::Duration;
+
+/// What happened, in all. A nonce that comes twice stops the cipher of this world at once.
+#[derive(Default, Debug)]
+pub(crate) struct Counts {
+    pub(crate) events: u64,
+    pub(crate) power_cuts: u64,
+    pub(crate) orderly_moves: u64,
+    pub(crate) exchanges: u64,
+    pub(crate) challenges: u64,
+    pub(crate) handshakes: u64,
+    pub(crate) replays_tried: u64,
+    pub(crate) replays_accepted: u64,
+    pub(crate) most_round_trips: u64,
+}
+
+impl Counts {
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "events": self.events,
+            "power_cuts": self.power_cuts,
+            "orderly_moves": self.orderly_moves,
+            "exchanges": self.exchanges,
+            "challenges": self.challenges,
+            "handshakes": self.handshakes,
+            "replays_tried": self.replays_tried,
+            "replays_accepted": self.replays_accepted,
+            "repeated_nonces": 0,
+            "most_round_trips": self.most_round_trips,
+        })
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.power_cuts += other.power_cuts;
+        self.orderly_moves += other.orderly_moves;
+        self.exchanges += other.exchanges;
+        self.challenges += other.challenges;
+        self.handshakes += other.handshakes;
+        self.replays_tried += other.replays_tried;
+        self.replays_accepted += other.replays_accepted;
+        self.most_round_trips = self.most_round_trips.max(other.most_round_trips);
+    }
+}
+
+/// What an end keeps of its session.
+struct Store {
+    sealed: Vec<u8>,
+    /// Every record number below may have been used.
+    end: u32,
+}
+
+/// Two ends, what each keeps, and everything that was ever on the way.
+pub(crate) struct Scene {
+    world: World,
+    stores: [Store; 2],
+    seed: u64,
+    next: u64,
+    delivered: HashSet<u64>,
+    pub(crate) counts: Counts,
+}
+
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+const KEY: [u8; 16] = [5; 16];
+
+impl Scene {
+    pub(crate) fn new(seed: u64) -> Self {
+        let world = World::new(seed, Config::default());
+        let stores = [const { Store { sealed: Vec::new(), end: 0 } }; 2];
+        let mut scene = Self { world, stores, seed, next: 0, delivered: HashSet::new(), counts: Counts::default() };
+        scene.handshake();
+        scene
+    }
+
+    fn random(&mut self, end: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) % end
+    }
+
+    fn node(&mut self, which: usize) -> &mut Node {
+        if which == CLIENT { &mut self.world.client } else { &mut self.world.server }
+    }
+
+    /// Both begin anew, and keep a copy of the session from the start.
+    fn handshake(&mut self) {
+        self.counts.handshakes += 1;
+        let seed = self.random(u64::MAX >> 1);
+        self.world.client = self.world.restarted_client(seed);
+        self.world.server = self.world.restarted_server(seed + 1);
+        self.world.connect();
+        self.world.run(Duration::from_secs(5));
+        assert!(self.world.client.established && self.world.server.established);
+        for which in [CLIENT, SERVER] {
+            let node = self.node(which);
+            let id = node.peer.unwrap();
+            node.endpoint.lease_session(id, CHUNK);
+            let session = node.endpoint.copy_session(id).unwrap();
+            let sealed = seal(node, &session);
+            self.stores[which] = Store { sealed, end: CHUNK };
+        }
+    }
+
+    pub(crate) fn step(&mut self) {
+        let which = self.random(2) as usize;
+        match self.random(8) {
+            0 => {
+                self.counts.events += 1;
+                self.counts.power_cuts += 1;
+                self.come_back(which);
+            }
+            1 => {
+                self.counts.events += 1;
+                self.counts.orderly_moves += 1;
+                let node = self.node(which);
+                let session = node.endpoint.take_session(node.peer.unwrap()).unwrap();
+                self.stores[which].sealed = seal(self.node(which), &session);
+                self.come_back(which);
+            }
+            2..=4 => self.replay(),
+            _ => self.exchange(which),
+        }
+    }
+
+    /// A new endpoint takes in what the old one had kept; the end of its lease is kept before it is used.
+    fn come_back(&mut self, which: usize) {
+        let seed = self.random(u64::MAX >> 1);
+        let (mut node, remote) = match which {
+            CLIENT => (self.world.restarted_client(seed), self.world.server.local),
+            _ => (self.world.restarted_server(seed), self.world.client.local),
+        };
+        let store = &mut self.stores[which];
+        let mut session = Session::open(&mut node.crypto, &KEY, b"peer", &store.sealed).unwrap();
+        let begun = store.end.max(session.next()).div_ceil(CHUNK);
+        session.skip(begun - session.next().div_ceil(CHUNK));
+        store.end = session.next() + CHUNK;
+        let path = node.path(remote);
+        let mut cx = Cx { now: self.world.now, crypto: &mut node.crypto, counters: &mut node.counters };
+        let Ok(id) = node.endpoint.restore_session(&mut cx, &path, Principal(7), &session) else {
+            // So many times that the key has no numbers left.
+            return self.handshake();
+        };
+        node.endpoint.lease_session(id, store.end);
+        // From now on there is only what a power cut leaves.
+        let copy = node.endpoint.copy_session(id).unwrap();
+        store.sealed = seal(&mut node, &copy);
+        (node.peer, node.established) = (Some(id), true);
+        *self.node(which) = node;
+    }
+
+    /// Sends a request until it is delivered: at once, or behind a challenge.
+    fn exchange(&mut self, from: usize) {
+        let (to, id) = (1 - from, self.next);
+        self.next += 1;
+        let (mut echo, mut round_trips) = (0u64, 0);
+        loop {
+            round_trips += 1;
+            assert!(round_trips <= 2, "{id} is not delivered");
+            let message = [id.to_be_bytes(), echo.to_be_bytes()].concat();
+            self.node(from).say(&message);
+            self.world.run(Duration::from_millis(100));
+            let to_node = self.node(to);
+            assert_eq!(to_node.heard.last(), Some(&message), "nothing is lost here");
+            let peer = to_node.peer.unwrap();
+            if to_node.endpoint.is_unverified(peer) {
+                if echo == 0 {
+                    self.counts.challenges += 1;
+                    echo = self.random(u64::MAX >> 1) | 1;
+                    continue;
+                }
+                let to_node = self.node(to);
+                to_node.endpoint.verify_session(peer);
+            }
+            break;
+        }
+        if !self.delivered.insert(id) {
+            self.counts.replays_accepted += 1;
+        }
+        self.counts.exchanges += 1;
+        self.counts.most_round_trips = self.counts.most_round_trips.max(round_trips);
+    }
+
+    /// Somebody sends again what was sent before, of this session or an older one.
+    fn replay(&mut self) {
+        let at = self.random(self.world.sent.len() as u64) as usize;
+        let (from_client, datagram) = self.world.sent[at].clone();
+        let to = if from_client { SERVER } else { CLIENT };
+        let before = self.node(to).heard.len();
+        match from_client {
+            true => drop(self.world.tell_server(self.world.client.local, &datagram)),
+            false => drop(self.world.tell_client(&datagram)),
+        }
+        self.counts.replays_tried += 1;
+        let node = self.node(to);
+        let unverified = node.endpoint.is_unverified(node.peer.unwrap());
+        assert!(node.closed.is_none(), "a replay ended the session");
+        // What is heard while the window is lost is answered with a challenge, and not delivered.
+        if node.heard.len() > before && !unverified {
+            self.counts.replays_accepted += 1;
+        }
+    }
+}
+
+fn seal(node: &mut Node, session: &Session) -> Vec<u8> {
+    let mut storage = [0; SEALED_LEN];
+    let mut writer = Writer::new(&mut storage);
+    session.seal(&mut node.crypto, &KEY, b"peer", &mut writer).unwrap();
+    writer.written().to_vec()
+}
