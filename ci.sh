@@ -91,7 +91,7 @@ step_up() {
 step_lab() {
     mkdir -p target/lab
     cargo run --release --locked --quiet -- lab run ns3-agreement --json >target/lab/ns3-agreement.json
-    for plan in blink objects-bytes objects-creation; do
+    for plan in blink objects-bytes objects-delay objects-creation; do
         cargo run --release --locked --quiet -- lab run $plan --json >target/lab/$plan.json
     done
     cargo run --release --locked --quiet -- lab plan examples/greenhouse.toml

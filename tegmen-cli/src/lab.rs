@@ -131,6 +131,11 @@ const PLANS: &[Plan] = &[
         run: run_objects_bytes,
     },
     Plan {
+        name: "objects-delay",
+        about: "content objects: from request to answer over one hop and several, and what a reboot costs (figure 9, table III)",
+        run: run_objects_delay,
+    },
+    Plan {
         name: "objects-creation",
         about: "content objects: what creating a request costs, the first time and when it is sent again (figure 11)",
         run: run_objects_creation,
@@ -155,6 +160,13 @@ fn run_blink(out: Output) -> ExitCode {
 
 fn run_objects_bytes(out: Output) -> ExitCode {
     print_figures(out, &objects::bytes::figures())
+}
+
+fn run_objects_delay(out: Output) -> ExitCode {
+    let progress = Progress::new();
+    let figures = objects::delay::figures(objects::delay::FULL, |done, all| progress.set(done, all));
+    progress.end();
+    print_figures(out, &figures)
 }
 
 fn run_objects_creation(out: Output) -> ExitCode {

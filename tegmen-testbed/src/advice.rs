@@ -44,9 +44,9 @@ fn conclude(rows: &[&Summary]) -> String {
     let Some(cheapest) = rows.iter().min_by(|a, b| a.energy_uj.mean.total_cmp(&b.energy_uj.mean)) else {
         return "nothing was run".into();
     };
-    let secured = rows.iter().filter(|row| row.protection != crate::mote::Protection::Coap);
+    let secured = rows.iter().filter(|row| row.protection.protects_readings());
     let Some(best) = secured.min_by(|a, b| a.energy_uj.mean.total_cmp(&b.energy_uj.mean)) else {
-        return format!("only {} was run, which protects nothing", cheapest.protection.name());
+        return format!("only {} was run, which protects no reading", cheapest.protection.name());
     };
     let percent = |ours: f64, theirs: f64| (ours / theirs - 1.0) * 100.0;
     let delivered = best.delivered.mean * 100.0;
@@ -103,8 +103,8 @@ mod tests {
     fn a_good_network_is_told_to_protect_itself_and_what_that_costs() {
         let advice = advice(0.0);
         let [sentence] = &advice.recommendation[..] else { panic!("one case") };
-        assert!(sentence.starts_with("take coap+dtls; against coap it costs +"), "{sentence}");
-        assert_eq!(advice.table.len(), Protection::ALL.len());
+        assert!(sentence.starts_with("take oscore; against coap it costs +"), "{sentence}");
+        assert_eq!(advice.table.len(), Protection::USUAL.len());
         assert!(advice.text().contains(sentence));
     }
 

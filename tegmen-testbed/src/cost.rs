@@ -47,8 +47,6 @@ pub struct Oscore {
     pub protect_response: u64,
     /// Opening it.
     pub unprotect_response: u64,
-    /// Deriving a context.
-    pub derive: u64,
 }
 
 impl Oscore {
@@ -88,7 +86,6 @@ impl Costs {
                 unprotect_request: operation("oscore", "unprotect request"),
                 protect_response: operation("oscore", "protect response"),
                 unprotect_response: operation("oscore", "unprotect response"),
-                derive: operation("oscore", "derive context"),
             },
             send: [operation("lowpan", "send 80 B"), operation("lowpan", "send 300 B")],
             receive: [operation("lowpan", "receive 80 B"), operation("lowpan", "receive 300 B")],

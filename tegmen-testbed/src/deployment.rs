@@ -5,7 +5,7 @@ mod group;
 use crate::cost::{self, Costs};
 use crate::mote::{HUB, LEAF, Mote, Node, Protection, Setup, Wish};
 use crate::platform::{Energy, Platform};
-use crate::scenario::{Addresses, Changes, Prefix, Scenario};
+use crate::scenario::{Addresses, Changes, Prefix, Rebooted, Scenario};
 use crate::sim::random::{Purpose, Stream};
 use crate::sim::{Captured, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
@@ -27,7 +27,9 @@ pub struct Outcome {
     pub answered: u64,
     /// From a reading to its answer, in microseconds, sorted.
     pub delays: Vec<Micros>,
-    /// The same, of each node for itself.
+    /// Those of them that waited for no other reading of their node, and were sent once; in the order of the answers.
+    pub first_try: Vec<Micros>,
+    /// All, of each node for itself.
     pub by_node: Vec<Vec<Micros>>,
     /// Bytes on the air, all frames of all nodes: PSDUs.
     pub bytes: u64,
@@ -35,6 +37,8 @@ pub struct Outcome {
     pub frames: u64,
     /// Sessions that were opened.
     pub sessions: u64,
+    /// Requests that node 0 answered with a challenge, as it had lost what it knew by OSCORE.
+    pub challenges: u64,
     /// Changes of address.
     pub moves: u64,
     /// From a change of address to the next answer that the node heard, in microseconds, in the order of the answers.
@@ -88,6 +92,7 @@ struct Station {
     routes: Vec<Route>,
     traffic: Stream,
     leisure: Stream,
+    reboots: Stream,
     /// Somebody is farther away from node 0 than it, over it: what is flooded goes on.
     relays: bool,
     later: Vec<(Micros, Later)>,
@@ -175,6 +180,7 @@ impl<'s> World<'s> {
                 routes,
                 traffic: Stream::new(seed, node, Purpose::Traffic),
                 leisure: Stream::new(seed, node, Purpose::Leisure),
+                reboots: Stream::new(seed, node, Purpose::Reboots),
                 relays: (1..nodes).any(|below| parents[below] == node),
                 later: Vec::new(),
                 readings_left: if speaks(node) { traffic.readings } else { 0 },
@@ -246,11 +252,17 @@ impl<'s> World<'s> {
     fn read(&mut self, node: NodeId) {
         let (now, period, to) = (self.instant(), self.period(), self.stations[0].address);
         let station = &mut self.stations[node];
-        if station.reboots_at == Some(station.readings_left) {
+        let drawn = self.scenario.traffic.reboots.filter(|reboots| station.reboots.unit() < reboots.share);
+        let drawn = drawn.map(|reboots| reboots.of);
+        if station.reboots_at == Some(station.readings_left) || drawn == Some(Rebooted::Client) {
             station.mote.reboot(now);
             station.interface = Interface::new();
             station.leaving.clear();
         }
+        if drawn == Some(Rebooted::Server) {
+            self.stations[0].mote.forget(node);
+        }
+        let station = &mut self.stations[node];
         station.readings_left -= 1;
         if station.readings_left > 0 {
             let pause = period - period / 4 + station.traffic.below(period / 2 + 1);
@@ -301,9 +313,11 @@ impl<'s> World<'s> {
         self.fulfil(node, wishes);
     }
 
-    /// The processor of a node works, and is done at its `busy_until`.
-    fn work(&mut self, node: NodeId, instructions: u64) {
-        let cpu = cost::micros(instructions, self.cycles, self.platform.clock_hz);
+    /// The processor of a node works for the stack, and for its operating system on so many datagrams, and is done at its
+    /// `busy_until`.
+    fn work(&mut self, node: NodeId, instructions: u64, datagrams: u64) {
+        let system = datagrams * Micros::from(self.scenario.mote.stack_us);
+        let cpu = cost::micros(instructions, self.cycles, self.platform.clock_hz) + system;
         let station = &mut self.stations[node];
         station.instructions += instructions;
         station.cpu += cpu;
@@ -313,12 +327,13 @@ impl<'s> World<'s> {
     /// Does what a node wishes, when its processor is done.
     fn fulfil(&mut self, node: NodeId, wishes: Vec<Wish>) {
         let now = self.instant();
-        let sent = wishes.iter().map(|wish| match wish {
-            Wish::Send { datagram, .. } => self.costs.send_of(datagram.len()),
-            _ => 0,
+        let sent = wishes.iter().filter_map(|wish| match wish {
+            Wish::Send { datagram, .. } => Some(self.costs.send_of(datagram.len())),
+            _ => None,
         });
-        let instructions = sent.sum::<u64>() + self.stations[node].mote.take_instructions();
-        self.work(node, instructions);
+        let (instructions, datagrams) = sent.fold((0, 0), |(sum, count), one| (sum + one, count + 1));
+        let instructions = instructions + self.stations[node].mote.take_instructions();
+        self.work(node, instructions, datagrams);
         let station = &mut self.stations[node];
         let working = station.busy_until - self.network.now();
         for wish in wishes {
@@ -327,16 +342,20 @@ impl<'s> World<'s> {
                     station.leaving.push_back((to, datagram));
                     self.network.alarm(node, station.busy_until, LEAVE);
                 }
-                Wish::Answered { made } => {
+                Wish::Answered { made, at_once } => {
                     self.outcome.answered += 1;
                     let delay = now.since(made).as_micros() as Micros + working;
                     self.outcome.delays.push(delay);
+                    if at_once {
+                        self.outcome.first_try.push(delay);
+                    }
                     self.outcome.by_node[node].push(delay);
                     if let Some(moved) = station.moved_at.take() {
                         self.outcome.recoveries.push(self.network.now() - moved + working);
                     }
                 }
                 Wish::Established => self.outcome.sessions += u64::from(node != 0),
+                Wish::Challenged => self.outcome.challenges += 1,
                 Wish::GivenUp | Wish::Served => {}
             }
         }
@@ -387,7 +406,7 @@ impl<'s> World<'s> {
                 let received = self.costs.receive_of(payload.len());
                 if let Some(group) = self.scenario.traffic.group {
                     let payload = payload.to_vec();
-                    self.work(node, received);
+                    self.work(node, received, 1);
                     match node {
                         0 => self.hear_member(&path.remote, &payload),
                         _ => self.answer_group(node, group, path.remote, &payload),
@@ -395,13 +414,13 @@ impl<'s> World<'s> {
                 } else {
                     let mut wishes = Vec::new();
                     station.mote.receive(now, path.remote, payload, &mut wishes);
-                    self.work(node, received);
+                    self.work(node, received, 1);
                     self.fulfil(node, wishes);
                 }
             }
             Some(Arrived::On(next, packet)) => {
                 let (len, packet) = (packet.len().saturating_sub(ip::HEADROOM), packet.to_vec());
-                self.work(node, self.costs.receive_of(len) + self.costs.send_of(len));
+                self.work(node, self.costs.receive_of(len) + self.costs.send_of(len), 2);
                 self.send_later(node, self.stations[node].busy_until, Later::Forward(next, packet));
             }
             Some(Arrived::Dropped(_)) | None => {}

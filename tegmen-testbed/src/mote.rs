@@ -1,12 +1,17 @@
 //! A node's stack above the radio: the real endpoint and exchanges of the core, and what each call costs.
 
+mod objects;
+
 use crate::cost::Costs;
 use crate::sim::random::{Purpose, Stream};
+use objects::{Kept, Objects, Opened};
 use std::collections::VecDeque;
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::Due;
 use tegmen::coap::handler::{Anybody, Identity, Request, Served, serve};
-use tegmen::coap::{Authorized, Builder, Code, Exchanges, Handler, MessageType, Received, RequestId, Response};
+use tegmen::coap::{
+    Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, RequestId, Response,
+};
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::dtls::state::Answer;
@@ -14,6 +19,7 @@ use tegmen::dtls::{Config, Profile, Records};
 use tegmen::endpoint::{
     Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Peers as _, Phase, Principal, Rank, TAILROOM,
 };
+use tegmen::oscore::{OVERHEAD, Pending};
 use tegmen::time::Instant;
 
 /// What protects the readings.
@@ -22,28 +28,46 @@ pub enum Protection {
     /// Nothing.
     #[serde(rename = "coap")]
     Coap,
+    /// The payload of responses alone, under AES-128-CCM: see [`tegmen::coap_protected`].
+    #[serde(rename = "coap-protected")]
+    CoapProtected,
     /// DTLS 1.2 with a pre-shared key and AES-128-CCM-8.
     #[serde(rename = "coap+dtls")]
     CoapDtls,
+    /// OSCORE with AES-CCM-16-64-128 and IDs of one byte.
+    #[serde(rename = "oscore")]
+    Oscore,
 }
 
 impl Protection {
-    /// All that there are. What is added here is run by every plan that does not name its own.
-    pub const ALL: [Self; 2] = [Self::Coap, Self::CoapDtls];
+    /// All that there are.
+    pub const ALL: [Self; 4] = [Self::Coap, Self::CoapProtected, Self::CoapDtls, Self::Oscore];
+    /// What every plan runs that does not name its own. What protects no reading has to be named.
+    pub const USUAL: [Self; 3] = [Self::Coap, Self::CoapDtls, Self::Oscore];
 
     /// Its name in plans.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Coap => "coap",
+            Self::CoapProtected => "coap-protected",
             Self::CoapDtls => "coap+dtls",
+            Self::Oscore => "oscore",
         }
+    }
+
+    /// True if requests are protected, and with them the readings.
+    pub const fn protects_readings(self) -> bool {
+        matches!(self, Self::CoapDtls | Self::Oscore)
     }
 
     /// The firmware image that shows what a client of this protection takes of a mote's memory.
     pub const fn image(self) -> &'static str {
         match self {
-            Self::Coap => "coap",
+            // There is none with coap-protected: it takes AES besides.
+            Self::Coap | Self::CoapProtected => "coap",
             Self::CoapDtls => "dtls_psk_client",
+            // Both ends of a context in one.
+            Self::Oscore => "oscore",
         }
     }
 }
@@ -62,6 +86,8 @@ pub enum Wish {
     Answered {
         /// When it was made.
         made: Instant,
+        /// It waited for no other reading, and was sent once.
+        at_once: bool,
     },
     /// A reading was given up: nobody answered.
     GivenUp,
@@ -69,6 +95,8 @@ pub enum Wish {
     Established,
     /// The application served a request.
     Served,
+    /// It answered with a challenge, as it had lost what it knew of the one who asks.
+    Challenged,
 }
 
 /// A node that makes readings, or takes them.
@@ -85,6 +113,8 @@ pub trait Mote {
     fn take_instructions(&mut self) -> u64;
     /// It loses all that it had in memory.
     fn reboot(&mut self, now: Instant);
+    /// It loses what it knew in memory of node `maker`, and goes on.
+    fn forget(&mut self, maker: usize);
     /// Its address is another one from now on, and it knows.
     fn moved(&mut self, now: Instant, local: Address, to: Address, wishes: &mut Vec<Wish>);
 }
@@ -113,15 +143,30 @@ pub struct Node<const PEERS: usize> {
     crypto: RustCrypto,
     counters: Counters,
     messages: Stream,
-    readings: VecDeque<Instant>,
+    objects: Objects,
+    readings: VecDeque<Reading>,
     /// The reading that waits for its answer.
-    asked: Option<(RequestId, Instant)>,
+    asked: Option<Asked>,
     server: Option<PeerId>,
     alarm: Option<Instant>,
     instructions: u64,
     reboots: u64,
     seed: u64,
     number: usize,
+}
+
+/// A reading: when it was made, and whether nothing has held it up since.
+#[derive(Clone, Copy)]
+struct Reading {
+    made: Instant,
+    at_once: bool,
+}
+
+/// A request that waits for its answer, its reading, and what OSCORE knows of it.
+struct Asked {
+    request: RequestId,
+    reading: Reading,
+    pending: Option<Pending>,
 }
 
 /// The exchanges of one peer, made when it first speaks.
@@ -131,10 +176,10 @@ struct Attached(Option<Box<Exchanges<1, MESSAGE, 8, 1024>>>);
 impl<const PEERS: usize> Node<PEERS> {
     /// A node that has heard and said nothing.
     pub fn new(seed: u64, number: usize, setup: Setup) -> Self {
-        Self::start(seed, number, 0, setup, Instant::from_micros(1))
+        Self::start(seed, number, 0, setup, Kept::default(), Instant::from_micros(1))
     }
 
-    fn start(seed: u64, number: usize, reboots: u64, setup: Setup, now: Instant) -> Self {
+    fn start(seed: u64, number: usize, reboots: u64, setup: Setup, kept: Kept, now: Instant) -> Self {
         let stream = |purpose| Stream::new(seed ^ reboots << 48, number, purpose);
         let mut crypto = RustCrypto::new(stream(Purpose::Crypto).seed());
         let mut counters = Counters::default();
@@ -147,6 +192,7 @@ impl<const PEERS: usize> Node<PEERS> {
             crypto,
             counters,
             messages: stream(Purpose::Messages),
+            objects: Objects::new(stream(Purpose::Crypto).seed(), setup.costs, kept),
             readings: VecDeque::new(),
             asked: None,
             server: None,
@@ -166,11 +212,11 @@ impl<const PEERS: usize> Node<PEERS> {
 
     /// Sends the oldest reading, if none waits for its answer.
     fn ask(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>) {
-        let Some(made) = self.readings.front().copied().filter(|_| self.asked.is_none()) else { return };
+        let Some(reading) = self.readings.front().copied().filter(|_| self.asked.is_none()) else { return };
         let path = Path { local: self.setup.local, remote: to };
         let id = match (self.server, self.setup.protection) {
             (Some(id), _) => id,
-            (None, Protection::Coap) => {
+            (None, Protection::Coap | Protection::CoapProtected | Protection::Oscore) => {
                 let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
                 let Ok(id) = self.endpoint.plain(&mut cx, &path, Rank::Ours) else { return };
                 self.server = Some(id);
@@ -184,26 +230,45 @@ impl<const PEERS: usize> Node<PEERS> {
                 return;
             }
         };
+        self.readings.pop_front();
+        if self.request(now, id, to, reading, None, wishes).is_none() {
+            self.readings.push_front(reading);
+        }
+    }
+
+    /// Sends a reading, with this Echo option if the other end wants one. `None` if it cannot be sent now.
+    fn request(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        to: Address,
+        reading: Reading,
+        echo: Option<&[u8]>,
+        wishes: &mut Vec<Wish>,
+    ) -> Option<()> {
         let (token, random) = (self.messages.below(256) as u8, self.messages.below(256) as u8);
         let payload = self.setup.payload;
-        let Some(exchanges) = self.exchanges(id) else { return };
-        let message_id = exchanges.message_id();
+        let message_id = self.exchanges(id)?.message_id();
         let mut storage = [0; DATAGRAM];
-        let mut frame = Frame::new(&mut storage, HEADROOM);
-        let built = Builder::new(&mut frame, MessageType::Confirmable, Code::PUT, message_id, &[token]).and_then(
-            |mut builder| {
-                builder.path(RESOURCE)?;
-                builder.payload(&[0x42; MESSAGE][..payload])
-            },
-        );
-        let sent = built.ok().and_then(|()| exchanges.sent(now, frame.bytes(), random).ok());
-        let Some(request) = sent else { return };
+        let mut frame = Frame::new(&mut storage, HEADROOM + OVERHEAD);
+        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::PUT, message_id, &[token]).ok()?;
+        builder.path(RESOURCE).ok()?;
+        if let Some(echo) = echo {
+            builder.option(OptionNumber::ECHO, echo).ok()?;
+        }
+        builder.payload(&[0x42; MESSAGE][..payload]).ok()?;
+        let pending = match self.setup.protection {
+            Protection::Oscore => Some(self.objects.protect_request(self.number as u8, &mut frame)?),
+            _ => None,
+        };
+        let exchanges = self.exchanges(id)?;
+        let request = exchanges.sent(now, frame.bytes(), random).ok()?;
         let deadline = exchanges.next_deadline();
-        self.readings.pop_front();
-        self.asked = Some((request, made));
+        self.asked = Some(Asked { request, reading, pending });
         self.instructions += self.setup.costs.build + self.setup.costs.keep;
         self.endpoint.peers.schedule(id, deadline.unwrap_or(Instant::NEVER));
         self.say(now, id, to, frame, wishes);
+        Some(())
     }
 
     /// Seals a message and hands it out.
@@ -228,38 +293,105 @@ impl<const PEERS: usize> Node<PEERS> {
 
     /// A CoAP message of a peer.
     fn hear(&mut self, now: Instant, id: PeerId, bytes: &[u8], wishes: &mut Vec<Wish>) {
-        let Some(peer) = self.endpoint.peers.peer(id) else { return };
+        let Some(exchanges) = self.exchanges(id) else { return };
+        let heard = match exchanges.receive(now, bytes) {
+            Received::Request(_) => Heard::Request,
+            Received::Duplicate(again) => Heard::Again(again.to_vec()),
+            Received::Response { request, .. } => Heard::Response(request),
+            Received::Reject(reset) => Heard::Again(reset.to_vec()),
+            _ => return,
+        };
+        match heard {
+            // What cannot be opened is dropped.
+            Heard::Request => drop(self.answer(now, id, bytes, wishes)),
+            Heard::Again(again) => self.say_again(now, id, &again, wishes),
+            Heard::Response(request) => drop(self.answered(now, id, request, bytes, wishes)),
+        }
+    }
+
+    /// Answers a request.
+    fn answer(&mut self, now: Instant, id: PeerId, bytes: &[u8], wishes: &mut Vec<Wish>) -> Option<()> {
+        let peer = self.endpoint.peers.peer(id)?;
         let (identity, to) =
             (Identity { principal: peer.principal(), protection: peer.protection() }, peer.path().remote);
-        let mut application = Application { response: self.setup.response };
+        let outer = MessageRef::parse(bytes).ok()?;
         let mut storage = [0; DATAGRAM];
-        let mut frame = Frame::new(&mut storage, HEADROOM);
-        let Some(exchanges) = self.exchanges(id) else { return };
-        match exchanges.receive(now, bytes) {
-            Received::Request(message) => {
-                let message_id = exchanges.message_id();
-                let served = serve(Request::new(message, identity), &Anybody, &mut application, message_id, &mut frame);
-                if matches!(served, Served::Responded { .. }) {
-                    exchanges.keep_reply(now, message.message_id(), frame.bytes());
-                    self.instructions += self.setup.costs.serve;
-                    wishes.push(Wish::Served);
-                    self.say(now, id, to, frame, wishes);
+        let mut frame = Frame::new(&mut storage, HEADROOM + OVERHEAD);
+        let (opened, nonce) = match self.setup.protection {
+            Protection::Oscore => match self.objects.unprotect_request(bytes)? {
+                (maker, Opened::Fresh(opened, nonce)) => (Some(opened), Some((maker, nonce))),
+                (maker, Opened::Unverified(binding)) => {
+                    self.objects.challenge(maker, &binding, &outer, &mut frame)?;
+                    wishes.push(Wish::Challenged);
+                    return self.reply(now, id, to, outer.message_id(), frame, wishes);
                 }
-            }
-            Received::Duplicate(again) => {
-                let again = again.to_vec();
-                self.say_again(now, id, &again, wishes);
-            }
-            Received::Response { request, .. } => {
-                self.instructions += self.setup.costs.hear;
-                if let Some((_, made)) = self.asked.take_if(|(asked, _)| *asked == request) {
-                    wishes.push(Wish::Answered { made });
-                }
-                self.ask(now, to, wishes);
-            }
-            Received::Reject(reset) => self.say_again(now, id, &reset, wishes),
-            _ => {}
+            },
+            _ => (None, None),
+        };
+        let message = MessageRef::parse(opened.as_deref().unwrap_or(bytes)).ok()?;
+        let mut payload = vec![0x24; self.setup.response];
+        if self.setup.protection == Protection::CoapProtected && !payload.is_empty() {
+            payload = self.objects.seal_payload(&payload);
         }
+        let message_id = self.exchanges(id)?.message_id();
+        let request = Request::new(message, identity);
+        let served = serve(request, &Anybody, &mut Application { payload }, message_id, &mut frame);
+        if !matches!(served, Served::Responded { .. }) {
+            return None;
+        }
+        if let Some((maker, nonce)) = nonce {
+            self.objects.protect_response(maker, nonce, &mut frame)?;
+        }
+        self.instructions += self.setup.costs.serve;
+        wishes.push(Wish::Served);
+        self.reply(now, id, to, message.message_id(), frame, wishes)
+    }
+
+    /// Keeps what is answered to a message, and says it.
+    fn reply(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        to: Address,
+        message_id: u16,
+        frame: Frame<'_>,
+        wishes: &mut Vec<Wish>,
+    ) -> Option<()> {
+        self.exchanges(id)?.keep_reply(now, message_id, frame.bytes());
+        self.say(now, id, to, frame, wishes);
+        Some(())
+    }
+
+    /// The response to a request is here.
+    fn answered(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        request: RequestId,
+        bytes: &[u8],
+        wishes: &mut Vec<Wish>,
+    ) -> Option<()> {
+        self.instructions += self.setup.costs.hear;
+        let to = self.endpoint.peers.peer(id)?.path().remote;
+        if let Some(Asked { reading, pending, .. }) = self.asked.take_if(|asked| asked.request == request) {
+            let mut good = true;
+            if let Some(mut pending) = pending {
+                let opened = self.objects.unprotect_response(self.number as u8, &mut pending, bytes);
+                let message = opened.as_deref().and_then(|opened| MessageRef::parse(opened).ok());
+                let challenge = message.filter(|message| message.code() == Code::UNAUTHORIZED);
+                if let Some(echo) = challenge.and_then(|message| message.option(OptionNumber::ECHO)) {
+                    return self.request(now, id, to, reading, Some(echo), wishes);
+                }
+                good = message.is_some();
+            } else if self.setup.protection == Protection::CoapProtected {
+                let payload = MessageRef::parse(bytes).map_or(&[][..], |message| message.payload());
+                good = payload.is_empty() || self.objects.open_payload(payload);
+            }
+            let Reading { made, at_once } = reading;
+            wishes.push(if good { Wish::Answered { made, at_once } } else { Wish::GivenUp });
+        }
+        self.ask(now, to, wishes);
+        Some(())
     }
 
     fn on(&mut self, now: Instant, from: Option<Address>, noted: Noted, wishes: &mut Vec<Wish>) {
@@ -324,10 +456,13 @@ impl<const PEERS: usize> Node<PEERS> {
         if let Some(deadline) = deadline {
             self.endpoint.peers.schedule(id, deadline);
         }
+        if let (false, Some(asked)) = (again.is_empty(), &mut self.asked) {
+            asked.reading.at_once = false;
+        }
         for bytes in again {
             self.say_again(now, id, &bytes, wishes);
         }
-        if self.asked.take_if(|(asked, _)| Some(*asked) == over).is_some() {
+        if self.asked.take_if(|asked| Some(asked.request) == over).is_some() {
             wishes.push(Wish::GivenUp);
             if let Some(to) = self.endpoint.peers.peer(id).map(|peer| peer.path().remote) {
                 self.ask(now, to, wishes);
@@ -338,14 +473,15 @@ impl<const PEERS: usize> Node<PEERS> {
 
 impl<const PEERS: usize> Mote for Node<PEERS> {
     fn read(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>) {
-        self.readings.push_back(now);
+        let at_once = self.asked.is_none() && self.readings.is_empty();
+        self.readings.push_back(Reading { made: now, at_once });
         self.ask(now, to, wishes);
         self.poll(now, wishes);
     }
 
     fn receive(&mut self, now: Instant, from: Address, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
         let path = Path { local: self.setup.local, remote: from };
-        if self.setup.protection == Protection::Coap {
+        if self.setup.protection != Protection::CoapDtls {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             if let Ok(id) = self.endpoint.plain(&mut cx, &path, Rank::Stranger) {
                 self.hear(now, id, datagram, wishes);
@@ -386,11 +522,15 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
     }
 
     fn take_instructions(&mut self) -> u64 {
-        std::mem::take(&mut self.instructions)
+        std::mem::take(&mut self.instructions) + std::mem::take(&mut self.objects.instructions)
     }
 
     fn reboot(&mut self, now: Instant) {
-        *self = Self::start(self.seed, self.number, self.reboots + 1, self.setup, now);
+        *self = Self::start(self.seed, self.number, self.reboots + 1, self.setup, self.objects.kept(), now);
+    }
+
+    fn forget(&mut self, maker: usize) {
+        self.objects.forget(maker as u8);
     }
 
     fn moved(&mut self, now: Instant, local: Address, to: Address, wishes: &mut Vec<Wish>) {
@@ -403,12 +543,19 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
         }
         self.setup.local = local;
         self.server = None;
-        if let Some((_, made)) = self.asked.take() {
-            self.readings.push_front(made);
+        if let Some(Asked { reading, .. }) = self.asked.take() {
+            self.readings.push_front(reading);
         }
         self.ask(now, to, wishes);
         self.poll(now, wishes);
     }
+}
+
+/// What a message means to the exchanges of its peer, without its borrows.
+enum Heard {
+    Request,
+    Again(Vec<u8>),
+    Response(RequestId),
 }
 
 /// An event without its borrows.
@@ -436,9 +583,9 @@ impl From<Event<'_, '_>> for Noted {
     }
 }
 
-/// Takes readings, and answers with as many bytes as it was told.
+/// Takes readings, and answers with what it was told.
 struct Application {
-    response: usize,
+    payload: Vec<u8>,
 }
 
 impl Handler for Application {
@@ -447,7 +594,7 @@ impl Handler for Application {
             return Err(Code::NOT_FOUND);
         }
         response.set_code(Code::CHANGED);
-        if self.response == 0 { Ok(()) } else { response.payload(&[0x24; MESSAGE][..self.response]) }
+        if self.payload.is_empty() { Ok(()) } else { response.payload(&self.payload) }
     }
 }
 
@@ -457,7 +604,7 @@ pub const RESOURCE: &str = "blink";
 pub const MESSAGE: usize = 1152;
 /// Bytes of the longest reading.
 pub const MAX_PAYLOAD: usize = 1024;
-const DATAGRAM: usize = HEADROOM + MESSAGE + TAILROOM + 64;
+const DATAGRAM: usize = HEADROOM + OVERHEAD + MESSAGE + TAILROOM + 64;
 /// Peers of a node that makes readings.
 pub const LEAF: usize = 2;
 /// Peers of a node that takes them.

@@ -5,6 +5,7 @@
 
 pub mod bytes;
 pub mod creation;
+pub mod delay;
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -47,10 +48,8 @@ struct Paper {
     scenario: String,
     table2: BTreeMap<String, Overhead>,
     fig3: BTreeMap<String, u64>,
-    #[expect(dead_code, reason = "stands in the file for its readers")]
-    table3: toml::Table,
-    #[expect(dead_code, reason = "stands in the file for its readers")]
-    fig9: toml::Table,
+    table3: BTreeMap<String, Spread>,
+    fig9: Fig9,
     fig11: BTreeMap<String, Creation>,
 }
 
@@ -62,6 +61,32 @@ struct Overhead {
     context_id: [u64; 2],
     nonce: [u64; 2],
     mac: [u64; 2],
+}
+
+/// Milliseconds.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spread {
+    mean: f64,
+    sd: f64,
+    q1: f64,
+    median: f64,
+    q3: f64,
+}
+
+impl Spread {
+    fn parts(self) -> [(&'static str, f64); 5] {
+        let Self { mean, sd, q1, median, q3 } = self;
+        [("mean", mean), ("sd", sd), ("q1", q1), ("median", median), ("q3", q3)]
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fig9 {
+    single_hop_median_ms: BTreeMap<String, f64>,
+    first_try_percent: BTreeMap<String, [f64; 2]>,
+    success_percent: BTreeMap<String, [f64; 2]>,
 }
 
 /// Microseconds.

@@ -77,6 +77,9 @@ pub struct Network {
     pub hops: Option<usize>,
     /// Children of each node of a tree.
     pub fanout: Option<usize>,
+    /// The first so many nodes after node 0 make no readings, they only pass on. Not in a chain, where none but the last does.
+    #[serde(default)]
+    pub forwarders: usize,
     /// Pairs of nodes that hear each other, for the topology "links".
     pub links: Option<Vec<[usize; 2]>>,
     /// The share of frames that links lose, 0 to 1.
@@ -117,8 +120,32 @@ pub struct Traffic {
     pub response: usize,
     /// All nodes that make readings lose their memory once, after this share of their readings.
     pub reboot_after: Option<f64>,
+    /// Losses of memory at random.
+    pub reboots: Option<Reboots>,
     /// The other way round: node 0 asks all nodes at once, every `period_s`, and each answers.
     pub group: Option<Group>,
+}
+
+/// Losses of memory, drawn anew before each reading.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reboots {
+    /// The share of readings before which there is one.
+    pub share: f64,
+    /// Who.
+    #[serde(default)]
+    pub of: Rebooted,
+}
+
+/// Who loses its memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rebooted {
+    /// The node that makes the reading.
+    #[default]
+    Client,
+    /// Node 0, what it knows by OSCORE of the node that makes the reading.
+    Server,
 }
 
 /// Requests to all nodes (RFC 7252, section 8).
@@ -160,7 +187,7 @@ pub struct Stack {
 impl Default for Stack {
     fn default() -> Self {
         Self {
-            protections: Protection::ALL.to_vec(),
+            protections: Protection::USUAL.to_vec(),
             profile: ProfileName::Default,
             link_addresses: Addresses::Short,
             addresses: Prefix::Context,
@@ -221,6 +248,9 @@ pub struct Hardware {
     pub platform: String,
     /// Cycles for an instruction, in the mean: 1.0 to 1.3 on a Cortex-M3.
     pub cycles_per_instruction: f64,
+    /// What its operating system takes for each datagram that it sends, receives or passes on, in microseconds of its
+    /// processor.
+    pub stack_us: u32,
     /// Capacity of the battery.
     pub battery_mah: f64,
     /// Current of a mote that sleeps, in microamperes.
@@ -229,7 +259,7 @@ pub struct Hardware {
 
 impl Default for Hardware {
     fn default() -> Self {
-        Self { platform: "z1".into(), cycles_per_instruction: 1.15, battery_mah: 2600.0, sleep_ua: 5.0 }
+        Self { platform: "z1".into(), cycles_per_instruction: 1.15, stack_us: 0, battery_mah: 2600.0, sleep_ua: 5.0 }
     }
 }
 
@@ -434,6 +464,16 @@ impl Scenario {
         if let Some(reboot) = traffic.reboot_after {
             share("traffic", "reboot_after", reboot)?;
         }
+        if let Some(reboots) = traffic.reboots {
+            share("traffic", "reboots", reboots.share)?;
+        }
+        if self.network.forwarders > 0 && self.network.forwarders + 1 >= links.nodes() {
+            let what = format!("forwarders: {} nodes, and one of them at least makes readings", links.nodes() - 1);
+            return Err(("network", "forwarders", what));
+        }
+        if traffic.reboots.is_some() && traffic.group.is_some() {
+            return Err(("traffic", "reboots", "reboots: not with a group".into()));
+        }
         for Move { node, at_s, changes } in &self.moves {
             if self.stack.addresses == Prefix::LinkLocal && *changes == Changes::Address {
                 let what =
@@ -494,7 +534,7 @@ impl Scenario {
     pub(crate) fn makers(&self, nodes: usize) -> Vec<NodeId> {
         match self.network.topology {
             Shape::Chain if self.traffic.group.is_none() => vec![nodes - 1],
-            _ => (1..nodes).collect(),
+            _ => (1 + self.network.forwarders..nodes).collect(),
         }
     }
 }

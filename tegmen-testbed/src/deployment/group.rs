@@ -70,7 +70,7 @@ impl World<'_> {
         if built.is_err() {
             return;
         }
-        self.work(node, self.costs.serve + self.costs.send_of(frame.len()));
+        self.work(node, self.costs.serve + self.costs.send_of(frame.len()), 1);
         let (now, station) = (self.network.now(), &mut self.stations[node]);
         let leisure = (group.leisure_s * 1e6) as Micros;
         let at = station.busy_until.max(now + station.leisure.below(leisure + 1));

@@ -31,12 +31,67 @@ fn every_reading_is_answered_where_nothing_is_lost() {
 #[test]
 fn a_session_costs_bytes_time_and_energy() {
     let scenario = scenario("topology = \"star\"\nnodes = 3", "");
-    let [plain, secured] = Protection::ALL.map(|protection| run(&scenario, protection, 1, false).0);
+    let [plain, secured] =
+        [Protection::Coap, Protection::CoapDtls].map(|protection| run(&scenario, protection, 1, false).0);
     // 29 bytes in each direction, and the handshake.
     assert!(secured.bytes > plain.bytes + 2 * 29 * plain.made);
     assert!(secured.delays[45] > plain.delays[45]);
     assert!(secured.energy.radio_by_frame() > plain.energy.radio_by_frame());
     assert!(secured.instructions > 2 * plain.instructions);
+}
+
+#[test]
+fn oscore_costs_its_bytes_in_each_message_and_no_session() {
+    let mut scenario = scenario("topology = \"star\"\nnodes = 1", "");
+    scenario.traffic.response = 2;
+    let [plain, protected, secured, oscore] = Protection::ALL.map(|protection| run(&scenario, protection, 1, false).0);
+    // 30 exchanges, of which none is repeated; numbers have one byte each.
+    assert_eq!(protected.bytes, plain.bytes + 30 * 12);
+    assert_eq!(oscore.bytes, plain.bytes + 30 * (14 + 11));
+    assert!(oscore.bytes < secured.bytes);
+    assert!(plain.delays[15] < protected.delays[15] && protected.delays[15] < oscore.delays[15]);
+    assert_eq!((oscore.sessions, oscore.challenges), (0, 0));
+    assert!(plain.instructions < protected.instructions && protected.instructions < oscore.instructions);
+}
+
+#[test]
+fn who_lost_what_it_knew_by_oscore_asks_once_and_goes_on() {
+    let with = |of: &str, share: f64| {
+        let mut scenario = scenario("topology = \"star\"\nnodes = 3", "");
+        let of = if of == "server" { Rebooted::Server } else { Rebooted::Client };
+        scenario.traffic.reboots = Some(crate::scenario::Reboots { share, of });
+        run(&scenario, Protection::Oscore, 1, false).0
+    };
+    let always = with("server", 1.0);
+    // The first time there is nothing to lose.
+    assert_eq!((always.made, always.answered, always.challenges), (90, 90, 87));
+    // One more round trip each, and no more.
+    let never = with("server", 0.0);
+    assert_eq!((never.answered, never.challenges), (90, 0));
+    let ratio = always.delays.iter().sum::<Micros>() as f64 / never.delays.iter().sum::<Micros>() as f64;
+    assert!((1.7..2.3).contains(&ratio), "{ratio}");
+    // A client goes on with the end of its lease, and nobody notices.
+    let clients = with("client", 0.5);
+    assert_eq!((clients.answered, clients.challenges), (90, 0));
+}
+
+#[test]
+fn forwarders_make_no_readings() {
+    let tree = "topology = \"tree\"\nnodes = 6\nfanout = 2\nforwarders = 2";
+    let (outcome, _) = run(&scenario(tree, ""), Protection::Oscore, 1, false);
+    assert_eq!((outcome.made, outcome.answered), (4 * 30, 4 * 30));
+    assert!(outcome.by_node[1].is_empty() && outcome.by_node[3].len() == 30);
+}
+
+#[test]
+fn the_operating_system_takes_its_time() {
+    let mut scenario = scenario("topology = \"star\"\nnodes = 1", "");
+    let without = run(&scenario, Protection::Coap, 1, false).0;
+    scenario.mote.stack_us = 1000;
+    let with = run(&scenario, Protection::Coap, 1, false).0;
+    // Sent, received, and both again on the way back; a little of it passes while the MAC acknowledges.
+    let more = (with.delays.iter().sum::<Micros>() - without.delays.iter().sum::<Micros>()) / 30;
+    assert!((3_700..4_100).contains(&more), "{more}");
 }
 
 #[test]
@@ -103,7 +158,9 @@ fn who_moves_shakes_hands_again_and_loses_no_reading() {
             "[[moves]]\nnode = 2\nat_s = 20.0\nchanges = \"{changes}\"\n[[moves]]\nnode = 2\nat_s = 40.0\nchanges = \"{changes}\"\n"
         );
         for network in ["topology = \"star\"\nnodes = 3", "topology = \"tree\"\nnodes = 3\nfanout = 1"] {
-            for (protection, sessions) in [(Protection::Coap, 0), (Protection::CoapDtls, 3 + 2)] {
+            for (protection, sessions) in
+                [(Protection::Coap, 0), (Protection::CoapDtls, 3 + 2), (Protection::Oscore, 0)]
+            {
                 let (outcome, _) = run(&scenario(network, &moves), protection, 1, false);
                 let counted = (outcome.made, outcome.answered, outcome.sessions, outcome.moves);
                 assert_eq!(counted, (90, 90, sessions, 2), "{network} {changes} {protection:?}");

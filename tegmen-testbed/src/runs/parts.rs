@@ -171,7 +171,7 @@ mod tests {
         let plan = plan("1..1");
         let merged = merge(&plan, &[file("7..9"), file("3..3"), file("4..6")]).unwrap();
         assert_eq!(write(&plan, &merged).unwrap(), whole.1);
-        assert_eq!(whole.1.lines().count(), 2 + 2 * 2 * 7);
+        assert_eq!(whole.1.lines().count(), 2 + 2 * Protection::USUAL.len() * 7);
         let of_whole = merge(&plan, &[whole]).unwrap();
         assert_eq!(summarize(&plan, &of_whole), summarize(&plan, &merged));
         assert!(summarize(&plan, &merged).iter().all(|summary| summary.seeds == 7));

@@ -23,7 +23,7 @@ fn changed(from: &str, to: &str) -> String {
 fn a_plan_is_read_with_what_it_leaves_out() {
     let plan = Plan::parse("plan.toml", GOOD).unwrap();
     let [case] = &plan.cases[..] else { panic!("one case") };
-    assert_eq!(case.scenario.stack.protections, Protection::ALL);
+    assert_eq!(case.scenario.stack.protections, Protection::USUAL);
     assert_eq!((case.scenario.traffic.readings, case.scenario.run.seeds), (100, 5));
     assert_eq!(case.scenario.links().unwrap().nodes(), 4);
 }

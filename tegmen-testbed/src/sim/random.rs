@@ -26,6 +26,8 @@ pub enum Purpose {
     Messages = 8,
     /// When members of a group answer, and relays speak.
     Leisure = 9,
+    /// When nodes lose their memory.
+    Reboots = 10,
 }
 
 /// Numbers for one node and one purpose.
