@@ -16,7 +16,7 @@ const PEER: &str = "liboscore";
 const INSTALL: &str = "apt-get install libclang-dev && bench/setup.sh liboscore";
 const READING: [u8; 16] = *b"21.5 degrees C  ";
 /// Pairs in one pass of each.
-const COUNT: u32 = 50_000;
+const COUNT: u32 = 200_000;
 
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };

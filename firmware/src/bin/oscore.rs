@@ -84,7 +84,7 @@ impl Node {
         mark_begin(UNPROTECT_REQUEST);
         let opened = context.unprotect_request(&mut self.crypto, datagram);
         mark_end(UNPROTECT_REQUEST);
-        let Ok(Unprotected::Fresh(request, nonce)) = opened else { return None };
+        let Ok(Unprotected::Fresh(ref request, nonce)) = opened else { return None };
         if request.code() != Code::GET || !request.path_is(PATH) {
             return None;
         }

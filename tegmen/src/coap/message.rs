@@ -128,10 +128,15 @@ impl<'a> MessageRef<'a> {
     /// # Errors
     /// [`Malformed`] if the plaintext does not parse.
     pub fn with_plaintext(self, plaintext: &'a [u8]) -> Result<Self, Malformed> {
+        self.around(plaintext)
+    }
+
+    /// As [`Self::with_plaintext`], without moving this one.
+    pub(crate) fn around(&self, plaintext: &'a [u8]) -> Result<Self, Malformed> {
         let malformed = Malformed::Message { message_type: self.message_type, message_id: self.message_id };
         let (&code, rest) = plaintext.split_first().ok_or(malformed)?;
         let (inner, payload, present) = split_payload(rest).ok_or(malformed)?;
-        Ok(Self { code: Code(code), inner, payload, present: self.present | present, ..self })
+        Ok(Self { code: Code(code), inner, payload, present: self.present | present, ..*self })
     }
 
     /// The last message of a block-wise transfer, with the whole body instead of its own block.

@@ -152,7 +152,8 @@ pub(crate) enum Keep {
 }
 
 /// Takes options out of a run that a parser has walked, in place; the length of what is left.
-#[inline(never)]
+#[cfg_attr(target_pointer_width = "64", inline)]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(crate) fn retain(run: &mut [u8], keep: fn(OptionNumber) -> Keep) -> usize {
     let (mut from, mut to) = (0usize, 0usize);
     let (mut number, mut last) = (0u16, 0u16);

@@ -222,13 +222,15 @@ impl Context {
     }
 
     /// What a message with the nonce of `id` and `number` is encrypted with that is, or answers, the request `request`.
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn inputs(&self, (id, number): (&Id, &PartialIv), request: (&Id, &PartialIv)) -> Inputs {
         Inputs { nonce: self.aead.nonce(&self.common_iv, id, number), aad: Aad::new(self.aead, request.0, request.1) }
     }
 
     /// The number of the next message, used up by this.
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn take_number(&mut self) -> Result<PartialIv, super::Stop> {
         let number = PartialIv::new(self.lease.next()).ok_or(super::Stop::Exhausted)?;
         self.lease.take().map_err(|_| super::Stop::LeaseSpent)?;

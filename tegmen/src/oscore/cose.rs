@@ -85,7 +85,8 @@ impl Aead {
     }
 
     /// Encrypts `body` in place; the tag goes to the first bytes of `tag`.
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn seal<C: Crypto>(
         self,
         crypto: &mut C,
@@ -107,7 +108,8 @@ impl Aead {
     }
 
     /// Decrypts `body` in place if `tag` is right.
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn open<C: Crypto>(
         self,
         crypto: &mut C,

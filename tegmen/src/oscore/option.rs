@@ -1,6 +1,5 @@
 //! The value of the OSCORE option (RFC 8613, section 6.1).
 
-use super::MAX_PARTIAL_IV;
 use crate::buf::{Full, Reader, Truncated, Writer};
 
 /// A sender sequence number as it goes over the wire: one to five bytes, no zero in front (RFC 8613, section 5).
@@ -13,10 +12,7 @@ pub struct PartialIv {
 impl PartialIv {
     /// The shortest form of a number; `None` above 2^40 - 1.
     pub fn new(number: u64) -> Option<Self> {
-        if number > MAX_PARTIAL_IV {
-            return None;
-        }
-        let [_, _, _, bytes @ ..] = number.to_be_bytes();
+        let [0, 0, 0, bytes @ ..] = number.to_be_bytes() else { return None };
         let zeros = bytes.iter().take(4).take_while(|byte| **byte == 0).count();
         Some(Self { bytes, len: 5u8.wrapping_sub(zeros as u8) })
     }

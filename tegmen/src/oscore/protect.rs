@@ -138,7 +138,8 @@ struct Plain {
 }
 
 impl Plain {
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn read(frame: &Frame<'_>) -> Result<Self, Stop> {
         // By reference, here and below: it is large, and moving it costs a mote more than reading it.
         let Ok(message) = &MessageRef::parse(frame.bytes()) else { return Err(Stop::Malformed) };
@@ -159,7 +160,8 @@ impl Plain {
 
 /// Puts an outer header and the outer options before what is to be encrypted, and room for a tag behind it; what is to be
 /// encrypted, and the room.
-#[inline(never)]
+#[cfg_attr(target_pointer_width = "64", inline)]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn enclose<'f>(
     frame: &'f mut Frame<'_>,
     plain: &Plain,
@@ -174,7 +176,10 @@ fn enclose<'f>(
     // Only of these there is anything to copy or to take away.
     let looked_at = if plain.outside { plain.options_len } else { 0 };
     let options = frame.bytes().get(plain.head_len..).and_then(|options| options.get(..looked_at));
-    let outer_len = outer_options(options.unwrap_or(&[]), oscore, &mut []);
+    let outer_len = match options {
+        Some(options @ [_, ..]) => outer_options(options, oscore, &mut []),
+        _ => option::encoded_len(OptionNumber::OSCORE.0, oscore.len()),
+    };
     // The marker and the code of the message inside come between the options outside and those inside.
     let before = outer_len.saturating_add(2);
     let start = before.saturating_add(plain.head_len);
@@ -215,27 +220,29 @@ fn inside_response(number: OptionNumber) -> Keep {
 
 /// The options outside, by rising number: those of class U, Observe, and OSCORE itself, written to `out` as far as it has
 /// room; how long they are.
-#[inline(never)]
+#[cfg_attr(target_pointer_width = "64", inline)]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn outer_options(options: &[u8], oscore: &[u8], out: &mut [u8]) -> usize {
     let mut reader = Reader::new(options);
-    let (mut previous, mut last, mut len) = (0u16, 0u16, 0usize);
-    let mut place = |number: OptionNumber, value: &[u8]| {
-        let delta = number.0.wrapping_sub(last);
-        let _ = option::write(&mut Writer::new(out.get_mut(len..).unwrap_or(&mut [])), delta, value);
-        len = len.saturating_add(option::encoded_len(delta, value.len()));
-        last = number.0;
-    };
-    let mut written = false;
+    let (mut previous, mut last, mut len, mut written) = (0u16, 0u16, 0usize, false);
     loop {
-        let next = option::read(&mut reader, previous);
-        if !written && !next.is_ok_and(|(number, _)| number < OptionNumber::OSCORE) {
-            place(OptionNumber::OSCORE, oscore);
-            written = true;
-        }
-        let Ok((number, value)) = next else { return len };
+        let mut ahead = reader;
+        let (number, value) = match option::read(&mut ahead, previous) {
+            Ok(next) if written || next.0 < OptionNumber::OSCORE => {
+                (reader, previous) = (ahead, next.0.0);
+                next
+            }
+            Err(_) if written => return len,
+            _ => {
+                written = true;
+                (OptionNumber::OSCORE, oscore)
+            }
+        };
         if number == OptionNumber::OBSERVE || number.class() == Class::Unprotected {
-            place(number, value);
+            let delta = number.0.wrapping_sub(last);
+            let _ = option::write(&mut Writer::new(out.get_mut(len..).unwrap_or(&mut [])), delta, value);
+            len = len.saturating_add(option::encoded_len(delta, value.len()));
+            last = number.0;
         }
-        previous = number.0;
     }
 }

@@ -151,6 +151,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Refused`]; nothing of the context has then changed, unless the message was authentic and malformed inside.
+    #[inline(never)]
     pub fn unprotect_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -171,7 +172,7 @@ impl Context {
         if let Some(fresh) = fresh {
             fresh.accept();
         }
-        let Ok(message) = outer.inside(datagram, self.aead.tag_len()) else { return Err(Refused::Malformed) };
+        let Ok(message) = &outer.inside(datagram, self.aead.tag_len()) else { return Err(Refused::Malformed) };
         if !message.code().is_request() {
             return Err(Refused::Malformed);
         }
@@ -179,12 +180,12 @@ impl Context {
         if let Some(mark) = mark {
             let challenge = mark.to_be_bytes();
             if mark == NO_CHALLENGE || message.option(OptionNumber::ECHO) != Some(&challenge) {
-                return Ok(Unprotected::Unverified(message, binding));
+                return Ok(Unprotected::Unverified(*message, binding));
             }
             // Whatever was sent before this may have been delivered before the window was lost.
             self.window = ReplayWindow::seen_up_to(number.number());
         }
-        Ok(Unprotected::Fresh(message, RequestNonce(binding)))
+        Ok(Unprotected::Fresh(*message, RequestNonce(binding)))
     }
 
     /// Decrypts the response to `pending` where it lies. A response under the request's nonce is taken once, notifications
@@ -210,12 +211,12 @@ impl Context {
         };
         let (text, tag) = outer.sealed(datagram, self.aead.tag_len())?;
         self.aead.open(crypto, self.recipient_key.expose(), &inputs, text, tag)?;
-        let Ok(message) = outer.inside(datagram, self.aead.tag_len()) else { return Err(Refused::Malformed) };
+        let Ok(message) = &outer.inside(datagram, self.aead.tag_len()) else { return Err(Refused::Malformed) };
         if !message.code().is_response() {
             return Err(Refused::Malformed);
         }
         pending.newest = newest;
-        Ok(message)
+        Ok(*message)
     }
 }
 
@@ -230,7 +231,8 @@ struct Outer {
 
 impl Outer {
     /// The parts of a datagram, and what its OSCORE option says.
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn read(datagram: &[u8]) -> Result<(Self, OscoreOption<'_>), Refused> {
         let Ok(message) = &MessageRef::parse(datagram) else { return Err(Refused::Unprotected) };
         let value = message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?;
@@ -252,7 +254,8 @@ impl Outer {
     }
 
     /// The message inside, with those options outside that it is meant to have (RFC 8613, section 8.2, step 7).
-    #[inline(never)]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn inside<'r>(&self, datagram: &'r mut [u8], tag_len: usize) -> Result<MessageRef<'r>, Malformed> {
         let (outer, payload) = datagram.split_at_mut_checked(self.payload_at).unwrap_or_default();
         let mut kept = 0;
@@ -265,6 +268,9 @@ impl Outer {
         }
         let outer = outer.get(..self.options_at.saturating_add(kept)).unwrap_or(&[]);
         let text = payload.get(..payload.len().saturating_sub(tag_len)).unwrap_or(&[]);
-        MessageRef::parse(outer)?.with_plaintext(text)
+        match &MessageRef::parse(outer) {
+            Ok(message) => message.around(text),
+            Err(malformed) => Err(*malformed),
+        }
     }
 }
