@@ -68,7 +68,8 @@ fn who_lost_what_it_knew_by_oscore_asks_once_and_goes_on() {
     // One more round trip each, and no more.
     let never = with("server", 0.0);
     assert_eq!((never.answered, never.challenges), (90, 0));
-    let ratio = always.delays.iter().sum::<Micros>() as f64 / never.delays.iter().sum::<Micros>() as f64;
+    // Of medians: where a frame is lost a retransmission takes as long as all others together.
+    let ratio = always.delays[45] as f64 / never.delays[45] as f64;
     assert!((1.7..2.3).contains(&ratio), "{ratio}");
     // A client goes on with the end of its lease, and nobody notices.
     let clients = with("client", 0.5);
