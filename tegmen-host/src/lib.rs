@@ -5,6 +5,7 @@
 //! * [`client`] asks.
 //! * [`contexts`] are what OSCORE needs, on disk.
 //! * [`formats`], [`senml`] and [`problem`] read and write what is said.
+//! * [`x509`] says whom to believe by public keys, and [`provider::public`] has their arithmetic.
 //! * [`probe`], [`pcapng`] and [`metrics`] show what happens.
 //! * [`bridge`] carries the packets of a mote on a serial line.
 //! * [`slab`] is the table behind both, usable by itself with [`tegmen::endpoint::Endpoint`].
@@ -31,6 +32,7 @@ pub mod slab;
 pub mod udp;
 pub mod uri;
 mod wheel;
+pub mod x509;
 
 /// The examples of the README, compiled and run as tests.
 #[cfg(doctest)]

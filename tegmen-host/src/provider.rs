@@ -1,5 +1,7 @@
 //! The crypto provider of hosts: AES-CCM on the CPU's instructions, with the key schedules of busy sessions at hand.
 
+pub mod public;
+
 use crate::credentials::to_hex;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};

@@ -29,5 +29,6 @@ fn the_host_agrees_with_every_hash_vector() {
     checks::hmac::<HostCrypto>();
     checks::prf::<HostCrypto>();
     assert_eq!((checks::wycheproof_hmac::<HostCrypto>(), checks::hkdf::<HostCrypto>()), (174, 3));
+    assert_eq!(checks::wycheproof_hkdf::<HostCrypto>(), 86);
     checks::generator(|seed| HostCrypto::new(seed, 16));
 }

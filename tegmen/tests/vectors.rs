@@ -35,6 +35,7 @@ fn compact_agrees_with_every_hash_vector() {
     checks::hmac::<Compact>();
     checks::prf::<Compact>();
     assert_eq!((checks::wycheproof_hmac::<Compact>(), checks::hkdf::<Compact>()), (174, 3));
+    assert_eq!(checks::wycheproof_hkdf::<Compact>(), 86);
     checks::generator(Compact::new);
 }
 
@@ -58,5 +59,6 @@ fn rustcrypto_agrees_with_every_hash_vector() {
     checks::hmac::<RustCrypto>();
     checks::prf::<RustCrypto>();
     assert_eq!((checks::wycheproof_hmac::<RustCrypto>(), checks::hkdf::<RustCrypto>()), (174, 3));
+    assert_eq!(checks::wycheproof_hkdf::<RustCrypto>(), 86);
     checks::generator(RustCrypto::new);
 }

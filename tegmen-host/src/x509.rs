@@ -1,0 +1,129 @@
+//! Whom to believe: certificates (RFC 5280) and raw public keys (RFC 7250) of peers, and keys of our own.
+//!
+//! * A [`Verifier`] believes paths that lead to its trust anchors and are not revoked.
+//! * [`RawKeys`] believes the keys on its list.
+//! * [`PeerVerifier`] is what both are, and what a rule of your own may be.
+//! * A [`Signer`](signer::Signer) proves who this end is; [`signer::SoftwareKey`] is one from a file.
+//!
+//! ```no_run
+//! use std::time::SystemTime;
+//! use tegmen_host::x509::{Files, Purpose, Settings, Verifier};
+//!
+//! let files = Files { anchors: vec!["ca.pem".into()], crls: vec!["crl.pem".into()], ..Files::default() };
+//! let verifier = Verifier::from_files(files, Settings::default())?;
+//! # let certificate_list: &[u8] = &[];
+//! match verifier.verify(certificate_list, Purpose::Server, Some("gateway.example"), SystemTime::now()) {
+//!     Ok(verified) => println!("{} may speak until {:?}", verified.name, verified.until),
+//!     Err(refusal) => eprintln!("{refusal}; the peer is told {}", refusal.alert().0),
+//! }
+//! # Ok::<(), tegmen_host::x509::LoadError>(())
+//! ```
+
+mod cache;
+mod certificate;
+mod der;
+pub(crate) mod public_key;
+mod raw;
+mod refusal;
+mod revocation;
+pub mod signer;
+mod trust;
+mod verifier;
+
+pub use cache::CacheCounters;
+pub use raw::{AllowedKey, RawKeys, verify_raw};
+pub use refusal::Refusal;
+pub use trust::{Files, LoadError, Trust};
+pub use verifier::{Settings, Verifier};
+
+use std::time::SystemTime;
+
+/// A SHA-256 digest.
+pub type Digest = [u8; 32];
+
+/// RSA keys below this are refused wherever they stand in a path.
+pub const MIN_RSA_BITS: usize = 2048;
+
+/// Larger RSA keys sign no handshake; a CA may have up to 8192.
+pub const MAX_RSA_BITS: usize = 4096;
+
+/// What a peer's certificate must be good for (RFC 5280, section 4.2.1.12).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Purpose {
+    /// The peer is a server: id-kp-serverAuth.
+    Server,
+    /// The peer is a client: id-kp-clientAuth.
+    Client,
+}
+
+/// A peer that is believed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verified<'c> {
+    /// Its SubjectPublicKeyInfo in DER, of a kind that [`crate::provider::public::verify_digest`] takes. That the peer has
+    /// the private key is for the handshake to prove.
+    pub spki: &'c [u8],
+    /// The subject of its certificate (RFC 4514: `CN=device1,O=Works`), or the name that the allow list gives its key.
+    pub name: String,
+    /// The DNS names, addresses and URIs of its certificate (subjectAltName).
+    pub names: Vec<String>,
+    /// SHA-256 of its certificate in DER, or of its SubjectPublicKeyInfo if it has none.
+    pub digest: Digest,
+    /// The last moment at which its certificate is valid; `None` for a raw key.
+    pub not_after: Option<SystemTime>,
+    /// The last moment at which this verdict holds: no certificate of the path is expired by then and no CRL is due.
+    /// `None` if nothing ends it.
+    pub until: Option<SystemTime>,
+}
+
+/// Decides whether a peer is who it says.
+///
+/// Each method has a default that refuses, so that a verifier says only what it takes.
+pub trait PeerVerifier: Send + Sync {
+    /// True if [`Self::verify`] may believe a peer: then X.509 is offered as certificate type.
+    fn takes_certificates(&self) -> bool {
+        false
+    }
+
+    /// True if [`Self::verify_raw`] may believe a peer: then RawPublicKey is offered as certificate type.
+    fn takes_raw_keys(&self) -> bool {
+        false
+    }
+
+    /// Verifies the certificate_list of a Certificate message (RFC 5246, section 7.4.2) without its outer length: for
+    /// each certificate three bytes of length and its DER, the end entity's first.
+    ///
+    /// `name` is the DNS name or address that the peer must have; `None` asks for none, as for a client.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    fn verify<'c>(
+        &self,
+        chain: &'c [u8],
+        purpose: Purpose,
+        name: Option<&str>,
+        now: SystemTime,
+    ) -> Result<Verified<'c>, Refusal> {
+        let _ = (chain, purpose, name, now);
+        Err(Refusal::NotTaken("certificates"))
+    }
+
+    /// Verifies a raw public key: a SubjectPublicKeyInfo in DER (RFC 7250, section 3).
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    fn verify_raw<'c>(&self, spki: &'c [u8]) -> Result<Verified<'c>, Refusal> {
+        let _ = spki;
+        Err(Refusal::NotTaken("raw public keys"))
+    }
+}
+
+/// SHA-256 of `parts`, one after the other.
+fn digest(parts: &[&[u8]]) -> Digest {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    let mut out = [0; 32];
+    out.copy_from_slice(context.finish().as_ref());
+    out
+}

@@ -1,0 +1,133 @@
+//! Paths that were verified, so that a peer which comes again costs one hash instead of two signatures.
+
+use super::Digest;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A bounded set of digests, each with the time within which it holds. What was not asked for in a while goes first.
+pub(crate) struct Cache {
+    entries: Mutex<Halves>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// The newer half is filled; when it is full it becomes the older one, and what was in that is gone.
+#[derive(Default)]
+struct Halves {
+    half: usize,
+    newer: HashMap<Digest, Span>,
+    older: HashMap<Digest, Span>,
+}
+
+/// How often the cache of verified paths was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheCounters {
+    /// A path was found and its time was not over.
+    pub hits: u64,
+    /// A path had to be verified.
+    pub misses: u64,
+}
+
+/// Seconds since 1970 from `from` to `until`, both within.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Span {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+}
+
+impl Span {
+    pub(crate) const ALWAYS: Self = Self { from: 0, until: u64::MAX };
+
+    pub(crate) fn has(self, now: u64) -> bool {
+        (self.from..=self.until).contains(&now)
+    }
+
+    pub(crate) fn and(self, from: u64, until: u64) -> Self {
+        Self { from: self.from.max(from), until: self.until.min(until) }
+    }
+}
+
+impl Cache {
+    /// `capacity` in entries of about 100 bytes; less than two keep nothing.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let half = capacity / 2;
+        Self { entries: Mutex::new(Halves { half, ..Halves::default() }), hits: 0.into(), misses: 0.into() }
+    }
+
+    /// The span of an entry that holds now.
+    pub(crate) fn find(&self, key: &Digest, now: u64) -> Option<Span> {
+        let found = self.with(|halves| halves.find(key)).filter(|span| span.has(now));
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    pub(crate) fn insert(&self, key: Digest, span: Span) {
+        self.with(|halves| halves.insert(key, span));
+    }
+
+    /// Forgets everything: what it stands on has changed.
+    pub(crate) fn clear(&self) {
+        self.with(|halves| *halves = Halves { half: halves.half, ..Halves::default() });
+    }
+
+    pub(crate) fn counters(&self) -> CacheCounters {
+        CacheCounters { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Halves) -> T) -> T {
+        act(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Halves {
+    fn find(&mut self, key: &Digest) -> Option<Span> {
+        if let Some(span) = self.newer.get(key) {
+            return Some(*span);
+        }
+        let span = self.older.remove(key)?;
+        self.insert(*key, span);
+        Some(span)
+    }
+
+    fn insert(&mut self, key: Digest, span: Span) {
+        if self.half == 0 {
+            return;
+        }
+        if self.newer.len() >= self.half {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.insert(key, span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_bounded_and_keeps_what_is_asked_for() {
+        let cache = Cache::new(8);
+        for number in 0..200_u8 {
+            cache.insert([number; 32], Span::ALWAYS);
+            assert_eq!(cache.find(&[0; 32], 0), Some(Span::ALWAYS), "asked for each time");
+            assert!(cache.with(|halves| halves.newer.len() + halves.older.len()) <= 8);
+        }
+        assert_eq!(cache.find(&[150; 32], 0), None);
+        assert_eq!(cache.counters(), CacheCounters { hits: 200, misses: 1 });
+        cache.clear();
+        assert_eq!(cache.find(&[0; 32], 0), None);
+        let none = Cache::new(0);
+        none.insert([0; 32], Span::ALWAYS);
+        assert_eq!(none.find(&[0; 32], 0), None);
+    }
+
+    #[test]
+    fn an_entry_holds_only_within_its_span() {
+        let cache = Cache::new(2);
+        cache.insert([1; 32], Span { from: 10, until: 20 });
+        let found = [9, 10, 20, 21].map(|now| cache.find(&[1; 32], now).is_some());
+        assert_eq!(found, [false, true, true, false]);
+    }
+}

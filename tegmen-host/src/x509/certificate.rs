@@ -1,0 +1,203 @@
+//! What a certificate says (RFC 5280, section 4), read where it lies; nothing here decides whether it is true.
+
+use super::der::{BIT_STRING, BOOLEAN, Der, INTEGER, OCTET_STRING, OID, SEQUENCE, SET, context};
+use super::public_key::{KeyKind, PublicKey};
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A parsed certificate: views into its DER.
+#[derive(Clone, Copy)]
+pub(crate) struct Certificate<'a> {
+    /// All of it.
+    pub(crate) der: &'a [u8],
+    /// The bytes of the serial number, as they stand.
+    pub(crate) serial: &'a [u8],
+    /// The issuer's Name, with tag and length.
+    pub(crate) issuer: &'a [u8],
+    /// The subject's Name, with tag and length.
+    pub(crate) subject: &'a [u8],
+    /// SubjectPublicKeyInfo, with tag and length.
+    pub(crate) spki: &'a [u8],
+    /// Its validity in seconds since 1970, both ends within it.
+    pub(crate) not_before: u64,
+    pub(crate) not_after: u64,
+    extensions: Der<'a>,
+}
+
+/// Bit 0 of KeyUsage (RFC 5280, section 4.2.1.3).
+pub(crate) const DIGITAL_SIGNATURE: u8 = 0;
+/// Bit 5 of KeyUsage: signs certificates.
+pub(crate) const KEY_CERT_SIGN: u8 = 5;
+
+const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 17];
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
+
+impl<'a> Certificate<'a> {
+    pub(crate) fn parse(der: &'a [u8]) -> Option<Self> {
+        let mut outside = Der::new(der);
+        let mut whole = outside.inside(SEQUENCE)?;
+        let mut tbs = whole.inside(SEQUENCE)?;
+        let _algorithm = whole.value(SEQUENCE)?;
+        let _signature = whole.whole_bits()?;
+        if !outside.is_empty() || !whole.is_empty() {
+            return None;
+        }
+        let _version = tbs.value(context(0));
+        let serial = tbs.value(INTEGER)?;
+        let _algorithm = tbs.value(SEQUENCE)?;
+        let issuer = tbs.optional(SEQUENCE)?.whole;
+        let mut validity = tbs.inside(SEQUENCE)?;
+        let (not_before, not_after) = (validity.time()?, validity.time()?);
+        let subject = tbs.optional(SEQUENCE)?.whole;
+        let spki = tbs.optional(SEQUENCE)?.whole;
+        let _unique_identifiers = (tbs.optional(0x81), tbs.optional(0x82));
+        let extensions = match tbs.inside(context(3)) {
+            Some(mut field) => field.inside(SEQUENCE).filter(|_| field.is_empty())?,
+            None => Der::new(&[]),
+        };
+        let complete = tbs.is_empty() && validity.is_empty() && not_before <= not_after;
+        complete.then_some(Self { der, serial, issuer, subject, spki, not_before, not_after, extensions })
+    }
+
+    /// The value of an extension.
+    fn extension(&self, id: &[u8]) -> Option<&'a [u8]> {
+        let mut extensions = self.extensions;
+        loop {
+            let mut extension = extensions.inside(SEQUENCE)?;
+            let same = extension.value(OID)? == id;
+            let _critical = extension.value(BOOLEAN);
+            let value = extension.value(OCTET_STRING)?;
+            if same {
+                return Some(value);
+            }
+        }
+    }
+
+    /// True if the key may be used so: the bit is set, or the certificate says nothing about usage.
+    pub(crate) fn may(&self, bit: u8) -> bool {
+        let Some(usage) = self.extension(KEY_USAGE) else { return true };
+        match Der::new(usage).value(BIT_STRING) {
+            Some([_unused, first, ..]) => first << bit & 0x80 != 0,
+            _ => false,
+        }
+    }
+
+    /// The names of subjectAltName: DNS names, addresses and URIs.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let Some(mut list) = self.extension(SUBJECT_ALT_NAME).and_then(|value| Der::new(value).inside(SEQUENCE)) else {
+            return names;
+        };
+        while let Some(name) = list.element() {
+            match (name.tag, name.value) {
+                (0x82 | 0x86, text) => names.extend(printable(text)),
+                (0x87, address) => {
+                    let v4 = <[u8; 4]>::try_from(address).map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
+                    let v6 = <[u8; 16]>::try_from(address).map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)));
+                    names.extend(v4.or(v6).map(|address| address.to_string()));
+                }
+                _ => {}
+            }
+        }
+        names
+    }
+
+    /// The public key.
+    pub(crate) fn key(&self) -> Option<PublicKey<'a>> {
+        PublicKey::parse(self.spki)
+    }
+
+    /// True if its key is of a kind that is broken with the means of today: RSA below 2048 bits.
+    pub(crate) fn is_weak(&self) -> bool {
+        matches!(self.key().map(|key| key.kind), Some(KeyKind::Rsa { bits, .. }) if bits < super::MIN_RSA_BITS)
+    }
+}
+
+fn printable(text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(text).ok()?;
+    (!text.chars().any(char::is_control)).then(|| text.to_owned())
+}
+
+/// A Name as text (RFC 4514), its last part first: `CN=device1,O=Works`. `None` if it is none.
+pub(crate) fn name_text(name: &[u8]) -> Option<String> {
+    let mut parts = Der::new(name).inside(SEQUENCE)?;
+    let mut texts = Vec::new();
+    while !parts.is_empty() {
+        let mut set = parts.inside(SET)?;
+        let mut text = String::new();
+        while !set.is_empty() {
+            let mut pair = set.inside(SEQUENCE)?;
+            let (kind, value) = (pair.value(OID)?, pair.element()?);
+            if !text.is_empty() {
+                text.push('+');
+            }
+            let readable = match value.tag {
+                // UTF8String, NumericString, PrintableString, IA5String
+                12 | 18 | 19 | 22 => printable(value.value),
+                _ => None,
+            };
+            match (attribute(kind), readable) {
+                (Some(attribute), Some(readable)) => {
+                    let _ = write!(text, "{attribute}={}", escaped(&readable));
+                }
+                (Some(attribute), None) => {
+                    let _ = write!(text, "{attribute}=#{}", crate::credentials::to_hex(value.whole));
+                }
+                (None, _) => {
+                    let _ = write!(text, "{}=#{}", dotted(kind), crate::credentials::to_hex(value.whole));
+                }
+            }
+        }
+        texts.push(text);
+    }
+    texts.reverse();
+    Some(texts.join(","))
+}
+
+/// RFC 4514, section 2.4.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    let last = text.chars().count().saturating_sub(1);
+    for (at, letter) in text.chars().enumerate() {
+        let edge = (at == 0 && (letter == ' ' || letter == '#')) || (at == last && letter == ' ');
+        if edge || matches!(letter, '"' | '+' | ',' | ';' | '<' | '>' | '\\') {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out
+}
+
+/// RFC 4514, section 3.
+fn attribute(id: &[u8]) -> Option<&'static str> {
+    Some(match id {
+        [0x55, 4, 3] => "CN",
+        [0x55, 4, 6] => "C",
+        [0x55, 4, 7] => "L",
+        [0x55, 4, 8] => "ST",
+        [0x55, 4, 9] => "STREET",
+        [0x55, 4, 10] => "O",
+        [0x55, 4, 11] => "OU",
+        [0x55, 4, 5] => "serialNumber",
+        [0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 25] => "DC",
+        [0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1] => "UID",
+        _ => return None,
+    })
+}
+
+fn dotted(id: &[u8]) -> String {
+    let (mut numbers, mut number) = (Vec::new(), 0_u64);
+    for byte in id {
+        number = number.wrapping_shl(7) | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            if numbers.is_empty() {
+                let first = (number / 40).min(2);
+                numbers.push(first);
+                number -= first * 40;
+            }
+            numbers.push(number);
+            number = 0;
+        }
+    }
+    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(".")
+}

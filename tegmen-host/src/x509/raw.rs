@@ -1,0 +1,53 @@
+//! Raw public keys (RFC 7250): a list of keys that are believed, each with a name.
+
+use super::public_key::{KeyKind, PublicKey};
+use super::{Digest, MIN_RSA_BITS, PeerVerifier, Refusal, Verified, digest};
+
+/// A key on an allow list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AllowedKey {
+    /// SHA-256 of its SubjectPublicKeyInfo in DER.
+    pub digest: Digest,
+    /// What its owner is called here.
+    pub name: String,
+}
+
+impl AllowedKey {
+    /// Allows a key that is at hand: its SubjectPublicKeyInfo in DER.
+    pub fn of(spki: &[u8], name: &str) -> Self {
+        Self { digest: digest(&[spki]), name: name.to_owned() }
+    }
+}
+
+/// Verifies a raw public key: it is well formed, strong enough, and on the list. Keys without an order of trust have
+/// neither names of their own nor an end; who is to go is taken off the list.
+///
+/// # Errors
+/// [`Refusal::Malformed`], [`Refusal::UnsupportedAlgorithm`], [`Refusal::WeakKey`], [`Refusal::UnknownKey`].
+pub fn verify_raw<'c>(spki: &'c [u8], allowed: &[AllowedKey]) -> Result<Verified<'c>, Refusal> {
+    match PublicKey::parse(spki).ok_or(Refusal::Malformed("a SubjectPublicKeyInfo that does not parse"))?.kind {
+        KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
+        KeyKind::Rsa { bits } if bits < MIN_RSA_BITS => return Err(Refusal::WeakKey),
+        KeyKind::Rsa { .. } | KeyKind::P256 => {}
+    }
+    let digest = digest(&[spki]);
+    let key = allowed
+        .iter()
+        .find(|key| key.digest == digest)
+        .ok_or_else(|| Refusal::UnknownKey { digest: crate::credentials::to_hex(&digest) })?;
+    Ok(Verified { spki, name: key.name.clone(), names: Vec::new(), digest, not_after: None, until: None })
+}
+
+/// A [`PeerVerifier`] that believes the keys of a list, and no certificate.
+#[derive(Clone, Default, Debug)]
+pub struct RawKeys(pub Vec<AllowedKey>);
+
+impl PeerVerifier for RawKeys {
+    fn takes_raw_keys(&self) -> bool {
+        true
+    }
+
+    fn verify_raw<'c>(&self, spki: &'c [u8]) -> Result<Verified<'c>, Refusal> {
+        verify_raw(spki, &self.0)
+    }
+}

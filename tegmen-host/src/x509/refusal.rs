@@ -1,0 +1,110 @@
+//! Why a certificate or a key is not believed.
+
+use super::der::date;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tegmen::dtls::alert::AlertDescription;
+
+/// Why a peer's certificates or its key are refused. The text is for the owner of this end, with a next step; the peer
+/// gets one alert whatever the reason.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A certificate of the path is past its notAfter.
+    #[error("a certificate of the peer's path expired on {}: renew it, or set this machine's clock", when(.not_after))]
+    Expired {
+        /// The last moment at which it was valid.
+        not_after: SystemTime,
+    },
+    /// A certificate of the path is before its notBefore.
+    #[error("a certificate of the peer's path is valid only from {}: wait, or set this machine's clock", when(.not_before))]
+    NotYetValid {
+        /// The first moment at which it is valid.
+        not_before: SystemTime,
+    },
+    /// The end entity's certificate does not carry the name that was asked for (RFC 9525), or a CA of the path may not
+    /// issue for the names it carries (RFC 5280, section 4.2.1.10).
+    #[error(
+        "the peer's certificate is not for {asked}, it is for {presented}: connect to a name it has in subjectAltName, or issue one with --dns or --ip"
+    )]
+    WrongName {
+        /// What was asked for.
+        asked: String,
+        /// What the certificate carries.
+        presented: String,
+    },
+    /// A CA of the path may not issue for the names it carries (RFC 5280, section 4.2.1.10).
+    #[error(
+        "a CA of the peer's path issued a certificate beyond its name constraints: ask that CA for one within them"
+    )]
+    NameConstraint,
+    /// A certificate is used for what it is not meant for (key usage, extended key usage, basic constraints).
+    #[error("a certificate of the peer's path may not be used so ({0}): issue one with the right usage")]
+    WrongUsage(&'static str),
+    /// No path leads to a trust anchor.
+    #[error(
+        "no trust anchor issued the peer's certificate (issuer {issuer}): add that CA to the trust anchors, or have the peer send the certificates between"
+    )]
+    UnknownIssuer {
+        /// Of the last certificate that was sent.
+        issuer: String,
+    },
+    /// A raw public key is not on the allow list.
+    #[error("the peer's public key (SHA-256 {digest}) is not on the allow list: add it, if it is the peer's")]
+    UnknownKey {
+        /// Of its SubjectPublicKeyInfo, in hexadecimal.
+        digest: String,
+    },
+    /// A certificate of the path is on a revocation list.
+    #[error("a certificate of the peer's path is revoked: issue a new one for a new key")]
+    Revoked,
+    /// Whether a certificate is revoked cannot be known: its CA has no CRL here, or that one is too old.
+    #[error("whether the peer's path is revoked is not known ({0}): fetch the newest CRL of each CA of the path")]
+    RevocationUnknown(String),
+    /// The list, or every path in it, has more certificates than the verifier follows.
+    #[error(
+        "the peer's path has too many certificates (at most {max} are followed): raise the limit, or issue from a CA nearer to the anchor"
+    )]
+    TooLong {
+        /// The limit in force.
+        max: usize,
+    },
+    /// An RSA key below 2048 bits.
+    #[error("a certificate of the peer's path has a weak key (RSA below {} bits): make a new key", super::MIN_RSA_BITS)]
+    WeakKey,
+    /// A signature in the path is not its issuer's.
+    #[error(
+        "a signature in the peer's path does not verify: the certificate was changed, or another CA of the same name issued it"
+    )]
+    BadSignature,
+    /// Not a list of certificates, not a certificate, not a key.
+    #[error("what the peer sent is not well formed ({0}): issue its certificate anew")]
+    Malformed(&'static str),
+    /// An algorithm that is not used here: the end entity's key is neither ECDSA P-256 nor RSA, or a signature of the
+    /// path is of an unknown kind.
+    #[error("the peer's path uses an unsupported algorithm: use ECDSA P-256 or RSA of 2048 to 4096 bits, with SHA-256")]
+    UnsupportedAlgorithm,
+    /// An extension is marked critical and is not understood.
+    #[error("a certificate of the peer's path has a critical extension that is not understood: issue one without it")]
+    UnsupportedExtension,
+    /// The verifier in force believes no certificates of this kind.
+    #[error("this end takes no {0}: set up a verifier for them, or have the peer present something else")]
+    NotTaken(&'static str),
+    /// A rule of the user's own says no.
+    #[error("a rule of this end refuses the peer: {0}")]
+    Rule(String),
+}
+
+impl Refusal {
+    /// What the peer is told, the same whatever the reason: certificate_unknown (RFC 5246, section 7.2.2).
+    pub const fn alert(&self) -> AlertDescription {
+        AlertDescription(46)
+    }
+}
+
+pub(crate) fn moment(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+fn when(time: &SystemTime) -> String {
+    date(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}

@@ -1,0 +1,98 @@
+//! What is revoked: CRLs (RFC 5280, section 5), and a plain list for those who have none.
+//!
+//! A line of the plain list is the SHA-256 digest of a certificate (64 hexadecimal digits), or a serial number and its
+//! issuer; what is behind `#` is a comment.
+//!
+//! ```text
+//! 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08    # lost in the field
+//! serial 0a:1b:2c issuer CN=Works CA,O=Works
+//! ```
+
+use super::certificate::{Certificate, name_text};
+use super::der::{Der, INTEGER, SEQUENCE};
+use super::{Digest, digest};
+use std::collections::HashSet;
+use webpki::{BorrowedCertRevocationList, CertRevocationList};
+
+/// The revocation lists in force.
+#[derive(Default)]
+pub(crate) struct Revocations {
+    /// The newest of an issuer first, since the first that fits is taken.
+    crls: Vec<(Times, CertRevocationList<'static>)>,
+    digests: HashSet<Digest>,
+    serials: HashSet<(Vec<u8>, String)>,
+}
+
+/// Of a CRL, in seconds since 1970.
+#[derive(Clone, Copy)]
+struct Times {
+    this_update: u64,
+    next_update: u64,
+}
+
+impl Revocations {
+    /// Adds a CRL; the text says what is wrong with it.
+    pub(crate) fn add_crl(&mut self, der: &[u8]) -> Result<(), String> {
+        let times = Times::of(der).ok_or("no CRL with nextUpdate (RFC 5280, section 5.1)")?;
+        let crl = BorrowedCertRevocationList::from_der(der).and_then(|crl| crl.to_owned()).map_err(|error| {
+            format!("a CRL of a form that is not supported (delta and indirect CRLs are not): {error}")
+        })?;
+        self.crls.push((times, crl.into()));
+        self.crls.sort_by_key(|(times, _)| std::cmp::Reverse(times.this_update));
+        Ok(())
+    }
+
+    /// Adds the lines of a plain list; the error is a line number and what would be right.
+    pub(crate) fn add_list(&mut self, text: &str) -> Result<(), (usize, String)> {
+        for (at, line) in text.lines().enumerate() {
+            // A name may contain the sign, so a comment is what begins with a blank before it.
+            let line = if line.starts_with('#') { "" } else { line.split(" #").next().unwrap_or("").trim() };
+            let wrong = || (at + 1, "a SHA-256 digest in hexadecimal, or: serial HEX issuer NAME".to_owned());
+            if line.is_empty() {
+            } else if let Some((serial, issuer)) =
+                line.strip_prefix("serial ").and_then(|rest| rest.split_once(" issuer "))
+            {
+                let serial = crate::credentials::from_hex(&serial.trim().replace(':', "")).ok_or_else(wrong)?;
+                self.serials.insert((significant(&serial).to_vec(), issuer.trim().to_owned()));
+            } else {
+                let digest = crate::credentials::from_hex(&line.replace(':', ""));
+                self.digests.insert(digest.and_then(|digest| digest.try_into().ok()).ok_or_else(wrong)?);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn crls(&self) -> Vec<&CertRevocationList<'static>> {
+        self.crls.iter().map(|(_, crl)| crl).collect()
+    }
+
+    /// Until when all CRLs that are in force now stay so.
+    pub(crate) fn next_update(&self, now: u64) -> u64 {
+        self.crls.iter().map(|(times, _)| times.next_update).filter(|next| *next > now).min().unwrap_or(u64::MAX)
+    }
+
+    /// True if the plain list has this certificate.
+    pub(crate) fn lists(&self, certificate: &Certificate<'_>) -> bool {
+        let by_serial = || {
+            let issuer = name_text(certificate.issuer).unwrap_or_default();
+            self.serials.contains(&(significant(certificate.serial).to_vec(), issuer))
+        };
+        (!self.digests.is_empty() && self.digests.contains(&digest(&[certificate.der])))
+            || (!self.serials.is_empty() && by_serial())
+    }
+}
+
+/// A number without the zeros before it.
+fn significant(number: &[u8]) -> &[u8] {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    number.get(zeros..).unwrap_or(&[])
+}
+
+impl Times {
+    fn of(crl: &[u8]) -> Option<Self> {
+        let mut tbs = Der::new(crl).inside(SEQUENCE)?.inside(SEQUENCE)?;
+        let _version = tbs.value(INTEGER)?;
+        let (_algorithm, _issuer) = (tbs.value(SEQUENCE)?, tbs.value(SEQUENCE)?);
+        Some(Self { this_update: tbs.time()?, next_update: tbs.time()? })
+    }
+}

