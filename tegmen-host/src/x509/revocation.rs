@@ -35,7 +35,9 @@ impl Revocations {
     pub(crate) fn add_crl(&mut self, der: &[u8]) -> Result<(), String> {
         let times = Times::of(der).ok_or("no CRL with nextUpdate (RFC 5280, section 5.1)")?;
         let crl = BorrowedCertRevocationList::from_der(der).and_then(|crl| crl.to_owned()).map_err(|error| {
-            format!("a CRL of a form that is not supported (delta and indirect CRLs are not): {error}")
+            format!(
+                "a CRL that cannot be used ({error}): give a complete one of the CA itself, version 2, with all reasons"
+            )
         })?;
         self.crls.push((times, crl.into()));
         self.crls.sort_by_key(|(times, _)| std::cmp::Reverse(times.this_update));
