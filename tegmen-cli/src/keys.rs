@@ -1,12 +1,15 @@
-//! `tegmen keys`: fresh pre-shared keys, in a credentials file that only its owner can read.
+//! `tegmen keys`: fresh pre-shared keys, in a credentials file that only its owner can read; what public keys are called.
 
+use crate::ca::seconds;
+use crate::files::{self, Readers};
 use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_host::credentials::{Credentials, MAX_IDENTITY, to_hex};
+use tegmen_host::x509::signer::{SignatureScheme, Signer as _, SoftwareKey};
+use tegmen_host::x509::{date, sha256};
 
 #[derive(Args)]
 pub(crate) struct Keys {
@@ -20,6 +23,13 @@ enum Command {
     #[command(after_help = "Examples:\n  tegmen keys new --identity sensor-17\n  \
         tegmen keys new --identity gateway --file /etc/tegmen/keys.toml --allow 'GET /*'")]
     New(New),
+    /// Show what a certificate or a private key says of its public key: the digests that lists of allowed keys and of
+    /// revoked certificates are made of.
+    #[command(after_help = "Examples:\n  tegmen keys show device1.pem\n  tegmen keys show device1.key --json")]
+    Show {
+        /// A certificate (PEM or DER) or a private key (PEM).
+        file: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -40,8 +50,16 @@ struct New {
 
 impl Keys {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
-        let Command::New(new) = self.command;
-        let New { identity, file, bytes, allow } = new;
+        match self.command {
+            Command::New(new) => new.run(out),
+            Command::Show { file } => show(&file, out),
+        }
+    }
+}
+
+impl New {
+    fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let Self { identity, file, bytes, allow } = self;
         if identity.is_empty() || identity.len() > MAX_IDENTITY {
             return Err(Failure::usage(format!("--identity: 1 to {MAX_IDENTITY} bytes")));
         }
@@ -68,11 +86,11 @@ impl Keys {
             entry += &format!("allow = [{}]\n", rules.join(", "));
         }
         let separator = if old.is_empty() || old.ends_with("\n\n") { "" } else { "\n" };
-        write_private(&file, &format!("{old}{separator}{entry}"))?;
+        files::write(&file, format!("{old}{separator}{entry}").as_bytes(), Readers::Owner)?;
         // What was written must be what a server reads.
         if let Err(error) = Credentials::from_file(&file) {
             match existed {
-                true => write_private(&file, &old)?,
+                true => files::write(&file, old.as_bytes(), Readers::Owner)?,
                 false => std::fs::remove_file(&file).map_err(Failure::io)?,
             }
             return Err(Failure::usage(error));
@@ -85,16 +103,52 @@ impl Keys {
     }
 }
 
-/// Writes a file that only its owner can read, all of it or nothing.
-fn write_private(file: &Path, text: &str) -> Result<(), Failure> {
-    let wrong = |error| Failure::new(format!("{}: {error}", file.display()));
-    let draft = file.with_extension("toml.new");
-    let _ = std::fs::remove_file(&draft);
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut handle = options.open(&draft).map_err(wrong)?;
-    handle.write_all(text.as_bytes()).and_then(|()| handle.sync_all()).map_err(wrong)?;
-    std::fs::rename(&draft, file).map_err(wrong)
+fn show(file: &Path, out: Output) -> Result<ExitCode, Failure> {
+    let no_key = match SoftwareKey::from_file(file) {
+        Ok(key) => {
+            let (scheme, digest) = (scheme_name(key.scheme()), to_hex(&sha256(key.public_key())));
+            out.line(
+                || format!("private key    {scheme}\npublic key     SHA-256 {digest}"),
+                || json!({ "scheme": scheme, "public_key_digest": digest }),
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(error) => error,
+    };
+    // What is neither is called what it looks like.
+    let certificate = crate::ca::read_certificate(file)
+        .map_err(|no_certificate| if is_key(file) { Failure::new(no_key) } else { no_certificate })?;
+    let (digest, key_digest) = (to_hex(&certificate.digest), to_hex(&sha256(&certificate.spki)));
+    let serial = to_hex(&certificate.serial);
+    out.line(
+        || {
+            format!(
+                "certificate    SHA-256 {digest}\nsubject        {}\nnames          {}\nissuer         {}\n\
+                 serial number  {serial}\nvalid          {} to {}\npublic key     SHA-256 {key_digest}",
+                certificate.subject,
+                if certificate.names.is_empty() { "none".to_owned() } else { certificate.names.join(", ") },
+                certificate.issuer,
+                date(certificate.not_before),
+                date(certificate.not_after),
+            )
+        },
+        || {
+            json!({ "digest": digest, "subject": certificate.subject, "names": certificate.names,
+                "issuer": certificate.issuer, "serial": serial, "not_before": seconds(certificate.not_before),
+                "not_after": seconds(certificate.not_after), "public_key_digest": key_digest })
+        },
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_key(file: &Path) -> bool {
+    std::fs::read(file).is_ok_and(|bytes| bytes.windows(12).any(|part| part == b"PRIVATE KEY-"))
+}
+
+fn scheme_name(scheme: SignatureScheme) -> &'static str {
+    match scheme {
+        SignatureScheme::ECDSA_SECP256R1_SHA256 => "ecdsa_secp256r1_sha256",
+        SignatureScheme::RSA_PKCS1_SHA256 => "rsa_pkcs1_sha256",
+        _ => "unknown",
+    }
 }

@@ -2,7 +2,9 @@
 
 mod ask;
 mod bridge;
+mod ca;
 mod connect;
+mod files;
 mod keys;
 mod lab;
 mod map;
@@ -62,8 +64,10 @@ enum Command {
     Observe(observe::Observe),
     /// Look at a server: its handshake flight by flight, what it has agreed to, and what it lacks.
     Probe(probe::Probe),
-    /// Make keys.
+    /// Make keys, and show what public keys are called.
     Keys(keys::Keys),
+    /// A certification authority in a directory, for those who have none.
+    Ca(ca::Ca),
     /// Make, show and carry over the security contexts of OSCORE.
     Oscore(oscore::Oscore),
     /// Carry the packets of a mote on a serial line to real sockets.
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         Command::Observe(observe) => observe.run(out),
         Command::Probe(probe) => probe.run(out),
         Command::Keys(keys) => keys.run(out),
+        Command::Ca(ca) => ca.run(out),
         Command::Oscore(oscore) => oscore.run(out),
         Command::Bridge(bridge) => bridge.run(out),
         Command::Lab(lab) => lab.run(out),

@@ -22,21 +22,25 @@
 mod cache;
 mod certificate;
 mod der;
-pub(crate) mod public_key;
+mod public_key;
 mod raw;
 mod refusal;
+mod request;
 mod revocation;
 pub mod signer;
 mod trust;
 mod verifier;
 
 pub use cache::CacheCounters;
+pub use certificate::CertificateInfo;
+pub use public_key::{KeyKind, PublicKey};
 pub use raw::{AllowedKey, RawKeys, verify_raw};
 pub use refusal::Refusal;
+pub use request::Request;
 pub use trust::{Files, LoadError, Trust};
 pub use verifier::{Settings, Verifier};
 
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
@@ -115,6 +119,16 @@ pub trait PeerVerifier: Send + Sync {
         let _ = spki;
         Err(Refusal::NotTaken("raw public keys"))
     }
+}
+
+/// A point in time for people: `2027-01-31 12:00:00 UTC`.
+pub fn date(time: SystemTime) -> String {
+    der::date(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// SHA-256 of a certificate, a key, a message to be signed.
+pub fn sha256(bytes: &[u8]) -> Digest {
+    digest(&[bytes])
 }
 
 /// SHA-256 of `parts`, one after the other.

@@ -1,8 +1,7 @@
 //! Public-key arithmetic of hosts, on `aws-lc-rs`: signatures of peers, key agreement, ChaCha20-Poly1305.
 
-use crate::x509::public_key::{KeyKind, PublicKey};
 use crate::x509::signer::SignatureScheme;
-use crate::x509::{MAX_RSA_BITS, MIN_RSA_BITS};
+use crate::x509::{KeyKind, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey};
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{ECDH_P256, PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::digest::{Digest, SHA256};

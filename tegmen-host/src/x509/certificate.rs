@@ -2,8 +2,11 @@
 
 use super::der::{BIT_STRING, BOOLEAN, Der, INTEGER, OCTET_STRING, OID, SEQUENCE, SET, context};
 use super::public_key::{KeyKind, PublicKey};
+use super::refusal::moment;
+use super::{Digest, digest};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::SystemTime;
 
 /// A parsed certificate: views into its DER.
 #[derive(Clone, Copy)]
@@ -111,6 +114,50 @@ impl<'a> Certificate<'a> {
     pub(crate) fn is_weak(&self) -> bool {
         matches!(self.key().map(|key| key.kind), Some(KeyKind::Rsa { bits, .. }) if bits < super::MIN_RSA_BITS)
     }
+}
+
+/// What a certificate says, for people. Nothing of it is verified.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CertificateInfo {
+    /// The serial number, without zeros before it.
+    pub serial: Vec<u8>,
+    /// The issuer (RFC 4514).
+    pub issuer: String,
+    /// The subject (RFC 4514).
+    pub subject: String,
+    /// The DNS names, addresses and URIs of subjectAltName.
+    pub names: Vec<String>,
+    /// The first moment at which it is valid.
+    pub not_before: SystemTime,
+    /// The last one.
+    pub not_after: SystemTime,
+    /// SubjectPublicKeyInfo in DER.
+    pub spki: Vec<u8>,
+    /// SHA-256 of the certificate in DER.
+    pub digest: Digest,
+}
+
+impl CertificateInfo {
+    /// Reads a certificate in DER; `None` if it is none.
+    pub fn parse(der: &[u8]) -> Option<Self> {
+        let certificate = Certificate::parse(der)?;
+        Some(Self {
+            serial: significant(certificate.serial).to_vec(),
+            issuer: name_text(certificate.issuer)?,
+            subject: name_text(certificate.subject)?,
+            names: certificate.names(),
+            not_before: moment(certificate.not_before),
+            not_after: moment(certificate.not_after),
+            spki: certificate.spki.to_vec(),
+            digest: digest(&[der]),
+        })
+    }
+}
+
+/// A number without the zeros before it.
+pub(crate) fn significant(number: &[u8]) -> &[u8] {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    number.get(zeros..).unwrap_or(&[])
 }
 
 fn printable(text: &[u8]) -> Option<String> {

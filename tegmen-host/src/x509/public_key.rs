@@ -4,15 +4,19 @@ use super::der::{Der, OID, SEQUENCE};
 
 /// A parsed SubjectPublicKeyInfo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PublicKey<'a> {
-    pub(crate) kind: KeyKind,
+pub struct PublicKey<'a> {
+    /// What kind of key it is.
+    pub kind: KeyKind,
     /// A point in its uncompressed form, or an RSAPublicKey.
-    pub(crate) bytes: &'a [u8],
+    pub bytes: &'a [u8],
 }
 
+/// What a key can be used for here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum KeyKind {
+pub enum KeyKind {
+    /// ECDSA and ECDH on secp256r1.
     P256,
+    /// RSA.
     Rsa {
         /// Bits of the modulus.
         bits: usize,
@@ -27,8 +31,8 @@ const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
 const NULL: &[u8] = &[5, 0];
 
 impl<'a> PublicKey<'a> {
-    /// Parses a SubjectPublicKeyInfo, with nothing behind it.
-    pub(crate) fn parse(spki: &'a [u8]) -> Option<Self> {
+    /// Parses a SubjectPublicKeyInfo in DER, with nothing behind it; `None` if it is none.
+    pub fn parse(spki: &'a [u8]) -> Option<Self> {
         let mut outside = Der::new(spki);
         let mut whole = outside.inside(SEQUENCE)?;
         let mut algorithm = whole.inside(SEQUENCE)?;

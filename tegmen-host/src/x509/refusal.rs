@@ -1,6 +1,6 @@
 //! Why a certificate or a key is not believed.
 
-use super::der::date;
+use super::date;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen::dtls::alert::AlertDescription;
 
@@ -10,13 +10,13 @@ use tegmen::dtls::alert::AlertDescription;
 #[non_exhaustive]
 pub enum Refusal {
     /// A certificate of the path is past its notAfter.
-    #[error("a certificate of the peer's path expired on {}: renew it, or set this machine's clock", when(.not_after))]
+    #[error("a certificate of the peer's path expired on {}: renew it, or set this machine's clock", date(*.not_after))]
     Expired {
         /// The last moment at which it was valid.
         not_after: SystemTime,
     },
     /// A certificate of the path is before its notBefore.
-    #[error("a certificate of the peer's path is valid only from {}: wait, or set this machine's clock", when(.not_before))]
+    #[error("a certificate of the peer's path is valid only from {}: wait, or set this machine's clock", date(*.not_before))]
     NotYetValid {
         /// The first moment at which it is valid.
         not_before: SystemTime,
@@ -103,8 +103,4 @@ impl Refusal {
 
 pub(crate) fn moment(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
-}
-
-fn when(time: &SystemTime) -> String {
-    date(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }

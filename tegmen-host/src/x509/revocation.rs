@@ -8,7 +8,7 @@
 //! serial 0a:1b:2c issuer CN=Works CA,O=Works
 //! ```
 
-use super::certificate::{Certificate, name_text};
+use super::certificate::{Certificate, name_text, significant};
 use super::der::{Der, INTEGER, SEQUENCE};
 use super::{Digest, digest};
 use std::collections::HashSet;
@@ -82,12 +82,6 @@ impl Revocations {
         (!self.digests.is_empty() && self.digests.contains(&digest(&[certificate.der])))
             || (!self.serials.is_empty() && by_serial())
     }
-}
-
-/// A number without the zeros before it.
-fn significant(number: &[u8]) -> &[u8] {
-    let zeros = number.iter().take_while(|byte| **byte == 0).count();
-    number.get(zeros..).unwrap_or(&[])
 }
 
 impl Times {

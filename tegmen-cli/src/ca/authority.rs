@@ -1,0 +1,373 @@
+//! The CA itself: key, certificate, and an index of what it issued. The index is on disk before what it speaks of.
+
+use super::seconds;
+use crate::files::{self, Readers};
+use crate::output::Failure;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, RevokedCertParams,
+    RsaKeySize, SanType, SerialNumber, SignatureAlgorithm, SigningKey,
+};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tegmen_host::credentials::{from_hex, to_hex};
+use tegmen_host::x509::signer::{SignatureScheme, Signer, SoftwareKey};
+use tegmen_host::x509::{CertificateInfo, KeyKind, PublicKey};
+use zeroize::Zeroizing;
+
+/// A CA in a directory, held by this process alone.
+pub(crate) struct Authority {
+    dir: PathBuf,
+    index: Index,
+    issuer: Issuer<'static, Key>,
+    certificate: CertificateInfo,
+    _lock: File,
+}
+
+/// What the CA knows of itself: `index.json`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Index {
+    name: String,
+    not_before: u64,
+    not_after: u64,
+    /// Of the last revocation list.
+    crl_number: u64,
+    issued: Vec<Issued>,
+}
+
+/// A certificate that was issued; times in seconds since 1970.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Issued {
+    /// In hexadecimal.
+    pub(crate) serial: String,
+    /// RFC 4514.
+    pub(crate) subject: String,
+    pub(crate) names: Vec<String>,
+    pub(crate) usage: Usage,
+    pub(crate) not_before: u64,
+    pub(crate) not_after: u64,
+    /// SHA-256 of its SubjectPublicKeyInfo, in hexadecimal.
+    pub(crate) key_digest: String,
+    pub(crate) revoked: Option<u64>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Usage {
+    pub(crate) client: bool,
+    pub(crate) server: bool,
+}
+
+/// What a certificate is to say.
+pub(crate) struct Want {
+    pub(crate) name: String,
+    pub(crate) dns: Vec<String>,
+    pub(crate) ip: Vec<IpAddr>,
+    pub(crate) usage: Usage,
+    pub(crate) spki: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyType {
+    P256,
+    Rsa2048,
+    Rsa3072,
+}
+
+/// Certificates are valid an hour before they are made, for peers whose clocks are behind.
+const CLOCK_SLACK: Duration = Duration::from_secs(3600);
+
+impl Authority {
+    /// Makes a CA in a directory that has none.
+    pub(crate) fn init(
+        dir: &Path,
+        name: &str,
+        kind: KeyType,
+        now: SystemTime,
+        valid: Duration,
+    ) -> Result<Self, Failure> {
+        if name.is_empty() || name.len() > 64 {
+            return Err(Failure::usage("--name: 1 to 64 bytes (RFC 5280, appendix A.1)"));
+        }
+        let shown = dir.display();
+        make_private_dir(dir)?;
+        let lock = lock(dir)?;
+        if dir.join("index.json").exists() {
+            return Err(Failure::new(format!("{shown} has a CA already: choose another directory")));
+        }
+        if dir.join("ca.key").exists() {
+            return Err(Failure::new(format!("{shown} has a ca.key, but no CA that was finished: move it away")));
+        }
+        let (not_before, not_after) = (seconds(now - CLOCK_SLACK), seconds(now + valid));
+        let index = Index { name: name.to_owned(), not_before, not_after, crl_number: 0, issued: Vec::new() };
+        let private = draw_key(kind)?;
+        let key = Key::from(SoftwareKey::from_pem(private.as_bytes()).map_err(Failure::new)?)?;
+        let params = index.params();
+        let certificate = params.self_signed(&key).map_err(Failure::new)?;
+        files::write(&dir.join("ca.key"), private.as_bytes(), Readers::Owner)?;
+        files::write(&dir.join("ca.pem"), certificate.pem().as_bytes(), Readers::All)?;
+        let certificate = CertificateInfo::parse(certificate.der()).ok_or_else(|| Failure::new("no certificate"))?;
+        let authority = Self { dir: dir.to_owned(), index, issuer: Issuer::new(params, key), certificate, _lock: lock };
+        authority.save()?;
+        Ok(authority)
+    }
+
+    /// Opens the CA of a directory.
+    pub(crate) fn open(dir: &Path) -> Result<Self, Failure> {
+        let shown = dir.display();
+        let none = |error| Failure::new(format!("{shown}: {error}: make a CA with `tegmen ca init {shown}`"));
+        std::fs::metadata(dir.join("index.json")).map_err(none)?;
+        // What another process writes is read only when it has done so.
+        let lock = lock(dir)?;
+        let index = std::fs::read(dir.join("index.json")).map_err(none)?;
+        let index: Index = serde_json::from_slice(&index)
+            .map_err(|error| Failure::new(format!("{shown}/index.json: {error}: bring it back from a copy")))?;
+        let key = Key::from(SoftwareKey::from_file(&dir.join("ca.key")).map_err(Failure::new)?)?;
+        let certificate = super::read_certificate(&dir.join("ca.pem"))?;
+        if certificate.spki != key.key.public_key() {
+            return Err(Failure::new(format!("{shown}: ca.pem is not of ca.key: bring both back from one copy")));
+        }
+        let issuer = Issuer::new(index.params(), key);
+        Ok(Self { dir: dir.to_owned(), index, issuer, certificate, _lock: lock })
+    }
+
+    pub(crate) fn certificate(&self) -> &CertificateInfo {
+        &self.certificate
+    }
+
+    pub(crate) fn issued(&self) -> &[Issued] {
+        &self.index.issued
+    }
+
+    /// Issues a certificate, and gives its entry and its PEM.
+    pub(crate) fn issue(&mut self, want: Want, now: SystemTime, valid: Duration) -> Result<(Issued, String), Failure> {
+        let (not_before, not_after) = (seconds(now - CLOCK_SLACK).max(self.index.not_before), seconds(now + valid));
+        if not_after > self.index.not_after {
+            let end = tegmen_host::x509::date(self.certificate.not_after);
+            return Err(Failure::usage(format!("--days: beyond the CA's own end on {end}: fewer days, or a new CA")));
+        }
+        let Some(key) = Subject::of(&want.spki) else {
+            return Err(Failure::new("the key is not used here: ECDSA P-256, or RSA of 2048 to 4096 bits"));
+        };
+        // 127 random bits, so that no two are the same, and no one can tell the next (RFC 5280, section 4.1.2.2).
+        let mut serial = [0; 16];
+        getrandom::fill(&mut serial).map_err(|error| Failure::new(format!("no randomness: {error}")))?;
+        serial[0] = serial[0] & 0x7f | 0x40;
+        let mut params = CertificateParams::new(want.dns).map_err(|error| {
+            Failure::usage(format!("--dns: {error}: letters, digits, dots and hyphens, other scripts as xn--"))
+        })?;
+        params.subject_alt_names.extend(want.ip.into_iter().map(SanType::IpAddress));
+        params.distinguished_name = common_name(&want.name);
+        params.serial_number = Some(SerialNumber::from(serial.to_vec()));
+        (params.not_before, params.not_after) = (moment(not_before), moment(not_after));
+        params.use_authority_key_identifier_extension = true;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = match key.is_rsa() {
+            true => vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment],
+            false => vec![KeyUsagePurpose::DigitalSignature],
+        };
+        let purposes = [
+            (want.usage.server, ExtendedKeyUsagePurpose::ServerAuth),
+            (want.usage.client, ExtendedKeyUsagePurpose::ClientAuth),
+        ];
+        params.extended_key_usages =
+            purposes.into_iter().filter(|(wanted, _)| *wanted).map(|(_, purpose)| purpose).collect();
+        let certificate = params.signed_by(&key, &self.issuer).map_err(Failure::new)?;
+        let info = CertificateInfo::parse(certificate.der()).ok_or_else(|| Failure::new("no certificate"))?;
+        let issued = Issued {
+            serial: to_hex(&info.serial),
+            subject: info.subject,
+            names: info.names,
+            usage: want.usage,
+            not_before,
+            not_after,
+            key_digest: to_hex(&tegmen_host::x509::AllowedKey::of(&want.spki, "").digest),
+            revoked: None,
+        };
+        self.index.issued.push(issued.clone());
+        self.save()?;
+        Ok((issued, certificate.pem()))
+    }
+
+    /// Notes that a certificate is revoked, and gives its subject.
+    pub(crate) fn revoke(&mut self, serial: &str, now: SystemTime) -> Result<String, Failure> {
+        let wanted = serial.trim_start_matches('0');
+        let found = self.index.issued.iter_mut().find(|issued| issued.serial.trim_start_matches('0') == wanted);
+        let issued = found.ok_or_else(|| {
+            Failure::new(format!("{serial}: this CA issued no such certificate: `tegmen ca list` has those it did"))
+        })?;
+        if issued.revoked.is_some() {
+            return Err(Failure::new(format!("{serial}: it is revoked already; `tegmen ca crl` writes the list anew")));
+        }
+        issued.revoked = Some(seconds(now));
+        let subject = issued.subject.clone();
+        self.save()?;
+        Ok(subject)
+    }
+
+    /// Writes `crl.pem` with everything that is revoked, and gives the time at which the next one is due.
+    pub(crate) fn write_crl(&mut self, now: SystemTime, valid: Duration) -> Result<SystemTime, Failure> {
+        let next_update = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds(now + valid));
+        self.index.crl_number += 1;
+        // A number is used once, even if the list is never written.
+        self.save()?;
+        let revoked = |issued: &Issued| {
+            Some(RevokedCertParams {
+                serial_number: SerialNumber::from(from_hex(&issued.serial)?),
+                revocation_time: moment(issued.revoked?),
+                reason_code: None,
+                invalidity_date: None,
+            })
+        };
+        let params = CertificateRevocationListParams {
+            this_update: moment(seconds(now - CLOCK_SLACK)),
+            next_update: moment(seconds(next_update)),
+            crl_number: SerialNumber::from(self.index.crl_number),
+            issuing_distribution_point: None,
+            revoked_certs: self.index.issued.iter().filter_map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let crl = params.signed_by(&self.issuer).and_then(|crl| crl.pem()).map_err(Failure::new)?;
+        files::write(&self.dir.join("crl.pem"), crl.as_bytes(), Readers::All)?;
+        Ok(next_update)
+    }
+
+    fn save(&self) -> Result<(), Failure> {
+        let text = serde_json::to_vec_pretty(&self.index).map_err(Failure::new)?;
+        files::write(&self.dir.join("index.json"), &text, Readers::Owner)
+    }
+}
+
+impl Index {
+    /// Of the CA's certificate; the same each time, so that the names in what it issues are.
+    fn params(&self) -> CertificateParams {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name(&self.name);
+        (params.not_before, params.not_after) = (moment(self.not_before), moment(self.not_after));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params
+    }
+}
+
+impl Issued {
+    pub(crate) fn not_after(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(self.not_after)
+    }
+
+    pub(crate) fn state(&self, now: SystemTime) -> &'static str {
+        match self.revoked {
+            Some(_) => "revoked",
+            None if seconds(now) > self.not_after => "expired",
+            None => "valid",
+        }
+    }
+}
+
+/// A new private key as PKCS #8 in PEM.
+pub(crate) fn draw_key(kind: KeyType) -> Result<Zeroizing<String>, Failure> {
+    let pair = match kind {
+        KeyType::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+        KeyType::Rsa2048 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
+        KeyType::Rsa3072 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_3072),
+    };
+    pair.map(|pair| Zeroizing::new(pair.serialize_pem())).map_err(Failure::new)
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut names = DistinguishedName::new();
+    names.push(DnType::CommonName, name);
+    names
+}
+
+/// A time as the library for certificates has it.
+fn moment(seconds: u64) -> time::OffsetDateTime {
+    rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds)
+}
+
+fn make_private_dir(dir: &Path) -> Result<(), Failure> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir).map_err(|error| Failure::new(format!("{}: {error}", dir.display())))
+}
+
+/// One process at a time changes a CA.
+fn lock(dir: &Path) -> Result<File, Failure> {
+    let file = dir.join("lock");
+    let wrong = |error| Failure::new(format!("{}: {error}", file.display()));
+    let lock = File::options().create(true).truncate(false).write(true).open(&file).map_err(wrong)?;
+    lock.lock().map_err(wrong)?;
+    Ok(lock)
+}
+
+/// The CA's key, as the library for certificates asks for one.
+pub(crate) struct Key<S = SoftwareKey> {
+    key: S,
+    subject: Subject,
+}
+
+impl<S: Signer> Key<S> {
+    pub(crate) fn from(key: S) -> Result<Self, Failure> {
+        let subject = Subject::of(key.public_key()).ok_or_else(|| Failure::new("a key that is not used here"))?;
+        Ok(Self { key, subject })
+    }
+}
+
+impl<S: Signer> PublicKeyData for Key<S> {
+    fn der_bytes(&self) -> &[u8] {
+        self.subject.der_bytes()
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        self.subject.algorithm()
+    }
+}
+
+impl<S: Signer> SigningKey for Key<S> {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        let digest = tegmen_host::x509::sha256(message);
+        self.key.sign_digest(&digest).map_err(|_| rcgen::Error::RemoteKeyError)
+    }
+}
+
+/// A public key that a certificate is for.
+struct Subject {
+    scheme: SignatureScheme,
+    bytes: Vec<u8>,
+}
+
+impl Subject {
+    fn of(spki: &[u8]) -> Option<Self> {
+        let key = PublicKey::parse(spki)?;
+        let scheme = match key.kind {
+            KeyKind::P256 => SignatureScheme::ECDSA_SECP256R1_SHA256,
+            KeyKind::Rsa { bits: 2048..=4096 } => SignatureScheme::RSA_PKCS1_SHA256,
+            KeyKind::Rsa { .. } | KeyKind::Other => return None,
+        };
+        Some(Self { scheme, bytes: key.bytes.to_vec() })
+    }
+
+    fn is_rsa(&self) -> bool {
+        self.scheme == SignatureScheme::RSA_PKCS1_SHA256
+    }
+}
+
+impl PublicKeyData for Subject {
+    fn der_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        match self.is_rsa() {
+            true => &rcgen::PKCS_RSA_SHA256,
+            false => &rcgen::PKCS_ECDSA_P256_SHA256,
+        }
+    }
+}
