@@ -1,4 +1,4 @@
-//! Which entry of the peer table has a path. One array with open addressing, so that a lookup among a million waits for
+//! Which entry of the peer table has a path, or a connection id. One array with open addressing, so that a lookup among a million waits for
 //! memory once before it reaches the entry; hash maps of the libraries look at their control bytes first, and wait twice.
 
 use std::hash::{BuildHasher, RandomState};
@@ -37,6 +37,19 @@ impl Index {
         // The first two products do not wait for each other.
         let (remote, local) = (fold(a ^ k0, b ^ k1), fold(c ^ k2, d ^ k3));
         Tag((fold(remote ^ ports ^ k4, local ^ k5) >> 32) as u32)
+    }
+
+    /// The tag of a connection id, of 20 bytes at most.
+    pub(crate) fn tag_of_id(&self, id: &[u8]) -> Tag {
+        let mut words = [0u64; 4];
+        for (word, bytes) in words.iter_mut().zip(id.chunks(8)) {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_ne_bytes(padded);
+        }
+        let ([a, b, c, _], [k0, k1, k2, k3, k4, _]) = (words, self.keys);
+        let (first, last) = (fold(a ^ k0, b ^ k1), fold(c ^ k2, id.len() as u64 ^ k3));
+        Tag((fold(first, last ^ k4) >> 32) as u32)
     }
 
     /// Has the slot of `tag` brought.

@@ -3,6 +3,7 @@
 use crate::index::{Index, Tag};
 use crate::wheel::{Link, Links, NONE, Wheel};
 use std::collections::VecDeque;
+use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::{Buffers, HandshakeState, Ongoing};
 use tegmen::endpoint::peers::{Inserted, may_displace};
 use tegmen::endpoint::{NewPeer, Path, Peer, PeerId, Peers, Phase, Rank, TableFull};
@@ -34,6 +35,8 @@ struct Entry<A> {
     handshake: u32,
     link: Link,
     next_free: u32,
+    /// Position of its connection ids, or [`NONE`].
+    ids: u32,
     attached: A,
 }
 
@@ -109,6 +112,10 @@ pub struct Slab<A> {
     /// Handshakes, and strangers without one, in the order in which they came; some are gone meanwhile.
     handshake_order: VecDeque<PeerId>,
     stranger_order: VecDeque<PeerId>,
+    /// Connection ids, with the entry that has them; [`NONE`] where it is free.
+    ids: Vec<(u32, ConnectionIds)>,
+    free_ids: Vec<u32>,
+    by_id: Index,
 }
 
 impl<A: Default> Slab<A> {
@@ -125,6 +132,9 @@ impl<A: Default> Slab<A> {
             free_handshakes: Vec::new(),
             handshake_order: VecDeque::new(),
             stranger_order: VecDeque::new(),
+            ids: Vec::new(),
+            free_ids: Vec::new(),
+            by_id: Index::new(),
         }
     }
 
@@ -139,6 +149,9 @@ impl<A: Default> Slab<A> {
             + self.handshakes.iter().flatten().count() * size_of::<Handshake>()
             + self.free_handshakes.capacity() * size_of::<u32>()
             + (self.handshake_order.capacity() + self.stranger_order.capacity()) * size_of::<PeerId>()
+            + self.ids.capacity() * size_of::<(u32, ConnectionIds)>()
+            + self.free_ids.capacity() * size_of::<u32>()
+            + self.by_id.heap_bytes()
     }
 
     /// Has the entries of these paths brought from memory, all at once, because they are searched for next: so it is with
@@ -254,6 +267,7 @@ impl<A: Default> Slab<A> {
                 generation: 0,
                 handshake: NONE,
                 link: Link::new(),
+                ids: NONE,
                 next_free: if i + 1 < BLOCK as u32 { first + i + 1 } else { NONE },
                 attached: A::default(),
             });
@@ -289,7 +303,8 @@ impl<A: Default> Peers for Slab<A> {
         let entry = self.entries.get_mut(id.index).filter(|entry| entry.has_been(id))?;
         let handshake = self.handshakes.get_mut(entry.handshake as usize)?.as_mut()?;
         let Handshake { state, outgoing, incoming, .. } = &mut **handshake;
-        Some(entry.peer.ongoing(state, Buffers { outgoing, incoming }))
+        let ids = self.ids.get_mut(entry.ids as usize).map(|(_, ids)| ids);
+        Some(entry.peer.ongoing(state, ids, Buffers { outgoing, incoming }))
     }
 
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {
@@ -360,11 +375,58 @@ impl<A: Default> Peers for Slab<A> {
         }
     }
 
+    fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId> {
+        let same = |at: u32| self.ids.get(at as usize).is_some_and(|(_, ids)| ids.ours().bytes() == connection_id);
+        let at = self.by_id.find(self.by_id.tag_of_id(connection_id), same)?;
+        let (index, _) = *self.ids.get(at as usize)?;
+        self.entries.get(index).map(|entry| PeerId::new(index, entry.generation))
+    }
+
+    #[inline]
+    fn connection_ids(&mut self, id: PeerId) -> Option<&mut ConnectionIds> {
+        let at = self.entry(id)?.ids;
+        self.ids.get_mut(at as usize).map(|(_, ids)| ids)
+    }
+
+    fn set_connection_ids(&mut self, id: PeerId, ids: Option<ConnectionIds>) -> bool {
+        let Some(at) = self.entry(id).map(|entry| entry.ids) else { return false };
+        if let Some((owner, old)) = self.ids.get_mut(at as usize) {
+            *owner = NONE;
+            self.by_id.remove(self.by_id.tag_of_id(old.ours().bytes()), at);
+            self.free_ids.push(at);
+        }
+        let at = ids.map_or(NONE, |ids| {
+            let at = self.free_ids.pop().unwrap_or_else(|| {
+                self.ids.push((NONE, ids));
+                (self.ids.len() - 1) as u32
+            });
+            self.ids[at as usize] = (id.index, ids);
+            self.by_id.insert(self.by_id.tag_of_id(ids.ours().bytes()), at);
+            at
+        });
+        if let Some(entry) = self.entry_mut(id) {
+            entry.ids = at;
+        }
+        true
+    }
+
+    fn set_path(&mut self, id: PeerId, path: &Path) {
+        if self.entry(id).is_none() {
+            return;
+        }
+        self.unindex_path(id.index);
+        if let Some(peer) = self.peer(id) {
+            peer.set_path(path);
+        }
+        self.index_path(id.index);
+    }
+
     fn remove(&mut self, id: PeerId) {
         if self.entry(id).is_none() {
             return;
         }
         self.release_handshake(id);
+        self.set_connection_ids(id, None);
         self.unindex_path(id.index);
         self.wheel.clear(&mut self.entries, id.index);
         let free = self.free;

@@ -8,19 +8,22 @@
 
 pub mod address;
 mod event;
+mod mobility;
 pub mod peers;
 mod restore;
 mod roles;
 
 pub use address::{Address, Path};
 pub use event::{Event, Misuse};
+pub use mobility::Mobility;
 pub use peers::{NewPeer, Peer, PeerArray, PeerId, Peers, Phase, Principal, Protection, Rank, TableFull};
 pub use restore::NotRestored;
 pub use roles::{Both, ClientOnly, Extended, Roles, ServerOnly};
 
-use crate::buf::{Frame, Full, Writer, copy};
+use crate::buf::{Frame, Full, Writer};
 use crate::counters::{Counters, bump};
 use crate::crypto::Crypto;
+use crate::dtls::connection_id;
 use crate::dtls::cookie::{self, Cookies};
 use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::ClientHello;
@@ -43,10 +46,12 @@ pub struct Cx<'c, C> {
 
 /// Room before the content of a datagram that [`Endpoint::seal`] needs.
 pub const HEADROOM: usize = record::HEADROOM;
+/// Room before it, whatever connection id the peer has.
+pub const MAX_HEADROOM: usize = HEADROOM + connection_id::MAX_OVERHEAD.0;
 /// Room behind it, for CCM_8.
 pub const TAILROOM: usize = record::TAG_LEN;
-/// Room behind it, whatever the cipher suite.
-pub const MAX_TAILROOM: usize = record::GCM_TAG_LEN;
+/// Room behind it, whatever the cipher suite, and with or without a connection id; padding takes what is there beyond it.
+pub const MAX_TAILROOM: usize = record::GCM_TAG_LEN + connection_id::MAX_OVERHEAD.1;
 
 /// All peers behind one or more sockets, in the roles `R`.
 pub struct Endpoint<P: Peers, R: Roles = Both> {
@@ -82,7 +87,19 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         // A loop cannot lend `out` out and go on, so what was written to it is lent behind it.
         let len = loop {
             if records.is_empty() {
+                if R::CONNECTION_ID
+                    && let Some(len) = self.challenge(cx, path, out)
+                {
+                    break len;
+                }
                 return None;
+            }
+            if R::CONNECTION_ID && records.has_connection_id() {
+                match self.on_record_with_id(cx, path, records, out) {
+                    Outcome::Datagram(0) | Outcome::Event(None) => continue,
+                    Outcome::Datagram(len) => break len,
+                    Outcome::Event(event) => return event,
+                }
             }
             let Some(record) = records.take() else {
                 cx.counters.discard(Discard::Malformed);
@@ -96,6 +113,16 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
                 continue;
             }
+            if R::CONNECTION_ID
+                && record.is_return_routability_check()
+                && let Some(id) = self.peers.find(path, Phase::Established)
+            {
+                match self.on_protected(cx, path, id, record, out) {
+                    Outcome::Datagram(0) | Outcome::Event(None) => continue,
+                    Outcome::Datagram(len) => break len,
+                    Outcome::Event(event) => return event,
+                }
+            }
             // A server opens millions of these in a second. What is returned in registers is at hand at once; an event in
             // memory would be waited for.
             if cfg!(target_pointer_width = "64")
@@ -103,7 +130,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 && let Some(id) = self.peers.find(path, Phase::Established)
             {
                 match self.open(cx, id, record) {
-                    Some(bytes) => return Some(Event::Message { peer: id, bytes }),
+                    Some((_, bytes)) => return Some(Event::Message { peer: id, bytes }),
                     None => match self.after_dropped(id) {
                         Ok(()) => continue,
                         over => return self.on_outcome(cx, id, over),
@@ -117,27 +144,33 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(Event::Answer(out.get_mut(..len)?))
     }
 
-    /// The content of a record of a session; `None` if it is dropped.
+    /// The content of a record of a session, and its type; `None` if it is dropped.
     // Twice in an image is too much for a mote; a server opens millions a second.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     #[cfg_attr(not(target_pointer_width = "64"), inline)]
-    fn open<'r, C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, record: Record<'r>) -> Option<&'r mut [u8]> {
+    fn open<'r, C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        id: PeerId,
+        record: Record<'r>,
+    ) -> Option<(ContentType, &'r mut [u8])> {
+        let ours = if R::CONNECTION_ID { self.received_id(id) } else { None };
         let Some(peer) = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls) else {
             cx.counters.discard(Discard::UnknownPeer);
             return None;
         };
-        let application_data = record.content_type() == ContentType::APPLICATION_DATA;
+        let mut content_type = record.content_type();
         if R::RESTORES && peer.channel.is_unverified() {
-            return match peer.channel.open_unverified(cx.crypto, record) {
+            return match peer.channel.open_unverified(cx.crypto, ours.as_ref(), record, &mut content_type) {
                 // An alert that is perhaps a replay ends nothing.
-                Ok(content) => Some(content).filter(|_| application_data),
+                Ok(content) => Some((content_type, content)).filter(|_| content_type == ContentType::APPLICATION_DATA),
                 Err(discard) => {
                     cx.counters.discard(discard);
                     None
                 }
             };
         }
-        let content = match peer.channel.open(cx.crypto, record) {
+        let content = match peer.channel.open_by(cx.crypto, ours.as_ref(), record, &mut content_type) {
             Ok(content) => content,
             Err(discard) => {
                 cx.counters.discard(discard);
@@ -150,11 +183,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         peer.last_heard = cx.now.coarse();
         // It could only follow our last flight, so that is not needed again.
-        if application_data && peer.lingers {
+        if content_type == ContentType::APPLICATION_DATA && peer.lingers {
             peer.lingers = false;
             self.peers.release_handshake(id);
         }
-        Some(content)
+        Some((content_type, content))
     }
 
     /// Tells whose record it is: a session's, or that of a handshake which goes on.
@@ -174,10 +207,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             && let Some(id) = self.peers.find(path, Phase::Established)
         {
             let outcome = match self.open(cx, id, record) {
-                Some(bytes) if content_type == ContentType::APPLICATION_DATA => {
-                    return Some(Event::Message { peer: id, bytes });
-                }
-                Some(content) => self.on_content(cx, id, content_type, content),
+                Some((ContentType::APPLICATION_DATA, bytes)) => return Some(Event::Message { peer: id, bytes }),
+                Some((content_type, content)) => self.on_content(cx, id, content_type, content),
                 None => self.after_dropped(id),
             };
             return self.on_outcome(cx, id, outcome);
@@ -251,7 +282,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 return Ok(write_plain_alert(record.number(), [alert::FATAL, alert.0], out).unwrap_or(0));
             }
         };
+        let [_, behind_cookie] = hello.around_cookie;
+        let ids = if R::CONNECTION_ID { self.asked_for_connection_id(behind_cookie)? } else { None };
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?;
+        if let Some(ids) = ids {
+            self.accept_connection_id(cx, id, ids);
+        }
         if let Some(ongoing) = &mut self.peers.ongoing(id) {
             ongoing.state.accept(cx, &self.settings, record.number(), &fragment, &hello, aead);
             if R::RECORD_SIZE {
@@ -362,6 +398,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.peers.remove(old);
         }
         self.peers.set_phase(id, Phase::Established);
+        if R::CONNECTION_ID {
+            self.settle_connection_ids(id);
+        }
         if !lingers {
             self.peers.release_handshake(id);
         }
@@ -384,6 +423,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.peers.remove(old);
         }
         let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Ours))?;
+        if R::CONNECTION_ID {
+            self.offer_connection_id(cx, id);
+        }
         if let Some(ongoing) = &mut self.peers.ongoing(id) {
             ongoing.state.connect(cx, &self.settings);
             if R::RECORD_SIZE {
@@ -428,16 +470,18 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Protects what is in `frame` for `id`. The frame needs [`HEADROOM`] before its content and
-    /// [`TAILROOM`] behind, or [`MAX_TAILROOM`] where GCM may have been agreed on.
+    /// [`TAILROOM`] behind, or [`MAX_HEADROOM`] and [`MAX_TAILROOM`] where GCM or a connection id may have been agreed on.
     ///
     /// # Errors
     /// [`Misuse`]; the frame must then not be sent.
     #[inline]
     pub fn seal<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, frame: &mut Frame<'_>) -> Result<(), Misuse> {
+        let to = if R::CONNECTION_ID { self.sent_id(id) } else { None };
         let peer = self.peers.peer(id).filter(|peer| peer.phase == Phase::Established);
         let peer = peer.ok_or(Misuse::NotEstablished)?;
         match peer.protection {
             Protection::Plain | Protection::Oscore => Ok(()),
+            Protection::Dtls if let Some(to) = to => self.seal_with_id(cx, id, &to, frame),
             Protection::Dtls if R::RECORD_SIZE && frame.len() > peer.record_size.sent() => Err(Misuse::TooLong),
             Protection::Dtls => Ok(peer.channel.seal(cx.crypto, ContentType::APPLICATION_DATA, frame)?),
         }
@@ -544,11 +588,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         {
             return write_plain_alert(ongoing.next_number(), alert, out).ok();
         }
-        let channel = &mut self.peers.peer(id)?.channel;
-        let record = out.get_mut(..HEADROOM.wrapping_add(alert.len()).wrapping_add(channel.tag_len::<C>()))?;
-        copy(record.get_mut(HEADROOM..)?, &alert).ok()?;
-        channel.seal_record(cx.crypto, ContentType::ALERT, record).ok()?;
-        Some(record.len())
+        self.write_record(cx, id, ContentType::ALERT, &alert, out)
     }
 }
 

@@ -3,6 +3,7 @@
 //! ClientHello -> HelloVerifyRequest -> ClientHello(cookie) -> ServerHello, [ServerKeyExchange], ServerHelloDone
 //! -> ClientKeyExchange, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished
 
+use super::connection_id::Hello;
 use super::flight::Element;
 use super::handshake::{self, Fragment, MessageType, hello_verify_request, key_exchange, server_hello::ServerHello};
 use super::record_size::RecordSize;
@@ -56,6 +57,9 @@ impl Ongoing<'_> {
             (Step::AwaitHelloVerifyRequest | Step::AwaitServerHello, MessageType::SERVER_HELLO) => {
                 let hello = ServerHello::read(body, R::RECORD_SIZE).map_err(|_| Fatal::Decode)?;
                 self.on_server_hello::<C, R>(&hello)?;
+                if R::CONNECTION_ID {
+                    self.on_connection_id(body)?;
+                }
                 self.state.step = Step::AwaitServerHelloDone;
                 // The hello was answered; the rest of the server's flight is the server's to repeat.
                 self.state.outgoing_len = 0;
@@ -100,6 +104,16 @@ impl Ongoing<'_> {
         self.state.server_random = *hello.random;
         self.state.extended_master_secret = answered.extended_master_secret;
         Ok(())
+    }
+
+    /// What the server says to our offer of a connection id.
+    fn on_connection_id(&mut self, hello: &[u8]) -> Result<(), Fatal> {
+        let answer = Hello::of_server(hello).map_err(|_| Fatal::Decode)?;
+        match &mut self.ids {
+            Some(ids) => ids.answered(&answer),
+            None if answer == Hello::default() => Ok(()),
+            None => Err(Fatal::UnsupportedExtension),
+        }
     }
 
     pub(crate) fn resume_client<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) -> Result<(), Fatal> {

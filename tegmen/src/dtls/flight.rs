@@ -1,6 +1,7 @@
 //! What we send, written from the state of the handshake: the same bytes again when a flight is lost, under new record
 //! numbers (RFC 6347, section 4.2.4).
 
+use super::connection_id::{self, ConnectionIds};
 use super::handshake::{
     self, HEADER_LEN, MessageType, client_hello, extension::Extensions, finished, key_exchange, server_hello,
 };
@@ -106,8 +107,14 @@ impl Ongoing<'_> {
             return record::write_plain(out, ContentType::CHANGE_CIPHER_SPEC, self.next_number(), &[1], 0);
         }
         let sealed = element == Element::Finished;
-        let (before, behind) =
+        let (mut before, mut behind) =
             if sealed { (record::HEADROOM, self.peer.channel.tag_len::<C>()) } else { (record::HEADER_LEN, 0) };
+        let id = self.ids.as_deref().filter(|_| R::CONNECTION_ID && sealed).and_then(ConnectionIds::sent);
+        if let Some(id) = id {
+            // The id, and the type of what is in the record.
+            before = before.wrapping_add(id.bytes().len());
+            behind = behind.wrapping_add(1);
+        }
         let before = before.wrapping_add(HEADER_LEN);
         let mut space = limit.checked_sub(before.wrapping_add(behind)).ok_or(Full)?;
         if R::RECORD_SIZE {
@@ -115,11 +122,19 @@ impl Ongoing<'_> {
         }
         let kept = self.buffers.outgoing.get(..state.outgoing_len.into()).unwrap_or(&[]);
         let mut body = Writer::new(out.get_mut(before..).ok_or(Full)?);
+        let mut ids = [0; connection_id::EXTENSIONS_LEN];
+        let mut more = Writer::new(&mut ids);
+        if R::CONNECTION_ID
+            && let Some(ids) = &self.ids
+        {
+            ids.write_extensions(&mut more)?;
+        }
+        let more = if R::CONNECTION_ID { more.written() } else { &[] };
         let kind = match element {
             Element::ClientHello if R::CLIENT => {
                 let limit = if R::RECORD_SIZE { state.record_size_limit } else { 0 };
                 let suites = state.offered::<C>();
-                client_hello::write(&mut body, &state.client_random, kept, state.minimal, suites, limit)?;
+                client_hello::write(&mut body, &state.client_random, kept, state.minimal, suites, limit, more)?;
                 MessageType::CLIENT_HELLO
             }
             Element::ServerHello if R::SERVER => {
@@ -135,7 +150,7 @@ impl Ongoing<'_> {
                     other: false,
                 };
                 let gcm = C::GCM && state.aead == Aead::Gcm;
-                server_hello::write(&mut body, &state.server_random, gcm, extensions)?;
+                server_hello::write(&mut body, &state.server_random, gcm, extensions, more)?;
                 MessageType::SERVER_HELLO
             }
             Element::ClientKeyExchange if R::CLIENT => {
@@ -183,8 +198,16 @@ impl Ongoing<'_> {
             return record::write_plain(out, ContentType::HANDSHAKE, self.next_number(), &header, piece);
         }
         let record = out.get_mut(..before.wrapping_add(piece).wrapping_add(behind)).ok_or(Full)?;
-        copy(record.get_mut(record::HEADROOM..).ok_or(Full)?, &header)?;
-        self.peer.channel.seal_record(cx.crypto, ContentType::HANDSHAKE, record).map_err(|_| Full)?;
+        let headroom = before.wrapping_sub(HEADER_LEN);
+        copy(record.get_mut(headroom..).ok_or(Full)?, &header)?;
+        let channel = &mut self.peer.channel;
+        let outcome = match id {
+            None => channel.seal_record(cx.crypto, ContentType::HANDSHAKE, record),
+            Some(id) => {
+                channel.seal_with_id(cx.crypto, ContentType::HANDSHAKE, id, HEADER_LEN.wrapping_add(piece), record)
+            }
+        };
+        outcome.map_err(|_| Full)?;
         Ok(record.len())
     }
 

@@ -6,6 +6,7 @@
 
 pub mod alert;
 mod client;
+pub mod connection_id;
 pub(crate) mod cookie;
 pub(crate) mod flight;
 pub mod handshake;
@@ -13,6 +14,7 @@ mod inbox;
 
 pub mod record;
 pub mod record_size;
+pub(crate) mod return_routability;
 mod server;
 pub mod session;
 pub mod state;
@@ -92,7 +94,11 @@ pub struct Config {
     /// with record_size_limit (RFC 8449), and from 512 on with the next lower max_fragment_length (RFC 6066, section 4),
     /// too; a server says it to clients that ask. Only [`Extended`](crate::endpoint::Extended) endpoints know of it.
     pub record_size_limit: u16,
-    /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1).
+    /// Connection ids (RFC 9146): offered by a client, taken by a server from clients that offer them; `None` for neither.
+    /// Only [`Extended`](crate::endpoint::Extended) endpoints know of it, and not under [`Profile::Minimal`].
+    pub connection_id: Option<connection_id::Policy>,
+    /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1). So long also is a
+    /// [new address checked](return_routability).
     pub retransmit_first: Duration,
     /// The longest retransmission timeout.
     pub retransmit_max: Duration,
@@ -113,6 +119,7 @@ impl Default for Config {
             suites: Suites::Ccm8,
             mtu: 1232,
             record_size_limit: 0,
+            connection_id: None,
             retransmit_first: Duration::from_secs(1),
             retransmit_max: Duration::from_secs(60),
             handshake_timeout: Duration::from_secs(60),

@@ -1,5 +1,6 @@
 //! The record layer (RFC 6347, section 4.1) with AES-128-CCM_8 (RFC 6655).
 
+use super::connection_id::{self, ConnectionId};
 use super::handshake::MessageType;
 use super::session::Session;
 use super::{CipherSuite, Discard, VERSION};
@@ -43,6 +44,10 @@ impl ContentType {
     pub const HANDSHAKE: Self = Self(22);
     /// The application's bytes.
     pub const APPLICATION_DATA: Self = Self(23);
+    /// The record has a connection id, and its type inside (RFC 9146, section 4).
+    pub const TLS12_CID: Self = Self(25);
+    /// Whether a peer receives at a new address (RFC 9853, section 4).
+    pub const RETURN_ROUTABILITY_CHECK: Self = Self(27);
 }
 
 /// Epoch (16 bits) and sequence number (48 bits), as they stand in the header.
@@ -100,6 +105,11 @@ impl Record<'_> {
         self.epoch() != 0 && self.content_type() == ContentType::APPLICATION_DATA
     }
 
+    /// True if it is one of a return routability check, sealed without a connection id.
+    pub(crate) fn is_return_routability_check(&self) -> bool {
+        self.epoch() != 0 && self.content_type() == ContentType::RETURN_ROUTABILITY_CHECK
+    }
+
     /// True if it begins with a ClientHello in clear.
     pub(crate) fn is_client_hello(&self) -> bool {
         self.epoch() == 0
@@ -148,7 +158,26 @@ impl<'r> Records<'r> {
         self.rest = rest;
         Some(record)
     }
+
+    /// True if the next record has a connection id.
+    pub(crate) fn has_connection_id(&self) -> bool {
+        self.rest.first() == Some(&ContentType::TLS12_CID.0)
+    }
+
+    /// As [`Self::take`], for a record with a connection id of `len` bytes, which nothing in it says; and its id.
+    pub(crate) fn take_with_id(&mut self, len: usize) -> Option<(&'r [u8], Record<'r>)> {
+        let rest = core::mem::take(&mut self.rest);
+        // The id goes to the front, so that what is behind it is a header like any other.
+        rest.get_mut(..len.checked_add(NUMBER_END)?)?.rotate_right(len);
+        let (id, rest) = rest.split_at_mut_checked(len)?;
+        self.rest = rest;
+        let record = self.take()?;
+        (record.epoch() != 0).then_some((id, record))
+    }
 }
+
+/// Where the number ends in a header, and the id begins if there is one.
+const NUMBER_END: usize = HEADER_LEN - 2;
 
 /// The header of a record whose body is `len` bytes.
 #[inline]
@@ -345,29 +374,77 @@ impl Channel {
         content_type: ContentType,
         record: &mut [u8],
     ) -> Result<(), SealError> {
+        self.seal_with(crypto, HEADROOM, record, |place, number, sealed_len, len| {
+            let place = place.first_chunk_mut::<HEADER_LEN>().ok_or(Full)?;
+            *place = header(content_type, number, sealed_len);
+            Ok(associated_data(place, len))
+        })
+    }
+
+    /// As [`Self::seal_record`], for a record with the connection id `id` (RFC 9146, section 4): before the content lies
+    /// room of [`HEADROOM`] and the length of the id, behind it one byte for its type, then as much padding as the record
+    /// is to have, then room for the tag. `content` is the length of the content.
+    pub(crate) fn seal_with_id<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        content_type: ContentType,
+        id: &ConnectionId,
+        content: usize,
+        record: &mut [u8],
+    ) -> Result<(), SealError> {
+        let headroom = HEADROOM.wrapping_add(id.bytes().len());
+        let tag_len = self.tag_len::<C>();
+        let inner = record.get_mut(headroom..).and_then(|rest| {
+            let len = rest.len().checked_sub(tag_len)?;
+            rest.get_mut(..len)?.get_mut(content..)
+        });
+        if let Some([kind, padding @ ..]) = inner {
+            *kind = content_type.0;
+            padding.fill(0);
+        }
+        self.seal_with(crypto, headroom, record, |place, number, sealed_len, len| {
+            let header = header(ContentType::TLS12_CID, number, sealed_len);
+            let (number, length) = header.split_at(NUMBER_END);
+            let mut writer = Writer::new(place);
+            writer.put(number)?;
+            writer.put(id.bytes())?;
+            writer.put(length)?;
+            Ok(connection_id::associated_data(&header, id, len))
+        })
+    }
+
+    /// Seals a whole record, before whose content lie `headroom` bytes; `write_header` is given those before the explicit
+    /// nonce, the number, the length of what follows the header and that of the content, and makes the associated data.
+    #[inline(always)]
+    fn seal_with<C: Crypto, A: AsRef<[u8]>>(
+        &mut self,
+        crypto: &mut C,
+        headroom: usize,
+        record: &mut [u8],
+        write_header: impl FnOnce(&mut [u8], RecordNumber, u16, u16) -> Result<A, Full>,
+    ) -> Result<(), SealError> {
         if self.next_sequence >= self.lease_end() {
             return Err(SealError::KeyExhausted);
         }
         let number = RecordNumber::new(PROTECTED_EPOCH, self.next_sequence.into());
         // The number is spent before the cipher runs: whatever happens next, it is not used again.
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        let (head, record) = record.split_first_chunk_mut::<HEADROOM>().ok_or(SealError::Full)?;
+        let (head, record) = record.split_at_mut_checked(headroom).ok_or(SealError::Full)?;
         let len = record.len().checked_sub(self.tag_len::<C>()).filter(|len| *len <= MAX_CONTENT);
         let len = len.ok_or(SealError::Full)? as u16;
         let sealed_len = (EXPLICIT_LEN as u16).wrapping_add(record.len() as u16);
-        let (place, explicit) = head.split_first_chunk_mut::<HEADER_LEN>().ok_or(SealError::Full)?;
-        *place = header(content_type, number, sealed_len);
-        let aad = associated_data(place, len);
-        let explicit = explicit.first_chunk_mut::<EXPLICIT_LEN>().ok_or(SealError::Full)?;
+        let (place, explicit) = head.split_last_chunk_mut::<EXPLICIT_LEN>().ok_or(SealError::Full)?;
+        let aad = write_header(place, number, sealed_len, len)?;
+        let aad = aad.as_ref();
         *explicit = number.0.to_be_bytes();
         let nonce = nonce(&self.write.salt, explicit);
         let key = self.write.key.expose();
         let sealed = if self.aead.is_gcm::<C>() {
             let (body, tag) = record.split_last_chunk_mut().ok_or(SealError::Full)?;
-            crypto.gcm_seal(key, &nonce, &aad, body, tag)
+            crypto.gcm_seal(key, &nonce, aad, body, tag)
         } else {
             let (body, tag) = record.split_last_chunk_mut::<TAG_LEN>().ok_or(SealError::Full)?;
-            crypto.ccm_seal(key, &nonce, &aad, body, tag)
+            crypto.ccm_seal(key, &nonce, aad, body, tag)
         };
         sealed.map_err(|_| SealError::Full)
     }
@@ -379,6 +456,51 @@ impl Channel {
     // Twice in an image is too much for a mote; a server opens millions a second.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn open<'r, C: Crypto>(&mut self, crypto: &mut C, record: Record<'r>) -> Result<&'r mut [u8], Discard> {
+        self.open_with(crypto, record, MAX_CONTENT, associated_data)
+    }
+
+    /// As [`Self::open`], for a record with our connection id `id`: what it carries, and of which type.
+    pub(crate) fn open_with_id<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        id: &ConnectionId,
+        record: Record<'r>,
+    ) -> Result<(ContentType, &'r mut [u8]), Discard> {
+        let aad = |header: &[u8; HEADER_LEN], len| connection_id::associated_data(header, id, len);
+        // The type of the content is inside.
+        let plaintext = self.open_with(crypto, record, MAX_CONTENT.saturating_add(1), aad)?;
+        connection_id::inner(plaintext).ok_or(Discard::Unexpected)
+    }
+
+    /// As [`Self::open`] or, with the id that we gave, [`Self::open_with_id`]: a record without it is then nobody's (RFC
+    /// 9146, section 3). `content_type` is that of the header, and becomes that of the content.
+    // Both in the result would not fit the registers of a mote.
+    #[inline(always)]
+    pub(crate) fn open_by<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        id: Option<&ConnectionId>,
+        record: Record<'r>,
+        content_type: &mut ContentType,
+    ) -> Result<&'r mut [u8], Discard> {
+        match id {
+            None => self.open(crypto, record),
+            Some(_) if *content_type != ContentType::TLS12_CID => Err(Discard::Unexpected),
+            Some(id) => self.open_with_id(crypto, id, record).map(|(inside, content)| {
+                *content_type = inside;
+                content
+            }),
+        }
+    }
+
+    #[inline(always)]
+    fn open_with<'r, C: Crypto, A: AsRef<[u8]>>(
+        &mut self,
+        crypto: &mut C,
+        record: Record<'r>,
+        limit: usize,
+        associated_data: impl FnOnce(&[u8; HEADER_LEN], u16) -> A,
+    ) -> Result<&'r mut [u8], Discard> {
         if record.epoch() != PROTECTED_EPOCH {
             return Err(Discard::UnknownPeer);
         }
@@ -389,15 +511,16 @@ impl Channel {
         let fresh = self.window.fresh(record.number().sequence()).map_err(|_| Discard::Replayed)?;
         let (explicit, rest) = record.body.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(Discard::Malformed)?;
         let (key, nonce) = (self.read.key.expose(), nonce(&self.read.salt, explicit));
-        let len = rest.len().checked_sub(tag_len).filter(|len| *len <= MAX_CONTENT);
+        let len = rest.len().checked_sub(tag_len).filter(|len| *len <= limit);
         let aad = associated_data(record.header, len.ok_or(Discard::Malformed)? as u16);
+        let aad = aad.as_ref();
         let (content, opened) = if gcm {
             let (content, tag) = rest.split_last_chunk_mut().ok_or(Discard::Malformed)?;
-            let opened = crypto.gcm_open(key, &nonce, &aad, content, tag);
+            let opened = crypto.gcm_open(key, &nonce, aad, content, tag);
             (content, opened)
         } else {
             let (content, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(Discard::Malformed)?;
-            let opened = crypto.ccm_open(key, &nonce, &aad, content, tag);
+            let opened = crypto.ccm_open(key, &nonce, aad, content, tag);
             (content, opened)
         };
         if opened.is_err() {
@@ -445,11 +568,13 @@ impl Channel {
     pub(crate) fn open_unverified<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
+        id: Option<&ConnectionId>,
         record: Record<'r>,
+        content_type: &mut ContentType,
     ) -> Result<&'r mut [u8], Discard> {
         let (mark, number) = (self.window.mark().unwrap_or(0), record.number().sequence());
         self.window = ReplayWindow::new();
-        let opened = self.open(crypto, record);
+        let opened = self.open_by(crypto, id, record, content_type);
         self.window = ReplayWindow::lost(if opened.is_ok() { mark.max(number) } else { mark });
         opened
     }

@@ -5,6 +5,7 @@
 //! not kept at an orderly end counts as lost: what arrives is then not to be acted upon before the peer proved that it is
 //! fresh, by an Echo option for example (RFC 9175, section 2.3).
 
+use super::connection_id::ConnectionIds;
 use super::record::{Aead, CHUNK, Channel, MAX_SEALED};
 use super::record_size::RecordSize;
 use crate::buf::{Full, Reader, Truncated, Writer};
@@ -13,15 +14,15 @@ use crate::replay::ReplayWindow;
 use crate::secret::Secret;
 
 /// Bytes of a session before it is sealed.
-const PLAIN_LEN: usize = 1 + 2 + 2 * (KEY_LEN + 4) + 4 + 16;
+const PLAIN_LEN: usize = 1 + 2 + 2 * (KEY_LEN + 4) + 4 + 16 + ConnectionIds::PACKED_LEN;
 const NONCE_LEN: usize = 13;
 const TAG_LEN: usize = 16;
 /// First byte of what is sealed; another one is of another version of this format.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Bytes of a sealed session.
 pub const SEALED_LEN: usize = 1 + NONCE_LEN + PLAIN_LEN + TAG_LEN;
 
-/// Keys, numbers and window of a session, in no endpoint.
+/// Keys, numbers, window and connection ids of a session, in no endpoint.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) write: (Secret<KEY_LEN>, [u8; 4]),
@@ -31,6 +32,7 @@ pub struct Session {
     /// Every record number below may have been used.
     pub(crate) next: u32,
     pub(crate) window: ReplayWindow,
+    pub(crate) ids: Option<ConnectionIds>,
 }
 
 /// Why what was sealed is no session.
@@ -57,7 +59,7 @@ impl From<NotAuthentic> for OpenError {
 }
 
 impl Session {
-    pub(crate) fn of(channel: &Channel, record_size: RecordSize) -> Self {
+    pub(crate) fn of(channel: &Channel, record_size: RecordSize, ids: Option<ConnectionIds>) -> Self {
         let copy = |key: &Secret<KEY_LEN>| Secret::new(*key.expose());
         Self {
             write: (copy(&channel.write.key), channel.write.salt),
@@ -66,6 +68,7 @@ impl Session {
             record_size,
             next: channel.sealed(),
             window: channel.window().clone(),
+            ids,
         }
     }
 
@@ -114,6 +117,7 @@ impl Session {
         let (next, seen) = self.window.parts();
         writer.put(&next.to_be_bytes())?;
         writer.put(&seen.to_be_bytes())?;
+        writer.put(&self.ids.as_ref().map_or([0; _], ConnectionIds::pack))?;
         let mut tag = [0; TAG_LEN];
         crypto.ccm_seal(key, &nonce, purpose, plain.expose_mut(), &mut tag).map_err(|_| Full)?;
         out.u8(VERSION)?;
@@ -150,7 +154,8 @@ impl Session {
         let read = (Secret::new(reader.array()?), reader.array()?);
         let next = reader.u32()?;
         let window = (u64::from_be_bytes(reader.array()?), u64::from_be_bytes(reader.array()?));
-        Ok(Self { write, read, aead, record_size, next, window: ReplayWindow::from_parts(window) })
+        let ids = ConnectionIds::unpack(reader.array_ref()?);
+        Ok(Self { write, read, aead, record_size, next, window: ReplayWindow::from_parts(window), ids })
     }
 }
 
@@ -158,7 +163,13 @@ impl Session {
 mod tests {
     use super::*;
     use crate::crypto::compact::Compact;
+    use crate::dtls::connection_id::ConnectionId;
     use std::vec::Vec;
+
+    fn ids() -> ConnectionIds {
+        let id = |bytes| ConnectionId::new(bytes).unwrap();
+        ConnectionIds::agreed(id(b"12345678"), id(&[9; 20]), true)
+    }
 
     fn session() -> Session {
         Session {
@@ -168,6 +179,7 @@ mod tests {
             record_size: RecordSize::from_bits(512),
             next: 70_000,
             window: ReplayWindow::seen_up_to(99),
+            ids: Some(ids()),
         }
     }
 
@@ -188,6 +200,7 @@ mod tests {
             (got.aead, got.record_size.to_bits(), got.next, got.window.parts()),
             (Aead::Gcm, 512, 70_000, (100, u64::MAX))
         );
+        assert_eq!(got.ids, Some(ids()));
         assert_eq!(
             (got.write.0.expose(), got.write.1, got.read.0.expose(), got.read.1),
             (&[1; 16], [2; 4], &[3; 16], [4; 4])

@@ -1,5 +1,6 @@
 //! One handshake in progress: a struct changed in place, and what both roles have in common.
 
+use super::connection_id::ConnectionIds;
 use super::flight::Element;
 use super::handshake::finished::{VERIFY_LEN, write_verify_data};
 use super::handshake::{self, Fragment, MessageType, Random};
@@ -94,6 +95,8 @@ pub struct Ongoing<'b> {
     pub state: &'b mut HandshakeState,
     /// Whose it is: it makes the keys there, and says how the peer proved itself.
     pub peer: &'b mut Peer,
+    /// Its connection ids, where some were offered.
+    pub ids: Option<&'b mut ConnectionIds>,
     /// Its room.
     pub buffers: Buffers<'b>,
 }
@@ -324,7 +327,7 @@ impl Ongoing<'_> {
 
     /// Takes a record of the protected epoch, before the handshake is over.
     fn receive_protected<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, record: Record<'_>) -> Result<(), Stop> {
-        let content_type = record.content_type();
+        let mut content_type = record.content_type();
         match self.state.step {
             Step::AwaitServerFinished | Step::AwaitClientFinished => {}
             // Its key, or the ChangeCipherSpec before it, may be on the way.
@@ -332,7 +335,8 @@ impl Ongoing<'_> {
             | Step::ServerNeedsPsk
             | Step::AwaitClientChangeCipherSpec
             | Step::AwaitServerChangeCipherSpec
-                if content_type == ContentType::HANDSHAKE =>
+                if content_type == ContentType::HANDSHAKE
+                    || R::CONNECTION_ID && content_type == ContentType::TLS12_CID =>
             {
                 self.state.inbox.hold(self.buffers.incoming, Held::Record, record.header, record.body)?;
                 return Ok(());
@@ -342,7 +346,8 @@ impl Ongoing<'_> {
         if content_type == ContentType::APPLICATION_DATA {
             return Err(Discard::Unexpected.into());
         }
-        let content = match self.peer.channel.open(cx.crypto, record) {
+        let received = self.ids.as_deref().filter(|_| R::CONNECTION_ID).and_then(ConnectionIds::received);
+        let content = match self.peer.channel.open_by(cx.crypto, received, record, &mut content_type) {
             Ok(content) => content,
             Err(Discard::NotAuthentic) => {
                 self.state.failures = self.state.failures.saturating_add(1);

@@ -1,6 +1,7 @@
 //! The peer table: a trait, because a mote has an array of three and a server a slab of a million.
 
 use super::address::{Address, Path};
+use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::record::{Channel, MAX_CONTENT};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::{AlertDescription, Buffers, HandshakeState, Ongoing};
@@ -176,9 +177,19 @@ impl Peer {
         self.phase = phase;
     }
 
-    /// Its handshake with everything it works on; for the table, whose memory the other two are.
-    pub const fn ongoing<'b>(&'b mut self, state: &'b mut HandshakeState, buffers: Buffers<'b>) -> Ongoing<'b> {
-        Ongoing { state, peer: self, buffers }
+    /// Its handshake with everything it works on; for the table, whose memory the others are.
+    pub const fn ongoing<'b>(
+        &'b mut self,
+        state: &'b mut HandshakeState,
+        ids: Option<&'b mut ConnectionIds>,
+        buffers: Buffers<'b>,
+    ) -> Ongoing<'b> {
+        Ongoing { state, peer: self, ids, buffers }
+    }
+
+    /// Moves it to another path; for the table, which finds peers by it.
+    pub const fn set_path(&mut self, path: &Path) {
+        self.path = *path;
     }
 
     /// The most bytes that it can be sent at once, because the session agreed on records of no more; the datagram that
@@ -232,7 +243,19 @@ pub trait Peers {
     /// Frees the handshake of a peer that needs it no more.
     fn release_handshake(&mut self, id: PeerId);
 
-    /// Removes a peer, its handshake and what is attached; keys are wiped.
+    /// The peer that has this connection id of ours, which is not empty.
+    fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId>;
+
+    /// The connection ids of a peer, if it has any.
+    fn connection_ids(&mut self, id: PeerId) -> Option<&mut ConnectionIds>;
+
+    /// Gives a peer connection ids, or takes them; ours is that of no other peer. False if there is no room.
+    fn set_connection_ids(&mut self, id: PeerId, ids: Option<ConnectionIds>) -> bool;
+
+    /// Moves a peer to another path, on which there is nobody in its phase, and so changes what [`Self::find`] finds.
+    fn set_path(&mut self, id: PeerId, path: &Path);
+
+    /// Removes a peer, its handshake, its connection ids and what is attached; keys are wiped.
     fn remove(&mut self, id: PeerId);
 
     /// Sets the alarm of a peer to `at`, unless it is earlier already.
@@ -294,7 +317,8 @@ struct HandshakeSlot<const OUTGOING: usize, const INCOMING: usize> {
 /// Peers in arrays, searched one by one: for a mote, and for tests.
 ///
 /// `PEERS` entries, of which `HANDSHAKES` may be in a handshake at once, each with room for an outgoing cookie or
-/// identity of `OUTGOING` bytes and for `INCOMING` bytes of fragments and early records.
+/// identity of `OUTGOING` bytes and for `INCOMING` bytes of fragments and early records. The first `IDS` entries may have
+/// connection ids.
 #[repr(C)] // as with `Peer`
 pub struct PeerArray<
     A,
@@ -302,13 +326,18 @@ pub struct PeerArray<
     const HANDSHAKES: usize,
     const OUTGOING: usize = 64,
     const INCOMING: usize = 128,
+    const IDS: usize = 0,
 > {
     slots: [Slot<A>; PEERS],
     handshakes: [HandshakeSlot<OUTGOING, INCOMING>; HANDSHAKES],
     inserted: u32,
+    /// Of the slot in the same place.
+    ids: [Option<ConnectionIds>; IDS],
 }
 
-impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize> PeerArray<A, P, H, O, I> {
+impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize, const C: usize>
+    PeerArray<A, P, H, O, I, C>
+{
     /// An empty table.
     pub const fn new() -> Self {
         Self {
@@ -317,6 +346,7 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
                 HandshakeSlot { owner: 0, state: HandshakeState::idle(), outgoing: [0; O], incoming: [0; I] }
             }; H],
             inserted: 0,
+            ids: [const { None }; C],
         }
     }
 
@@ -369,13 +399,17 @@ pub fn may_displace(new: Rank, old: Rank) -> bool {
     }
 }
 
-impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize> Default for PeerArray<A, P, H, O, I> {
+impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize, const C: usize> Default
+    for PeerArray<A, P, H, O, I, C>
+{
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize> Peers for PeerArray<A, P, H, O, I> {
+impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize, const C: usize> Peers
+    for PeerArray<A, P, H, O, I, C>
+{
     type Attached = A;
 
     #[inline(never)]
@@ -396,9 +430,17 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
     fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
         let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation.get())?;
         let owner = id.index.wrapping_add(1);
-        let handshake = self.handshakes.iter_mut().find(|handshake| handshake.owner == owner)?;
-        let HandshakeSlot { state, outgoing, incoming, .. } = handshake;
-        Some(slot.peer.ongoing(state, Buffers { outgoing, incoming }))
+        // `find` of a mutable iterator takes twice the code of this on a mote.
+        let mut handshakes = self.handshakes.as_mut_slice();
+        let HandshakeSlot { state, outgoing, incoming, .. } = loop {
+            let (first, rest) = handshakes.split_first_mut()?;
+            if first.owner == owner {
+                break first;
+            }
+            handshakes = rest;
+        };
+        let ids = if C > 0 { self.ids.get_mut(id.index as usize).and_then(Option::as_mut) } else { None };
+        Some(slot.peer.ongoing(state, ids, Buffers { outgoing, incoming }))
     }
 
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {
@@ -441,8 +483,32 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize>
         }
     }
 
+    fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId> {
+        let is_it = |ids: &Option<ConnectionIds>| ids.is_some_and(|ids| ids.ours().bytes() == connection_id);
+        self.ids.iter().position(is_it).map(|index| self.id(index))
+    }
+
+    fn connection_ids(&mut self, id: PeerId) -> Option<&mut ConnectionIds> {
+        self.slot(id)?;
+        self.ids.get_mut(id.index as usize)?.as_mut()
+    }
+
+    fn set_connection_ids(&mut self, id: PeerId, ids: Option<ConnectionIds>) -> bool {
+        let place = if self.slot(id).is_some() { self.ids.get_mut(id.index as usize) } else { None };
+        place.map(|place| *place = ids).is_some()
+    }
+
+    fn set_path(&mut self, id: PeerId, path: &Path) {
+        if let Some(peer) = self.peer(id) {
+            peer.set_path(path);
+        }
+    }
+
     #[inline(never)]
     fn remove(&mut self, id: PeerId) {
+        if C > 0 {
+            self.set_connection_ids(id, None);
+        }
         let Some(slot) = self.slot(id) else { return };
         slot.peer.vacate();
         slot.attached = None;
@@ -502,6 +568,22 @@ impl<T: Peers> Peers for &mut T {
 
     fn release_handshake(&mut self, id: PeerId) {
         (**self).release_handshake(id);
+    }
+
+    fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId> {
+        (**self).find_connection_id(connection_id)
+    }
+
+    fn connection_ids(&mut self, id: PeerId) -> Option<&mut ConnectionIds> {
+        (**self).connection_ids(id)
+    }
+
+    fn set_connection_ids(&mut self, id: PeerId, ids: Option<ConnectionIds>) -> bool {
+        (**self).set_connection_ids(id, ids)
+    }
+
+    fn set_path(&mut self, id: PeerId, path: &Path) {
+        (**self).set_path(id, path);
     }
 
     fn remove(&mut self, id: PeerId) {

@@ -12,14 +12,17 @@ pub enum NotRestored {
     Taken,
     /// Its key has no numbers left: a new handshake is due.
     Exhausted,
+    /// The connection id that the peer writes is not of the length of those given here, or another session has it.
+    ConnectionId,
 }
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// A copy of an established session, to be kept in case that it ends without order: its window counts as lost, and it
     /// goes on at the end of what this one has leased, which is everything before the first [`Self::lease_session`].
     pub fn copy_session(&mut self, id: PeerId) -> Option<Session> {
+        let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;
-        let mut session = Session::of(&peer.channel, peer.record_size);
+        let mut session = Session::of(&peer.channel, peer.record_size, ids);
         session.next = peer.channel.lease_end();
         session.lose_window();
         Some(session)
@@ -27,8 +30,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
 
     /// Takes an established session out, as it is; the peer hears nothing of it. What comes out is to be used once.
     pub fn take_session(&mut self, id: PeerId) -> Option<Session> {
+        let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;
-        let session = Session::of(&peer.channel, peer.record_size);
+        let session = Session::of(&peer.channel, peer.record_size, ids);
         self.peers.remove(id);
         Some(session)
     }
@@ -52,12 +56,20 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if [Phase::Established, Phase::Handshaking].into_iter().any(|phase| self.peers.find(path, phase).is_some()) {
             return Err(NotRestored::Taken);
         }
+        if let Some(ids) = &session.ids
+            && !self.can_receive(ids)
+        {
+            return Err(NotRestored::ConnectionId);
+        }
         let (rank, phase, protection) = (Rank::Authenticated, Phase::Established, Protection::Dtls);
         let new = NewPeer { path, rank, phase, protection, with_handshake: false };
         let id = self.insert(cx, &new).map_err(|_| NotRestored::TableFull)?;
         if let Some(peer) = self.peers.peer(id) {
             (peer.principal, peer.record_size) = (principal, session.record_size);
             peer.channel.restore(session);
+        }
+        if session.ids.is_some() {
+            self.peers.set_connection_ids(id, session.ids);
         }
         Ok(id)
     }

@@ -1,7 +1,10 @@
 //! Client, server, or both: types, so that an image links no code for what it never is.
 
-use crate::dtls::Config;
+use super::mobility::Mobility;
+#[cfg(doc)]
+use crate::dtls::connection_id;
 use crate::dtls::record_size;
+use crate::dtls::{Config, Profile};
 
 /// Which roles an endpoint takes. A type, so that an image links no code for a role that it never has.
 pub trait Roles {
@@ -14,12 +17,20 @@ pub trait Roles {
     /// It speaks of the size of records ([`record_size`]).
     const RECORD_SIZE: bool = false;
 
+    /// It speaks of connection ids ([`connection_id`]), and so of return routability.
+    const CONNECTION_ID: bool = false;
+
     /// The role under these settings.
     fn new(config: &Config) -> Self;
 
     /// The longest content of a record that is taken, in bytes; 0 if that is not said to anybody.
     fn record_size_limit(&self) -> u16 {
         0
+    }
+
+    /// How connection ids are used, and what is remembered of that; `None` if they are not.
+    fn mobility(&mut self) -> Option<&mut Mobility> {
+        None
     }
 }
 
@@ -29,10 +40,12 @@ pub struct Both;
 pub struct ClientOnly;
 /// Answers handshakes; opens none.
 pub struct ServerOnly;
-/// The role `R` with what a mote does without: extensions that limit the size of records ([`record_size`]).
+/// The role `R` with what a mote does without: extensions that limit the size of records ([`record_size`]), sessions that
+/// are kept outside, connection ids ([`connection_id`]).
 pub struct Extended<R> {
     role: core::marker::PhantomData<R>,
     record_size_limit: u16,
+    mobility: Option<Mobility>,
 }
 
 impl Roles for Both {
@@ -67,13 +80,19 @@ impl<R: Roles> Roles for Extended<R> {
     const SERVER: bool = R::SERVER;
     const RESTORES: bool = true;
     const RECORD_SIZE: bool = true;
+    const CONNECTION_ID: bool = true;
 
     fn new(config: &Config) -> Self {
         let record_size_limit = match config.record_size_limit {
             0 => 0,
             limit => limit.clamp(record_size::MIN_LIMIT, record_size::MAX_LIMIT),
         };
-        Self { role: core::marker::PhantomData, record_size_limit }
+        let policy = config.connection_id.filter(|_| config.profile == Profile::Default);
+        Self { role: core::marker::PhantomData, record_size_limit, mobility: policy.map(Mobility::new) }
+    }
+
+    fn mobility(&mut self) -> Option<&mut Mobility> {
+        self.mobility.as_mut()
     }
 
     fn record_size_limit(&self) -> u16 {

@@ -2,6 +2,7 @@
 //! A world of two endpoints for tests: a clock that only we move, and a network that does as it is told.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::collections::HashSet;
 use std::rc::Rc;
 use tegmen::buf::Frame;
@@ -12,13 +13,13 @@ use tegmen::dtls::Suites;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Config, Fatal, Records};
 use tegmen::endpoint::{
-    Address, Both, Cx, Endpoint, Event, Extended, HEADROOM, Misuse, Path, PeerArray, PeerId, Peers as _, Principal,
+    Address, Both, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Misuse, Path, PeerArray, PeerId, Peers as _, Principal,
 };
 use tegmen::time::{Duration, Instant};
 
 pub mod puppet;
 
-pub type Table = PeerArray<(), 4, 3, 255, 512>;
+pub type Table = PeerArray<(), 4, 3, 255, 512, 4>;
 
 /// Every key and nonce that sealed something, in all of a world.
 pub type Spent = Rc<RefCell<HashSet<([u8; KEY_LEN], Vec<u8>)>>>;
@@ -122,6 +123,8 @@ pub struct Node {
     pub crypto: Recorder,
     pub counters: Counters,
     pub local: Address,
+    /// Where the network sees it: behind a NAT, elsewhere than it sees itself.
+    pub seen_at: Address,
     pub identity: Vec<u8>,
     pub key: [u8; 16],
     pub peer: Option<PeerId>,
@@ -151,6 +154,7 @@ impl Node {
             crypto,
             counters,
             local,
+            seen_at: local,
             identity: b"Client_identity".to_vec(),
             key: *b"0123456789abcdef",
             peer: None,
@@ -172,6 +176,12 @@ impl Node {
 
     pub fn limit_mtu(&mut self, mtu: u16) {
         self.config.mtu = mtu;
+        self.configure();
+    }
+
+    /// Everything anew, with these settings.
+    pub fn configure_as(&mut self, config: Config) {
+        self.config = config;
         self.configure();
     }
 
@@ -200,7 +210,7 @@ impl Node {
     /// Seals `len` bytes for the peer, which are never sent.
     pub fn try_to_seal(&mut self, now: Instant, len: usize) -> Result<(), Misuse> {
         let mut storage = vec![0; len + 100];
-        let mut frame = Frame::new(&mut storage, HEADROOM);
+        let mut frame = Frame::new(&mut storage, MAX_HEADROOM);
         frame.append(&vec![0; len]).unwrap();
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
         self.endpoint.seal(&mut cx, self.peer.unwrap(), &mut frame)
@@ -289,7 +299,7 @@ impl Node {
         {
             for text in core::mem::take(&mut self.to_say) {
                 let mut storage = [0; 1500];
-                let mut frame = Frame::new(&mut storage, HEADROOM);
+                let mut frame = Frame::new(&mut storage, MAX_HEADROOM);
                 frame.append(&text).unwrap();
                 let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
                 self.endpoint.seal(&mut cx, id, &mut frame).unwrap();
@@ -329,6 +339,9 @@ fn note(event: Event<'_, '_>) -> Noted {
 /// Decides what happens to the n-th datagram.
 pub type Network = Box<dyn FnMut(usize, &[u8]) -> Fate>;
 
+/// When a datagram arrives, in which order it was sent, from where and to where, and its bytes.
+type Flying = (Instant, usize, Address, Address, Vec<u8>);
+
 pub struct World {
     pub now: Instant,
     pub client: Node,
@@ -336,7 +349,9 @@ pub struct World {
     pub network: Network,
     /// Everything that was sent: who (true for the client) and what.
     pub sent: Vec<(bool, Vec<u8>)>,
-    flying: Vec<(Instant, usize, bool, Vec<u8>)>,
+    /// Bytes that the server received from an address, and sent there.
+    pub at_server: BTreeMap<Address, (usize, usize)>,
+    flying: Vec<Flying>,
     config: Config,
     seed: u64,
     spent: Spent,
@@ -354,6 +369,7 @@ impl World {
             server: Node::new(seed, 2, now, config, &spent),
             network: Box::new(|_, _| Fate::arrives()),
             sent: Vec::new(),
+            at_server: BTreeMap::new(),
             flying: Vec::new(),
             config,
             seed,
@@ -429,7 +445,24 @@ impl World {
         });
     }
 
-    fn launch(&mut self, from_client: bool, datagram: Vec<u8>) {
+    /// The network sees the client at another port from now on, and the client knows nothing of it.
+    pub fn rebind(&mut self, port: u16) {
+        self.client.seen_at.port = port;
+    }
+
+    /// The client goes to another port, and says so to its endpoint.
+    pub fn move_client(&mut self, port: u16) {
+        self.client.local.port = port;
+        self.client.seen_at = self.client.local;
+        let path = self.client.path(self.server.local);
+        self.client.endpoint.move_session(self.client.peer.unwrap(), &path);
+    }
+
+    fn launch(&mut self, from_client: bool, to: Address, datagram: Vec<u8>) {
+        let from = if from_client { self.client.seen_at } else { self.server.seen_at };
+        if !from_client {
+            self.at_server.entry(to).or_default().1 += datagram.len();
+        }
         let n = self.sent.len();
         self.sent.push((from_client, datagram.clone()));
         let Fate(copies) = (self.network)(n, &datagram);
@@ -443,7 +476,7 @@ impl World {
                 }
                 Damage::CutTo(len) => copy.truncate(len % copy.len()),
             }
-            self.flying.push((self.now.after(delay), n, from_client, copy));
+            self.flying.push((self.now.after(delay), n, from, to, copy));
         }
     }
 
@@ -453,12 +486,12 @@ impl World {
         loop {
             let mut out = Vec::new();
             self.client.poll(self.now, &mut out);
-            for (_, datagram) in out.drain(..) {
-                self.launch(true, datagram);
+            for (to, datagram) in out.drain(..) {
+                self.launch(true, to, datagram);
             }
             self.server.poll(self.now, &mut out);
-            for (_, datagram) in out.drain(..) {
-                self.launch(false, datagram);
+            for (to, datagram) in out.drain(..) {
+                self.launch(false, to, datagram);
             }
             let arrival = self.flying.iter().map(|flying| flying.0).min();
             let next = [arrival, self.client.next(), self.server.next()].into_iter().flatten().min();
@@ -469,15 +502,18 @@ impl World {
             self.now = self.now.max(next);
             self.flying.sort();
             while self.flying.first().is_some_and(|flying| flying.0 <= self.now) {
-                let (_, _, from_client, datagram) = self.flying.remove(0);
+                let (_, _, from, to, datagram) = self.flying.remove(0);
                 let mut out = Vec::new();
-                if from_client {
-                    self.server.receive(self.now, self.client.local, datagram, &mut out);
-                } else {
-                    self.client.receive(self.now, self.server.local, datagram, &mut out);
+                // What goes to an address where nobody is any more is lost.
+                let to_server = to == self.server.seen_at;
+                if to_server {
+                    self.at_server.entry(from).or_default().0 += datagram.len();
+                    self.server.receive(self.now, from, datagram, &mut out);
+                } else if to == self.client.seen_at {
+                    self.client.receive(self.now, from, datagram, &mut out);
                 }
-                for (_, datagram) in out {
-                    self.launch(!from_client, datagram);
+                for (to, datagram) in out {
+                    self.launch(!to_server, to, datagram);
                 }
             }
         }

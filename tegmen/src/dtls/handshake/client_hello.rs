@@ -66,7 +66,7 @@ impl<'r> ClientHello<'r> {
 }
 
 /// Writes the body of our hello: the suites, and under the default profile extended master secret, the signalling suite of
-/// RFC 5746, and the limit of our records if there is one.
+/// RFC 5746, the limit of our records if there is one, and `more` extensions.
 pub(crate) fn write(
     writer: &mut Writer<'_>,
     random: &Random,
@@ -74,6 +74,7 @@ pub(crate) fn write(
     minimal: bool,
     suites: Suites,
     record_size_limit: u16,
+    more: &[u8],
 ) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)?;
@@ -86,18 +87,18 @@ pub(crate) fn write(
         Suites::GcmThenCcm8 => &[0, 6, 0x00, 0xa8, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
         Suites::Gcm => &[0, 4, 0x00, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
     };
-    if record_size_limit == 0 || minimal {
+    if record_size_limit == 0 && more.is_empty() || minimal {
         return writer.put(offer);
     }
     let (suites, _) = offer.split_last_chunk::<6>().unwrap_or((offer, &[0; 6]));
     writer.put(suites)?;
     let extensions = Extensions {
         extended_master_secret: true,
-        record_size_limit: Some(record_size_limit),
+        record_size_limit: Some(record_size_limit).filter(|limit| *limit > 0),
         max_fragment_length: MaxFragmentLength::within(record_size_limit),
         ..Extensions::default()
     };
-    extensions.write(writer)
+    extensions.write(writer, more)
 }
 
 /// What stands behind the cookie, as bytes, because it is always the same: cipher_suites (and among them the signal of

@@ -2,6 +2,7 @@
 
 use super::Write;
 use crate::buf::{Reader, Truncated, Writer};
+use crate::dtls::connection_id;
 use crate::dtls::record_size::MaxFragmentLength;
 
 /// The number of an extension (IANA TLS ExtensionType registry).
@@ -15,6 +16,10 @@ impl ExtensionType {
     pub const MAX_FRAGMENT_LENGTH: Self = Self(0x0001);
     /// record_size_limit (RFC 8449).
     pub const RECORD_SIZE_LIMIT: Self = Self(0x001c);
+    /// connection_id (RFC 9146, section 3).
+    pub const CONNECTION_ID: Self = Self(0x0036);
+    /// rrc (RFC 9853, section 3).
+    pub const RRC: Self = Self(0x003d);
     /// renegotiation_info (RFC 5746).
     pub const RENEGOTIATION_INFO: Self = Self(0xff01);
 }
@@ -36,7 +41,7 @@ pub struct Extensions {
 
 impl Extensions {
     /// Reads an extension block, which may be missing altogether. Those of the size of records are others to an endpoint
-    /// without `record_size`.
+    /// without `record_size`; so are those of [connection ids](crate::dtls::connection_id), which are read there.
     pub fn read(reader: &mut Reader<'_>, record_size: bool) -> Result<Self, Truncated> {
         let mut found = Self::default();
         if reader.is_empty() {
@@ -59,16 +64,17 @@ impl Extensions {
                 }
                 // Ours, but with another content than a first handshake allows.
                 ExtensionType::EXTENDED_MASTER_SECRET | ExtensionType::RENEGOTIATION_INFO => return Err(Truncated),
+                ExtensionType::CONNECTION_ID | ExtensionType::RRC if record_size => {}
                 _ => found.other = true,
             }
         }
         Ok(found)
     }
 
-    /// Writes the block; nothing at all where no extension is set.
-    pub fn write(&self, writer: &mut Writer<'_>) -> Write {
-        if self.record_size_limit.is_some() || self.max_fragment_length.is_some() {
-            return self.write_each(writer);
+    /// Writes the block, and in it `more` extensions; nothing at all where there is none.
+    pub fn write(&self, writer: &mut Writer<'_>, more: &[u8]) -> Write {
+        if self.record_size_limit.is_some() || self.max_fragment_length.is_some() || !more.is_empty() {
+            return self.write_each(writer, more);
         }
         // The length of the list, and of each extension its type, length and content.
         writer.put(match (self.extended_master_secret, self.renegotiation_info) {
@@ -80,8 +86,8 @@ impl Extensions {
     }
 
     /// As [`Self::write`], for a block that a mote has no use for.
-    fn write_each(&self, writer: &mut Writer<'_>) -> Write {
-        let mut list = [0; 4 + 5 + 6 + 5];
+    fn write_each(&self, writer: &mut Writer<'_>, more: &[u8]) -> Write {
+        let mut list = [0; 4 + 5 + 6 + 5 + connection_id::EXTENSIONS_LEN];
         let mut each = Writer::new(&mut list);
         if self.extended_master_secret {
             each.put(&[0x00, 0x17, 0, 0])?;
@@ -96,6 +102,7 @@ impl Extensions {
         if let Some(MaxFragmentLength(length)) = self.max_fragment_length {
             each.put(&[0x00, 0x01, 0, 1, length])?;
         }
+        each.put(more)?;
         writer.with_len16(each.written())
     }
 }

@@ -153,20 +153,20 @@ mod tests {
 
     #[test]
     fn a_body_that_is_cut_or_longer_is_refused() {
-        let hello = written(|w| client_hello::write(w, &[7; 32], &[1; 16], true, Suites::Ccm8, 0));
+        let hello = written(|w| client_hello::write(w, &[7; 32], &[1; 16], true, Suites::Ccm8, 0, &[]));
         only_whole(&hello, |body| client_hello::ClientHello::read(body, true).ok().map(|_| ()));
         only_whole(&written(|w| hello_verify_request::write(w, &[1; 16])), |body| {
             hello_verify_request::read(body).ok().map(|_| ())
         });
         only_whole(&written(|w| key_exchange::write(w, b"identity")), |body| key_exchange::read(body).ok().map(|_| ()));
-        let hello = written(|w| server_hello::write(w, &[7; 32], false, Extensions::default()));
+        let hello = written(|w| server_hello::write(w, &[7; 32], false, Extensions::default(), &[]));
         only_whole(&hello, |body| server_hello::ServerHello::read(body, true).ok().map(|_| ()));
     }
 
     proptest! {
         #[test]
         fn a_client_hello_is_read_as_written(random: [u8; 32], cookie in vec(any::<u8>(), 0..256), minimal: bool) {
-            let body = written(|w| client_hello::write(w, &random, &cookie, minimal, Suites::Ccm8, 0));
+            let body = written(|w| client_hello::write(w, &random, &cookie, minimal, Suites::Ccm8, 0, &[]));
             let hello = client_hello::ClientHello::read(&body, true).unwrap();
             prop_assert_eq!((hello.version, hello.random, hello.cookie), (VERSION, &random, &cookie[..]));
             prop_assert!(hello.offers(CipherSuite::PSK_WITH_AES_128_CCM_8) && hello.offers_null_compression());
@@ -179,7 +179,7 @@ mod tests {
         #[test]
         fn a_server_hello_is_read_as_written(random: [u8; 32], extended_master_secret: bool, renegotiation_info: bool) {
             let extensions = Extensions { extended_master_secret, renegotiation_info, ..Extensions::default() };
-            let body = written(|w| server_hello::write(w, &random, false, extensions));
+            let body = written(|w| server_hello::write(w, &random, false, extensions, &[]));
             let hello = server_hello::ServerHello::read(&body, true).unwrap();
             prop_assert_eq!((hello.version, hello.random, hello.extensions), (VERSION, &random, extensions));
             prop_assert_eq!(hello.cipher_suite, CipherSuite::PSK_WITH_AES_128_CCM_8);
@@ -223,7 +223,7 @@ mod tests {
 
         #[test]
         fn a_damaged_hello_is_total(at in any::<prop::sample::Index>(), value: u8, cut in any::<prop::sample::Index>()) {
-            let mut body = written(|w| client_hello::write(w, &[7; 32], &[1; 16], false, Suites::Ccm8, 0));
+            let mut body = written(|w| client_hello::write(w, &[7; 32], &[1; 16], false, Suites::Ccm8, 0, &[]));
             let at = at.index(body.len());
             body[at] = value;
             read_all(&body);

@@ -37,11 +37,12 @@ impl<'r> ServerHello<'r> {
     }
 }
 
-/// Writes the body: no session id (nothing can be resumed), the chosen suite, the extensions that the client offered.
-pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, gcm: bool, extensions: Extensions) -> Write {
+/// Writes the body: no session id (nothing can be resumed), the chosen suite, the extensions that the client offered, of
+/// which `more` are written already.
+pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, gcm: bool, extensions: Extensions, more: &[u8]) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)?;
     // session_id, cipher_suite, compression_method
     writer.put(if gcm { &[0, 0x00, 0xa8, 0] } else { &[0, 0xc0, 0xa8, 0] })?;
-    extensions.write(writer)
+    extensions.write(writer, more)
 }

@@ -1,0 +1,304 @@
+//! Connection ids (RFC 9146): a record names its session itself, whatever address it comes from.
+//!
+//! Each end says in its hello which id it wants to find in the records that it receives; the other one writes it into all
+//! records of the protected epoch, behind the number, and the type of what they carry goes inside. Only
+//! [`Extended`](crate::endpoint::Extended) endpoints speak of it. An id proves no address: see
+//! [`return_routability`](super::return_routability).
+
+use super::Fatal;
+use super::handshake::extension::ExtensionType;
+use super::record::{ContentType, HEADER_LEN};
+use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::crypto::Crypto;
+use crate::time::Instant;
+
+/// The longest id, in bytes, that is given and that is kept of a peer. A hello may have one of 255 bytes: then nothing is
+/// agreed on.
+pub const MAX_LEN: usize = 20;
+
+/// What a record with an id needs at most in front of its content and behind it, beside what one without an id needs: the
+/// id, and the type of the content.
+pub(crate) const MAX_OVERHEAD: (usize, usize) = (MAX_LEN, 1);
+
+/// How an endpoint uses connection ids.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// Bytes of the ids that we give, 0 to [`MAX_LEN`]; with 0 we only write those of peers that want one. Ids of a
+    /// length are all different, so a server needs enough for its sessions: 8 are.
+    pub len: u8,
+    /// First byte of every id that we give, so that whoever distributes records to several endpoints knows which one
+    /// gave it. The other bytes are random.
+    pub shard: u8,
+    /// The content of a record with an id, its type and the padding are together a multiple of so many bytes, if the
+    /// buffer has room; 0 and 1 add nothing.
+    pub padding: u16,
+    /// Whether return routability checks (RFC 9853) are agreed on with peers that know them. Without, and with peers that
+    /// do not know them, the next says what becomes of whoever sends from a new address.
+    pub check: bool,
+    /// False: a peer from a new address that cannot be checked is answered at its old one for ever. True: at the new one as
+    /// soon as a record from there proved authentic and newer than all before; then anybody who forwards its records
+    /// faster than the network can turn our answers wherever he likes (RFC 9146, section 6).
+    pub follow_unchecked: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { len: 8, shard: 0, padding: 0, check: true, follow_unchecked: false }
+    }
+}
+
+/// A connection id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionId {
+    len: u8,
+    bytes: [u8; MAX_LEN],
+}
+
+impl ConnectionId {
+    /// The id that says nothing.
+    pub const EMPTY: Self = Self { len: 0, bytes: [0; MAX_LEN] };
+
+    /// `None` for more than [`MAX_LEN`] bytes.
+    pub fn new(id: &[u8]) -> Option<Self> {
+        let mut bytes = [0; MAX_LEN];
+        bytes.get_mut(..id.len())?.copy_from_slice(id);
+        Some(Self { len: id.len() as u8, bytes })
+    }
+
+    /// A new one after `policy`, unpredictable but for the shard.
+    pub(crate) fn random<C: Crypto>(crypto: &mut C, policy: &Policy) -> Self {
+        let mut id = Self { len: policy.len.min(MAX_LEN as u8), ..Self::EMPTY };
+        let len = usize::from(id.len);
+        if let Some([shard, rest @ ..]) = id.bytes.get_mut(..len) {
+            *shard = policy.shard;
+            crypto.random(rest);
+        }
+        id
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len.into()).unwrap_or(&[])
+    }
+
+    /// True if it has none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The ids of a session, or of a handshake that offers one; what a table keeps beside a peer that has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionIds {
+    pub(crate) ours: ConnectionId,
+    pub(crate) theirs: ConnectionId,
+    /// False while a client's hello is not answered.
+    pub(crate) agreed: bool,
+    /// Both know return routability checks; before the answer, we do.
+    pub(crate) rrc: bool,
+    /// What the cookie of a check was made from, and until when it counts.
+    pub(crate) nonce: [u8; 8],
+    pub(crate) until: Instant,
+}
+
+impl ConnectionIds {
+    /// What a client offers, with return routability checks or without.
+    pub(crate) const fn offered(ours: ConnectionId, rrc: bool) -> Self {
+        let until = Instant::from_micros(0);
+        Self { ours, theirs: ConnectionId::EMPTY, agreed: false, rrc, nonce: [0; 8], until }
+    }
+
+    /// What was agreed on.
+    pub(crate) const fn agreed(ours: ConnectionId, theirs: ConnectionId, rrc: bool) -> Self {
+        Self { theirs, agreed: true, ..Self::offered(ours, rrc) }
+    }
+
+    /// The id that we gave, by which a record of the peer is found.
+    pub const fn ours(&self) -> &ConnectionId {
+        &self.ours
+    }
+
+    /// The id that goes into every record to the peer.
+    pub const fn theirs(&self) -> &ConnectionId {
+        &self.theirs
+    }
+
+    /// True if the peer knows return routability checks.
+    pub const fn return_routability(&self) -> bool {
+        self.rrc
+    }
+
+    /// Our id, if the peer has to write it.
+    pub(crate) fn received(&self) -> Option<&ConnectionId> {
+        Some(&self.ours).filter(|ours| self.agreed && !ours.is_empty())
+    }
+
+    /// The peer's id, if we have to write it.
+    pub(crate) fn sent(&self) -> Option<&ConnectionId> {
+        Some(&self.theirs).filter(|theirs| self.agreed && !theirs.is_empty())
+    }
+
+    /// Takes a server's answer to our offer.
+    pub(crate) fn answered(&mut self, answer: &Hello<'_>) -> Result<(), Fatal> {
+        let Some(theirs) = answer.connection_id else {
+            return if answer.rrc { Err(Fatal::UnsupportedExtension) } else { Ok(()) };
+        };
+        if answer.rrc && !self.rrc {
+            return Err(Fatal::UnsupportedExtension);
+        }
+        // It is too late to decline.
+        self.theirs = ConnectionId::new(theirs).ok_or(Fatal::TooLarge)?;
+        (self.agreed, self.rrc) = (true, answer.rrc);
+        Ok(())
+    }
+
+    /// Bytes of ids that are kept with a session.
+    pub(crate) const PACKED_LEN: usize = 1 + 2 * (1 + MAX_LEN);
+
+    /// As they are kept with a session; all zero would be none.
+    pub(crate) fn pack(&self) -> [u8; Self::PACKED_LEN] {
+        let mut packed = [0; Self::PACKED_LEN];
+        let [flags, ours, rest @ ..] = &mut packed;
+        *flags = if self.rrc { PACKED | PACKED_RRC } else { PACKED };
+        *ours = self.ours.len;
+        let (place, rest) = rest.split_at_mut(MAX_LEN);
+        place.copy_from_slice(&self.ours.bytes);
+        if let [theirs, place @ ..] = rest {
+            *theirs = self.theirs.len;
+            place.copy_from_slice(&self.theirs.bytes);
+        }
+        packed
+    }
+
+    /// From what was kept.
+    pub(crate) fn unpack(packed: &[u8; Self::PACKED_LEN]) -> Option<Self> {
+        let [flags, ids @ ..] = packed;
+        let (ours, theirs) = ids.split_at(1 + MAX_LEN);
+        let id = |packed: &[u8]| {
+            let (len, bytes) = packed.split_first()?;
+            ConnectionId::new(bytes.get(..usize::from(*len))?)
+        };
+        if flags & PACKED == 0 {
+            return None;
+        }
+        Some(Self::agreed(id(ours)?, id(theirs)?, flags & PACKED_RRC != 0))
+    }
+
+    /// Writes the extensions that say so into `out`; at most [`EXTENSIONS_LEN`] bytes.
+    pub(crate) fn write_extensions(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+        let id = self.ours.bytes();
+        out.u16(ExtensionType::CONNECTION_ID.0)?;
+        out.u16((id.len() as u16).wrapping_add(1))?;
+        out.with_len8(id)?;
+        if self.rrc { out.put(&[0, ExtensionType::RRC.0 as u8, 0, 0]) } else { Ok(()) }
+    }
+}
+
+const PACKED: u8 = 1;
+const PACKED_RRC: u8 = 2;
+
+/// Bytes of connection_id with the longest id, and of rrc.
+pub(crate) const EXTENSIONS_LEN: usize = 4 + 1 + MAX_LEN + 4;
+
+/// What a hello says of connection ids.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Hello<'r> {
+    /// The id that its sender wants to find in what it receives.
+    pub(crate) connection_id: Option<&'r [u8]>,
+    /// rrc is there (RFC 9853, section 3).
+    pub(crate) rrc: bool,
+}
+
+impl<'r> Hello<'r> {
+    /// Looks through what stands behind the cookie of a ClientHello.
+    pub(crate) fn of_client(behind_cookie: &'r [u8]) -> Result<Self, Truncated> {
+        let mut reader = Reader::new(behind_cookie);
+        reader.with_len16()?; // cipher_suites
+        reader.with_len8()?; // compression_methods
+        Self::read(reader)
+    }
+
+    /// Looks through the body of a ServerHello.
+    pub(crate) fn of_server(body: &'r [u8]) -> Result<Self, Truncated> {
+        let mut reader = Reader::new(body);
+        reader.take(2 + 32)?; // version and random
+        reader.with_len8()?; // session_id
+        reader.take(2 + 1)?; // cipher_suite and compression_method
+        Self::read(reader)
+    }
+
+    fn read(mut reader: Reader<'r>) -> Result<Self, Truncated> {
+        let mut found = Self::default();
+        if reader.is_empty() {
+            return Ok(found);
+        }
+        let mut list = Reader::new(reader.with_len16()?);
+        while !list.is_empty() {
+            let kind = ExtensionType(list.u16()?);
+            let mut data = Reader::new(list.with_len16()?);
+            match kind {
+                ExtensionType::CONNECTION_ID => found.connection_id = Some(data.with_len8()?),
+                ExtensionType::RRC => found.rrc = true,
+                _ => continue,
+            }
+            if !data.is_empty() {
+                return Err(Truncated);
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a server agrees to: nothing without an id, nor where the id is longer than can be kept.
+    pub(crate) fn accepted(&self) -> Option<(ConnectionId, bool)> {
+        Some((ConnectionId::new(self.connection_id?)?, self.rrc))
+    }
+}
+
+/// The associated data of a record with an id (RFC 9146, section 5.3).
+pub(crate) struct AssociatedData {
+    bytes: [u8; 8 + 1 + 1 + HEADER_LEN + MAX_LEN],
+    len: usize,
+}
+
+impl AsRef<[u8]> for AssociatedData {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+}
+
+/// `header` is that of the record without the id, and `len` the length of the inner plaintext.
+pub(crate) fn associated_data(header: &[u8; HEADER_LEN], id: &ConnectionId, len: u16) -> AssociatedData {
+    let mut bytes = [0; _];
+    let mut writer = Writer::new(&mut bytes);
+    let [fixed @ .., _, _] = header;
+    let mut write = || -> Result<(), Full> {
+        // Where other records have epoch and number, which are never these.
+        writer.put(&[0xff; 8])?;
+        writer.put(&[ContentType::TLS12_CID.0, id.len])?;
+        writer.put(fixed)?;
+        writer.put(id.bytes())?;
+        writer.u16(len)
+    };
+    let _ = write(); // it fits
+    let len = writer.len();
+    AssociatedData { bytes, len }
+}
+
+/// Takes an inner plaintext apart (RFC 9146, section 4): what it carries, and of which type that is; `None` if it is all
+/// zeros.
+pub(crate) fn inner(plaintext: &mut [u8]) -> Option<(ContentType, &mut [u8])> {
+    let at = plaintext.iter().rposition(|byte| *byte != 0)?;
+    let content_type = ContentType(*plaintext.get(at)?);
+    Some((content_type, plaintext.get_mut(..at)?))
+}
+
+/// Changes of address of peers with connection ids.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AddressChanges {
+    /// The peer proved that it receives at its new address, or did not have to.
+    pub followed: u32,
+    /// A check was begun: its challenge went to the new address.
+    pub checked: u32,
+    /// Records from a new address of a peer that knows no check, or that were not newer than all before.
+    pub refused: u32,
+}

@@ -1,0 +1,54 @@
+//! Whether a peer receives at a new address (RFC 9853): a challenge goes there, and only what it says can be the response.
+//!
+//! The check is the basic one (section 5.1). What is kept of it is a nonce and a time; the cookie is computed from nonce
+//! and path, so that it is right for a response from where the challenge went and for no other.
+
+use crate::crypto::Crypto;
+use crate::crypto::hash::HmacKey;
+use crate::endpoint::{Address, Path};
+
+/// What a return_routability_check message is (section 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MessageType(pub(crate) u8);
+
+impl MessageType {
+    /// Do you receive here?
+    pub(crate) const PATH_CHALLENGE: Self = Self(0);
+    /// Yes.
+    pub(crate) const PATH_RESPONSE: Self = Self(1);
+    /// Yes, but there is a better address.
+    pub(crate) const PATH_DROP: Self = Self(2);
+}
+
+/// What a message of any type has.
+pub(crate) type Cookie = [u8; 8];
+/// Bytes of a message.
+pub(crate) const MESSAGE_LEN: usize = 1 + 8;
+
+/// Reads a message; `None` if it is of another length. One of an unknown type has to be ignored.
+pub(crate) fn read(content: &[u8]) -> Option<(MessageType, Cookie)> {
+    let [kind, cookie @ ..] = *content.as_array::<MESSAGE_LEN>()?;
+    Some((MessageType(kind), cookie))
+}
+
+/// The bytes of a message.
+pub(crate) fn message(kind: MessageType, cookie: Cookie) -> [u8; MESSAGE_LEN] {
+    let mut message = [kind.0; MESSAGE_LEN];
+    let [_, place @ ..] = &mut message;
+    *place = cookie;
+    message
+}
+
+/// The cookie that goes over `path`, from a `nonce` that is drawn for each challenge.
+pub(crate) fn cookie<C: Crypto>(nonce: &[u8; 8], path: &Path) -> Cookie {
+    let mut key = HmacKey::none();
+    key.set::<C>(&[nonce]);
+    let mut cookie = [0; 8];
+    let Path { local, remote } = path;
+    let numbers = |address: &Address| {
+        let ([a, b], [c, d, e, f]) = (address.port.to_be_bytes(), address.scope.to_be_bytes());
+        [a, b, c, d, e, f]
+    };
+    key.mac_into::<C>(&[&local.ip, &numbers(local), &remote.ip, &numbers(remote)], &mut cookie);
+    cookie
+}

@@ -1,0 +1,296 @@
+//! Sessions with connection ids: their records are found by id, and the address follows when it is proved.
+//!
+//! An address is the peer's only after a record from there proved authentic and newer than all before, and then the
+//! response to a challenge did, which only somebody who receives there can have read (RFC 9146, section 6; RFC 9853). Until
+//! then everything goes to the old address, and to the new one a challenge, one for a record.
+
+use super::{Cx, Endpoint, Event, Misuse, Outcome, Path, PeerId, Peers, Phase, Protection, Record, Records, Roles};
+use crate::buf::{Frame, copy};
+use crate::counters::bump;
+use crate::crypto::Crypto;
+use crate::dtls::Discard;
+use crate::dtls::connection_id::{AddressChanges, ConnectionId, ConnectionIds, Hello, Policy};
+use crate::dtls::record::{ContentType, HEADROOM, MAX_CONTENT};
+use crate::dtls::return_routability::{self as rrc, MessageType};
+use crate::secret::same;
+
+/// How an endpoint uses connection ids, and what it remembers of that.
+#[derive(Clone, Copy, Debug)]
+pub struct Mobility {
+    policy: Policy,
+    changes: AddressChanges,
+    /// Who is to be challenged, and where, when the datagram has been read to its end.
+    challenge: Option<(PeerId, Path)>,
+}
+
+impl Mobility {
+    pub(super) const fn new(policy: Policy) -> Self {
+        Self { policy, changes: AddressChanges { followed: 0, checked: 0, refused: 0 }, challenge: None }
+    }
+}
+
+impl<P: Peers, R: Roles> Endpoint<P, R> {
+    /// How often peers with connection ids came from new addresses, and what became of that.
+    pub fn address_changes(&mut self) -> AddressChanges {
+        self.roles.mobility().map_or(AddressChanges::default(), |mobility| mobility.changes)
+    }
+
+    /// Our own address changed, or the way to the peer did, and the owner knows: the session goes on over `path`. Whoever
+    /// had a session there has none any more.
+    pub fn move_session(&mut self, id: PeerId, path: &Path) {
+        if let Some(other) = self.peers.find(path, Phase::Established)
+            && other != id
+        {
+            self.peers.remove(other);
+        }
+        self.peers.set_path(id, path);
+    }
+
+    /// An id that no session here has; `None` if there seems to be none left of this length.
+    fn new_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>) -> Option<ConnectionId> {
+        let policy = self.roles.mobility()?.policy;
+        let mut drawn = (0..8).map(|_| ConnectionId::random(cx.crypto, &policy));
+        drawn.find(|id| id.is_empty() || self.peers.find_connection_id(id.bytes()).is_none())
+    }
+
+    /// Has a client offer an id.
+    pub(super) fn offer_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
+        if let Some(ours) = self.new_connection_id(cx)
+            && let Some(Mobility { policy, .. }) = self.roles.mobility()
+        {
+            self.peers.set_connection_ids(id, Some(ConnectionIds::offered(ours, policy.check)));
+        }
+    }
+
+    /// What a server can agree to of what stands behind the cookie of a hello.
+    pub(super) fn asked_for_connection_id(&mut self, hello: &[u8]) -> Result<Option<(ConnectionId, bool)>, Discard> {
+        let Some(Mobility { policy, .. }) = self.roles.mobility() else { return Ok(None) };
+        let accepted = Hello::of_client(hello).map_err(|_| Discard::Malformed)?.accepted();
+        Ok(accepted.map(|(theirs, rrc)| (theirs, rrc && policy.check)))
+    }
+
+    /// Has a server agree to it.
+    pub(super) fn accept_connection_id<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        id: PeerId,
+        (theirs, rrc): (ConnectionId, bool),
+    ) {
+        if let Some(ours) = self.new_connection_id(cx)
+            && !(ours.is_empty() && theirs.is_empty())
+        {
+            self.peers.set_connection_ids(id, Some(ConnectionIds::agreed(ours, theirs, rrc)));
+        }
+    }
+
+    /// At the end of a handshake: what was not agreed on is forgotten.
+    pub(super) fn settle_connection_ids(&mut self, id: PeerId) {
+        if let Some(ids) = self.peers.connection_ids(id)
+            && ids.sent().is_none()
+            && ids.received().is_none()
+        {
+            self.peers.set_connection_ids(id, None);
+        }
+    }
+
+    /// True if records with these ids, of a session that was kept, can be told from others here.
+    pub(super) fn can_receive(&mut self, ids: &ConnectionIds) -> bool {
+        let len = self.roles.mobility().map(|mobility| usize::from(mobility.policy.len));
+        let ours = ids.ours.bytes();
+        ours.is_empty() || len == Some(ours.len()) && self.peers.find_connection_id(ours).is_none()
+    }
+
+    /// The id that the peer has to write into its records, if there is one.
+    pub(super) fn received_id(&mut self, id: PeerId) -> Option<ConnectionId> {
+        self.peers.connection_ids(id)?.received().copied()
+    }
+
+    /// The id that we have to write into records to the peer, if there is one.
+    pub(super) fn sent_id(&mut self, id: PeerId) -> Option<ConnectionId> {
+        self.peers.connection_ids(id)?.sent().copied()
+    }
+
+    /// The next record, which has an id.
+    pub(super) fn on_record_with_id<'r, 't, C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        records: &mut Records<'r>,
+        out: &mut [u8],
+    ) -> Outcome<'r, 't> {
+        // Where no ids are given, nobody knows where the header ends: no header is as long as that.
+        let len = self.roles.mobility().map(|mobility| usize::from(mobility.policy.len)).filter(|len| *len > 0);
+        let Some((connection_id, record)) = records.take_with_id(len.unwrap_or(usize::MAX)) else {
+            cx.counters.discard(Discard::Malformed);
+            return Outcome::Event(None);
+        };
+        let found = self.peers.find_connection_id(connection_id);
+        let discard = match found.and_then(|id| Some((id, self.peers.peer(id)?))) {
+            Some((id, peer)) if peer.phase == Phase::Established => {
+                return self.on_protected(cx, path, id, record, out);
+            }
+            Some((id, peer)) if peer.phase == Phase::Handshaking && peer.path == *path => {
+                let Some(ongoing) = &mut self.peers.ongoing(id) else { return Outcome::Event(None) };
+                let outcome = ongoing.receive::<C, R>(cx, record);
+                return Outcome::Event(self.on_outcome(cx, id, outcome));
+            }
+            // Before a handshake has ended there is nothing that could move.
+            Some((_, peer)) if peer.phase == Phase::Handshaking => Discard::Unexpected,
+            _ => Discard::UnknownPeer,
+        };
+        cx.counters.discard(discard);
+        Outcome::Event(None)
+    }
+
+    /// A record of a session which may have moved, or one of a return routability check.
+    pub(super) fn on_protected<'r, 't, C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        id: PeerId,
+        record: Record<'r>,
+        out: &mut [u8],
+    ) -> Outcome<'r, 't> {
+        let after = record.number().sequence().wrapping_add(1);
+        let Some((content_type, content)) = self.open(cx, id, record) else {
+            let outcome = self.after_dropped(id);
+            return Outcome::Event(self.on_outcome(cx, id, outcome));
+        };
+        let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
+        let (here, newest) = (peer.path == *path, peer.channel.window().next() == after);
+        if content_type == ContentType::RETURN_ROUTABILITY_CHECK {
+            return Outcome::Datagram(self.on_check(cx, path, id, newest, content, out).unwrap_or(0));
+        }
+        if !here {
+            self.on_new_address(id, path, newest);
+        }
+        if content_type == ContentType::APPLICATION_DATA {
+            return Outcome::Event(Some(Event::Message { peer: id, bytes: content }));
+        }
+        let outcome = self.on_content(cx, id, content_type, content);
+        Outcome::Event(self.on_outcome(cx, id, outcome))
+    }
+
+    /// An authentic record came from another address than the peer's.
+    fn on_new_address(&mut self, id: PeerId, path: &Path, newest: bool) {
+        let unverified = self.peers.peer(id).is_none_or(|peer| peer.channel.is_unverified());
+        let checks = self.peers.connection_ids(id).is_some_and(|ids| ids.rrc);
+        let Some(Mobility { policy, changes, challenge }) = self.roles.mobility() else { return };
+        if !newest || unverified || !(checks || policy.follow_unchecked) {
+            bump(&mut changes.refused);
+        } else if checks {
+            *challenge = Some((id, *path));
+        } else {
+            bump(&mut changes.followed);
+            self.move_session(id, path);
+        }
+    }
+
+    /// The challenge for `path`, if one is due there; its length.
+    pub(super) fn challenge<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, path: &Path, out: &mut [u8]) -> Option<usize> {
+        let mobility = self.roles.mobility()?;
+        let (id, to) = mobility.challenge.take()?;
+        let ids = self.peers.connection_ids(id)?;
+        // One at a time, so that its response counts however much follows it.
+        if to != *path || cx.now < ids.until {
+            return None;
+        }
+        bump(&mut mobility.changes.checked);
+        cx.crypto.random(&mut ids.nonce);
+        ids.until = cx.now.after_millis(self.settings.retransmit_first_ms);
+        let message = rrc::message(MessageType::PATH_CHALLENGE, rrc::cookie::<C>(&ids.nonce, path));
+        self.write_record(cx, id, ContentType::RETURN_ROUTABILITY_CHECK, &message, out)
+    }
+
+    /// A message of a return routability check; the length of what is answered.
+    fn on_check<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        id: PeerId,
+        newest: bool,
+        content: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let ids = self.peers.connection_ids(id).filter(|ids| ids.rrc);
+        let (Some(ids), Some((kind, cookie))) = (ids, rrc::read(content)) else {
+            cx.counters.discard(Discard::Unexpected);
+            return None;
+        };
+        match kind {
+            MessageType::PATH_CHALLENGE => {
+                // What we send leaves from where the session is; what comes to another address of ours came too late.
+                let local = self.peers.peer(id)?.path.local;
+                let answer = if local == path.local { MessageType::PATH_RESPONSE } else { MessageType::PATH_DROP };
+                let message = rrc::message(answer, cookie);
+                return self.write_record(cx, id, ContentType::RETURN_ROUTABILITY_CHECK, &message, out);
+            }
+            MessageType::PATH_RESPONSE => {
+                let proves = same(&rrc::cookie::<C>(&ids.nonce, path), &cookie) && cx.now < ids.until;
+                if proves && newest {
+                    ids.until = cx.now;
+                    if let Some(mobility) = self.roles.mobility() {
+                        bump(&mut mobility.changes.followed);
+                    }
+                    self.move_session(id, path);
+                } else {
+                    cx.counters.discard(Discard::Unexpected);
+                }
+            }
+            MessageType::PATH_DROP if same(&rrc::cookie::<C>(&ids.nonce, path), &cookie) => ids.until = cx.now,
+            // Of a later version of the protocol, perhaps (RFC 9853, section 4).
+            _ => {}
+        }
+        None
+    }
+
+    /// Writes a short record to the front of `out`; its length.
+    pub(super) fn write_record<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        id: PeerId,
+        content_type: ContentType,
+        content: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let to = if R::CONNECTION_ID { self.sent_id(id) } else { None };
+        let channel = &mut self.peers.peer(id)?.channel;
+        let (headroom, behind) = match &to {
+            None => (HEADROOM, 0),
+            Some(to) => (HEADROOM.wrapping_add(to.bytes().len()), 1),
+        };
+        let len = headroom.wrapping_add(content.len()).wrapping_add(behind).wrapping_add(channel.tag_len::<C>());
+        let record = out.get_mut(..len)?;
+        copy(record.get_mut(headroom..)?, content).ok()?;
+        match &to {
+            None => channel.seal_record(cx.crypto, content_type, record),
+            Some(to) => channel.seal_with_id(cx.crypto, content_type, to, content.len(), record),
+        }
+        .ok()?;
+        Some(len)
+    }
+
+    /// As [`Endpoint::seal`], with the peer's id, and with padding.
+    pub(super) fn seal_with_id<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        id: PeerId,
+        to: &ConnectionId,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), Misuse> {
+        let multiple = self.roles.mobility().map_or(0, |mobility| usize::from(mobility.policy.padding)).max(1);
+        let peer = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls);
+        let peer = peer.ok_or(Misuse::NotEstablished)?;
+        let (len, most) = (frame.len(), peer.record_size.sent().min(MAX_CONTENT));
+        if len > most {
+            return Err(Misuse::TooLong);
+        }
+        let tag_len = peer.channel.tag_len::<C>();
+        let with_type = len.saturating_add(1);
+        let room = frame.room().saturating_sub(tag_len).saturating_sub(1).min(most.saturating_sub(with_type));
+        let padding = with_type.next_multiple_of(multiple).saturating_sub(with_type).min(room);
+        let behind = padding.saturating_add(1).saturating_add(tag_len);
+        let record = frame.widen(HEADROOM.saturating_add(to.bytes().len()), behind).map_err(|_| Misuse::Full)?;
+        Ok(peer.channel.seal_with_id(cx.crypto, ContentType::APPLICATION_DATA, to, len, record)?)
+    }
+}
