@@ -206,6 +206,53 @@ impl<'t> Writer<'t> {
     }
 }
 
+/// Room that is written from its end to its front.
+pub(crate) struct Headroom<'t> {
+    /// What is still free.
+    room: &'t mut [u8],
+    full: bool,
+}
+
+impl<'t> Headroom<'t> {
+    /// Starts with the last byte of `room`.
+    pub(crate) const fn new(room: &'t mut [u8]) -> Self {
+        Self { room, full: false }
+    }
+
+    /// Puts a byte in front; if it does not fit it is left out, and [`Self::finish`] tells.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn push(&mut self, byte: u8) {
+        match core::mem::take(&mut self.room).split_last_mut() {
+            Some((place, room)) => {
+                *place = byte;
+                self.room = room;
+            }
+            None => self.full = true,
+        }
+    }
+
+    /// Puts bytes in front, one by one: for the few of a field that is less than a call.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        bytes.iter().rev().for_each(|byte| self.push(*byte));
+    }
+
+    /// Bytes that are still free.
+    pub(crate) const fn left(&self) -> usize {
+        self.room.len()
+    }
+
+    /// Bytes that are still free.
+    ///
+    /// # Errors
+    /// [`Full`] if not everything had room.
+    pub(crate) const fn finish(self) -> Result<usize, Full> {
+        if self.full { Err(Full) } else { Ok(self.room.len()) }
+    }
+}
+
 /// A datagram under construction, with room in front for headers and behind for tags.
 #[derive(Debug)]
 pub struct Frame<'t> {
@@ -256,6 +303,11 @@ impl<'t> Frame<'t> {
             .copy_from_slice(header);
         self.start = start;
         Ok(())
+    }
+
+    /// What is before the byte `at` of the frame, with all the room before it, and what is from there on.
+    pub(crate) fn split(&mut self, at: usize) -> Option<(&mut [u8], &mut [u8])> {
+        self.storage.get_mut(..self.end)?.split_at_mut_checked(self.start.checked_add(at)?)
     }
 
     /// Puts `bytes` behind.

@@ -54,9 +54,9 @@ impl Crypto for Compact {
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        let mut made = [0; BLOCK_LEN];
-        ccm(Direction::Seal, key, nonce, aad, body, tag.len(), &mut made)?;
-        tag.iter_mut().zip(made).for_each(|(to, from)| *to = from);
+        let mut mac = Block([0; BLOCK_LEN]);
+        ccm(Direction::Seal, key, nonce, aad, body, tag.len(), &mut mac)?;
+        tag.iter_mut().zip(mac.0).for_each(|(to, from)| *to = from);
         Ok(())
     }
 
@@ -68,9 +68,9 @@ impl Crypto for Compact {
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        let mut made = [0; BLOCK_LEN];
-        ccm(Direction::Open, key, nonce, aad, body, tag.len(), &mut made).map_err(|_| NotAuthentic)?;
-        if made.get(..tag.len()).is_some_and(|made| same(made, tag)) {
+        let mut mac = Block([0; BLOCK_LEN]);
+        ccm(Direction::Open, key, nonce, aad, body, tag.len(), &mut mac).map_err(|_| NotAuthentic)?;
+        if mac.0.get(..tag.len()).is_some_and(|made| same(made, tag)) {
             return Ok(());
         }
         body.fill(0);
@@ -98,7 +98,7 @@ enum Direction {
     Open,
 }
 
-/// CCM in one pass over `body` (RFC 3610, section 2). Of the tag that it leaves in `block`, the first `tag_len` bytes count.
+/// CCM (RFC 3610, section 2). Of what it leaves in `mac`, the first `tag_len` bytes are the tag.
 fn ccm(
     direction: Direction,
     key: &[u8; KEY_LEN],
@@ -106,7 +106,7 @@ fn ccm(
     aad: &[u8],
     body: &mut [u8],
     tag_len: usize,
-    block: &mut [u8; BLOCK_LEN],
+    mac: &mut Block,
 ) -> Result<(), Unsupported> {
     let len = u32::try_from(body.len()).map_err(|_| Unsupported)?;
     // The length has to fit the 15 bytes that it shares with the nonce.
@@ -121,154 +121,144 @@ fn ccm(
         return Err(Unsupported);
     }
 
-    *block = [0; BLOCK_LEN];
-    let [flags, rest @ ..] = &mut *block;
+    let mut rounds = [NO_KEY; 11];
+    let schedule = Schedule::expand(key, &mut rounds);
+    let mut counter = Block([0; BLOCK_LEN]);
+    let [flags, rest @ ..] = &mut counter.0;
     *flags = 14u8.wrapping_sub(nonce.len() as u8);
     let _ = copy(rest, nonce);
-    let mut state = Ccm { mac: [0; 4], counter: [0; 4], schedule: Schedule::new() };
-    state.schedule.expand(key);
-    state.counter = load(block);
-    state.mac = state.counter;
-    state.mac[0] |= (tag_len as u32).wrapping_sub(2) << 2;
-    state.mac[3] |= len.swap_bytes();
+    let mut tag_mask = counter;
+    schedule.encrypt(&mut tag_mask);
+
+    *mac = counter;
+    mac.0[0] |= (tag_len as u8).wrapping_sub(2) << 2 | if aad.is_empty() { 0 } else { 0x40 };
+    mac.add_to_end(len);
+    schedule.encrypt(mac);
     if !aad.is_empty() {
-        state.mac[0] |= 0x40;
-        *block = [0; BLOCK_LEN];
-        let [high, low, rest @ ..] = &mut *block;
-        [*high, *low] = (aad.len() as u16).to_be_bytes();
+        // Its length in two bytes comes before it.
+        let [high, low, rest @ ..] = &mut mac.0;
+        *high ^= (aad.len() >> 8) as u8;
+        *low ^= aad.len() as u8;
         let (head, tail) = aad.split_at_checked(rest.len()).unwrap_or((aad, &[]));
-        let _ = copy(rest, head);
-        state.authenticate(block);
-        for chunk in tail.chunks(BLOCK_LEN) {
-            *block = [0; BLOCK_LEN];
-            let _ = copy(block, chunk);
-            state.authenticate(block);
-        }
+        add(rest, head);
+        schedule.encrypt(mac);
+        schedule.authenticate(mac, tail);
     }
-    let (blocks, rest) = body.as_chunks_mut();
-    for block in blocks {
-        state.cover(direction, block, BLOCK_LEN);
+    if direction == Direction::Seal {
+        schedule.authenticate(mac, body);
     }
-    if !rest.is_empty() {
-        *block = [0; BLOCK_LEN];
-        let _ = copy(block, rest);
-        state.cover(direction, block, rest.len());
-        rest.iter_mut().zip(&*block).for_each(|(to, from)| *to = *from);
+    for chunk in body.chunks_mut(BLOCK_LEN) {
+        // The length was checked, so the count ends before it could reach the nonce.
+        counter.add_to_end(1);
+        let mut stream = counter;
+        schedule.encrypt(&mut stream);
+        add(chunk, &stream.0);
     }
-    state.finish(len, block);
+    if direction == Direction::Open {
+        schedule.authenticate(mac, body);
+    }
+    add(&mut mac.0, &tag_mask.0);
     Ok(())
 }
 
-struct Ccm {
-    /// The MAC before its last encryption.
-    mac: Block,
-    /// The counter block used last.
-    counter: Block,
-    schedule: Schedule,
-}
-
-impl Ccm {
-    /// Adds one block to the MAC (section 2.2).
-    #[inline(never)]
-    fn authenticate(&mut self, block: &[u8; BLOCK_LEN]) {
-        self.schedule.encrypt(&mut self.mac);
-        self.mac = add(self.mac, load(block));
+/// Adds the bytes of `from` to those of `to`, in the field of AES, as far as there are both.
+#[inline(never)]
+fn add(to: &mut [u8], from: &[u8]) {
+    let len = to.len().min(from.len());
+    let (to, to_rest) = to.get_mut(..len).unwrap_or(&mut []).as_chunks_mut::<4>();
+    let (from, from_rest) = from.get(..len).unwrap_or(&[]).as_chunks::<4>();
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = (u32::from_ne_bytes(*to) ^ u32::from_ne_bytes(*from)).to_ne_bytes();
     }
-
-    /// Adds the next block of key stream (section 2.3), and the plain block to the MAC. Behind `len` bytes come zeros.
-    #[inline(never)]
-    fn cover(&mut self, direction: Direction, block: &mut [u8; BLOCK_LEN], len: usize) {
-        if direction == Direction::Seal {
-            self.authenticate(block);
-        }
-        // The length was checked, so the count ends before it could reach the nonce.
-        self.counter[3] = self.counter[3].swap_bytes().wrapping_add(1).swap_bytes();
-        let mut stream = self.counter;
-        self.schedule.encrypt(&mut stream);
-        *block = store(add(stream, load(block)));
-        if direction == Direction::Open {
-            block.get_mut(len..).unwrap_or(&mut []).fill(0);
-            self.authenticate(block);
-        }
-    }
-
-    /// The tag of a message of `len` bytes: the MAC under the block of key stream with counter 0 (section 2.3).
-    fn finish(&mut self, len: u32, tag: &mut [u8; BLOCK_LEN]) {
-        // The count goes back to where it began.
-        self.counter[3] = self.counter[3].swap_bytes().wrapping_sub(len.div_ceil(BLOCK_LEN as u32)).swap_bytes();
-        self.schedule.encrypt(&mut self.counter);
-        *tag = store(self.counter);
-        self.authenticate(tag);
-        *tag = store(self.mac);
-    }
+    to_rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to ^= *from);
 }
 
 const BLOCK_LEN: usize = 16;
 
-/// A block of AES: one word for a column of its state, the first row in the lowest byte.
-type Block = [u32; 4];
+/// A block of AES, where a mote reads and writes words.
+#[derive(Clone, Copy)]
+#[repr(align(4))]
+struct Block([u8; BLOCK_LEN]);
+
+impl Block {
+    /// Adds to the number in the last four bytes.
+    fn add_to_end(&mut self, value: u32) {
+        if let Some(end) = self.0.last_chunk_mut() {
+            *end = u32::from_be_bytes(*end).wrapping_add(value).to_be_bytes();
+        }
+    }
+}
+
+/// What a block becomes in rounds: one word for a column, the first row in the lowest byte.
+type State = [u32; 4];
 
 #[inline(always)]
-fn load(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]: &[u8; BLOCK_LEN]) -> Block {
+fn load(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]: &[u8; BLOCK_LEN]) -> State {
     [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]].map(u32::from_le_bytes)
 }
 
 #[inline(always)]
-fn store(block: Block) -> [u8; BLOCK_LEN] {
-    let [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]] = block.map(u32::to_le_bytes);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
-}
-
-#[inline(always)]
-fn add([a, b, c, d]: Block, [e, f, g, h]: Block) -> Block {
+fn add_key([a, b, c, d]: State, [e, f, g, h]: State) -> State {
     [a ^ e, b ^ f, c ^ g, d ^ h]
 }
 
-/// The round keys of AES-128 (FIPS 197, section 5.2).
-struct Schedule([Block; 11]);
+/// The round keys of AES-128 (FIPS 197, section 5.2), forgotten when it goes.
+struct Schedule<'r>(&'r mut [State; 11]);
 
-impl Schedule {
-    const fn new() -> Self {
-        Self([[0; 4]; 11])
-    }
+/// What stands where a round key comes, and where one was. Not zeros: to make all bytes the same is a call, which takes a
+/// mote three times as long.
+const NO_KEY: State = [0, 1, 2, 3];
 
+impl<'r> Schedule<'r> {
     /// In place, so that no copy stays behind on the stack.
     #[inline(never)]
-    fn expand(&mut self, key: &[u8; KEY_LEN]) {
+    fn expand(key: &[u8; KEY_LEN], rounds: &'r mut [State; 11]) -> Self {
         let mut words = load(key);
+        let [first, behind @ ..] = &mut *rounds;
+        *first = words;
         let mut constant = 1;
-        for round in &mut self.0 {
-            *round = words;
+        for round in behind {
             let [a, b, c, d] = &mut words;
             *a ^= constant ^ substitute(*d, *d, *d, *d).rotate_right(8);
             *b ^= *a;
             *c ^= *b;
             *d ^= *c;
             constant = double(constant);
+            *round = words;
+        }
+        Self(rounds)
+    }
+
+    /// Adds bytes to a MAC, and zeros up to a whole block behind them (RFC 3610, section 2.2).
+    #[inline(never)]
+    fn authenticate(&self, mac: &mut Block, bytes: &[u8]) {
+        for chunk in bytes.chunks(BLOCK_LEN) {
+            add(&mut mac.0, chunk);
+            self.encrypt(mac);
         }
     }
 
     /// Encrypts one block (FIPS 197, section 5.1).
     #[inline(never)]
     fn encrypt(&self, block: &mut Block) {
-        let [first, middle @ .., last] = &self.0;
-        let mut state = add(*block, *first);
+        let [first, middle @ .., last] = &*self.0;
+        let mut state = add_key(load(&block.0), *first);
         for key in middle {
             let [a, b, c, d] = state;
-            state = add(*key, [mix(a, b, c, d), mix(b, c, d, a), mix(c, d, a, b), mix(d, a, b, c)]);
+            state = add_key(*key, [mix(a, b, c, d), mix(b, c, d, a), mix(c, d, a, b), mix(d, a, b, c)]);
         }
         let [mut a, mut b, mut c, mut d] = state;
-        for (column, key) in block.iter_mut().zip(last) {
-            *column = key ^ substitute(a, b, c, d);
+        for (column, key) in block.0.as_chunks_mut().0.iter_mut().zip(last) {
+            *column = (key ^ substitute(a, b, c, d)).to_le_bytes();
             (a, b, c, d) = (b, c, d, a);
         }
     }
 }
 
-impl Drop for Schedule {
+impl Drop for Schedule<'_> {
     fn drop(&mut self) {
-        self.0 = [[0; 4]; 11];
-        optimization_barrier(self);
+        *self.0 = [NO_KEY; 11];
+        optimization_barrier(self.0);
     }
 }
 
@@ -284,13 +274,14 @@ fn mix(a: u32, b: u32, c: u32, d: u32) -> u32 {
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "a byte indexes a table of 256")]
 fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
-    let byte = |byte: u32| TABLE[usize::from(byte as u8)] as u8;
-    u32::from_le_bytes([byte(a), byte(b >> 8), byte(c >> 16), byte(d >> 24)])
+    let column = |byte: u32| TABLE[usize::from(byte as u8)];
+    // Both low bytes of a column are the S-box itself.
+    column(a) & 0xff | column(b >> 8) & 0xff00 | (column(c >> 16) & 0xff) << 16 | column(d >> 24) << 24
 }
 
 /// What SubBytes and MixColumns make of a byte of the last row; the other rows are rotations of it.
 ///
-/// The low byte is the S-box itself. Computed from its definition (FIPS 197, section 5.1.1).
+/// The two low bytes are the S-box itself. Computed from its definition (FIPS 197, section 5.1.1).
 #[expect(clippy::indexing_slicing, reason = "computed by the compiler, which would say so")]
 static TABLE: [u32; 256] = {
     let mut table = [0; 256];

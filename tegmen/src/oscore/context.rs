@@ -1,8 +1,7 @@
 //! Security contexts (RFC 8613, section 3).
 
-use super::cose::{Aad, Aead, Inputs, MAX_NONCE, cbor_bytes, cbor_uint};
+use super::cose::{Aead, Cbor, Inputs, MAX_NONCE, Padded};
 use super::option::{OscoreOption, PartialIv};
-use crate::buf::{Full, Writer};
 use crate::crypto::hkdf::Hkdf;
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::lease::Lease;
@@ -18,31 +17,17 @@ pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
 
 /// Sender ID or Recipient ID: what stands for an endpoint in a context, 0 to 7 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Id {
-    /// Padded on the left, as the nonce takes it.
-    padded: [u8; MAX_ID],
-    len: u8,
-}
+pub struct Id(pub(super) Padded);
 
 impl Id {
     /// An ID of these bytes; `None` if they are more than seven.
     pub fn new(value: &[u8]) -> Option<Self> {
-        let mut id = Self { padded: [0; MAX_ID], len: value.len() as u8 };
-        id.padded.get_mut(MAX_ID.checked_sub(value.len())?..)?.copy_from_slice(value);
-        Some(id)
+        Padded::new(value).map(Self)
     }
 
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        self.padded.get(MAX_ID.saturating_sub(self.len.into())..).unwrap_or(&[])
-    }
-
-    pub(super) const fn padded(&self) -> &[u8; MAX_ID] {
-        &self.padded
-    }
-
-    pub(super) const fn len(&self) -> u8 {
-        self.len
+        self.0.as_bytes()
     }
 }
 
@@ -83,20 +68,21 @@ pub enum BadParameters {
 ///
 /// Its numbers come from a [`Lease`]. What the other end has used is known by a [`ReplayWindow`]; after a power cut it
 /// is not, and then requests are answered with a challenge until one repeats it (RFC 8613, appendix B.1.2).
+#[repr(C)]
 pub struct Context {
-    pub(super) aead: Aead,
-    pub(super) sender_id: Id,
-    pub(super) recipient_id: Id,
-    id_context: [u8; MAX_ID_CONTEXT],
-    /// One more than the length of the ID Context; 0 if there is none.
-    id_context_len: u8,
-    pub(super) sender_key: Secret<KEY_LEN>,
-    pub(super) recipient_key: Secret<KEY_LEN>,
-    /// At the end, if it is shorter.
-    pub(super) common_iv: [u8; MAX_NONCE],
     /// The numbers of our messages.
     pub(super) lease: Lease,
     pub(super) window: ReplayWindow,
+    pub(super) sender_id: Id,
+    pub(super) recipient_id: Id,
+    pub(super) sender_key: Secret<KEY_LEN>,
+    pub(super) recipient_key: Secret<KEY_LEN>,
+    /// At the end, if it is shorter. In this order of fields it lies where a mote can load words.
+    pub(super) common_iv: [u8; MAX_NONCE],
+    pub(super) aead: Aead,
+    /// One more than the length of the ID Context; 0 if there is none.
+    id_context_len: u8,
+    id_context: [u8; MAX_ID_CONTEXT],
 }
 
 impl Context {
@@ -164,18 +150,12 @@ impl Context {
             crate::buf::copy(&mut context.id_context, bytes).map_err(|_| BadParameters::IdContextTooLong)?;
             context.id_context_len = (bytes.len() as u8).wrapping_add(1);
         }
-        let hkdf = Hkdf::extract::<C>(master_salt, &[master_secret]);
-        let expand = |id: &Id, purpose: &[u8], out: &mut [u8]| {
-            let mut storage = [0; MAX_INFO];
-            let mut info = Writer::new(&mut storage);
-            let written = write_info(&mut info, id, id_context, aead, purpose, out.len() as u8);
-            // It cannot fail: the parts are bounded above.
-            let _ = written.map(|()| hkdf.expand_short::<C>(info.written(), out));
-        };
-        expand(&context.sender_id, b"\x63Key", context.sender_key.expose_mut());
-        expand(&context.recipient_id, b"\x63Key", context.recipient_key.expose_mut());
+        let hkdf = &Hkdf::extract::<C>(master_salt, &[master_secret]);
+        let info = (id_context, aead);
+        expand::<C>(hkdf, info, &context.sender_id, context.sender_key.expose_mut());
+        expand::<C>(hkdf, info, &context.recipient_id, context.recipient_key.expose_mut());
         let iv = context.common_iv.get_mut(aead.nonce_at()..).unwrap_or(&mut []);
-        expand(&Id::default(), b"\x62IV", iv);
+        expand::<C>(hkdf, info, &Id::default(), iv);
         Ok(context)
     }
 
@@ -221,11 +201,12 @@ impl Context {
         option.kid == Some(self.recipient_id.as_bytes()) && id_context
     }
 
-    /// What a message with the nonce of `id` and `number` is encrypted with that is, or answers, the request `request`.
+    /// What a message is encrypted with that is, or answers, the request `request`: with the nonce of number `own` of the
+    /// end `id`, or else with that of the request.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(super) fn inputs(&self, (id, number): (&Id, &PartialIv), request: (&Id, &PartialIv)) -> Inputs {
-        Inputs { nonce: self.aead.nonce(&self.common_iv, id, number), aad: Aad::new(self.aead, request.0, request.1) }
+    pub(super) fn inputs(&self, id: &Id, own: Option<&PartialIv>, request: (&Id, &PartialIv)) -> Inputs {
+        Inputs::new(self.aead, &self.common_iv, own.map_or(request, |number| (id, number)), request)
     }
 
     /// The number of the next message, used up by this.
@@ -255,32 +236,22 @@ impl core::fmt::Debug for Context {
 /// Mark of a window that was lost before anything is known of it.
 pub(super) const NO_CHALLENGE: u64 = 0;
 
-const MAX_INFO: usize = 1 + 1 + MAX_ID + 1 + MAX_ID_CONTEXT + 2 + 4 + 1;
-
-/// The array `info` (RFC 8613, section 3.2.1); `purpose` comes as CBOR.
-fn write_info(
-    info: &mut Writer<'_>,
-    id: &Id,
-    id_context: Option<&[u8]>,
-    aead: Aead,
-    purpose: &[u8],
-    len: u8,
-) -> Result<(), Full> {
-    info.u8(0x85)?;
-    cbor_bytes(info, id.as_bytes())?;
-    match id_context {
-        Some(id_context) => cbor_bytes(info, id_context)?,
-        None => info.u8(0xf6)?,
-    }
-    cbor_uint(info, aead.cose_id())?;
-    info.put(purpose)?;
-    cbor_uint(info, len)
+/// Derives a key of 16 bytes for `id`, or the common IV, which is shorter (RFC 8613, section 3.2.1).
+#[inline(never)]
+fn expand<C: Crypto>(hkdf: &Hkdf, (id_context, aead): (Option<&[u8]>, Aead), id: &Id, out: &mut [u8]) {
+    let mut info = Cbor::beginning_with([0x85]);
+    write_info(&mut info, id_context, aead, id, out.len() as u8);
+    hkdf.expand_short::<C>(info.as_bytes(), out);
 }
 
-#[cfg(test)]
-pub(super) fn info(id: &Id, id_context: Option<&[u8]>, aead: Aead, purpose: &[u8], len: u8) -> std::vec::Vec<u8> {
-    let mut storage = [0; MAX_INFO];
-    let mut info = Writer::new(&mut storage);
-    write_info(&mut info, id, id_context, aead, purpose, len).unwrap();
-    info.written().to_vec()
+/// The array `info` for `len` bytes, of which the head is there.
+pub(super) fn write_info(info: &mut Cbor, id_context: Option<&[u8]>, aead: Aead, id: &Id, len: u8) {
+    info.string(id.as_bytes());
+    match id_context {
+        Some(id_context) => info.string(id_context),
+        None => info.put(&[0xf6]),
+    }
+    info.uint(aead.cose_id());
+    info.put(if usize::from(len) == KEY_LEN { b"\x63Key" } else { b"\x62IV" });
+    info.uint(len);
 }

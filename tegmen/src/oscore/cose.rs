@@ -2,7 +2,6 @@
 
 use super::option::PartialIv;
 use super::{Id, MAX_ID};
-use crate::buf::{Full, Writer};
 use crate::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 
 /// Longest nonce, and length of every common IV here.
@@ -15,15 +14,15 @@ pub(super) const MAX_TAG: usize = 16;
 pub enum Aead {
     /// AES-CCM-16-64-128, mandatory for OSCORE: nonce of 13 bytes, tag of 8.
     #[default]
-    AesCcm16_64_128,
+    AesCcm16_64_128 = 10,
     /// AES-CCM-16-128-128: nonce of 13 bytes, tag of 16.
-    AesCcm16_128_128,
+    AesCcm16_128_128 = 30,
     /// AES-CCM-64-64-128: nonce of 7 bytes, tag of 8; IDs take at most one byte.
-    AesCcm64_64_128,
+    AesCcm64_64_128 = 12,
     /// AES-CCM-64-128-128: nonce of 7 bytes, tag of 16; IDs take at most one byte.
-    AesCcm64_128_128,
+    AesCcm64_128_128 = 32,
     /// A128GCM: nonce of 12 bytes, tag of 16. Not every provider has it.
-    A128Gcm,
+    A128Gcm = 1,
 }
 
 impl Aead {
@@ -33,13 +32,7 @@ impl Aead {
 
     /// The number in the registry of COSE.
     pub const fn cose_id(self) -> u8 {
-        match self {
-            Self::AesCcm16_64_128 => 10,
-            Self::AesCcm16_128_128 => 30,
-            Self::AesCcm64_64_128 => 12,
-            Self::AesCcm64_128_128 => 32,
-            Self::A128Gcm => 1,
-        }
+        self as u8
     }
 
     /// Bytes of the nonce.
@@ -64,29 +57,13 @@ impl Aead {
         self.nonce_len().saturating_sub(6)
     }
 
-    /// The nonce for number `partial_iv` of the endpoint `id` (RFC 8613, section 5.2), at the end of an array like the
-    /// common IV.
-    pub(super) fn nonce(self, common_iv: &[u8; MAX_NONCE], id: &Id, partial_iv: &PartialIv) -> [u8; MAX_NONCE] {
-        // From the end: five bytes of number, the ID in front of them, and the length of the ID in the very first.
-        let mut nonce = [0; MAX_NONCE];
-        let [_, padded_id @ .., a, b, c, d, e] = &mut nonce;
-        *padded_id = *id.padded();
-        [*a, *b, *c, *d, *e] = *partial_iv.padded();
-        if let Some(first) = nonce.get_mut(self.nonce_at()) {
-            *first = id.len();
-        }
-        nonce.iter_mut().zip(common_iv).for_each(|(byte, with)| *byte ^= with);
-        nonce
-    }
-
     /// Where the nonce begins in an array that it ends with.
     pub(super) const fn nonce_at(self) -> usize {
         MAX_NONCE.saturating_sub(self.nonce_len())
     }
 
     /// Encrypts `body` in place; the tag goes to the first bytes of `tag`.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline]
     pub(super) fn seal<C: Crypto>(
         self,
         crypto: &mut C,
@@ -95,21 +72,15 @@ impl Aead {
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        if self == Self::A128Gcm {
+        if C::GCM && self == Self::A128Gcm {
             let (Some(nonce), Ok(tag)) = (inputs.nonce.last_chunk(), tag.try_into()) else { return Err(Unsupported) };
-            return if C::GCM {
-                crypto.gcm_seal(key, nonce, inputs.aad.as_bytes(), body, tag)
-            } else {
-                Err(Unsupported)
-            };
+            return crypto.gcm_seal(key, nonce, inputs.aad(), body, tag);
         }
-        let nonce = inputs.nonce.get(self.nonce_at()..).ok_or(Unsupported)?;
-        crypto.ccm_seal(key, nonce, inputs.aad.as_bytes(), body, tag)
+        crypto.ccm_seal(key, inputs.nonce(self), inputs.aad(), body, tag)
     }
 
     /// Decrypts `body` in place if `tag` is right.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline]
     pub(super) fn open<C: Crypto>(
         self,
         crypto: &mut C,
@@ -118,55 +89,120 @@ impl Aead {
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        if self == Self::A128Gcm {
+        if C::GCM && self == Self::A128Gcm {
             let (Some(nonce), Ok(tag)) = (inputs.nonce.last_chunk(), tag.try_into()) else { return Err(NotAuthentic) };
-            return if C::GCM {
-                crypto.gcm_open(key, nonce, inputs.aad.as_bytes(), body, tag)
-            } else {
-                Err(NotAuthentic)
-            };
+            return crypto.gcm_open(key, nonce, inputs.aad(), body, tag);
         }
-        let nonce = inputs.nonce.get(self.nonce_at()..).ok_or(NotAuthentic)?;
-        crypto.ccm_open(key, nonce, inputs.aad.as_bytes(), body, tag)
+        crypto.ccm_open(key, inputs.nonce(self), inputs.aad(), body, tag)
     }
 }
 
 /// What a message is encrypted and authenticated with, besides the key.
 pub(super) struct Inputs {
-    pub(super) nonce: [u8; MAX_NONCE],
-    pub(super) aad: Aad,
+    /// At the end, if it is shorter.
+    nonce: [u8; MAX_NONCE],
+    aad: Cbor,
 }
 
-/// Additional authenticated data, the Enc_structure of COSE.
-pub(super) struct Aad {
+impl Inputs {
+    /// Additional authenticated data is the Enc_structure of COSE (RFC 8613, section 5.4): `["Encrypt0", h'',
+    /// external_aad]`. This is what comes before external_aad, whose length is not known, and the beginning of that up to
+    /// the algorithm: version 1 and a list of one.
+    const AAD: Cbor = Cbor::beginning_with(*b"\x83\x68Encrypt0\x40\x40\x85\x01\x81");
+    const EXTERNAL_AT: usize = 12;
+
+    /// With the nonce for a number of the endpoint `id`, for the request with this kid and number or a response to it.
+    pub(super) fn new(
+        aead: Aead,
+        common_iv: &[u8; MAX_NONCE],
+        (Id(id), number): (&Id, &PartialIv),
+        (Id(request_kid), PartialIv(request_number)): (&Id, &PartialIv),
+    ) -> Self {
+        let mut inputs = Self { nonce: *common_iv, aad: Self::AAD };
+        // The nonce (RFC 8613, section 5.2) has from its end: five bytes of number, the ID in front of them, and the length
+        // of the ID in the very first.
+        let Self { nonce, aad } = &mut inputs;
+        if let Some(end) = nonce.last_chunk_mut() {
+            *end = (u64::from_be_bytes(*end) ^ number.number()).to_be_bytes();
+        }
+        if let Some(start) = nonce.first_chunk_mut() {
+            *start = (u64::from_be_bytes(*start) ^ id.number()).to_be_bytes();
+        }
+        if let Some(first) = nonce.get_mut(aead.nonce_at()) {
+            *first ^= id.len() as u8;
+        }
+        aad.uint(aead.cose_id());
+        aad.string(request_kid.as_bytes());
+        aad.string(request_number.as_bytes());
+        aad.string(&[]);
+        let external_len = aad.len.wrapping_sub(Self::EXTERNAL_AT);
+        if let Some(head) = aad.bytes.get_mut(const { Self::EXTERNAL_AT - 1 }) {
+            *head = Cbor::string_head(external_len);
+        }
+        inputs
+    }
+
+    pub(super) fn nonce(&self, aead: Aead) -> &[u8] {
+        self.nonce.get(aead.nonce_at()..).unwrap_or(&[])
+    }
+
+    pub(super) fn aad(&self) -> &[u8] {
+        self.aad.as_bytes()
+    }
+}
+
+/// A few items of CBOR (RFC 8949), one after the other, which are known to fit.
+pub(super) struct Cbor {
     bytes: [u8; Self::MAX_LEN],
     len: usize,
 }
 
-impl Aad {
-    /// `["Encrypt0", h'', external_aad]`: what comes before external_aad, whose length is not known, and the beginning of
-    /// that up to the algorithm: version 1 and a list of one.
-    const HEAD: [u8; 15] = *b"\x83\x68Encrypt0\x40\x40\x85\x01\x81";
-    /// How much of external_aad is in there.
-    const BEGUN: usize = 3;
-    /// The algorithm, kid, Partial IV, no options.
-    const MAX_LEN: usize = Self::HEAD.len() + 2 + (1 + MAX_ID) + (1 + 5) + 1;
+impl Cbor {
+    /// Longest are additional authenticated data (32 bytes) and what a key is derived from (33).
+    const MAX_LEN: usize = 36;
 
-    /// The data for a request with this kid and number, and for its responses (RFC 8613, section 5.4).
-    pub(super) fn new(aead: Aead, request_kid: &Id, request_piv: &PartialIv) -> Self {
-        let mut aad = Self { bytes: [0; Self::MAX_LEN], len: 0 };
-        let Some((head, behind)) = aad.bytes.split_first_chunk_mut() else { return aad };
-        *head = Self::HEAD;
-        let mut writer = Writer::new(behind);
-        // Neither the algorithm's number nor the lengths can be so large that they would not fit.
-        let _ = cbor_uint(&mut writer, aead.cose_id())
-            .and_then(|()| cbor_bytes(&mut writer, request_kid.as_bytes()))
-            .and_then(|()| cbor_bytes(&mut writer, request_piv.as_bytes()))
-            .and_then(|()| cbor_bytes(&mut writer, &[]));
-        let [.., external_len, _, _, _] = head;
-        *external_len = cbor_bytes_head(writer.len().wrapping_add(Self::BEGUN));
-        aad.len = writer.len().wrapping_add(Self::HEAD.len());
-        aad
+    #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which would say so")]
+    pub(super) const fn beginning_with<const N: usize>(start: [u8; N]) -> Self {
+        let mut cbor = Self { bytes: [0; Self::MAX_LEN], len: 0 };
+        while cbor.len < N {
+            cbor.bytes[cbor.len] = start[cbor.len];
+            cbor.len = cbor.len.wrapping_add(1);
+        }
+        cbor
+    }
+
+    /// One byte as it is.
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.len) {
+            *place = byte;
+            self.len = self.len.wrapping_add(1);
+        }
+    }
+
+    /// A number below 256 (section 3.1, major type 0).
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(super) fn uint(&mut self, value: u8) {
+        if value >= 24 {
+            self.push(0x18);
+        }
+        self.push(value);
+    }
+
+    /// A byte string of less than 24 bytes (major type 2).
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(super) fn string(&mut self, value: &[u8]) {
+        self.push(Self::string_head(value.len()));
+        self.put(value);
+    }
+
+    /// Bytes as they are.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.push(*byte));
+    }
+
+    const fn string_head(len: usize) -> u8 {
+        0x40 | len as u8 & 0x1f
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
@@ -174,20 +210,37 @@ impl Aad {
     }
 }
 
-/// A number below 256 in CBOR (RFC 8949, section 3.1, major type 0).
-pub(super) fn cbor_uint(writer: &mut Writer<'_>, value: u8) -> Result<(), Full> {
-    if value >= 24 {
-        writer.u8(0x18)?;
+/// Up to seven bytes with zeros in front, as the nonce takes them, and in the last how many there are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(align(4))]
+pub(super) struct Padded([u8; MAX_ID + 1]);
+
+impl Padded {
+    /// `None` if they are more than seven.
+    pub(super) fn new(value: &[u8]) -> Option<Self> {
+        if value.len() > MAX_ID {
+            return None;
+        }
+        Some(Self::of(value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)), value.len() as u8))
     }
-    writer.u8(value)
-}
 
-/// A byte string of less than 24 bytes in CBOR (major type 2).
-pub(super) fn cbor_bytes(writer: &mut Writer<'_>, value: &[u8]) -> Result<(), Full> {
-    writer.u8(cbor_bytes_head(value.len()))?;
-    writer.put(value)
-}
+    /// The last `len` bytes of a number.
+    pub(super) const fn of(number: u64, len: u8) -> Self {
+        Self((number << 8 | len as u64).to_be_bytes())
+    }
 
-const fn cbor_bytes_head(len: usize) -> u8 {
-    0x40 | len as u8 & 0x1f
+    /// The bytes as a number.
+    pub(super) const fn number(&self) -> u64 {
+        u64::from_be_bytes(self.0) >> 8
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        let [.., len] = self.0;
+        len as usize
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        let [bytes @ .., len] = &self.0;
+        bytes.get(MAX_ID.wrapping_sub(usize::from(*len))..).unwrap_or(&[])
+    }
 }

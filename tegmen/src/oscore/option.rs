@@ -1,47 +1,38 @@
 //! The value of the OSCORE option (RFC 8613, section 6.1).
 
-use crate::buf::{Full, Reader, Truncated, Writer};
+use super::cose::Padded;
+use crate::buf::{Headroom, Reader, Truncated};
 
 /// A sender sequence number as it goes over the wire: one to five bytes, no zero in front (RFC 8613, section 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PartialIv {
-    bytes: [u8; 5],
-    len: u8,
-}
+pub struct PartialIv(pub(super) Padded);
 
 impl PartialIv {
     /// The shortest form of a number; `None` above 2^40 - 1.
-    pub fn new(number: u64) -> Option<Self> {
-        let [0, 0, 0, bytes @ ..] = number.to_be_bytes() else { return None };
-        let zeros = bytes.iter().take(4).take_while(|byte| **byte == 0).count();
-        Some(Self { bytes, len: 5u8.wrapping_sub(zeros as u8) })
+    pub const fn new(number: u64) -> Option<Self> {
+        if number > super::MAX_PARTIAL_IV {
+            return None;
+        }
+        // Zero takes one byte as well.
+        let bits = u64::BITS.wrapping_sub((number | 1).leading_zeros());
+        Some(Self(Padded::of(number, (bits.wrapping_add(7) / 8) as u8)))
     }
 
     fn read(value: &[u8]) -> Result<Self, BadOption> {
-        if let [0, _, ..] = value {
-            return Err(BadOption);
+        match value {
+            [0, _, ..] | [_, _, _, _, _, _, ..] => Err(BadOption),
+            _ => Padded::new(value).map(Self).ok_or(BadOption),
         }
-        let mut bytes = [0; 5];
-        let skip = bytes.len().checked_sub(value.len()).ok_or(BadOption)?;
-        bytes.iter_mut().skip(skip).zip(value).for_each(|(to, from)| *to = *from);
-        Ok(Self { bytes, len: value.len() as u8 })
     }
 
     /// The number.
     pub const fn number(&self) -> u64 {
-        let [a, b, c, d, e] = self.bytes;
-        u64::from_be_bytes([0, 0, 0, a, b, c, d, e])
+        self.0.number()
     }
 
     /// What goes over the wire.
     pub fn as_bytes(&self) -> &[u8] {
-        let skip = self.bytes.len().saturating_sub(self.len.into());
-        self.bytes.get(skip..).unwrap_or(&[])
-    }
-
-    /// All five bytes, as the nonce takes them.
-    pub(super) const fn padded(&self) -> &[u8; 5] {
-        &self.bytes
+        self.0.as_bytes()
     }
 }
 
@@ -107,25 +98,27 @@ impl<'a> OscoreOption<'a> {
         Ok(Self { partial_iv, kid_context, kid })
     }
 
-    /// Writes the value.
-    ///
-    /// # Errors
-    /// [`Full`].
-    pub fn write(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
-        let len = self.partial_iv.map_or(0, |partial_iv| partial_iv.len);
-        let context = if self.kid_context.is_some() { KID_CONTEXT } else { 0 };
-        let flags = len | context | if self.kid.is_some() { KID } else { 0 };
-        if flags == 0 {
-            return Ok(());
-        }
-        writer.u8(flags)?;
-        if let Some(partial_iv) = &self.partial_iv {
-            writer.put(partial_iv.as_bytes())?;
+    /// Writes the value in front of what was written; a context ID longer than a byte can tell has no place.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(super) fn write(&self, headroom: &mut Headroom<'_>) {
+        let mut flags = 0;
+        headroom.put(self.kid.unwrap_or(&[]));
+        if self.kid.is_some() {
+            flags |= KID;
         }
         if let Some(context) = self.kid_context {
-            writer.with_len8(context)?;
+            headroom.put(context);
+            headroom.push(context.len() as u8);
+            flags |= KID_CONTEXT;
         }
-        writer.put(self.kid.unwrap_or(&[]))
+        if let Some(partial_iv) = &self.partial_iv {
+            headroom.put(partial_iv.as_bytes());
+            flags |= partial_iv.0.len() as u8;
+        }
+        if flags != 0 {
+            headroom.push(flags);
+        }
     }
 }
 
@@ -133,6 +126,15 @@ impl<'a> OscoreOption<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn written(option: &OscoreOption<'_>) -> Vec<u8> {
+        let mut storage = [0; 40];
+        let mut headroom = Headroom::new(&mut storage);
+        option.write(&mut headroom);
+        let left = headroom.finish().unwrap();
+        storage[left..].to_vec()
+    }
 
     #[test]
     fn the_examples_of_rfc_8613_section_6_3() {
@@ -147,10 +149,7 @@ mod tests {
         ] {
             let option = OscoreOption { partial_iv: partial_iv.and_then(PartialIv::new), kid_context, kid };
             assert_eq!(OscoreOption::parse(value), Ok(option));
-            let mut storage = [0; 40];
-            let mut writer = Writer::new(&mut storage);
-            option.write(&mut writer).unwrap();
-            assert_eq!(writer.written(), value);
+            assert_eq!(written(&option), value);
         }
     }
 
@@ -179,10 +178,7 @@ mod tests {
         #[test]
         fn any_value_is_an_option_or_an_error_and_is_written_as_it_was_read(value in proptest::collection::vec(any::<u8>(), 0..40)) {
             if let Ok(option) = OscoreOption::parse(&value) {
-                let mut storage = [0; 40];
-                let mut writer = Writer::new(&mut storage);
-                option.write(&mut writer).unwrap();
-                prop_assert_eq!(writer.written(), &value[..]);
+                prop_assert_eq!(written(&option), value);
             }
         }
     }

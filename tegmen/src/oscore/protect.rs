@@ -1,11 +1,12 @@
 //! From a message to a protected one, in place (RFC 8613, sections 8.1 and 8.3).
 
+use super::Id;
 use super::context::{Context, NO_CHALLENGE};
-use super::cose::{Inputs, MAX_TAG};
-use super::option::{MAX_LEN, OscoreOption};
+use super::cose::MAX_TAG;
+use super::option::{MAX_LEN, OscoreOption, PartialIv};
 use super::unprotect::{Pending, RequestBinding, RequestNonce};
-use crate::buf::{Frame, Full, Reader, Writer, shift_left};
-use crate::coap::message::{BuildError, Builder, HEADER_LEN, MessageRef, MessageType};
+use crate::buf::{Frame, Full, Headroom, Reader, Writer, shift_left};
+use crate::coap::message::{BuildError, Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
 use crate::coap::option::{self, Class, Keep, OptionNumber};
 use crate::coap::{Code, Token};
 use crate::crypto::Crypto;
@@ -51,10 +52,9 @@ impl Context {
         let plain = Plain::read(frame)?;
         let code = if plain.observe { Code::FETCH } else { Code::POST };
         let number = self.take_number()?;
-        let ids = (&self.sender_id, &number);
-        let option =
-            OscoreOption { partial_iv: Some(number), kid_context: self.id_context(), kid: Some(ids.0.as_bytes()) };
-        self.seal(crypto, &plain, code, &option, &self.inputs(ids, ids), frame)?;
+        let kid = Some(self.sender_id.as_bytes());
+        let option = OscoreOption { partial_iv: Some(number), kid_context: self.id_context(), kid };
+        self.seal(crypto, &plain, code, &option, (&self.sender_id, &number), frame)?;
         Ok(Pending::new(RequestBinding(number)))
     }
 
@@ -72,15 +72,12 @@ impl Context {
     ) -> Result<(), Stop> {
         let plain = Plain::read(frame)?;
         let code = if plain.observe { Code::CONTENT } else { Code::CHANGED };
-        let ours = if nonce.is_none() { Some(self.take_number()?) } else { None };
-        let request = (&self.recipient_id, &request.0);
-        let inputs = match (&ours, &nonce) {
-            (None, Some(RequestNonce(binding))) => self.inputs((&self.recipient_id, &binding.0), request),
-            (Some(number), _) => self.inputs((&self.sender_id, number), request),
-            (None, None) => return Err(Stop::LeaseSpent),
+        let (RequestBinding(request), partial_iv) = match &nonce {
+            Some(RequestNonce(request)) => (request, None),
+            None => (request, Some(self.take_number()?)),
         };
-        let option = OscoreOption { partial_iv: ours, ..OscoreOption::default() };
-        self.seal(crypto, &plain, code, &option, &inputs, frame)
+        let option = OscoreOption { partial_iv, ..OscoreOption::default() };
+        self.seal(crypto, &plain, code, &option, (&self.recipient_id, request), frame)
     }
 
     /// Writes the answer to a request that may be a replay because the window was lost: 4.01 with an Echo option that the
@@ -111,37 +108,38 @@ impl Context {
     }
 
     /// Puts the message in `frame` inside of one with `code` and `option`, and encrypts it.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn seal<C: Crypto>(
         &self,
         crypto: &mut C,
         plain: &Plain,
         code: Code,
         option: &OscoreOption<'_>,
-        inputs: &Inputs,
+        request: (&Id, &PartialIv),
         frame: &mut Frame<'_>,
     ) -> Result<(), Stop> {
+        let inputs = &self.inputs(&self.sender_id, option.partial_iv.as_ref(), request);
         let (plaintext, tag) = enclose(frame, plain, code, option, self.aead.tag_len())?;
         let sealed = self.aead.seal(crypto, self.sender_key.expose(), inputs, plaintext, tag);
         sealed.map_err(|_| Stop::Unsupported)
     }
 }
 
-/// What has to be known of a message that is not protected yet.
+/// What protecting needs to know of a message.
 struct Plain {
     code: Code,
     /// Bytes of header and token.
     head_len: usize,
+    /// Bytes of the options, if there may be any among them that go outside.
     options_len: usize,
     observe: bool,
-    /// It may have options that stay outside.
-    outside: bool,
 }
 
 impl Plain {
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn read(frame: &Frame<'_>) -> Result<Self, Stop> {
-        // By reference, here and below: it is large, and moving it costs a mote more than reading it.
         let Ok(message) = &MessageRef::parse(frame.bytes()) else { return Err(Stop::Malformed) };
         let code = message.code();
         if !(code.is_request() || code.is_response()) || message.option(OptionNumber::OSCORE).is_some() {
@@ -151,9 +149,8 @@ impl Plain {
         Ok(Self {
             code,
             head_len: HEADER_LEN.wrapping_add(message.token().len()),
-            options_len: message.options_len(),
+            options_len: if observe || message.may_have_unprotected() { message.options_len() } else { 0 },
             observe,
-            outside: observe || message.may_have_unprotected(),
         })
     }
 }
@@ -166,44 +163,89 @@ fn enclose<'f>(
     frame: &'f mut Frame<'_>,
     plain: &Plain,
     code: Code,
-    option: &OscoreOption<'_>,
+    oscore: &OscoreOption<'_>,
     tag_len: usize,
 ) -> Result<(&'f mut [u8], &'f mut [u8]), Stop> {
-    let mut storage = [0; MAX_LEN];
-    let mut oscore = Writer::new(&mut storage);
-    option.write(&mut oscore)?;
-    let oscore = oscore.written();
-    // Only of these there is anything to copy or to take away.
-    let looked_at = if plain.outside { plain.options_len } else { 0 };
-    let options = frame.bytes().get(plain.head_len..).and_then(|options| options.get(..looked_at));
-    let outer_len = match options {
-        Some(options @ [_, ..]) => outer_options(options, oscore, &mut []),
-        _ => option::encoded_len(OptionNumber::OSCORE.0, oscore.len()),
-    };
+    let (room, inner) = frame.split(plain.head_len).ok_or(Stop::Malformed)?;
+    let options = inner.get_mut(..plain.options_len).ok_or(Stop::Malformed)?;
+    let all = room.len();
+    let mut storage = [0; HEADER_LEN + MAX_TOKEN];
+    let mut head = Writer::new(&mut storage);
+    head.put(room.get(all.wrapping_sub(plain.head_len)..).ok_or(Stop::Malformed)?)?;
+    // What is outside is written from its end, so that nothing has to be measured before.
+    let mut outer = Headroom::new(room);
     // The marker and the code of the message inside come between the options outside and those inside.
-    let before = outer_len.saturating_add(2);
-    let start = before.saturating_add(plain.head_len);
-    let bytes = frame.widen(before, tag_len)?;
-    let (outer, inner) = bytes.split_at_mut_checked(start).ok_or(Stop::Full)?;
-    shift_left(outer, before, 0);
-    if let Some(byte) = outer.get_mut(1) {
+    outer.push(plain.code.0);
+    outer.push(0xff);
+    write_outer_options(&mut outer, options, oscore);
+    outer.put(head.written());
+    let outer_len = all.wrapping_sub(outer.finish()?);
+    if !options.is_empty() {
+        let kept = option::retain(options, if plain.code.is_request() { inside_request } else { inside_response });
+        let gap = plain.options_len.wrapping_sub(kept);
+        shift_left(inner, plain.options_len, kept);
+        frame.truncate(frame.len().wrapping_sub(gap));
+    }
+    let bytes = frame.widen(outer_len.wrapping_sub(plain.head_len), tag_len)?;
+    if let Some(byte) = bytes.get_mut(1) {
         *byte = code.0;
     }
-    let options = inner.get_mut(..looked_at).ok_or(Stop::Malformed)?;
-    let between = outer.get_mut(plain.head_len..).ok_or(Stop::Full)?;
-    outer_options(options, oscore, between);
-    if let Some(end) = between.last_chunk_mut() {
-        *end = [0xff, plain.code.0];
-    }
-    if plain.outside {
-        let kept = option::retain(options, if plain.code.is_response() { inside_response } else { inside_request });
-        let gap = looked_at.saturating_sub(kept);
-        shift_left(inner, looked_at, kept);
-        frame.truncate(frame.len().saturating_sub(gap));
-    }
-    let sealed = frame.bytes_mut().get_mut(start.saturating_sub(1)..).ok_or(Stop::Full)?;
+    let sealed = bytes.get_mut(outer_len.wrapping_sub(1)..).ok_or(Stop::Full)?;
     let at = sealed.len().checked_sub(tag_len).ok_or(Stop::Full)?;
     sealed.split_at_mut_checked(at).ok_or(Stop::Full)
+}
+
+/// Writes the options outside from the last to the first: those of `options` that belong there, and OSCORE.
+#[cfg_attr(target_pointer_width = "64", inline)]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+fn write_outer_options(outer: &mut Headroom<'_>, mut options: &[u8], oscore: &OscoreOption<'_>) {
+    // An option's header tells how far its number is from that of the one before, which comes next here.
+    let (mut behind, mut len, mut written) = (0u16, 0, false);
+    loop {
+        let (number, value) = match last_outside(options) {
+            Some((number, value, before)) if written || number > OptionNumber::OSCORE => {
+                options = before;
+                (number.0, Some(value))
+            }
+            None if written => return put_header(outer, behind, len),
+            _ => (OptionNumber::OSCORE.0, None),
+        };
+        if behind > 0 {
+            put_header(outer, behind.wrapping_sub(number), len);
+        }
+        let end = outer.left();
+        match value {
+            Some(value) => outer.put(value),
+            None => {
+                oscore.write(outer);
+                written = true;
+            }
+        }
+        (behind, len) = (number, end.wrapping_sub(outer.left()));
+    }
+}
+
+/// The last option that belongs outside in a run that a parser has walked, and what is before it.
+fn last_outside(run: &[u8]) -> Option<(OptionNumber, &[u8], &[u8])> {
+    let (mut reader, mut previous, mut last) = (Reader::new(run), 0, None);
+    loop {
+        let before = run.len().wrapping_sub(reader.rest().len());
+        let Ok((number, value)) = option::read(&mut reader, previous) else { return last };
+        if number == OptionNumber::OBSERVE || number.class() == Class::Unprotected {
+            last = Some((number, value, run.get(..before)?));
+        }
+        previous = number.0;
+    }
+}
+
+#[cfg_attr(target_pointer_width = "64", inline)]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+fn put_header(headroom: &mut Headroom<'_>, delta: u16, len: usize) {
+    let mut storage = [0; 5];
+    let mut writer = Writer::new(&mut storage);
+    // It is no longer than that.
+    let _ = option::write_header(&mut writer, delta, len);
+    headroom.put(writer.written());
 }
 
 fn inside_request(number: OptionNumber) -> Keep {
@@ -216,33 +258,4 @@ fn inside_request(number: OptionNumber) -> Keep {
 /// The number of a message says which notification is the newer (RFC 8613, section 4.1.3.5.2).
 fn inside_response(number: OptionNumber) -> Keep {
     if number == OptionNumber::OBSERVE { Keep::Empty } else { inside_request(number) }
-}
-
-/// The options outside, by rising number: those of class U, Observe, and OSCORE itself, written to `out` as far as it has
-/// room; how long they are.
-#[cfg_attr(target_pointer_width = "64", inline)]
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-fn outer_options(options: &[u8], oscore: &[u8], out: &mut [u8]) -> usize {
-    let mut reader = Reader::new(options);
-    let (mut previous, mut last, mut len, mut written) = (0u16, 0u16, 0usize, false);
-    loop {
-        let mut ahead = reader;
-        let (number, value) = match option::read(&mut ahead, previous) {
-            Ok(next) if written || next.0 < OptionNumber::OSCORE => {
-                (reader, previous) = (ahead, next.0.0);
-                next
-            }
-            Err(_) if written => return len,
-            _ => {
-                written = true;
-                (OptionNumber::OSCORE, oscore)
-            }
-        };
-        if number == OptionNumber::OBSERVE || number.class() == Class::Unprotected {
-            let delta = number.0.wrapping_sub(last);
-            let _ = option::write(&mut Writer::new(out.get_mut(len..).unwrap_or(&mut [])), delta, value);
-            len = len.saturating_add(option::encoded_len(delta, value.len()));
-            last = number.0;
-        }
-    }
 }

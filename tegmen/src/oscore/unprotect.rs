@@ -1,12 +1,14 @@
 //! From a protected message to the one inside, in place (RFC 8613, sections 8.2 and 8.4).
 
 use super::context::{Context, NO_CHALLENGE};
+use super::cose::{Aead, Inputs};
 use super::option::{BadOption, OscoreOption, PartialIv};
 use crate::coap::Code;
 use crate::coap::message::{HEADER_LEN, Malformed, MessageRef};
 use crate::coap::option::{self, Class, Keep, OptionNumber};
-use crate::crypto::{Crypto, NotAuthentic};
+use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
 use crate::replay::{ReplayWindow, Replayed};
+use crate::secret::Secret;
 
 /// Which request a response answers: it authenticates no other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,21 +60,21 @@ pub enum Unprotected<'r> {
 #[derive(PartialEq, Eq, Debug)]
 pub struct Pending {
     request: RequestBinding,
-    newest: Newest,
+    /// The [`rank`] of the newest response.
+    newest: u64,
 }
 
-/// The newest response to a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Newest {
-    None,
-    /// Under the request's nonce, of which there can be one only.
-    Numberless,
-    Number(u64),
+/// What must rise from one response to the next: 0 before the first, 1 for that under the request's nonce, of which there
+/// can be one only, and behind that the numbers.
+fn rank(partial_iv: Option<&PartialIv>) -> u64 {
+    partial_iv.map_or(1, |number| number.number().wrapping_add(FIRST_NUMBER))
 }
+
+const FIRST_NUMBER: u64 = 2;
 
 impl Pending {
     pub(super) const fn new(request: RequestBinding) -> Self {
-        Self { request, newest: Newest::None }
+        Self { request, newest: 0 }
     }
 
     /// Which request it is.
@@ -82,20 +84,7 @@ impl Pending {
 
     /// The number of the newest notification (RFC 8613, section 7.4.1).
     pub const fn notification_number(&self) -> Option<u64> {
-        match self.newest {
-            Newest::Number(number) => Some(number),
-            Newest::None | Newest::Numberless => None,
-        }
-    }
-
-    /// What the newest is after a response with this number.
-    fn after(&self, partial_iv: Option<PartialIv>) -> Result<Newest, Refused> {
-        match (self.newest, partial_iv) {
-            (Newest::None, None) => Ok(Newest::Numberless),
-            (Newest::Number(newest), Some(number)) if number.number() <= newest => Err(Refused::Replayed),
-            (_, Some(number)) => Ok(Newest::Number(number.number())),
-            (_, None) => Err(Refused::Replayed),
-        }
+        self.newest.checked_sub(FIRST_NUMBER)
     }
 }
 
@@ -157,22 +146,17 @@ impl Context {
         crypto: &mut C,
         datagram: &'r mut [u8],
     ) -> Result<Unprotected<'r>, Refused> {
-        let (outer, option) = Outer::read(datagram)?;
-        let (Some(number), Some(_)) = (option.partial_iv, option.kid) else { return Err(Refused::BadOption) };
-        if !self.is_named_by(&option) {
-            return Err(Refused::UnknownContext);
-        }
-        let ids = (&self.recipient_id, &number);
-        let inputs = self.inputs(ids, ids);
+        let sealed = self.read(datagram, None);
+        let sealed = sealed.as_ref().map_err(|refused| *refused)?;
+        let Some(number) = sealed.partial_iv else { return Err(Refused::BadOption) };
         let mark = self.window.mark();
         let fresh = self.window.fresh(number.number());
         let fresh = if mark.is_some() { None } else { Some(fresh?) };
-        let (text, tag) = outer.sealed(datagram, self.aead.tag_len())?;
-        self.aead.open(crypto, self.recipient_key.expose(), &inputs, text, tag)?;
+        sealed.open(crypto, self.aead, &self.recipient_key, datagram)?;
         if let Some(fresh) = fresh {
             fresh.accept();
         }
-        let Ok(message) = &outer.inside(datagram, self.aead.tag_len()) else { return Err(Refused::Malformed) };
+        let Ok(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
         if !message.code().is_request() {
             return Err(Refused::Malformed);
         }
@@ -199,77 +183,90 @@ impl Context {
         pending: &mut Pending,
         datagram: &'r mut [u8],
     ) -> Result<MessageRef<'r>, Refused> {
-        let (outer, option) = Outer::read(datagram)?;
-        if option.kid.is_some_and(|kid| kid != self.recipient_id.as_bytes()) {
-            return Err(Refused::UnknownContext);
-        }
-        let newest = pending.after(option.partial_iv)?;
-        let request = (&self.sender_id, &pending.request.0);
-        let inputs = match &option.partial_iv {
-            Some(number) => self.inputs((&self.recipient_id, number), request),
-            None => self.inputs(request, request),
-        };
-        let (text, tag) = outer.sealed(datagram, self.aead.tag_len())?;
-        self.aead.open(crypto, self.recipient_key.expose(), &inputs, text, tag)?;
-        let Ok(message) = &outer.inside(datagram, self.aead.tag_len()) else { return Err(Refused::Malformed) };
+        let sealed = self.read(datagram, Some(pending));
+        let sealed = sealed.as_ref().map_err(|refused| *refused)?;
+        sealed.open(crypto, self.aead, &self.recipient_key, datagram)?;
+        let Ok(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
         if !message.code().is_response() {
             return Err(Refused::Malformed);
         }
-        pending.newest = newest;
+        pending.newest = rank(sealed.partial_iv.as_ref());
         Ok(*message)
     }
-}
 
-/// Where the parts of a protected message lie.
-struct Outer {
-    options_at: usize,
-    options_len: usize,
-    payload_at: usize,
-    /// It may have options outside that are meant to be there.
-    unprotected: bool,
-}
-
-impl Outer {
-    /// The parts of a datagram, and what its OSCORE option says.
+    /// What is to be known of a message before it can be decrypted: a response to `pending`, or else a request.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn read(datagram: &[u8]) -> Result<(Self, OscoreOption<'_>), Refused> {
+    fn read(&self, datagram: &[u8], pending: Option<&Pending>) -> Result<Sealed, Refused> {
         let Ok(message) = &MessageRef::parse(datagram) else { return Err(Refused::Unprotected) };
-        let value = message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?;
-        let outer = Self {
-            options_at: HEADER_LEN.wrapping_add(message.token().len()),
-            options_len: message.options_len(),
-            payload_at: datagram.len().wrapping_sub(message.payload().len()),
-            unprotected: message.may_have_unprotected(),
+        let option = &OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?)?;
+        let number = option.partial_iv.as_ref();
+        let request = match (pending, number) {
+            (Some(pending), _) if rank(number) <= pending.newest => return Err(Refused::Replayed),
+            (Some(pending), _) => (&self.sender_id, &pending.request.0),
+            (None, Some(number)) if option.kid.is_some() => (&self.recipient_id, number),
+            (None, _) => return Err(Refused::BadOption),
         };
-        Ok((outer, OscoreOption::parse(value)?))
+        let theirs = option.kid.is_none_or(|kid| kid == self.recipient_id.as_bytes());
+        let id_context = option.kid_context.filter(|_| pending.is_none());
+        if !theirs || id_context.is_some_and(|asked| self.id_context() != Some(asked)) {
+            return Err(Refused::UnknownContext);
+        }
+        let payload_len = message.payload().len();
+        Ok(Sealed {
+            options_at: HEADER_LEN.wrapping_add(message.token().len()),
+            options_len: if message.may_have_unprotected() { message.options_len() } else { 0 },
+            text_at: datagram.len().wrapping_sub(payload_len),
+            text_len: payload_len.checked_sub(self.aead.tag_len()).ok_or(Refused::NotAuthentic)?,
+            partial_iv: option.partial_iv,
+            inputs: self.inputs(&self.recipient_id, number, request),
+        })
     }
+}
 
-    /// What is encrypted, and the tag.
-    fn sealed<'r>(&self, datagram: &'r mut [u8], tag_len: usize) -> Result<(&'r mut [u8], &'r [u8]), Refused> {
-        let payload = datagram.get_mut(self.payload_at..).unwrap_or(&mut []);
-        let text_len = payload.len().checked_sub(tag_len).ok_or(Refused::NotAuthentic)?;
-        let (text, tag) = payload.split_at_mut_checked(text_len).ok_or(Refused::NotAuthentic)?;
-        Ok((text, tag))
+/// Where the parts of a protected message lie, and what it is decrypted with.
+struct Sealed {
+    options_at: usize,
+    /// Bytes of the options outside, if there may be any among them that are meant to be there.
+    options_len: usize,
+    text_at: usize,
+    text_len: usize,
+    partial_iv: Option<PartialIv>,
+    inputs: Inputs,
+}
+
+impl Sealed {
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn open<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        aead: Aead,
+        key: &Secret<KEY_LEN>,
+        datagram: &mut [u8],
+    ) -> Result<(), NotAuthentic> {
+        let payload = datagram.get_mut(self.text_at..).unwrap_or(&mut []);
+        let (text, tag) = payload.split_at_mut_checked(self.text_len).ok_or(NotAuthentic)?;
+        aead.open(crypto, key.expose(), &self.inputs, text, tag)
     }
 
     /// The message inside, with those options outside that it is meant to have (RFC 8613, section 8.2, step 7).
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn inside<'r>(&self, datagram: &'r mut [u8], tag_len: usize) -> Result<MessageRef<'r>, Malformed> {
-        let (outer, payload) = datagram.split_at_mut_checked(self.payload_at).unwrap_or_default();
-        let mut kept = 0;
-        if self.unprotected {
+    fn inside<'r>(&self, datagram: &'r mut [u8]) -> Result<MessageRef<'r>, Malformed> {
+        let (outer, payload) = datagram.split_at_mut_checked(self.text_at).unwrap_or_default();
+        let mut outer_len = self.options_at;
+        if self.options_len > 0 {
             let options = outer.get_mut(self.options_at..).and_then(|options| options.get_mut(..self.options_len));
-            kept = option::retain(options.unwrap_or(&mut []), |number| match number.class() {
+            let kept = option::retain(options.unwrap_or(&mut []), |number| match number.class() {
                 Class::Unprotected if number != OptionNumber::OSCORE => Keep::Whole,
                 _ => Keep::Nothing,
             });
+            outer_len = outer_len.wrapping_add(kept);
         }
-        let outer = outer.get(..self.options_at.saturating_add(kept)).unwrap_or(&[]);
-        let text = payload.get(..payload.len().saturating_sub(tag_len)).unwrap_or(&[]);
+        let outer = outer.get(..outer_len).unwrap_or(&[]);
         match &MessageRef::parse(outer) {
-            Ok(message) => message.around(text),
+            Ok(message) => message.around(payload.get(..self.text_len).unwrap_or(&[])),
             Err(malformed) => Err(*malformed),
         }
     }
