@@ -123,6 +123,13 @@ step_faults() {
     cargo run --locked --quiet -p tegmen-testbed --example faults
 }
 
+# Keys in a TPM: a TPM in software, and the only parts of the workspace that need the TPM2 software stack.
+step_tpm() {
+    need swtpm libtss2-dev pkg-config
+    cargo clippy --workspace --all-targets --locked --features tegmen-cli/tpm -- -D warnings
+    cargo test --workspace --locked --quiet --features tegmen-cli/tpm --test tpm
+}
+
 # Ten thousand power cuts, restores, copies and double starts; writes target/crash.json.
 step_crash() {
     cargo test --locked --quiet -p tegmen-host --test crash -- --nocapture
@@ -146,7 +153,7 @@ step_bench() {
     done
 }
 
-gate=(format lint docs test faults seeds crash nostd up lab firmware interop fuzz)
+gate=(format lint docs test faults seeds crash nostd up lab firmware interop tpm fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
 took=()
 for name in "$@"; do

@@ -4,6 +4,8 @@ mod authority;
 
 use crate::files::{self, Readers};
 use crate::output::{Failure, Output};
+#[cfg(feature = "tpm")]
+pub(crate) use authority::CertificateKey;
 use authority::{Authority, Issued, KeyType, Usage, Want};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};

@@ -1,5 +1,8 @@
 //! `tegmen keys`: fresh pre-shared keys, in a credentials file that only its owner can read; what public keys are called.
 
+#[cfg(feature = "tpm")]
+mod tpm;
+
 use crate::ca::seconds;
 use crate::files::{self, Readers};
 use crate::output::{Failure, Output};
@@ -30,6 +33,15 @@ enum Command {
         /// A certificate (PEM or DER) or a private key (PEM).
         file: PathBuf,
     },
+    /// Keys that are made in a TPM 2.0 and never leave it.
+    #[cfg(feature = "tpm")]
+    Tpm(tpm::Tpm),
+    /// Keys that are made in a TPM 2.0 and never leave it (this tegmen was built without).
+    #[cfg(not(feature = "tpm"))]
+    Tpm {
+        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<String>,
+    },
 }
 
 #[derive(Args)]
@@ -53,6 +65,13 @@ impl Keys {
         match self.command {
             Command::New(new) => new.run(out),
             Command::Show { file } => show(&file, out),
+            #[cfg(feature = "tpm")]
+            Command::Tpm(tpm) => tpm.run(out),
+            #[cfg(not(feature = "tpm"))]
+            Command::Tpm { rest: _ } => Err(Failure::usage(
+                "this tegmen was built without support for TPMs: install the packages libtss2-dev and pkg-config, and \
+                 build it with `cargo build --release -p tegmen-cli --features tpm`",
+            )),
         }
     }
 }

@@ -28,6 +28,8 @@ mod refusal;
 mod request;
 mod revocation;
 pub mod signer;
+#[cfg(feature = "tpm")]
+pub mod tpm;
 mod trust;
 mod verifier;
 

@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 pub(crate) struct Authority {
     dir: PathBuf,
     index: Index,
-    issuer: Issuer<'static, Key>,
+    issuer: Issuer<'static, CertificateKey>,
     certificate: CertificateInfo,
     _lock: File,
 }
@@ -106,7 +106,7 @@ impl Authority {
         let (not_before, not_after) = (seconds(now - CLOCK_SLACK), seconds(now + valid));
         let index = Index { name: name.to_owned(), not_before, not_after, crl_number: 0, issued: Vec::new() };
         let private = draw_key(kind)?;
-        let key = Key::from(SoftwareKey::from_pem(private.as_bytes()).map_err(Failure::new)?)?;
+        let key = CertificateKey::from(SoftwareKey::from_pem(private.as_bytes()).map_err(Failure::new)?)?;
         let params = index.params();
         let certificate = params.self_signed(&key).map_err(Failure::new)?;
         files::write(&dir.join("ca.key"), private.as_bytes(), Readers::Owner)?;
@@ -127,7 +127,7 @@ impl Authority {
         let index = std::fs::read(dir.join("index.json")).map_err(none)?;
         let index: Index = serde_json::from_slice(&index)
             .map_err(|error| Failure::new(format!("{shown}/index.json: {error}: bring it back from a copy")))?;
-        let key = Key::from(SoftwareKey::from_file(&dir.join("ca.key")).map_err(Failure::new)?)?;
+        let key = CertificateKey::from(SoftwareKey::from_file(&dir.join("ca.key")).map_err(Failure::new)?)?;
         let certificate = super::read_certificate(&dir.join("ca.pem"))?;
         if certificate.spki != key.key.public_key() {
             return Err(Failure::new(format!("{shown}: ca.pem is not of ca.key: bring both back from one copy")));
@@ -307,20 +307,20 @@ fn lock(dir: &Path) -> Result<File, Failure> {
     Ok(lock)
 }
 
-/// The CA's key, as the library for certificates asks for one.
-pub(crate) struct Key<S = SoftwareKey> {
+/// A key that signs certificates or requests, as the library for them asks for one.
+pub(crate) struct CertificateKey<S = SoftwareKey> {
     key: S,
     subject: Subject,
 }
 
-impl<S: Signer> Key<S> {
+impl<S: Signer> CertificateKey<S> {
     pub(crate) fn from(key: S) -> Result<Self, Failure> {
         let subject = Subject::of(key.public_key()).ok_or_else(|| Failure::new("a key that is not used here"))?;
         Ok(Self { key, subject })
     }
 }
 
-impl<S: Signer> PublicKeyData for Key<S> {
+impl<S: Signer> PublicKeyData for CertificateKey<S> {
     fn der_bytes(&self) -> &[u8] {
         self.subject.der_bytes()
     }
@@ -330,7 +330,7 @@ impl<S: Signer> PublicKeyData for Key<S> {
     }
 }
 
-impl<S: Signer> SigningKey for Key<S> {
+impl<S: Signer> SigningKey for CertificateKey<S> {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
         let digest = tegmen_host::x509::sha256(message);
         self.key.sign_digest(&digest).map_err(|_| rcgen::Error::RemoteKeyError)

@@ -8,6 +8,7 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use std::path::Path;
+use tegmen::secret::Secret;
 use zeroize::Zeroizing;
 
 /// How a signature is made (RFC 8446, section 4.2.3, whose numbers are those of TLS 1.2's pairs of hash and signature).
@@ -34,6 +35,40 @@ pub trait Signer: Send + Sync {
     /// # Errors
     /// [`SignError`] if what holds the key cannot do it now.
     fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError>;
+}
+
+/// An RSA private key that opens what a client sends where RSA is the key exchange (RFC 5246, section 7.4.7.1).
+pub trait PremasterDecrypter: Send + Sync {
+    /// Decrypts an EncryptedPreMasterSecret. `version` is what the ClientHello offered.
+    ///
+    /// Whatever is wrong, with the padding, the length or the version, the result is `random`, 48 bytes that the caller
+    /// drew before: then the Finished messages do not agree, and nobody learns why (Bleichenbacher's attack).
+    fn premaster_secret(&self, encrypted: &[u8], version: [u8; 2], random: &Secret<48>) -> Secret<48>;
+}
+
+/// The premaster secret of a decrypted block with its padding (RFC 8017, section 7.2.2, for a message of 48 bytes), or
+/// `random`; which of them is not decided by a branch. `modulus_len` is that of the ciphertext, in bytes.
+#[cfg_attr(not(any(test, feature = "tpm")), expect(dead_code, reason = "only keys in a TPM decrypt"))]
+pub(crate) fn premaster_secret(block: &[u8], modulus_len: usize, version: [u8; 2], random: &Secret<48>) -> Secret<48> {
+    let mut out = Secret::new(*random.expose());
+    // 00 02, bytes that are not zero, 00, the secret. The length is that of the key and no secret.
+    let Some((padding, secret)) = block.split_last_chunk::<48>().filter(|_| block.len() == modulus_len) else {
+        return out;
+    };
+    let Some(([zero, two], [filler @ .., end])) = padding.split_first_chunk::<2>() else { return out };
+    if filler.len() < 8 {
+        return out;
+    }
+    let mut wrong = zero | (two ^ 2) | end | (secret[0] ^ version[0]) | (secret[1] ^ version[1]);
+    for byte in filler {
+        // Ones only if the byte is zero: then one less of it wraps around.
+        wrong |= (u16::from(*byte).wrapping_sub(1) >> 8) as u8;
+    }
+    let keep = std::hint::black_box((u16::from(wrong).wrapping_sub(1) >> 8) as u8);
+    for (byte, right) in out.expose_mut().iter_mut().zip(secret) {
+        *byte = (right & keep) | (*byte & !keep);
+    }
+    out
 }
 
 /// What holds the key did not sign.
@@ -166,5 +201,36 @@ impl Signer for SoftwareKey {
 impl std::fmt::Debug for SoftwareKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SoftwareKey")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FAULTS 33: whatever is wrong with the block, the result is the random secret.
+    #[test]
+    fn a_wrong_block_gives_the_random_secret() {
+        let version = [0xfe, 0xfd];
+        let random = Secret::new([0xaa; 48]);
+        let open = |block: &[u8]| *premaster_secret(block, 256, version, &random).expose();
+        let mut right = vec![1; 256];
+        right[..2].copy_from_slice(&[0, 2]);
+        right[256 - 49] = 0;
+        right[256 - 48..256 - 46].copy_from_slice(&version);
+        assert_eq!(open(&right), right[256 - 48..]);
+        for at in 0..256 - 46 {
+            for bit in 0..8 {
+                let mut wrong = right.clone();
+                wrong[at] ^= 1 << bit;
+                let filler = (2..256 - 49).contains(&at);
+                // A byte of the filler is 1: only with its lowest bit away it is zero.
+                assert_eq!(open(&wrong) == *random.expose(), !filler || bit == 0, "byte {at}, bit {bit}");
+            }
+        }
+        for len in [0, 1, 48, 49, 58, 255] {
+            assert_eq!(open(&right[256 - len..]), *random.expose());
+        }
+        assert_eq!(*premaster_secret(&right[..255], 255, version, &random).expose(), *random.expose());
     }
 }

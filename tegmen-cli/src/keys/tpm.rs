@@ -1,0 +1,151 @@
+//! `tegmen keys tpm`: private keys that are made in a TPM 2.0 and never leave it.
+
+use super::scheme_name;
+use crate::ca::CertificateKey;
+use crate::files::{self, Readers};
+use crate::output::{Failure, Output};
+use clap::{Args, Subcommand};
+use rcgen::{CertificateParams, DistinguishedName, DnType};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tegmen_host::credentials::to_hex;
+use tegmen_host::x509::sha256;
+use tegmen_host::x509::signer::Signer as _;
+use tegmen_host::x509::tpm::{DEFAULT_TPM, Place, TpmKey, TpmKeyKind};
+
+#[derive(Args)]
+pub(crate) struct Tpm {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a key in the TPM.
+    #[command(after_help = "Examples:\n  tegmen keys tpm create --handle 0x81010001\n  \
+        tegmen keys tpm create --file device1.tpm --rsa\n\n\
+        A key in a file is wrapped by the TPM: the file is of no use on any other machine. A handle needs no file, but \
+        a TPM has room for a few only.")]
+    Create {
+        #[command(flatten)]
+        at: At,
+        /// An RSA key of 2048 bits, which signs and decrypts; ECDSA P-256 without it.
+        #[arg(long)]
+        rsa: bool,
+    },
+    /// Show the public key: its digest is what a list of allowed keys has.
+    Show {
+        #[command(flatten)]
+        at: At,
+    },
+    /// Make a certificate request (PKCS #10), signed in the TPM.
+    #[command(after_help = "Example:\n  tegmen keys tpm csr --handle 0x81010001 --name device1 --out device1.csr\n  \
+        tegmen ca issue ca --name device1 --csr device1.csr")]
+    Csr {
+        #[command(flatten)]
+        at: At,
+        /// Common name that is asked for.
+        #[arg(long)]
+        name: String,
+        /// Where the request goes; standard output without it.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Take a key out of the TPM's persistent memory, for good.
+    Remove {
+        /// The handle, as 0x81010001.
+        #[arg(long, value_parser = handle)]
+        handle: u32,
+        /// Which TPM.
+        #[arg(long, value_name = "TCTI", default_value = DEFAULT_TPM, env = "TEGMEN_TPM")]
+        tpm: String,
+    },
+}
+
+#[derive(Args)]
+struct At {
+    /// Persistent handle of the key, 0x81000000 to 0x817fffff.
+    #[arg(long, value_parser = handle, required_unless_present = "file")]
+    handle: Option<u32>,
+    /// File of the wrapped key.
+    #[arg(long, conflicts_with = "handle")]
+    file: Option<PathBuf>,
+    /// Which TPM, as the TPM2 software stack names it: device:/dev/tpmrm0, swtpm:host=127.0.0.1,port=2321.
+    #[arg(long, value_name = "TCTI", default_value = DEFAULT_TPM, env = "TEGMEN_TPM")]
+    tpm: String,
+}
+
+impl At {
+    fn place(&self) -> Result<Place, Failure> {
+        match (&self.handle, &self.file) {
+            (Some(handle), _) => Ok(Place::Persistent(*handle)),
+            (None, Some(file)) => Ok(Place::File(file.clone())),
+            (None, None) => Err(Failure::usage("--handle or --file: where the key is")),
+        }
+    }
+
+    fn open(&self) -> Result<TpmKey, Failure> {
+        TpmKey::open(&self.tpm, &self.place()?).map_err(Failure::new)
+    }
+
+    fn show(&self, key: &TpmKey, out: Output) {
+        let place = match (&self.handle, &self.file) {
+            (Some(handle), _) => format!("{handle:#x}"),
+            (None, file) => file.as_ref().map(|file| file.display().to_string()).unwrap_or_default(),
+        };
+        let (scheme, digest) = (scheme_name(key.scheme()), to_hex(&sha256(key.public_key())));
+        out.line(
+            || format!("key in the TPM {place}\nsigns          {scheme}\npublic key     SHA-256 {digest}"),
+            || json!({ "place": place, "scheme": scheme, "public_key_digest": digest }),
+        );
+    }
+}
+
+impl Tpm {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        match self.command {
+            Command::Create { at, rsa } => {
+                let kind = if rsa { TpmKeyKind::Rsa2048 } else { TpmKeyKind::P256 };
+                let key = TpmKey::create(&at.tpm, kind, &at.place()?).map_err(Failure::new)?;
+                at.show(&key, out);
+            }
+            Command::Show { at } => at.show(&at.open()?, out),
+            Command::Csr { at, name, out: file } => csr(at.open()?, &name, file, out)?,
+            Command::Remove { handle, tpm } => {
+                TpmKey::remove(&tpm, handle).map_err(Failure::new)?;
+                let handle = format!("{handle:#x}");
+                out.line(|| format!("{handle} is empty"), || json!({ "removed": handle }));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn csr(key: TpmKey, name: &str, file: Option<PathBuf>, out: Output) -> Result<(), Failure> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    let request = params.serialize_request(&CertificateKey::from(key)?).map_err(Failure::new)?;
+    let pem = request.pem().map_err(Failure::new)?;
+    match file {
+        Some(file) => {
+            files::write(&file, pem.as_bytes(), Readers::All)?;
+            let shown = file.display();
+            out.line(
+                || format!("{shown} is a request for {name}: tegmen ca issue DIR --name {name} --csr {shown}"),
+                || json!({ "request": file }),
+            );
+        }
+        None => out.line(|| pem.trim_end().to_owned(), || json!({ "request_pem": pem })),
+    }
+    Ok(())
+}
+
+fn handle(text: &str) -> Result<u32, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| "a number, as 0x81010001".to_owned())
+}
