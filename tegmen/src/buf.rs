@@ -223,6 +223,18 @@ impl<'t> Headroom<'t> {
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn push(&mut self, byte: u8) {
+        self.take(byte);
+    }
+
+    /// Puts bytes in front, one by one: for the few of a field that is less than a call.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        bytes.iter().rev().for_each(|byte| self.take(*byte));
+    }
+
+    #[inline(always)]
+    fn take(&mut self, byte: u8) {
         match core::mem::take(&mut self.room).split_last_mut() {
             Some((place, room)) => {
                 *place = byte;
@@ -230,13 +242,6 @@ impl<'t> Headroom<'t> {
             }
             None => self.full = true,
         }
-    }
-
-    /// Puts bytes in front, one by one: for the few of a field that is less than a call.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn put(&mut self, bytes: &[u8]) {
-        bytes.iter().rev().for_each(|byte| self.push(*byte));
     }
 
     /// Bytes that are still free.
@@ -384,11 +389,15 @@ impl<'t> Frame<'t> {
     }
 
     /// The bytes of the frame.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn bytes(&self) -> &[u8] {
         self.storage.get(self.start..self.end).unwrap_or(&[])
     }
 
     /// The bytes of the frame, to be changed in place.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.storage.get_mut(self.start..self.end).unwrap_or(&mut [])
     }

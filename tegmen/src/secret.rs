@@ -1,7 +1,6 @@
 //! Secrets: wiped on drop, not printable, not clonable, compared in constant time. The only file that wipes and compares.
 
 use core::fmt;
-use subtle::ConstantTimeEq;
 use zeroize::optimization_barrier;
 
 /// `N` secret bytes.
@@ -50,7 +49,13 @@ impl<const N: usize> fmt::Debug for Secret<N> {
 
 /// Compares two tags, cookies or verify data without telling by time where they differ.
 pub fn same(a: &[u8], b: &[u8]) -> bool {
-    a.ct_eq(b).into()
+    let mut difference = 0;
+    for (a, b) in a.iter().zip(b) {
+        difference |= a ^ b;
+        // Nothing may be known of it before the last byte was looked at.
+        optimization_barrier(&difference);
+    }
+    a.len() == b.len() && difference == 0
 }
 
 /// Overwrites bytes that are not needed any more, in a way the compiler keeps.

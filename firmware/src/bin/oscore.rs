@@ -31,7 +31,7 @@ extern "C" fn main() -> ! {
 
 /// The exchange; `None` if anything goes another way than expected.
 fn run() -> Option<()> {
-    let crypto = CRYPTO.fill(|| Provider::new([1; 32]))?;
+    let crypto = &mut Provider::new([1; 32]);
     let client = context(&CLIENT, b"c", b"s")?;
     let server = context(&SERVER, b"s", b"c")?;
     let Wire { there, back } = WIRE.take()?;
@@ -64,8 +64,10 @@ fn context(place: &'static Derived, sender_id: &[u8], recipient_id: &[u8]) -> Op
 #[inline(never)]
 fn create(context: &mut Context, crypto: &mut Provider, frame: &mut Frame<'_>) -> Option<Pending> {
     let message_id = black_box(0x1234);
-    let mut message = Builder::new(frame, MessageType::Confirmable, Code::GET, message_id, &[0xca, 0xfe]).ok()?;
-    message.path(PATH).ok()?;
+    let message = &mut Builder::new(frame, MessageType::Confirmable, Code::GET, message_id, &[0xca, 0xfe]);
+    let message = message.as_mut().ok()?;
+    message.option(OptionNumber::URI_PATH, b"sensors").ok()?;
+    message.option(OptionNumber::URI_PATH, b"temperature").ok()?;
     measured(PROTECT_REQUEST, || context.protect_request(crypto, frame)).ok()
 }
 
@@ -80,7 +82,8 @@ fn answer(context: &mut Context, crypto: &mut Provider, datagram: &mut [u8], fra
         return None;
     }
     let (kind, id, token) = (MessageType::Acknowledgement, request.message_id(), request.token());
-    let mut response = Builder::new(frame, kind, Code::CONTENT, id, token).ok()?;
+    let response = &mut Builder::new(frame, kind, Code::CONTENT, id, token);
+    let response = response.as_mut().ok()?;
     response.uint(OptionNumber::CONTENT_FORMAT, OCTET_STREAM).ok()?;
     response.payload(&black_box(215u16).to_be_bytes()).ok()?;
     let binding = nonce.binding();
@@ -110,7 +113,6 @@ const ROOM: usize = OVERHEAD + HEADER_LEN + 64;
 
 type Derived = Place<Result<Context, BadParameters>>;
 
-static CRYPTO: Place<Provider> = Place::empty();
 static CLIENT: Derived = Place::empty();
 static SERVER: Derived = Place::empty();
 static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; ROOM], back: [0; ROOM] });

@@ -407,7 +407,7 @@ impl<'f, 't> Builder<'f, 't> {
         option::write(&mut writer, number.0.saturating_sub(previous), value)?;
         let mut removed = 0;
         if let Some((other, len, value_at)) = next {
-            option::write_header(&mut writer, other.0.saturating_sub(number.0), len)?;
+            writer.put(option::Header::new(other.0.saturating_sub(number.0), len).as_bytes())?;
             removed = value_at.saturating_sub(at);
         }
         self.last = self.last.max(number.0);

@@ -1,6 +1,6 @@
 //! Options (RFC 7252, sections 3.1 and 5.10).
 
-use crate::buf::{Full, Reader, Truncated, Writer, shift_left};
+use crate::buf::{Full, Reader, Truncated, Writer, copy, shift_left};
 
 /// An option number (IANA CoAP Option Numbers registry).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -76,6 +76,7 @@ impl OptionNumber {
     }
 
     /// The class of options that are not both (RFC 8613, figure 5).
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub const fn class(self) -> Class {
         match self {
             Self::URI_HOST | Self::URI_PORT | Self::OSCORE | Self::PROXY_URI | Self::PROXY_SCHEME => Class::Unprotected,
@@ -89,8 +90,9 @@ impl OptionNumber {
 /// Reads one option behind the option `previous`; the payload marker is not an option and must be looked for first.
 pub(crate) fn read<'a>(reader: &mut Reader<'a>, previous: u16) -> Result<(OptionNumber, &'a [u8]), Truncated> {
     let first = reader.u8()?;
-    let delta = read_extended(reader, first >> 4)?;
-    let len = read_extended(reader, first & 15)?;
+    let (delta, len) = (first >> 4, first & 15);
+    let delta = if delta < 13 { delta.into() } else { read_extended(reader, delta)? };
+    let len = if len < 13 { len.into() } else { read_extended(reader, len)? };
     let number = previous.checked_add(delta).ok_or(Truncated)?;
     Ok((OptionNumber(number), reader.take(len.into())?))
 }
@@ -107,42 +109,99 @@ pub(crate) fn find(run: &[u8], wanted: OptionNumber) -> Option<&[u8]> {
     }
 }
 
+/// A number that does not fit the four bits that say so.
 fn read_extended(reader: &mut Reader<'_>, nibble: u8) -> Result<u16, Truncated> {
     match nibble {
         13 => Ok(u16::from(reader.u8()?).wrapping_add(13)),
         14 => reader.u16()?.checked_add(269).ok_or(Truncated),
-        15 => Err(Truncated),
-        small => Ok(small.into()),
+        _ => Err(Truncated),
     }
 }
 
-/// Writes one option behind the option `previous`.
+/// Writes one option, whose number is `delta` more than that of the one before.
 pub(crate) fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result<(), Full> {
-    write_header(writer, delta, value.len())?;
+    if value.len() > MAX_VALUE {
+        return Err(Full);
+    }
+    writer.put(Header::new(delta, value.len()).as_bytes())?;
     writer.put(value)
 }
 
-/// Writes what stands before the value of an option.
-pub(crate) fn write_header(writer: &mut Writer<'_>, delta: u16, len: usize) -> Result<(), Full> {
-    let len = u16::try_from(len).map_err(|_| Full)?;
-    writer.u8(nibble(delta) << 4 | nibble(len))?;
-    write_extended(writer, delta)?;
-    write_extended(writer, len)
+/// Longest value that a header can announce.
+const MAX_VALUE: usize = 65_804;
+
+/// What stands before the value of an option.
+pub(crate) struct Header {
+    /// The first five, of which some count.
+    bytes: [u8; 8],
+    len: usize,
 }
 
-/// What [`retain`] leaves of an option.
+impl Header {
+    /// For a value of `len` bytes, 65,804 at most.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn new(delta: u16, len: usize) -> Self {
+        let mut header = Self { bytes: [0; 8], len: 1 };
+        let nibbles = header.nibble(delta.into()) << 4 | header.nibble(len);
+        let [first, ..] = &mut header.bytes;
+        *first = nibbles;
+        header
+    }
+
+    /// A number in four bits, and what does not fit them behind the header.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn nibble(&mut self, value: usize) -> u8 {
+        if value < 13 {
+            return value as u8;
+        }
+        if value < 269 {
+            self.push(value.wrapping_sub(13) as u8);
+            return 13;
+        }
+        let value = value.wrapping_sub(269);
+        self.push((value >> 8) as u8);
+        self.push(value as u8);
+        14
+    }
+
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.len) {
+            *place = byte;
+            self.len = self.len.wrapping_add(1);
+        }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len & 7).unwrap_or(&[])
+    }
+}
+
+/// Which options of an OSCORE message [`retain`] leaves (RFC 8613, section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Keep {
-    Whole,
-    /// The option without its value.
-    Empty,
-    Nothing,
+pub(crate) enum Part {
+    /// Of those outside what is meant to be there: class U, but not OSCORE itself.
+    Outside,
+    /// Of a request what goes inside: class E.
+    InsideRequest,
+    /// Of a response what goes inside: class E, of Observe without its value, since the number of a message says which
+    /// notification is the newer (section 4.1.3.5.2).
+    InsideResponse,
+}
+
+impl Part {
+    /// Bytes that are left of the value of an option; `None` if the option goes.
+    fn keeps(self, number: OptionNumber, len: usize) -> Option<usize> {
+        let outside = number.class() == Class::Unprotected;
+        let kept = if self == Self::Outside { outside && number != OptionNumber::OSCORE } else { !outside };
+        let empty = self == Self::InsideResponse && number == OptionNumber::OBSERVE;
+        kept.then_some(if empty { 0 } else { len })
+    }
 }
 
 /// Takes options out of a run that a parser has walked, in place; the length of what is left.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-pub(crate) fn retain(run: &mut [u8], keep: fn(OptionNumber) -> Keep) -> usize {
+pub(crate) fn retain(run: &mut [u8], part: Part) -> usize {
     let (mut from, mut to) = (0usize, 0usize);
     let (mut number, mut last) = (0u16, 0u16);
     loop {
@@ -150,38 +209,17 @@ pub(crate) fn retain(run: &mut [u8], keep: fn(OptionNumber) -> Keep) -> usize {
         let Ok((option, value)) = read(&mut reader, number) else { return to };
         let (end, value_len) = (run.len().wrapping_sub(reader.rest().len()), value.len());
         number = option.0;
-        let kept = match keep(option) {
-            Keep::Whole => Some(value_len),
-            Keep::Empty => Some(0),
-            Keep::Nothing => None,
-        };
-        if let Some(len) = kept {
+        if let Some(len) = part.keeps(option, value_len) {
             // A header never becomes longer than those of the options that were taken out before it and its own.
-            let mut writer = Writer::new(run.get_mut(to..).unwrap_or(&mut []));
-            let _ = write_header(&mut writer, number.wrapping_sub(last), len);
-            to = to.wrapping_add(writer.len());
+            let header = Header::new(number.wrapping_sub(last), len);
+            let _ = copy(run.get_mut(to..).unwrap_or(&mut []), header.as_bytes());
+            to = to.wrapping_add(header.as_bytes().len());
             let value_at = end.wrapping_sub(value_len);
             let value = run.get_mut(..value_at.wrapping_add(len)).unwrap_or(&mut []);
             to = to.wrapping_add(shift_left(value, value_at, to));
             last = number;
         }
         from = end;
-    }
-}
-
-const fn nibble(value: u16) -> u8 {
-    match value {
-        0..13 => value as u8,
-        13..269 => 13,
-        _ => 14,
-    }
-}
-
-fn write_extended(writer: &mut Writer<'_>, value: u16) -> Result<(), Full> {
-    match value {
-        0..13 => Ok(()),
-        13..269 => writer.u8(value.wrapping_sub(13) as u8),
-        _ => writer.u16(value.wrapping_sub(269)),
     }
 }
 
@@ -261,13 +299,9 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_retained_is_what_was_asked_for_and_no_longer_than_before(
-            options in proptest::collection::vec((0u16..700, 0usize..300), 0..8),
+            options in proptest::collection::vec((prop_oneof![0u16..10, 0u16..700], 0usize..300), 0..8),
+            part in proptest::sample::select(std::vec![Part::Outside, Part::InsideRequest, Part::InsideResponse]),
         ) {
-            let keep = |number: OptionNumber| match number.0 & 3 {
-                0 => Keep::Nothing,
-                1 => Keep::Empty,
-                _ => Keep::Whole,
-            };
             let (mut number, mut expected) = (0, Vec::new());
             let mut storage = std::vec![0; 4000];
             let mut writer = Writer::new(&mut storage);
@@ -275,14 +309,18 @@ mod tests {
                 number += delta;
                 let value: Vec<u8> = (0..value_len).map(|i| (i + usize::from(number)) as u8).collect();
                 write(&mut writer, delta, &value).unwrap();
-                match keep(OptionNumber(number)) {
-                    Keep::Nothing => {}
-                    Keep::Empty => expected.push((OptionNumber(number), Vec::new())),
-                    Keep::Whole => expected.push((OptionNumber(number), value)),
+                let class = OptionNumber(number).class();
+                match (part, OptionNumber(number)) {
+                    (Part::Outside, OptionNumber::OSCORE) => {}
+                    (Part::InsideResponse, OptionNumber::OBSERVE) => expected.push((OptionNumber::OBSERVE, Vec::new())),
+                    _ if (part == Part::Outside) == (class == Class::Unprotected) => {
+                        expected.push((OptionNumber(number), value));
+                    }
+                    _ => {}
                 }
             }
             let run = writer.finish();
-            let left = retain(run, keep);
+            let left = retain(run, part);
             let found: Vec<_> = Options::new(&run[..left], &[]).map(|(n, value)| (n, value.to_vec())).collect();
             prop_assert_eq!(found, expected);
         }

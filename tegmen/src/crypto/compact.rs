@@ -7,14 +7,13 @@
 
 use super::hash::{DIGEST_LEN, Sha256};
 use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
-use crate::buf::copy;
 use crate::secret::{Secret, same};
 use zeroize::optimization_barrier;
 
 /// AES-128-CCM, SHA-256 and a generator in little memory.
 ///
-/// CCM takes every nonce of 7 to 13 bytes, every even tag of 4 to 16 and associated data below 65,280 bytes. A call
-/// expands its key anew: that costs less than one block, and keeps no schedule in memory.
+/// CCM takes every nonce of 7 to 13 bytes, every even tag of 4 to 16, associated data below 65,280 bytes and a body below
+/// 65,536. A call expands its key anew: that costs less than one block, and keeps no schedule in memory.
 pub struct Compact {
     /// Replaced by its own hash whenever bytes are drawn, so that what was drawn before cannot be computed again.
     key: Secret<DIGEST_LEN>,
@@ -56,7 +55,7 @@ impl Crypto for Compact {
     ) -> Result<(), Unsupported> {
         let mut mac = Block([0; BLOCK_LEN]);
         ccm(Direction::Seal, key, nonce, aad, body, tag.len(), &mut mac)?;
-        tag.iter_mut().zip(mac.0).for_each(|(to, from)| *to = from);
+        tag.iter_mut().zip(&mac.0).for_each(|(to, from)| *to = *from);
         Ok(())
     }
 
@@ -108,16 +107,11 @@ fn ccm(
     tag_len: usize,
     mac: &mut Block,
 ) -> Result<(), Unsupported> {
-    let len = u32::try_from(body.len()).map_err(|_| Unsupported)?;
-    // The length has to fit the 15 bytes that it shares with the nonce.
-    let max = match nonce.len() {
-        13 => 0xffff,
-        12 => 0xff_ffff,
-        7..=11 => u32::MAX,
-        _ => return Err(Unsupported),
-    };
+    let Ok(len) = u16::try_from(body.len()) else { return Err(Unsupported) };
     // 0xff00 announces a longer length field for the associated data (section 2.2).
-    if len > max || aad.len() >= 0xff00 || !matches!(tag_len, 4 | 6 | 8 | 10 | 12 | 14 | 16) {
+    // Rotated, an odd number is large.
+    let even_tag = tag_len.wrapping_sub(4).rotate_right(1) <= 6;
+    if !matches!(nonce.len(), 7..=13) || aad.len() >= 0xff00 || !even_tag {
         return Err(Unsupported);
     }
 
@@ -126,29 +120,29 @@ fn ccm(
     let mut counter = Block([0; BLOCK_LEN]);
     let [flags, rest @ ..] = &mut counter.0;
     *flags = 14u8.wrapping_sub(nonce.len() as u8);
-    let _ = copy(rest, nonce);
+    add(rest, nonce);
     let mut tag_mask = counter;
     schedule.encrypt(&mut tag_mask);
 
     *mac = counter;
     mac.0[0] |= (tag_len as u8).wrapping_sub(2) << 2 | if aad.is_empty() { 0 } else { 0x40 };
-    mac.add_to_end(len);
+    mac.add_to_end(len.into());
     schedule.encrypt(mac);
     if !aad.is_empty() {
         // Its length in two bytes comes before it.
         let [high, low, rest @ ..] = &mut mac.0;
         *high ^= (aad.len() >> 8) as u8;
         *low ^= aad.len() as u8;
-        let (head, tail) = aad.split_at_checked(rest.len()).unwrap_or((aad, &[]));
-        add(rest, head);
+        let len = rest.len();
+        add(rest, aad);
         schedule.encrypt(mac);
-        schedule.authenticate(mac, tail);
+        schedule.authenticate(mac, aad.get(len..).unwrap_or(&[]));
     }
     if direction == Direction::Seal {
         schedule.authenticate(mac, body);
     }
     for chunk in body.chunks_mut(BLOCK_LEN) {
-        // The length was checked, so the count ends before it could reach the nonce.
+        // The body is so short that the count ends before it could reach the nonce.
         counter.add_to_end(1);
         let mut stream = counter;
         schedule.encrypt(&mut stream);
@@ -207,7 +201,7 @@ struct Schedule<'r>(&'r mut [State; 11]);
 
 /// What stands where a round key comes, and where one was. Not zeros: to make all bytes the same is a call, which takes a
 /// mote three times as long.
-const NO_KEY: State = [0, 1, 2, 3];
+const NO_KEY: State = [0x0001_0203; 4];
 
 impl<'r> Schedule<'r> {
     /// In place, so that no copy stays behind on the stack.

@@ -14,11 +14,12 @@ pub struct TooLong;
 impl Hkdf {
     /// HKDF-Extract: concentrates `secret`, given in parts, under `salt`, which may be empty.
     pub fn extract<C: Crypto>(salt: &[u8], secret: &[&[u8]]) -> Self {
-        let mut key = HmacKey::new::<C>(&[salt]);
+        let mut hkdf = Self(HmacKey::none());
+        hkdf.0.set::<C>(&[salt]);
         let mut prk = Secret::<DIGEST_LEN>::zeroed();
-        key.mac_into::<C>(secret, prk.expose_mut());
-        key.set::<C>(&[prk.expose()]);
-        Self(key)
+        hkdf.0.mac_into::<C>(secret, prk.expose_mut());
+        hkdf.0.set::<C>(&[prk.expose()]);
+        hkdf
     }
 
     /// As [`Self::expand`] for no more than one digest: of `out`, what is behind that stays as it is.

@@ -10,20 +10,27 @@ pub(super) const MAX_NONCE: usize = 13;
 pub(super) const MAX_TAG: usize = 16;
 
 /// An AEAD algorithm of COSE (RFC 9053, section 4), all with keys of 128 bits.
+///
+/// Its value is the number in the registry of COSE, with two bits above that say the lengths: a mote computes them, it has
+/// no tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
 pub enum Aead {
     /// AES-CCM-16-64-128, mandatory for OSCORE: nonce of 13 bytes, tag of 8.
     #[default]
     AesCcm16_64_128 = 10,
     /// AES-CCM-16-128-128: nonce of 13 bytes, tag of 16.
-    AesCcm16_128_128 = 30,
+    AesCcm16_128_128 = 30 | TAG_16,
     /// AES-CCM-64-64-128: nonce of 7 bytes, tag of 8; IDs take at most one byte.
-    AesCcm64_64_128 = 12,
+    AesCcm64_64_128 = 12 | NONCE_7,
     /// AES-CCM-64-128-128: nonce of 7 bytes, tag of 16; IDs take at most one byte.
-    AesCcm64_128_128 = 32,
+    AesCcm64_128_128 = 32 | NONCE_7 | TAG_16,
     /// A128GCM: nonce of 12 bytes, tag of 16. Not every provider has it.
-    A128Gcm = 1,
+    A128Gcm = 1 | TAG_16,
 }
+
+const TAG_16: u8 = 0x40;
+const NONCE_7: u8 = 0x80;
 
 impl Aead {
     /// All of them.
@@ -32,24 +39,17 @@ impl Aead {
 
     /// The number in the registry of COSE.
     pub const fn cose_id(self) -> u8 {
-        self as u8
+        self as u8 & !(TAG_16 | NONCE_7)
     }
 
     /// Bytes of the nonce.
     pub const fn nonce_len(self) -> usize {
-        match self {
-            Self::AesCcm16_64_128 | Self::AesCcm16_128_128 => 13,
-            Self::AesCcm64_64_128 | Self::AesCcm64_128_128 => 7,
-            Self::A128Gcm => 12,
-        }
+        MAX_NONCE.wrapping_sub(self.nonce_at())
     }
 
     /// Bytes of the tag.
     pub const fn tag_len(self) -> usize {
-        match self {
-            Self::AesCcm16_64_128 | Self::AesCcm64_64_128 => 8,
-            Self::AesCcm16_128_128 | Self::AesCcm64_128_128 | Self::A128Gcm => 16,
-        }
+        if self as u8 & TAG_16 == 0 { 8 } else { 16 }
     }
 
     /// Most bytes that a Sender ID or Recipient ID may take: nonce length - 6 (RFC 8613, section 3.3).
@@ -59,7 +59,11 @@ impl Aead {
 
     /// Where the nonce begins in an array that it ends with.
     pub(super) const fn nonce_at(self) -> usize {
-        MAX_NONCE.saturating_sub(self.nonce_len())
+        match self {
+            Self::A128Gcm => 1,
+            _ if self as u8 & NONCE_7 == 0 => 0,
+            _ => 6,
+        }
     }
 
     /// Encrypts `body` in place; the tag goes to the first bytes of `tag`.
@@ -76,7 +80,7 @@ impl Aead {
             let (Some(nonce), Ok(tag)) = (inputs.nonce.last_chunk(), tag.try_into()) else { return Err(Unsupported) };
             return crypto.gcm_seal(key, nonce, inputs.aad(), body, tag);
         }
-        crypto.ccm_seal(key, inputs.nonce(self), inputs.aad(), body, tag)
+        crypto.ccm_seal(key, inputs.nonce(), inputs.aad(), body, tag)
     }
 
     /// Decrypts `body` in place if `tag` is right.
@@ -93,7 +97,7 @@ impl Aead {
             let (Some(nonce), Ok(tag)) = (inputs.nonce.last_chunk(), tag.try_into()) else { return Err(NotAuthentic) };
             return crypto.gcm_open(key, nonce, inputs.aad(), body, tag);
         }
-        crypto.ccm_open(key, inputs.nonce(self), inputs.aad(), body, tag)
+        crypto.ccm_open(key, inputs.nonce(), inputs.aad(), body, tag)
     }
 }
 
@@ -101,6 +105,7 @@ impl Aead {
 pub(super) struct Inputs {
     /// At the end, if it is shorter.
     nonce: [u8; MAX_NONCE],
+    nonce_at: usize,
     aad: Cbor,
 }
 
@@ -118,17 +123,17 @@ impl Inputs {
         (Id(id), number): (&Id, &PartialIv),
         (Id(request_kid), PartialIv(request_number)): (&Id, &PartialIv),
     ) -> Self {
-        let mut inputs = Self { nonce: *common_iv, aad: Self::AAD };
+        let mut inputs = Self { nonce: *common_iv, nonce_at: aead.nonce_at(), aad: Self::AAD };
         // The nonce (RFC 8613, section 5.2) has from its end: five bytes of number, the ID in front of them, and the length
         // of the ID in the very first.
-        let Self { nonce, aad } = &mut inputs;
+        let Self { nonce, nonce_at, aad } = &mut inputs;
         if let Some(end) = nonce.last_chunk_mut() {
             *end = (u64::from_be_bytes(*end) ^ number.number()).to_be_bytes();
         }
         if let Some(start) = nonce.first_chunk_mut() {
             *start = (u64::from_be_bytes(*start) ^ id.number()).to_be_bytes();
         }
-        if let Some(first) = nonce.get_mut(aead.nonce_at()) {
+        if let Some(first) = nonce.get_mut(*nonce_at) {
             *first ^= id.len() as u8;
         }
         aad.uint(aead.cose_id());
@@ -142,8 +147,9 @@ impl Inputs {
         inputs
     }
 
-    pub(super) fn nonce(&self, aead: Aead) -> &[u8] {
-        self.nonce.get(aead.nonce_at()..).unwrap_or(&[])
+    pub(super) fn nonce(&self) -> &[u8] {
+        // It is never more than six, and so the compiler knows.
+        self.nonce.get(self.nonce_at & 7..).unwrap_or(&[])
     }
 
     pub(super) fn aad(&self) -> &[u8] {
@@ -241,6 +247,7 @@ impl Padded {
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         let [bytes @ .., len] = &self.0;
-        bytes.get(MAX_ID.wrapping_sub(usize::from(*len))..).unwrap_or(&[])
+        // It is never more than seven, and so the compiler knows.
+        bytes.get(MAX_ID.wrapping_sub(usize::from(*len & 7))..).unwrap_or(&[])
     }
 }

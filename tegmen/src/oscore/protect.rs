@@ -7,7 +7,7 @@ use super::option::{MAX_LEN, OscoreOption, PartialIv};
 use super::unprotect::{Pending, RequestBinding, RequestNonce};
 use crate::buf::{Frame, Full, Headroom, Reader, Writer, shift_left};
 use crate::coap::message::{BuildError, Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
-use crate::coap::option::{self, Class, Keep, OptionNumber};
+use crate::coap::option::{self, Class, Header, OptionNumber, Part};
 use crate::coap::{Code, Token};
 use crate::crypto::Crypto;
 use crate::replay::ReplayWindow;
@@ -49,12 +49,13 @@ impl Context {
     /// # Errors
     /// [`Stop`]; after [`Stop::LeaseSpent`], [`Stop::Exhausted`] and [`Stop::Malformed`] the frame is as it was.
     pub fn protect_request<C: Crypto>(&mut self, crypto: &mut C, frame: &mut Frame<'_>) -> Result<Pending, Stop> {
-        let plain = Plain::read(frame)?;
+        let plain = Plain::read(frame);
+        let plain = plain.as_ref().map_err(|stop| *stop)?;
         let code = if plain.observe { Code::FETCH } else { Code::POST };
         let number = self.take_number()?;
         let kid = Some(self.sender_id.as_bytes());
         let option = OscoreOption { partial_iv: Some(number), kid_context: self.id_context(), kid };
-        self.seal(crypto, &plain, code, &option, (&self.sender_id, &number), frame)?;
+        self.seal(crypto, plain, code, &option, (&self.sender_id, &number), frame)?;
         Ok(Pending::new(RequestBinding(number)))
     }
 
@@ -70,14 +71,15 @@ impl Context {
         nonce: Option<RequestNonce>,
         frame: &mut Frame<'_>,
     ) -> Result<(), Stop> {
-        let plain = Plain::read(frame)?;
+        let plain = Plain::read(frame);
+        let plain = plain.as_ref().map_err(|stop| *stop)?;
         let code = if plain.observe { Code::CONTENT } else { Code::CHANGED };
         let (RequestBinding(request), partial_iv) = match &nonce {
             Some(RequestNonce(request)) => (request, None),
             None => (request, Some(self.take_number()?)),
         };
         let option = OscoreOption { partial_iv, ..OscoreOption::default() };
-        self.seal(crypto, &plain, code, &option, (&self.recipient_id, request), frame)
+        self.seal(crypto, plain, code, &option, (&self.recipient_id, request), frame)
     }
 
     /// Writes the answer to a request that may be a replay because the window was lost: 4.01 with an Echo option that the
@@ -181,7 +183,8 @@ fn enclose<'f>(
     outer.put(head.written());
     let outer_len = all.wrapping_sub(outer.finish()?);
     if !options.is_empty() {
-        let kept = option::retain(options, if plain.code.is_request() { inside_request } else { inside_response });
+        let part = if plain.code.is_request() { Part::InsideRequest } else { Part::InsideResponse };
+        let kept = option::retain(options, part);
         let gap = plain.options_len.wrapping_sub(kept);
         shift_left(inner, plain.options_len, kept);
         frame.truncate(frame.len().wrapping_sub(gap));
@@ -207,11 +210,11 @@ fn write_outer_options(outer: &mut Headroom<'_>, mut options: &[u8], oscore: &Os
                 options = before;
                 (number.0, Some(value))
             }
-            None if written => return put_header(outer, behind, len),
+            None if written => return outer.put(Header::new(behind, len).as_bytes()),
             _ => (OptionNumber::OSCORE.0, None),
         };
         if behind > 0 {
-            put_header(outer, behind.wrapping_sub(number), len);
+            outer.put(Header::new(behind.wrapping_sub(number), len).as_bytes());
         }
         let end = outer.left();
         match value {
@@ -236,26 +239,4 @@ fn last_outside(run: &[u8]) -> Option<(OptionNumber, &[u8], &[u8])> {
         }
         previous = number.0;
     }
-}
-
-#[cfg_attr(target_pointer_width = "64", inline)]
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-fn put_header(headroom: &mut Headroom<'_>, delta: u16, len: usize) {
-    let mut storage = [0; 5];
-    let mut writer = Writer::new(&mut storage);
-    // It is no longer than that.
-    let _ = option::write_header(&mut writer, delta, len);
-    headroom.put(writer.written());
-}
-
-fn inside_request(number: OptionNumber) -> Keep {
-    match number.class() {
-        Class::Unprotected => Keep::Nothing,
-        Class::Encrypted => Keep::Whole,
-    }
-}
-
-/// The number of a message says which notification is the newer (RFC 8613, section 4.1.3.5.2).
-fn inside_response(number: OptionNumber) -> Keep {
-    if number == OptionNumber::OBSERVE { Keep::Empty } else { inside_request(number) }
 }

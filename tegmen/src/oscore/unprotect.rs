@@ -4,8 +4,8 @@ use super::context::{Context, NO_CHALLENGE};
 use super::cose::{Aead, Inputs};
 use super::option::{BadOption, OscoreOption, PartialIv};
 use crate::coap::Code;
-use crate::coap::message::{HEADER_LEN, Malformed, MessageRef};
-use crate::coap::option::{self, Class, Keep, OptionNumber};
+use crate::coap::message::{HEADER_LEN, MessageRef};
+use crate::coap::option::{self, OptionNumber, Part};
 use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
 use crate::replay::{ReplayWindow, Replayed};
 use crate::secret::Secret;
@@ -156,7 +156,7 @@ impl Context {
         if let Some(fresh) = fresh {
             fresh.accept();
         }
-        let Ok(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
+        let Some(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
         if !message.code().is_request() {
             return Err(Refused::Malformed);
         }
@@ -186,7 +186,7 @@ impl Context {
         let sealed = self.read(datagram, Some(pending));
         let sealed = sealed.as_ref().map_err(|refused| *refused)?;
         sealed.open(crypto, self.aead, &self.recipient_key, datagram)?;
-        let Ok(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
+        let Some(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
         if !message.code().is_response() {
             return Err(Refused::Malformed);
         }
@@ -253,21 +253,16 @@ impl Sealed {
     /// The message inside, with those options outside that it is meant to have (RFC 8613, section 8.2, step 7).
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn inside<'r>(&self, datagram: &'r mut [u8]) -> Result<MessageRef<'r>, Malformed> {
+    fn inside<'r>(&self, datagram: &'r mut [u8]) -> Option<MessageRef<'r>> {
         let (outer, payload) = datagram.split_at_mut_checked(self.text_at).unwrap_or_default();
         let mut outer_len = self.options_at;
         if self.options_len > 0 {
             let options = outer.get_mut(self.options_at..).and_then(|options| options.get_mut(..self.options_len));
-            let kept = option::retain(options.unwrap_or(&mut []), |number| match number.class() {
-                Class::Unprotected if number != OptionNumber::OSCORE => Keep::Whole,
-                _ => Keep::Nothing,
-            });
+            let kept = option::retain(options.unwrap_or(&mut []), Part::Outside);
             outer_len = outer_len.wrapping_add(kept);
         }
         let outer = outer.get(..outer_len).unwrap_or(&[]);
-        match &MessageRef::parse(outer) {
-            Ok(message) => message.around(payload.get(..self.text_len).unwrap_or(&[])),
-            Err(malformed) => Err(*malformed),
-        }
+        let Ok(message) = &MessageRef::parse(outer) else { return None };
+        message.around(payload.get(..self.text_len).unwrap_or(&[])).ok()
     }
 }
