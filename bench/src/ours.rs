@@ -170,7 +170,7 @@ fn note(event: Event<'_, '_>) -> Noted {
         Event::Need(peer) => Noted::Need(peer),
         Event::Established(peer) => Noted::Established(peer),
         Event::Closed { reason, .. } => Noted::Closed(format!("{reason:?}")),
-        Event::Message { .. } | Event::Alarm(_) => Noted::Other,
+        Event::Message { .. } | Event::Alarm(_) | Event::Moved(_) => Noted::Other,
     }
 }
 

@@ -158,7 +158,7 @@ impl<R: Roles> Mote<R> {
             Event::Message { peer, bytes } => application.on_message(self, now, peer, bytes),
             Event::Closed { peer, reason } => application.on_closed(now, peer, reason),
             Event::Alarm(id) => self.send_again(now, id),
-            Event::Answer(_) | Event::Transmit { .. } | Event::Need(_) => {}
+            Event::Answer(_) | Event::Transmit { .. } | Event::Need(_) | Event::Moved(_) => {}
         }
     }
 

@@ -63,9 +63,9 @@ fn main() -> std::io::Result<()> {
     }
     write("formats", "uri", b"\0coaps://[2001:db8::1]:5684/a%20b/c?d=e&f")?;
 
-    for minimal in [false, true] {
-        let profile = if minimal { "minimal" } else { "default" };
-        for (n, datagram) in recorded_handshake(minimal).iter().enumerate() {
+    // The last with connection ids of six bytes.
+    for (profile, flags) in [("default", 0), ("minimal", 1), ("with-id", 32 | 3 << 6)] {
+        for (n, datagram) in recorded_handshake(flags).iter().enumerate() {
             write("dtls_records", &format!("{profile}-{n}"), datagram)?;
             if datagram[3..5] == [0, 0] && datagram[0] == 22 {
                 write("dtls_hello", &format!("{profile}-{n}"), &[&datagram[13..14], &datagram[25..]].concat())?;
@@ -74,7 +74,7 @@ fn main() -> std::io::Result<()> {
         // Both handshakes in scripts: faithful, with repetitions, with losses, and with strangers.
         for target in ["dtls_server", "dtls_client"] {
             for (name, script) in scripts() {
-                write(target, &format!("{profile}-{name}"), &[&[u8::from(minimal)][..], &script].concat())?;
+                write(target, &format!("{profile}-{name}"), &[&[flags][..], &script].concat())?;
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The script delivers, drops, repeats, changes and makes up datagrams and lets time pass. Whatever it does: nobody
 //! hears what the other did not say, nothing is heard twice, no nonce is used twice under one key, an address that
-//! showed no cookie gets no more bytes than it sent, and nothing goes on for ever.
+//! showed no cookie gets no more bytes than it sent (three times as many with connection ids), and nothing goes on for ever.
 
 use crate::Input;
 use std::collections::{HashSet, VecDeque};
@@ -10,10 +10,11 @@ use tegmen::buf::Frame;
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::dtls::connection_id::Policy;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Config, Profile, Records};
 use tegmen::endpoint::{
-    Address, Both, Cx, Endpoint, Event, Extended, HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal,
+    Address, Both, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal,
 };
 use tegmen::time::{Duration, Instant};
 
@@ -28,11 +29,9 @@ pub fn client(data: &[u8]) {
 }
 
 /// Everything that is sent in a faithful handshake and an exchange behind it, from both ends.
-pub fn recorded_handshake(minimal: bool) -> Vec<Vec<u8>> {
-    let mut duel = Duel::new(&[], true);
-    if minimal {
-        duel = Duel::new(&[1], true);
-    }
+pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
+    let flags = [flags];
+    let mut duel = Duel::new(&flags, true);
     let mut all = Vec::new();
     for round in 0..12 {
         duel.settle();
@@ -89,6 +88,8 @@ struct Duel<'a> {
     seen: Vec<Vec<u8>>,
     /// Bytes to and from the stranger.
     stranger: [usize; 2],
+    /// For each byte of the stranger it gets at most so many.
+    amplification: usize,
     to_say: u32,
 }
 
@@ -101,6 +102,13 @@ impl<'a> Duel<'a> {
             mtu: if flags & 2 == 0 { 1232 } else { 100 },
             idle_timeout: Duration::from_secs(if flags & 4 == 0 { 0 } else { 30 }),
             record_size_limit: if flags & 16 == 0 { 0 } else { 64 },
+            connection_id: (flags & 32 != 0).then(|| Policy {
+                len: flags >> 6 << 1,
+                shard: 7,
+                padding: if flags & 2 == 0 { 0 } else { 16 },
+                check: true,
+                follow_unchecked: flags & 4 != 0,
+            }),
             ..Config::default()
         };
         let now = Instant::from_micros(1_000_000);
@@ -120,6 +128,8 @@ impl<'a> Duel<'a> {
             to_honest: VecDeque::new(),
             seen: Vec::new(),
             stranger: [0; 2],
+            // One who knows an id may repeat what came under it, and is asked whether he is the one.
+            amplification: if config.connection_id.is_some() { 3 } else { 1 },
             to_say: 0,
         }
     }
@@ -243,7 +253,10 @@ impl<'a> Duel<'a> {
         }
         if from == 3 {
             self.stranger[0] += len;
-            assert!(self.stranger[1] <= self.stranger[0], "an address that proved nothing got more than it sent");
+            assert!(
+                self.stranger[1] <= self.amplification * self.stranger[0],
+                "an address that proved nothing got more than it sent"
+            );
             assert_eq!(before, self.target.established);
         }
         assert_heard(&mut self.target, &self.honest);
@@ -294,7 +307,7 @@ fn assert_heard(listener: &mut Node, speaker: &Node) {
 }
 
 struct Node {
-    endpoint: Endpoint<PeerArray<(), 3, 2, 32, 160>, Extended<Both>>,
+    endpoint: Endpoint<PeerArray<(), 3, 2, 32, 160, 3>, Extended<Both>>,
     crypto: Recorder,
     counters: Counters,
     number: u8,
@@ -347,7 +360,7 @@ impl Node {
 
     fn say(&mut self, now: Instant, text: &[u8]) -> Option<Vec<u8>> {
         let mut storage = [0; 200];
-        let mut frame = Frame::new(&mut storage, HEADROOM);
+        let mut frame = Frame::new(&mut storage, MAX_HEADROOM);
         frame.append(text).expect("a short text");
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
         self.endpoint.seal(&mut cx, self.session?, &mut frame).ok()?;
@@ -434,7 +447,7 @@ impl From<Event<'_, '_>> for Noted {
             Event::Need(id) => Self::Need(id),
             Event::Established(id) => Self::Established(id),
             Event::Message { bytes, .. } => Self::Message(bytes.to_vec()),
-            Event::Alarm(_) => Self::Alarm,
+            Event::Alarm(_) | Event::Moved(_) => Self::Alarm,
             Event::Closed { peer, .. } => Self::Closed(peer),
         }
     }

@@ -5,6 +5,7 @@ use crate::output::Failure;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
+use tegmen::dtls::connection_id::Policy;
 use tegmen::dtls::{Profile, Suites};
 use tegmen_host::client::{ClientConfig, ClientKey, Tap};
 use tegmen_host::credentials::{Credentials, from_hex};
@@ -63,6 +64,11 @@ pub(crate) struct Connect {
     /// record_size_limit (RFC 8449) and max_fragment_length (RFC 6066), and blocks become smaller.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
     record_size_limit: Option<u16>,
+    /// Ask for connection ids (RFC 9146), so that the session survives a change of our address. BYTES of our own are to
+    /// be in what the server sends, 0 if not given: none.
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "0",
+        value_parser = clap::value_parser!(u8).range(0..=20))]
+    connection_id: Option<u8>,
 }
 
 /// `--suites`, of those who ask and of those who serve.
@@ -143,6 +149,7 @@ impl Connect {
         config.dtls.handshake_timeout = Duration::from_secs(self.handshake_timeout);
         config.dtls.suites = self.suites;
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
+        config.dtls.connection_id = self.connection_id.map(|len| Policy { len, ..Policy::default() });
         if self.minimal {
             config.dtls.profile = Profile::Minimal;
         }

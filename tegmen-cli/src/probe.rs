@@ -83,6 +83,12 @@ fn write_text(text: &mut String, uri: &Uri, report: &Report) -> std::fmt::Result
             (None, None) => "nothing said".to_owned(),
         };
         writeln!(text, "  size of records         {record_size}")?;
+        let connection_id = match choice.connection_id_len {
+            None => "no".to_owned(),
+            Some(len) => format!("it wants {len} bytes in each record"),
+        };
+        writeln!(text, "  connection id           {connection_id}")?;
+        writeln!(text, "  return routability      {}", yes(choice.return_routability))?;
     }
     if report.datagrams.iter().any(|one| !one.sent) {
         let cookie = report.cookie_len.map_or("none".to_owned(), |len| format!("{len} bytes"));
@@ -141,6 +147,8 @@ fn object(report: &Report) -> Value {
         "renegotiation_info": report.choice.map(|choice| choice.renegotiation_info),
         "record_size_limit": report.choice.and_then(|choice| choice.record_size_limit),
         "max_fragment_length": report.choice.and_then(|choice| choice.max_fragment_length),
+        "connection_id_bytes": report.choice.and_then(|choice| choice.connection_id_len),
+        "return_routability": report.choice.map(|choice| choice.return_routability),
         "cookie_bytes": report.cookie_len,
         "identity_hint": report.identity_hint,
         "serves_minimal": report.serves_minimal,

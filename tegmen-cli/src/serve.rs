@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen::dtls::Suites;
+use tegmen::dtls::connection_id::Policy;
 use tegmen_host::client::describe;
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
@@ -107,6 +108,16 @@ pub(crate) struct Serve {
     /// of their own (RFC 8449).
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
     record_size_limit: Option<u16>,
+    /// Agree on no connection ids (RFC 9146): a client whose address changes has to begin a new session.
+    #[arg(long)]
+    no_connection_id: bool,
+    /// Follow clients to new addresses also where they know no return routability check (RFC 9853): whoever can forward
+    /// their records faster than the network can then turn the answers to an address of his choice.
+    #[arg(long, conflicts_with = "no_connection_id")]
+    follow_unchecked: bool,
+    /// Pad what goes to clients that asked for a connection id to a multiple of so many bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    padding: u16,
     /// Append the secrets of all sessions to this file (RFC 9850). Whoever reads it reads the traffic.
     #[arg(long)]
     key_log: Option<PathBuf>,
@@ -167,6 +178,9 @@ impl Serve {
         };
         config.dtls.suites = self.suites;
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
+        let (padding, follow_unchecked) = (self.padding, self.follow_unchecked);
+        let policy = Policy { padding, follow_unchecked, ..Policy::default() };
+        config.dtls.connection_id = (!self.no_connection_id).then_some(policy);
         config.capacity.peers = self.max_peers.max(1);
         let server = Server::start(&config, &credentials, resources, observer(out)).map_err(Failure::new)?;
         for listen in server.addresses() {

@@ -30,6 +30,7 @@ use std::time::Duration;
 use tegmen::coap::{Block, Code, Exchanges, MessageRef, OptionNumber, RequestId};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
+use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::{Config, Fatal, Suites};
 use tegmen::endpoint::{
     ClientOnly, Cx, Endpoint, Event, Extended, Path, PeerArray, PeerId, Peers as _, Protection, Rank,
@@ -38,7 +39,7 @@ use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
 
 type ClientExchanges = Exchanges<4, 1280, 16, 1024>;
-type Table = PeerArray<Box<ClientExchanges>, 1, 1, 255, 1024>;
+type Table = PeerArray<Box<ClientExchanges>, 1, 1, 255, 1024, 1>;
 
 /// How a client proves itself.
 #[derive(Clone)]
@@ -240,6 +241,14 @@ impl std::fmt::Debug for Tap {
     }
 }
 
+/// A socket that talks to `remote` alone.
+async fn bind(remote: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = if remote.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(remote).await?;
+    Ok(socket)
+}
+
 impl Client {
     /// Connects to the server of `uri`; for `coaps` with a handshake.
     ///
@@ -261,9 +270,7 @@ impl Client {
         }
         let objects = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
         let unreachable = |source| ClientError::Unreachable { remote, source };
-        let any: SocketAddr = if remote.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-        let socket = UdpSocket::bind(any).await.map_err(unreachable)?;
-        socket.connect(remote).await.map_err(unreachable)?;
+        let socket = bind(remote).await.map_err(unreachable)?;
         let path = crate::udp::path(socket.local_addr().map_err(unreachable)?, remote);
         let mut crypto = HostCrypto::from_os().map_err(ClientError::System)?;
         if let Some(file) = &config.key_log {
@@ -333,6 +340,24 @@ impl Client {
     /// Calls `progress` after each block of a transfer.
     pub fn on_progress(&mut self, progress: impl FnMut(Progress) + Send + 'static) {
         self.progress = Some(Box::new(progress));
+    }
+
+    /// Goes on from another port, as after a change of the network; the session stays, if the server finds it by its
+    /// connection id.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn rebind(&mut self) -> io::Result<()> {
+        let socket = bind(self.remote).await?;
+        self.path = crate::udp::path(socket.local_addr()?, self.remote);
+        self.socket = socket;
+        self.endpoint.move_session(self.peer, &self.path);
+        Ok(())
+    }
+
+    /// What the session agreed on of connection ids; `None` if it has none.
+    pub fn connection_ids(&mut self) -> Option<ConnectionIds> {
+        self.endpoint.peers.connection_ids(self.peer).copied()
     }
 
     /// The identity hint of the server, as text or hexadecimal.

@@ -55,6 +55,22 @@ pub fn render(totals: &Totals) -> String {
             ("{reason=\"no_room\"}", counters.no_room.into()),
         ],
     );
+    let changes = &totals.address_changes;
+    counter(
+        "address_changes",
+        "Records of clients with connection ids that came from a new address, by what became of it.",
+        &[("{result=\"followed\"}", changes.followed.into()), ("{result=\"refused\"}", changes.refused.into())],
+    );
+    counter(
+        "path_challenges",
+        "New addresses that were asked whether the client is there.",
+        &[("", changes.checked.into())],
+    );
+    counter(
+        "datagrams_passed_on",
+        "Datagrams that one shard received for a session of another, by whether it had room.",
+        &[("{result=\"passed\"}", totals.passed_on), ("{result=\"dropped\"}", totals.not_passed_on)],
+    );
     text.push_str("# EOF\n");
     text
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tegmen::buf::Reader;
 use tegmen::coap::Code;
+use tegmen::dtls::connection_id::{Hello, Policy};
 use tegmen::dtls::handshake::server_hello::ServerHello;
 use tegmen::dtls::handshake::{Fragment, MessageType, hello_verify_request};
 use tegmen::dtls::record_size::MaxFragmentLength;
@@ -55,6 +56,10 @@ pub struct Choice {
     pub record_size_limit: Option<u16>,
     /// The longest content of a record in both directions, in bytes (RFC 6066, section 4).
     pub max_fragment_length: Option<u16>,
+    /// Bytes of the connection id that the server wants to find in what it receives (RFC 9146); `None` if it knows no ids.
+    pub connection_id_len: Option<usize>,
+    /// The server knows return routability checks (RFC 9853).
+    pub return_routability: bool,
 }
 
 /// One datagram of the handshake.
@@ -158,6 +163,9 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
         // Asked for only to see what is answered.
         watched.dtls.record_size_limit = PROBED_RECORD_SIZE;
     }
+    // As is this.
+    let offered = *watched.dtls.connection_id.get_or_insert(Policy { len: 0, ..Policy::default() });
+    seen.lock().unwrap_or_else(PoisonError::into_inner).our_id_len = offered.len.into();
     let mut connected = match Client::connect(uri, watched.clone()).await {
         Err(error @ (ClientError::Resolve { .. } | ClientError::System(_))) => return Err(error),
         other => other,
@@ -206,6 +214,9 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
 /// Enough for every message of CoAP, and one of the lengths of max_fragment_length.
 const PROBED_RECORD_SIZE: u16 = 4096;
 
+/// Bytes of the body of a record with an alert, an id and the longest tag: no Finished is as short.
+const ALERT_LEN: usize = 8 + 2 + 1 + 16;
+
 /// What went over the wire so far.
 #[derive(Default)]
 struct Seen {
@@ -213,6 +224,7 @@ struct Seen {
     datagrams: Vec<Datagram>,
     choice: Option<Choice>,
     cookie_len: Option<usize>,
+    our_id_len: usize,
     /// Direction, type and number of every message, and of every protected record.
     known: Vec<(bool, String)>,
 }
@@ -224,7 +236,9 @@ impl Seen {
         let mut bytes = datagram.to_vec();
         let mut records = Records::new(&mut bytes);
         let (mut messages, mut repeated) = (Vec::new(), true);
-        while let Some(record) = records.next_record() {
+        let their_id_len = self.choice.and_then(|choice| choice.connection_id_len).unwrap_or(0);
+        let id_len = if sent { their_id_len } else { self.our_id_len };
+        while let Some(record) = records.next_record_with_id(id_len) {
             let Ok(record) = record else {
                 messages.push("something that is no record".to_owned());
                 continue;
@@ -257,6 +271,9 @@ impl Seen {
                 },
                 ContentType::ALERT => "Alert (protected)".to_owned(),
                 ContentType::APPLICATION_DATA => "application data".to_owned(),
+                // Before the session stands it can be nothing else; an alert is as short as that is long.
+                ContentType::TLS12_CID if record.body.len() > ALERT_LEN => "Finished (protected, with id)".to_owned(),
+                ContentType::TLS12_CID => "Alert (protected, with id)".to_owned(),
                 other => format!("content type {}", other.0),
             };
             repeated &= self.is_known(sent, format!("{name} in epoch {epoch}"));
@@ -281,7 +298,10 @@ impl Seen {
                 self.cookie_len = hello_verify_request::read(fragment.body).ok().map(<[u8]>::len);
             }
             MessageType::SERVER_HELLO => {
+                let ids = Hello::of_server(fragment.body).unwrap_or_default();
                 self.choice = ServerHello::read(fragment.body, true).ok().map(|hello| Choice {
+                    connection_id_len: ids.connection_id.map(<[u8]>::len),
+                    return_routability: ids.rrc,
                     version: hello.version,
                     cipher_suite: hello.cipher_suite,
                     extended_master_secret: hello.extensions.extended_master_secret,

@@ -9,6 +9,7 @@ mod leisure;
 mod limits;
 mod object;
 mod shard;
+mod steering;
 mod strangers;
 mod talk;
 mod transfer;
@@ -32,10 +33,12 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use steering::Steering;
 use strangers::Strangers;
 use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
+use tegmen::dtls::connection_id::{AddressChanges, Policy};
 use tegmen::dtls::{Config, Fatal, Suites};
 use tegmen::endpoint::{Cx, Endpoint};
 use tokio::sync::{mpsc, watch};
@@ -66,7 +69,8 @@ pub struct ServerConfig {
     pub shards: usize,
     /// Peers and handshakes, for all shards together.
     pub capacity: Capacity,
-    /// The DTLS side.
+    /// The DTLS side. Of connection ids, the shard is set by the server; those of no bytes are given where there are more
+    /// than 256 shards.
     pub dtls: Config,
     /// True if requests over plain CoAP are served.
     pub plain_allowed: bool,
@@ -111,7 +115,12 @@ impl Default for ServerConfig {
             leisure: DEFAULT_LEISURE,
             shards: 0,
             capacity: Capacity::default(),
-            dtls: Config { idle_timeout, suites: Suites::Ccm8ThenGcm, ..Config::default() },
+            dtls: Config {
+                idle_timeout,
+                suites: Suites::Ccm8ThenGcm,
+                connection_id: Some(Policy::default()),
+                ..Config::default()
+            },
             plain_allowed: false,
             key_log: None,
             observe_requests: true,
@@ -257,6 +266,12 @@ impl Counts {
             sum.hellos_dropped += totals.hellos_dropped;
             sum.body_bytes += totals.body_bytes;
             sum.observations += totals.observations;
+            let AddressChanges { followed, checked, refused } = totals.address_changes;
+            sum.address_changes.followed += followed;
+            sum.address_changes.checked += checked;
+            sum.address_changes.refused += refused;
+            sum.passed_on += totals.passed_on;
+            sum.not_passed_on += totals.not_passed_on;
         }
         sum
     }
@@ -279,6 +294,12 @@ pub struct Totals {
     pub body_bytes: usize,
     /// Observations now.
     pub observations: usize,
+    /// Changes of address of clients with connection ids.
+    pub address_changes: AddressChanges,
+    /// Datagrams that one shard received for a session of another.
+    pub passed_on: u64,
+    /// Datagrams that were dropped because too many of those waited.
+    pub not_passed_on: u64,
 }
 
 impl Server {
@@ -307,8 +328,9 @@ impl Server {
         let counters = Counts((0..shards).map(|_| Arc::default()).collect());
         let threads = Vec::new();
         let mut server = Self { addresses: addresses.clone(), stop, counters, notifier: notifier.clone(), threads };
-        let channels = senders.into_iter().zip(receivers);
-        for ((number, runtime), (sender, errands)) in runtimes.drain(..).enumerate().zip(channels) {
+        let (to_shards, passed): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::channel(steering::WAITING)).unzip();
+        let channels = senders.into_iter().zip(receivers).zip(passed);
+        for ((number, runtime), ((sender, errands), passed)) in runtimes.drain(..).enumerate().zip(channels) {
             let guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
             let sockets = addresses
                 .iter()
@@ -336,7 +358,12 @@ impl Server {
             };
             let mut counters = Counters::default();
             let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
-            let endpoint = Endpoint::new(&mut cx, Table::new(capacity), config.dtls);
+            let mut dtls = config.dtls;
+            if let Some(policy) = &mut dtls.connection_id {
+                policy.shard = number as u8;
+                policy.len = if shards > 256 { 0 } else { policy.len };
+            }
+            let endpoint = Endpoint::new(&mut cx, Table::new(capacity), dtls);
             let shard = Shard {
                 number,
                 endpoint,
@@ -368,6 +395,7 @@ impl Server {
                 leisure: config.leisure,
                 leisurely: Leisure::default(),
                 strangers: Strangers::new(config.max_strangers.div_ceil(shards)),
+                steering: Steering { number, shards: to_shards.clone(), passed: 0, dropped: 0 },
                 gate: Gate::new(HelloLimits {
                     per_prefix: config.hellos.per_prefix,
                     // 0 stays 0: no limit.
@@ -377,7 +405,7 @@ impl Server {
             let stopped = stopped.clone();
             let reload = number == 0;
             let thread = std::thread::Builder::new().name(format!("tegmen-{number}"));
-            let run = move || runtime.block_on(shard.run(sockets, errands, stopped, reload));
+            let run = move || runtime.block_on(shard.run(sockets, errands, passed, stopped, reload));
             server.threads.push(thread.spawn(run).map_err(StartError::System)?);
         }
         drop(kept);

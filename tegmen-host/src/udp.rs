@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 use tegmen::buf::Frame;
-use tegmen::endpoint::{Address, HEADROOM, MAX_TAILROOM, Path, Protection};
+use tegmen::endpoint::{Address, MAX_TAILROOM, Path};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -262,25 +262,16 @@ pub struct Draft<'o> {
 }
 
 impl Draft<'_> {
-    /// An empty frame for at most `max_content` bytes for a peer with this protection, with room before it and behind.
-    pub fn frame(&mut self, protection: Protection, max_content: usize) -> Frame<'_> {
-        let start = headroom(protection);
-        let end = self.storage.len().saturating_sub(MAX_TAILROOM).min(start.saturating_add(max_content));
-        Frame::new(self.storage.get_mut(..end).unwrap_or(&mut []), start)
+    /// An empty frame for at most `max_content` bytes, with `headroom` before it and room behind. The headroom is what
+    /// stands there in the end, so that datagrams lie one after the other.
+    pub fn frame(&mut self, headroom: usize, max_content: usize) -> Frame<'_> {
+        let end = self.storage.len().saturating_sub(MAX_TAILROOM).min(headroom.saturating_add(max_content));
+        Frame::new(self.storage.get_mut(..end).unwrap_or(&mut []), headroom)
     }
 
     /// The frame of content that [`Self::frame`] was filled with, now with the room behind it.
-    pub fn sealable(&mut self, protection: Protection, len: usize) -> Frame<'_> {
-        let start = headroom(protection);
-        Frame::around(self.storage, start, start + len)
-    }
-}
-
-/// What stands before the content; nothing for plain messages, so that they lie one after the other.
-const fn headroom(protection: Protection) -> usize {
-    match protection {
-        Protection::Plain | Protection::Oscore => 0,
-        Protection::Dtls => HEADROOM,
+    pub fn sealable(&mut self, headroom: usize, len: usize) -> Frame<'_> {
+        Frame::around(self.storage, headroom, headroom + len)
     }
 }
 

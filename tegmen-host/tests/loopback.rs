@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::Fatal;
+use tegmen::dtls::connection_id::Policy;
 use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply, ask_group};
 use tegmen_host::credentials::{Credentials, KeyStore, StoredKey};
 use tegmen_host::group::Group;
@@ -274,4 +275,49 @@ async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
     assert_eq!(ask_group(&group, port, &lost, Duration::from_millis(500), |_, _| {}).await.unwrap(), 0);
     second.stop();
     first.stop();
+}
+
+#[tokio::test]
+async fn a_client_that_changes_its_port_keeps_its_session_whatever_shard_the_port_leads_to() {
+    let running = Running::start(&Credentials::single("me", b"key"), Running::both());
+    let mut config = config("me", b"key");
+    config.dtls.connection_id = Some(Policy { len: 0, ..Policy::default() });
+    let mut client = Client::connect_to(running.address(true), true, config).await.unwrap();
+    let ids = client.connection_ids().unwrap();
+    assert!(ids.theirs().bytes().len() == 8 && ids.ours().is_empty() && ids.return_routability());
+    for _ in 0..20 {
+        client.rebind().await.unwrap();
+        // Answered at the old port, then checked, then answered again here.
+        assert_eq!(ask(&mut client, Code::GET, "value", b"").await.payload, b"first");
+    }
+    assert_eq!(client.counters().established, 1);
+    client.close().await;
+    let totals = running.server.stop();
+    assert_eq!((totals.counters.established, totals.address_changes.followed), (1, 20));
+    assert!(totals.passed_on > 0, "twenty ports lead to one of two shards");
+    assert_eq!((totals.not_passed_on, totals.address_changes.refused), (0, 0));
+}
+
+#[tokio::test]
+async fn a_server_without_connection_ids_loses_a_client_that_moves() {
+    let mut server = Running::both();
+    server.dtls.connection_id = None;
+    let running = Running::start(&Credentials::single("me", b"key"), server);
+    let mut config = ClientConfig { timeout: Duration::from_secs(1), ..config("me", b"key") };
+    config.dtls.connection_id = Some(Policy::default());
+    let mut client = Client::connect_to(running.address(true), true, config).await.unwrap();
+    assert!(client.connection_ids().is_none());
+    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.payload, b"first");
+    client.rebind().await.unwrap();
+    let path = ["value".to_owned()];
+    let get = Ask {
+        method: Code::GET,
+        path: &path,
+        query: &[],
+        content_format: None,
+        accept: None,
+        payload: &[],
+        options: &[],
+    };
+    assert!(matches!(client.request(&get).await, Err(ClientError::Ended { .. })));
 }

@@ -435,7 +435,7 @@ impl From<Event<'_, '_>> for Noted {
             Event::Need(id) => Self::Need(id),
             Event::Established(id) => Self::Established(id),
             Event::Message { peer, bytes } => Self::Message(peer, bytes.to_vec()),
-            Event::Alarm(_) | Event::Closed { .. } => Self::Other,
+            Event::Alarm(_) | Event::Moved(_) | Event::Closed { .. } => Self::Other,
         }
     }
 }

@@ -577,7 +577,8 @@ impl From<Event<'_, '_>> for Noted {
             Event::Need(id) => Self::Need(id),
             Event::Established(id) => Self::Established(id),
             Event::Message { peer, bytes } => Self::Message(peer, bytes.to_vec()),
-            Event::Alarm(id) => Self::Alarm(id),
+            // Nobody here has a connection id, so nobody moves.
+            Event::Alarm(id) | Event::Moved(id) => Self::Alarm(id),
             Event::Closed { peer, .. } => Self::Closed(peer),
         }
     }

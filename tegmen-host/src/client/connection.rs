@@ -12,7 +12,7 @@ use tegmen::coap::{Block, Builder, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Fatal, Records};
-use tegmen::endpoint::{Cx, Event, HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
+use tegmen::endpoint::{Cx, Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
 use tegmen::oscore::OVERHEAD;
 use tegmen::time::{Duration, Instant};
 
@@ -151,7 +151,7 @@ impl Client {
 
     /// Bytes that a message to the server may have: what fits a datagram, and a record of the session.
     pub(super) fn most(&mut self) -> usize {
-        let datagram = usize::from(self.config.dtls.mtu).min(MAX_DATAGRAM).saturating_sub(HEADROOM + MAX_TAILROOM);
+        let datagram = usize::from(self.config.dtls.mtu).min(MAX_DATAGRAM).saturating_sub(MAX_HEADROOM + MAX_TAILROOM);
         let record = self.endpoint.peers.peer(self.peer).map_or(usize::MAX, |peer| peer.max_content());
         datagram.min(record).saturating_sub(if self.objects.is_some() { OVERHEAD } else { 0 })
     }
@@ -270,7 +270,7 @@ impl Client {
 
     async fn send(&mut self, now: Instant, message: &[u8]) -> Result<(), ClientError> {
         let mut storage = [0; MAX_DATAGRAM];
-        let mut frame = Frame::new(&mut storage, if self.protection == Protection::Dtls { HEADROOM } else { 0 });
+        let mut frame = Frame::new(&mut storage, if self.protection == Protection::Dtls { MAX_HEADROOM } else { 0 });
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
         let sealed = frame.append(message).is_ok() && self.endpoint.seal(&mut cx, self.peer, &mut frame).is_ok();
         if !sealed {

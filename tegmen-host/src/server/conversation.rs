@@ -33,6 +33,8 @@ pub(super) struct Sender {
     pub(super) remote: SocketAddr,
     /// The longest message that it can be sent, in bytes, whatever the datagram has room for.
     pub(super) max_content: usize,
+    /// Bytes that its protection puts before a message.
+    pub(super) headroom: usize,
     /// True if it says it to a group.
     pub(super) to_group: bool,
     /// What it says protects itself.

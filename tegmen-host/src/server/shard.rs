@@ -4,6 +4,7 @@ use super::conversation::{Desk, Sender};
 use super::later::{Changes, Completion, Errand, FoundKey, KeyTicket};
 use super::leisure::Leisure;
 use super::limits::Gate;
+use super::steering::{Passed, Steering};
 use super::strangers::Strangers;
 use super::talk::{Attached, Talk};
 use super::{Application, Note, Totals};
@@ -51,6 +52,7 @@ pub(super) struct Shard<A> {
     pub(super) leisure: Duration,
     pub(super) leisurely: Leisure,
     pub(super) strangers: Strangers,
+    pub(super) steering: Steering,
 }
 
 /// An answer to [`Event::Need`], and when it may be given.
@@ -74,6 +76,7 @@ impl<A: Application> Shard<A> {
         mut self,
         sockets: Vec<Socket>,
         mut errands: mpsc::UnboundedReceiver<Errand>,
+        mut passed: mpsc::Receiver<Passed>,
         mut stopped: watch::Receiver<bool>,
         reload: bool,
     ) {
@@ -109,6 +112,10 @@ impl<A: Application> Shard<A> {
                                 let Ok(errand) = errands.try_recv() else { break };
                                 self.on_errand(errand);
                             }
+                            for _ in 0..ERRANDS {
+                                let Ok(passed) = passed.try_recv() else { break };
+                                self.on_passed(passed);
+                            }
                             self.poll();
                             self.notify(now);
                             self.outbox.flush(&sockets).await;
@@ -116,6 +123,7 @@ impl<A: Application> Shard<A> {
                     }
                 }
                 Some(errand) = errands.recv() => self.on_errand(errand),
+                Some(passed) = passed.recv() => self.on_passed(passed),
                 () = std::future::ready(()), if !self.desk.observers.is_idle() => {}
                 () = sleep_until(alarm), if alarm.is_some() => {}
                 _ = every_second.tick() => {}
@@ -148,9 +156,19 @@ impl<A: Application> Shard<A> {
             }
             return;
         }
-        if !self.gate.admits(now, path.remote.into(), datagram) {
+        if self.steering.pass(&path, datagram) || !self.gate.admits(now, path.remote.into(), datagram) {
             return;
         }
+        self.on_records(now, path, datagram);
+    }
+
+    /// What another shard received, of a session that is here.
+    fn on_passed(&mut self, Passed { path, mut datagram }: Passed) {
+        self.on_records(clock::now(), path, &mut datagram);
+    }
+
+    #[inline]
+    fn on_records(&mut self, now: Instant, path: Path, datagram: &mut [u8]) {
         let mut records = Records::new(datagram);
         loop {
             let Self { endpoint, crypto, counters, outbox, .. } = self;
@@ -222,6 +240,7 @@ impl<A: Application> Shard<A> {
                     (self.desk.observer)(Note::Established { remote, identity });
                 }
             }
+            Outcome::Moved(peer) => self.repeat_reply(now, peer),
             Outcome::Closed(peer, reason) => {
                 let Some(entry) = self.endpoint.peers.peer(peer) else { return };
                 let remote = SocketAddr::from(entry.path().remote);
@@ -283,7 +302,7 @@ impl<A: Application> Shard<A> {
             let mut random = [0; 4];
             self.crypto.random(&mut random);
             let mut draft = self.outbox.draft();
-            let frame = draft.sealable(Protection::Plain, answered.unwrap_or(0));
+            let frame = draft.sealable(from.headroom, answered.unwrap_or(0));
             self.leisurely.keep(now, self.leisure, u32::from_ne_bytes(random), path, frame.bytes());
         }
     }
@@ -302,7 +321,7 @@ impl<A: Application> Shard<A> {
             Box::new(Talk::new(from.now, random))
         });
         let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(from.identity.protection, from.max_content);
+        let mut frame = draft.frame(from.headroom, from.max_content);
         receive(&mut self.desk, talk, &mut self.counters, &mut self.crypto, &mut frame);
         let len = frame.len();
         if opened {
@@ -315,6 +334,7 @@ impl<A: Application> Shard<A> {
     }
 
     fn sender(&mut self, now: Instant, peer: PeerId) -> Option<(Sender, Path)> {
+        let headroom = self.endpoint.headroom(peer);
         let entry = self.endpoint.peers.peer(peer)?;
         let path = *entry.path();
         let identity = Identity { principal: entry.principal(), protection: entry.protection() };
@@ -325,6 +345,7 @@ impl<A: Application> Shard<A> {
                 identity,
                 remote: path.remote.into(),
                 max_content: entry.max_content(),
+                headroom,
                 to_group: false,
                 object: None,
             },
@@ -338,7 +359,7 @@ impl<A: Application> Shard<A> {
             return;
         }
         let mut draft = self.outbox.draft();
-        let mut frame = draft.sealable(to.identity.protection, len);
+        let mut frame = draft.sealable(to.headroom, len);
         let mut cx = Cx { now: to.now, crypto: &mut self.crypto, counters: &mut self.counters };
         if self.endpoint.seal(&mut cx, to.peer, &mut frame).is_ok() {
             let len = frame.len();
@@ -396,7 +417,7 @@ impl<A: Application> Shard<A> {
         let (to, path) = self.sender(now, peer)?;
         let talk = self.endpoint.peers.attached(peer)?.as_mut()?;
         let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.identity.protection, to.max_content);
+        let mut frame = draft.frame(to.headroom, to.max_content);
         self.desk.notify(&to, talk, &mut self.crypto, random[0], &mut frame)?;
         let len = frame.len();
         if let Some(deadline) = talk.exchanges.next_deadline() {
@@ -414,7 +435,7 @@ impl<A: Application> Shard<A> {
         let Some((to, path)) = self.sender(now, peer) else { return };
         let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
         let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.identity.protection, to.max_content);
+        let mut frame = draft.frame(to.headroom, to.max_content);
         let ticket = &completion.ticket;
         let speaker = ticket.object.as_ref().map(|object| object.speaker(&to));
         self.desk.note(speaker.as_ref().unwrap_or(&to), ticket.method, || ticket.path.clone(), Some(completion.code));
@@ -427,11 +448,18 @@ impl<A: Application> Shard<A> {
         }
     }
 
+    /// The answer to what the peer said from its new address went to the old one; the peer would ask again, but later.
+    fn repeat_reply(&mut self, now: Instant, peer: PeerId) {
+        let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
+        let reply = talk.exchanges.last_reply().to_vec();
+        self.send(now, peer, &reply);
+    }
+
     /// Sends `message` to `peer`, protected as the peer is.
     fn send(&mut self, now: Instant, peer: PeerId, message: &[u8]) {
         let Some((to, path)) = self.sender(now, peer) else { return };
         let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.identity.protection, to.max_content);
+        let mut frame = draft.frame(to.headroom, to.max_content);
         if frame.append(message).is_ok() {
             self.seal(&to, path, message.len());
         }
@@ -489,7 +517,7 @@ impl<A: Application> Shard<A> {
     }
 
     /// Lets the totals be read.
-    fn publish(&self) {
+    fn publish(&mut self) {
         let totals = Totals {
             counters: self.counters,
             peers: self.endpoint.peers.len(),
@@ -498,6 +526,9 @@ impl<A: Application> Shard<A> {
             hellos_dropped: self.gate.dropped,
             body_bytes: self.desk.bodies.used(),
             observations: self.desk.observations.used(),
+            address_changes: self.endpoint.address_changes(),
+            passed_on: self.steering.passed,
+            not_passed_on: self.steering.dropped,
         };
         *self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
     }
@@ -526,6 +557,7 @@ enum Outcome {
     Need(PeerId),
     Established(PeerId),
     Closed(PeerId, Fatal),
+    Moved(PeerId),
 }
 
 impl From<Event<'_, '_>> for Outcome {
@@ -534,6 +566,7 @@ impl From<Event<'_, '_>> for Outcome {
             Event::Need(peer) => Self::Need(peer),
             Event::Established(peer) => Self::Established(peer),
             Event::Closed { peer, reason } => Self::Closed(peer, reason),
+            Event::Moved(peer) => Self::Moved(peer),
             Event::Answer(_) | Event::Transmit { .. } | Event::Message { .. } | Event::Alarm(_) => Self::Nothing,
         }
     }

@@ -298,6 +298,16 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         }
     }
 
+    /// What was answered last, as long as it is kept; empty if nothing was. For a peer that was found to be elsewhere
+    /// than that went.
+    pub fn last_reply(&self) -> &[u8] {
+        let last = self.next_seen.checked_sub(1).unwrap_or(SEEN.saturating_sub(1));
+        match self.seen.get(last) {
+            Some(seen) if seen.at != Instant::NEVER => self.reply(*seen),
+            _ => &[],
+        }
+    }
+
     fn find_seen(&self, now: Instant, message_id: u16) -> Option<Seen> {
         // Most messages are new: one pass over the ids alone decides that.
         let position = self.seen_ids.iter().position(|id| *id == message_id)?;

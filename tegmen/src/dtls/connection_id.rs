@@ -202,11 +202,11 @@ pub(crate) const EXTENSIONS_LEN: usize = 4 + 1 + MAX_LEN + 4;
 
 /// What a hello says of connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Hello<'r> {
+pub struct Hello<'r> {
     /// The id that its sender wants to find in what it receives.
-    pub(crate) connection_id: Option<&'r [u8]>,
+    pub connection_id: Option<&'r [u8]>,
     /// rrc is there (RFC 9853, section 3).
-    pub(crate) rrc: bool,
+    pub rrc: bool,
 }
 
 impl<'r> Hello<'r> {
@@ -219,7 +219,10 @@ impl<'r> Hello<'r> {
     }
 
     /// Looks through the body of a ServerHello.
-    pub(crate) fn of_server(body: &'r [u8]) -> Result<Self, Truncated> {
+    ///
+    /// # Errors
+    /// [`Truncated`] if it does not parse.
+    pub fn of_server(body: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         reader.take(2 + 32)?; // version and random
         reader.with_len8()?; // session_id

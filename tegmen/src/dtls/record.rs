@@ -135,6 +135,14 @@ impl<'r> Records<'r> {
         (!self.is_empty()).then(|| self.take().ok_or(Discard::Malformed))
     }
 
+    /// As [`Self::next_record`], where a record with a connection id has one of `len` bytes (RFC 9146, section 4).
+    pub fn next_record_with_id(&mut self, len: usize) -> Option<Result<Record<'r>, Discard>> {
+        match self.has_connection_id() {
+            true => Some(self.take_with_id(len).map(|(_, record)| record).ok_or(Discard::Malformed)),
+            false => self.next_record(),
+        }
+    }
+
     /// True at the end.
     pub(crate) const fn is_empty(&self) -> bool {
         self.rest.is_empty()

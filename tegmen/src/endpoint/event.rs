@@ -31,6 +31,9 @@ pub enum Event<'r, 't> {
     },
     /// The alarm that the owner set with [`Peers::schedule`] has come.
     Alarm(PeerId),
+    /// The peer proved that it receives at the address that its last records came from, and that is its address now. What
+    /// was sent to the old one meanwhile is probably lost.
+    Moved(PeerId),
     /// The association is over. The peer can be asked about until the next call of [`Endpoint::poll`].
     Closed {
         /// Which.

@@ -35,6 +35,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.roles.mobility().map_or(AddressChanges::default(), |mobility| mobility.changes)
     }
 
+    /// Bytes that [`Self::seal`] puts before the content for this peer; none where nothing protects it.
+    pub fn headroom(&mut self, id: PeerId) -> usize {
+        let to = self.sent_id(id).map_or(0, |to| to.bytes().len());
+        let dtls = self.peers.peer(id).is_some_and(|peer| peer.protection == Protection::Dtls);
+        if dtls { HEADROOM.saturating_add(to) } else { 0 }
+    }
+
     /// Our own address changed, or the way to the peer did, and the owner knows: the session goes on over `path`. Whoever
     /// had a session there has none any more.
     pub fn move_session(&mut self, id: PeerId, path: &Path) {
@@ -159,7 +166,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
         let (here, newest) = (peer.path == *path, peer.channel.window().next() == after);
         if content_type == ContentType::RETURN_ROUTABILITY_CHECK {
-            return Outcome::Datagram(self.on_check(cx, path, id, newest, content, out).unwrap_or(0));
+            return self.on_check(cx, path, id, newest, content, out);
         }
         if !here {
             self.on_new_address(id, path, newest);
@@ -202,8 +209,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.write_record(cx, id, ContentType::RETURN_ROUTABILITY_CHECK, &message, out)
     }
 
-    /// A message of a return routability check; the length of what is answered.
-    fn on_check<C: Crypto>(
+    /// A message of a return routability check.
+    fn on_check<'r, 't, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
@@ -211,19 +218,20 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         newest: bool,
         content: &[u8],
         out: &mut [u8],
-    ) -> Option<usize> {
+    ) -> Outcome<'r, 't> {
         let ids = self.peers.connection_ids(id).filter(|ids| ids.rrc);
         let (Some(ids), Some((kind, cookie))) = (ids, rrc::read(content)) else {
             cx.counters.discard(Discard::Unexpected);
-            return None;
+            return Outcome::Event(None);
         };
         match kind {
             MessageType::PATH_CHALLENGE => {
                 // What we send leaves from where the session is; what comes to another address of ours came too late.
-                let local = self.peers.peer(id)?.path.local;
-                let answer = if local == path.local { MessageType::PATH_RESPONSE } else { MessageType::PATH_DROP };
+                let here = self.peers.peer(id).is_some_and(|peer| peer.path.local == path.local);
+                let answer = if here { MessageType::PATH_RESPONSE } else { MessageType::PATH_DROP };
                 let message = rrc::message(answer, cookie);
-                return self.write_record(cx, id, ContentType::RETURN_ROUTABILITY_CHECK, &message, out);
+                let len = self.write_record(cx, id, ContentType::RETURN_ROUTABILITY_CHECK, &message, out);
+                return Outcome::Datagram(len.unwrap_or(0));
             }
             MessageType::PATH_RESPONSE => {
                 let proves = same(&rrc::cookie::<C>(&ids.nonce, path), &cookie) && cx.now < ids.until;
@@ -233,6 +241,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                         bump(&mut mobility.changes.followed);
                     }
                     self.move_session(id, path);
+                    return Outcome::Event(Some(Event::Moved(id)));
                 } else {
                     cx.counters.discard(Discard::Unexpected);
                 }
@@ -241,7 +250,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             // Of a later version of the protocol, perhaps (RFC 9853, section 4).
             _ => {}
         }
-        None
+        Outcome::Event(None)
     }
 
     /// Writes a short record to the front of `out`; its length.

@@ -331,7 +331,7 @@ fn note(event: Event<'_, '_>) -> Noted {
         Event::Need(id) => Noted::Need(id),
         Event::Established(id) => Noted::Established(id),
         Event::Message { bytes, .. } => Noted::Message(bytes.to_vec()),
-        Event::Alarm(_) => Noted::Alarm,
+        Event::Alarm(_) | Event::Moved(_) => Noted::Alarm,
         Event::Closed { reason, .. } => Noted::Closed(reason),
     }
 }

@@ -57,6 +57,7 @@ impl Scene {
             peer: PeerId::new(0, 0),
             identity,
             remote,
+            headroom: 0,
             max_content: 1 << 14,
             to_group: false,
             object: None,
