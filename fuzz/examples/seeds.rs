@@ -63,6 +63,25 @@ fn main() -> std::io::Result<()> {
     }
     write("formats", "uri", b"\0coaps://[2001:db8::1]:5684/a%20b/c?d=e&f")?;
 
+    {
+        use tegmen_fuzz::x509::{CA, CRL, DEVICE, REQUEST};
+        let listed = |der: &[u8]| [&(der.len() as u32).to_be_bytes()[1..], der].concat();
+        let certificate = tegmen_host::x509::CertificateInfo::parse(DEVICE).expect("our own");
+        let seeds: [(&str, u8, Vec<u8>); 8] = [
+            ("list", 0, listed(DEVICE)),
+            ("list-and-ca", 0, [listed(DEVICE), listed(CA)].concat()),
+            ("certificate", 1, DEVICE.to_vec()),
+            ("request", 2, REQUEST.to_vec()),
+            ("key", 3, certificate.spki),
+            ("anchor", 4, CA.to_vec()),
+            ("crl", 4, CRL.to_vec()),
+            ("plain", 5, format!("# lost\n{}\nserial 0a:01 issuer CN=Fuzz CA\n", "0a".repeat(32)).into_bytes()),
+        ];
+        for (name, form, bytes) in seeds {
+            write("x509", name, &[&[form][..], &bytes].concat())?;
+        }
+    }
+
     // The last with connection ids of six bytes.
     for (profile, flags) in [("default", 0), ("minimal", 1), ("with-id", 32 | 3 << 6)] {
         for (n, datagram) in recorded_handshake(flags).iter().enumerate() {

@@ -2,13 +2,14 @@
 //!
 //! [`parsers`], [`coap`] and [`lowpan`] take them as they would come from the network; [`duel`] reads them as a script for what
 //! happens between two real ends of a DTLS handshake, and [`oscore`] between those of a context, so that their depths are
-//! reached.
+//! reached. [`x509`] reads certificates and keys.
 
 pub mod coap;
 pub mod duel;
 pub mod lowpan;
 pub mod oscore;
 pub mod parsers;
+pub mod x509;
 
 /// The fuzzer's bytes, taken from the front; zeros when they are used up.
 #[derive(Clone, Copy, Debug)]

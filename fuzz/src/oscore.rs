@@ -10,10 +10,23 @@ use tegmen::oscore::{Aead, Context, OVERHEAD, OscoreOption, Parameters, Pending,
 /// What stands in the option of a request, and what anybody sends to either end.
 pub fn option(data: &[u8]) {
     if let Ok(option) = OscoreOption::parse(data) {
-        let mut storage = [0; 600];
-        let mut writer = tegmen::buf::Writer::new(&mut storage);
-        option.write(&mut writer).expect("what was read can be written");
-        assert_eq!(writer.written(), data);
+        // As RFC 8613, section 6.1, lays it out.
+        let partial_iv = option.partial_iv.as_ref().map_or(&[][..], |number| number.as_bytes());
+        let mut flags = partial_iv.len() as u8;
+        let mut parts = partial_iv.to_vec();
+        if let Some(context) = option.kid_context {
+            flags |= 1 << 4;
+            parts.push(context.len() as u8);
+            parts.extend(context);
+        }
+        if let Some(kid) = option.kid {
+            flags |= 1 << 3;
+            parts.extend(kid);
+        }
+        if flags != 0 {
+            parts.insert(0, flags);
+        }
+        assert_eq!(parts, data);
     }
 }
 
