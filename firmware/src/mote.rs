@@ -10,7 +10,7 @@ use tegmen::coap::Exchanges;
 use tegmen::counters::Counters;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{self, Config, Fatal, Records};
-use tegmen::endpoint::{self, Address, Cx, Endpoint, Event, Misuse, Path, PeerArray, PeerId, Peers, Roles};
+use tegmen::endpoint::{self, Address, Configured, Cx, Endpoint, Event, Misuse, Path, PeerArray, PeerId, Peers};
 use tegmen::ip::{self, Datagram};
 use tegmen::slip::{Start, encode};
 use tegmen::time::Instant;
@@ -18,7 +18,7 @@ use tegmen::time::Instant;
 /// What an image does with its mote.
 pub trait Application: Sized {
     /// Its roles in DTLS.
-    type Roles: Roles;
+    type Roles: Configured;
 
     /// Made from the bridge's answer; `None` if that lacks something, and the mote asks again.
     fn start(start: &Start) -> Option<Self>;
@@ -40,7 +40,7 @@ pub trait Application: Sized {
 }
 
 /// The mote's endpoint and what it stands on.
-pub struct Mote<R: Roles> {
+pub struct Mote<R: Configured> {
     /// Sessions, and the CoAP exchanges of each.
     pub endpoint: Endpoint<Table, R>,
     /// Ciphers and randomness.
@@ -57,7 +57,7 @@ pub type Table = PeerArray<OneExchange, 3, 1, 32, 96>;
 /// One message of ours under way, four of the peer remembered, 64 bytes of replies.
 pub type OneExchange = Exchanges<1, 64, 4, 64>;
 
-impl<R: Roles> Mote<R> {
+impl<R: Configured> Mote<R> {
     /// A mote that has heard and said nothing, with the randomness and the address of the bridge's answer.
     pub fn new(now: Instant, start: Start) -> Self {
         let mut crypto = Provider::new(*start.seed.expose());

@@ -408,7 +408,7 @@ impl Node {
                 let known = match self.endpoint.need(id) {
                     Some(Need::PskOfClient { identity }) => identity == b"me",
                     Some(Need::PskForServer { .. }) => true,
-                    None => panic!("asked for a key that is not needed"),
+                    other => panic!("asked for {other:?}, which is not needed"),
                 };
                 let answer = match known {
                     true => Answer::Psk { identity: b"me", key: &self.key, principal: Principal(1) },

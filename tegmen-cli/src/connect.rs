@@ -74,10 +74,10 @@ pub(crate) struct Connect {
 /// `--suites`, of those who ask and of those who serve.
 pub(crate) fn suites(text: &str) -> Result<Suites, String> {
     match text {
-        "ccm8" => Ok(Suites::Ccm8),
-        "gcm" => Ok(Suites::Gcm),
-        "ccm8,gcm" => Ok(Suites::Ccm8ThenGcm),
-        "gcm,ccm8" => Ok(Suites::GcmThenCcm8),
+        "ccm8" => Ok(Suites::CCM_8),
+        "gcm" => Ok(Suites::GCM),
+        "ccm8,gcm" => Ok(Suites::CCM_8_THEN_GCM),
+        "gcm,ccm8" => Ok(Suites::GCM_THEN_CCM_8),
         _ => Err("ccm8, gcm, ccm8,gcm or gcm,ccm8".to_owned()),
     }
 }

@@ -87,7 +87,7 @@ impl Default for ClientConfig {
             key: None,
             dtls: Config {
                 handshake_timeout: Duration::from_secs(30),
-                suites: Suites::Ccm8ThenGcm,
+                suites: Suites::CCM_8_THEN_GCM,
                 ..Config::default()
             },
             timeout: Duration::from_secs(90),

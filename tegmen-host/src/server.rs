@@ -117,7 +117,7 @@ impl Default for ServerConfig {
             capacity: Capacity::default(),
             dtls: Config {
                 idle_timeout,
-                suites: Suites::Ccm8ThenGcm,
+                suites: Suites::CCM_8_THEN_GCM,
                 connection_id: Some(Policy::default()),
                 ..Config::default()
             },

@@ -199,6 +199,23 @@ impl<'t> Writer<'t> {
         self.put(bytes)
     }
 
+    /// Writes what `body` writes behind its length in `N` bytes, of which there are one to three.
+    pub(crate) fn behind_len<const N: usize>(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<(), Full>,
+    ) -> Result<(), Full> {
+        let at = self.len;
+        self.put(&[0; N])?;
+        body(self)?;
+        let len = self.len.wrapping_sub(at).wrapping_sub(N) as u32;
+        let bytes = len.to_be_bytes();
+        let (zeros, bytes) = bytes.split_last_chunk::<N>().ok_or(Full)?;
+        if zeros.iter().any(|byte| *byte != 0) {
+            return Err(Full);
+        }
+        copy(self.storage.get_mut(at..).ok_or(Full)?, bytes)
+    }
+
     /// Writes `bytes` behind their length in two bytes.
     pub fn with_len16(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.u16(u16::try_from(bytes.len()).map_err(|_| Full)?)?;

@@ -6,6 +6,8 @@
 //! function alone (running hash, HMAC, the PRF of TLS 1.2) are in [`hash`], once for all providers.
 
 pub mod compact;
+#[cfg(feature = "curves")]
+pub mod curves;
 pub mod hash;
 pub mod hkdf;
 #[cfg(feature = "rustcrypto")]
@@ -13,6 +15,33 @@ pub mod rustcrypto;
 
 /// Length of an AES-128 key in bytes.
 pub const KEY_LEN: usize = 16;
+/// Length of a private key, and of a shared secret, in bytes: those of both groups are as long.
+pub const SCALAR_LEN: usize = 32;
+/// Length of the longest public key share in bytes: an uncompressed point of secp256r1.
+pub const MAX_SHARE: usize = 65;
+
+/// A group for key agreement (IANA TLS Supported Groups registry).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NamedGroup(pub u16);
+
+impl NamedGroup {
+    /// NIST P-256, points uncompressed (RFC 8422, section 5.1.1).
+    pub const SECP256R1: Self = Self(23);
+    /// Curve25519 (RFC 7748).
+    pub const X25519: Self = Self(29);
+}
+
+/// How a signature is made (IANA TLS SignatureScheme registry). Only schemes of SHA-256 are here, so that one running hash
+/// serves the whole handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignatureScheme(pub u16);
+
+impl SignatureScheme {
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
+    pub const RSA_PKCS1_SHA256: Self = Self(0x0401);
+    /// ECDSA with SHA-256; under TLS 1.2 the curve is that of the key, and is secp256r1 here.
+    pub const ECDSA_SECP256R1_SHA256: Self = Self(0x0403);
+}
 
 /// The primitives that every provider has.
 ///
@@ -82,6 +111,55 @@ pub trait Crypto {
         tag: &[u8; 16],
     ) -> Result<(), NotAuthentic> {
         let _ = (key, nonce, aad, body, tag);
+        Err(NotAuthentic)
+    }
+
+    /// The groups that the provider has, the one it would rather use first. It is a constant so that an image without any
+    /// links nothing of their use.
+    const GROUPS: &'static [NamedGroup] = &[];
+
+    /// Draws a key pair for one agreement: the private key to `private`, the share for the peer to `share`. Returns how
+    /// long the share is: 65 bytes of secp256r1, 32 of x25519.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the provider does not have the group.
+    fn key_pair(
+        &mut self,
+        group: NamedGroup,
+        private: &mut [u8; SCALAR_LEN],
+        share: &mut [u8; MAX_SHARE],
+    ) -> Result<usize, Unsupported> {
+        let _ = (group, private, share);
+        Err(Unsupported)
+    }
+
+    /// Agrees on a secret with the owner of `share`, in constant time.
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if the share is not a point of the curve, or one of small order (RFC 8422, section 5.11).
+    fn agree(
+        &mut self,
+        group: NamedGroup,
+        private: &[u8; SCALAR_LEN],
+        share: &[u8],
+        secret: &mut [u8; SCALAR_LEN],
+    ) -> Result<(), NotAuthentic> {
+        let _ = (group, private, share, secret);
+        Err(NotAuthentic)
+    }
+
+    /// Checks a signature over a SHA-256 `digest` with the key of a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if it is wrong, or the key is of another kind than the scheme.
+    fn verify(
+        &mut self,
+        scheme: SignatureScheme,
+        public_key: &[u8],
+        digest: &[u8; hash::DIGEST_LEN],
+        signature: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        let _ = (scheme, public_key, digest, signature);
         Err(NotAuthentic)
     }
 

@@ -18,7 +18,10 @@ pub use event::{Event, Misuse};
 pub use mobility::Mobility;
 pub use peers::{NewPeer, Peer, PeerArray, PeerId, Peers, Phase, Principal, Protection, Rank, TableFull};
 pub use restore::NotRestored;
-pub use roles::{Both, ClientOnly, Extended, Roles, ServerOnly};
+pub use roles::{
+    Both, ClientAuthentication, ClientOnly, Configured, Credential, Extended, Keys, NoKeys, PublicKeys, Roles,
+    ServerOnly,
+};
 
 use crate::buf::{Frame, Full, Writer};
 use crate::counters::{Counters, bump};
@@ -30,7 +33,7 @@ use crate::dtls::handshake::client_hello::ClientHello;
 use crate::dtls::handshake::{self, Fragment, MessageType, hello_verify_request};
 use crate::dtls::record::{self, ContentType, Record, RecordNumber, Records};
 use crate::dtls::record_size::RecordSize;
-use crate::dtls::state::{Answer, Need, Stop};
+use crate::dtls::state::{Answer, Local, Need, Step, Stop};
 use crate::dtls::{AlertDescription, Config, Discard, Fatal, HandshakeState, Profile, Settings, alert};
 use crate::time::Instant;
 
@@ -64,8 +67,15 @@ pub struct Endpoint<P: Peers, R: Roles = Both> {
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// An endpoint without peers.
-    pub fn new<C: Crypto>(cx: &mut Cx<'_, C>, peers: P, config: Config) -> Self {
-        let roles = R::new(&config);
+    pub fn new<C: Crypto>(cx: &mut Cx<'_, C>, peers: P, config: Config) -> Self
+    where
+        R: Configured,
+    {
+        Self::with_roles(cx, peers, config, R::new(&config))
+    }
+
+    /// An endpoint without peers, in roles that need more than the settings.
+    pub fn with_roles<C: Crypto>(cx: &mut Cx<'_, C>, peers: P, config: Config, roles: R) -> Self {
         let settings = Settings::from(config);
         let mut cookies = Cookies::none();
         if R::SERVER {
@@ -216,7 +226,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Some(id) = handshaking
             && let Some(ongoing) = &mut self.peers.ongoing(id)
         {
-            let outcome = ongoing.receive::<C, R>(cx, record);
+            let outcome = ongoing.receive(cx, Local { settings: &self.settings, roles: &self.roles }, record);
             return self.on_outcome(cx, id, outcome);
         }
         cx.counters.discard(Discard::UnknownPeer);
@@ -273,8 +283,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             true => RecordSize::asked(&hello.extensions),
             false => Ok(RecordSize::UNLIMITED),
         };
-        let aead = HandshakeState::acceptable::<C>(&hello, &self.settings);
-        let (aead, record_size) = match aead.and_then(|aead| Ok((aead, record_size?))) {
+        let local = Local { settings: &self.settings, roles: &self.roles };
+        let agreed = HandshakeState::acceptable::<C, R>(&hello, local);
+        let (agreed, record_size) = match agreed.and_then(|agreed| Ok((agreed, record_size?))) {
             Ok(agreed) => agreed,
             Err(fatal) => {
                 bump(&mut cx.counters.failed);
@@ -289,10 +300,16 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.accept_connection_id(cx, id, ids);
         }
         if let Some(ongoing) = &mut self.peers.ongoing(id) {
-            ongoing.state.accept(cx, &self.settings, record.number(), &fragment, &hello, aead);
+            if R::PUBLIC_KEYS {
+                ongoing.forget_kept();
+            }
+            ongoing.state.accept::<C, R>(cx, &self.settings, record.number(), &fragment, &hello, agreed);
             if R::RECORD_SIZE {
-                ongoing.state.record_size_limit = self.roles.record_size_limit();
                 ongoing.peer.record_size = record_size;
+            }
+            if R::PUBLIC_KEYS && ongoing.state.exchange.is_ephemeral() {
+                // Costly, and so left to the next call of `poll`.
+                ongoing.state.step = Step::ServerBegins;
             }
         }
         Ok(0)
@@ -389,10 +406,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         bump(&mut cx.counters.established);
         let Some(peer) = self.peers.peer(id) else { return };
         let path = peer.path;
-        peer.rank = peer.rank.max(Rank::Authenticated);
-        peer.last_heard = cx.now.coarse();
         // In this handshake the server's flight is the last.
-        let lingers = peer.rank == Rank::Authenticated;
+        let lingers = peer.rank != Rank::Ours;
+        // A client without a certificate proved nothing.
+        if !R::PUBLIC_KEYS || peer.principal != Principal::NOBODY {
+            peer.rank = peer.rank.max(Rank::Authenticated);
+        }
+        peer.last_heard = cx.now.coarse();
         peer.lingers = lingers;
         if let Some(old) = self.peers.find(&path, Phase::Established) {
             self.peers.remove(old);
@@ -427,9 +447,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.offer_connection_id(cx, id);
         }
         if let Some(ongoing) = &mut self.peers.ongoing(id) {
+            if R::PUBLIC_KEYS {
+                ongoing.forget_kept();
+            }
             ongoing.state.connect(cx, &self.settings);
             if R::RECORD_SIZE {
-                ongoing.state.record_size_limit = self.roles.record_size_limit();
                 ongoing.peer.record_size = RecordSize::UNLIMITED;
             }
         }
@@ -465,7 +487,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Option<Event<'r, 't>> {
         let Some(ongoing) = &mut self.peers.ongoing(id) else { return None };
         ongoing.state.deadline = ongoing.state.give_up;
-        let outcome = ongoing.resume::<C, R>(cx, answer);
+        let local = Local { settings: &self.settings, roles: &self.roles };
+        let outcome = ongoing.resume(cx, local, answer);
         self.on_outcome(cx, id, outcome)
     }
 
@@ -540,9 +563,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         let idle_since = Instant::from_micros(u64::from(peer.last_heard) << 20);
         if let Some(ongoing) = &mut self.peers.ongoing(id) {
+            let local = Local { settings: &self.settings, roles: &self.roles };
+            if R::PUBLIC_KEYS && ongoing.state.step == Step::ServerBegins {
+                let outcome = ongoing.begin_exchange(cx, local);
+                return Outcome::Event(self.on_outcome(cx, id, outcome));
+            }
             let mut outcome = Ok(0);
             if ongoing.state.deadline() <= cx.now {
-                outcome = ongoing.transmit::<C, R>(cx, &self.settings, out);
+                outcome = ongoing.transmit(cx, local, out);
             }
             let deadline = ongoing.state.deadline();
             match outcome {

@@ -40,20 +40,19 @@ fn agreed(client: Suites, server: Suites) -> Option<usize> {
 
 #[test]
 fn the_server_chooses_what_it_would_rather_have_of_what_is_offered() {
-    use Suites::{Ccm8, Ccm8ThenGcm, Gcm, GcmThenCcm8};
     let (ccm_8, gcm) = (Some(13 + 8 + 4 + 8), Some(13 + 8 + 4 + 16));
     for (client, server, expected) in [
-        (Ccm8, Ccm8, ccm_8),
-        (Ccm8, GcmThenCcm8, ccm_8),
-        (Ccm8ThenGcm, Ccm8, ccm_8),
-        (Ccm8ThenGcm, Ccm8ThenGcm, ccm_8),
-        (Ccm8ThenGcm, GcmThenCcm8, gcm),
-        (GcmThenCcm8, Ccm8ThenGcm, ccm_8),
-        (GcmThenCcm8, Gcm, gcm),
-        (Gcm, Ccm8ThenGcm, gcm),
-        (Gcm, Gcm, gcm),
-        (Gcm, Ccm8, None),
-        (Ccm8, Gcm, None),
+        (Suites::CCM_8, Suites::CCM_8, ccm_8),
+        (Suites::CCM_8, Suites::GCM_THEN_CCM_8, ccm_8),
+        (Suites::CCM_8_THEN_GCM, Suites::CCM_8, ccm_8),
+        (Suites::CCM_8_THEN_GCM, Suites::CCM_8_THEN_GCM, ccm_8),
+        (Suites::CCM_8_THEN_GCM, Suites::GCM_THEN_CCM_8, gcm),
+        (Suites::GCM_THEN_CCM_8, Suites::CCM_8_THEN_GCM, ccm_8),
+        (Suites::GCM_THEN_CCM_8, Suites::GCM, gcm),
+        (Suites::GCM, Suites::CCM_8_THEN_GCM, gcm),
+        (Suites::GCM, Suites::GCM, gcm),
+        (Suites::GCM, Suites::CCM_8, None),
+        (Suites::CCM_8, Suites::GCM, None),
     ] {
         assert_eq!(agreed(client, server), expected, "{client:?} {server:?}");
     }
@@ -62,7 +61,7 @@ fn the_server_chooses_what_it_would_rather_have_of_what_is_offered() {
 #[test]
 fn a_handshake_with_gcm_survives_every_single_loss() {
     for lost in 0..12 {
-        let mut world = World::new(7, Config { suites: Suites::Gcm, ..Config::default() });
+        let mut world = World::new(7, Config { suites: Suites::GCM, ..Config::default() });
         world.network = Box::new(move |n, _| if n == lost { Fate::LOST } else { Fate::arrives() });
         world.connect();
         world.client.say(b"ping");

@@ -69,7 +69,7 @@ fn say(world: &mut World, from_client: bool, text: &[u8]) {
 
 #[test]
 fn a_session_moves_in_order_and_goes_on_without_a_handshake() {
-    for suites in [Suites::Ccm8, Suites::Gcm] {
+    for suites in [Suites::CCM_8, Suites::GCM] {
         let mut world = established(1, Config { suites, ..Config::default() });
         say(&mut world, true, b"one");
         say(&mut world, false, b"two");

@@ -7,6 +7,8 @@
 
 use super::hash::{DIGEST_LEN, Sha256};
 use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+#[cfg(feature = "curves")]
+use super::{MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme, curves};
 use crate::secret::{Secret, same};
 use zeroize::optimization_barrier;
 
@@ -74,6 +76,41 @@ impl Crypto for Compact {
         }
         body.fill(0);
         Err(NotAuthentic)
+    }
+
+    #[cfg(feature = "curves")]
+    const GROUPS: &'static [NamedGroup] = &[NamedGroup::SECP256R1];
+
+    #[cfg(feature = "curves")]
+    fn key_pair(
+        &mut self,
+        group: NamedGroup,
+        private: &mut [u8; SCALAR_LEN],
+        share: &mut [u8; MAX_SHARE],
+    ) -> Result<usize, Unsupported> {
+        curves::key_pair(group, |out| self.random(out), private, share)
+    }
+
+    #[cfg(feature = "curves")]
+    fn agree(
+        &mut self,
+        group: NamedGroup,
+        private: &[u8; SCALAR_LEN],
+        share: &[u8],
+        secret: &mut [u8; SCALAR_LEN],
+    ) -> Result<(), NotAuthentic> {
+        curves::agree(group, private, share, secret)
+    }
+
+    #[cfg(feature = "curves")]
+    fn verify(
+        &mut self,
+        scheme: SignatureScheme,
+        public_key: &[u8],
+        digest: &[u8; DIGEST_LEN],
+        signature: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        curves::verify(scheme, public_key, digest, signature)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {

@@ -1,6 +1,8 @@
 //! The default provider: the RustCrypto crates, constant time on every target, hardware instructions where they exist.
 
 use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+#[cfg(feature = "curves")]
+use super::{MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme, curves, hash::DIGEST_LEN};
 use aes::Aes128;
 use aes_gcm::Aes128Gcm;
 use ccm::aead::array::ArraySize;
@@ -82,6 +84,41 @@ impl Crypto for RustCrypto {
         tag: &[u8; 16],
     ) -> Result<(), NotAuthentic> {
         gcm_open(key, nonce, aad, body, tag)
+    }
+
+    #[cfg(feature = "curves")]
+    const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
+
+    #[cfg(feature = "curves")]
+    fn key_pair(
+        &mut self,
+        group: NamedGroup,
+        private: &mut [u8; SCALAR_LEN],
+        share: &mut [u8; MAX_SHARE],
+    ) -> Result<usize, Unsupported> {
+        curves::key_pair(group, |out| self.random(out), private, share)
+    }
+
+    #[cfg(feature = "curves")]
+    fn agree(
+        &mut self,
+        group: NamedGroup,
+        private: &[u8; SCALAR_LEN],
+        share: &[u8],
+        secret: &mut [u8; SCALAR_LEN],
+    ) -> Result<(), NotAuthentic> {
+        curves::agree(group, private, share, secret)
+    }
+
+    #[cfg(feature = "curves")]
+    fn verify(
+        &mut self,
+        scheme: SignatureScheme,
+        public_key: &[u8],
+        digest: &[u8; DIGEST_LEN],
+        signature: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        curves::verify(scheme, public_key, digest, signature)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {

@@ -15,6 +15,10 @@ impl AlertDescription {
     pub const RECORD_OVERFLOW: Self = Self(22);
     /// No acceptable set of parameters.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
+    /// A certificate that cannot be read, or whose signatures are wrong.
+    pub const BAD_CERTIFICATE: Self = Self(42);
+    /// A certificate that is not accepted, for whatever reason.
+    pub const CERTIFICATE_UNKNOWN: Self = Self(46);
     /// A field out of range or inconsistent.
     pub const ILLEGAL_PARAMETER: Self = Self(47);
     /// A message that does not parse.
@@ -42,7 +46,14 @@ impl AlertDescription {
             20 => "bad_record_mac",
             22 => "record_overflow",
             40 => "handshake_failure",
+            42 => "bad_certificate",
+            43 => "unsupported_certificate",
+            44 => "certificate_revoked",
+            45 => "certificate_expired",
+            46 => "certificate_unknown",
             47 => "illegal_parameter",
+            48 => "unknown_ca",
+            49 => "access_denied",
             50 => "decode_error",
             51 => "decrypt_error",
             70 => "protocol_version",
@@ -75,7 +86,9 @@ impl Fatal {
             Self::Version => AlertDescription::PROTOCOL_VERSION,
             Self::TooLarge => AlertDescription::HANDSHAKE_FAILURE,
             Self::RecordOverflow => AlertDescription::RECORD_OVERFLOW,
-            Self::BadFinished | Self::WrongKeyOrIdentity { .. } => AlertDescription::DECRYPT_ERROR,
+            Self::Refused(alert) => *alert,
+            Self::NoCertificate => AlertDescription::HANDSHAKE_FAILURE,
+            Self::BadFinished | Self::BadSignature | Self::WrongKeyOrIdentity { .. } => AlertDescription::DECRYPT_ERROR,
             Self::NoCredentials => AlertDescription::USER_CANCELED,
             Self::Closed | Self::KeyExhausted => AlertDescription::CLOSE_NOTIFY,
             Self::TimedOut { .. } | Self::Alert(_) | Self::Idle => return None,

@@ -1,14 +1,15 @@
-//! Client side of the PSK handshake (RFC 4279 over RFC 6347).
+//! Client side of the handshake (RFC 4279 over RFC 6347), and what `public_key` adds to it.
 //!
 //! ClientHello -> HelloVerifyRequest -> ClientHello(cookie) -> ServerHello, [ServerKeyExchange], ServerHelloDone
 //! -> ClientKeyExchange, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished
 
 use super::connection_id::Hello;
 use super::flight::Element;
-use super::handshake::{self, Fragment, MessageType, hello_verify_request, key_exchange, server_hello::ServerHello};
+use super::handshake::server_hello::ServerHello;
+use super::handshake::{self, Fragment, MessageType, certificate, hello_verify_request, key_exchange};
 use super::record_size::RecordSize;
-use super::state::{Answer, HandshakeState, MAX_PSK, Ongoing, Step, Stop};
-use super::{Discard, Fatal, Settings, Suites, VERSION};
+use super::state::{Answer, Flags, HandshakeState, Local, MAX_PSK, Ongoing, Step, Stop};
+use super::{Discard, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Roles};
 
@@ -21,15 +22,10 @@ impl HandshakeState {
         self.begin(Step::AwaitHelloVerifyRequest, Element::ClientHello, cx.now, settings);
         cx.crypto.random(&mut self.client_random);
     }
-
-    /// What our hello offers.
-    pub(crate) const fn offered<C: Crypto>(&self) -> Suites {
-        if C::GCM && !self.minimal { self.suites } else { Suites::Ccm8 }
-    }
 }
 
 impl Ongoing<'_> {
-    pub(crate) fn on_hello_verify_request(&mut self, fragment: &Fragment<'_>) -> Result<(), Stop> {
+    pub(crate) fn on_hello_verify_request<R: Roles>(&mut self, fragment: &Fragment<'_>) -> Result<(), Stop> {
         let cookie = hello_verify_request::read(fragment.body).map_err(|_| Discard::Malformed)?;
         let repeated = self.buffers.outgoing.get(..self.state.outgoing_len.into()) == Some(cookie);
         if self.state.step == Step::AwaitServerHello && repeated {
@@ -39,41 +35,69 @@ impl Ongoing<'_> {
         if self.state.failures > MAX_HELLO_VERIFY_REQUESTS {
             return Err(Discard::Unexpected.into());
         }
-        self.keep(cookie)?;
+        self.keep::<R>(cookie)?;
         // Neither the first hello nor the request is part of the handshake that is hashed (RFC 6347, section 4.2.1).
         self.state.transcript.restart();
         self.state.step = Step::AwaitServerHello;
         self.state.receive_seq = fragment.message_seq().wrapping_add(1);
-        self.state.start_flight(Element::ClientHello);
+        self.state.start_flight::<R>(Element::ClientHello);
         Ok(())
     }
 
     pub(crate) fn on_server_message<C: Crypto, R: Roles>(
         &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
         kind: MessageType,
         body: &[u8],
     ) -> Result<(), Stop> {
         match (self.state.step, kind) {
             (Step::AwaitHelloVerifyRequest | Step::AwaitServerHello, MessageType::SERVER_HELLO) => {
                 let hello = ServerHello::read(body, R::RECORD_SIZE).map_err(|_| Fatal::Decode)?;
-                self.on_server_hello::<C, R>(&hello)?;
+                self.on_server_hello::<C, R>(local, &hello)?;
                 if R::CONNECTION_ID {
                     self.on_connection_id(body)?;
                 }
-                self.state.step = Step::AwaitServerHelloDone;
+                self.state.step = match self.state.exchange {
+                    exchange if R::PUBLIC_KEYS && exchange.has_certificate() => Step::AwaitServerCertificate,
+                    exchange if R::PUBLIC_KEYS && exchange.is_ephemeral() => Step::AwaitServerKeyExchange,
+                    _ => Step::AwaitServerHelloDone,
+                };
                 // The hello was answered; the rest of the server's flight is the server's to repeat.
                 self.state.outgoing_len = 0;
                 self.state.deadline = self.state.give_up;
                 Ok(())
             }
-            (Step::AwaitServerHelloDone, MessageType::SERVER_KEY_EXCHANGE) => {
+            (Step::AwaitServerCertificate, MessageType::CERTIFICATE) if R::PUBLIC_KEYS => {
+                if certificate::read(body).map_err(|_| Fatal::Decode)?.is_empty() {
+                    return Err(Fatal::Decode.into());
+                }
+                self.state.step = Step::ClientVerifies;
+                Err(Stop::Need)
+            }
+            (Step::AwaitServerKeyExchange, MessageType::SERVER_KEY_EXCHANGE) if R::PUBLIC_KEYS => {
+                self.on_server_key_exchange::<C, R>(cx, body)?;
+                self.state.step = Step::AwaitServerHelloDone;
+                Ok(())
+            }
+            (Step::AwaitServerHelloDone, MessageType::CERTIFICATE_REQUEST)
+                if R::PUBLIC_KEYS && self.state.exchange.has_certificate() && !self.state.flags.has(Flags::ASKED) =>
+            {
+                Ok(self.on_certificate_request(local, body)?)
+            }
+            (Step::AwaitServerHelloDone, MessageType::SERVER_KEY_EXCHANGE)
+                if !R::PUBLIC_KEYS || !self.state.exchange.is_ephemeral() =>
+            {
                 let hint = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
-                self.keep(hint)?;
+                self.keep::<R>(hint)?;
                 Ok(())
             }
             (Step::AwaitServerHelloDone, MessageType::SERVER_HELLO_DONE) => {
                 if !body.is_empty() {
                     return Err(Fatal::Decode.into());
+                }
+                if R::PUBLIC_KEYS && self.state.exchange.has_certificate() {
+                    return self.answer_server(cx, local, None);
                 }
                 self.state.step = Step::ClientNeedsPsk;
                 // The lookup may take its time; only the handshake as a whole has a limit.
@@ -85,20 +109,34 @@ impl Ongoing<'_> {
         }
     }
 
-    fn on_server_hello<C: Crypto, R: Roles>(&mut self, hello: &ServerHello<'_>) -> Result<(), Fatal> {
+    fn on_server_hello<C: Crypto, R: Roles>(
+        &mut self,
+        local: Local<'_, R>,
+        hello: &ServerHello<'_>,
+    ) -> Result<(), Fatal> {
         if hello.version != VERSION {
             return Err(Fatal::Version);
         }
-        let offered = self.state.offered::<C>().in_order().iter();
-        let chosen = offered.copied().find(|aead| aead.cipher_suite() == hello.cipher_suite);
-        self.state.aead = chosen.filter(|_| hello.compression_method == 0).ok_or(Fatal::IllegalParameter)?;
+        let suite = hello.cipher_suite;
+        let offered = local.offers::<C>(suite) && hello.compression_method == 0;
+        if !offered {
+            return Err(Fatal::IllegalParameter);
+        }
+        if C::GCM || R::PUBLIC_KEYS {
+            (self.state.exchange, self.state.aead) = suite.parts().ok_or(Fatal::IllegalParameter)?;
+        }
         let offered = !self.state.minimal;
         let answered = hello.extensions;
-        if answered.other || !offered && (answered.extended_master_secret || answered.renegotiation_info) {
+        if R::PUBLIC_KEYS {
+            self.on_answered_extensions(local, hello.extension_list)?;
+        }
+        if !R::PUBLIC_KEYS && answered.other
+            || !offered && (answered.extended_master_secret || answered.renegotiation_info)
+        {
             return Err(Fatal::UnsupportedExtension);
         }
         if R::RECORD_SIZE {
-            let limit = if offered { self.state.record_size_limit } else { 0 };
+            let limit = if offered { local.roles.record_size_limit() } else { 0 };
             self.peer.record_size = RecordSize::answered(&answered, limit)?;
         }
         self.state.server_random = *hello.random;
@@ -116,14 +154,22 @@ impl Ongoing<'_> {
         }
     }
 
-    pub(crate) fn resume_client<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) -> Result<(), Fatal> {
-        let Answer::Psk { identity, key, principal } = answer else { return Err(Fatal::NoCredentials) };
+    pub(crate) fn resume_client<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        answer: Answer<'_>,
+    ) -> Result<(), Stop> {
+        let Answer::Psk { identity, key, principal } = answer else { return Err(Fatal::NoCredentials.into()) };
         if key.is_empty() || key.len() > MAX_PSK {
-            return Err(Fatal::NoCredentials);
+            return Err(Fatal::NoCredentials.into());
         }
-        self.keep(identity)?;
+        self.keep::<R>(identity)?;
         self.peer.principal = principal;
-        self.state.start_flight(Element::ClientKeyExchange);
+        if R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() {
+            return self.answer_server(cx, local, Some(key));
+        }
+        self.state.start_flight::<R>(Element::ClientKeyExchange);
         // ClientKeyExchange belongs to the session hash, and so is hashed before it is written.
         let body_len = (identity.len() as u32).saturating_add(2);
         let kind = MessageType::CLIENT_KEY_EXCHANGE;

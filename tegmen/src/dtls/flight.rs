@@ -2,21 +2,26 @@
 //! numbers (RFC 6347, section 4.2.4).
 
 use super::connection_id::{self, ConnectionIds};
+use super::handshake::client_hello::{DEFAULT_OFFER, MINIMAL_OFFER};
 use super::handshake::{
-    self, HEADER_LEN, MessageType, client_hello, extension::Extensions, finished, key_exchange, server_hello,
+    self, HEADER_LEN, MessageType, certificate, certificate_request, client_hello, extension::Extensions, finished,
+    key_exchange, server_hello,
 };
-use super::record::{self, Aead, ContentType, RecordNumber};
-use super::state::Ongoing;
-use super::{Fatal, Settings};
+use super::kept::{self, Item};
+use super::public_key;
+use super::record::{self, ContentType, RecordNumber};
+use super::record_size::RecordSize;
+use super::state::{Flags, HandshakeState, Local, NO_CREDENTIAL, Ongoing};
+use super::{CipherSuite, Fatal};
 use crate::buf::{Full, Writer, copy};
 use crate::counters::bump;
 use crate::crypto::Crypto;
-use crate::endpoint::{Cx, Roles};
+use crate::endpoint::{Cx, Rank, Roles};
 
 /// The elements of our flights in the order of the protocol: handshake messages, and ChangeCipherSpec, which is none.
 ///
 /// A flight is named by its first element.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Element {
     ClientHello,
     ServerHello,
@@ -27,17 +32,82 @@ pub(crate) enum Element {
     Finished,
     /// Behind the last of each flight.
     Sent,
+
+    // With public keys, between those above; last, so that the numbers of those above have no holes.
+    ServerCertificate,
+    ServerKeyExchange,
+    CertificateRequest,
+    ClientCertificate,
+    CertificateVerify,
 }
 
 impl Element {
-    /// What follows in the same flight.
-    const fn next(self) -> Self {
-        match self {
-            Self::ServerHello => Self::ServerHelloDone,
-            Self::ClientKeyExchange => Self::ChangeCipherSpec,
-            Self::ChangeCipherSpec => Self::Finished,
-            Self::ClientHello | Self::ServerHelloDone | Self::Finished | Self::Sent => Self::Sent,
+    /// Where it stands in the order of the protocol.
+    pub(crate) const fn place<R: Roles>(self) -> u8 {
+        if !R::PUBLIC_KEYS {
+            return self as u8;
         }
+        match self {
+            Self::ClientHello => 0,
+            Self::ServerHello => 1,
+            Self::ServerCertificate => 2,
+            Self::ServerKeyExchange => 3,
+            Self::CertificateRequest => 4,
+            Self::ServerHelloDone => 5,
+            Self::ClientCertificate => 6,
+            Self::ClientKeyExchange => 7,
+            Self::CertificateVerify => 8,
+            Self::ChangeCipherSpec => 9,
+            Self::Finished => 10,
+            Self::Sent => 11,
+        }
+    }
+
+    /// What follows in the same flight.
+    fn next(self) -> Self {
+        const NEXT: [Element; 8] = [
+            Element::Sent, // behind ClientHello
+            Element::ServerHelloDone,
+            Element::Sent,
+            Element::ChangeCipherSpec,
+            Element::Finished,
+            Element::Sent, // behind Finished
+            Element::Sent,
+            Element::Sent,
+        ];
+        NEXT.get(self as usize & 7).copied().unwrap_or(Self::Sent)
+    }
+}
+
+impl HandshakeState {
+    /// What follows in the same flight, given what was agreed on.
+    fn behind<R: Roles>(&self, element: Element) -> Element {
+        if !R::PUBLIC_KEYS {
+            return element.next();
+        }
+        match element {
+            Element::ServerHello if self.exchange.has_certificate() => Element::ServerCertificate,
+            Element::ServerHello if self.exchange.is_ephemeral() => Element::ServerKeyExchange,
+            Element::ServerCertificate => Element::ServerKeyExchange,
+            Element::ServerKeyExchange if self.flags.has(Flags::ASKED) => Element::CertificateRequest,
+            Element::ServerKeyExchange | Element::CertificateRequest => Element::ServerHelloDone,
+            Element::ClientCertificate => Element::ClientKeyExchange,
+            Element::CertificateVerify => Element::ChangeCipherSpec,
+            Element::ClientKeyExchange if self.flags.has(Flags::ASKED) && self.credential != NO_CREDENTIAL => {
+                Element::CertificateVerify
+            }
+            element => element.next(),
+        }
+    }
+
+    /// How many messages our flight has before `element`: ChangeCipherSpec is none.
+    pub(crate) fn messages_before<R: Roles>(&self, element: Element) -> u16 {
+        let (mut at, mut messages) = (self.flight, 0u16);
+        while at.place::<R>() < element.place::<R>() {
+            messages = messages.wrapping_add(u16::from(at != Element::ChangeCipherSpec));
+            at = self.behind::<R>(at);
+        }
+        messages
     }
 }
 
@@ -51,9 +121,10 @@ impl Ongoing<'_> {
     pub(crate) fn transmit<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        settings: &Settings,
+        local: Local<'_, R>,
         out: &mut [u8],
     ) -> Result<usize, Fatal> {
+        let settings = local.settings;
         let lingering = self.state.is_lingering();
         if self.state.element == Element::Sent {
             // All of it was sent, and nothing came.
@@ -61,7 +132,7 @@ impl Ongoing<'_> {
                 return Ok(0);
             }
             if cx.now >= self.state.give_up {
-                let after_finished = self.state.flight == Element::ClientKeyExchange;
+                let after_finished = self.state.flight.place::<R>() > Element::ServerHelloDone.place::<R>();
                 return Err(Fatal::TimedOut { after_finished });
             }
             bump(&mut cx.counters.retransmitted);
@@ -76,12 +147,12 @@ impl Ongoing<'_> {
         let mut len = 0usize;
         while self.state.element != Element::Sent {
             let room = out.get_mut(len..).unwrap_or(&mut []);
-            match self.write::<C, R>(cx, room, mtu.saturating_sub(len)) {
+            match self.write(cx, local, room, mtu.saturating_sub(len)) {
                 Ok(written) => len = len.saturating_add(written),
                 Err(Full) if len > 0 => break,
                 Err(Full) => return Err(Fatal::TooLarge),
             }
-            if self.state.minimal && self.state.element > Element::ClientKeyExchange {
+            if self.state.minimal && self.state.element.place::<R>() > Element::ClientKeyExchange.place::<R>() {
                 break;
             }
         }
@@ -96,7 +167,13 @@ impl Ongoing<'_> {
 
     /// Writes the next element of the flight, or as much of a message as fits `limit`; its record is of so many bytes.
     #[inline(never)] // apart from the loop, which would keep every address that it needs
-    fn write<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, out: &mut [u8], limit: usize) -> Result<usize, Full> {
+    fn write<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        out: &mut [u8],
+        limit: usize,
+    ) -> Result<usize, Full> {
         let state = &mut *self.state;
         let element = state.element;
         if element == Element::ChangeCipherSpec {
@@ -132,14 +209,16 @@ impl Ongoing<'_> {
         let more = if R::CONNECTION_ID { more.written() } else { &[] };
         let kind = match element {
             Element::ClientHello if R::CLIENT => {
-                let limit = if R::RECORD_SIZE { state.record_size_limit } else { 0 };
-                let suites = state.offered::<C>();
-                client_hello::write(&mut body, &state.client_random, kept, state.minimal, suites, limit, more)?;
+                client_hello::write_front(&mut body, &state.client_random, kept)?;
+                match state.minimal || !C::GCM && !R::RECORD_SIZE && !R::PUBLIC_KEYS {
+                    true => body.put(if state.minimal { &MINIMAL_OFFER } else { &DEFAULT_OFFER })?,
+                    false => local.offer::<C>(more).write(&mut body)?,
+                }
                 MessageType::CLIENT_HELLO
             }
             Element::ServerHello if R::SERVER => {
                 let (record_size_limit, max_fragment_length) = match R::RECORD_SIZE {
-                    true => self.peer.record_size.answer(state.record_size_limit),
+                    true => self.peer.record_size.answer(local.roles.record_size_limit()),
                     false => (None, None),
                 };
                 let extensions = Extensions {
@@ -149,17 +228,56 @@ impl Ongoing<'_> {
                     max_fragment_length,
                     other: false,
                 };
-                let gcm = C::GCM && state.aead == Aead::Gcm;
-                server_hello::write(&mut body, &state.server_random, gcm, extensions, more)?;
+                let suite = match C::GCM || R::PUBLIC_KEYS {
+                    true => CipherSuite::of(state.exchange, state.aead),
+                    false => CipherSuite::PSK_WITH_AES_128_CCM_8,
+                };
+                server_hello::write_front(&mut body, &state.server_random, suite)?;
+                if R::PUBLIC_KEYS && state.exchange.is_ephemeral() {
+                    extensions.write_with(&mut body, |writer| {
+                        public_key::write_answers(writer, state)?;
+                        writer.put(more)
+                    })?;
+                } else if R::RECORD_SIZE && (self.peer.record_size != RecordSize::UNLIMITED || !more.is_empty()) {
+                    extensions.write_with(&mut body, |writer| writer.put(more))?;
+                } else {
+                    extensions.write(&mut body)?;
+                }
                 MessageType::SERVER_HELLO
+            }
+            Element::ServerCertificate | Element::ClientCertificate if R::PUBLIC_KEYS => {
+                certificate::write(&mut body, public_key::content_of(local, state.credential))?;
+                MessageType::CERTIFICATE
+            }
+            Element::ServerKeyExchange if R::PUBLIC_KEYS && R::SERVER => {
+                public_key::write_server_key_exchange(&mut body, local, state, self.buffers.outgoing)?;
+                MessageType::SERVER_KEY_EXCHANGE
+            }
+            Element::CertificateRequest if R::PUBLIC_KEYS && R::SERVER => {
+                certificate_request::write(&mut body)?;
+                MessageType::CERTIFICATE_REQUEST
+            }
+            Element::CertificateVerify if R::PUBLIC_KEYS && R::CLIENT => {
+                public_key::write_signature(&mut body, local, state, self.buffers.outgoing)?;
+                MessageType::CERTIFICATE_VERIFY
+            }
+            Element::ClientKeyExchange if R::PUBLIC_KEYS && R::CLIENT && state.exchange.is_ephemeral() => {
+                if !state.exchange.has_certificate() {
+                    key_exchange::write(&mut body, kept)?;
+                }
+                body.with_len8(kept::get(self.buffers.outgoing, Item::Share))?;
+                MessageType::CLIENT_KEY_EXCHANGE
             }
             Element::ClientKeyExchange if R::CLIENT => {
                 key_exchange::write(&mut body, kept)?;
                 MessageType::CLIENT_KEY_EXCHANGE
             }
             Element::Finished => {
-                if state.hashed <= element {
-                    let client = state.flight == Element::ClientKeyExchange;
+                if state.hashed.place::<R>() <= element.place::<R>() {
+                    let client = match R::PUBLIC_KEYS {
+                        true => self.peer.rank == Rank::Ours,
+                        false => state.flight == Element::ClientKeyExchange,
+                    };
                     finished::write_verify_data::<C>(&state.master, client, &state.transcript, &mut state.verify);
                 }
                 body.put(&state.verify)?;
@@ -169,11 +287,14 @@ impl Ongoing<'_> {
         };
         let body = body.finish();
         // ChangeCipherSpec has no number.
-        let before_it = (element as u16).wrapping_sub(state.flight as u16).wrapping_sub(sealed.into());
+        let before_it = match R::PUBLIC_KEYS {
+            true => state.messages_before::<R>(element),
+            false => (element as u16).wrapping_sub(state.flight as u16).wrapping_sub(sealed.into()),
+        };
         let seq = state.flight_seq.wrapping_add(before_it);
-        if state.hashed <= element {
+        if state.hashed.place::<R>() <= element.place::<R>() {
             state.hash_message::<C>(kind, seq, body);
-            state.hashed = element.next();
+            state.hashed = state.behind::<R>(element);
         }
         let offset = usize::from(state.fragment_offset);
         let left = body.len().saturating_sub(offset);
@@ -192,7 +313,7 @@ impl Ongoing<'_> {
             state.fragment_offset = offset.wrapping_add(piece) as u16;
         } else {
             state.fragment_offset = 0;
-            state.element = element.next();
+            state.element = state.behind::<R>(element);
         }
         if !sealed {
             return record::write_plain(out, ContentType::HANDSHAKE, self.next_number(), &header, piece);

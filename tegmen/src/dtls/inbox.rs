@@ -8,7 +8,7 @@
 use super::handshake::{Fragment, MessageType};
 use super::state::Stop;
 use super::{Discard, Fatal};
-use crate::buf::{Full, Reader, Writer};
+use crate::buf::{Full, Reader, Writer, copy};
 
 /// What kind of bytes wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +84,40 @@ impl Inbox {
     /// Forgets the message at the front, which came whole after all; what waits at the back stays.
     pub(crate) fn forget_pieces(&mut self) {
         self.total = 0;
+    }
+
+    /// Keeps a whole message at the front until [`Self::forget_pieces`].
+    pub(crate) fn keep(&mut self, room: &mut [u8], message: &[u8]) -> Result<(), Fatal> {
+        self.make_room(room, message.len());
+        copy(room, message).map_err(|_| Fatal::TooLarge)?;
+        self.keep_front(message.len());
+        Ok(())
+    }
+
+    /// As [`Self::keep`], for a message that waited at `at`.
+    pub(crate) fn keep_waiting(&mut self, room: &mut [u8], at: usize, len: usize) {
+        self.make_room(room, len);
+        if at.saturating_add(len) <= room.len() {
+            room.copy_within(at..at.wrapping_add(len), 0);
+            self.keep_front(len);
+        }
+    }
+
+    /// As [`Self::keep`], for a message that was put together there.
+    pub(crate) const fn keep_front(&mut self, len: usize) {
+        self.total = len as u16;
+        self.missing = 0;
+    }
+
+    /// What is kept at the front.
+    pub(crate) fn kept<'r>(&self, room: &'r [u8]) -> &'r [u8] {
+        room.get(..self.total.into()).unwrap_or(&[])
+    }
+
+    fn make_room(&mut self, room: &[u8], len: usize) {
+        if room.len().saturating_sub(self.held.into()) < len.saturating_add(len.div_ceil(8)) {
+            self.held = 0;
+        }
     }
 
     /// Keeps `header` and `body` for later, if it is not there already.

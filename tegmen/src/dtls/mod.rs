@@ -1,7 +1,9 @@
-//! DTLS 1.2 (RFC 6347) with pre-shared keys (RFC 4279, RFC 6655).
+//! DTLS 1.2 (RFC 6347) with pre-shared keys (RFC 4279, RFC 6655), and with certificates or raw public keys (RFC 8422,
+//! RFC 7250).
 //!
 //! [`record`] opens and seals; [`handshake`] has one file per message; `inbox` puts fragments together in bounded
-//! room; `flight` writes what is sent, again if need be; `client` and `server` are the two state machines.
+//! room; `flight` writes what is sent, again if need be; `client` and `server` are the two state machines, and
+//! `public_key` is what both do only where a public key is in play.
 //! Nothing here knows a peer table or a socket: that is [`crate::endpoint`].
 
 pub mod alert;
@@ -11,37 +13,26 @@ pub(crate) mod cookie;
 pub(crate) mod flight;
 pub mod handshake;
 mod inbox;
-
+mod kept;
+mod public_key;
 pub mod record;
 pub mod record_size;
 pub(crate) mod return_routability;
 mod server;
 pub mod session;
 pub mod state;
+pub mod suite;
 
 pub use alert::AlertDescription;
 pub use record::{Channel, ContentType, Record, Records};
 pub use state::{Buffers, HandshakeState, Ongoing};
+pub use suite::{CipherSuite, Suites};
 
 use crate::time::{Duration, millis};
 use handshake::MessageType;
-use record::Aead;
 
 /// DTLS 1.2 on the wire (RFC 6347, section 4.1).
 pub const VERSION: [u8; 2] = [254, 253];
-
-/// A cipher suite (IANA TLS Cipher Suites registry).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CipherSuite(pub u16);
-
-impl CipherSuite {
-    /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655), the mandatory suite of RFC 7252, section 9.1.3.1.
-    pub const PSK_WITH_AES_128_CCM_8: Self = Self(0xc0a8);
-    /// TLS_PSK_WITH_AES_128_GCM_SHA256 (RFC 5487).
-    pub const PSK_WITH_AES_128_GCM_SHA256: Self = Self(0x00a8);
-    /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3).
-    pub const EMPTY_RENEGOTIATION_INFO_SCSV: Self = Self(0x00ff);
-}
 
 /// What a handshake offers and how it is laid out in datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,39 +45,12 @@ pub enum Profile {
     Minimal,
 }
 
-/// Which cipher suites a client offers and a server accepts, the one it would rather have first. Under
-/// [`Profile::Minimal`], and where the provider has no GCM, it is CCM_8 alone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Suites {
-    /// TLS_PSK_WITH_AES_128_CCM_8.
-    #[default]
-    Ccm8,
-    /// TLS_PSK_WITH_AES_128_CCM_8, then TLS_PSK_WITH_AES_128_GCM_SHA256.
-    Ccm8ThenGcm,
-    /// TLS_PSK_WITH_AES_128_GCM_SHA256, then TLS_PSK_WITH_AES_128_CCM_8.
-    GcmThenCcm8,
-    /// TLS_PSK_WITH_AES_128_GCM_SHA256.
-    Gcm,
-}
-
-impl Suites {
-    /// In order of preference.
-    const fn in_order(self) -> &'static [Aead] {
-        match self {
-            Self::Ccm8 => &[Aead::Ccm8],
-            Self::Ccm8ThenGcm => &[Aead::Ccm8, Aead::Gcm],
-            Self::GcmThenCcm8 => &[Aead::Gcm, Aead::Ccm8],
-            Self::Gcm => &[Aead::Gcm],
-        }
-    }
-}
-
 /// The settings of the DTLS side of an endpoint. Times are kept in milliseconds, and are 49 days at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// What is offered.
     pub profile: Profile,
-    /// Which cipher suites.
+    /// Which cipher suites. Only [`Extended`](crate::endpoint::Extended) endpoints have a choice.
     pub suites: Suites,
     /// Largest UDP payload that is sent, in bytes; larger handshake messages are fragmented to it.
     pub mtu: u16,
@@ -116,7 +80,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             profile: Profile::Default,
-            suites: Suites::Ccm8,
+            suites: Suites::CCM_8,
             mtu: 1232,
             record_size_limit: 0,
             connection_id: None,
@@ -134,7 +98,6 @@ impl Default for Config {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) profile: Profile,
-    pub(crate) suites: Suites,
     pub(crate) mtu: u16,
     pub(crate) retransmit_first_ms: u32,
     pub(crate) retransmit_max_ms: u32,
@@ -149,7 +112,6 @@ impl From<Config> for Settings {
     fn from(config: Config) -> Self {
         Self {
             profile: config.profile,
-            suites: config.suites,
             mtu: config.mtu.max(64),
             retransmit_first_ms: millis(config.retransmit_first),
             retransmit_max_ms: millis(config.retransmit_max),
@@ -199,6 +161,12 @@ pub enum Fatal {
     RecordOverflow,
     /// The peer's Finished does not match the handshake.
     BadFinished,
+    /// A signature of the handshake is wrong: the peer does not have the private key of what it showed.
+    BadSignature,
+    /// The certificate or raw public key of the peer was refused; whoever refused it knows why.
+    Refused(AlertDescription),
+    /// The client has no certificate, and has to have one.
+    NoCertificate,
     /// The peer's Finished could not be opened: its key, or its identity, is not the one known here. The peer is told
     /// the same in both cases; `identity_known` is for the operator's log.
     WrongKeyOrIdentity {

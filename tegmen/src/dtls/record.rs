@@ -3,7 +3,7 @@
 use super::connection_id::{self, ConnectionId};
 use super::handshake::MessageType;
 use super::session::Session;
-use super::{CipherSuite, Discard, VERSION};
+use super::{Discard, VERSION};
 use crate::buf::{Frame, Full, Reader, Truncated, Writer};
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::replay::ReplayWindow;
@@ -256,13 +256,6 @@ pub(crate) enum Aead {
 }
 
 impl Aead {
-    pub(crate) const fn cipher_suite(self) -> CipherSuite {
-        match self {
-            Self::Ccm8 => CipherSuite::PSK_WITH_AES_128_CCM_8,
-            Self::Gcm => CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
-        }
-    }
-
     /// True only where the provider has GCM, so that nothing of it is linked where it has not.
     const fn is_gcm<C: Crypto>(self) -> bool {
         C::GCM && matches!(self, Self::Gcm)

@@ -1,4 +1,4 @@
-//! Server side of the PSK handshake (RFC 4279 over RFC 6347).
+//! Server side of the handshake (RFC 4279 over RFC 6347), and what `public_key` adds to it.
 //!
 //! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished
 //! -> ChangeCipherSpec, Finished. The hello without cookie is answered by the endpoint, without state.
@@ -6,26 +6,32 @@
 use super::flight::Element;
 use super::handshake::client_hello::ClientHello;
 use super::handshake::{Fragment, MessageType, key_exchange};
+use super::public_key::Agreed;
 use super::record::{Aead, RecordNumber};
-use super::state::{Answer, HandshakeState, MAX_PSK, Ongoing, Step, Stop};
-use super::{Fatal, Profile, Settings, Suites, VERSION};
+use super::state::{Answer, HandshakeState, Local, MAX_PSK, Ongoing, Step, Stop};
+use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
-use crate::endpoint::{Cx, Principal};
+use crate::endpoint::{Cx, Principal, Roles};
 use crate::secret::Secret;
 
 impl HandshakeState {
     /// Begins a handshake as server, with a hello whose cookie was valid; the answer is due at once.
-    pub(crate) fn accept<C: Crypto>(
+    pub(crate) fn accept<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
         settings: &Settings,
         number: RecordNumber,
         fragment: &Fragment<'_>,
         hello: &ClientHello<'_>,
-        aead: Aead,
+        agreed: Agreed,
     ) {
         self.begin(Step::AwaitClientKeyExchange, Element::ServerHello, cx.now, settings);
-        self.aead = aead;
+        if C::GCM || R::PUBLIC_KEYS {
+            self.aead = agreed.aead;
+        }
+        if R::PUBLIC_KEYS {
+            (self.exchange, self.credential, self.flags) = (agreed.exchange, agreed.credential, agreed.flags);
+        }
         self.client_random = *hello.random;
         cx.crypto.random(&mut self.server_random);
         self.extended_master_secret = !self.minimal && hello.extensions.extended_master_secret;
@@ -38,26 +44,60 @@ impl HandshakeState {
         self.hash_message::<C>(fragment.message_type(), fragment.message_seq(), fragment.body);
     }
 
-    /// Checks what a hello offers, and chooses the cipher.
-    pub(crate) fn acceptable<C: Crypto>(hello: &ClientHello<'_>, settings: &Settings) -> Result<Aead, Fatal> {
+    /// Checks what a hello offers, and chooses the cipher suite.
+    pub(crate) fn acceptable<C: Crypto, R: Roles>(
+        hello: &ClientHello<'_>,
+        local: Local<'_, R>,
+    ) -> Result<Agreed, Fatal> {
         // DTLS counts its versions down: 1.2 is {254, 253}.
         let [major, minor] = hello.version;
         if major != VERSION[0] || minor > VERSION[1] {
             return Err(Fatal::Version);
         }
-        let suites = if C::GCM && settings.profile == Profile::Default { settings.suites } else { Suites::Ccm8 };
-        let chosen = suites.in_order().iter().find(|aead| hello.offers(aead.cipher_suite()));
-        chosen.copied().filter(|_| hello.offers_null_compression()).ok_or(Fatal::NoCommonSuite)
+        if !hello.offers_null_compression() {
+            return Err(Fatal::NoCommonSuite);
+        }
+        let usable = |suite: &CipherSuite| hello.offers(*suite) && local.offers::<C>(*suite);
+        if !C::GCM && !R::PUBLIC_KEYS {
+            let agreed = Agreed::psk(Aead::Ccm8);
+            return if hello.offers(agreed.suite()) { Ok(agreed) } else { Err(Fatal::NoCommonSuite) };
+        }
+        let mut chosen = local.roles.suites().0.iter().copied().filter(usable).filter_map(|suite| {
+            let (exchange, aead) = suite.parts()?;
+            match R::PUBLIC_KEYS && exchange.is_ephemeral() {
+                true => Agreed::with_public_key::<C, R>(hello, local, exchange, aead),
+                false => Some(Agreed::psk(aead)),
+            }
+        });
+        chosen.next().ok_or(Fatal::NoCommonSuite)
     }
 }
 
 impl Ongoing<'_> {
-    pub(crate) fn on_client_message(&mut self, kind: MessageType, body: &[u8]) -> Result<(), Stop> {
+    pub(crate) fn on_client_message<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        kind: MessageType,
+        body: &[u8],
+    ) -> Result<(), Stop> {
         match (self.state.step, kind) {
+            (Step::AwaitClientCertificate, MessageType::CERTIFICATE) if R::PUBLIC_KEYS => {
+                self.on_client_certificate(local, body)
+            }
+            (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE)
+                if R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() =>
+            {
+                self.on_client_share::<C, R>(cx, body)
+            }
+            (Step::AwaitCertificateVerify, MessageType::CERTIFICATE_VERIFY) if R::PUBLIC_KEYS => {
+                self.state.step = Step::AwaitClientChangeCipherSpec;
+                Ok(())
+            }
             (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE) => {
                 let identity = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
                 // An identity that fits nowhere is one that nobody has.
-                if self.keep(identity).is_err() {
+                if self.keep::<R>(identity).is_err() {
                     self.state.outgoing_len = 0;
                 }
                 self.state.step = Step::ServerNeedsPsk;
@@ -65,7 +105,7 @@ impl Ongoing<'_> {
                 Err(Stop::Need)
             }
             (Step::AwaitClientFinished, MessageType::FINISHED) => {
-                self.state.start_flight(Element::ChangeCipherSpec);
+                self.state.start_flight::<R>(Element::ChangeCipherSpec);
                 self.state.step = Step::Lingering;
                 self.state.inbox.clear();
                 Err(Stop::Established)
@@ -74,7 +114,7 @@ impl Ongoing<'_> {
         }
     }
 
-    pub(crate) fn resume_server<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
+    pub(crate) fn resume_server<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
         // Drawn in either case, so that a known identity takes no less time than an unknown one.
         let mut random = Secret::<16>::zeroed();
         cx.crypto.random(random.expose_mut());
@@ -86,7 +126,10 @@ impl Ongoing<'_> {
             }
         };
         self.peer.principal = principal;
-        self.derive_keys(cx, key, false);
+        match R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() {
+            true => self.derive_keys_agreed(cx, Some(key), false),
+            false => self.derive_keys(cx, key, false),
+        }
         self.state.step = match self.state.change_cipher_spec {
             true => Step::AwaitClientFinished,
             false => Step::AwaitClientChangeCipherSpec,

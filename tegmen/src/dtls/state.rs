@@ -2,15 +2,18 @@
 
 use super::connection_id::ConnectionIds;
 use super::flight::Element;
+use super::handshake::certificate::CertificateType;
 use super::handshake::finished::{VERIFY_LEN, write_verify_data};
-use super::handshake::{self, Fragment, MessageType, Random};
+use super::handshake::{self, Fragment, HEADER_LEN, MessageType, Random};
 use super::inbox::{Held, Inbox};
+use super::kept::{self, Item};
 use super::record::{Aead, ContentType, Record};
-use super::{AlertDescription, Discard, Fatal, Profile, Settings, Suites, alert};
+use super::suite::KeyExchange;
+use super::{AlertDescription, Discard, Fatal, Profile, Settings, alert};
 use crate::buf::{Reader, copy};
 use crate::counters::{Counters, bump};
-use crate::crypto::Crypto;
-use crate::crypto::hash::{HmacKey, Sha256};
+use crate::crypto::hash::{DIGEST_LEN, HmacKey, Sha256};
+use crate::crypto::{Crypto, NamedGroup};
 use crate::endpoint::{Cx, Peer, Principal, Roles};
 use crate::secret::{Secret, same, wipe};
 use crate::time::Instant;
@@ -31,6 +34,19 @@ pub(crate) enum Step {
     AwaitClientFinished,
     /// Done, but the last flight may have to be sent again.
     Lingering,
+
+    // With public keys, between those above; last, so that the numbers of those above have no holes.
+    AwaitServerCertificate,
+    ClientVerifies,
+    AwaitServerKeyExchange,
+    ClientSigns,
+
+    /// The server has its key pair still to draw.
+    ServerBegins,
+    ServerSigns,
+    AwaitClientCertificate,
+    ServerVerifies,
+    AwaitCertificateVerify,
 }
 
 /// What one handshake remembers besides its [`Buffers`] and the [`Channel`](super::Channel) that it fills.
@@ -47,9 +63,12 @@ pub struct HandshakeState {
     pub(crate) failures: u8,
     /// [`Profile::Minimal`]: no extensions, and the last messages in datagrams of their own.
     pub(crate) minimal: bool,
-    /// What is offered, and what was chosen.
-    pub(crate) suites: Suites,
+    /// The cipher suite in two parts.
     pub(crate) aead: Aead,
+    pub(crate) exchange: KeyExchange,
+    /// The number of the [`Credential`](crate::endpoint::Credential) that we show, [`NO_CREDENTIAL`] if we show none.
+    pub(crate) credential: u8,
+    pub(crate) flags: Flags,
     pub(crate) extended_master_secret: bool,
     pub(crate) renegotiation_info: bool,
     /// The peer's ChangeCipherSpec came while the key was still being looked up.
@@ -64,8 +83,6 @@ pub struct HandshakeState {
     /// message_seq of the message that is due from the peer, and what it was when our flight began.
     pub(crate) receive_seq: u16,
     pub(crate) answered_seq: u16,
-    /// [`Config::record_size_limit`](super::Config::record_size_limit); set and looked at only where the role has it.
-    pub(crate) record_size_limit: u16,
     /// Current retransmission timeout in milliseconds; 0 before the flight is sent.
     pub(crate) timeout_ms: u32,
     pub(crate) inbox: Inbox,
@@ -81,9 +98,65 @@ pub struct HandshakeState {
     pub(crate) transcript: Sha256,
 }
 
+/// Forgets what a handshake with public keys kept in its [outgoing room](Buffers::outgoing): for the table, whose memory it
+/// is, before another handshake gets it.
+pub fn wipe_room(outgoing: &mut [u8]) {
+    kept::clear(outgoing);
+}
+
+/// No [`HandshakeState::credential`].
+pub(crate) const NO_CREDENTIAL: u8 = u8::MAX;
+
+/// What was agreed on beside the suite, in a handshake with public keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Flags(pub(crate) u8);
+
+impl Flags {
+    /// The group is x25519, else secp256r1.
+    pub(crate) const X25519: u8 = 1;
+    /// The server shows a raw public key; the client does.
+    pub(crate) const RAW_SERVER: u8 = 1 << 1;
+    pub(crate) const RAW_CLIENT: u8 = 1 << 2;
+    /// The client offered to choose the type of the server's certificate, of the client's.
+    pub(crate) const SERVER_TYPE: u8 = 1 << 3;
+    pub(crate) const CLIENT_TYPE: u8 = 1 << 4;
+    /// The client is asked for a certificate.
+    pub(crate) const ASKED: u8 = 1 << 5;
+    /// It has shown one, and has to prove it.
+    pub(crate) const CERTIFIED: u8 = 1 << 6;
+
+    pub(crate) const fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+
+    pub(crate) const fn set(&mut self, flag: u8, value: bool) {
+        self.0 = if value { self.0 | flag } else { self.0 & !flag };
+    }
+
+    /// The group of the agreement.
+    pub(crate) const fn group(self) -> NamedGroup {
+        if self.has(Self::X25519) { NamedGroup::X25519 } else { NamedGroup::SECP256R1 }
+    }
+}
+
+/// What an endpoint knows of itself in each of its handshakes.
+pub(crate) struct Local<'l, R> {
+    pub(crate) settings: &'l Settings,
+    pub(crate) roles: &'l R,
+}
+
+impl<R> Clone for Local<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Local<'_, R> {}
+
 /// The room of one handshake, which belongs to the peer table.
 pub struct Buffers<'b> {
-    /// What a flight needs to be written again: the cookie, later the PSK identity. Up to 255 bytes are of use.
+    /// What a flight needs to be written again: the cookie, later the PSK identity. Up to 255 bytes are of use; with public
+    /// keys, as many more as two shares, a signature and the peer's public key have: 350 with ECDSA, 900 with RSA-2048.
     pub outgoing: &'b mut [u8],
     /// Fragments and early records.
     pub incoming: &'b mut [u8],
@@ -105,7 +178,7 @@ pub struct Ongoing<'b> {
 /// is in two registers of a mote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
-    /// A pre-shared key is needed: ask [`Ongoing::need`], answer with [`Ongoing::resume`].
+    /// Something is needed: ask [`Ongoing::need`], answer with [`Ongoing::resume`].
     Need,
     /// Both sides proved that they have the key.
     Established,
@@ -152,6 +225,20 @@ pub enum Need<'n> {
         /// PSK identity (RFC 4279, section 5.1).
         identity: &'n [u8],
     },
+    /// Is this peer to be trusted? It has not proved yet that it owns the key.
+    VerifyPeer {
+        /// How it shows its public key.
+        certificate_type: CertificateType,
+        /// What it shows: see [`Credential::content`](crate::endpoint::Credential::content).
+        content: &'n [u8],
+    },
+    /// Sign this with our private key.
+    Sign {
+        /// The number of our [`Credential`](crate::endpoint::Credential).
+        credential: u8,
+        /// SHA-256 of what is signed.
+        digest: [u8; DIGEST_LEN],
+    },
 }
 
 /// The answer to a [`Need`].
@@ -168,6 +255,17 @@ pub enum Answer<'n> {
     },
     /// There is none. A server goes on with a random key, so that nobody learns which identities exist.
     Unknown,
+    /// The peer is trusted, if it proves that it has the private key of this one.
+    Peer {
+        /// Its SubjectPublicKeyInfo, DER.
+        public_key: &'n [u8],
+        /// How the application will know the peer in requests.
+        principal: Principal,
+    },
+    /// It is not; the peer is told this.
+    Refused(AlertDescription),
+    /// The signature, in the form of its scheme: of ECDSA DER.
+    Signature(&'n [u8]),
 }
 
 /// Longest pre-shared key in bytes (RFC 4279, section 5.3, asks for 64).
@@ -185,10 +283,11 @@ impl HandshakeState {
             flight_seq: 0,
             receive_seq: 0,
             answered_seq: 0,
-            record_size_limit: 0,
             minimal: false,
-            suites: Suites::Ccm8,
             aead: Aead::Ccm8,
+            exchange: KeyExchange::Psk,
+            credential: 0,
+            flags: Flags(0),
             extended_master_secret: false,
             renegotiation_info: false,
             change_cipher_spec: false,
@@ -226,12 +325,11 @@ impl HandshakeState {
         self.inbox.clear();
         self.transcript.restart();
         self.minimal = settings.profile == Profile::Minimal;
-        self.suites = settings.suites;
         self.give_up = now.after_millis(settings.handshake_timeout_ms);
         self.await_answer();
     }
 
-    /// Forgets all secrets.
+    /// Forgets all secrets; what a handshake with public keys left in its room is forgotten with [`wipe_room`].
     pub fn wipe(&mut self) {
         self.master.wipe();
         wipe(&mut self.verify);
@@ -249,9 +347,13 @@ impl HandshakeState {
 
     /// The next flight, to be sent at once; what was received for the previous one is forgotten.
     #[inline(never)]
-    pub(crate) fn start_flight(&mut self, flight: Element) {
-        // Only a flight of one or two messages is followed by another.
-        let messages = if self.flight == Element::ServerHello { 2 } else { 1 };
+    pub(crate) fn start_flight<R: Roles>(&mut self, flight: Element) {
+        // Without public keys only a flight of one or two messages is followed by another.
+        let messages = match R::PUBLIC_KEYS {
+            true => self.messages_before::<R>(Element::Sent),
+            false if self.flight == Element::ServerHello => 2,
+            false => 1,
+        };
         self.flight_seq = self.flight_seq.wrapping_add(messages);
         self.flight = flight;
         self.await_answer();
@@ -294,21 +396,38 @@ impl HandshakeState {
     }
 }
 
+impl Step {
+    /// True while the certificate of the peer is looked at.
+    const fn verifies(self) -> bool {
+        matches!(self, Self::ClientVerifies | Self::ServerVerifies)
+    }
+}
+
 impl Ongoing<'_> {
     /// Takes a record, then what came early and is due behind it.
     #[inline(never)]
-    pub(crate) fn receive<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, record: Record<'_>) -> Result<(), Stop> {
+    pub(crate) fn receive<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        record: Record<'_>,
+    ) -> Result<(), Stop> {
         match record.epoch() {
-            0 => self.receive_plaintext::<C, R>(cx, &record)?,
-            _ => self.receive_protected::<C, R>(cx, record)?,
+            0 => self.receive_plaintext(cx, local, &record)?,
+            _ => self.receive_protected(cx, local, record)?,
         }
-        self.settle::<C, R>(cx)
+        self.settle(cx, local)
     }
 
     /// Takes a record of epoch 0.
-    fn receive_plaintext<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, record: &Record<'_>) -> Result<(), Stop> {
+    fn receive_plaintext<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        record: &Record<'_>,
+    ) -> Result<(), Stop> {
         match record.content_type() {
-            ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, record.body, false),
+            ContentType::HANDSHAKE => self.on_fragments(cx, local, record.body, false),
             ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec(),
             ContentType::ALERT => {
                 // Not authenticated: believed only while there is nothing but this handshake to lose.
@@ -326,7 +445,12 @@ impl Ongoing<'_> {
     }
 
     /// Takes a record of the protected epoch, before the handshake is over.
-    fn receive_protected<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, record: Record<'_>) -> Result<(), Stop> {
+    fn receive_protected<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        record: Record<'_>,
+    ) -> Result<(), Stop> {
         let mut content_type = record.content_type();
         match self.state.step {
             Step::AwaitServerFinished | Step::AwaitClientFinished => {}
@@ -337,6 +461,12 @@ impl Ongoing<'_> {
             | Step::AwaitServerChangeCipherSpec
                 if content_type == ContentType::HANDSHAKE
                     || R::CONNECTION_ID && content_type == ContentType::TLS12_CID =>
+            {
+                self.state.inbox.hold(self.buffers.incoming, Held::Record, record.header, record.body)?;
+                return Ok(());
+            }
+            Step::AwaitClientCertificate | Step::ServerVerifies | Step::AwaitCertificateVerify
+                if R::PUBLIC_KEYS && content_type == ContentType::HANDSHAKE =>
             {
                 self.state.inbox.hold(self.buffers.incoming, Held::Record, record.header, record.body)?;
                 return Ok(());
@@ -361,11 +491,11 @@ impl Ongoing<'_> {
             }
             Err(discard) => return Err(discard.into()),
         };
-        if R::RECORD_SIZE && content.len() > self.peer.record_size.received(self.state.record_size_limit) {
+        if R::RECORD_SIZE && content.len() > self.peer.record_size.received(local.roles.record_size_limit()) {
             return Err(Fatal::RecordOverflow.into());
         }
         match content_type {
-            ContentType::HANDSHAKE => self.on_fragments::<C, R>(cx, content, true),
+            ContentType::HANDSHAKE => self.on_fragments(cx, local, content, true),
             ContentType::ALERT => match *content {
                 [alert::FATAL, description] => Err(Fatal::Alert(AlertDescription(description)).into()),
                 _ => Ok(()),
@@ -392,21 +522,30 @@ impl Ongoing<'_> {
     fn on_fragments<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
         bytes: &[u8],
         protected: bool,
     ) -> Result<(), Stop> {
         let mut reader = Reader::new(bytes);
+        let mut outcome = Ok(());
         while !reader.is_empty() {
             let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
-            self.on_fragment::<C, R>(cx, &fragment, protected)?;
+            match self.on_fragment(cx, local, &fragment, protected) {
+                Ok(()) => {}
+                // What follows in the record is kept for later.
+                Err(Stop::Need) if R::PUBLIC_KEYS => outcome = Err(Stop::Need),
+                Err(_) if outcome.is_err() => {}
+                over => return over,
+            }
         }
-        Ok(())
+        outcome
     }
 
     /// Sorts a fragment: already seen, due now, or early.
     fn on_fragment<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
         fragment: &Fragment<'_>,
         protected: bool,
     ) -> Result<(), Stop> {
@@ -414,7 +553,7 @@ impl Ongoing<'_> {
         // A server without state numbers its HelloVerifyRequests as it likes.
         let hello_verify = fragment.message_type() == MessageType::HELLO_VERIFY_REQUEST && fragment.is_whole();
         if R::CLIENT && hello_verify && matches!(state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello) {
-            return self.on_hello_verify_request(fragment);
+            return self.on_hello_verify_request::<R>(fragment);
         }
         let ahead = fragment.message_seq().wrapping_sub(state.receive_seq) as i16;
         if ahead < 0 {
@@ -431,6 +570,17 @@ impl Ongoing<'_> {
             | Step::AwaitServerHello
             | Step::AwaitServerHelloDone
             | Step::AwaitClientKeyExchange => !protected,
+            Step::AwaitServerCertificate
+            | Step::AwaitServerKeyExchange
+            | Step::AwaitClientCertificate
+            | Step::AwaitCertificateVerify => R::PUBLIC_KEYS && !protected,
+            // Not before the question is answered.
+            Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS && !protected => {
+                if ahead < 8 && fragment.is_whole() {
+                    state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?;
+                }
+                return Ok(());
+            }
             _ => false,
         };
         if !due {
@@ -444,21 +594,32 @@ impl Ongoing<'_> {
         }
         if fragment.is_whole() {
             state.inbox.forget_pieces();
-            return self.on_message::<C, R>(fragment.message_type(), fragment.body);
+            let outcome = self.on_message(cx, local, fragment.message_type(), fragment.body);
+            // The room is not at hand while what waited in it is handled.
+            if R::PUBLIC_KEYS && self.state.step.verifies() && !self.buffers.incoming.is_empty() {
+                self.state.inbox.keep(self.buffers.incoming, fragment.body)?;
+            }
+            return outcome;
         }
         let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(()) };
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
-        let outcome = self.on_message::<C, R>(fragment.message_type(), body);
+        let outcome = self.on_message(cx, local, fragment.message_type(), body);
         self.buffers.incoming = room;
+        if R::PUBLIC_KEYS && self.state.step.verifies() {
+            self.state.inbox.keep_front(len);
+        }
         outcome
     }
 
     /// Goes through what came early for as long as it brings the handshake on.
-    fn settle<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>) -> Result<(), Stop> {
+    fn settle<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, local: Local<'_, R>) -> Result<(), Stop> {
         loop {
             let Ongoing { state, buffers, .. } = self;
+            if R::PUBLIC_KEYS && state.step.verifies() {
+                return Ok(());
+            }
             let finished_due = matches!(state.step, Step::AwaitServerFinished | Step::AwaitClientFinished);
             let found = match finished_due {
                 true => state.inbox.take_record(buffers.incoming),
@@ -470,28 +631,45 @@ impl Ongoing<'_> {
             let item = room.get_mut(at..).and_then(|item| item.get_mut(..len)).unwrap_or(&mut []);
             let outcome = match finished_due {
                 true => match item.split_first_chunk_mut() {
-                    Some((header, body)) => self.receive_protected::<C, R>(cx, Record { header, body }),
+                    Some((header, body)) => self.receive_protected(cx, local, Record { header, body }),
                     None => Err(Discard::Malformed.into()),
                 },
-                false => self.on_fragments::<C, R>(cx, item, false),
+                false => self.on_fragments(cx, local, item, false),
             };
             self.buffers.incoming = room;
+            if R::PUBLIC_KEYS && self.state.step.verifies() {
+                let (at, len) = (at.saturating_add(HEADER_LEN), len.saturating_sub(HEADER_LEN));
+                self.state.inbox.keep_waiting(self.buffers.incoming, at, len);
+            }
             outcome?;
         }
     }
 
     /// Takes a whole message in its turn.
-    fn on_message<C: Crypto, R: Roles>(&mut self, kind: MessageType, body: &[u8]) -> Result<(), Stop> {
+    fn on_message<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        kind: MessageType,
+        body: &[u8],
+    ) -> Result<(), Stop> {
         if kind == MessageType::FINISHED {
             self.check_finished::<C>(body)?;
         }
+        if R::PUBLIC_KEYS && kind == MessageType::CERTIFICATE_VERIFY {
+            self.check_certificate_verify(cx, body)?;
+        }
         self.state.hash_message::<C>(kind, self.state.receive_seq, body);
         self.state.receive_seq = self.state.receive_seq.wrapping_add(1);
-        let server = matches!(self.state.step, Step::AwaitClientKeyExchange | Step::AwaitClientFinished);
+        let server = match self.state.step {
+            Step::AwaitClientKeyExchange | Step::AwaitClientFinished => true,
+            Step::AwaitClientCertificate | Step::AwaitCertificateVerify => R::PUBLIC_KEYS,
+            _ => false,
+        };
         if R::SERVER && server {
-            self.on_client_message(kind, body)
+            self.on_client_message(cx, local, kind, body)
         } else if R::CLIENT && !server {
-            self.on_server_message::<C, R>(kind, body)
+            self.on_server_message(cx, local, kind, body)
         } else {
             Err(Fatal::UnexpectedMessage(kind).into())
         }
@@ -510,33 +688,49 @@ impl Ongoing<'_> {
     }
 
     /// Goes on with the answer to [`Self::need`].
-    pub(crate) fn resume<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) -> Result<(), Stop> {
+    pub(crate) fn resume<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        answer: Answer<'_>,
+    ) -> Result<(), Stop> {
         match self.state.step {
-            Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, answer)?,
-            Step::ServerNeedsPsk if R::SERVER => self.resume_server(cx, answer),
+            Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, local, answer)?,
+            Step::ServerNeedsPsk if R::SERVER => self.resume_server::<C, R>(cx, answer),
+            Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS => self.on_verified(answer)?,
+            Step::ClientSigns | Step::ServerSigns if R::PUBLIC_KEYS => self.on_signed(local, answer)?,
             _ => {}
         }
-        self.settle::<C, R>(cx)
+        self.settle(cx, local)
     }
 
     /// Keeps a cookie, hint or identity where the flight is written from.
-    pub(crate) fn keep(&mut self, text: &[u8]) -> Result<(), Fatal> {
+    pub(crate) fn keep<R: Roles>(&mut self, text: &[u8]) -> Result<(), Fatal> {
+        if R::PUBLIC_KEYS && text.len() > kept::front(self.buffers.outgoing) {
+            return Err(Fatal::TooLarge);
+        }
         let len = u8::try_from(text.len()).map_err(|_| Fatal::TooLarge)?;
         copy(self.buffers.outgoing, text).map_err(|_| Fatal::TooLarge)?;
         self.state.outgoing_len = len;
         Ok(())
     }
 
-    /// Master secret and traffic keys from a pre-shared key (RFC 4279, section 2; RFC 7627, section 4).
+    /// Master secret and traffic keys from a pre-shared key (RFC 4279, section 2).
+    #[inline]
     pub(crate) fn derive_keys<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, key: &[u8], client: bool) {
-        let state = &mut *self.state;
         let len = (key.len() as u16).to_be_bytes();
-        let mut secret = Secret::<48>::zeroed();
-        // As many zeros as the key has bytes, in two parts, from what is zero still.
+        // As many zeros as the key has bytes, in two parts.
         let (zeros, more) = (key.len().min(32), key.len().saturating_sub(32));
-        let zeros_of = |count| secret.expose().get(..count).unwrap_or(&[]);
+        let zeros_of = |count| [0; 32].get(..count).unwrap_or(&[]);
+        self.derive_keys_from(cx, &[&len, zeros_of(zeros), zeros_of(more), &len, key], client);
+    }
+
+    /// Master secret and traffic keys from a premaster secret (RFC 5246, sections 8.1 and 6.3; RFC 7627, section 4).
+    pub(crate) fn derive_keys_from<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, premaster: &[&[u8]], client: bool) {
+        let state = &mut *self.state;
+        let mut secret = Secret::<48>::zeroed();
         // The premaster secret is the key of the first two runs, the master secret that of all others.
-        state.master.set::<C>(&[&len, zeros_of(zeros), zeros_of(more), &len, key]);
+        state.master.set::<C>(premaster);
         let session_hash = state.transcript.digest_so_far::<C>();
         let seed: [&[u8]; 3] = match state.extended_master_secret {
             true => [b"extended master secret", &session_hash, &[]],
@@ -560,6 +754,14 @@ impl<'b> Ongoing<'b> {
         match self.state.step {
             Step::ClientNeedsPsk => Some(Need::PskForServer { hint: text }),
             Step::ServerNeedsPsk => Some(Need::PskOfClient { identity: text }),
+            Step::ClientVerifies | Step::ServerVerifies => Some(Need::VerifyPeer {
+                certificate_type: self.state.peer_type(),
+                content: self.state.inbox.kept(self.buffers.incoming).get(3..)?,
+            }),
+            Step::ClientSigns | Step::ServerSigns => {
+                let digest = *kept::get(outgoing, Item::Digest).first_chunk()?;
+                Some(Need::Sign { credential: self.state.credential, digest })
+            }
             _ => None,
         }
     }

@@ -12,6 +12,7 @@ use crate::dtls::Discard;
 use crate::dtls::connection_id::{AddressChanges, ConnectionId, ConnectionIds, Hello, Policy};
 use crate::dtls::record::{ContentType, HEADROOM, MAX_CONTENT};
 use crate::dtls::return_routability::{self as rrc, MessageType};
+use crate::dtls::state::Local;
 use crate::secret::same;
 
 /// How an endpoint uses connection ids, and what it remembers of that.
@@ -138,7 +139,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
             Some((id, peer)) if peer.phase == Phase::Handshaking && peer.path == *path => {
                 let Some(ongoing) = &mut self.peers.ongoing(id) else { return Outcome::Event(None) };
-                let outcome = ongoing.receive::<C, R>(cx, record);
+                let local = Local { settings: &self.settings, roles: &self.roles };
+                let outcome = ongoing.receive(cx, local, record);
                 return Outcome::Event(self.on_outcome(cx, id, outcome));
             }
             // Before a handshake has ended there is nothing that could move.

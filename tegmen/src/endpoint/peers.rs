@@ -4,6 +4,7 @@ use super::address::{Address, Path};
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::record::{Channel, MAX_CONTENT};
 use crate::dtls::record_size::RecordSize;
+use crate::dtls::state::wipe_room;
 use crate::dtls::{AlertDescription, Buffers, HandshakeState, Ongoing};
 use crate::time::Instant;
 use core::num::NonZeroU32;
@@ -314,6 +315,9 @@ struct HandshakeSlot<const OUTGOING: usize, const INCOMING: usize> {
     incoming: [u8; INCOMING],
 }
 
+/// Longest cookie, hint or identity in bytes that a handshake takes.
+const MAX_TEXT: usize = 255;
+
 /// Peers in arrays, searched one by one: for a mote, and for tests.
 ///
 /// `PEERS` entries, of which `HANDSHAKES` may be in a handshake at once, each with room for an outgoing cookie or
@@ -480,6 +484,10 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         for handshake in self.handshakes.iter_mut().filter(|handshake| handshake.owner == owner) {
             handshake.owner = 0;
             handshake.state.wipe();
+            // Of a room that is no larger than a text nothing else is kept.
+            if O > MAX_TEXT {
+                wipe_room(&mut handshake.outgoing);
+            }
         }
     }
 

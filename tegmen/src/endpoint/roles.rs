@@ -1,10 +1,11 @@
 //! Client, server, or both: types, so that an image links no code for what it never is.
 
 use super::mobility::Mobility;
+use crate::crypto::SignatureScheme;
 #[cfg(doc)]
 use crate::dtls::connection_id;
-use crate::dtls::record_size;
-use crate::dtls::{Config, Profile};
+use crate::dtls::handshake::certificate::CertificateType;
+use crate::dtls::{Config, Profile, Suites, record_size};
 
 /// Which roles an endpoint takes. A type, so that an image links no code for a role that it never has.
 pub trait Roles {
@@ -19,9 +20,8 @@ pub trait Roles {
 
     /// It speaks of connection ids ([`connection_id`]), and so of return routability.
     const CONNECTION_ID: bool = false;
-
-    /// The role under these settings.
-    fn new(config: &Config) -> Self;
+    /// It knows the cipher suites that need public keys: see [`PublicKeys`].
+    const PUBLIC_KEYS: bool = false;
 
     /// The longest content of a record that is taken, in bytes; 0 if that is not said to anybody.
     fn record_size_limit(&self) -> u16 {
@@ -32,6 +32,84 @@ pub trait Roles {
     fn mobility(&mut self) -> Option<&mut Mobility> {
         None
     }
+
+    /// Its cipher suites.
+    fn suites(&self) -> Suites {
+        Suites::CCM_8
+    }
+
+    /// What it can prove itself with.
+    fn keys(&self) -> &impl Keys {
+        &NoKeys
+    }
+}
+
+/// A role that needs no more than the settings.
+pub trait Configured: Roles {
+    /// The role under these settings.
+    fn new(config: &Config) -> Self;
+}
+
+/// What an endpoint can prove itself with in handshakes with certificates or raw public keys, and what it asks for.
+///
+/// Private keys are not here: a signature is asked for by [`Need::Sign`](crate::dtls::state::Need), so that a key may stay
+/// in a chip.
+pub trait Keys {
+    /// A credential by its number. They are numbered from 0 on, up to 254; the first that a handshake can use is taken.
+    fn credential(&self, number: u8) -> Option<Credential<'_>>;
+
+    /// Whether a server asks clients for a certificate.
+    fn client_authentication(&self) -> ClientAuthentication {
+        ClientAuthentication::Never
+    }
+
+    /// The types that are taken from the peer, the one that we would rather have first.
+    fn peer_types(&self) -> &[CertificateType] {
+        &[CertificateType::X509]
+    }
+
+    /// The cipher suites.
+    fn suites(&self) -> Suites {
+        Suites::ALL
+    }
+
+    /// The name of the server that a client asks for (RFC 6066, section 3); none if it is empty.
+    fn server_name(&self) -> &[u8] {
+        &[]
+    }
+}
+
+/// A public key of ours, as the peer gets it.
+#[derive(Clone, Copy, Debug)]
+pub struct Credential<'k> {
+    /// How it is shown.
+    pub certificate_type: CertificateType,
+    /// How it signs.
+    pub scheme: SignatureScheme,
+    /// Of X.509 our certificate and those above it, DER, each behind its length in three bytes; else the
+    /// SubjectPublicKeyInfo.
+    pub content: &'k [u8],
+}
+
+/// Whether a server asks clients for a certificate, where it proves itself with one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ClientAuthentication {
+    /// It does not.
+    #[default]
+    Never,
+    /// It does, and goes on with a client that has none: as [`Principal::NOBODY`](super::Principal).
+    Asked,
+    /// It does, and ends the handshake with a client that has none.
+    Required,
+}
+
+/// Nothing to prove.
+pub struct NoKeys;
+
+impl Keys for NoKeys {
+    fn credential(&self, _: u8) -> Option<Credential<'_>> {
+        None
+    }
 }
 
 /// Opens handshakes and answers them.
@@ -40,36 +118,50 @@ pub struct Both;
 pub struct ClientOnly;
 /// Answers handshakes; opens none.
 pub struct ServerOnly;
-/// The role `R` with what a mote does without: extensions that limit the size of records ([`record_size`]), sessions that
-/// are kept outside, connection ids ([`connection_id`]).
+/// The role `R` with what a mote does without: a choice of cipher suites, extensions that limit the size of records
+/// ([`record_size`]), sessions that are kept outside, connection ids ([`connection_id`]).
 pub struct Extended<R> {
-    role: core::marker::PhantomData<R>,
+    role: R,
+    suites: Suites,
     record_size_limit: u16,
     mobility: Option<Mobility>,
+}
+/// The role `R` with cipher suites that need public keys, and what it proves itself with.
+pub struct PublicKeys<R, K> {
+    /// The role.
+    pub role: R,
+    /// What it proves itself with, and what it asks for.
+    pub keys: K,
 }
 
 impl Roles for Both {
     const CLIENT: bool = true;
     const SERVER: bool = true;
-
-    fn new(_: &Config) -> Self {
-        Self
-    }
 }
 
 impl Roles for ClientOnly {
     const CLIENT: bool = true;
     const SERVER: bool = false;
-
-    fn new(_: &Config) -> Self {
-        Self
-    }
 }
 
 impl Roles for ServerOnly {
     const CLIENT: bool = false;
     const SERVER: bool = true;
+}
 
+impl Configured for Both {
+    fn new(_: &Config) -> Self {
+        Self
+    }
+}
+
+impl Configured for ClientOnly {
+    fn new(_: &Config) -> Self {
+        Self
+    }
+}
+
+impl Configured for ServerOnly {
     fn new(_: &Config) -> Self {
         Self
     }
@@ -81,15 +173,7 @@ impl<R: Roles> Roles for Extended<R> {
     const RESTORES: bool = true;
     const RECORD_SIZE: bool = true;
     const CONNECTION_ID: bool = true;
-
-    fn new(config: &Config) -> Self {
-        let record_size_limit = match config.record_size_limit {
-            0 => 0,
-            limit => limit.clamp(record_size::MIN_LIMIT, record_size::MAX_LIMIT),
-        };
-        let policy = config.connection_id.filter(|_| config.profile == Profile::Default);
-        Self { role: core::marker::PhantomData, record_size_limit, mobility: policy.map(Mobility::new) }
-    }
+    const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
 
     fn mobility(&mut self) -> Option<&mut Mobility> {
         self.mobility.as_mut()
@@ -97,5 +181,56 @@ impl<R: Roles> Roles for Extended<R> {
 
     fn record_size_limit(&self) -> u16 {
         self.record_size_limit
+    }
+
+    fn suites(&self) -> Suites {
+        self.suites
+    }
+
+    fn keys(&self) -> &impl Keys {
+        self.role.keys()
+    }
+}
+
+impl<R: Roles> Extended<R> {
+    /// Extends `role`.
+    pub fn with(role: R, config: &Config) -> Self {
+        let record_size_limit = match config.record_size_limit {
+            0 => 0,
+            limit => limit.clamp(record_size::MIN_LIMIT, record_size::MAX_LIMIT),
+        };
+        let policy = config.connection_id.filter(|_| config.profile == Profile::Default);
+        Self { role, suites: config.suites, record_size_limit, mobility: policy.map(Mobility::new) }
+    }
+}
+
+impl<R: Configured> Configured for Extended<R> {
+    fn new(config: &Config) -> Self {
+        Self::with(R::new(config), config)
+    }
+}
+
+impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
+    const CLIENT: bool = R::CLIENT;
+    const SERVER: bool = R::SERVER;
+    const RESTORES: bool = R::RESTORES;
+    const RECORD_SIZE: bool = R::RECORD_SIZE;
+    const CONNECTION_ID: bool = R::CONNECTION_ID;
+    const PUBLIC_KEYS: bool = true;
+
+    fn mobility(&mut self) -> Option<&mut Mobility> {
+        self.role.mobility()
+    }
+
+    fn record_size_limit(&self) -> u16 {
+        self.role.record_size_limit()
+    }
+
+    fn suites(&self) -> Suites {
+        self.keys.suites()
+    }
+
+    fn keys(&self) -> &impl Keys {
+        &self.keys
     }
 }

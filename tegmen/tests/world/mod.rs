@@ -7,19 +7,27 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
+use tegmen::crypto::hash::DIGEST_LEN;
 use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::crypto::{
+    Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported, curves,
+};
 use tegmen::dtls::Suites;
 use tegmen::dtls::state::{Answer, Need};
-use tegmen::dtls::{Config, Fatal, Records};
+use tegmen::dtls::{AlertDescription, Config, Fatal, Records};
 use tegmen::endpoint::{
-    Address, Both, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Misuse, Path, PeerArray, PeerId, Peers as _, Principal,
+    Address, Both, Configured as _, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Misuse, Path, PeerArray, PeerId,
+    Peers as _, Principal, PublicKeys,
 };
 use tegmen::time::{Duration, Instant};
 
 pub mod puppet;
 
-pub type Table = PeerArray<(), 4, 3, 255, 512, 4>;
+pub mod badge;
+
+use badge::Badge;
+
+pub type Table = PeerArray<(), 4, 3, 700, 512, 4>;
 
 /// Every key and nonce that sealed something, in all of a world.
 pub type Spent = Rc<RefCell<HashSet<([u8; KEY_LEN], Vec<u8>)>>>;
@@ -85,6 +93,37 @@ impl Crypto for Recorder {
         self.inner.gcm_open(key, nonce, aad, body, tag)
     }
 
+    const GROUPS: &'static [NamedGroup] = RustCrypto::GROUPS;
+
+    fn key_pair(
+        &mut self,
+        group: NamedGroup,
+        private: &mut [u8; SCALAR_LEN],
+        share: &mut [u8; MAX_SHARE],
+    ) -> Result<usize, Unsupported> {
+        self.inner.key_pair(group, private, share)
+    }
+
+    fn agree(
+        &mut self,
+        group: NamedGroup,
+        private: &[u8; SCALAR_LEN],
+        share: &[u8],
+        secret: &mut [u8; SCALAR_LEN],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.agree(group, private, share, secret)
+    }
+
+    fn verify(
+        &mut self,
+        scheme: SignatureScheme,
+        public_key: &[u8],
+        digest: &[u8; DIGEST_LEN],
+        signature: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.verify(scheme, public_key, digest, signature)
+    }
+
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
         RustCrypto::sha256_compress(state, blocks);
     }
@@ -119,7 +158,7 @@ impl Fate {
 
 /// One side.
 pub struct Node {
-    pub endpoint: Endpoint<Table, Extended<Both>>,
+    pub endpoint: Endpoint<Table, PublicKeys<Extended<Both>, Badge>>,
     pub crypto: Recorder,
     pub counters: Counters,
     pub local: Address,
@@ -138,6 +177,7 @@ pub struct Node {
     waiting: Option<(Instant, PeerId)>,
     to_say: Vec<Vec<u8>>,
     config: Config,
+    badge: Badge,
 }
 
 impl Node {
@@ -147,7 +187,7 @@ impl Node {
         let mut crypto = Recorder::new(bytes, spent.clone());
         let mut counters = Counters::default();
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
-        let endpoint = Endpoint::new(&mut cx, Table::new(), config);
+        let endpoint = Self::endpoint(&mut cx, config, Badge::default());
         let local = Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, port as u8], port, scope: 0 };
         Self {
             endpoint,
@@ -166,6 +206,7 @@ impl Node {
             waiting: None,
             to_say: Vec::new(),
             config,
+            badge: Badge::default(),
         }
     }
 
@@ -199,7 +240,23 @@ impl Node {
 
     fn configure(&mut self) {
         let mut cx = Cx { now: Instant::default(), crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint = Endpoint::new(&mut cx, Table::new(), self.config);
+        self.endpoint = Self::endpoint(&mut cx, self.config, self.badge.clone());
+    }
+
+    fn endpoint(
+        cx: &mut Cx<'_, Recorder>,
+        config: Config,
+        badge: Badge,
+    ) -> Endpoint<Table, PublicKeys<Extended<Both>, Badge>> {
+        let keys = Badge { suites: config.suites, ..badge };
+        let role = Extended::new(&config);
+        Endpoint::with_roles(cx, Table::new(), config, PublicKeys { role, keys })
+    }
+
+    /// What it proves itself with.
+    pub fn wear(&mut self, badge: Badge) {
+        self.badge = badge;
+        self.configure();
     }
 
     /// Sent as soon as there is a session.
@@ -233,7 +290,16 @@ impl Node {
     fn answer(&mut self, now: Instant, id: PeerId) -> Option<Noted> {
         let (identity, key) = (self.identity.clone(), self.key);
         let principal = Principal(7);
+        let mut signature = [0; curves::MAX_SIGNATURE];
         let answer = match self.endpoint.need(id)? {
+            Need::VerifyPeer { certificate_type, content } => match self.badge.trusts(certificate_type, content) {
+                Some(public_key) => Answer::Peer { public_key, principal },
+                None => Answer::Refused(AlertDescription::CERTIFICATE_UNKNOWN),
+            },
+            Need::Sign { credential, digest } => {
+                assert_eq!(credential, 0);
+                Answer::Signature(self.badge.sign(&digest, &mut signature))
+            }
             Need::PskForServer { .. } => Answer::Psk { identity: &identity, key: &key, principal },
             Need::PskOfClient { identity: theirs } if theirs == self.identity => {
                 Answer::Psk { identity: &[], key: &key, principal }

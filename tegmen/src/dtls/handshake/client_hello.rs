@@ -1,8 +1,11 @@
 //! ClientHello (RFC 6347, section 4.2.1).
 
-use super::extension::Extensions;
+use super::certificate::CertificateType;
+use super::certificate_request::SIGNATURE_ALGORITHMS;
+use super::extension::{self, ExtensionType, Extensions, UNCOMPRESSED};
 use super::{Random, Write, end};
 use crate::buf::{Reader, Truncated, Writer};
+use crate::crypto::NamedGroup;
 use crate::dtls::record_size::MaxFragmentLength;
 use crate::dtls::{CipherSuite, Suites, VERSION};
 
@@ -53,6 +56,16 @@ impl<'r> ClientHello<'r> {
         self.cipher_suites.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == suite.0)
     }
 
+    /// What an extension says; `None` if it is not there.
+    pub fn extension(&self, kind: ExtensionType) -> Option<&'r [u8]> {
+        let [_, behind] = self.around_cookie;
+        let mut reader = Reader::new(behind);
+        reader.with_len16().ok()?;
+        reader.with_len8().ok()?;
+        let list = reader.with_len16().ok()?;
+        extension::each(list).find(|(found, _)| *found == kind).map(|(_, data)| data)
+    }
+
     /// True if the client can do without compression, as it must.
     #[expect(clippy::manual_contains, reason = "its search of bytes is long on a mote")]
     pub fn offers_null_compression(&self) -> bool {
@@ -65,44 +78,94 @@ impl<'r> ClientHello<'r> {
     }
 }
 
-/// Writes the body of our hello: the suites, and under the default profile extended master secret, the signalling suite of
-/// RFC 5746, the limit of our records if there is one, and `more` extensions.
-pub(crate) fn write(
-    writer: &mut Writer<'_>,
-    random: &Random,
-    cookie: &[u8],
-    minimal: bool,
-    suites: Suites,
-    record_size_limit: u16,
-    more: &[u8],
-) -> Write {
+/// Writes the body of our hello up to the cookie.
+pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, cookie: &[u8]) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)?;
     writer.u8(0)?; // session_id
-    writer.with_len8(cookie)?;
-    let offer: &[u8] = match suites {
-        _ if minimal => &MINIMAL_OFFER,
-        Suites::Ccm8 => &DEFAULT_OFFER,
-        Suites::Ccm8ThenGcm => &[0, 6, 0xc0, 0xa8, 0x00, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
-        Suites::GcmThenCcm8 => &[0, 6, 0x00, 0xa8, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
-        Suites::Gcm => &[0, 4, 0x00, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0],
-    };
-    if record_size_limit == 0 && more.is_empty() || minimal {
-        return writer.put(offer);
+    writer.with_len8(cookie)
+}
+
+/// What a hello offers behind the cookie, where there is a choice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer<'o> {
+    /// The suites.
+    pub(crate) suites: Suites,
+    /// Of them only those that this knows.
+    pub(crate) usable: fn(CipherSuite) -> bool,
+    /// The limit of our records, 0 if there is none.
+    pub(crate) record_size_limit: u16,
+    /// Groups for an agreement, if a suite needs one.
+    pub(crate) groups: &'static [NamedGroup],
+    /// The type of our own certificate, and of the server's: each is offered unless it is X.509 alone.
+    pub(crate) client_types: &'o [CertificateType],
+    pub(crate) server_types: &'o [CertificateType],
+    /// The server's name, empty if it is not said.
+    pub(crate) server_name: &'o [u8],
+    /// Extensions that are written already.
+    pub(crate) more: &'o [u8],
+}
+
+impl Offer<'_> {
+    /// Writes what stands behind the cookie.
+    pub(crate) fn write(&self, writer: &mut Writer<'_>) -> Write {
+        let usable = || self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
+        let exchanges = || usable().filter_map(|suite| suite.parts()).map(|(exchange, _)| exchange);
+        writer.behind_len::<2>(|writer| {
+            for suite in usable() {
+                writer.u16(suite.0)?;
+            }
+            writer.u16(CipherSuite::EMPTY_RENEGOTIATION_INFO_SCSV.0)
+        })?;
+        writer.put(&[1, 0])?; // null compression
+        let base = Extensions {
+            extended_master_secret: true,
+            record_size_limit: Some(self.record_size_limit).filter(|limit| *limit > 0),
+            max_fragment_length: MaxFragmentLength::within(self.record_size_limit),
+            ..Extensions::default()
+        };
+        base.write_with(writer, |writer| {
+            if exchanges().any(|exchange| exchange.is_ephemeral()) {
+                writer.u16(ExtensionType::SUPPORTED_GROUPS.0)?;
+                writer.behind_len::<2>(|writer| {
+                    writer.behind_len::<2>(|writer| self.groups.iter().try_for_each(|group| writer.u16(group.0)))
+                })?;
+                extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
+            }
+            if exchanges().any(|exchange| exchange.has_certificate()) {
+                extension::put(writer, ExtensionType::SIGNATURE_ALGORITHMS, &SIGNATURE_ALGORITHMS)?;
+                write_types(writer, ExtensionType::CLIENT_CERTIFICATE_TYPE, self.client_types)?;
+                write_types(writer, ExtensionType::SERVER_CERTIFICATE_TYPE, self.server_types)?;
+                if !self.server_name.is_empty() {
+                    writer.u16(ExtensionType::SERVER_NAME.0)?;
+                    writer.behind_len::<2>(|writer| {
+                        writer.behind_len::<2>(|writer| {
+                            writer.u8(HOST_NAME)?;
+                            writer.with_len16(self.server_name)
+                        })
+                    })?;
+                }
+            }
+            writer.put(self.more)
+        })
     }
-    let (suites, _) = offer.split_last_chunk::<6>().unwrap_or((offer, &[0; 6]));
-    writer.put(suites)?;
-    let extensions = Extensions {
-        extended_master_secret: true,
-        record_size_limit: Some(record_size_limit).filter(|limit| *limit > 0),
-        max_fragment_length: MaxFragmentLength::within(record_size_limit),
-        ..Extensions::default()
-    };
-    extensions.write(writer, more)
+}
+
+/// NameType of a name of DNS (RFC 6066, section 3).
+const HOST_NAME: u8 = 0;
+
+/// A list of types, unless it says what is meant without it.
+fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[CertificateType]) -> Write {
+    if types.is_empty() || types == [CertificateType::X509] {
+        return Ok(());
+    }
+    writer.u16(kind.0)?;
+    writer
+        .behind_len::<2>(|writer| writer.behind_len::<1>(|writer| types.iter().try_for_each(|each| writer.u8(each.0))))
 }
 
 /// What stands behind the cookie, as bytes, because it is always the same: cipher_suites (and among them the signal of
 /// RFC 5746), compression_methods (null), extensions (extended_master_secret, empty).
-const DEFAULT_OFFER: [u8; 14] = [0, 4, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0];
+pub(crate) const DEFAULT_OFFER: [u8; 14] = [0, 4, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0];
 /// The same under [`Profile::Minimal`](crate::dtls::Profile::Minimal): one suite, null compression.
-const MINIMAL_OFFER: [u8; 6] = [0, 2, 0xc0, 0xa8, 1, 0];
+pub(crate) const MINIMAL_OFFER: [u8; 6] = [0, 2, 0xc0, 0xa8, 1, 0];

@@ -2,7 +2,6 @@
 
 use super::Write;
 use crate::buf::{Reader, Truncated, Writer};
-use crate::dtls::connection_id;
 use crate::dtls::record_size::MaxFragmentLength;
 
 /// The number of an extension (IANA TLS ExtensionType registry).
@@ -10,6 +9,18 @@ use crate::dtls::record_size::MaxFragmentLength;
 pub struct ExtensionType(pub u16);
 
 impl ExtensionType {
+    /// server_name (RFC 6066, section 3).
+    pub const SERVER_NAME: Self = Self(0x0000);
+    /// supported_groups (RFC 8422, section 5.1.1).
+    pub const SUPPORTED_GROUPS: Self = Self(0x000a);
+    /// ec_point_formats (RFC 8422, section 5.1.2).
+    pub const EC_POINT_FORMATS: Self = Self(0x000b);
+    /// signature_algorithms (RFC 5246, section 7.4.1.4.1).
+    pub const SIGNATURE_ALGORITHMS: Self = Self(0x000d);
+    /// client_certificate_type (RFC 7250).
+    pub const CLIENT_CERTIFICATE_TYPE: Self = Self(0x0013);
+    /// server_certificate_type (RFC 7250).
+    pub const SERVER_CERTIFICATE_TYPE: Self = Self(0x0014);
     /// extended_master_secret (RFC 7627).
     pub const EXTENDED_MASTER_SECRET: Self = Self(0x0017);
     /// max_fragment_length (RFC 6066, section 4).
@@ -37,6 +48,21 @@ pub struct Extensions {
     pub max_fragment_length: Option<MaxFragmentLength>,
     /// One is there that this endpoint never sends.
     pub other: bool,
+}
+
+/// What ec_point_formats says: uncompressed points, and no others.
+pub(crate) const UNCOMPRESSED: [u8; 2] = [1, 0];
+
+/// Each extension of a block that [`Extensions::read`] has walked, from `list`: what stands behind its length.
+pub(crate) fn each(list: &[u8]) -> impl Iterator<Item = (ExtensionType, &[u8])> {
+    let mut list = Reader::new(list);
+    core::iter::from_fn(move || Some((ExtensionType(list.u16().ok()?), list.with_len16().ok()?)))
+}
+
+/// Writes one extension.
+pub(crate) fn put(writer: &mut Writer<'_>, kind: ExtensionType, data: &[u8]) -> Write {
+    writer.u16(kind.0)?;
+    writer.with_len16(data)
 }
 
 impl Extensions {
@@ -71,11 +97,8 @@ impl Extensions {
         Ok(found)
     }
 
-    /// Writes the block, and in it `more` extensions; nothing at all where there is none.
-    pub fn write(&self, writer: &mut Writer<'_>, more: &[u8]) -> Write {
-        if self.record_size_limit.is_some() || self.max_fragment_length.is_some() || !more.is_empty() {
-            return self.write_each(writer, more);
-        }
+    /// Writes the block of a mote, which has two extensions at most; nothing at all where none is set.
+    pub(crate) fn write(&self, writer: &mut Writer<'_>) -> Write {
         // The length of the list, and of each extension its type, length and content.
         writer.put(match (self.extended_master_secret, self.renegotiation_info) {
             (false, false) => &[],
@@ -85,24 +108,22 @@ impl Extensions {
         })
     }
 
-    /// As [`Self::write`], for a block that a mote has no use for.
-    fn write_each(&self, writer: &mut Writer<'_>, more: &[u8]) -> Write {
-        let mut list = [0; 4 + 5 + 6 + 5 + connection_id::EXTENSIONS_LEN];
-        let mut each = Writer::new(&mut list);
-        if self.extended_master_secret {
-            each.put(&[0x00, 0x17, 0, 0])?;
-        }
-        if self.renegotiation_info {
-            each.put(&[0xff, 0x01, 0, 1, 0])?;
-        }
-        if let Some(limit) = self.record_size_limit {
-            each.put(&[0x00, 0x1c, 0, 2])?;
-            each.u16(limit)?;
-        }
-        if let Some(MaxFragmentLength(length)) = self.max_fragment_length {
-            each.put(&[0x00, 0x01, 0, 1, length])?;
-        }
-        each.put(more)?;
-        writer.with_len16(each.written())
+    /// Writes the block with all that is set, and what `more` writes; nothing at all if that is nothing.
+    pub(crate) fn write_with(&self, writer: &mut Writer<'_>, more: impl FnOnce(&mut Writer<'_>) -> Write) -> Write {
+        writer.behind_len::<2>(|writer| {
+            if self.extended_master_secret {
+                put(writer, ExtensionType::EXTENDED_MASTER_SECRET, &[])?;
+            }
+            if self.renegotiation_info {
+                put(writer, ExtensionType::RENEGOTIATION_INFO, &[0])?;
+            }
+            if let Some(limit) = self.record_size_limit {
+                put(writer, ExtensionType::RECORD_SIZE_LIMIT, &limit.to_be_bytes())?;
+            }
+            if let Some(MaxFragmentLength(length)) = self.max_fragment_length {
+                put(writer, ExtensionType::MAX_FRAGMENT_LENGTH, &[length])?;
+            }
+            more(writer)
+        })
     }
 }

@@ -1,11 +1,14 @@
 //! Handshake messages (RFC 6347, section 4.2): one file each, reading and writing together.
 
+pub mod certificate;
+pub mod certificate_request;
 pub mod client_hello;
 pub mod extension;
 pub mod finished;
 pub mod hello_verify_request;
 pub mod key_exchange;
 pub mod server_hello;
+pub mod server_key_exchange;
 
 use crate::buf::{Full, Reader, Truncated};
 
@@ -25,11 +28,17 @@ impl MessageType {
     pub const SERVER_HELLO: Self = Self(2);
     /// Asks the client to prove its address.
     pub const HELLO_VERIFY_REQUEST: Self = Self(3);
-    /// Carries the PSK identity hint.
+    /// Carries a chain of certificates, or a raw public key.
+    pub const CERTIFICATE: Self = Self(11);
+    /// Carries the PSK identity hint, and the server's share of an agreement.
     pub const SERVER_KEY_EXCHANGE: Self = Self(12);
+    /// Asks the client for a certificate.
+    pub const CERTIFICATE_REQUEST: Self = Self(13);
     /// Ends the server's flight; empty.
     pub const SERVER_HELLO_DONE: Self = Self(14);
-    /// Carries the PSK identity.
+    /// Proves that the client has the private key of its certificate.
+    pub const CERTIFICATE_VERIFY: Self = Self(15);
+    /// Carries the PSK identity, and the client's share of an agreement.
     pub const CLIENT_KEY_EXCHANGE: Self = Self(16);
     /// Proves that both saw the same handshake.
     pub const FINISHED: Self = Self(20);
@@ -119,7 +128,7 @@ pub(crate) type Write = Result<(), Full>;
 mod tests {
     use super::*;
     use crate::buf::Writer;
-    use crate::dtls::{CipherSuite, Suites, VERSION};
+    use crate::dtls::{CipherSuite, VERSION};
     use extension::Extensions;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -130,6 +139,20 @@ mod tests {
         let mut writer = Writer::new(&mut storage);
         write(&mut writer).unwrap();
         writer.written().to_vec()
+    }
+
+    fn hello(random: &Random, cookie: &[u8], minimal: bool) -> Vec<u8> {
+        written(|w| {
+            client_hello::write_front(w, random, cookie)?;
+            w.put(if minimal { &client_hello::MINIMAL_OFFER } else { &client_hello::DEFAULT_OFFER })
+        })
+    }
+
+    fn answer(random: &Random, extensions: Extensions) -> Vec<u8> {
+        written(|w| {
+            server_hello::write_front(w, random, CipherSuite::PSK_WITH_AES_128_CCM_8)?;
+            extensions.write(w)
+        })
     }
 
     /// Everything that reads a body; none may panic, whatever the bytes are.
@@ -153,20 +176,20 @@ mod tests {
 
     #[test]
     fn a_body_that_is_cut_or_longer_is_refused() {
-        let hello = written(|w| client_hello::write(w, &[7; 32], &[1; 16], true, Suites::Ccm8, 0, &[]));
+        let hello = hello(&[7; 32], &[1; 16], true);
         only_whole(&hello, |body| client_hello::ClientHello::read(body, true).ok().map(|_| ()));
         only_whole(&written(|w| hello_verify_request::write(w, &[1; 16])), |body| {
             hello_verify_request::read(body).ok().map(|_| ())
         });
         only_whole(&written(|w| key_exchange::write(w, b"identity")), |body| key_exchange::read(body).ok().map(|_| ()));
-        let hello = written(|w| server_hello::write(w, &[7; 32], false, Extensions::default(), &[]));
+        let hello = answer(&[7; 32], Extensions::default());
         only_whole(&hello, |body| server_hello::ServerHello::read(body, true).ok().map(|_| ()));
     }
 
     proptest! {
         #[test]
         fn a_client_hello_is_read_as_written(random: [u8; 32], cookie in vec(any::<u8>(), 0..256), minimal: bool) {
-            let body = written(|w| client_hello::write(w, &random, &cookie, minimal, Suites::Ccm8, 0, &[]));
+            let body = hello(&random, &cookie, minimal);
             let hello = client_hello::ClientHello::read(&body, true).unwrap();
             prop_assert_eq!((hello.version, hello.random, hello.cookie), (VERSION, &random, &cookie[..]));
             prop_assert!(hello.offers(CipherSuite::PSK_WITH_AES_128_CCM_8) && hello.offers_null_compression());
@@ -179,7 +202,7 @@ mod tests {
         #[test]
         fn a_server_hello_is_read_as_written(random: [u8; 32], extended_master_secret: bool, renegotiation_info: bool) {
             let extensions = Extensions { extended_master_secret, renegotiation_info, ..Extensions::default() };
-            let body = written(|w| server_hello::write(w, &random, false, extensions, &[]));
+            let body = answer(&random, extensions);
             let hello = server_hello::ServerHello::read(&body, true).unwrap();
             prop_assert_eq!((hello.version, hello.random, hello.extensions), (VERSION, &random, extensions));
             prop_assert_eq!(hello.cipher_suite, CipherSuite::PSK_WITH_AES_128_CCM_8);
@@ -223,7 +246,7 @@ mod tests {
 
         #[test]
         fn a_damaged_hello_is_total(at in any::<prop::sample::Index>(), value: u8, cut in any::<prop::sample::Index>()) {
-            let mut body = written(|w| client_hello::write(w, &[7; 32], &[1; 16], false, Suites::Ccm8, 0, &[]));
+            let mut body = hello(&[7; 32], &[1; 16], false);
             let at = at.index(body.len());
             body[at] = value;
             read_all(&body);

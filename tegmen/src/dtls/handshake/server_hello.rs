@@ -18,6 +18,8 @@ pub struct ServerHello<'r> {
     pub compression_method: u8,
     /// The answered extensions.
     pub extensions: Extensions,
+    /// All of them, one after the other.
+    pub(crate) extension_list: &'r [u8],
 }
 
 impl<'r> ServerHello<'r> {
@@ -31,18 +33,18 @@ impl<'r> ServerHello<'r> {
         }
         let cipher_suite = CipherSuite(reader.u16()?);
         let compression_method = reader.u8()?;
+        let extension_list = reader.rest().get(2..).unwrap_or(&[]);
         let extensions = Extensions::read(&mut reader, record_size)?;
         end(&reader)?;
-        Ok(Self { version, random, cipher_suite, compression_method, extensions })
+        Ok(Self { version, random, cipher_suite, compression_method, extensions, extension_list })
     }
 }
 
-/// Writes the body: no session id (nothing can be resumed), the chosen suite, the extensions that the client offered, of
-/// which `more` are written already.
-pub(crate) fn write(writer: &mut Writer<'_>, random: &Random, gcm: bool, extensions: Extensions, more: &[u8]) -> Write {
+/// Writes the body up to the extensions: no session id (nothing can be resumed), the chosen suite.
+pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, suite: CipherSuite) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)?;
     // session_id, cipher_suite, compression_method
-    writer.put(if gcm { &[0, 0x00, 0xa8, 0] } else { &[0, 0xc0, 0xa8, 0] })?;
-    extensions.write(writer, more)
+    let [high, low] = suite.0.to_be_bytes();
+    writer.put(&[0, high, low, 0])
 }

@@ -1,0 +1,130 @@
+//! Agreement on secp256r1 and x25519, and signatures of ECDSA, on the crates `p256` and `x25519-dalek`: constant time, no
+//! heap. Both providers of this crate have them with the feature `curves`.
+
+use super::hash::DIGEST_LEN;
+use super::{MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported};
+use p256::ecdsa::signature::hazmat::{PrehashSigner, PrehashVerifier};
+use p256::ecdsa::{DerSignature, Signature, SigningKey, VerifyingKey};
+use p256::elliptic_curve::sec1::ToSec1Point;
+use p256::{PublicKey, SecretKey, ecdh};
+use x25519_dalek::StaticSecret;
+
+/// Longest signature of ECDSA in bytes.
+pub const MAX_SIGNATURE: usize = 72;
+
+/// What stands before the point in the SubjectPublicKeyInfo of a key on secp256r1 (RFC 5480, section 2): DER allows no
+/// other bytes.
+pub const SPKI_PREFIX: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+/// As [`Crypto::key_pair`](super::Crypto::key_pair); `random` fills with unpredictable bytes.
+pub(crate) fn key_pair(
+    group: NamedGroup,
+    mut random: impl FnMut(&mut [u8]),
+    private: &mut [u8; SCALAR_LEN],
+    share: &mut [u8; MAX_SHARE],
+) -> Result<usize, Unsupported> {
+    match group {
+        NamedGroup::X25519 => {
+            random(private);
+            let public = x25519_dalek::PublicKey::from(&StaticSecret::from(*private));
+            let (place, _) = share.split_first_chunk_mut::<32>().ok_or(Unsupported)?;
+            *place = public.to_bytes();
+            Ok(place.len())
+        }
+        NamedGroup::SECP256R1 => {
+            // One number in 2^32 is no key.
+            let secret = loop {
+                random(private);
+                if let Ok(secret) = SecretKey::from_slice(private) {
+                    break secret;
+                }
+            };
+            write_point(&secret.public_key(), share)
+        }
+        _ => Err(Unsupported),
+    }
+}
+
+fn write_point(public: &PublicKey, share: &mut [u8; MAX_SHARE]) -> Result<usize, Unsupported> {
+    let point = public.to_sec1_point(false);
+    *share = *point.as_bytes().first_chunk().ok_or(Unsupported)?;
+    Ok(MAX_SHARE)
+}
+
+/// As [`Crypto::agree`](super::Crypto::agree).
+pub(crate) fn agree(
+    group: NamedGroup,
+    private: &[u8; SCALAR_LEN],
+    share: &[u8],
+    secret: &mut [u8; SCALAR_LEN],
+) -> Result<(), NotAuthentic> {
+    match group {
+        NamedGroup::X25519 => {
+            let share: [u8; 32] = share.try_into().map_err(|_| NotAuthentic)?;
+            let shared = StaticSecret::from(*private).diffie_hellman(&x25519_dalek::PublicKey::from(share));
+            // Of a point of small order nothing but zeros come (RFC 7748, section 6.1).
+            if !shared.was_contributory() {
+                return Err(NotAuthentic);
+            }
+            *secret = *shared.as_bytes();
+            Ok(())
+        }
+        NamedGroup::SECP256R1 if share.len() == MAX_SHARE => {
+            let key = SecretKey::from_slice(private).map_err(|_| NotAuthentic)?;
+            // Checks that the point is on the curve; the curve has no points of small order.
+            let share = PublicKey::from_sec1_bytes(share).map_err(|_| NotAuthentic)?;
+            let shared = ecdh::diffie_hellman(key.to_nonzero_scalar(), share.as_affine());
+            *secret = *shared.raw_secret_bytes().first_chunk().ok_or(NotAuthentic)?;
+            Ok(())
+        }
+        _ => Err(NotAuthentic),
+    }
+}
+
+/// As [`Crypto::verify`](super::Crypto::verify), for ECDSA on secp256r1.
+pub(crate) fn verify(
+    scheme: SignatureScheme,
+    public_key: &[u8],
+    digest: &[u8; DIGEST_LEN],
+    signature: &[u8],
+) -> Result<(), NotAuthentic> {
+    let point = public_key.strip_prefix(&SPKI_PREFIX).filter(|point| point.len() == MAX_SHARE);
+    let point = point.filter(|_| scheme == SignatureScheme::ECDSA_SECP256R1_SHA256).ok_or(NotAuthentic)?;
+    let key = VerifyingKey::from_sec1_bytes(point).map_err(|_| NotAuthentic)?;
+    let signature = Signature::from_der(signature).map_err(|_| NotAuthentic)?;
+    key.verify_prehash(digest, &signature).map_err(|_| NotAuthentic)
+}
+
+/// Signs a SHA-256 `digest` with a private key on secp256r1, by ECDSA as RFC 6979 has it; the length of the signature, DER.
+///
+/// # Errors
+/// [`Unsupported`] if the number is no private key.
+pub fn sign(
+    private: &[u8; SCALAR_LEN],
+    digest: &[u8; DIGEST_LEN],
+    out: &mut [u8; MAX_SIGNATURE],
+) -> Result<usize, Unsupported> {
+    let key = SigningKey::from_slice(private).map_err(|_| Unsupported)?;
+    let signature: DerSignature = key.sign_prehash(digest).map_err(|_| Unsupported)?;
+    let bytes = signature.as_bytes();
+    out.get_mut(..bytes.len()).ok_or(Unsupported)?.copy_from_slice(bytes);
+    Ok(bytes.len())
+}
+
+/// The SubjectPublicKeyInfo of a private key on secp256r1: what is shown as a raw public key (RFC 7250).
+///
+/// # Errors
+/// [`Unsupported`] if the number is no private key.
+pub fn public_key_of(private: &[u8; SCALAR_LEN]) -> Result<[u8; SPKI_PREFIX.len() + MAX_SHARE], Unsupported> {
+    let secret = SecretKey::from_slice(private).map_err(|_| Unsupported)?;
+    let mut share = [0; MAX_SHARE];
+    write_point(&secret.public_key(), &mut share)?;
+    let mut info = [0; SPKI_PREFIX.len() + MAX_SHARE];
+    let (prefix, point) = info.split_at_mut_checked(SPKI_PREFIX.len()).ok_or(Unsupported)?;
+    prefix.copy_from_slice(&SPKI_PREFIX);
+    point.copy_from_slice(&share);
+    Ok(info)
+}

@@ -1,0 +1,56 @@
+//! Certificate (RFC 5246, section 7.4.2), also with a raw public key (RFC 7250, section 3), and CertificateVerify
+//! (RFC 5246, section 7.4.8).
+
+use super::{Write, end};
+use crate::buf::{Reader, Truncated, Writer};
+use crate::crypto::SignatureScheme;
+
+/// What a Certificate message holds (IANA TLS Certificate Types registry).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CertificateType(pub u8);
+
+impl CertificateType {
+    /// A chain of X.509 certificates.
+    pub const X509: Self = Self(0);
+    /// A SubjectPublicKeyInfo and nothing else (RFC 7250).
+    pub const RAW_PUBLIC_KEY: Self = Self(2);
+}
+
+/// What stands in the body behind its length: of X.509 the certificate_list, each certificate behind its length in three
+/// bytes, the sender's own first; else the SubjectPublicKeyInfo. Nothing if the sender has none.
+pub fn read(body: &[u8]) -> Result<&[u8], Truncated> {
+    let mut reader = Reader::new(body);
+    let len = reader.u24()? as usize;
+    let content = reader.take(len)?;
+    end(&reader)?;
+    Ok(content)
+}
+
+/// Writes the body around its content.
+pub(crate) fn write(writer: &mut Writer<'_>, content: &[u8]) -> Write {
+    writer.u24(content.len() as u32)?;
+    writer.put(content)
+}
+
+/// The certificates of a list, DER each, until one does not parse.
+pub fn each(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(list);
+    core::iter::from_fn(move || {
+        let len = reader.u24().ok()? as usize;
+        reader.take(len).ok()
+    })
+}
+
+/// Reads a signature behind its scheme: the body of CertificateVerify, and the end of ServerKeyExchange.
+pub fn read_signature<'r>(reader: &mut Reader<'r>) -> Result<(SignatureScheme, &'r [u8]), Truncated> {
+    let scheme = SignatureScheme(reader.u16()?);
+    let signature = reader.with_len16()?;
+    end(reader)?;
+    Ok((scheme, signature))
+}
+
+/// Writes it.
+pub(crate) fn write_signature(writer: &mut Writer<'_>, scheme: SignatureScheme, signature: &[u8]) -> Write {
+    writer.u16(scheme.0)?;
+    writer.with_len16(signature)
+}

@@ -1,0 +1,48 @@
+//! CertificateRequest (RFC 5246, section 7.4.4).
+
+use super::{Write, end};
+use crate::buf::{Reader, Truncated, Writer};
+use crate::crypto::SignatureScheme;
+
+/// A CertificateRequest as it was received. Names of authorities are not looked at: a client has the certificates that it
+/// has.
+#[derive(Clone, Copy, Debug)]
+pub struct CertificateRequest<'r> {
+    signature_algorithms: &'r [u8],
+}
+
+impl<'r> CertificateRequest<'r> {
+    /// Reads a whole message body.
+    pub fn read(body: &'r [u8]) -> Result<Self, Truncated> {
+        let mut reader = Reader::new(body);
+        reader.with_len8()?; // certificate_types, which the signature algorithms say again
+        let signature_algorithms = reader.with_len16()?;
+        reader.with_len16()?; // certificate_authorities
+        end(&reader)?;
+        if signature_algorithms.len() & 1 == 1 {
+            return Err(Truncated);
+        }
+        Ok(Self { signature_algorithms })
+    }
+
+    /// True if the server can check signatures of this scheme.
+    pub fn accepts(&self, scheme: SignatureScheme) -> bool {
+        contains(self.signature_algorithms, scheme.0)
+    }
+}
+
+/// True if `number` stands in a list of numbers of two bytes.
+pub(crate) fn contains(list: &[u8], number: u16) -> bool {
+    list.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == number)
+}
+
+/// Writes the body: every kind of key that is known here, and no names of authorities.
+pub(crate) fn write(writer: &mut Writer<'_>) -> Write {
+    // ecdsa_sign, rsa_sign; the signature schemes; no certificate_authorities
+    writer.put(&[2, 64, 1])?;
+    writer.put(&SIGNATURE_ALGORITHMS)?;
+    writer.u16(0)
+}
+
+/// ecdsa_secp256r1_sha256 and rsa_pkcs1_sha256, behind their length.
+pub(crate) const SIGNATURE_ALGORITHMS: [u8; 6] = [0, 4, 0x04, 0x03, 0x04, 0x01];

@@ -1,0 +1,53 @@
+//! ServerKeyExchange with an agreement of the moment (RFC 8422, section 5.4; RFC 5489, section 2).
+
+use super::{Write, certificate, end};
+use crate::buf::{Reader, Truncated, Writer};
+use crate::crypto::{NamedGroup, SignatureScheme};
+
+/// A ServerKeyExchange as it was received.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerKeyExchange<'r> {
+    /// PSK identity hint; empty where there is a signature.
+    pub hint: &'r [u8],
+    /// The group.
+    pub group: NamedGroup,
+    /// The server's share.
+    pub share: &'r [u8],
+    /// What is signed, behind both randoms: the group and the share as they stand in the message.
+    pub parameters: &'r [u8],
+    /// Of a server with a certificate.
+    pub signature: Option<(SignatureScheme, &'r [u8])>,
+}
+
+/// ECCurveType of a group that has a number.
+const NAMED_CURVE: u8 = 3;
+
+impl<'r> ServerKeyExchange<'r> {
+    /// Reads a whole message body, which has a hint if the keys are pre-shared, and else a signature.
+    pub fn read(body: &'r [u8], psk: bool) -> Result<Self, Truncated> {
+        let mut reader = Reader::new(body);
+        let hint = if psk { reader.with_len16()? } else { &[] };
+        let start = reader.rest();
+        if reader.u8()? != NAMED_CURVE {
+            return Err(Truncated);
+        }
+        let group = NamedGroup(reader.u16()?);
+        let share = reader.with_len8()?;
+        let parameters = start.get(..start.len().saturating_sub(reader.rest().len())).ok_or(Truncated)?;
+        let signature = match psk {
+            true => {
+                end(&reader)?;
+                None
+            }
+            false => Some(certificate::read_signature(&mut reader)?),
+        };
+        Ok(Self { hint, group, share, parameters, signature })
+    }
+}
+
+/// Writes what is signed of the message.
+pub(crate) fn write_parameters(writer: &mut Writer<'_>, group: NamedGroup, share: &[u8]) -> Write {
+    writer.u8(NAMED_CURVE)?;
+    writer.u16(group.0)?;
+    writer.with_len8(share)
+}

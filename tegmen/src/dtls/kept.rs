@@ -1,0 +1,177 @@
+//! What a handshake with public keys remembers besides: items at the back of its room for what is sent.
+//!
+//! A mote with pre-shared keys keeps one text there, at the front. The items grow from the back toward it: the bytes of
+//! each, their length (2), its kind (1). The last byte of the room is that of the item that came first, or 0.
+
+use super::Fatal;
+use crate::secret::wipe;
+
+/// What an item is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Item {
+    /// Our private key of the agreement, while the peer's share is not known.
+    Private = 1,
+    /// Our share, to be sent, perhaps again.
+    Share,
+    /// The peer's share.
+    PeerShare,
+    /// What was agreed on, while a pre-shared key is looked up.
+    Agreed,
+    /// The SubjectPublicKeyInfo that the peer proved nothing with yet.
+    PeerKey,
+    /// SHA-256 of what we sign.
+    Digest,
+    /// Our signature, to be sent, perhaps again.
+    Signature,
+}
+
+/// Bytes behind each item.
+const TRAILER: usize = 3;
+
+/// Where an item lies: its bytes and what is behind them, from `start` to `end`.
+struct Place {
+    start: usize,
+    end: usize,
+}
+
+/// The item that ends at `end`, and its kind; `None` if there is none.
+fn at(room: &[u8], end: usize) -> Option<(u8, Place)> {
+    let (_, [high, low, kind]) = room.get(..end)?.split_last_chunk::<TRAILER>()?;
+    if *kind == 0 {
+        return None;
+    }
+    let len = usize::from(u16::from_be_bytes([*high, *low]));
+    let start = end.checked_sub(TRAILER)?.checked_sub(len)?;
+    Some((*kind, Place { start, end }))
+}
+
+fn place(room: &[u8], item: Item) -> Option<Place> {
+    let mut end = room.len();
+    loop {
+        let (kind, place) = at(room, end)?;
+        if kind == item as u8 {
+            return Some(place);
+        }
+        end = place.start;
+    }
+}
+
+/// Where the first item that is free would end.
+fn free(room: &[u8]) -> usize {
+    let mut end = room.len();
+    while let Some((_, place)) = at(room, end) {
+        end = place.start;
+    }
+    end
+}
+
+/// How long a text at the front may be.
+pub(crate) fn front(room: &[u8]) -> usize {
+    free(room).saturating_sub(TRAILER)
+}
+
+/// Forgets everything; what may be secret is wiped.
+pub(crate) fn clear(room: &mut [u8]) {
+    let start = front(room);
+    wipe(room.get_mut(start..).unwrap_or(&mut []));
+}
+
+/// The bytes of an item, none if there is none.
+pub(crate) fn get(room: &[u8], item: Item) -> &[u8] {
+    let bytes = place(room, item).and_then(|place| room.get(place.start..place.end.checked_sub(TRAILER)?));
+    bytes.unwrap_or(&[])
+}
+
+/// Keeps `bytes`, in place of what was kept as the same item; `front` bytes of the room are in use by something else.
+pub(crate) fn put(room: &mut [u8], front: usize, item: Item, bytes: &[u8]) -> Result<(), Fatal> {
+    forget(room, item);
+    let end = free(room);
+    // A zero behind the next item, so that the search ends there.
+    let needed = bytes.len().saturating_add(2 * TRAILER);
+    let start = end.checked_sub(needed).filter(|start| *start >= front).ok_or(Fatal::TooLarge)?;
+    let len = u16::try_from(bytes.len()).map_err(|_| Fatal::TooLarge)?;
+    let [high, low] = len.to_be_bytes();
+    let place = room.get_mut(start..end).ok_or(Fatal::TooLarge)?;
+    let (zeros, place) = place.split_at_mut_checked(TRAILER).ok_or(Fatal::TooLarge)?;
+    zeros.fill(0);
+    let (body, trailer) = place.split_at_mut_checked(bytes.len()).ok_or(Fatal::TooLarge)?;
+    body.copy_from_slice(bytes);
+    trailer.copy_from_slice(&[high, low, item as u8]);
+    Ok(())
+}
+
+/// Forgets an item; its bytes are wiped.
+pub(crate) fn forget(room: &mut [u8], item: Item) {
+    let Some(Place { start, end }) = place(room, item) else { return };
+    let first = free(room);
+    wipe(room.get_mut(start..end).unwrap_or(&mut []));
+    let moved = room.get_mut(first..end).unwrap_or(&mut []);
+    let hole = end.saturating_sub(start).min(moved.len());
+    moved.rotate_right(hole);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ITEMS: [Item; 7] =
+        [Item::Private, Item::Share, Item::PeerShare, Item::Agreed, Item::PeerKey, Item::Digest, Item::Signature];
+
+    #[test]
+    fn what_is_forgotten_leaves_nothing() {
+        let mut room = [0; 64];
+        put(&mut room, 0, Item::Private, &[7; 20]).unwrap();
+        put(&mut room, 0, Item::Share, b"share").unwrap();
+        forget(&mut room, Item::Private);
+        assert!(!room.contains(&7));
+        assert_eq!(get(&room, Item::Share), b"share");
+        clear(&mut room);
+        assert_eq!(room, [0; 64]);
+    }
+
+    proptest! {
+        #[test]
+        fn items_are_found_as_they_were_put(
+            room_len in 0usize..200,
+            front in 0usize..100,
+            steps in proptest::collection::vec((0usize..7, proptest::option::of(0usize..60)), 0..40),
+        ) {
+            let mut room = std::vec![0; room_len];
+            let front = front.min(room_len);
+            room[..front].fill(0xee);
+            let mut known: [std::vec::Vec<u8>; 7] = Default::default();
+            for (step, (which, len)) in steps.into_iter().enumerate() {
+                match len {
+                    Some(len) => {
+                        let bytes = std::vec![step as u8 | 1; len];
+                        known[which] = match put(&mut room, front, ITEMS[which], &bytes) {
+                            Ok(()) => bytes,
+                            Err(_) => std::vec![],
+                        };
+                    }
+                    None => {
+                        forget(&mut room, ITEMS[which]);
+                        known[which].clear();
+                    }
+                }
+                for (item, bytes) in ITEMS.into_iter().zip(&known) {
+                    prop_assert_eq!(get(&room, item), &bytes[..]);
+                }
+                prop_assert!(room[..front].iter().all(|byte| *byte == 0xee));
+            }
+            clear(&mut room);
+            prop_assert!(room[front..].iter().all(|byte| *byte == 0));
+        }
+
+        #[test]
+        fn any_room_is_total(mut room in proptest::collection::vec(any::<u8>(), 0..60)) {
+            for item in ITEMS {
+                let _ = get(&room, item);
+                let _ = put(&mut room, 3, item, b"123");
+                forget(&mut room, item);
+            }
+            clear(&mut room);
+        }
+    }
+}

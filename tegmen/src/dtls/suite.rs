@@ -1,0 +1,143 @@
+//! Cipher suites: which there are, and what each stands for.
+
+use super::Profile;
+use super::record::Aead;
+use super::state::Local;
+use crate::crypto::Crypto;
+use crate::endpoint::Roles;
+
+/// A cipher suite (IANA TLS Cipher Suites registry).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CipherSuite(pub u16);
+
+impl CipherSuite {
+    /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655), the mandatory suite of RFC 7252, section 9.1.3.1.
+    pub const PSK_WITH_AES_128_CCM_8: Self = Self(0xc0a8);
+    /// TLS_PSK_WITH_AES_128_GCM_SHA256 (RFC 5487).
+    pub const PSK_WITH_AES_128_GCM_SHA256: Self = Self(0x00a8);
+    /// TLS_ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 (RFC 8442): a pre-shared key that, once lost, opens no older session.
+    pub const ECDHE_PSK_WITH_AES_128_CCM_8_SHA256: Self = Self(0xd003);
+    /// TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8 (RFC 7251), the mandatory suite of RFC 7252, sections 9.1.3.2 and 9.1.3.3.
+    pub const ECDHE_ECDSA_WITH_AES_128_CCM_8: Self = Self(0xc0ae);
+    /// TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 (RFC 5289).
+    pub const ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: Self = Self(0xc02b);
+    /// TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 (RFC 5289).
+    pub const ECDHE_RSA_WITH_AES_128_GCM_SHA256: Self = Self(0xc02f);
+    /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3).
+    pub const EMPTY_RENEGOTIATION_INFO_SCSV: Self = Self(0x00ff);
+
+    /// The name in the registry, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PSK_WITH_AES_128_CCM_8 => "TLS_PSK_WITH_AES_128_CCM_8",
+            Self::PSK_WITH_AES_128_GCM_SHA256 => "TLS_PSK_WITH_AES_128_GCM_SHA256",
+            Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 => "TLS_ECDHE_PSK_WITH_AES_128_CCM_8_SHA256",
+            Self::ECDHE_ECDSA_WITH_AES_128_CCM_8 => "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8",
+            Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            _ => "unknown",
+        }
+    }
+
+    /// How the keys are agreed on, and the cipher; `None` of a suite that does not exist here.
+    pub(crate) const fn parts(self) -> Option<(KeyExchange, Aead)> {
+        Some(match self {
+            Self::PSK_WITH_AES_128_CCM_8 => (KeyExchange::Psk, Aead::Ccm8),
+            Self::PSK_WITH_AES_128_GCM_SHA256 => (KeyExchange::Psk, Aead::Gcm),
+            Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 => (KeyExchange::EcdhePsk, Aead::Ccm8),
+            Self::ECDHE_ECDSA_WITH_AES_128_CCM_8 => (KeyExchange::EcdheEcdsa, Aead::Ccm8),
+            Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheEcdsa, Aead::Gcm),
+            Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheRsa, Aead::Gcm),
+            _ => return None,
+        })
+    }
+
+    /// The suite that stands for these two.
+    pub(crate) const fn of(exchange: KeyExchange, aead: Aead) -> Self {
+        match (exchange, aead) {
+            (KeyExchange::Psk, Aead::Ccm8) => Self::PSK_WITH_AES_128_CCM_8,
+            (KeyExchange::Psk, Aead::Gcm) => Self::PSK_WITH_AES_128_GCM_SHA256,
+            (KeyExchange::EcdhePsk, _) => Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256,
+            (KeyExchange::EcdheEcdsa, Aead::Ccm8) => Self::ECDHE_ECDSA_WITH_AES_128_CCM_8,
+            (KeyExchange::EcdheEcdsa, Aead::Gcm) => Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            (KeyExchange::EcdheRsa, _) => Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        }
+    }
+}
+
+/// How the keys of a session are agreed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KeyExchange {
+    /// From a pre-shared key alone (RFC 4279, section 2).
+    Psk,
+    /// From a pre-shared key and an agreement of the moment (RFC 5489, section 2).
+    EcdhePsk,
+    /// From an agreement that the server signs with ECDSA (RFC 8422, section 2).
+    EcdheEcdsa,
+    /// The same, signed with RSA.
+    EcdheRsa,
+}
+
+impl KeyExchange {
+    /// True if both ends draw key pairs for it.
+    pub(crate) const fn is_ephemeral(self) -> bool {
+        !matches!(self, Self::Psk)
+    }
+
+    /// True if the server proves itself with a certificate, or with a raw public key in its place.
+    pub(crate) const fn has_certificate(self) -> bool {
+        matches!(self, Self::EcdheEcdsa | Self::EcdheRsa)
+    }
+}
+
+/// Which cipher suites a client offers and a server accepts, the one it would rather have first. Suites that the provider,
+/// the [role](crate::endpoint::Roles) or the [profile](super::Profile) of an endpoint cannot serve are passed over;
+/// without any of that, TLS_PSK_WITH_AES_128_CCM_8 is all there is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Suites(pub &'static [CipherSuite]);
+
+impl Suites {
+    /// TLS_PSK_WITH_AES_128_CCM_8.
+    pub const CCM_8: Self = Self(&[CipherSuite::PSK_WITH_AES_128_CCM_8]);
+    /// TLS_PSK_WITH_AES_128_CCM_8, then TLS_PSK_WITH_AES_128_GCM_SHA256.
+    pub const CCM_8_THEN_GCM: Self =
+        Self(&[CipherSuite::PSK_WITH_AES_128_CCM_8, CipherSuite::PSK_WITH_AES_128_GCM_SHA256]);
+    /// TLS_PSK_WITH_AES_128_GCM_SHA256, then TLS_PSK_WITH_AES_128_CCM_8.
+    pub const GCM_THEN_CCM_8: Self =
+        Self(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256, CipherSuite::PSK_WITH_AES_128_CCM_8]);
+    /// TLS_PSK_WITH_AES_128_GCM_SHA256.
+    pub const GCM: Self = Self(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256]);
+    /// All that are here, those with the most security first: an agreement of the moment before none, and among equals
+    /// those with a long tag.
+    pub const ALL: Self = Self(&[
+        CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
+        CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256,
+        CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
+        CipherSuite::PSK_WITH_AES_128_CCM_8,
+    ]);
+}
+
+/// True if the provider and the role have all that the suite needs.
+pub(crate) fn usable<C: Crypto, R: Roles>(suite: CipherSuite) -> bool {
+    suite.parts().is_some_and(|(exchange, aead)| {
+        (C::GCM || aead == Aead::Ccm8) && (!exchange.is_ephemeral() || R::PUBLIC_KEYS && !C::GROUPS.is_empty())
+    })
+}
+
+impl<R: Roles> Local<'_, R> {
+    /// True if this endpoint can use the suite, and is meant to.
+    pub(crate) fn offers<C: Crypto>(&self, suite: CipherSuite) -> bool {
+        if !C::GCM && !R::PUBLIC_KEYS || self.settings.profile == Profile::Minimal {
+            return suite == CipherSuite::PSK_WITH_AES_128_CCM_8;
+        }
+        self.roles.suites().0.contains(&suite) && usable::<C, R>(suite)
+    }
+}
+
+impl Default for Suites {
+    fn default() -> Self {
+        Self::CCM_8
+    }
+}

@@ -1,0 +1,159 @@
+//! Handshakes with certificates, raw public keys and agreements, between two endpoints on a fake clock.
+
+mod world;
+
+use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
+use tegmen::endpoint::ClientAuthentication;
+use tegmen::time::Duration;
+use world::badge::Badge;
+use world::{Fate, World};
+
+const ECDHE_PSK: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256]);
+const ECDSA_CCM_8: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
+const ECDSA_GCM: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]);
+
+fn world(seed: u64, suites: Suites, client: Badge, server: Badge) -> World {
+    let mut world = World::new(seed, Config { suites, ..Config::default() });
+    world.client.wear(client);
+    world.server.wear(server);
+    world
+}
+
+/// Two that trust each other.
+fn mutual(of: fn(u8) -> Badge) -> (Badge, Badge) {
+    let (client, server) = (of(1), of(2));
+    let server = server.clone().trusting(&client).asking(ClientAuthentication::Required);
+    (client.trusting(&server), server)
+}
+
+fn certificate(seed: u8) -> Badge {
+    Badge::chain(seed, 0)
+}
+
+fn speaks(world: &mut World) {
+    world.connect();
+    world.run(Duration::from_secs(60));
+    assert!(world.client.established, "{:?} {:?}", world.client.closed, world.server.closed);
+    world.network = Box::new(|_, _| Fate::arrives());
+    world.client.say(b"ping");
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.server.heard, [b"ping"]);
+    world.server.say(b"pong");
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.client.heard, [b"pong"]);
+}
+
+#[test]
+fn a_psk_with_an_agreement() {
+    speaks(&mut world(1, ECDHE_PSK, Badge::default(), Badge::default()));
+}
+
+#[test]
+fn a_wrong_psk_with_an_agreement() {
+    let mut world = world(1, ECDHE_PSK, Badge::default(), Badge::default());
+    world.client.credentials("Client_identity", [1; 16]);
+    world.connect();
+    world.run(Duration::from_secs(10));
+    assert_eq!(world.server.closed, Some(Fatal::WrongKeyOrIdentity { identity_known: true }));
+    assert!(!world.client.established);
+}
+
+#[test]
+fn certificates_on_both_sides() {
+    for suites in [ECDSA_CCM_8, ECDSA_GCM] {
+        let (client, server) = mutual(certificate);
+        speaks(&mut world(1, suites, client, server));
+    }
+}
+
+#[test]
+fn raw_public_keys_on_both_sides() {
+    let (client, server) = mutual(Badge::raw);
+    speaks(&mut world(1, ECDSA_CCM_8, client, server));
+}
+
+#[test]
+fn a_client_without_a_certificate() {
+    let server = certificate(2);
+    let client = Badge::blank(CertificateType::X509).trusting(&server);
+    speaks(&mut world(1, ECDSA_CCM_8, client.clone(), server.clone()));
+    speaks(&mut world(1, ECDSA_CCM_8, client.clone(), server.clone().asking(ClientAuthentication::Asked)));
+    let mut world = world(1, ECDSA_CCM_8, client, server.asking(ClientAuthentication::Required));
+    world.connect();
+    world.run(Duration::from_secs(10));
+    assert_eq!(world.server.closed, Some(Fatal::NoCertificate));
+    assert!(!world.client.established);
+}
+
+#[test]
+fn who_is_not_trusted_is_refused() {
+    let (client, server) = mutual(certificate);
+    let stranger = certificate(3).trusting(&server);
+    let mut one = world(1, ECDSA_CCM_8, stranger, server.clone());
+    one.connect();
+    one.run(Duration::from_secs(10));
+    assert!(matches!(one.server.closed, Some(Fatal::Refused(_))), "{:?}", one.server.closed);
+    let stranger = certificate(3).trusting(&client).asking(ClientAuthentication::Required);
+    let mut other = world(1, ECDSA_CCM_8, client, stranger);
+    other.connect();
+    other.run(Duration::from_secs(10));
+    assert!(matches!(other.client.closed, Some(Fatal::Refused(_))), "{:?}", other.client.closed);
+}
+
+#[test]
+fn who_shows_the_key_of_another_is_found_out() {
+    let (client, server) = mutual(certificate);
+    let mut one = world(1, ECDSA_CCM_8, Badge { impostor: true, ..client.clone() }, server.clone());
+    one.connect();
+    one.run(Duration::from_secs(10));
+    assert_eq!(one.server.closed, Some(Fatal::BadSignature));
+    let mut other = world(1, ECDSA_CCM_8, client, Badge { impostor: true, ..server });
+    other.connect();
+    other.run(Duration::from_secs(10));
+    assert_eq!(other.client.closed, Some(Fatal::BadSignature));
+}
+
+#[test]
+fn every_single_loss_is_survived() {
+    for suites in [ECDHE_PSK, ECDSA_CCM_8] {
+        for lost in 0..14 {
+            let (client, server) = mutual(certificate);
+            let mut world = world(lost as u64, suites, client, server);
+            world.network = Box::new(move |n, _| if n == lost { Fate::LOST } else { Fate::arrives() });
+            speaks(&mut world);
+        }
+    }
+}
+
+#[test]
+fn long_chains_come_in_fragments() {
+    for mtu in [200, 300, 1232] {
+        for lost in 0..20 {
+            let (client, server) = mutual(|seed| Badge::chain(seed, 300));
+            let mut world = world(lost as u64, ECDSA_CCM_8, client, server);
+            world.client.limit_mtu(mtu);
+            world.server.limit_mtu(mtu);
+            world.network = Box::new(move |n, _| if n == lost { Fate::LOST } else { Fate::arrives() });
+            speaks(&mut world);
+        }
+    }
+}
+
+#[test]
+fn a_certificate_that_fits_nowhere_ends_the_handshake() {
+    let (client, server) = mutual(|seed| Badge::chain(seed, 900));
+    let mut world = world(1, ECDSA_CCM_8, client, server);
+    world.connect();
+    world.run(Duration::from_secs(70));
+    assert_eq!(world.client.closed, Some(Fatal::TooLarge));
+}
+
+#[test]
+fn a_verifier_may_take_its_time() {
+    let (client, server) = mutual(certificate);
+    let mut world = world(1, ECDSA_CCM_8, client, server);
+    world.client.store_delay = Some(Duration::from_millis(300));
+    world.server.store_delay = Some(Duration::from_millis(700));
+    speaks(&mut world);
+}

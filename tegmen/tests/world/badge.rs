@@ -1,0 +1,97 @@
+//! What a node proves itself with, and whom it trusts.
+
+use tegmen::crypto::curves;
+use tegmen::crypto::hash::DIGEST_LEN;
+use tegmen::crypto::{MAX_SHARE, SCALAR_LEN, SignatureScheme};
+use tegmen::dtls::Suites;
+use tegmen::dtls::handshake::certificate::{self, CertificateType};
+use tegmen::endpoint::{ClientAuthentication, Credential, Keys};
+
+/// A private key, shown as a raw public key or in a list of "certificates": the key itself, and chaff behind it, so that the
+/// message is as long as one likes.
+#[derive(Clone, Default)]
+pub struct Badge {
+    pub suites: Suites,
+    pub private: Option<[u8; SCALAR_LEN]>,
+    /// What a chain would be; what is trusted is looked for in it.
+    pub content: Vec<u8>,
+    pub raw: bool,
+    pub client_authentication: ClientAuthentication,
+    pub peer_types: Vec<CertificateType>,
+    pub trusted: Vec<Vec<u8>>,
+    /// Signs with another key than it shows.
+    pub impostor: bool,
+}
+
+impl Badge {
+    pub fn raw(seed: u8) -> Self {
+        let private = [seed; SCALAR_LEN];
+        let content = curves::public_key_of(&private).unwrap().to_vec();
+        let peer_types = vec![CertificateType::RAW_PUBLIC_KEY];
+        Self { private: Some(private), content, raw: true, peer_types, ..Self::default() }
+    }
+
+    pub fn chain(seed: u8, chaff: usize) -> Self {
+        let Self { private, content: key, .. } = Self::raw(seed);
+        let len = |bytes: &[u8]| (bytes.len() as u32).to_be_bytes()[1..].to_vec();
+        let mut content = [len(&key), key].concat();
+        if chaff > 0 {
+            let chaff: Vec<u8> = (0..chaff).map(|n| (n * 7) as u8).collect();
+            content.extend([len(&chaff), chaff].concat());
+        }
+        let peer_types = vec![CertificateType::X509];
+        Self { private, content, peer_types, ..Self::default() }
+    }
+
+    /// Has no key of its own.
+    pub fn blank(peer_type: CertificateType) -> Self {
+        Self { peer_types: vec![peer_type], ..Self::default() }
+    }
+
+    pub fn trusting(mut self, other: &Self) -> Self {
+        self.trusted.push(curves::public_key_of(&other.private.unwrap()).unwrap().to_vec());
+        self
+    }
+
+    pub fn asking(mut self, how: ClientAuthentication) -> Self {
+        self.client_authentication = how;
+        self
+    }
+
+    pub fn trusts(&self, kind: CertificateType, content: &[u8]) -> Option<&[u8]> {
+        assert!(self.peer_types.contains(&kind));
+        let key = if kind == CertificateType::X509 { certificate::each(content).next()? } else { content };
+        assert!(key.len() >= MAX_SHARE);
+        self.trusted.iter().find(|trusted| *trusted == key).map(Vec::as_slice)
+    }
+
+    pub fn sign<'s>(&self, digest: &[u8; DIGEST_LEN], out: &'s mut [u8; curves::MAX_SIGNATURE]) -> &'s [u8] {
+        let mut private = self.private.unwrap();
+        private[0] ^= u8::from(self.impostor);
+        let len = curves::sign(&private, digest, out).unwrap();
+        &out[..len]
+    }
+}
+
+impl Keys for Badge {
+    fn credential(&self, number: u8) -> Option<Credential<'_>> {
+        self.private.filter(|_| number == 0)?;
+        Some(Credential {
+            certificate_type: if self.raw { CertificateType::RAW_PUBLIC_KEY } else { CertificateType::X509 },
+            scheme: SignatureScheme::ECDSA_SECP256R1_SHA256,
+            content: &self.content,
+        })
+    }
+
+    fn client_authentication(&self) -> ClientAuthentication {
+        self.client_authentication
+    }
+
+    fn peer_types(&self) -> &[CertificateType] {
+        &self.peer_types
+    }
+
+    fn suites(&self) -> Suites {
+        self.suites
+    }
+}
