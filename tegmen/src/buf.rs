@@ -225,45 +225,51 @@ impl<'t> Writer<'t> {
 
 /// Room that is written from its end to its front.
 pub(crate) struct Headroom<'t> {
-    /// What is still free.
     room: &'t mut [u8],
+    /// How much of it is still free.
+    left: usize,
     full: bool,
 }
 
 impl<'t> Headroom<'t> {
     /// Starts with the last byte of `room`.
     pub(crate) const fn new(room: &'t mut [u8]) -> Self {
-        Self { room, full: false }
+        let left = room.len();
+        Self { room, left, full: false }
     }
 
     /// Puts a byte in front; if it does not fit it is left out, and [`Self::finish`] tells.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline]
     pub(crate) fn push(&mut self, byte: u8) {
-        self.take(byte);
+        let left = self.left.wrapping_sub(1);
+        match self.room.get_mut(left) {
+            Some(place) => {
+                *place = byte;
+                self.left = left;
+            }
+            None => self.full = true,
+        }
     }
 
     /// Puts bytes in front, one by one: for the few of a field that is less than a call.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn put(&mut self, bytes: &[u8]) {
-        bytes.iter().rev().for_each(|byte| self.take(*byte));
-    }
-
-    #[inline(always)]
-    fn take(&mut self, byte: u8) {
-        match core::mem::take(&mut self.room).split_last_mut() {
-            Some((place, room)) => {
-                *place = byte;
-                self.room = room;
-            }
-            None => self.full = true,
+        let mut left = self.left;
+        for byte in bytes.iter().rev() {
+            left = left.wrapping_sub(1);
+            let Some(place) = self.room.get_mut(left) else {
+                self.full = true;
+                return;
+            };
+            *place = *byte;
         }
+        self.left = left;
     }
 
     /// Bytes that are still free.
     pub(crate) const fn left(&self) -> usize {
-        self.room.len()
+        self.left
     }
 
     /// Bytes that are still free.
@@ -271,7 +277,7 @@ impl<'t> Headroom<'t> {
     /// # Errors
     /// [`Full`] if not everything had room.
     pub(crate) const fn finish(self) -> Result<usize, Full> {
-        if self.full { Err(Full) } else { Ok(self.room.len()) }
+        if self.full { Err(Full) } else { Ok(self.left) }
     }
 }
 
@@ -330,6 +336,17 @@ impl<'t> Frame<'t> {
     /// What is before the byte `at` of the frame, with all the room before it, and what is from there on.
     pub(crate) fn split(&mut self, at: usize) -> Option<(&mut [u8], &mut [u8])> {
         self.storage.get_mut(..self.end)?.split_at_mut_checked(self.start.checked_add(at)?)
+    }
+
+    /// Takes in `len` bytes behind, as they are; these bytes.
+    ///
+    /// # Errors
+    /// [`Full`] if the storage ends.
+    #[inline]
+    pub(crate) fn extend(&mut self, len: usize) -> Result<&mut [u8], Full> {
+        let room = self.storage.get_mut(self.end..).and_then(|room| room.get_mut(..len)).ok_or(Full)?;
+        self.end = self.end.wrapping_add(len);
+        Ok(room)
     }
 
     /// Puts `bytes` behind.
@@ -398,6 +415,11 @@ impl<'t> Frame<'t> {
         copy(room.get_mut(at..).ok_or(Full)?, bytes)?;
         self.end = self.start.wrapping_add(len);
         Ok(())
+    }
+
+    /// Takes the last `len` bytes away.
+    pub(crate) fn cut(&mut self, len: usize) {
+        self.end = self.end.saturating_sub(len).max(self.start);
     }
 
     /// Cuts the frame to its first `len` bytes.

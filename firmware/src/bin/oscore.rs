@@ -32,8 +32,8 @@ extern "C" fn main() -> ! {
 /// The exchange; `None` if anything goes another way than expected.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([1; 32]);
-    let client = context(&CLIENT, b"c", b"s")?;
-    let server = context(&SERVER, b"s", b"c")?;
+    let client = context(&CLIENT, b'c', b's')?;
+    let server = context(&SERVER, b's', b'c')?;
     let Wire { there, back } = WIRE.take()?;
 
     let mut request = Frame::new(there, OVERHEAD);
@@ -45,12 +45,12 @@ fn run() -> Option<()> {
 
 /// One end of the context, with a lease of numbers.
 #[inline(never)]
-fn context(place: &'static Derived, sender_id: &[u8], recipient_id: &[u8]) -> Option<&'static mut Context> {
+fn context(place: &'static Derived, sender_id: u8, recipient_id: u8) -> Option<&'static mut Context> {
     let parameters = Parameters {
         master_secret: black_box(&[7; 16]),
         master_salt: &[],
-        sender_id,
-        recipient_id,
+        sender_id: &[sender_id],
+        recipient_id: &[recipient_id],
         id_context: None,
         aead: Aead::AesCcm16_64_128,
     };
@@ -66,8 +66,9 @@ fn create(context: &mut Context, crypto: &mut Provider, frame: &mut Frame<'_>) -
     let message_id = black_box(0x1234);
     let message = &mut Builder::new(frame, MessageType::Confirmable, Code::GET, message_id, &[0xca, 0xfe]);
     let message = message.as_mut().ok()?;
-    message.option(OptionNumber::URI_PATH, b"sensors").ok()?;
-    message.option(OptionNumber::URI_PATH, b"temperature").ok()?;
+    let (collection, sensor) = PATH.as_bytes().split_at_checked(SLASH)?;
+    message.option(OptionNumber::URI_PATH, collection).ok()?;
+    message.option(OptionNumber::URI_PATH, sensor.get(1..)?).ok()?;
     measured(PROTECT_REQUEST, || context.protect_request(crypto, frame)).ok()
 }
 
@@ -125,4 +126,6 @@ const PROTECT_RESPONSE: u32 = 4;
 const UNPROTECT_RESPONSE: u32 = 5;
 
 const PATH: &str = "sensors/temperature";
+/// Where its first segment ends.
+const SLASH: usize = 7;
 const OCTET_STREAM: u32 = 42;

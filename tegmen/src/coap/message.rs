@@ -127,16 +127,19 @@ impl<'a> MessageRef<'a> {
     ///
     /// # Errors
     /// [`Malformed`] if the plaintext does not parse.
-    pub fn with_plaintext(self, plaintext: &'a [u8]) -> Result<Self, Malformed> {
-        self.around(plaintext)
+    pub fn with_plaintext(mut self, plaintext: &'a [u8]) -> Result<Self, Malformed> {
+        self.enclose(plaintext).map(|()| self)
     }
 
-    /// As [`Self::with_plaintext`], without moving this one.
-    pub(crate) fn around(&self, plaintext: &'a [u8]) -> Result<Self, Malformed> {
+    /// As [`Self::with_plaintext`], in place.
+    #[inline]
+    pub(crate) fn enclose(&mut self, plaintext: &'a [u8]) -> Result<(), Malformed> {
         let malformed = Malformed::Message { message_type: self.message_type, message_id: self.message_id };
         let (&code, rest) = plaintext.split_first().ok_or(malformed)?;
         let (inner, payload, present) = split_payload(rest).ok_or(malformed)?;
-        Ok(Self { code: Code(code), inner, payload, present: self.present | present, ..*self })
+        (self.code, self.inner, self.payload) = (Code(code), inner, payload);
+        self.present |= present;
+        Ok(())
     }
 
     /// The last message of a block-wise transfer, with the whole body instead of its own block.
@@ -206,7 +209,7 @@ impl<'a> MessageRef<'a> {
     pub fn path_is(&self, path: &str) -> bool {
         // What is still to come; nothing is another path than one more segment of no bytes.
         let mut rest = Some(path.as_bytes()).filter(|path| !path.is_empty());
-        for run in [self.outer, self.inner] {
+        for run in &[self.outer, self.inner] {
             let (mut reader, mut previous) = (Reader::new(run), 0);
             while let Ok((number, value)) = option::read(&mut reader, previous) {
                 previous = number.0;
@@ -256,7 +259,7 @@ fn split_payload(bytes: &[u8]) -> Option<(&[u8], &[u8], u32)> {
             [] => return Some((bytes, &[], present)),
             [PAYLOAD_MARKER] => return None,
             [PAYLOAD_MARKER, payload @ ..] => {
-                let options = bytes.len().checked_sub(payload.len())?.checked_sub(1)?;
+                let options = bytes.len().wrapping_sub(payload.len()).wrapping_sub(1);
                 return Some((bytes.get(..options)?, payload, present));
             }
             _ => {
@@ -318,8 +321,10 @@ impl<'f, 't> Builder<'f, 't> {
     ) -> Result<Self, BuildError> {
         let start = frame.len();
         let token_len = (token.len().min(MAX_TOKEN)) as u8;
-        frame.append(&header(message_type, token_len, code, message_id))?;
-        frame.append(token.get(..token_len.into()).unwrap_or(&[]))?;
+        let room = frame.extend(HEADER_LEN.wrapping_add(token_len.into()))?;
+        let (head, behind) = room.split_first_chunk_mut().ok_or(Full)?;
+        *head = header(message_type, token_len, code, message_id);
+        behind.iter_mut().zip(token).for_each(|(to, from)| *to = *from);
         Ok(Self { frame, start, last: 0, has_payload: false })
     }
 
@@ -343,7 +348,7 @@ impl<'f, 't> Builder<'f, 't> {
 
     /// Takes `len` bytes of the payload away again.
     pub(crate) fn cut(&mut self, len: usize) {
-        self.frame.truncate(self.frame.len().saturating_sub(len));
+        self.frame.cut(len);
     }
 
     /// Adds an option.
@@ -355,10 +360,9 @@ impl<'f, 't> Builder<'f, 't> {
             return Err(BuildError::Order);
         }
         let delta = number.0.wrapping_sub(self.last);
-        if delta < 13 && value.len() < 13 && value.len() < self.frame.room() {
+        if delta < 13 && value.len() < 13 {
             // Most are short, and a mote is quick about those.
-            self.frame.append(&[(delta << 4) as u8 | value.len() as u8])?;
-            self.frame.append(value)?;
+            put_behind(self.frame, (delta << 4) as u8 | value.len() as u8, value)?;
         } else {
             self.frame.append_with(|writer| option::write(writer, delta, value))?;
         }
@@ -440,11 +444,12 @@ impl<'f, 't> Builder<'f, 't> {
         if bytes.is_empty() {
             return Ok(());
         }
-        if !self.has_payload {
-            self.frame.append(&[PAYLOAD_MARKER])?;
-            self.has_payload = true;
+        if self.has_payload {
+            return Ok(self.frame.append(bytes)?);
         }
-        Ok(self.frame.append(bytes)?)
+        put_behind(self.frame, PAYLOAD_MARKER, bytes)?;
+        self.has_payload = true;
+        Ok(())
     }
 
     /// Bytes that still fit, the payload marker not counted.
@@ -457,6 +462,16 @@ impl<'f, 't> Builder<'f, 't> {
         self.frame.truncate(self.start.wrapping_add(HEADER_LEN).wrapping_add(token_len));
         (self.last, self.has_payload) = (0, false);
     }
+}
+
+/// Appends a byte and what belongs to it, both or nothing.
+#[cfg_attr(target_pointer_width = "64", inline)]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+fn put_behind(frame: &mut Frame<'_>, first: u8, rest: &[u8]) -> Result<(), Full> {
+    let (place, behind) = frame.extend(rest.len().saturating_add(1))?.split_first_mut().ok_or(Full)?;
+    *place = first;
+    behind.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ fn ccm(
         return Err(Unsupported);
     }
 
-    let mut rounds = [NO_KEY; 11];
+    let mut rounds = [[0, 1, 0, 1]; 11];
     let schedule = Schedule::expand(key, &mut rounds);
     let mut counter = Block([0; BLOCK_LEN]);
     let [flags, rest @ ..] = &mut counter.0;
@@ -188,7 +188,7 @@ fn ccm(
     if direction == Direction::Open {
         schedule.authenticate(mac, body);
     }
-    add(&mut mac.0, &tag_mask.0);
+    mac.0 = store(add_key(load(&mac.0), load(&tag_mask.0)));
     Ok(())
 }
 
@@ -229,16 +229,18 @@ fn load(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]: &[u8; BLOCK_LEN]) -> 
 }
 
 #[inline(always)]
+fn store(state: State) -> [u8; BLOCK_LEN] {
+    let [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]] = state.map(u32::to_le_bytes);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
+}
+
+#[inline(always)]
 fn add_key([a, b, c, d]: State, [e, f, g, h]: State) -> State {
     [a ^ e, b ^ f, c ^ g, d ^ h]
 }
 
 /// The round keys of AES-128 (FIPS 197, section 5.2), forgotten when it goes.
 struct Schedule<'r>(&'r mut [State; 11]);
-
-/// What stands where a round key comes, and where one was. Not zeros: to make all bytes the same is a call, which takes a
-/// mote three times as long.
-const NO_KEY: State = [0x0001_0203; 4];
 
 impl<'r> Schedule<'r> {
     /// In place, so that no copy stays behind on the stack.
@@ -288,7 +290,8 @@ impl<'r> Schedule<'r> {
 
 impl Drop for Schedule<'_> {
     fn drop(&mut self) {
-        *self.0 = [NO_KEY; 11];
+        // Not zeros, here and before the keys come: to make all bytes the same is a call, which takes a mote twice as long.
+        *self.0 = [[0, 1, 0, 1]; 11];
         optimization_barrier(self.0);
     }
 }
@@ -306,13 +309,13 @@ fn mix(a: u32, b: u32, c: u32, d: u32) -> u32 {
 #[expect(clippy::indexing_slicing, reason = "a byte indexes a table of 256")]
 fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
     let column = |byte: u32| TABLE[usize::from(byte as u8)];
-    // Both low bytes of a column are the S-box itself.
-    column(a) & 0xff | column(b >> 8) & 0xff00 | (column(c >> 16) & 0xff) << 16 | column(d >> 24) << 24
+    // The low byte of a column is the S-box itself.
+    column(a) & 0xff | (column(b >> 8) & 0xff) << 8 | (column(c >> 16) & 0xff) << 16 | column(d >> 24) << 24
 }
 
 /// What SubBytes and MixColumns make of a byte of the last row; the other rows are rotations of it.
 ///
-/// The two low bytes are the S-box itself. Computed from its definition (FIPS 197, section 5.1.1).
+/// The low byte is the S-box itself. Computed from its definition (FIPS 197, section 5.1.1).
 #[expect(clippy::indexing_slicing, reason = "computed by the compiler, which would say so")]
 static TABLE: [u32; 256] = {
     let mut table = [0; 256];

@@ -14,12 +14,22 @@ pub struct TooLong;
 impl Hkdf {
     /// HKDF-Extract: concentrates `secret`, given in parts, under `salt`, which may be empty.
     pub fn extract<C: Crypto>(salt: &[u8], secret: &[&[u8]]) -> Self {
-        let mut hkdf = Self(HmacKey::none());
-        hkdf.0.set::<C>(&[salt]);
-        let mut prk = Secret::<DIGEST_LEN>::zeroed();
-        hkdf.0.mac_into::<C>(secret, prk.expose_mut());
-        hkdf.0.set::<C>(&[prk.expose()]);
+        let mut hkdf = Self::none();
+        hkdf.set::<C>(salt, secret);
         hkdf
+    }
+
+    /// A place for a key.
+    pub(crate) const fn none() -> Self {
+        Self(HmacKey::none())
+    }
+
+    /// As [`Self::extract`], in the place of another key.
+    pub(crate) fn set<C: Crypto>(&mut self, salt: &[u8], secret: &[&[u8]]) {
+        let mut prk = Secret::<DIGEST_LEN>::zeroed();
+        self.0.set::<C>(&[salt]);
+        self.0.mac_into::<C>(secret, prk.expose_mut());
+        self.0.set::<C>(&[prk.expose()]);
     }
 
     /// As [`Self::expand`] for no more than one digest: of `out`, what is behind that stays as it is.

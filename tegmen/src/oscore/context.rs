@@ -150,7 +150,8 @@ impl Context {
             crate::buf::copy(&mut context.id_context, bytes).map_err(|_| BadParameters::IdContextTooLong)?;
             context.id_context_len = (bytes.len() as u8).wrapping_add(1);
         }
-        let hkdf = &Hkdf::extract::<C>(master_salt, &[master_secret]);
+        let hkdf = &mut Hkdf::none();
+        hkdf.set::<C>(master_salt, &[master_secret]);
         let info = (id_context, aead);
         expand::<C>(hkdf, info, &context.sender_id, context.sender_key.expose_mut());
         expand::<C>(hkdf, info, &context.recipient_id, context.recipient_key.expose_mut());

@@ -5,7 +5,7 @@ use super::context::{Context, NO_CHALLENGE};
 use super::cose::MAX_TAG;
 use super::option::{MAX_LEN, OscoreOption, PartialIv};
 use super::unprotect::{Pending, RequestBinding, RequestNonce};
-use crate::buf::{Frame, Full, Headroom, Reader, Writer, shift_left};
+use crate::buf::{Frame, Full, Headroom, Reader, shift_left};
 use crate::coap::message::{BuildError, Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
 use crate::coap::option::{self, Class, Header, OptionNumber, Part};
 use crate::coap::{Code, Token};
@@ -49,13 +49,10 @@ impl Context {
     /// # Errors
     /// [`Stop`]; after [`Stop::LeaseSpent`], [`Stop::Exhausted`] and [`Stop::Malformed`] the frame is as it was.
     pub fn protect_request<C: Crypto>(&mut self, crypto: &mut C, frame: &mut Frame<'_>) -> Result<Pending, Stop> {
-        let plain = Plain::read(frame);
+        let plain = Plain::read(frame, true);
         let plain = plain.as_ref().map_err(|stop| *stop)?;
-        let code = if plain.observe { Code::FETCH } else { Code::POST };
         let number = self.take_number()?;
-        let kid = Some(self.sender_id.as_bytes());
-        let option = OscoreOption { partial_iv: Some(number), kid_context: self.id_context(), kid };
-        self.seal(crypto, plain, code, &option, (&self.sender_id, &number), frame)?;
+        self.seal(crypto, plain, Some(&number), (&self.sender_id, &number), frame)?;
         Ok(Pending::new(RequestBinding(number)))
     }
 
@@ -71,15 +68,13 @@ impl Context {
         nonce: Option<RequestNonce>,
         frame: &mut Frame<'_>,
     ) -> Result<(), Stop> {
-        let plain = Plain::read(frame);
+        let plain = Plain::read(frame, false);
         let plain = plain.as_ref().map_err(|stop| *stop)?;
-        let code = if plain.observe { Code::CONTENT } else { Code::CHANGED };
-        let (RequestBinding(request), partial_iv) = match &nonce {
+        let (RequestBinding(request), number) = match &nonce {
             Some(RequestNonce(request)) => (request, None),
             None => (request, Some(self.take_number()?)),
         };
-        let option = OscoreOption { partial_iv, ..OscoreOption::default() };
-        self.seal(crypto, plain, code, &option, (&self.recipient_id, request), frame)
+        self.seal(crypto, plain, number.as_ref(), (&self.recipient_id, request), frame)
     }
 
     /// Writes the answer to a request that may be a replay because the window was lost: 4.01 with an Echo option that the
@@ -109,20 +104,26 @@ impl Context {
         self.protect_response(crypto, request, None, frame)
     }
 
-    /// Puts the message in `frame` inside of one with `code` and `option`, and encrypts it.
+    /// Puts the message in `frame` inside of another, and encrypts it with `number` or else with that of the request that
+    /// it answers.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn seal<C: Crypto>(
         &self,
         crypto: &mut C,
         plain: &Plain,
-        code: Code,
-        option: &OscoreOption<'_>,
+        number: Option<&PartialIv>,
         request: (&Id, &PartialIv),
         frame: &mut Frame<'_>,
     ) -> Result<(), Stop> {
-        let inputs = &self.inputs(&self.sender_id, option.partial_iv.as_ref(), request);
-        let (plaintext, tag) = enclose(frame, plain, code, option, self.aead.tag_len())?;
+        let inputs = &self.inputs(&self.sender_id, number, request);
+        let mut option = OscoreOption { partial_iv: number.copied(), ..OscoreOption::default() };
+        let mut code = if plain.observe { Code::CONTENT } else { Code::CHANGED };
+        if plain.code.is_request() {
+            code = if plain.observe { Code::FETCH } else { Code::POST };
+            (option.kid_context, option.kid) = (self.id_context(), Some(self.sender_id.as_bytes()));
+        }
+        let (plaintext, tag) = enclose(frame, plain, code, &option, self.aead.tag_len())?;
         let sealed = self.aead.seal(crypto, self.sender_key.expose(), inputs, plaintext, tag);
         sealed.map_err(|_| Stop::Unsupported)
     }
@@ -141,10 +142,11 @@ struct Plain {
 impl Plain {
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn read(frame: &Frame<'_>) -> Result<Self, Stop> {
+    fn read(frame: &Frame<'_>, asks: bool) -> Result<Self, Stop> {
         let Ok(message) = &MessageRef::parse(frame.bytes()) else { return Err(Stop::Malformed) };
         let code = message.code();
-        if !(code.is_request() || code.is_response()) || message.option(OptionNumber::OSCORE).is_some() {
+        let is_meant = if asks { code.is_request() } else { code.is_response() };
+        if !is_meant || message.option(OptionNumber::OSCORE).is_some() {
             return Err(Stop::Malformed);
         }
         let observe = message.option(OptionNumber::OBSERVE).is_some();
@@ -172,22 +174,22 @@ fn enclose<'f>(
     let options = inner.get_mut(..plain.options_len).ok_or(Stop::Malformed)?;
     let all = room.len();
     let mut storage = [0; HEADER_LEN + MAX_TOKEN];
-    let mut head = Writer::new(&mut storage);
-    head.put(room.get(all.wrapping_sub(plain.head_len)..).ok_or(Stop::Malformed)?)?;
+    let head = storage.get_mut(..plain.head_len).ok_or(Stop::Malformed)?;
+    let written = room.get(all.wrapping_sub(plain.head_len)..).ok_or(Stop::Malformed)?;
+    head.iter_mut().zip(written).for_each(|(to, from)| *to = *from);
     // What is outside is written from its end, so that nothing has to be measured before.
     let mut outer = Headroom::new(room);
     // The marker and the code of the message inside come between the options outside and those inside.
     outer.push(plain.code.0);
     outer.push(0xff);
     write_outer_options(&mut outer, options, oscore);
-    outer.put(head.written());
+    outer.put(head);
     let outer_len = all.wrapping_sub(outer.finish()?);
     if !options.is_empty() {
         let part = if plain.code.is_request() { Part::InsideRequest } else { Part::InsideResponse };
         let kept = option::retain(options, part);
-        let gap = plain.options_len.wrapping_sub(kept);
         shift_left(inner, plain.options_len, kept);
-        frame.truncate(frame.len().wrapping_sub(gap));
+        frame.cut(plain.options_len.wrapping_sub(kept));
     }
     let bytes = frame.widen(outer_len.wrapping_sub(plain.head_len), tag_len)?;
     if let Some(byte) = bytes.get_mut(1) {

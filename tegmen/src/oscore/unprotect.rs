@@ -4,7 +4,7 @@ use super::context::{Context, NO_CHALLENGE};
 use super::cose::{Aead, Inputs};
 use super::option::{BadOption, OscoreOption, PartialIv};
 use crate::coap::Code;
-use crate::coap::message::{HEADER_LEN, MessageRef};
+use crate::coap::message::{HEADER_LEN, Malformed, MessageRef};
 use crate::coap::option::{self, OptionNumber, Part};
 use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
 use crate::replay::{ReplayWindow, Replayed};
@@ -156,16 +156,17 @@ impl Context {
         if let Some(fresh) = fresh {
             fresh.accept();
         }
-        let Some(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
+        let Ok(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
         if !message.code().is_request() {
             return Err(Refused::Malformed);
         }
         let binding = RequestBinding(number);
-        if let Some(mark) = mark {
-            let challenge = mark.to_be_bytes();
-            if mark == NO_CHALLENGE || message.option(OptionNumber::ECHO) != Some(&challenge) {
-                return Ok(Unprotected::Unverified(*message, binding));
-            }
+        let verified = mark
+            .is_none_or(|mark| mark != NO_CHALLENGE && message.option(OptionNumber::ECHO) == Some(&mark.to_be_bytes()));
+        if !verified {
+            return Ok(Unprotected::Unverified(*message, binding));
+        }
+        if mark.is_some() {
             // Whatever was sent before this may have been delivered before the window was lost.
             self.window = ReplayWindow::seen_up_to(number.number());
         }
@@ -186,7 +187,7 @@ impl Context {
         let sealed = self.read(datagram, Some(pending));
         let sealed = sealed.as_ref().map_err(|refused| *refused)?;
         sealed.open(crypto, self.aead, &self.recipient_key, datagram)?;
-        let Some(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
+        let Ok(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
         if !message.code().is_response() {
             return Err(Refused::Malformed);
         }
@@ -253,16 +254,22 @@ impl Sealed {
     /// The message inside, with those options outside that it is meant to have (RFC 8613, section 8.2, step 7).
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn inside<'r>(&self, datagram: &'r mut [u8]) -> Option<MessageRef<'r>> {
-        let (outer, payload) = datagram.split_at_mut_checked(self.text_at).unwrap_or_default();
+    fn inside<'r>(&self, datagram: &'r mut [u8]) -> Result<MessageRef<'r>, Malformed> {
+        let Some((outer, payload)) = datagram.split_at_mut_checked(self.text_at) else {
+            return Err(Malformed::NotCoap);
+        };
         let mut outer_len = self.options_at;
         if self.options_len > 0 {
             let options = outer.get_mut(self.options_at..).and_then(|options| options.get_mut(..self.options_len));
             let kept = option::retain(options.unwrap_or(&mut []), Part::Outside);
             outer_len = outer_len.wrapping_add(kept);
         }
-        let outer = outer.get(..outer_len).unwrap_or(&[]);
-        let Ok(message) = &MessageRef::parse(outer) else { return None };
-        message.around(payload.get(..self.text_len).unwrap_or(&[])).ok()
+        let mut message = MessageRef::parse(outer.get(..outer_len).unwrap_or(&[]));
+        if let Ok(message) = &mut message
+            && message.enclose(payload.get(..self.text_len).unwrap_or(&[])).is_err()
+        {
+            return Err(Malformed::NotCoap);
+        }
+        message
     }
 }
