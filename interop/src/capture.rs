@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,6 +25,8 @@ struct Shared {
     file: Mutex<Vec<u8>>,
     datagrams: Mutex<Vec<Datagram>>,
     over: AtomicBool,
+    /// Sockets to the server of another count are those of a NAT that forgot them.
+    rebound: AtomicUsize,
 }
 
 /// One that passed.
@@ -40,7 +42,14 @@ impl Capture {
         let socket = open((LOOPBACK, 0).into())?;
         let port = socket.local_addr().map_err(|error| error.to_string())?.port();
         let (file, datagrams) = (Mutex::new(file_header()), Mutex::new(Vec::new()));
-        let shared = Arc::new(Shared { server, port, file, datagrams, over: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            server,
+            port,
+            file,
+            datagrams,
+            over: AtomicBool::new(false),
+            rebound: AtomicUsize::new(0),
+        });
         let relay = thread::spawn({
             let shared = shared.clone();
             move || shared.relay(&socket)
@@ -53,6 +62,12 @@ impl Capture {
         self.end();
         let file = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
         scene.file("capture.pcap", &*file)
+    }
+
+    /// From now on the server sees every client at another port, as after a NAT forgot it, and what it sends to the old
+    /// one is lost.
+    pub(crate) fn rebind(&self) {
+        self.shared.rebound.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What has passed so far.
@@ -77,17 +92,21 @@ impl Drop for Capture {
 impl Shared {
     /// Every client gets a socket of its own, as it would have a port of its own without a relay.
     fn relay(&self, socket: &UdpSocket) {
-        let mut clients: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
+        let mut clients: HashMap<(SocketAddr, usize), Arc<UdpSocket>> = HashMap::new();
         thread::scope(|scope| {
             self.each_datagram(socket, |from, datagram| {
-                let upstream = match clients.get(&from) {
+                let rebound = self.rebound.load(Ordering::Relaxed);
+                let upstream = match clients.get(&(from, rebound)) {
                     Some(upstream) => upstream.clone(),
                     None => {
                         let Ok(upstream) = open((LOOPBACK, 0).into()).map(Arc::new) else { return };
-                        clients.insert(from, upstream.clone());
+                        clients.insert((from, rebound), upstream.clone());
                         let down = upstream.clone();
                         scope.spawn(move || {
                             self.each_datagram(&down, |_, datagram| {
+                                if self.rebound.load(Ordering::Relaxed) != rebound {
+                                    return;
+                                }
                                 self.keep(self.port, from.port(), datagram);
                                 let _ = socket.send_to(datagram, from);
                             });

@@ -1,6 +1,7 @@
 //! What every DTLS peer does alike. Such a peer knows nothing of CoAP, so messages go through it byte by byte.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble};
+use crate::connection_id;
 use crate::ours::{Library, Psk, Served, names_identity_and_key, start_ask};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -81,6 +82,11 @@ pub(crate) trait DtlsServer: Send + Sync + 'static {
         None
     }
 
+    /// Whether it knows connection ids (RFC 9146); then there are rows of their own.
+    fn knows_connection_id(&self) -> bool {
+        false
+    }
+
     /// What `tegmen` says of its alert to an unknown identity, if that is none of RFC 4279, section 2.
     fn unknown_identity(&self) -> Option<&'static str> {
         None
@@ -128,6 +134,9 @@ pub(crate) fn server_cells(peer: &str, version: &str, server: impl DtlsServer) -
         ("key of 64 bytes", |scene, server| server_put(scene, server, LOOPBACK, &long_key(), &[])),
         ("identity of 128 bytes", |scene, server| server_put(scene, server, LOOPBACK, &long_identity(), &[])),
     ];
+    let lacks: [Scenario; 1] = [(connection_id::ROW, connection_id::server_lacks)];
+    let lacks = lacks.into_iter().filter(|_| !server.knows_connection_id());
+    let scenarios = scenarios.into_iter().chain(lacks);
     let cell = |(scenario, play): Scenario| {
         let server = server.clone();
         Cell::new(peer, version, Role::Server, scenario, move |scene| {
@@ -135,7 +144,7 @@ pub(crate) fn server_cells(peer: &str, version: &str, server: impl DtlsServer) -
             play(&scene.anew(), &*server)
         })
     };
-    scenarios.into_iter().map(cell).collect()
+    scenarios.map(cell).collect()
 }
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -238,12 +247,18 @@ pub(crate) fn client_closes(scene: &Scene, client: &dyn DtlsClient) -> Check {
 
 // --- the peer is the server ---
 
-fn address(host: IpAddr) -> Result<SocketAddr, String> {
+pub(crate) fn address(host: IpAddr) -> Result<SocketAddr, String> {
     Ok((host, crate::cell::free_port()?).into())
 }
 
 /// Waits for a confirmable request to `/question` with a token of four bytes, and answers it in the acknowledgement.
-fn answer(session: &mut dyn Plaintext, method: u8, payload: &[u8], code: u8, answer: &[u8]) -> Result<(), String> {
+pub(crate) fn answer(
+    session: &mut dyn Plaintext,
+    method: u8,
+    payload: &[u8],
+    code: u8,
+    answer: &[u8],
+) -> Result<(), String> {
     let marker: &[u8] = if payload.is_empty() { &[] } else { &[0xff] };
     let header = session.head(8, &[b"\xb8question", marker, payload].concat())?;
     match header.as_slice() {

@@ -1,6 +1,7 @@
 //! GnuTLS's own programs: `gnutls-cli` as a client, and `gnutls-serv`, which over UDP is an echo.
 
 use crate::cell::{Cell, Check, Role, Scene, free_port};
+use crate::connection_id;
 use crate::dtls::{self, DtlsClient, LOOPBACK, Plaintext, long_identity, long_key};
 use crate::openssl::holds;
 use crate::ours::{Psk, names_identity_and_key, probe_record_size, start_ask};
@@ -32,6 +33,10 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         server("unknown identity", |scene| server_refuses(scene, &Psk::with_identity("nobody"))),
         server("key of 64 bytes", |scene| server_echo(scene, LOOPBACK, &long_key(), &[])),
         server("record_size_limit", server_record_size_limit),
+        server(connection_id::ROW, |scene| {
+            let (_server, port) = serve(scene, &Psk::usual(), &[])?;
+            connection_id::lacks((LOOPBACK, port).into())
+        }),
         server("identity of 128 bytes", |scene| server_echo(scene, LOOPBACK, &long_identity(), &[])),
     ];
     cells.extend(dtls::client_cells(PEER, version, Client));

@@ -3,6 +3,7 @@
 
 mod capture;
 mod cell;
+mod connection_id;
 mod dtls;
 mod gnutls;
 mod libcoap;

@@ -1,6 +1,7 @@
 //! OpenSSL's `s_server` and `s_client`: DTLS only, so what stands above is written and read here byte by byte.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
+use crate::connection_id;
 use crate::dtls::{self, GET_V, Plaintext};
 use crate::ours::{Library, Psk, Served, names_identity_and_key, probe_record_size, start_ask};
 use crate::process::Process;
@@ -31,6 +32,10 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         server("fragments to the peer, 64-byte datagrams", server_takes_fragments),
         server("max_fragment_length", server_max_fragment_length),
         server("restart of the peer", server_restart),
+        server(connection_id::ROW, |scene| {
+            let server = Server::start(scene, &Psk::usual(), &[])?;
+            connection_id::lacks(server.address)
+        }),
         server("key of 64 bytes", |scene| server_data(scene, &Psk::with_key(&"k".repeat(64)))),
         server("identity of 128 bytes", |scene| server_data(scene, &Psk::with_identity(&"i".repeat(128)))),
         client("handshake with extended master secret, data both ways", client_handshake),

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use tegmen::coap::Code;
+use tegmen::dtls::Config;
+use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
 use tegmen_host::credentials::to_hex;
 
@@ -212,6 +214,14 @@ pub(crate) struct Library {
 
 impl Library {
     pub(crate) fn connect(address: SocketAddr, psk: Option<&Psk>, mtu: Option<u16>) -> Result<Self, String> {
+        Self::connect_with(address, psk, |dtls| dtls.mtu = mtu.unwrap_or(dtls.mtu))
+    }
+
+    pub(crate) fn connect_with(
+        address: SocketAddr,
+        psk: Option<&Psk>,
+        set: impl FnOnce(&mut Config),
+    ) -> Result<Self, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let key = psk.map(|psk| ClientKey {
@@ -220,7 +230,7 @@ impl Library {
         });
         let mut config = ClientConfig { key, timeout: Duration::from_secs(5), ..ClientConfig::default() };
         config.dtls.handshake_timeout = Duration::from_secs(8);
-        config.dtls.mtu = mtu.unwrap_or(config.dtls.mtu);
+        set(&mut config.dtls);
         let client = runtime.block_on(Client::connect_to(address, psk.is_some(), config));
         Ok(Self { client: client.map_err(|error| error.to_string())?, runtime })
     }
@@ -229,6 +239,10 @@ impl Library {
         let path: Vec<String> = path.split('/').map(str::to_owned).collect();
         let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
         self.runtime.block_on(self.client.request(&ask))
+    }
+
+    pub(crate) fn connection_ids(&mut self) -> Option<ConnectionIds> {
+        self.client.connection_ids()
     }
 
     pub(crate) fn close(self) {

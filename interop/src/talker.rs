@@ -1,10 +1,11 @@
 //! Peers that are libraries, each behind a program of ours that speaks in lines.
 //!
 //! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal; some
-//! take the name of an extension that limits its records and a number of bytes behind. It prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
+//! take the name of an extension (that limits its records, or connection_id) and a number of bytes behind. It prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
 //! input goes out as one record. When its input ends it closes the session and ends.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble};
+use crate::connection_id;
 use crate::dtls::{self, DtlsClient, DtlsServer, Plaintext};
 use crate::ours::{Psk, probe_record_size};
 use crate::peers::{self, Built, Places};
@@ -28,6 +29,8 @@ struct Peer {
     closes: bool,
     /// The extensions for the size of records that its client sends; its server answers the last.
     record_size: &'static [&'static str],
+    /// Whether it knows connection ids (RFC 9146).
+    connection_id: bool,
 }
 
 /// All of them, with what is to be built for them.
@@ -47,6 +50,7 @@ fn tinydtls(places: &Places) -> Peer {
         unknown_identity: None,
         closes: false,
         record_size: &[],
+        connection_id: false,
     }
 }
 
@@ -61,6 +65,7 @@ fn wolfssl(places: &Places) -> Peer {
         unknown_identity: None,
         closes: false,
         record_size: &[],
+        connection_id: true,
     }
 }
 
@@ -79,6 +84,7 @@ fn mbedtls(places: &Places) -> Peer {
         unknown_identity: None,
         closes: true,
         record_size: &["max_fragment_length"],
+        connection_id: false,
     }
 }
 
@@ -92,6 +98,7 @@ fn pion(places: &Places) -> Peer {
         unknown_identity: Some("the server says internal_error"),
         closes: true,
         record_size: &[],
+        connection_id: true,
     }
 }
 
@@ -105,6 +112,7 @@ fn scandium(java: &Arc<Built>) -> Peer {
         unknown_identity: None,
         closes: true,
         record_size: &["max_fragment_length", "record_size_limit"],
+        connection_id: true,
     }
 }
 
@@ -130,6 +138,30 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     }
     if let Some(&extension) = peer.record_size.last() {
         add(Role::Server, extension, Box::new(|scene, peer| server_record_size(scene, peer, extension)));
+    }
+    if peer.connection_id {
+        // The program takes a word and a number of bytes, as for the size of records.
+        const IDS: [&str; 2] = ["connection_id", "6"];
+        for (row, rebinds) in [(connection_id::ROW, false), (connection_id::ROW_REBOUND, true)] {
+            let server = move |scene: &Scene, peer: &Arc<Peer>| {
+                let listen = |address| {
+                    let session = peer.start_with(scene, "server", address, &Psk::usual(), &IDS)?;
+                    session.process.await_output("listening\n", 0)?;
+                    Ok(session)
+                };
+                connection_id::server(listen, 6, rebinds)
+            };
+            add(Role::Server, row, Box::new(server));
+            let client = move |scene: &Scene, peer: &Arc<Peer>| {
+                let connect = |address| {
+                    let session = peer.start_with(scene, "client", address, &Psk::usual(), &IDS)?;
+                    session.process.await_output("established\n", 0)?;
+                    Ok(session)
+                };
+                connection_id::client(scene, connect, rebinds)
+            };
+            add(Role::Client, row, Box::new(client));
+        }
     }
     let is_version = |_: &Scene, peer: &Arc<Peer>| peers::is_version(&peer.program, &peer.version);
     add(Role::Client, "is the version of the table", Box::new(is_version));
@@ -219,6 +251,10 @@ impl DtlsServer for Talker {
 
     fn refuses_minimal(&self) -> Option<&'static str> {
         self.0.refuses_minimal
+    }
+
+    fn knows_connection_id(&self) -> bool {
+        self.0.connection_id
     }
 
     fn unknown_identity(&self) -> Option<&'static str> {

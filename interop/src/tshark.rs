@@ -33,6 +33,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         }),
         cell("session of tegmen, closed to another PSK", closed_to_others),
         cell("capture that tegmen wrote, the secrets in it", own_capture),
+        cell("session of tegmen with connection ids", with_ids),
         cell("session of GnuTLS with tegmen, opened with the server's key log", gnutls_session),
         cell("plain CoAP", plain),
     ]
@@ -156,6 +157,27 @@ fn own_capture(scene: &Scene) -> Check {
     let uri = format!("coaps://127.0.0.1:{}/v", served.port);
     ask(scene, &["get", &uri, "--pcap", &file.to_string_lossy()], Some(&Psk::usual()))?;
     is(&decode(&file, served.port, true, "dtls.psk:")?, &["CON 0.01 /v", "ACK 2.05 68656c6c6f"])
+}
+
+/// It knows the type tls12_cid, finds the ids, and opens what is behind them.
+fn with_ids(scene: &Scene) -> Check {
+    let served = Served::start_with(scene, &Psk::usual(), &["--padding", "16"])?;
+    let file = scene.directory().join("own.pcapng");
+    let uri = format!("coaps://127.0.0.1:{}/v", served.port);
+    let words = ["get", &uri, "--pcap", &file.to_string_lossy(), "--connection-id=5"];
+    ask(scene, &words, Some(&Psk::usual()))?;
+    is(&decode(&file, served.port, true, "dtls.psk:")?, &["CON 0.01 /v", "ACK 2.05 68656c6c6f"])?;
+    let mut command = Command::new(PROGRAM);
+    command.arg("-r").arg(&file).args(["-d", &format!("udp.port=={},dtls", served.port), "-T", "fields"]);
+    let output = command.args(["-e", "dtls.record.connection_id"]).output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lens: Vec<usize> = text.split_whitespace().map(|id| id.len() / 2).collect();
+    lens.dedup();
+    // Both Finished, request and response, and perhaps the alerts at the end.
+    match lens.starts_with(&[8, 5, 8, 5]) {
+        true => Ok(()),
+        false => Err(format!("it finds ids of {lens:?} bytes: {text}").into()),
+    }
 }
 
 fn gnutls_session(scene: &Scene) -> Check {

@@ -38,7 +38,7 @@ fn credentials() -> &'static (String, Vec<u8>) {
     CREDENTIALS.get_or_init(|| {
         let words: Vec<String> = std::env::args().collect();
         match words.as_slice() {
-            [_, role, _, identity, key] if ["client", "server"].contains(&role.as_str()) => {
+            [_, role, _, identity, key, ..] if ["client", "server"].contains(&role.as_str()) => {
                 (identity.clone(), from_hex(key).unwrap_or_default())
             }
             _ => (IDENTITY.to_owned(), KEY.to_vec()),

@@ -14,6 +14,11 @@ pub trait Stack {
 
     /// Name and version, for the header of a report.
     fn version(&self) -> String;
+    /// Every end made from now on asks for a connection id of so many bytes (RFC 9146).
+    fn use_connection_id(&mut self, len: usize) -> Result<(), Failure> {
+        let _ = len;
+        Err(Failure::new("it has no connection ids"))
+    }
     /// A client that has not spoken yet.
     fn client(&mut self) -> Result<Self::Client, Failure>;
     /// A server that has heard nothing yet and will ask for a cookie.

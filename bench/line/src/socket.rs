@@ -1,8 +1,10 @@
 //! One end of a session over a real socket, spoken to in lines: so that whoever is at the other end may be another stack.
 //!
-//! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal. It
+//! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal,
+//! and `connection_id BYTES` behind where the stack has such. It
 //! says `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits that it reads goes
-//! out as one record. A server attends to the last client that spoke.
+//! out as one record. A server attends to the last client that spoke; one that writes a connection id is that client,
+//! wherever it speaks from.
 
 use crate::{DATAGRAM_MAX, End, Failure, Outbox, Stack, from_hex};
 use std::{
@@ -14,6 +16,9 @@ use std::{
     time::Duration,
 };
 
+/// The content type of a record with a connection id (RFC 9146, section 4).
+const TLS12_CID: u8 = 25;
+
 enum Event {
     Datagram(SocketAddr, Vec<u8>),
     Line(String),
@@ -24,7 +29,15 @@ enum Event {
 
 /// Plays the role that `words` name; `None` if they name none.
 pub(crate) fn talk<S: Stack>(stack: &mut S, words: &[String]) -> Option<Result<(), Failure>> {
-    let [role, address, _identity, _key] = words else { return None };
+    let [role, address, _identity, _key, more @ ..] = words else { return None };
+    if let [extension, len] = more
+        && extension == "connection_id"
+    {
+        let len = len.parse().map_err(|_| Failure::new(format!("no number of bytes: {len:?}")));
+        if let Err(failure) = len.and_then(|len| stack.use_connection_id(len)) {
+            return Some(Err(failure));
+        }
+    }
     let address = || address.parse().map_err(|_| Failure::new(format!("no address: {address:?}")));
     match role.as_str() {
         "client" => Some(address().and_then(|address| client(stack, address))),
@@ -69,7 +82,8 @@ fn server<S: Stack>(stack: &mut S, address: SocketAddr) -> Result<(), Failure> {
                 }
             }
             Event::Datagram(from, datagram) => {
-                let known = session.take_if(|(client, _)| *client == from);
+                let has_id = datagram.first() == Some(&TLS12_CID);
+                let known = session.take_if(|(client, _)| has_id || *client == from);
                 session = None; // before another one begins: a stack may tell its sessions apart by less than this
                 let mut end = known.map_or_else(|| stack.server(), |(_, end)| Ok(end))?;
                 match take(&mut end, &socket, from, &datagram) {

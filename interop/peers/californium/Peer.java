@@ -33,7 +33,7 @@ import org.eclipse.californium.scandium.dtls.pskstore.AdvancedSinglePskStore;
  * CoAP (the words of interop/src/plain.rs), over Scandium where an identity and a key are given.
  *
  * <pre>
- * client|server ADDRESS IDENTITY KEY [max_fragment_length|record_size_limit BYTES]     the key in hexadecimal
+ * client|server ADDRESS IDENTITY KEY [max_fragment_length|record_size_limit|connection_id BYTES]     the key in hexadecimal
  * coap-server HOST PORT [IDENTITY KEY]
  * coap-client METHOD URI [PAYLOAD [IDENTITY KEY]]
  * version
@@ -83,7 +83,9 @@ public final class Peer {
     }
 
     private static void limit(String extension, int bytes) {
-        if (extension.equals("record_size_limit")) {
+        if (extension.equals("connection_id")) {
+            Configuration.getStandard().set(DtlsConfig.DTLS_CONNECTION_ID_LENGTH, bytes);
+        } else if (extension.equals("record_size_limit")) {
             Configuration.getStandard().set(DtlsConfig.DTLS_RECORD_SIZE_LIMIT, bytes);
         } else {
             int code = Integer.numberOfTrailingZeros(bytes) - 8;

@@ -1,6 +1,6 @@
 // pion/dtls as one end of a DTLS session, spoken to in lines; the words are those of interop/src/talker.rs.
 //
-//	tegmen-interop-pion client|server ADDRESS IDENTITY KEY     the key in hexadecimal
+//	tegmen-interop-pion client|server ADDRESS IDENTITY KEY [connection_id BYTES]     the key in hexadecimal
 //	tegmen-interop-pion version
 package main
 
@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -36,18 +37,18 @@ func main() {
 				fmt.Println("version", strings.TrimPrefix(module.Version, "v"))
 			}
 		}
-	case len(os.Args) == 5:
-		if err := talk(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
+	case len(os.Args) == 5, len(os.Args) == 7 && os.Args[5] == "connection_id":
+		if err := talk(os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5:]); err != nil {
 			fmt.Println("failed", err)
 			os.Exit(1)
 		}
 	default:
-		fmt.Fprintln(os.Stderr, "usage: tegmen-interop-pion client|server ADDRESS IDENTITY KEY")
+		fmt.Fprintln(os.Stderr, "usage: tegmen-interop-pion client|server ADDRESS IDENTITY KEY [connection_id BYTES]")
 		os.Exit(2)
 	}
 }
 
-func talk(role, address, identity, hexKey string) error {
+func talk(role, address, identity, hexKey string, more []string) error {
 	key, err := hex.DecodeString(hexKey)
 	if err != nil {
 		return err
@@ -57,6 +58,12 @@ func talk(role, address, identity, hexKey string) error {
 		return err
 	}
 	suite := dtls.WithCipherSuites(dtls.TLS_PSK_WITH_AES_128_CCM_8)
+	var size int
+	if len(more) == 2 {
+		if size, err = strconv.Atoi(more[1]); err != nil {
+			return err
+		}
+	}
 	if role == "server" {
 		find := func(asked []byte) ([]byte, error) {
 			if !bytes.Equal(asked, []byte(identity)) {
@@ -64,7 +71,11 @@ func talk(role, address, identity, hexKey string) error {
 			}
 			return key, nil
 		}
-		listener, err := dtls.ListenWithOptions("udp", udp, suite, dtls.WithPSK(find))
+		options := []dtls.ServerOption{suite, dtls.WithPSK(find)}
+		if size > 0 {
+			options = append(options, dtls.WithConnectionIDGenerator(dtls.RandomCIDGenerator(size)))
+		}
+		listener, err := dtls.ListenWithOptions("udp", udp, options...)
 		if err != nil {
 			return err
 		}
@@ -72,7 +83,11 @@ func talk(role, address, identity, hexKey string) error {
 		go accept(listener)
 	} else {
 		give := func([]byte) ([]byte, error) { return key, nil }
-		conn, err := dtls.DialWithOptions("udp", udp, suite, dtls.WithPSK(give), dtls.WithPSKIdentityHint([]byte(identity)))
+		options := []dtls.ClientOption{suite, dtls.WithPSK(give), dtls.WithPSKIdentityHint([]byte(identity))}
+		if size > 0 {
+			options = append(options, dtls.WithConnectionIDGenerator(dtls.RandomCIDGenerator(size)))
+		}
+		conn, err := dtls.DialWithOptions("udp", udp, options...)
 		if err != nil {
 			return err
 		}

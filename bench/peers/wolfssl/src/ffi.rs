@@ -63,7 +63,8 @@ impl Context {
         }
     }
 
-    pub(crate) fn connection(&self) -> Result<Connection, Failure> {
+    /// A new connection; with a connection id of so many bytes, all the same, because there is one session at a time.
+    pub(crate) fn connection(&self, connection_id: Option<usize>) -> Result<Connection, Failure> {
         let mut wire = Box::new(Wire { inbound: ptr::null(), inbound_len: 0, outbound: ptr::null_mut() });
         // SAFETY: the context is alive in `self`; the callbacks' argument points into a box that `Connection` keeps for
         // as long as `ssl`.
@@ -75,6 +76,15 @@ impl Context {
             wolfSSL_SetIOReadCtx(ssl, (&raw mut *wire).cast());
             wolfSSL_SetIOWriteCtx(ssl, (&raw mut *wire).cast());
             wolfSSL_dtls_set_using_nonblock(ssl, 1);
+            if let Some(len) = connection_id {
+                let mut id = vec![0x5a; len];
+                let given = wolfSSL_dtls_cid_use(ssl) == SUCCESS
+                    && wolfSSL_dtls_cid_set(ssl, id.as_mut_ptr(), len as c_uint) == SUCCESS;
+                if !given {
+                    wolfSSL_free(ssl);
+                    return Err(Failure::new("no connection id"));
+                }
+            }
             Ok(Connection { ssl, wire, role: self.role, finished: false })
         }
     }
@@ -273,6 +283,8 @@ unsafe extern "C" {
     fn wolfSSL_SetIOReadCtx(ssl: *mut WolfSsl, context: *mut c_void);
     fn wolfSSL_SetIOWriteCtx(ssl: *mut WolfSsl, context: *mut c_void);
     fn wolfSSL_dtls_set_using_nonblock(ssl: *mut WolfSsl, nonblock: c_int);
+    fn wolfSSL_dtls_cid_use(ssl: *mut WolfSsl) -> c_int;
+    fn wolfSSL_dtls_cid_set(ssl: *mut WolfSsl, cid: *mut c_uchar, size: c_uint) -> c_int;
     fn wolfSSL_dtls_got_timeout(ssl: *mut WolfSsl) -> c_int;
     fn wolfSSL_connect(ssl: *mut WolfSsl) -> c_int;
     fn wolfSSL_accept(ssl: *mut WolfSsl) -> c_int;

@@ -8,11 +8,12 @@ use tegmen_bench_line::{End, Failure, Outbox, Stack, run};
 struct WolfSsl {
     client: Context,
     server: Context,
+    connection_id: Option<usize>,
 }
 
 impl WolfSsl {
     fn new() -> Result<Self, Failure> {
-        Ok(Self { client: Context::new(Role::Client)?, server: Context::new(Role::Server)? })
+        Ok(Self { client: Context::new(Role::Client)?, server: Context::new(Role::Server)?, connection_id: None })
     }
 }
 
@@ -24,12 +25,17 @@ impl Stack for WolfSsl {
         ffi::version()
     }
 
+    fn use_connection_id(&mut self, len: usize) -> Result<(), Failure> {
+        self.connection_id = Some(len);
+        Ok(())
+    }
+
     fn client(&mut self) -> Result<Connection, Failure> {
-        self.client.connection()
+        self.client.connection(self.connection_id)
     }
 
     fn server(&mut self) -> Result<Connection, Failure> {
-        self.server.connection()
+        self.server.connection(self.connection_id)
     }
 }
 

@@ -1,0 +1,118 @@
+//! Connection ids (RFC 9146): each end finds its own in what it receives, and a session survives a NAT that forgets.
+
+use crate::capture::Capture;
+use crate::cell::{Check, Scene, Trouble};
+use crate::dtls::{DtlsServer, LOOPBACK, Plaintext, address, answer};
+use crate::ours::{Library, Psk, Served};
+use std::net::SocketAddr;
+use tegmen::coap::Code;
+use tegmen::dtls::Config;
+use tegmen::dtls::connection_id::Policy;
+
+pub(crate) const ROW: &str = "connection id";
+pub(crate) const ROW_REBOUND: &str = "connection id, another port in mid-session";
+
+/// Bytes of our ids, where the peer is the server.
+const OURS: u8 = 4;
+/// Bytes of those of `tegmen serve`.
+const SERVED: usize = 8;
+
+fn offer(dtls: &mut Config) {
+    dtls.connection_id = Some(Policy { len: OURS, ..Policy::default() });
+}
+
+/// Our client asks the peer, which wants ids of `len` bytes.
+pub(crate) fn server<S: Plaintext>(
+    listen: impl FnOnce(SocketAddr) -> Result<S, String>,
+    len: usize,
+    rebinds: bool,
+) -> Check {
+    let address = address(LOOPBACK)?;
+    let mut session = listen(address)?;
+    let relay = Capture::start(address)?;
+    let port = relay.port;
+    std::thread::scope(|scope| {
+        let relay = &relay;
+        let client = scope.spawn(move || -> Check {
+            let mut client = Library::connect_with((LOOPBACK, port).into(), Some(&Psk::usual()), offer)?;
+            let ids = client.connection_ids().ok_or("no ids were agreed on")?;
+            let lens = (ids.ours().bytes().len(), ids.theirs().bytes().len());
+            if lens != (usize::from(OURS), len) {
+                return Err(format!("the ids have {lens:?} bytes").into());
+            }
+            for number in 0..3u8 {
+                if rebinds && number > 0 {
+                    relay.rebind();
+                }
+                let reply =
+                    client.request(Code::PUT, "question", &[b'0' + number]).map_err(|error| error.to_string())?;
+                if (reply.code, reply.payload.as_slice()) != (Code::CHANGED, &[b'A' + number]) {
+                    return Err(format!("answer {number} was {} {:?}", reply.code, reply.payload).into());
+                }
+            }
+            client.close();
+            Ok(())
+        });
+        for number in 0..3u8 {
+            if let Err(why) = answer(&mut session, 3, &[b'0' + number], 0x44, &[b'A' + number]) {
+                let client = client.join().map_err(|_| "the client panicked")?;
+                return Err(format!("{why}; the client says {client:?}").into());
+            }
+        }
+        client.join().map_err(|_| "the client panicked")?
+    })?;
+    has_ids(&relay, true, len)?;
+    has_ids(&relay, false, OURS.into())
+}
+
+/// The peer's client asks `tegmen serve`. No peer has return routability checks, so where its port changes it is followed
+/// without.
+pub(crate) fn client<S: Plaintext>(
+    scene: &Scene,
+    connect: impl FnOnce(SocketAddr) -> Result<S, String>,
+    rebinds: bool,
+) -> Check {
+    let more: &[&str] = if rebinds { &["--follow-unchecked"] } else { &[] };
+    let served = Served::start_with(scene, &Psk::usual(), more)?;
+    let relay = Capture::start((LOOPBACK, served.port).into())?;
+    let mut session = connect((LOOPBACK, relay.port).into())?;
+    session.get_v()?;
+    for number in 0..2u8 {
+        if rebinds {
+            relay.rebind();
+        }
+        let id = 0x40 + number; // of the message
+        session.get(&[0x44, 1, 0x12, id, 1, 2, 3, 4, 0xb1, b'v'], &[0x64, 0x45, 0x12, id, 1, 2, 3, 4], b"hello")?;
+    }
+    has_ids(&relay, true, SERVED)
+}
+
+/// The last datagram in a direction is a record of type tls12_cid, and its length stands behind an id of so many bytes.
+fn has_ids(relay: &Capture, to_server: bool, id_len: usize) -> Check {
+    let datagrams = relay.datagrams();
+    let last = datagrams.iter().rfind(|datagram| datagram.to_server == to_server).ok_or("nothing passed")?;
+    let bytes = &last.bytes;
+    let len = bytes.get(11 + id_len..13 + id_len).map(|len| usize::from(len[0]) << 8 | usize::from(len[1]));
+    match bytes.first() == Some(&25) && len == bytes.len().checked_sub(13 + id_len) {
+        true => Ok(()),
+        false => Err(format!("a record without an id of {id_len} bytes: {bytes:02x?}").into()),
+    }
+}
+
+/// The server at `address` does not know ids: what it is offered it does not answer, and the session stands without.
+pub(crate) fn lacks(address: SocketAddr) -> Check {
+    let mut client = Library::connect_with(address, Some(&Psk::usual()), offer)?;
+    let ids = client.connection_ids();
+    client.close();
+    match ids {
+        None => Err(Trouble::Lacks("offered connection_id, its ServerHello leaves it out".to_owned())),
+        Some(ids) => Err(format!("it agreed to {ids:?}").into()),
+    }
+}
+
+/// As [`lacks`], for a server that is not started yet.
+pub(crate) fn server_lacks(scene: &Scene, server: &dyn DtlsServer) -> Check {
+    let address = address(LOOPBACK)?;
+    let _session = server.listen(scene, address, &Psk::usual())?;
+    lacks(address)
+}
