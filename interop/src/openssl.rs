@@ -1,5 +1,7 @@
 //! OpenSSL's `s_server` and `s_client`: DTLS only, so what stands above is written and read here byte by byte.
 
+mod public_keys;
+
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::connection_id;
 use crate::dtls::{self, GET_V, Plaintext};
@@ -55,7 +57,12 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         client("restart of tegmen", client_outlives_server),
         client("key of 64 bytes", |scene| client_data(scene, &Psk::with_key(&"k".repeat(64)))),
         client("identity of 128 bytes", |scene| client_data(scene, &Psk::with_identity(&"i".repeat(128)))),
+        server("ECDHE-PSK", server_ecdhe_psk),
+        client("ECDHE-PSK", client_ecdhe_psk),
     ]
+    .into_iter()
+    .chain(public_keys::cells(version))
+    .collect()
 }
 
 // --- s_server ---
@@ -412,6 +419,18 @@ fn client_max_fragment_length(scene: &Scene) -> Check {
     let session = client.established()?;
     holds(&session, &["TLS server extension \"max fragment length\" (id=1), len=1"])?;
     dtls::get_block(&mut client, 256)
+}
+
+/// OpenSSL has no suite of ECDHE-PSK that we have: neither CCM_8 (RFC 8442) nor, with AES-128, any AEAD.
+const NO_ECDHE_PSK: &str =
+    "of ECDHE-PSK `openssl ciphers` lists those with CBC, NULL and CHACHA20, and none of RFC 8442";
+
+fn client_ecdhe_psk(_: &Scene) -> Check {
+    Err(Trouble::Lacks(NO_ECDHE_PSK.to_owned()))
+}
+
+fn server_ecdhe_psk(_: &Scene) -> Check {
+    Err(Trouble::Lacks(NO_ECDHE_PSK.to_owned()))
 }
 
 fn client_gcm(scene: &Scene) -> Check {

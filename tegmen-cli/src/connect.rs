@@ -2,6 +2,7 @@
 
 use crate::map::{self, Credential};
 use crate::output::Failure;
+use crate::public_keys::{Servers, suites};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,9 +42,12 @@ pub(crate) struct Connect {
     /// Ask without wanting an acknowledgement (NON).
     #[arg(long)]
     non: bool,
-    /// Cipher suites that are offered, the first first: ccm8, gcm, or both with a comma between.
-    #[arg(long, value_name = "SUITES", default_value = "ccm8,gcm", value_parser = suites)]
-    suites: Suites,
+    /// Cipher suites that are offered, with commas between: ccm8, gcm (these two if there is a pre-shared key and nothing
+    /// is said), ecdhe-psk-ccm8, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three with --ca or --server-key).
+    #[arg(long, value_name = "SUITES", value_parser = suites)]
+    suites: Option<Suites>,
+    #[command(flatten)]
+    servers: Servers,
     /// Offer no TLS extensions: the bytes of the Blink paper. Weaker: no extended master secret.
     #[arg(long)]
     minimal: bool,
@@ -69,17 +73,6 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "0",
         value_parser = clap::value_parser!(u8).range(0..=20))]
     connection_id: Option<u8>,
-}
-
-/// `--suites`, of those who ask and of those who serve.
-pub(crate) fn suites(text: &str) -> Result<Suites, String> {
-    match text {
-        "ccm8" => Ok(Suites::CCM_8),
-        "gcm" => Ok(Suites::GCM),
-        "ccm8,gcm" => Ok(Suites::CCM_8_THEN_GCM),
-        "gcm,ccm8" => Ok(Suites::GCM_THEN_CCM_8),
-        _ => Err("ccm8, gcm, ccm8,gcm or gcm,ccm8".to_owned()),
-    }
 }
 
 fn block_size(text: &str) -> Result<usize, String> {
@@ -138,6 +131,7 @@ impl Connect {
         let mut config = ClientConfig {
             oscore: self.context(uri)?,
             key: self.key()?,
+            public_keys: self.servers.keys(self.suites)?,
             timeout: Duration::from_secs(self.timeout),
             confirmable: !self.non,
             key_log: self.key_log.clone(),
@@ -147,7 +141,7 @@ impl Connect {
             ..ClientConfig::default()
         };
         config.dtls.handshake_timeout = Duration::from_secs(self.handshake_timeout);
-        config.dtls.suites = self.suites;
+        config.dtls.suites = self.suites.unwrap_or(config.dtls.suites);
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
         config.dtls.connection_id = self.connection_id.map(|len| Policy { len, ..Policy::default() });
         if self.minimal {

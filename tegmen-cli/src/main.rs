@@ -12,6 +12,7 @@ mod observe;
 mod oscore;
 mod output;
 mod probe;
+mod public_keys;
 mod serve;
 mod up;
 

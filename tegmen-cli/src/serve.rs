@@ -1,7 +1,7 @@
 //! `tegmen serve`: values, files and commands as resources.
 
-use crate::connect::suites;
 use crate::output::{Failure, Output, runtime};
+use crate::public_keys::{Clients, suites};
 use clap::Args;
 use serde_json::json;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tegmen::dtls::Suites;
 use tegmen::dtls::connection_id::Policy;
+use tegmen::dtls::{CipherSuite, Suites};
 use tegmen_host::client::describe;
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::Group;
 use tegmen_host::metrics;
+use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{HelloLimits, Listen, Note, Observer, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
@@ -101,9 +102,13 @@ pub(crate) struct Serve {
     /// Hellos that are looked at in a second, of one network prefix (/24 or /56) and of all; 0 sets no limit.
     #[arg(long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
     hello_limits: HelloLimits,
-    /// Cipher suites that are accepted, the one that is rather had first: ccm8, gcm, or both with a comma between.
-    #[arg(long, value_name = "SUITES", default_value = "ccm8,gcm", value_parser = suites)]
-    suites: Suites,
+    /// Cipher suites that are accepted, the one that is rather had first, with commas between: ccm8, gcm (these two if
+    /// nothing is said), ecdhe-psk-ccm8, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three before them with
+    /// --cert-key).
+    #[arg(long, value_name = "SUITES", value_parser = suites)]
+    suites: Option<Suites>,
+    #[command(flatten)]
+    clients: Clients,
     /// Longest content of a DTLS record that is taken, 64 to 16384 bytes: said to clients that ask for a record_size_limit
     /// of their own (RFC 8449).
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
@@ -144,6 +149,8 @@ impl Serve {
         }
         let credentials = match self.no_secure {
             true => Credentials::default(),
+            // Who has public keys needs no others.
+            false if self.clients.is_given() && !self.credentials.exists() => Credentials::default(),
             false => Credentials::from_file(&self.credentials).map_err(Failure::new)?,
         };
         let all = [IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
@@ -176,7 +183,19 @@ impl Serve {
             hellos: self.hello_limits,
             ..ServerConfig::default()
         };
-        config.dtls.suites = self.suites;
+        config.dtls.suites = self.suites.unwrap_or(config.dtls.suites);
+        let all = Suites(&[
+            CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
+            CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            CipherSuite::PSK_WITH_AES_128_CCM_8,
+            CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
+        ]);
+        config.public_keys = self.clients.keys(Some(self.suites.unwrap_or(all)))?;
+        if let (None, Some(suites)) = (&config.public_keys, self.suites) {
+            // Also agreements of the moment need more than the settings.
+            config.public_keys = Some(PublicKeys::new(suites));
+        }
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
         let (padding, follow_unchecked) = (self.padding, self.follow_unchecked);
         let policy = Policy { padding, follow_unchecked, ..Policy::default() };
@@ -293,6 +312,10 @@ pub(crate) fn observer(out: Output) -> Observer {
             Note::Failed { remote, identity, reason } => out.line(
                 || format!("{remote} failed: {}", describe(reason)),
                 || json!({ "event": "failed", "remote": remote.to_string(), "identity": identity, "reason": describe(reason) }),
+            ),
+            Note::Refused { remote, refusal } => out.line(
+                || format!("{remote} is not believed: {refusal}"),
+                || json!({ "event": "refused", "remote": remote.to_string(), "reason": refusal.to_string() }),
             ),
             Note::Closed { remote, reason } => out.line(
                 || format!("{remote} left: {}", describe(reason)),

@@ -18,8 +18,10 @@ use crate::clock;
 use crate::contexts::StoredContext;
 use crate::credentials::to_hex;
 use crate::provider::HostCrypto;
+use crate::public_keys::PublicKeys;
 use crate::udp::MAX_DATAGRAM;
 use crate::uri::Uri;
+use crate::x509::Refusal;
 use object::Objects;
 use std::collections::VecDeque;
 use std::io;
@@ -39,7 +41,7 @@ use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
 
 type ClientExchanges = Exchanges<4, 1280, 16, 1024>;
-type Table = PeerArray<Box<ClientExchanges>, 1, 1, 255, 1024, 1>;
+type Table = PeerArray<Box<ClientExchanges>, 1, 1, 1536, 6144, 1>;
 
 /// How a client proves itself.
 #[derive(Clone)]
@@ -59,8 +61,10 @@ impl std::fmt::Debug for ClientKey {
 /// The settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// Needed for `coaps`.
+    /// A pre-shared key: this or [`Self::public_keys`] is needed for `coaps`.
     pub key: Option<ClientKey>,
+    /// What the client proves itself with by public keys, and which server it believes.
+    pub public_keys: Option<PublicKeys>,
     /// The DTLS side.
     pub dtls: Config,
     /// How long one exchange may take: a request, or each block of a longer one.
@@ -85,6 +89,7 @@ impl Default for ClientConfig {
     fn default() -> Self {
         Self {
             key: None,
+            public_keys: None,
             dtls: Config {
                 handshake_timeout: Duration::from_secs(30),
                 suites: Suites::CCM_8_THEN_GCM,
@@ -184,7 +189,7 @@ impl io::Write for TappedLog {
 /// A client of one server.
 pub struct Client {
     socket: UdpSocket,
-    endpoint: Endpoint<Table, Extended<ClientOnly>>,
+    endpoint: Endpoint<Table, tegmen::endpoint::PublicKeys<Extended<ClientOnly>, PublicKeys>>,
     crypto: HostCrypto,
     counters: Counters,
     config: ClientConfig,
@@ -196,6 +201,10 @@ pub struct Client {
     handshake_time: Duration,
     closed: Option<Fatal>,
     hint: Vec<u8>,
+    /// Why the server is not believed.
+    refusal: Option<Refusal>,
+    /// As what it proved itself.
+    server: Option<String>,
     /// For received datagrams.
     buffer: Vec<u8>,
     /// Responses that came while another was waited for.
@@ -257,6 +266,11 @@ impl Client {
     pub async fn connect(uri: &Uri, config: ClientConfig) -> Result<Self, ClientError> {
         let resolve = |source| ClientError::Resolve { host: uri.host.clone(), source };
         let remote = crate::udp::resolve(&uri.host, uri.port).await.map_err(resolve)?;
+        let mut config = config;
+        // The name that was asked for is the one that the server must have (RFC 7252, section 9.1.3.3).
+        if let Some(keys) = config.public_keys.take() {
+            config.public_keys = Some(if keys.expects_no_name() { keys.expecting(&uri.host) } else { keys });
+        }
         Self::connect_to(remote, uri.secure, config).await
     }
 
@@ -265,7 +279,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`], which says what to do.
     pub async fn connect_to(remote: SocketAddr, secure: bool, config: ClientConfig) -> Result<Self, ClientError> {
-        if secure && config.key.is_none() {
+        if secure && config.key.is_none() && config.public_keys.is_none() {
             return Err(ClientError::NoKey);
         }
         let objects = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
@@ -281,7 +295,9 @@ impl Client {
         }
         let mut counters = Counters::default();
         let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
-        let mut endpoint: Endpoint<Table, Extended<ClientOnly>> = Endpoint::new(&mut cx, Table::new(), config.dtls);
+        let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(config.dtls.suites));
+        let role = tegmen::endpoint::PublicKeys { role: Extended::with(ClientOnly, &config.dtls), keys };
+        let mut endpoint = Endpoint::with_roles(&mut cx, Table::new(), config.dtls, role);
         let full = |_| ClientError::System(io::Error::other("no room for a peer"));
         let (peer, protection) = match secure {
             true => (endpoint.connect(&mut cx, &path).map_err(full)?, Protection::Dtls),
@@ -306,6 +322,8 @@ impl Client {
             handshake_time: Duration::ZERO,
             closed: None,
             hint: Vec::new(),
+            refusal: None,
+            server: None,
             buffer: Vec::new(),
             unread: VecDeque::new(),
             progress: None,
@@ -315,6 +333,11 @@ impl Client {
             client.handshake().await?;
         }
         Ok(client)
+    }
+
+    /// As what the server proved itself by a public key: the subject of its certificate, or the name of its raw key.
+    pub fn server(&self) -> Option<&str> {
+        self.server.as_deref()
     }
 
     /// The server's address.

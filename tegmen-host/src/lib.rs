@@ -25,6 +25,7 @@ mod private;
 pub mod probe;
 pub mod problem;
 pub mod provider;
+pub mod public_keys;
 pub mod resources;
 pub mod senml;
 pub mod server;

@@ -5,8 +5,12 @@ pub mod public;
 use crate::credentials::to_hex;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
+use public::{Group, KeyPairs};
 use std::io::{self, Write};
-use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported, rustcrypto};
+use tegmen::crypto::hash::DIGEST_LEN;
+use tegmen::crypto::{
+    Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported, rustcrypto,
+};
 use tegmen::secret::{Secret, wipe};
 use tegmen_accel::KeySchedule;
 
@@ -18,6 +22,7 @@ pub struct HostCrypto {
     schedules: Schedules,
     generator: ChaCha20Rng,
     key_logs: Vec<Box<dyn Write + Send>>,
+    key_pairs: KeyPairs,
 }
 
 impl HostCrypto {
@@ -39,7 +44,12 @@ impl HostCrypto {
     pub fn new(mut seed: [u8; 32], cache_entries: usize) -> Self {
         let generator = ChaCha20Rng::from_seed(seed);
         wipe(&mut seed);
-        Self { schedules: Schedules::new(cache_entries), generator, key_logs: Vec::new() }
+        Self {
+            schedules: Schedules::new(cache_entries),
+            generator,
+            key_logs: Vec::new(),
+            key_pairs: KeyPairs::new(KEY_PAIRS),
+        }
     }
 
     /// Appends secrets to a key log (RFC 9850), a file that is made readable for its owner alone.
@@ -112,6 +122,43 @@ impl Crypto for HostCrypto {
         rustcrypto::gcm_open(key, nonce, aad, body, tag)
     }
 
+    /// x25519 first: an agreement takes half the time.
+    const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
+
+    fn key_pair(
+        &mut self,
+        group: NamedGroup,
+        private: &mut [u8; SCALAR_LEN],
+        share: &mut [u8; MAX_SHARE],
+    ) -> Result<usize, Unsupported> {
+        let group = Group::of(group).ok_or(Unsupported)?;
+        *private = *self.key_pairs.generate(group, share).map_err(|_| Unsupported)?.expose();
+        Ok(group.public_len())
+    }
+
+    fn agree(
+        &mut self,
+        group: NamedGroup,
+        private: &[u8; SCALAR_LEN],
+        share: &[u8],
+        secret: &mut [u8; SCALAR_LEN],
+    ) -> Result<(), NotAuthentic> {
+        let group = Group::of(group).ok_or(NotAuthentic)?;
+        let agreed = self.key_pairs.agree(group, &Secret::new(*private), share).map_err(|_| NotAuthentic)?;
+        *secret = *agreed.expose();
+        Ok(())
+    }
+
+    fn verify(
+        &mut self,
+        scheme: SignatureScheme,
+        public_key: &[u8],
+        digest: &[u8; DIGEST_LEN],
+        signature: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        public::verify_digest(scheme, public_key, digest, signature)
+    }
+
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
         sha2::block_api::compress256(state, blocks);
     }
@@ -132,6 +179,8 @@ impl Crypto for HostCrypto {
     }
 }
 
+/// Key pairs that are at hand for handshakes that go on.
+const KEY_PAIRS: usize = 64;
 /// Of DTLS it is 12.
 const OSCORE_NONCE_LEN: usize = 13;
 

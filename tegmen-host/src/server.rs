@@ -22,8 +22,10 @@ use crate::contexts::{ContextError, Contexts};
 use crate::credentials::{Credentials, CredentialsError, FilePolicy, KeyStore};
 use crate::group::Group;
 use crate::provider::HostCrypto;
+use crate::public_keys::PublicKeys;
 use crate::slab::Capacity;
 use crate::udp::{BindError, Outbox, Socket};
+use crate::x509::Refusal;
 use conversation::{Desk, Observers};
 use later::Changes;
 use leisure::Leisure;
@@ -40,7 +42,7 @@ use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
 use tegmen::dtls::connection_id::{AddressChanges, Policy};
 use tegmen::dtls::{Config, Fatal, Suites};
-use tegmen::endpoint::{Cx, Endpoint};
+use tegmen::endpoint::{Cx, Endpoint, Extended, ServerOnly};
 use tokio::sync::{mpsc, watch};
 use transfer::{Ledger, Scratch};
 
@@ -97,6 +99,9 @@ pub struct ServerConfig {
     pub contexts: Contexts,
     /// Requests of one peer that are answered in a second; more are answered with 4.29 (RFC 8516). 0 sets no limit.
     pub requests_per_second: u32,
+    /// What the server proves itself with by public keys, and which clients it believes. Without it there are only the
+    /// suites of [`Self::dtls`], with pre-shared keys.
+    pub public_keys: Option<PublicKeys>,
     /// Hellos that are looked at.
     pub hellos: HelloLimits,
     /// Where keys are looked for that the credentials do not have.
@@ -132,6 +137,7 @@ impl Default for ServerConfig {
             verify_addresses: false,
             contexts: Contexts::default(),
             requests_per_second: 0,
+            public_keys: None,
             hellos: HelloLimits::default(),
             store: None,
             store_answers_every: Duration::from_millis(50),
@@ -157,6 +163,13 @@ pub enum Note {
         identity: Option<String>,
         /// Why.
         reason: Fatal,
+    },
+    /// The certificate or raw public key of a client was refused; it learns that, and not why.
+    Refused {
+        /// Whose.
+        remote: SocketAddr,
+        /// Why, and what to do.
+        refusal: Refusal,
     },
     /// A session ended in order or fell idle; one that a new session of the same address replaced ends without a note.
     Closed {
@@ -363,7 +376,9 @@ impl Server {
                 policy.shard = number as u8;
                 policy.len = if shards > 256 { 0 } else { policy.len };
             }
-            let endpoint = Endpoint::new(&mut cx, Table::new(capacity), dtls);
+            let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
+            let role = tegmen::endpoint::PublicKeys { role: Extended::with(ServerOnly, &dtls), keys };
+            let endpoint = Endpoint::with_roles(&mut cx, Table::new(capacity), dtls, role);
             let shard = Shard {
                 number,
                 endpoint,

@@ -4,16 +4,17 @@ use crate::index::{Index, Tag};
 use crate::wheel::{Link, Links, NONE, Wheel};
 use std::collections::VecDeque;
 use tegmen::dtls::connection_id::ConnectionIds;
+use tegmen::dtls::state::wipe_room;
 use tegmen::dtls::{Buffers, HandshakeState, Ongoing};
 use tegmen::endpoint::peers::{Inserted, may_displace};
 use tegmen::endpoint::{NewPeer, Path, Peer, PeerId, Peers, Phase, Rank, TableFull};
 use tegmen::time::Instant;
 use tegmen_accel::prefetch;
 
-/// Room for a cookie (255 bytes at most) or a PSK identity.
-const OUTGOING: usize = 255;
-/// Room for fragments and early records.
-const INCOMING: usize = 1024;
+/// Room for a cookie (255 bytes at most) or a PSK identity, and with public keys for a signature and a key of RSA-4096.
+const OUTGOING: usize = 1536;
+/// Room for fragments and early records: the longest chain of certificates that is taken, and a bit for each byte.
+const INCOMING: usize = 6144;
 
 /// Paths that are searched for together.
 pub const BATCH: usize = 32;
@@ -89,7 +90,7 @@ struct Handshake {
 pub struct Capacity {
     /// Peers, in whatever phase.
     pub peers: usize,
-    /// Handshakes at the same time; each takes about 1.7 KiB while it lasts.
+    /// Handshakes at the same time; each takes about 8 KiB while it lasts.
     pub handshakes: usize,
 }
 
@@ -368,8 +369,9 @@ impl<A: Default> Peers for Slab<A> {
         let Some(entry) = self.entry_mut(id) else { return };
         let position = core::mem::replace(&mut entry.handshake, NONE);
         if let Some(slot) = self.handshakes.get_mut(position as usize)
-            && slot.as_ref().is_some_and(|handshake| handshake.owner == id)
+            && let Some(handshake) = slot.as_mut().filter(|handshake| handshake.owner == id)
         {
+            wipe_room(&mut handshake.outgoing);
             *slot = None;
             self.free_handshakes.push(position);
         }

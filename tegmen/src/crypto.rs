@@ -33,7 +33,7 @@ impl NamedGroup {
 
 /// How a signature is made (IANA TLS SignatureScheme registry). Only schemes of SHA-256 are here, so that one running hash
 /// serves the whole handshake.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SignatureScheme(pub u16);
 
 impl SignatureScheme {

@@ -84,6 +84,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Self { peers, settings, cookies, roles }
     }
 
+    /// Its roles, and what it proves itself with.
+    pub const fn roles(&self) -> &R {
+        &self.roles
+    }
+
     /// Takes the next record of a datagram that came over `path` on a DTLS port. `out` is for an answer.
     ///
     /// Call it until it returns `None`: a datagram may hold several records.

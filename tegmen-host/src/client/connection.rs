@@ -3,6 +3,7 @@
 use super::{Ask, Client, ClientError, Reply, Tapped, describe};
 use crate::clock;
 use crate::udp::MAX_DATAGRAM;
+use crate::x509::Purpose;
 use std::io::{self, ErrorKind};
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::{Busy, Due, Received};
@@ -76,13 +77,17 @@ impl Client {
             Fatal::Alert(alert) if alert.0 == 40 => ClientError::Handshake {
                 remote,
                 detail:
-                    "the server says handshake_failure: it has no cipher suite of ours (TLS_PSK_WITH_AES_128_CCM_8 or _GCM_SHA256), or knows no identity \
-                         of this name"
+                    "the server says handshake_failure: it has no cipher suite of ours (--suites), wants a certificate of ours \
+                         (--cert), or knows no identity of this name"
                         .to_owned(),
             },
             Fatal::Alert(alert) => {
                 ClientError::Handshake { remote, detail: format!("the server says {}", alert.name()) }
             }
+            Fatal::Refused(_) if let Some(refusal) = &self.refusal => {
+                ClientError::Handshake { remote, detail: format!("the server is not believed: {refusal}") }
+            }
+            Fatal::BadSignature => handshake("the server does not have the private key of what it showed: somebody else answered"),
             Fatal::Version => handshake("the server speaks no DTLS 1.2"),
             Fatal::IllegalParameter | Fatal::UnsupportedExtension => handshake("the server chose what was not offered"),
             Fatal::BadFinished => handshake("the server's Finished is wrong: somebody changed the handshake"),
@@ -423,14 +428,37 @@ impl Client {
 
     /// The server asks who we are.
     fn on_need<'r, 't>(&mut self) -> Option<Event<'r, 't>> {
-        if let Some(Need::PskForServer { hint }) = self.endpoint.need(self.peer) {
-            self.hint = hint.to_vec();
+        let now = clock::now();
+        match self.endpoint.need(self.peer) {
+            Some(Need::PskForServer { hint }) => self.hint = hint.to_vec(),
+            Some(Need::VerifyPeer { certificate_type, content }) => {
+                let content = content.to_vec();
+                let verified = self.endpoint.roles().keys.verify(certificate_type, &content, Purpose::Server);
+                let answer = match &verified {
+                    Ok(verified) => Answer::Peer { public_key: verified.spki, principal: Principal(0) },
+                    Err(refusal) => Answer::Refused(refusal.alert()),
+                };
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                let event = self.endpoint.resume(&mut cx, self.peer, answer);
+                match verified {
+                    Ok(verified) => self.server = Some(verified.name),
+                    Err(refusal) => self.refusal = Some(refusal),
+                }
+                return event;
+            }
+            Some(Need::Sign { credential, digest }) => {
+                let signature = self.endpoint.roles().keys.sign(credential, &digest);
+                let answer = signature.as_deref().map_or(Answer::Unknown, Answer::Signature);
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                return self.endpoint.resume(&mut cx, self.peer, answer);
+            }
+            Some(Need::PskOfClient { .. }) | None => {}
         }
         let answer = match &self.config.key {
             Some(key) => Answer::Psk { identity: key.identity.as_bytes(), key: &key.key, principal: Principal(0) },
             None => Answer::Unknown,
         };
-        let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
         self.endpoint.resume(&mut cx, self.peer, answer)
     }
 

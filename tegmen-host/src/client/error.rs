@@ -109,7 +109,9 @@ pub enum ClientError {
         detail: &'static str,
     },
     /// `coaps` without a key.
-    #[error("coaps needs an identity and a key: --identity NAME --key HEX, or --credentials FILE")]
+    #[error(
+        "coaps needs an identity and a key (--identity NAME --key HEX, or --credentials FILE), or whom to believe (--ca FILE)"
+    )]
     NoKey,
     /// The system gives no randomness, or the key log cannot be written.
     #[error("{0}")]
@@ -132,6 +134,11 @@ pub fn describe(reason: Fatal) -> String {
         }
         Fatal::NoCommonSuite => "the client offers no cipher suite that is accepted here".to_owned(),
         Fatal::RecordOverflow => "it sent a record longer than was agreed on (record_size_limit)".to_owned(),
+        Fatal::NoCertificate => {
+            "the client showed no certificate: give it one of an authority that is believed here".to_owned()
+        }
+        Fatal::Refused(_) => "its certificate or raw public key is not believed".to_owned(),
+        Fatal::BadSignature => "it does not have the private key of what it showed".to_owned(),
         Fatal::Version => "the client does not speak DTLS 1.2".to_owned(),
         other => format!("{other:?}"),
     }

@@ -7,7 +7,7 @@ use aws_lc_rs::agreement::{Algorithm, ECDH_P256, PrivateKey, UnparsedPublicKey, 
 use aws_lc_rs::digest::{Digest, SHA256};
 use aws_lc_rs::encoding::{AsBigEndian as _, Curve25519SeedBin, EcPrivateKeyBin};
 use aws_lc_rs::signature::{self, VerificationAlgorithm};
-use tegmen::crypto::NotAuthentic;
+use tegmen::crypto::{NamedGroup, NotAuthentic};
 use tegmen::secret::Secret;
 
 /// Verifies a peer's signature over a SHA-256 digest with its SubjectPublicKeyInfo in DER.
@@ -50,6 +50,15 @@ pub enum Group {
 pub const MAX_PUBLIC_LEN: usize = 65;
 
 impl Group {
+    /// The group of a number; `None` of one that is not here.
+    pub const fn of(number: NamedGroup) -> Option<Self> {
+        match number {
+            NamedGroup::SECP256R1 => Some(Self::Secp256r1),
+            NamedGroup::X25519 => Some(Self::X25519),
+            _ => None,
+        }
+    }
+
     /// Bytes of a public key.
     pub const fn public_len(self) -> usize {
         match self {

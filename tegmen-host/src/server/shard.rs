@@ -11,8 +11,10 @@ use super::{Application, Note, Totals};
 use crate::clock;
 use crate::credentials::KeyStore;
 use crate::provider::HostCrypto;
+use crate::public_keys::PublicKeys;
 use crate::slab::Slab;
 use crate::udp::{Inbound, Outbox, Socket};
+use crate::x509::Purpose;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -21,6 +23,7 @@ use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME};
 use tegmen::coap::handler::Identity;
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
+use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Fatal, Records};
 use tegmen::endpoint::{
@@ -35,7 +38,7 @@ pub(super) type Table = Slab<Attached>;
 pub(super) struct Shard<A> {
     /// Which of the server's.
     pub(super) number: usize,
-    pub(super) endpoint: Endpoint<Table, Extended<ServerOnly>>,
+    pub(super) endpoint: Endpoint<Table, tegmen::endpoint::PublicKeys<Extended<ServerOnly>, PublicKeys>>,
     pub(super) crypto: HostCrypto,
     pub(super) counters: Counters,
     pub(super) outbox: Outbox,
@@ -221,7 +224,19 @@ impl<A: Application> Shard<A> {
         match outcome {
             Outcome::Nothing => {}
             Outcome::Need(peer) => {
-                let Some(Need::PskOfClient { identity }) = self.endpoint.need(peer) else { return };
+                let identity = match self.endpoint.need(peer) {
+                    Some(Need::PskOfClient { identity }) => identity,
+                    Some(Need::VerifyPeer { certificate_type, content }) => {
+                        let content = content.to_vec();
+                        return self.verify(now, peer, certificate_type, &content);
+                    }
+                    Some(Need::Sign { credential, digest }) => {
+                        let signature = self.endpoint.roles().keys.sign(credential, &digest);
+                        let answer = signature.as_deref().map_or(Answer::Unknown, Answer::Signature);
+                        return self.resume(now, peer, answer);
+                    }
+                    _ => return,
+                };
                 let found = self.desk.credentials.key_of(identity);
                 let Some(store) = &self.store else { return self.answer(now, peer, found) };
                 match std::str::from_utf8(identity) {
@@ -258,6 +273,29 @@ impl<A: Application> Shard<A> {
             Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
             None => Answer::Unknown,
         };
+        self.resume(now, peer, answer);
+    }
+
+    /// Says whether a client is believed that shows this.
+    fn verify(&mut self, now: Instant, peer: PeerId, kind: CertificateType, content: &[u8]) {
+        let verified = self.endpoint.roles().keys.verify(kind, content, Purpose::Client);
+        let verified = match verified {
+            Ok(verified) => verified,
+            Err(refusal) => {
+                let alert = refusal.alert();
+                if let Some(entry) = self.endpoint.peers.peer(peer) {
+                    let remote = SocketAddr::from(entry.path().remote);
+                    (self.desk.observer)(Note::Refused { remote, refusal });
+                }
+                return self.resume(now, peer, Answer::Refused(alert));
+            }
+        };
+        let public_key = verified.spki.to_vec();
+        let principal = self.desk.credentials.learn(&verified.name, None);
+        self.resume(now, peer, Answer::Peer { public_key: &public_key, principal });
+    }
+
+    fn resume(&mut self, now: Instant, peer: PeerId, answer: Answer<'_>) {
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
         let event = self.endpoint.resume(&mut cx, peer, answer).map_or(Outcome::Nothing, Outcome::from);
         self.on_outcome(now, event);

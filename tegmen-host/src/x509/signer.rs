@@ -8,19 +8,9 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use std::path::Path;
+pub use tegmen::crypto::SignatureScheme;
 use tegmen::secret::Secret;
 use zeroize::Zeroizing;
-
-/// How a signature is made (RFC 8446, section 4.2.3, whose numbers are those of TLS 1.2's pairs of hash and signature).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SignatureScheme(pub u16);
-
-impl SignatureScheme {
-    /// RSA with PKCS #1 v1.5 padding and SHA-256.
-    pub const RSA_PKCS1_SHA256: Self = Self(0x0401);
-    /// ECDSA on secp256r1 with SHA-256.
-    pub const ECDSA_SECP256R1_SHA256: Self = Self(0x0403);
-}
 
 /// A private key, wherever it lies: in memory, in a TPM.
 pub trait Signer: Send + Sync {

@@ -1,0 +1,215 @@
+//! `--cert`, `--ca` and what else those who ask and those who serve say of public keys.
+
+use crate::output::Failure;
+use clap::Args;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+use tegmen::dtls::{CipherSuite, Suites};
+use tegmen::endpoint::ClientAuthentication;
+use tegmen_host::credentials::from_hex;
+use tegmen_host::public_keys::{PublicKeys, SUITES};
+use tegmen_host::x509::signer::{Signer, SoftwareKey};
+use tegmen_host::x509::{
+    self, AllowedKey, Files, PeerVerifier, Purpose, RawKeys, Refusal, Settings, Verified, Verifier,
+};
+
+/// What we prove ourselves with.
+#[derive(Args)]
+pub(crate) struct Own {
+    /// Our certificate in PEM, and behind it those that issued it, up to the one that the peer knows.
+    #[arg(long, value_name = "FILE", requires = "cert_key")]
+    cert: Option<PathBuf>,
+    /// The private key of --cert in PEM, which only its owner may read. Without --cert its public half is shown raw
+    /// (RFC 7250).
+    #[arg(long, value_name = "FILE", env = "TEGMEN_CERT_KEY")]
+    cert_key: Option<PathBuf>,
+}
+
+/// Which servers are believed.
+#[derive(Args)]
+pub(crate) struct Servers {
+    /// Certificates of authorities in PEM: servers with certificates from them are believed.
+    #[arg(long, value_name = "FILE")]
+    ca: Vec<PathBuf>,
+    /// Revocation list of such an authority, PEM or DER.
+    #[arg(long, value_name = "FILE", requires = "ca")]
+    crl: Vec<PathBuf>,
+    /// Plain list of revoked certificates: lines of SHA-256 digests, or of `serial HEX issuer NAME`.
+    #[arg(long, value_name = "FILE", requires = "ca")]
+    revoked: Vec<PathBuf>,
+    /// A server with this raw public key is believed: SHA-256 of its SubjectPublicKeyInfo, as `tegmen keys show` prints it.
+    #[arg(long, value_name = "DIGEST")]
+    server_key: Vec<String>,
+    /// The name that the server's certificate must have, if it is not the one in the URI.
+    #[arg(long, value_name = "NAME", requires = "ca")]
+    server_name: Option<String>,
+    #[command(flatten)]
+    own: Own,
+}
+
+/// Which clients are believed.
+#[derive(Args)]
+pub(crate) struct Clients {
+    #[command(flatten)]
+    own: Own,
+    /// Certificates of authorities in PEM: clients with certificates from them are believed, and known by their subject.
+    #[arg(long, value_name = "FILE", requires = "cert_key")]
+    client_ca: Vec<PathBuf>,
+    /// Revocation list of such an authority, PEM or DER; read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "client_ca")]
+    client_crl: Vec<PathBuf>,
+    /// Plain list of revoked certificates: lines of SHA-256 digests, or of `serial HEX issuer NAME`.
+    #[arg(long, value_name = "FILE", requires = "client_ca")]
+    client_revoked: Vec<PathBuf>,
+    /// A client with this raw public key is believed, and known by this name: SHA-256 of its SubjectPublicKeyInfo.
+    #[arg(long, value_name = "DIGEST=NAME", requires = "cert_key")]
+    client_key: Vec<String>,
+    /// Go on with clients that have neither certificate nor raw public key, as nobody in particular.
+    #[arg(long)]
+    client_may_be_nobody: bool,
+}
+
+impl Servers {
+    /// What the options say; `None` if they say nothing.
+    pub(crate) fn keys(&self, suites: Option<Suites>) -> Result<Option<PublicKeys>, Failure> {
+        if self.ca.is_empty() && self.server_key.is_empty() {
+            return match self.own.cert_key {
+                None => Ok(None),
+                Some(_) => Err(Failure::usage("--cert-key: say which server is believed, with --ca or --server-key")),
+            };
+        }
+        let raw = self.server_key.iter().map(|text| allowed(text, "the server")).collect::<Result<_, _>>()?;
+        let files = Files { anchors: self.ca.clone(), crls: self.crl.clone(), revoked: self.revoked.clone() };
+        let keys = self.own.add_to(PublicKeys::new(suites.unwrap_or(SUITES)))?.believing(Believed::new(files, raw)?);
+        Ok(Some(match &self.server_name {
+            Some(name) => keys.expecting(name),
+            None => keys,
+        }))
+    }
+}
+
+impl Clients {
+    /// True if the server has a key of its own.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.own.cert_key.is_some()
+    }
+
+    /// What the options say; `None` if they say nothing.
+    pub(crate) fn keys(&self, suites: Option<Suites>) -> Result<Option<PublicKeys>, Failure> {
+        if self.own.cert_key.is_none() {
+            return Ok(None);
+        }
+        let keys = self.own.add_to(PublicKeys::new(suites.unwrap_or(SUITES)))?;
+        if self.client_ca.is_empty() && self.client_key.is_empty() {
+            return Ok(Some(keys));
+        }
+        let named = |text: &String| match text.split_once('=') {
+            Some((digest, name)) if !name.is_empty() => allowed(digest, name),
+            _ => Err(Failure::usage(format!("--client-key {text}: write it as DIGEST=NAME"))),
+        };
+        let raw = self.client_key.iter().map(named).collect::<Result<_, _>>()?;
+        let files = Files {
+            anchors: self.client_ca.clone(),
+            crls: self.client_crl.clone(),
+            revoked: self.client_revoked.clone(),
+        };
+        let how = match self.client_may_be_nobody {
+            true => ClientAuthentication::Asked,
+            false => ClientAuthentication::Required,
+        };
+        Ok(Some(keys.believing(Believed::new(files, raw)?).asking(how)))
+    }
+}
+
+impl Own {
+    fn add_to(&self, keys: PublicKeys) -> Result<PublicKeys, Failure> {
+        let Some(file) = &self.cert_key else { return Ok(keys) };
+        let signer: Arc<dyn Signer> = Arc::new(SoftwareKey::from_file(file).map_err(Failure::new)?);
+        let Some(file) = &self.cert else { return Ok(keys.with_raw_key(signer)) };
+        let name = file.display();
+        keys.with_chain(&certificates(file)?, signer).map_err(|error| Failure::new(format!("{name}: {error}")))
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", file.display()));
+    let pem = std::fs::read(file).map_err(|error| failed(&error))?;
+    let certificates = CertificateDer::pem_slice_iter(&pem).map(|each| each.map(|der| der.to_vec()));
+    certificates.collect::<Result<_, _>>().map_err(|_| failed(&"a certificate in PEM is expected"))
+}
+
+fn allowed(digest: &str, name: &str) -> Result<AllowedKey, Failure> {
+    let digest = from_hex(digest).and_then(|bytes| bytes.try_into().ok());
+    let digest =
+        digest.ok_or_else(|| Failure::usage("a digest is 64 hexadecimal digits: `tegmen keys show` prints it"))?;
+    Ok(AllowedKey { digest, name: name.to_owned() })
+}
+
+/// Believes certificates of authorities, or raw public keys of a list, or both.
+struct Believed {
+    certificates: Option<Verifier>,
+    raw: RawKeys,
+}
+
+impl Believed {
+    fn new(files: Files, raw: Vec<AllowedKey>) -> Result<Arc<Self>, Failure> {
+        let certificates = match files.anchors.is_empty() {
+            true => None,
+            false => Some(Verifier::from_files(files, Settings::default()).map_err(Failure::new)?),
+        };
+        Ok(Arc::new(Self { certificates, raw: RawKeys(raw) }))
+    }
+}
+
+impl PeerVerifier for Believed {
+    fn takes_certificates(&self) -> bool {
+        self.certificates.is_some()
+    }
+
+    fn takes_raw_keys(&self) -> bool {
+        !self.raw.0.is_empty()
+    }
+
+    fn verify<'c>(
+        &self,
+        chain: &'c [u8],
+        purpose: Purpose,
+        name: Option<&str>,
+        now: SystemTime,
+    ) -> Result<Verified<'c>, Refusal> {
+        let verifier = self.certificates.as_ref().ok_or(Refusal::NotTaken("certificates"))?;
+        // Lists that cannot be read leave the old ones in force.
+        let _ = verifier.reload_if_changed();
+        verifier.verify(chain, purpose, name, now)
+    }
+
+    fn verify_raw<'c>(&self, spki: &'c [u8]) -> Result<Verified<'c>, Refusal> {
+        x509::verify_raw(spki, &self.raw.0)
+    }
+}
+
+/// `--suites`, of those who ask and of those who serve.
+pub(crate) fn suites(text: &str) -> Result<Suites, String> {
+    let named = |word: &str| {
+        Ok(match word {
+            "ccm8" => CipherSuite::PSK_WITH_AES_128_CCM_8,
+            "gcm" => CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
+            "ecdhe-psk-ccm8" => CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256,
+            "ecdhe-ecdsa-ccm8" => CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
+            "ecdhe-ecdsa-gcm" => CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            "ecdhe-rsa-gcm" => CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            _ => {
+                return Err(format!(
+                    "{word} is none of ccm8, gcm (both with a pre-shared key), ecdhe-psk-ccm8, ecdhe-ecdsa-ccm8, \
+                     ecdhe-ecdsa-gcm, ecdhe-rsa-gcm"
+                ));
+            }
+        })
+    };
+    let list = text.split(',').map(|word| named(word.trim())).collect::<Result<Vec<_>, _>>()?;
+    // Once in the life of the program.
+    Ok(Suites(Vec::leak(list)))
+}

@@ -1,0 +1,175 @@
+//! What a client or a server proves itself with by public keys, and whom it believes.
+
+use crate::x509::signer::Signer;
+use crate::x509::{PeerVerifier, Purpose, Refusal, Verified};
+use std::sync::Arc;
+use std::time::SystemTime;
+use tegmen::crypto::hash::DIGEST_LEN;
+use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::{CipherSuite, Suites};
+use tegmen::endpoint::{ClientAuthentication, Credential, Keys};
+
+/// Public keys of an endpoint. The one of [`Default`] has none and believes nobody: then only suites with pre-shared keys
+/// are of use.
+#[derive(Clone)]
+pub struct PublicKeys {
+    own: Vec<Own>,
+    verifier: Option<Arc<dyn PeerVerifier>>,
+    peer_types: Vec<CertificateType>,
+    client_authentication: ClientAuthentication,
+    server_name: String,
+    suites: Suites,
+}
+
+#[derive(Clone)]
+struct Own {
+    certificate_type: CertificateType,
+    content: Vec<u8>,
+    signer: Arc<dyn Signer>,
+}
+
+/// Cipher suites of a server or a client with certificates or raw public keys, if nothing else is said.
+pub const SUITES: Suites = Suites(&[
+    CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
+    CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+]);
+
+impl PublicKeys {
+    /// With these suites, which are to be of use for what is added.
+    pub fn new(suites: Suites) -> Self {
+        Self {
+            own: Vec::new(),
+            verifier: None,
+            peer_types: Vec::new(),
+            client_authentication: ClientAuthentication::Never,
+            server_name: String::new(),
+            suites,
+        }
+    }
+
+    /// Proves itself with a chain of certificates, DER, its own first; `signer` has the key of that one.
+    ///
+    /// # Errors
+    /// [`NotOurs`] if it has another.
+    pub fn with_chain(mut self, chain: &[Vec<u8>], signer: Arc<dyn Signer>) -> Result<Self, NotOurs> {
+        let own = chain.first().and_then(|own| crate::x509::CertificateInfo::parse(own)).ok_or(NotOurs::Malformed)?;
+        if own.spki != signer.public_key() {
+            return Err(NotOurs::OtherKey);
+        }
+        let mut content = Vec::new();
+        for certificate in chain {
+            let [_, len @ ..] = (certificate.len() as u32).to_be_bytes();
+            content.extend(len);
+            content.extend(certificate);
+        }
+        self.own.push(Own { certificate_type: CertificateType::X509, content, signer });
+        Ok(self)
+    }
+
+    /// Proves itself with a raw public key (RFC 7250).
+    pub fn with_raw_key(mut self, signer: Arc<dyn Signer>) -> Self {
+        let content = signer.public_key().to_vec();
+        self.own.push(Own { certificate_type: CertificateType::RAW_PUBLIC_KEY, content, signer });
+        self
+    }
+
+    /// Believes whom `verifier` believes.
+    pub fn believing(mut self, verifier: Arc<dyn PeerVerifier>) -> Self {
+        let types = [
+            (verifier.takes_raw_keys(), CertificateType::RAW_PUBLIC_KEY),
+            (verifier.takes_certificates(), CertificateType::X509),
+        ];
+        self.peer_types = types.into_iter().filter(|(taken, _)| *taken).map(|(_, kind)| kind).collect();
+        self.verifier = Some(verifier);
+        self
+    }
+
+    /// A server asks clients for a certificate or raw public key.
+    pub const fn asking(mut self, how: ClientAuthentication) -> Self {
+        self.client_authentication = how;
+        self
+    }
+
+    /// The name that the server must have, and is asked for with server_name (RFC 6066, section 3) if it is no address.
+    pub fn expecting(mut self, name: &str) -> Self {
+        self.server_name = name.to_owned();
+        self
+    }
+
+    /// True if no name was set.
+    pub const fn expects_no_name(&self) -> bool {
+        self.server_name.is_empty()
+    }
+
+    /// Verifies what a peer shows; `purpose` is what it is.
+    pub(crate) fn verify<'c>(
+        &self,
+        kind: CertificateType,
+        content: &'c [u8],
+        purpose: Purpose,
+    ) -> Result<Verified<'c>, Refusal> {
+        let verifier = self.verifier.as_ref().ok_or(Refusal::NotTaken("public keys"))?;
+        if kind == CertificateType::RAW_PUBLIC_KEY {
+            return verifier.verify_raw(content);
+        }
+        let name = Some(self.server_name.as_str()).filter(|name| purpose == Purpose::Server && !name.is_empty());
+        verifier.verify(content, purpose, name, SystemTime::now())
+    }
+
+    /// Signs with one of our keys; none if what holds it cannot.
+    pub(crate) fn sign(&self, credential: u8, digest: &[u8; DIGEST_LEN]) -> Option<Vec<u8>> {
+        self.own.get(usize::from(credential))?.signer.sign_digest(digest).ok()
+    }
+}
+
+impl Default for PublicKeys {
+    fn default() -> Self {
+        Self::new(Suites::CCM_8_THEN_GCM)
+    }
+}
+
+impl std::fmt::Debug for PublicKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kinds: Vec<_> = self.own.iter().map(|own| own.certificate_type).collect();
+        f.debug_struct("PublicKeys").field("own", &kinds).field("peer_types", &self.peer_types).finish_non_exhaustive()
+    }
+}
+
+/// A chain that cannot be shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotOurs {
+    /// There is no certificate, or it does not parse.
+    #[error("no certificate that can be read: give a PEM file with ours first, then those that issued it")]
+    Malformed,
+    /// Its key is not the one that signs.
+    #[error("the private key is not that of the first certificate: give the key it was issued for")]
+    OtherKey,
+}
+
+impl Keys for PublicKeys {
+    fn credential(&self, number: u8) -> Option<Credential<'_>> {
+        let own = self.own.get(usize::from(number))?;
+        Some(Credential { certificate_type: own.certificate_type, scheme: own.signer.scheme(), content: &own.content })
+    }
+
+    fn client_authentication(&self) -> ClientAuthentication {
+        self.client_authentication
+    }
+
+    fn peer_types(&self) -> &[CertificateType] {
+        &self.peer_types
+    }
+
+    fn suites(&self) -> Suites {
+        self.suites
+    }
+
+    fn server_name(&self) -> &[u8] {
+        // No address is a name of DNS (RFC 6066, section 3).
+        match self.server_name.parse::<std::net::IpAddr>() {
+            Ok(_) => &[],
+            Err(_) => self.server_name.as_bytes(),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A server and its clients with certificates and raw public keys, over real sockets on the loopback interface.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen::dtls::{CipherSuite, Suites};
+use tegmen::endpoint::ClientAuthentication;
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::public_keys::{NotOurs, PublicKeys, SUITES};
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::x509::signer::{Signer, SoftwareKey};
+use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
+
+struct Works {
+    ca: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Works {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        Self { ca: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }
+    }
+
+    fn issue(&self, name: &str, purpose: ExtendedKeyUsagePurpose) -> (Vec<u8>, Arc<dyn Signer>) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.extended_key_usages = vec![purpose];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let certificate = params.signed_by(&key, &self.ca).unwrap();
+        let signer = SoftwareKey::from_pem(key.serialize_pem().as_bytes()).unwrap();
+        (certificate.der().to_vec(), Arc::new(signer))
+    }
+
+    fn verifier(&self) -> Arc<Verifier> {
+        let mut trust = Trust::default();
+        trust.add_anchors(self.ca.pem().as_bytes()).unwrap();
+        Arc::new(Verifier::new(trust, Settings::default()))
+    }
+
+    fn server(&self) -> PublicKeys {
+        let (certificate, signer) = self.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
+        let keys = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
+        keys.believing(self.verifier()).asking(ClientAuthentication::Required)
+    }
+
+    fn client(&self, suites: Suites) -> PublicKeys {
+        let (certificate, signer) = self.issue("device1", ExtendedKeyUsagePurpose::ClientAuth);
+        PublicKeys::new(suites).with_chain(&[certificate], signer).unwrap().believing(self.verifier())
+    }
+}
+
+fn start(keys: PublicKeys) -> (Server, SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let keep = notes.clone();
+    let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
+    let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: true }];
+    let config = ServerConfig { listen, shards: 2, public_keys: Some(keys), ..ServerConfig::default() };
+    let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+    let server = Server::start(&config, &Credentials::default(), resources, observer).unwrap();
+    let address = server.addresses()[0].address;
+    (server, address, notes)
+}
+
+async fn get(remote: SocketAddr, keys: PublicKeys) -> Result<(String, Option<String>), ClientError> {
+    let mut config =
+        ClientConfig { public_keys: Some(keys), timeout: Duration::from_secs(10), ..ClientConfig::default() };
+    config.dtls.handshake_timeout = Duration::from_secs(8);
+    let mut client = Client::connect_to(remote, true, config).await?;
+    let path = ["value".to_owned()];
+    let (method, options) = (Code::GET, &[][..]);
+    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
+    let reply = client.request(&ask).await?;
+    Ok((String::from_utf8(reply.payload).unwrap(), client.server().map(str::to_owned)))
+}
+
+#[tokio::test]
+async fn certificates_on_both_sides() {
+    let works = Works::new("Works");
+    let (_server, remote, notes) = start(works.server());
+    for suite in SUITES.0.iter().take(2) {
+        let suites = Suites(std::slice::from_ref(suite));
+        let (value, server) = get(remote, works.client(suites).expecting("127.0.0.1")).await.unwrap();
+        assert_eq!((value.as_str(), server.as_deref()), ("first", Some("CN=127.0.0.1")));
+    }
+    assert!(notes.lock().unwrap().iter().any(|note| note.contains("identity: \"CN=device1\"")));
+}
+
+#[tokio::test]
+async fn who_is_not_believed_is_refused_and_the_operator_reads_why() {
+    let (works, others) = (Works::new("Works"), Works::new("Others"));
+    let (_server, remote, notes) = start(works.server());
+    let wrong_name = get(remote, works.client(SUITES).expecting("other.example")).await.unwrap_err();
+    assert!(wrong_name.to_string().contains("not for other.example"), "{wrong_name}");
+    let stranger = others.client(SUITES).believing(works.verifier()).expecting("127.0.0.1");
+    let refused = get(remote, stranger).await.unwrap_err();
+    assert!(refused.to_string().contains("certificate_unknown"), "{refused}");
+    assert!(notes.lock().unwrap().iter().any(|note| note.contains("UnknownIssuer")));
+    let nobody = PublicKeys::new(SUITES).believing(works.verifier()).expecting("127.0.0.1");
+    let refused = get(remote, nobody).await.unwrap_err();
+    assert!(refused.to_string().contains("wants a certificate"), "{refused}");
+}
+
+#[tokio::test]
+async fn raw_public_keys_on_both_sides() {
+    let works = Works::new("Works");
+    let key = |name| works.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
+    let (ours, theirs) = (key("device"), key("server"));
+    let believing = |other: &Arc<dyn Signer>, name| Arc::new(RawKeys(vec![AllowedKey::of(other.public_key(), name)]));
+    let server = PublicKeys::new(SUITES).with_raw_key(theirs.clone()).believing(believing(&ours, "the device"));
+    let (_server, remote, notes) = start(server.asking(ClientAuthentication::Required));
+    let client = PublicKeys::new(Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])).with_raw_key(ours.clone());
+    let (value, name) = get(remote, client.clone().believing(believing(&theirs, "the server"))).await.unwrap();
+    assert_eq!((value.as_str(), name.as_deref()), ("first", Some("the server")));
+    assert!(notes.lock().unwrap().iter().any(|note| note.contains("the device")));
+    let refused = get(remote, client.believing(believing(&ours, "another"))).await.unwrap_err();
+    assert!(refused.to_string().contains("not on the allow list"), "{refused}");
+}
+
+#[test]
+fn a_key_of_another_certificate_is_found_out_at_once() {
+    let works = Works::new("Works");
+    let (certificate, _) = works.issue("one", ExtendedKeyUsagePurpose::ServerAuth);
+    let (_, signer) = works.issue("two", ExtendedKeyUsagePurpose::ServerAuth);
+    let keys = PublicKeys::new(SUITES);
+    assert_eq!(keys.clone().with_chain(&[certificate], signer.clone()).err(), Some(NotOurs::OtherKey));
+    assert_eq!(keys.with_chain(&[], signer).err(), Some(NotOurs::Malformed));
+}
