@@ -2,7 +2,7 @@
 
 use crate::{
     Options, limit,
-    program::{CANDIDATES, Candidate, Program, VALGRIND_INSTALL, valgrind_version},
+    program::{CANDIDATES, Candidate, Program, counts_instructions},
     report::{Absent, Header, Limit, Report, Samples},
 };
 use tegmen_bench_line::{Command, Failure, Reply};
@@ -35,19 +35,6 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     }
     notes.push(limit::NOTE.into());
     Ok(report)
-}
-
-/// Whether callgrind is there; if not, the report says what to type.
-fn counts_instructions(report: &mut Report) -> bool {
-    let reason = match valgrind_version() {
-        Ok(version) => {
-            report.header.versions.insert("valgrind", version);
-            return true;
-        }
-        Err(reason) => reason,
-    };
-    report.absent.push(Absent { name: "valgrind", reason: reason.0, install: VALGRIND_INSTALL.into() });
-    false
 }
 
 /// Starts what is present and writes down what is not.

@@ -36,9 +36,10 @@ fn main() -> ExitCode {
     let verb = words.next().unwrap_or_default();
     let rest: Vec<String> = words.collect();
     let run = match verb.as_str() {
-        // Both are programs of their own that the driver starts.
+        // These are programs of their own that the driver starts.
         "ours" => return run_with(ours::stack(), &rest),
         "echo" => return finish(echo::run(rest.first().map_or("127.0.0.1:0", String::as_str)).map(|()| None), false),
+        "oscore-pairs" => return finish(oscore::pairs(&rest).map(|()| None), false),
         "dtls" => dtls::run,
         "coap" => coap::run,
         "limit" => limit::run,
@@ -106,7 +107,8 @@ tegmen-bench dtls [--no-instructions]
                                      PSK-CCM8 handshakes, records, heap and bytes, ours beside every peer, and
                                      records at the limit of the processor
 tegmen-bench limit                   the last of these alone
-tegmen-bench oscore                  requests and responses of OSCORE, ours beside libOSCORE
+tegmen-bench oscore [--no-instructions]
+                                     requests and responses of OSCORE, ours beside libOSCORE
 tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--observers N]
                                      CON GET, 64 in flight, ours beside libcoap and a bare UDP echo; transfers of 64
                                      KiB in blocks, and notifications to 10,000 observers if not said, beside libcoap

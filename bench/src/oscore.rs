@@ -2,10 +2,10 @@
 
 use crate::{
     Options,
-    program::peer_binary,
-    report::{Absent, Header, Limit, Report, Row, median},
+    program::{counts_instructions, instructions, peer_binary},
+    report::{Absent, Header, Instructions, Judged, Limit, Report, Row, median},
 };
-use std::process::Command;
+use std::{env, path::Path, process::Command};
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
 use tegmen::oscore::{Aead, Context, OVERHEAD, Parameters, Unprotected};
@@ -17,6 +17,8 @@ const INSTALL: &str = "apt-get install libclang-dev && bench/setup.sh liboscore"
 const READING: [u8; 16] = *b"21.5 degrees C  ";
 /// Pairs in one pass of each.
 const COUNT: u32 = 200_000;
+/// Two numbers of pairs whose instructions are compared.
+const COUNTED: (u32, u32) = (100, 1_100);
 
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
@@ -56,8 +58,14 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             theirs.push(rate);
         }
     }
+    let counted = options.instructions && counts_instructions(&mut report);
+    let counted = if counted { Some(counts(peer.as_deref())?) } else { None };
+    if counted.is_some() {
+        report.header.notes.push("instructions: callgrind, difference of two lengths".into());
+    }
     let ratio = median(&ratios);
     report.rows.push(Row {
+        instructions: counted,
         ours: median(&ours),
         peer: median(&theirs),
         ratio,
@@ -65,6 +73,24 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
         ..Row::new("OSCORE request and response", PEER, "1/CPU s", Some(Limit::AtLeast(3.0).judge("ratio", ratio)))
     });
     Ok(report)
+}
+
+/// Instructions of a pair, ours and the peer's.
+fn counts(peer: Option<&Path>) -> Result<Instructions, Failure> {
+    let each = |program: &Path, verb: &str| -> Result<f64, Failure> {
+        let all = |count: u32| instructions(&[program.to_string_lossy().into_owned(), verb.into(), count.to_string()]);
+        Ok((all(COUNTED.1)? - all(COUNTED.0)?) as f64 / f64::from(COUNTED.1 - COUNTED.0))
+    };
+    let exe = env::current_exe().map_err(|error| Failure::new(error.to_string()))?;
+    let ours = each(&exe, "oscore-pairs")?;
+    let peer = peer.map(|peer| each(peer, "pairs")).transpose()?;
+    Ok(Instructions { ours: Some(ours), peer, ratio: peer.map(|peer| ours / peer), judged: Judged::default() })
+}
+
+/// Our pairs alone, as many as is said: what is counted.
+pub(crate) fn pairs(words: &[String]) -> Result<(), Failure> {
+    let count = words.first().and_then(|count| count.parse().ok()).ok_or_else(|| Failure::new("how many?"))?;
+    Pair::new()?.run(count).map(|_| ())
 }
 
 /// Both ends of a context.

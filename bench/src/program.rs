@@ -1,5 +1,6 @@
 //! The programs that are measured: how each is found, asked, and counted by callgrind.
 
+use crate::report::{Absent, Report};
 use std::{
     env,
     io::{BufRead, BufReader, Write},
@@ -72,13 +73,9 @@ impl Candidate {
 
     /// Instructions for one command, as callgrind counts them, start and end of the program included.
     pub(crate) fn instructions(&self, command: Command) -> Result<u64, Failure> {
-        let mut valgrind = Process::new("valgrind");
-        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(self.words()?);
-        valgrind.args(command.to_string().split(' '));
-        let output = valgrind.output().map_err(|e| Failure::new(format!("valgrind: {e} ({VALGRIND_INSTALL})")))?;
-        let report = String::from_utf8_lossy(&output.stderr).into_owned();
-        let collected = report.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
-        collected.filter(|_| output.status.success()).ok_or_else(|| Failure::new(report))
+        let mut words = self.words()?;
+        words.extend(command.to_string().split(' ').map(str::to_owned));
+        instructions(&words)
     }
 
     /// The words that run it: this program itself for ours, a built peer otherwise.
@@ -91,6 +88,16 @@ impl Candidate {
     }
 }
 
+/// Instructions of a program from its start to its end, as callgrind counts them.
+pub(crate) fn instructions(words: &[String]) -> Result<u64, Failure> {
+    let mut valgrind = Process::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(words);
+    let output = valgrind.output().map_err(|e| Failure::new(format!("valgrind: {e} ({VALGRIND_INSTALL})")))?;
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    let collected = report.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+    collected.filter(|_| output.status.success()).ok_or_else(|| Failure::new(report))
+}
+
 /// Where the program of a peer lies, if it was built.
 pub(crate) fn peer_binary(name: &str) -> Result<PathBuf, Failure> {
     let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
@@ -99,15 +106,28 @@ pub(crate) fn peer_binary(name: &str) -> Result<PathBuf, Failure> {
     if path.is_file() { Ok(path) } else { Err(Failure::new("not built")) }
 }
 
+/// Whether callgrind is there; if not, the report says what to type.
+pub(crate) fn counts_instructions(report: &mut Report) -> bool {
+    let reason = match valgrind_version() {
+        Ok(version) => {
+            report.header.versions.insert("valgrind", version);
+            return true;
+        }
+        Err(reason) => reason,
+    };
+    report.absent.push(Absent { name: "valgrind", reason: reason.0, install: VALGRIND_INSTALL.into() });
+    false
+}
+
 /// The counter of instructions in its own words, or why there is none.
-pub(crate) fn valgrind_version() -> Result<String, Failure> {
+fn valgrind_version() -> Result<String, Failure> {
     let output = Process::new("valgrind").arg("--version").output();
     let output = output.map_err(|e| Failure::new(e.to_string()))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// What to type where it is absent.
-pub(crate) const VALGRIND_INSTALL: &str = "apt-get install valgrind";
+const VALGRIND_INSTALL: &str = "apt-get install valgrind";
 
 /// A candidate that runs and waits for commands.
 pub(crate) struct Program {

@@ -127,11 +127,11 @@ impl Inputs {
         // The nonce (RFC 8613, section 5.2) has from its end: five bytes of number, the ID in front of them, and the length
         // of the ID in the very first.
         let Self { nonce, nonce_at, aad } = &mut inputs;
-        if let Some(end) = nonce.last_chunk_mut() {
-            *end = (u64::from_be_bytes(*end) ^ number.number()).to_be_bytes();
+        if let (Some(end), Some(with)) = (nonce.last_chunk_mut(), common_iv.last_chunk()) {
+            *end = (u64::from_be_bytes(*with) ^ number.number()).to_be_bytes();
         }
-        if let Some(start) = nonce.first_chunk_mut() {
-            *start = (u64::from_be_bytes(*start) ^ id.number()).to_be_bytes();
+        if let (Some(start), Some(with)) = (nonce.first_chunk_mut(), common_iv.first_chunk()) {
+            *start = (u64::from_be_bytes(*with) ^ id.number()).to_be_bytes();
         }
         if let Some(first) = nonce.get_mut(*nonce_at) {
             *first ^= id.len() as u8;
