@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tegmen_host::probe::{Datagram, Report, probe, suite_name, version_name};
 use tegmen_host::uri::Uri;
+use tegmen_host::x509::date;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen probe coaps://gateway.local\n  \
@@ -75,6 +76,14 @@ fn write_text(text: &mut String, uri: &Uri, report: &Report) -> std::fmt::Result
         writeln!(text, "\nAgreed\n")?;
         writeln!(text, "  version                 {}", version_name(choice.version))?;
         writeln!(text, "  cipher suite            {}", suite_name(choice.cipher_suite))?;
+        if let Some(server) = &report.server {
+            writeln!(text, "  the server is           {server}")?;
+        }
+        for (number, certificate) in report.chain.iter().enumerate() {
+            let what = if number == 0 { "certificate" } else { "issued by" };
+            let (names, until) = (certificate.names.join(", "), date(certificate.not_after));
+            writeln!(text, "  {what:<23} {} ({names}), valid until {until}", certificate.subject)?;
+        }
         writeln!(text, "  extended master secret  {}", yes(choice.extended_master_secret))?;
         writeln!(text, "  renegotiation info      {}", yes(choice.renegotiation_info))?;
         let record_size = match (choice.record_size_limit, choice.max_fragment_length) {
@@ -143,6 +152,10 @@ fn object(report: &Report) -> Value {
         "retransmissions": { "ours": again_ours, "theirs": again_theirs },
         "version": report.choice.map(|choice| version_name(choice.version)),
         "cipher_suite": report.choice.map(|choice| suite_name(choice.cipher_suite)),
+        "server": report.server,
+        "certificates": report.chain.iter().map(|one| json!({
+            "subject": one.subject, "issuer": one.issuer, "names": one.names, "not_after": date(one.not_after),
+        })).collect::<Vec<_>>(),
         "extended_master_secret": report.choice.map(|choice| choice.extended_master_secret),
         "renegotiation_info": report.choice.map(|choice| choice.renegotiation_info),
         "record_size_limit": report.choice.and_then(|choice| choice.record_size_limit),

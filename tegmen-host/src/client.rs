@@ -21,7 +21,7 @@ use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use crate::udp::MAX_DATAGRAM;
 use crate::uri::Uri;
-use crate::x509::Refusal;
+use crate::x509::{CertificateInfo, Refusal};
 use object::Objects;
 use std::collections::VecDeque;
 use std::io;
@@ -205,6 +205,7 @@ pub struct Client {
     refusal: Option<Refusal>,
     /// As what it proved itself.
     server: Option<String>,
+    chain: Vec<CertificateInfo>,
     /// For received datagrams.
     buffer: Vec<u8>,
     /// Responses that came while another was waited for.
@@ -324,6 +325,7 @@ impl Client {
             hint: Vec::new(),
             refusal: None,
             server: None,
+            chain: Vec::new(),
             buffer: Vec::new(),
             unread: VecDeque::new(),
             progress: None,
@@ -338,6 +340,11 @@ impl Client {
     /// As what the server proved itself by a public key: the subject of its certificate, or the name of its raw key.
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
+    }
+
+    /// The certificates that the server showed, its own first; none if it showed a raw public key or nothing.
+    pub fn chain(&self) -> &[CertificateInfo] {
+        &self.chain
     }
 
     /// The server's address.

@@ -2,6 +2,7 @@
 
 use crate::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Tap, Tapped};
 use crate::uri::Uri;
+use crate::x509::CertificateInfo;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +34,10 @@ pub struct Report {
     pub cookie_len: Option<usize>,
     /// The server's hint which identity to use (RFC 4279, section 5.2).
     pub identity_hint: String,
+    /// As what the server proved itself by a public key: the subject of its certificate, or the name of its raw key.
+    pub server: Option<String>,
+    /// The certificates that it showed, its own first.
+    pub chain: Vec<CertificateInfo>,
     /// Whether a client is served that offers no extension at all; `None` if that was not tried or not answered.
     pub serves_minimal: Option<bool>,
     /// How long a CoAP ping took; `None` if it was not answered.
@@ -142,7 +147,7 @@ impl Report {
 /// [`ClientError`] if the server cannot be found at all. A handshake that fails is a report.
 pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientError> {
     let seen = Arc::new(Mutex::new(Seen::default()));
-    let without_key = config.key.is_none();
+    let without_key = config.key.is_none() && config.public_keys.is_none();
     let key = config.key.clone().unwrap_or_else(|| {
         // A server that knows it would be ill advised; it only brings the handshake to its end.
         ClientKey { identity: "tegmen-probe".to_owned(), key: Zeroizing::new(b"not a key".to_vec()) }
@@ -179,6 +184,8 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
         choice: handshake.choice,
         cookie_len: handshake.cookie_len,
         identity_hint: connected.as_ref().map(Client::hint).unwrap_or_default(),
+        server: connected.as_ref().ok().and_then(|client| client.server().map(str::to_owned)),
+        chain: connected.as_ref().map(|client| client.chain().to_vec()).unwrap_or_default(),
         datagrams: handshake.datagrams,
         serves_minimal: None,
         ping: None,
@@ -346,9 +353,8 @@ pub fn version_name(version: [u8; 2]) -> String {
 /// The name of a suite in the registry, for those that are known here.
 pub fn suite_name(suite: CipherSuite) -> String {
     match suite.0 {
-        0xc0a8 => "TLS_PSK_WITH_AES_128_CCM_8".to_owned(),
-        0x00a8 => "TLS_PSK_WITH_AES_128_GCM_SHA256".to_owned(),
         0xc0a4 => "TLS_PSK_WITH_AES_128_CCM".to_owned(),
-        other => format!("suite 0x{other:04x}"),
+        other if suite.name() == "unknown" => format!("suite 0x{other:04x}"),
+        _ => suite.name().to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 use super::{Ask, Client, ClientError, Reply, Tapped, describe};
 use crate::clock;
 use crate::udp::MAX_DATAGRAM;
-use crate::x509::Purpose;
+use crate::x509::{CertificateInfo, Purpose};
 use std::io::{self, ErrorKind};
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::{Busy, Due, Received};
@@ -11,6 +11,7 @@ use tegmen::coap::message::BuildError;
 use tegmen::coap::option::uint_bytes;
 use tegmen::coap::{Block, Builder, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
+use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Fatal, Records};
 use tegmen::endpoint::{Cx, Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
@@ -433,6 +434,9 @@ impl Client {
             Some(Need::PskForServer { hint }) => self.hint = hint.to_vec(),
             Some(Need::VerifyPeer { certificate_type, content }) => {
                 let content = content.to_vec();
+                if certificate_type == CertificateType::X509 {
+                    self.chain = certificate::each(&content).filter_map(CertificateInfo::parse).collect();
+                }
                 let verified = self.endpoint.roles().keys.verify(certificate_type, &content, Purpose::Server);
                 let answer = match &verified {
                     Ok(verified) => Answer::Peer { public_key: verified.spki, principal: Principal(0) },

@@ -3,7 +3,7 @@
 //! Each end says in its hello which id it wants to find in the records that it receives; the other one writes it into all
 //! records of the protected epoch, behind the number, and the type of what they carry goes inside. Only
 //! [`Extended`](crate::endpoint::Extended) endpoints speak of it. An id proves no address: see
-//! [`return_routability`](super::return_routability).
+//! `return_routability`.
 
 use super::Fatal;
 use super::handshake::extension::ExtensionType;

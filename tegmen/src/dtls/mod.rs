@@ -62,7 +62,7 @@ pub struct Config {
     /// Only [`Extended`](crate::endpoint::Extended) endpoints know of it, and not under [`Profile::Minimal`].
     pub connection_id: Option<connection_id::Policy>,
     /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1). So long also is a
-    /// [new address checked](return_routability).
+    /// new address checked.
     pub retransmit_first: Duration,
     /// The longest retransmission timeout.
     pub retransmit_max: Duration,
