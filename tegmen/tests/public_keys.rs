@@ -7,6 +7,7 @@ use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
 use tegmen::endpoint::ClientAuthentication;
 use tegmen::time::Duration;
 use world::badge::Badge;
+use world::puppet::{CERTIFICATE, ECDSA_CCM_8 as SUITE, Puppet};
 use world::{Fate, World};
 
 const ECDHE_PSK: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256]);
@@ -156,4 +157,83 @@ fn a_verifier_may_take_its_time() {
     world.client.store_delay = Some(Duration::from_millis(300));
     world.server.store_delay = Some(Duration::from_millis(700));
     speaks(&mut world);
+}
+
+/// A client by hand that has done its part up to ServerHelloDone, and the world of a server that requires certificates.
+fn by_hand() -> (World, Puppet, Badge) {
+    let (client, server) = mutual(certificate);
+    let mut world = world(1, ECDSA_CCM_8, Badge::default(), server);
+    let mut puppet = Puppet::new(1000);
+    puppet.suite = SUITE;
+    // supported_groups: secp256r1; signature_algorithms: ecdsa_secp256r1_sha256
+    puppet.tail = vec![0, 16, 0, 10, 0, 4, 0, 2, 0, 23, 0, 13, 0, 4, 0, 2, 4, 3];
+    puppet.reach_server_hello_done(&mut world);
+    (world, puppet, client)
+}
+
+fn shown(badge: &Badge) -> Vec<u8> {
+    [&(badge.content.len() as u32).to_be_bytes()[1..], &badge.content].concat()
+}
+
+/// ChangeCipherSpec and Finished, which are right; true if the server believes that they end the handshake.
+fn finishes(world: &mut World, puppet: &mut Puppet) -> bool {
+    let change = puppet.change_cipher_spec();
+    puppet.send(world, &change);
+    let finished = puppet.finished();
+    puppet.send(world, &finished);
+    world.server.established
+}
+
+#[test]
+fn a_client_by_hand_that_does_all_is_authenticated() {
+    let (mut world, mut puppet, client) = by_hand();
+    for record in [puppet.next_message(CERTIFICATE, &shown(&client)), puppet.share()] {
+        puppet.send(&mut world, &record);
+    }
+    let verify = puppet.certificate_verify(&client.private.unwrap());
+    puppet.send(&mut world, &verify);
+    assert!(finishes(&mut world, &mut puppet), "{:?}", world.server.closed);
+}
+
+#[test]
+fn who_leaves_certificate_verify_out_is_not_authenticated() {
+    let (mut world, mut puppet, client) = by_hand();
+    for record in [puppet.next_message(CERTIFICATE, &shown(&client)), puppet.share()] {
+        puppet.send(&mut world, &record);
+    }
+    assert!(!finishes(&mut world, &mut puppet));
+    let data = puppet.seal(world::puppet::APPLICATION_DATA, b"hello");
+    puppet.send(&mut world, &data);
+    assert!(world.server.heard.is_empty());
+}
+
+#[test]
+fn who_leaves_the_certificate_out_is_not_authenticated() {
+    for empty in [false, true] {
+        let (mut world, mut puppet, _) = by_hand();
+        if empty {
+            let none = puppet.next_message(CERTIFICATE, &[0, 0, 0]);
+            puppet.send(&mut world, &none);
+            assert_eq!(world.server.closed, Some(Fatal::NoCertificate));
+        }
+        let share = puppet.share();
+        puppet.send(&mut world, &share);
+        assert!(!finishes(&mut world, &mut puppet));
+        assert!(world.server.heard.is_empty());
+    }
+}
+
+#[test]
+fn a_signature_of_another_handshake_proves_nothing() {
+    let (mut world, mut puppet, client) = by_hand();
+    let certificate = puppet.next_message(CERTIFICATE, &shown(&client));
+    // Signed before the share, and so over another transcript.
+    let mut early = Puppet::new(1000);
+    (early.message_seq, early.plain_sequence) = (puppet.message_seq + 1, puppet.plain_sequence + 2);
+    let verify = early.certificate_verify(&client.private.unwrap());
+    for record in [certificate, puppet.share(), verify] {
+        puppet.send(&mut world, &record);
+    }
+    assert_eq!(world.server.closed, Some(Fatal::BadSignature));
+    assert!(!finishes(&mut world, &mut puppet));
 }

@@ -1,9 +1,9 @@
 //! A DTLS client whose every byte the test decides, and the small builders that it is made of.
 
 use super::{Fate, World};
-use tegmen::crypto::Crypto;
 use tegmen::crypto::hash::{HmacKey, Sha256};
 use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN, curves};
 use tegmen::dtls::Config;
 use tegmen::endpoint::{Address, Peers as _, Phase};
 use tegmen::time::Duration;
@@ -21,7 +21,11 @@ pub const SERVER_HELLO_DONE: u8 = 14;
 pub const CLIENT_KEY_EXCHANGE: u8 = 16;
 pub const FINISHED: u8 = 20;
 
+pub const CERTIFICATE: u8 = 11;
+pub const CERTIFICATE_VERIFY: u8 = 15;
+
 pub const CCM_8: [u8; 2] = [0xc0, 0xa8];
+pub const ECDSA_CCM_8: [u8; 2] = [0xc0, 0xae];
 
 /// A record as it stands on the wire.
 pub fn record(content_type: u8, epoch: u16, sequence: u64, body: &[u8]) -> Vec<u8> {
@@ -108,6 +112,10 @@ pub struct Puppet {
     pub cookie: Vec<u8>,
     /// What stands behind the compression methods of its hello: extensions.
     pub tail: Vec<u8>,
+    /// The one suite that it offers.
+    pub suite: [u8; 2],
+    /// The server's share of an agreement on secp256r1.
+    server_share: Vec<u8>,
     /// Number of the next plaintext record, and of the next protected one.
     pub plain_sequence: u64,
     pub sequence: u64,
@@ -126,6 +134,8 @@ impl Puppet {
             random: [port as u8; 32],
             cookie: Vec::new(),
             tail: Vec::new(),
+            suite: CCM_8,
+            server_share: Vec::new(),
             plain_sequence: 0,
             sequence: 0,
             message_seq: 0,
@@ -156,7 +166,7 @@ impl Puppet {
 
     /// A hello with what cookie there is, as a datagram.
     pub fn hello(&mut self) -> Vec<u8> {
-        let body = client_hello(&self.random, &self.cookie, &CCM_8, &self.tail);
+        let body = client_hello(&self.random, &self.cookie, &self.suite, &self.tail);
         let message = message(CLIENT_HELLO, self.message_seq, &body);
         self.plain(HANDSHAKE, &message)
     }
@@ -188,6 +198,10 @@ impl Puppet {
             if body[0] == SERVER_HELLO {
                 self.server_random = body[14..46].try_into().unwrap();
             }
+            // Behind the header: ECCurveType, group, and the share behind its length.
+            if body[0] == SERVER_KEY_EXCHANGE && self.suite == ECDSA_CCM_8 {
+                self.server_share = body[16..][..usize::from(body[15])].to_vec();
+            }
             self.hash(&body);
         }
         self.message_seq += 1;
@@ -217,9 +231,40 @@ impl Puppet {
         message
     }
 
+    /// A message of the client's flight in its record, hashed.
+    pub fn next_message(&mut self, kind: u8, body: &[u8]) -> Vec<u8> {
+        let message = message(kind, self.message_seq, body);
+        self.hash(&message);
+        self.message_seq += 1;
+        self.plain(HANDSHAKE, &message)
+    }
+
+    /// ClientKeyExchange with a share on secp256r1, hashed, and the keys from what was agreed on.
+    pub fn share(&mut self) -> Vec<u8> {
+        let (mut private, mut share, mut secret) = ([0; SCALAR_LEN], [0; MAX_SHARE], [0; SCALAR_LEN]);
+        self.crypto.key_pair(NamedGroup::SECP256R1, &mut private, &mut share).unwrap();
+        self.crypto.agree(NamedGroup::SECP256R1, &private, &self.server_share, &mut secret).unwrap();
+        let record = self.next_message(CLIENT_KEY_EXCHANGE, &[&[MAX_SHARE as u8][..], &share].concat());
+        self.derive_from(&[&secret]);
+        record
+    }
+
+    /// CertificateVerify, signed with this private key over what was hashed.
+    pub fn certificate_verify(&mut self, private: &[u8; SCALAR_LEN]) -> Vec<u8> {
+        let digest = self.transcript.clone().finish::<RustCrypto>();
+        let mut signature = [0; curves::MAX_SIGNATURE];
+        let len = curves::sign(private, &digest, &mut signature).unwrap();
+        let body = [&[4, 3, 0, len as u8][..], &signature[..len]].concat();
+        self.next_message(CERTIFICATE_VERIFY, &body)
+    }
+
     fn derive(&mut self, psk: &[u8]) {
         let len = (psk.len() as u16).to_be_bytes();
-        let premaster = HmacKey::new::<RustCrypto>(&[&len, &vec![0; psk.len()], &len, psk]);
+        self.derive_from(&[&len, &vec![0; psk.len()], &len, psk]);
+    }
+
+    fn derive_from(&mut self, premaster: &[&[u8]]) {
+        let premaster = HmacKey::new::<RustCrypto>(premaster);
         let mut master = [0; 48];
         premaster.prf::<RustCrypto>(&[b"master secret", &self.random, &self.server_random], &mut master);
         let master = HmacKey::new::<RustCrypto>(&[&master]);
