@@ -137,8 +137,8 @@ impl Inputs {
             *first ^= id.len() as u8;
         }
         aad.uint(aead.cose_id());
-        aad.string(request_kid.as_bytes());
-        aad.string(request_number.as_bytes());
+        aad.padded(request_kid);
+        aad.padded(request_number);
         aad.string(&[]);
         let external_len = aad.len.wrapping_sub(Self::EXTERNAL_AT);
         if let Some(head) = aad.bytes.get_mut(const { Self::EXTERNAL_AT - 1 }) {
@@ -199,6 +199,20 @@ impl Cbor {
     pub(super) fn string(&mut self, value: &[u8]) {
         self.push(Self::string_head(value.len()));
         self.put(value);
+    }
+
+    /// As [`Self::string`], for up to seven bytes: on a host with its head in one word.
+    #[inline]
+    fn padded(&mut self, value: &Padded) {
+        if cfg!(not(target_pointer_width = "64")) {
+            return self.string(value.as_bytes());
+        }
+        let (head, len) = (u64::from(Self::string_head(value.len())), value.len() & 7);
+        let word = head << 56 | value.number() << (56 & 56usize.wrapping_sub(len.wrapping_mul(8)));
+        if let Some(place) = self.bytes.get_mut(self.len..).and_then(<[u8]>::first_chunk_mut) {
+            *place = word.to_be_bytes();
+            self.len = self.len.wrapping_add(1).wrapping_add(len);
+        }
     }
 
     /// Bytes as they are.
