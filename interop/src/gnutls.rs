@@ -1,5 +1,7 @@
 //! GnuTLS's own programs: `gnutls-cli` as a client, and `gnutls-serv`, which over UDP is an echo.
 
+mod public_keys;
+
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::connection_id;
 use crate::dtls::{self, DtlsClient, LOOPBACK, Plaintext, long_identity, long_key};
@@ -43,6 +45,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
     cells.push(client("without extended master secret", client_without_extended_master_secret));
     cells.push(client("record_size_limit", client_record_size_limit));
     cells.push(client("close in order", |scene| dtls::client_closes(scene, &Client)));
+    cells.extend(public_keys::cells(version));
     cells
 }
 

@@ -1,6 +1,6 @@
 //! OpenSSL's `s_server` and `s_client`: DTLS only, so what stands above is written and read here byte by byte.
 
-mod public_keys;
+pub(crate) mod public_keys;
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::connection_id;

@@ -41,7 +41,7 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
 }
 
 /// A CA in `ca`, with a server and a client.
-fn certificates(scene: &Scene, rsa: bool) -> Check {
+pub(crate) fn certificates(scene: &Scene, rsa: bool) -> Check {
     tegmen(scene, &["ca", "init", "ca", "--name", "Works CA"])?;
     let key: &[&str] = if rsa { &["--rsa"] } else { &[] };
     let issue = ["ca", "issue", "ca", "--name"];
@@ -58,7 +58,7 @@ fn tegmen(scene: &Scene, words: &[&str]) -> Check {
 }
 
 /// What `tegmen get` proves itself with, and whom it believes.
-const DEVICE: [&str; 6] = ["--ca", "ca/ca.pem", "--cert", "ca/device1.pem", "--cert-key", "ca/device1.key"];
+pub(crate) const DEVICE: [&str; 6] = ["--ca", "ca/ca.pem", "--cert", "ca/device1.pem", "--cert-key", "ca/device1.key"];
 
 fn server(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Server, String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
