@@ -125,7 +125,7 @@ step_faults() {
 
 # Keys in a TPM: a TPM in software, and the only parts of the workspace that need the TPM2 software stack.
 step_tpm() {
-    need swtpm libtss2-dev pkg-config
+    need swtpm libtss2-dev pkg-config openssl
     cargo clippy --workspace --all-targets --locked --features tegmen-cli/tpm -- -D warnings
     # The software stack would report every refusal that a test asks for.
     TSS2_LOG=all+NONE cargo test --workspace --locked --quiet --features tegmen-cli/tpm --test tpm

@@ -3,11 +3,21 @@
 mod swtpm;
 
 use aws_lc_rs::rsa::{Pkcs1PublicEncryptingKey, PublicEncryptingKey};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use swtpm::Swtpm;
 use tegmen::secret::Secret;
+use tegmen_host::client::{Client, ClientConfig};
 use tegmen_host::provider::public::verify_digest;
+use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::x509::signer::{PremasterDecrypter as _, SignatureScheme, Signer as _};
 use tegmen_host::x509::tpm::{Place, TpmError, TpmKey, TpmKeyKind};
+use tegmen_host::x509::{Settings, Trust, Verifier};
 
 const KINDS: [(TpmKeyKind, SignatureScheme); 2] = [
     (TpmKeyKind::P256, SignatureScheme::ECDSA_SECP256R1_SHA256),
@@ -122,4 +132,88 @@ fn an_rsa_key_decrypts_a_premaster_secret_and_tells_nothing_of_wrong_ones() {
         TpmKey::create(&tpm.name, TpmKeyKind::P256, &Place::Persistent(0x8101_0004)).unwrap()
     };
     assert_eq!(*ecdsa.premaster_secret(&right, version, &random).expose(), *random.expose());
+}
+
+/// A public key that somebody else has the private one of.
+struct Certified<'k>(&'k TpmKey);
+
+impl rcgen::PublicKeyData for Certified<'_> {
+    fn der_bytes(&self) -> &[u8] {
+        // Behind the algorithm and the header of the BIT STRING.
+        match self.0.scheme() {
+            SignatureScheme::ECDSA_SECP256R1_SHA256 => &self.0.public_key()[26..],
+            _ => &self.0.public_key()[24..],
+        }
+    }
+
+    fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+        match self.0.scheme() {
+            SignatureScheme::ECDSA_SECP256R1_SHA256 => &rcgen::PKCS_ECDSA_P256_SHA256,
+            _ => &rcgen::PKCS_RSA_SHA256,
+        }
+    }
+}
+
+fn params(name: &str, purpose: Option<ExtendedKeyUsagePurpose>) -> CertificateParams {
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    match purpose {
+        Some(purpose) => {
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+            params.extended_key_usages = vec![purpose];
+        }
+        None => {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        }
+    }
+    params
+}
+
+/// `openssl s_server`, ended when it is dropped.
+struct OpenSsl(Child);
+
+impl Drop for OpenSsl {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_mutual_handshake_with_openssl_whose_key_is_in_the_tpm_alone() {
+    let Some(tpm) = Swtpm::start("tpm-handshake") else { return };
+    let ca = CertifiedIssuer::self_signed(params("CA", None), KeyPair::generate().unwrap()).unwrap();
+    let server_key = KeyPair::generate().unwrap();
+    let server = params("server", Some(ExtendedKeyUsagePurpose::ServerAuth)).signed_by(&server_key, &ca).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = tpm.dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let (anchor, chain) = (file("ca.pem", &ca.pem()), file("server.pem", &server.pem()));
+    let key = file("server.key", &server_key.serialize_pem());
+    for (handle, (kind, _)) in [0x8101_0011, 0x8101_0012].into_iter().zip(KINDS) {
+        let in_tpm = TpmKey::create(&tpm.name, kind, &Place::Persistent(handle)).unwrap();
+        let ours = params("device", Some(ExtendedKeyUsagePurpose::ClientAuth)).signed_by(&Certified(&in_tpm), &ca);
+        let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("openssl");
+        command.args(["s_server", "-dtls1_2", "-accept", &format!("127.0.0.1:{port}"), "-Verify", "2"]);
+        command.arg("-verify_return_error").arg("-CAfile").arg(&anchor).arg("-cert").arg(&chain).arg("-key").arg(&key);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut peer = OpenSsl(command.spawn().expect("openssl is installed"));
+        let mut lines = BufReader::new(peer.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.by_ref().any(|line| line.starts_with("ACCEPT")));
+
+        let mut trust = Trust::default();
+        trust.add_anchors(ca.pem().as_bytes()).unwrap();
+        let keys = PublicKeys::new(SUITES).with_chain(&[ours.unwrap().der().to_vec()], Arc::new(in_tpm)).unwrap();
+        let keys = keys.believing(Arc::new(Verifier::new(trust, Settings::default()))).expecting("127.0.0.1");
+        let config = ClientConfig { public_keys: Some(keys), ..ClientConfig::default() };
+        let client = Client::connect_to(([127, 0, 0, 1], port).into(), true, config).await.unwrap();
+        assert_eq!(client.server(), Some("CN=server"));
+        // It has verified us, and says so with the session.
+        assert!(lines.by_ref().any(|line| line.contains("subject=") && line.contains("device")));
+        assert!(lines.by_ref().any(|line| line.starts_with("CIPHER is ECDHE-ECDSA-AES128-GCM-SHA256")));
+    }
 }

@@ -68,12 +68,22 @@ impl Budget {
             let limits = limits.map(Limits::all).unwrap_or_default();
             for (what, measured) in Limits::of(footprint).all() {
                 let limit = limits.get(&what).copied();
-                if limit.is_none_or(|limit| measured > limit) {
+                if limit.is_none_or(|limit| measured > limit.saturating_add(slack(&what, limit))) {
                     excesses.push(Excess { image: image.clone(), provider: provider.clone(), what, measured, limit });
                 }
             }
         }
         excesses
+    }
+}
+
+/// What a limit lets pass because where the sources lie goes into the names of functions, by which the linker orders them:
+/// 16 bytes of text, and one instruction in a thousand.
+fn slack(what: &str, limit: u64) -> u64 {
+    match what {
+        "text" => 16,
+        what if what.starts_with("instructions") => limit / 1000,
+        _ => 0,
     }
 }
 
@@ -116,7 +126,8 @@ impl fmt::Display for Report<'_> {
 
 const HEADER: &str = "\
 # The most each image may cost, by image and crypto provider: bytes of text, data, bss and stack, places that can
-# panic, instructions of operations, bytes of types. Written by the footprint measurement with --update.
+# panic, instructions of operations, bytes of types. Written by the footprint measurement with --update; 16 bytes of text
+# and one instruction in a thousand more are let pass, since they depend on where the sources lie.
 
 ";
 
@@ -151,9 +162,11 @@ mod tests {
 
     #[test]
     fn what_grew_is_named() {
-        let excesses = Budget::of(&[footprint(100, 50)]).compare(&[footprint(103, 51)]);
+        let excesses = Budget::of(&[footprint(100, 50)]).compare(&[footprint(117, 51)]);
         let named = excesses.iter().map(|excess| (excess.what.as_str(), excess.measured, excess.limit));
-        assert_eq!(named.collect::<Vec<_>>(), [("instructions of handshake", 51, Some(50)), ("text", 103, Some(100))]);
+        assert_eq!(named.collect::<Vec<_>>(), [("instructions of handshake", 51, Some(50)), ("text", 117, Some(100))]);
+        assert_eq!(Budget::of(&[footprint(100, 9000)]).compare(&[footprint(116, 9009)]), []);
+        assert_eq!(Budget::of(&[footprint(100, 9000)]).compare(&[footprint(100, 9010)]).len(), 1);
     }
 
     #[test]
