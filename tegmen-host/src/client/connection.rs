@@ -12,9 +12,10 @@ use tegmen::coap::option::uint_bytes;
 use tegmen::coap::{Block, Builder, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
+use tegmen::dtls::record::GCM_TAG_LEN;
 use tegmen::dtls::state::{Answer, Need};
 use tegmen::dtls::{Fatal, Records};
-use tegmen::endpoint::{Cx, Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
+use tegmen::endpoint::{Cx, Event, HEADROOM, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
 use tegmen::oscore::OVERHEAD;
 use tegmen::time::{Duration, Instant};
 
@@ -157,7 +158,12 @@ impl Client {
 
     /// Bytes that a message to the server may have: what fits a datagram, and a record of the session.
     pub(super) fn most(&mut self) -> usize {
-        let datagram = usize::from(self.config.dtls.mtu).min(MAX_DATAGRAM).saturating_sub(MAX_HEADROOM + MAX_TAILROOM);
+        // Without an offer there is no connection id.
+        let overhead = match self.config.dtls.connection_id {
+            Some(_) => MAX_HEADROOM + MAX_TAILROOM,
+            None => HEADROOM + GCM_TAG_LEN,
+        };
+        let datagram = usize::from(self.config.dtls.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);
         let record = self.endpoint.peers.peer(self.peer).map_or(usize::MAX, |peer| peer.max_content());
         datagram.min(record).saturating_sub(if self.objects.is_some() { OVERHEAD } else { 0 })
     }
