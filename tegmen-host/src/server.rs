@@ -1,13 +1,15 @@
 //! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
 //!
-//! `shard` moves datagrams and sessions, `talk` is what CoAP remembers of one peer, `conversation` takes a message
+//! `shard` moves datagrams, `session` begins and ends sessions, `errands` is what comes from elsewhere, `talk` is what CoAP remembers of one peer, `conversation` takes a message
 //! through it to the application and back, `transfer` keeps the bodies of block-wise transfers.
 
 mod conversation;
+mod errands;
 mod later;
 mod leisure;
 mod limits;
 mod object;
+mod session;
 mod shard;
 mod steering;
 mod strangers;

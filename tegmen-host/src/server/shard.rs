@@ -1,9 +1,10 @@
 //! One shard: its sockets, its endpoint with the peers, and the clock.
 
 use super::conversation::{Desk, Sender};
-use super::later::{Changes, Completion, Errand, FoundKey, KeyTicket};
+use super::later::Errand;
 use super::leisure::Leisure;
 use super::limits::Gate;
+use super::session::{Held, Outcome};
 use super::steering::{Passed, Steering};
 use super::strangers::Strangers;
 use super::talk::{Attached, Talk};
@@ -14,8 +15,6 @@ use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use crate::slab::Slab;
 use crate::udp::{Inbound, Outbox, Socket};
-use crate::x509::Purpose;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use tegmen::buf::Frame;
@@ -23,15 +22,10 @@ use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME};
 use tegmen::coap::handler::Identity;
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
-use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::dtls::state::{Answer, Need};
-use tegmen::dtls::{Fatal, Records};
-use tegmen::endpoint::{
-    Cx, Endpoint, Event, Extended, Path, PeerId, Peers as _, Principal, Protection, Rank, ServerOnly,
-};
+use tegmen::dtls::Records;
+use tegmen::endpoint::{Cx, Endpoint, Event, Extended, Path, PeerId, Peers as _, Protection, Rank, ServerOnly};
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
-use zeroize::Zeroizing;
 
 pub(super) type Table = Slab<Attached>;
 
@@ -58,21 +52,12 @@ pub(super) struct Shard<A> {
     pub(super) steering: Steering,
 }
 
-/// An answer to [`Event::Need`], and when it may be given.
-pub(super) struct Held {
-    at: Instant,
-    peer: PeerId,
-    found: Option<(Zeroizing<Vec<u8>>, Principal)>,
-}
-
 /// Batches that are taken from one socket before the others have their turn.
 const BATCHES: usize = 16;
 /// So that a tick which comes a little early still counts.
 const ALMOST_A_SECOND: Duration = Duration::from_millis(900);
 /// Errands that are done between two batches.
 const ERRANDS: usize = 64;
-/// Peers that are sent notifications before datagrams are received again.
-const NOTIFIED: usize = 256;
 
 impl<A: Application> Shard<A> {
     pub(super) async fn run(
@@ -195,7 +180,7 @@ impl<A: Application> Shard<A> {
     }
 
     /// What is due by the clock, and what was made ready to send.
-    fn poll(&mut self) {
+    pub(super) fn poll(&mut self) {
         let now = clock::now();
         loop {
             let Self { endpoint, crypto, counters, outbox, .. } = self;
@@ -217,103 +202,6 @@ impl<A: Application> Shard<A> {
                 Some(other) => Outcome::from(other),
             };
             self.on_outcome(now, event);
-        }
-    }
-
-    fn on_outcome(&mut self, now: Instant, outcome: Outcome) {
-        match outcome {
-            Outcome::Nothing => {}
-            Outcome::Need(peer) => {
-                let identity = match self.endpoint.need(peer) {
-                    Some(Need::PskOfClient { identity }) => identity,
-                    Some(Need::VerifyPeer { certificate_type, content }) => {
-                        let content = content.to_vec();
-                        return self.verify(now, peer, certificate_type, &content);
-                    }
-                    Some(Need::Sign { credential, digest }) => {
-                        let signature = self.endpoint.roles().keys.sign(credential, &digest);
-                        let answer = signature.as_deref().map_or(Answer::Unknown, Answer::Signature);
-                        return self.resume(now, peer, answer);
-                    }
-                    _ => return,
-                };
-                let found = self.desk.credentials.key_of(identity);
-                let Some(store) = &self.store else { return self.answer(now, peer, found) };
-                match std::str::from_utf8(identity) {
-                    Ok(identity) if found.is_none() => {
-                        let (errands, identity) = (self.desk.errands.clone(), identity.to_owned());
-                        store.find(&identity.clone(), KeyTicket { peer, identity, asked: now, errands });
-                    }
-                    // Nobody is told by the time which of the two knows whom.
-                    _ => self.hold(now, peer, found),
-                }
-            }
-            Outcome::Established(peer) => {
-                if let Some(entry) = self.endpoint.peers.peer(peer) {
-                    let (remote, principal) = (SocketAddr::from(entry.path().remote), entry.principal());
-                    let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
-                    (self.desk.observer)(Note::Established { remote, identity });
-                }
-            }
-            Outcome::Moved(peer) => self.repeat_reply(now, peer),
-            Outcome::Closed(peer, reason) => {
-                let Some(entry) = self.endpoint.peers.peer(peer) else { return };
-                let remote = SocketAddr::from(entry.path().remote);
-                let identity = self.desk.credentials.name_of(entry.principal());
-                (self.desk.observer)(match reason {
-                    Fatal::Closed | Fatal::Idle => Note::Closed { remote, reason },
-                    reason => Note::Failed { remote, identity, reason },
-                });
-            }
-        }
-    }
-
-    fn answer(&mut self, now: Instant, peer: PeerId, found: Option<(Zeroizing<Vec<u8>>, Principal)>) {
-        let answer = match &found {
-            Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
-            None => Answer::Unknown,
-        };
-        self.resume(now, peer, answer);
-    }
-
-    /// Says whether a client is believed that shows this.
-    fn verify(&mut self, now: Instant, peer: PeerId, kind: CertificateType, content: &[u8]) {
-        let verified = self.endpoint.roles().keys.verify(kind, content, Purpose::Client);
-        let verified = match verified {
-            Ok(verified) => verified,
-            Err(refusal) => {
-                let alert = refusal.alert();
-                if let Some(entry) = self.endpoint.peers.peer(peer) {
-                    let remote = SocketAddr::from(entry.path().remote);
-                    (self.desk.observer)(Note::Refused { remote, refusal });
-                }
-                return self.resume(now, peer, Answer::Refused(alert));
-            }
-        };
-        let public_key = verified.spki.to_vec();
-        let principal = self.desk.credentials.learn(&verified.name, None);
-        self.resume(now, peer, Answer::Peer { public_key: &public_key, principal });
-    }
-
-    fn resume(&mut self, now: Instant, peer: PeerId, answer: Answer<'_>) {
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        let event = self.endpoint.resume(&mut cx, peer, answer).map_or(Outcome::Nothing, Outcome::from);
-        self.on_outcome(now, event);
-    }
-
-    /// Keeps what is known of an identity until a multiple of the time of the settings has passed since it was asked for.
-    fn hold(&mut self, asked: Instant, peer: PeerId, found: Option<(Zeroizing<Vec<u8>>, Principal)>) {
-        let every = self.store_answers_every.as_micros().max(1) as u64;
-        let took = clock::now().since(asked).as_micros() as u64;
-        let at = asked.after(Duration::from_micros((took + 1).next_multiple_of(every)));
-        self.held.push(Held { at, peer, found });
-    }
-
-    /// Acts upon what is known, where it is time.
-    fn on_held(&mut self, now: Instant) {
-        while let Some(index) = self.held.iter().position(|held| held.at <= now) {
-            let Held { peer, found, .. } = self.held.swap_remove(index);
-            self.answer(now, peer, found);
         }
     }
 
@@ -371,7 +259,7 @@ impl<A: Application> Shard<A> {
         Some(len)
     }
 
-    fn sender(&mut self, now: Instant, peer: PeerId) -> Option<(Sender, Path)> {
+    pub(super) fn sender(&mut self, now: Instant, peer: PeerId) -> Option<(Sender, Path)> {
         let headroom = self.endpoint.headroom(peer);
         let entry = self.endpoint.peers.peer(peer)?;
         let path = *entry.path();
@@ -392,7 +280,7 @@ impl<A: Application> Shard<A> {
     }
 
     /// Seals what lies in the draft, `len` bytes of it, and queues it.
-    fn seal(&mut self, to: &Sender, path: Path, len: usize) {
+    pub(super) fn seal(&mut self, to: &Sender, path: Path, len: usize) {
         if len == 0 {
             return;
         }
@@ -405,96 +293,15 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    fn on_errand(&mut self, errand: Errand) {
-        match errand {
-            Errand::Respond(completion) => self.on_completion(completion),
-            Errand::Key(FoundKey { peer, identity, found, asked }) => {
-                let learned = found.map(|found| {
-                    let principal = self.desk.credentials.learn(&identity, found.allow.as_deref());
-                    (found.key, principal)
-                });
-                self.hold(asked, peer, learned);
-            }
-            Errand::Changed => {
-                let changes = self.desk.notifier.shards.get(self.number).map(Changes::take);
-                for path in changes.iter().flatten() {
-                    self.on_change(path);
-                }
-            }
-        }
-    }
-
-    /// Marks those who observe `path` as to be notified.
-    fn on_change(&mut self, path: &Arc<str>) {
-        let mut peers = self.desk.observers.take(path);
-        peers.retain(|peer| {
-            let Some(Some(talk)) = self.endpoint.peers.attached(*peer) else { return false };
-            let observes = talk.mark(path);
-            if observes {
-                self.desk.observers.queue(*peer, talk);
-            }
-            observes
-        });
-        self.desk.observers.put_back(path, peers);
-    }
-
-    /// Sends the notifications that are due, to so many peers that nobody else waits long.
-    fn notify(&mut self, now: Instant) {
-        for _ in 0..NOTIFIED {
-            let Some(peer) = self.desk.observers.next_due() else { return };
-            if let Some(Some(talk)) = self.endpoint.peers.attached(peer) {
-                talk.queued = false;
-            }
-            while self.notify_one(now, peer).is_some() {}
-        }
-    }
-
-    fn notify_one(&mut self, now: Instant, peer: PeerId) -> Option<()> {
-        let mut random = [0; 1];
-        self.crypto.random(&mut random);
-        let (to, path) = self.sender(now, peer)?;
-        let talk = self.endpoint.peers.attached(peer)?.as_mut()?;
-        let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.headroom, to.max_content);
-        self.desk.notify(&to, talk, &mut self.crypto, random[0], &mut frame)?;
-        let len = frame.len();
-        if let Some(deadline) = talk.exchanges.next_deadline() {
-            self.endpoint.peers.schedule(peer, deadline);
-        }
-        self.seal(&to, path, len);
-        Some(())
-    }
-
-    /// The response of a request that was deferred.
-    fn on_completion(&mut self, completion: Completion) {
-        let (now, peer) = (clock::now(), completion.ticket.peer);
-        let mut random = [0; 1];
-        self.crypto.random(&mut random);
-        let Some((to, path)) = self.sender(now, peer) else { return };
-        let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
-        let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.headroom, to.max_content);
-        let ticket = &completion.ticket;
-        let speaker = ticket.object.as_ref().map(|object| object.speaker(&to));
-        self.desk.note(speaker.as_ref().unwrap_or(&to), ticket.method, || ticket.path.clone(), Some(completion.code));
-        if self.desk.complete(&to, talk, completion, &mut self.crypto, random[0], &mut frame).is_some() {
-            let len = frame.len();
-            if let Some(deadline) = talk.exchanges.next_deadline() {
-                self.endpoint.peers.schedule(peer, deadline);
-            }
-            self.seal(&to, path, len);
-        }
-    }
-
     /// The answer to what the peer said from its new address went to the old one; the peer would ask again, but later.
-    fn repeat_reply(&mut self, now: Instant, peer: PeerId) {
+    pub(super) fn repeat_reply(&mut self, now: Instant, peer: PeerId) {
         let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
         let reply = talk.exchanges.last_reply().to_vec();
         self.send(now, peer, &reply);
     }
 
     /// Sends `message` to `peer`, protected as the peer is.
-    fn send(&mut self, now: Instant, peer: PeerId, message: &[u8]) {
+    pub(super) fn send(&mut self, now: Instant, peer: PeerId, message: &[u8]) {
         let Some((to, path)) = self.sender(now, peer) else { return };
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.headroom, to.max_content);
@@ -586,26 +393,5 @@ impl<A: Application> Shard<A> {
 async fn sleep_until(alarm: Option<Instant>) {
     if let Some(alarm) = alarm {
         tokio::time::sleep_until(clock::tokio_instant(alarm)).await;
-    }
-}
-
-/// An event without borrowed bytes.
-enum Outcome {
-    Nothing,
-    Need(PeerId),
-    Established(PeerId),
-    Closed(PeerId, Fatal),
-    Moved(PeerId),
-}
-
-impl From<Event<'_, '_>> for Outcome {
-    fn from(event: Event<'_, '_>) -> Self {
-        match event {
-            Event::Need(peer) => Self::Need(peer),
-            Event::Established(peer) => Self::Established(peer),
-            Event::Closed { peer, reason } => Self::Closed(peer, reason),
-            Event::Moved(peer) => Self::Moved(peer),
-            Event::Answer(_) | Event::Transmit { .. } | Event::Message { .. } | Event::Alarm(_) => Self::Nothing,
-        }
     }
 }

@@ -1,0 +1,96 @@
+//! What comes from elsewhere than the sockets: deferred responses, keys, and changes that observers are told.
+
+use super::Application;
+use super::later::{Changes, Completion, Errand, FoundKey};
+use super::shard::Shard;
+use crate::clock;
+use std::sync::Arc;
+use tegmen::crypto::Crypto as _;
+use tegmen::endpoint::{PeerId, Peers as _};
+use tegmen::time::Instant;
+
+/// Peers that are sent notifications before datagrams are received again.
+const NOTIFIED: usize = 256;
+
+impl<A: Application> Shard<A> {
+    pub(super) fn on_errand(&mut self, errand: Errand) {
+        match errand {
+            Errand::Respond(completion) => self.on_completion(completion),
+            Errand::Key(FoundKey { peer, identity, found, asked }) => {
+                let learned = found.map(|found| {
+                    let principal = self.desk.credentials.learn(&identity, found.allow.as_deref());
+                    (found.key, principal)
+                });
+                self.hold(asked, peer, learned);
+            }
+            Errand::Changed => {
+                let changes = self.desk.notifier.shards.get(self.number).map(Changes::take);
+                for path in changes.iter().flatten() {
+                    self.on_change(path);
+                }
+            }
+        }
+    }
+
+    /// Marks those who observe `path` as to be notified.
+    fn on_change(&mut self, path: &Arc<str>) {
+        let mut peers = self.desk.observers.take(path);
+        peers.retain(|peer| {
+            let Some(Some(talk)) = self.endpoint.peers.attached(*peer) else { return false };
+            let observes = talk.mark(path);
+            if observes {
+                self.desk.observers.queue(*peer, talk);
+            }
+            observes
+        });
+        self.desk.observers.put_back(path, peers);
+    }
+
+    /// Sends the notifications that are due, to so many peers that nobody else waits long.
+    pub(super) fn notify(&mut self, now: Instant) {
+        for _ in 0..NOTIFIED {
+            let Some(peer) = self.desk.observers.next_due() else { return };
+            if let Some(Some(talk)) = self.endpoint.peers.attached(peer) {
+                talk.queued = false;
+            }
+            while self.notify_one(now, peer).is_some() {}
+        }
+    }
+
+    fn notify_one(&mut self, now: Instant, peer: PeerId) -> Option<()> {
+        let mut random = [0; 1];
+        self.crypto.random(&mut random);
+        let (to, path) = self.sender(now, peer)?;
+        let talk = self.endpoint.peers.attached(peer)?.as_mut()?;
+        let mut draft = self.outbox.draft();
+        let mut frame = draft.frame(to.headroom, to.max_content);
+        self.desk.notify(&to, talk, &mut self.crypto, random[0], &mut frame)?;
+        let len = frame.len();
+        if let Some(deadline) = talk.exchanges.next_deadline() {
+            self.endpoint.peers.schedule(peer, deadline);
+        }
+        self.seal(&to, path, len);
+        Some(())
+    }
+
+    /// The response of a request that was deferred.
+    fn on_completion(&mut self, completion: Completion) {
+        let (now, peer) = (clock::now(), completion.ticket.peer);
+        let mut random = [0; 1];
+        self.crypto.random(&mut random);
+        let Some((to, path)) = self.sender(now, peer) else { return };
+        let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
+        let mut draft = self.outbox.draft();
+        let mut frame = draft.frame(to.headroom, to.max_content);
+        let ticket = &completion.ticket;
+        let speaker = ticket.object.as_ref().map(|object| object.speaker(&to));
+        self.desk.note(speaker.as_ref().unwrap_or(&to), ticket.method, || ticket.path.clone(), Some(completion.code));
+        if self.desk.complete(&to, talk, completion, &mut self.crypto, random[0], &mut frame).is_some() {
+            let len = frame.len();
+            if let Some(deadline) = talk.exchanges.next_deadline() {
+                self.endpoint.peers.schedule(peer, deadline);
+            }
+            self.seal(&to, path, len);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! How sessions begin and end: what a handshake asks for, and what is said of it.
+
+use super::later::KeyTicket;
+use super::shard::Shard;
+use super::{Application, Note};
+use crate::clock;
+use crate::x509::Purpose;
+use std::net::SocketAddr;
+use tegmen::dtls::Fatal;
+use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::state::{Answer, Need};
+use tegmen::endpoint::{Cx, Event, PeerId, Peers as _, Principal};
+use tegmen::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+/// An answer to [`Event::Need`], and when it may be given.
+pub(super) struct Held {
+    pub(super) at: Instant,
+    peer: PeerId,
+    found: Option<(Zeroizing<Vec<u8>>, Principal)>,
+}
+
+impl<A: Application> Shard<A> {
+    pub(super) fn on_outcome(&mut self, now: Instant, outcome: Outcome) {
+        match outcome {
+            Outcome::Nothing => {}
+            Outcome::Need(peer) => self.on_need(now, peer),
+            Outcome::Established(peer) => {
+                if let Some(entry) = self.endpoint.peers.peer(peer) {
+                    let (remote, principal) = (SocketAddr::from(entry.path().remote), entry.principal());
+                    let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
+                    (self.desk.observer)(Note::Established { remote, identity });
+                }
+            }
+            Outcome::Moved(peer) => self.repeat_reply(now, peer),
+            Outcome::Closed(peer, reason) => {
+                let Some(entry) = self.endpoint.peers.peer(peer) else { return };
+                let remote = SocketAddr::from(entry.path().remote);
+                let identity = self.desk.credentials.name_of(entry.principal());
+                (self.desk.observer)(match reason {
+                    Fatal::Closed | Fatal::Idle => Note::Closed { remote, reason },
+                    reason => Note::Failed { remote, identity, reason },
+                });
+            }
+        }
+    }
+
+    /// A handshake cannot go on without a key, a judgement or a signature.
+    fn on_need(&mut self, now: Instant, peer: PeerId) {
+        let identity = match self.endpoint.need(peer) {
+            Some(Need::PskOfClient { identity }) => identity,
+            Some(Need::VerifyPeer { certificate_type, content }) => {
+                let content = content.to_vec();
+                return self.verify(now, peer, certificate_type, &content);
+            }
+            Some(Need::Sign { credential, digest }) => {
+                let signature = self.endpoint.roles().keys.sign(credential, &digest);
+                let answer = signature.as_deref().map_or(Answer::Unknown, Answer::Signature);
+                return self.resume(now, peer, answer);
+            }
+            _ => return,
+        };
+        let found = self.desk.credentials.key_of(identity);
+        let Some(store) = &self.store else { return self.answer(now, peer, found) };
+        match std::str::from_utf8(identity) {
+            Ok(identity) if found.is_none() => {
+                let (errands, identity) = (self.desk.errands.clone(), identity.to_owned());
+                store.find(&identity.clone(), KeyTicket { peer, identity, asked: now, errands });
+            }
+            // Nobody is told by the time which of the two knows whom.
+            _ => self.hold(now, peer, found),
+        }
+    }
+
+    fn answer(&mut self, now: Instant, peer: PeerId, found: Option<(Zeroizing<Vec<u8>>, Principal)>) {
+        let answer = match &found {
+            Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
+            None => Answer::Unknown,
+        };
+        self.resume(now, peer, answer);
+    }
+
+    /// Says whether a client is believed that shows this.
+    fn verify(&mut self, now: Instant, peer: PeerId, kind: CertificateType, content: &[u8]) {
+        let verified = self.endpoint.roles().keys.verify(kind, content, Purpose::Client);
+        let verified = match verified {
+            Ok(verified) => verified,
+            Err(refusal) => {
+                let alert = refusal.alert();
+                if let Some(entry) = self.endpoint.peers.peer(peer) {
+                    let remote = SocketAddr::from(entry.path().remote);
+                    (self.desk.observer)(Note::Refused { remote, refusal });
+                }
+                return self.resume(now, peer, Answer::Refused(alert));
+            }
+        };
+        let public_key = verified.spki.to_vec();
+        let principal = self.desk.credentials.learn(&verified.name, None);
+        self.resume(now, peer, Answer::Peer { public_key: &public_key, principal });
+    }
+
+    fn resume(&mut self, now: Instant, peer: PeerId, answer: Answer<'_>) {
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let event = self.endpoint.resume(&mut cx, peer, answer).map_or(Outcome::Nothing, Outcome::from);
+        self.on_outcome(now, event);
+    }
+
+    /// Keeps what is known of an identity until a multiple of the time of the settings has passed since it was asked for.
+    pub(super) fn hold(&mut self, asked: Instant, peer: PeerId, found: Option<(Zeroizing<Vec<u8>>, Principal)>) {
+        let every = self.store_answers_every.as_micros().max(1) as u64;
+        let took = clock::now().since(asked).as_micros() as u64;
+        let at = asked.after(Duration::from_micros((took + 1).next_multiple_of(every)));
+        self.held.push(Held { at, peer, found });
+    }
+
+    /// Acts upon what is known, where it is time.
+    pub(super) fn on_held(&mut self, now: Instant) {
+        while let Some(index) = self.held.iter().position(|held| held.at <= now) {
+            let Held { peer, found, .. } = self.held.swap_remove(index);
+            self.answer(now, peer, found);
+        }
+    }
+}
+
+/// An event without borrowed bytes.
+pub(super) enum Outcome {
+    Nothing,
+    Need(PeerId),
+    Established(PeerId),
+    Closed(PeerId, Fatal),
+    Moved(PeerId),
+}
+
+impl From<Event<'_, '_>> for Outcome {
+    fn from(event: Event<'_, '_>) -> Self {
+        match event {
+            Event::Need(peer) => Self::Need(peer),
+            Event::Established(peer) => Self::Established(peer),
+            Event::Closed { peer, reason } => Self::Closed(peer, reason),
+            Event::Moved(peer) => Self::Moved(peer),
+            Event::Answer(_) | Event::Transmit { .. } | Event::Message { .. } | Event::Alarm(_) => Self::Nothing,
+        }
+    }
+}
