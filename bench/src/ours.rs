@@ -9,7 +9,7 @@ use tegmen::{
     counters::Counters,
     dtls::{
         Config, Records,
-        state::{Answer, Need},
+        need::{Answer, Need},
     },
     endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerId, Peers, Principal},
     time::Instant,

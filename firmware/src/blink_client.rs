@@ -6,7 +6,7 @@ use tegmen::coap::exchange::{Busy, Received};
 use tegmen::coap::{Builder, Code, MessageType};
 use tegmen::crypto::Crypto;
 use tegmen::dtls::Fatal;
-use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::need::{Answer, Need};
 use tegmen::endpoint::{Address, ClientOnly, Misuse, PeerId, Peers, Principal};
 use tegmen::slip::Start;
 use tegmen::time::{Duration, Instant};

@@ -5,7 +5,7 @@ use super::mote::{Application, Mote};
 use tegmen::coap::exchange::Received;
 use tegmen::coap::handler::{AnyAuthenticated, serve};
 use tegmen::coap::{Authorized, Code, Handler, Identity, MessageRef, Request, Response};
-use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::need::{Answer, Need};
 use tegmen::endpoint::{Misuse, PeerId, Peers, Principal, ServerOnly};
 use tegmen::slip::Start;
 use tegmen::time::Instant;

@@ -8,7 +8,7 @@ use super::{Provider, uart};
 use tegmen::buf::Frame;
 use tegmen::coap::Exchanges;
 use tegmen::counters::Counters;
-use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{self, Config, Fatal, Records};
 use tegmen::endpoint::{self, Address, Configured, Cx, Endpoint, Event, Misuse, Path, PeerArray, PeerId, Peers};
 use tegmen::ip::{self, Datagram};

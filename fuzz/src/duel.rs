@@ -11,7 +11,7 @@ use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use tegmen::dtls::connection_id::Policy;
-use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{Config, Profile, Records};
 use tegmen::endpoint::{
     Address, Both, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::SystemTime;
 use tegmen::coap::{Code, OptionNumber, Policy, Request};
-use tegmen::dtls::state::MAX_PSK;
+use tegmen::dtls::need::MAX_PSK;
 use tegmen::endpoint::{Principal, Protection};
 use toml::Spanned;
 use zeroize::Zeroizing;

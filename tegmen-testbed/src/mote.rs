@@ -14,7 +14,7 @@ use tegmen::coap::{
 };
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::dtls::state::Answer;
+use tegmen::dtls::need::Answer;
 use tegmen::dtls::{Config, Profile, Records};
 use tegmen::endpoint::{
     Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Peers as _, Phase, Principal, Rank, TAILROOM,

@@ -6,7 +6,8 @@
 use core::hint::black_box;
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
-use tegmen::dtls::state::{Answer, HandshakeState};
+use tegmen::dtls::HandshakeState;
+use tegmen::dtls::need::Answer;
 use tegmen::dtls::{Channel, Config, Records};
 use tegmen::endpoint::{
     Address, Cx, Endpoint, Event, HEADROOM, Misuse, Path, Peer, PeerArray, PeerId, Principal, TAILROOM,

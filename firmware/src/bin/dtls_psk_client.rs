@@ -5,7 +5,8 @@
 use core::hint::black_box;
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
-use tegmen::dtls::state::{Answer, HandshakeState};
+use tegmen::dtls::HandshakeState;
+use tegmen::dtls::need::Answer;
 use tegmen::dtls::{Config, Records};
 use tegmen::endpoint::{Address, ClientOnly, Cx, Endpoint, Event, HEADROOM, Path, Peer, PeerArray, Principal};
 use tegmen::time::Instant;

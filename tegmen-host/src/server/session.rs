@@ -8,7 +8,7 @@ use crate::x509::Purpose;
 use std::net::SocketAddr;
 use tegmen::dtls::Fatal;
 use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::need::{Answer, Need};
 use tegmen::endpoint::{Cx, Event, PeerId, Peers as _, Principal};
 use tegmen::time::{Duration, Instant};
 use zeroize::Zeroizing;

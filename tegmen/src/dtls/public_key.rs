@@ -6,7 +6,7 @@
 //! -> Certificate, ClientKeyExchange, CertificateVerify.
 //!
 //! Chains are verified and signatures made by the owner of the endpoint, who is asked with
-//! [`Need`](super::state::Need): the core sees no private key but those of the moment.
+//! [`Need`](super::need::Need): the core sees no private key but those of the moment.
 
 use super::Fatal;
 use super::flight::Element;
@@ -17,8 +17,9 @@ use super::handshake::extension::{self, ExtensionType, UNCOMPRESSED};
 use super::handshake::server_key_exchange::{self, ServerKeyExchange};
 use super::handshake::{self, MessageType, Write};
 use super::kept::{self, Item};
+use super::need::Answer;
 use super::record::Aead;
-use super::state::{Answer, Flags, HandshakeState, Local, NO_CREDENTIAL, Ongoing, Step, Stop};
+use super::state::{Flags, HandshakeState, Local, NO_CREDENTIAL, Ongoing, Step, Stop};
 use super::suite::{CipherSuite, KeyExchange, usable};
 use crate::buf::{Full, Reader, Writer};
 use crate::crypto::hash::{DIGEST_LEN, Sha256};

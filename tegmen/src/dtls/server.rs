@@ -6,9 +6,10 @@
 use super::flight::Element;
 use super::handshake::client_hello::ClientHello;
 use super::handshake::{Fragment, MessageType, key_exchange};
+use super::need::{Answer, MAX_PSK};
 use super::public_key::Agreed;
 use super::record::{Aead, RecordNumber};
-use super::state::{Answer, HandshakeState, Local, MAX_PSK, Ongoing, Step, Stop};
+use super::state::{HandshakeState, Local, Ongoing, Step, Stop};
 use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Principal, Roles};

@@ -52,7 +52,7 @@ pub trait Configured: Roles {
 
 /// What an endpoint can prove itself with in handshakes with certificates or raw public keys, and what it asks for.
 ///
-/// Private keys are not here: a signature is asked for by [`Need::Sign`](crate::dtls::state::Need), so that a key may stay
+/// Private keys are not here: a signature is asked for by [`Need::Sign`](crate::dtls::need::Need), so that a key may stay
 /// in a chip.
 pub trait Keys {
     /// A credential by its number. They are numbered from 0 on, up to 254; the first that a handshake can use is taken.

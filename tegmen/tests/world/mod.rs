@@ -13,7 +13,7 @@ use tegmen::crypto::{
     Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported, curves,
 };
 use tegmen::dtls::Suites;
-use tegmen::dtls::state::{Answer, Need};
+use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{AlertDescription, Config, Fatal, Records};
 use tegmen::endpoint::{
     Address, Both, Configured as _, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Misuse, Path, PeerArray, PeerId,

@@ -1,0 +1,108 @@
+//! What a handshake asks its owner for, and how it goes on with the answer.
+
+use super::AlertDescription;
+use super::handshake::certificate::CertificateType;
+use super::kept::{self, Item};
+use super::state::{Buffers, Local, Ongoing, Step, Stop};
+use crate::crypto::Crypto;
+use crate::crypto::hash::DIGEST_LEN;
+use crate::endpoint::{Cx, Principal, Roles};
+
+/// What a suspended handshake waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need<'n> {
+    /// We are the client: which identity and key for this server? It sent this hint, often an empty one.
+    PskForServer {
+        /// PSK identity hint (RFC 4279, section 5.2).
+        hint: &'n [u8],
+    },
+    /// We are the server: which key has this identity?
+    PskOfClient {
+        /// PSK identity (RFC 4279, section 5.1).
+        identity: &'n [u8],
+    },
+    /// Is this peer to be trusted? It has not proved yet that it owns the key.
+    VerifyPeer {
+        /// How it shows its public key.
+        certificate_type: CertificateType,
+        /// What it shows: see [`Credential::content`](crate::endpoint::Credential::content).
+        content: &'n [u8],
+    },
+    /// Sign this with our private key.
+    Sign {
+        /// The number of our [`Credential`](crate::endpoint::Credential).
+        credential: u8,
+        /// SHA-256 of what is signed.
+        digest: [u8; DIGEST_LEN],
+    },
+}
+
+/// The answer to a [`Need`].
+#[derive(Clone, Copy)]
+pub enum Answer<'n> {
+    /// A pre-shared key.
+    Psk {
+        /// Our identity, if we are the client; not looked at otherwise.
+        identity: &'n [u8],
+        /// The key, 1 to 64 bytes.
+        key: &'n [u8],
+        /// How the application will know the peer in requests.
+        principal: Principal,
+    },
+    /// There is none. A server goes on with a random key, so that nobody learns which identities exist.
+    Unknown,
+    /// The peer is trusted, if it proves that it has the private key of this one.
+    Peer {
+        /// Its SubjectPublicKeyInfo, DER.
+        public_key: &'n [u8],
+        /// How the application will know the peer in requests.
+        principal: Principal,
+    },
+    /// It is not; the peer is told this.
+    Refused(AlertDescription),
+    /// The signature, in the form of its scheme: of ECDSA DER.
+    Signature(&'n [u8]),
+}
+
+/// Longest pre-shared key in bytes (RFC 4279, section 5.3, asks for 64).
+pub const MAX_PSK: usize = 64;
+
+impl Ongoing<'_> {
+    /// Goes on with the answer to [`Self::need`].
+    pub(crate) fn resume<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        answer: Answer<'_>,
+    ) -> Result<(), Stop> {
+        match self.state.step {
+            Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, local, answer)?,
+            Step::ServerNeedsPsk if R::SERVER => self.resume_server::<C, R>(cx, answer),
+            Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS => self.on_verified(answer)?,
+            Step::ClientSigns | Step::ServerSigns if R::PUBLIC_KEYS => self.on_signed(local, answer)?,
+            _ => {}
+        }
+        self.settle(cx, local)
+    }
+}
+
+impl<'b> Ongoing<'b> {
+    /// What the handshake waits for, `None` if for nothing.
+    pub fn need(self) -> Option<Need<'b>> {
+        let Buffers { outgoing, .. } = self.buffers;
+        let text = outgoing.get(..self.state.outgoing_len.into()).unwrap_or(&[]);
+        match self.state.step {
+            Step::ClientNeedsPsk => Some(Need::PskForServer { hint: text }),
+            Step::ServerNeedsPsk => Some(Need::PskOfClient { identity: text }),
+            Step::ClientVerifies | Step::ServerVerifies => Some(Need::VerifyPeer {
+                certificate_type: self.state.peer_type(),
+                content: self.state.inbox.kept(self.buffers.incoming).get(3..)?,
+            }),
+            Step::ClientSigns | Step::ServerSigns => {
+                let digest = *kept::get(outgoing, Item::Digest).first_chunk()?;
+                Some(Need::Sign { credential: self.state.credential, digest })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! What a handshake takes: records, the fragments in them, and whole messages in their turn.
+
+use super::alert;
+use super::connection_id::ConnectionIds;
+use super::flight::Element;
+use super::handshake::finished::{VERIFY_LEN, write_verify_data};
+use super::handshake::{Fragment, HEADER_LEN, MessageType};
+use super::inbox::Held;
+use super::record::{ContentType, Record};
+use super::state::{Local, Ongoing, Step, Stop};
+use super::{AlertDescription, Discard, Fatal};
+use crate::buf::Reader;
+use crate::crypto::Crypto;
+use crate::endpoint::{Cx, Roles};
+use crate::secret::same;
+
+impl Step {
+    /// True while the certificate of the peer is looked at.
+    const fn verifies(self) -> bool {
+        matches!(self, Self::ClientVerifies | Self::ServerVerifies)
+    }
+}
+
+impl Ongoing<'_> {
+    /// Takes a record, then what came early and is due behind it.
+    #[inline(never)]
+    pub(crate) fn receive<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        record: Record<'_>,
+    ) -> Result<(), Stop> {
+        match record.epoch() {
+            0 => self.receive_plaintext(cx, local, &record)?,
+            _ => self.receive_protected(cx, local, record)?,
+        }
+        self.settle(cx, local)
+    }
+
+    /// Takes a record of epoch 0.
+    fn receive_plaintext<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        record: &Record<'_>,
+    ) -> Result<(), Stop> {
+        match record.content_type() {
+            ContentType::HANDSHAKE => self.on_fragments(cx, local, record.body, false),
+            ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec(),
+            ContentType::ALERT => {
+                // Not authenticated: believed only while there is nothing but this handshake to lose.
+                let [level, description] = *record.body else { return Err(Discard::Malformed.into()) };
+                if level != alert::FATAL && description != AlertDescription::CLOSE_NOTIFY.0 {
+                    return Ok(());
+                }
+                if self.state.is_lingering() {
+                    return Err(Discard::Unexpected.into());
+                }
+                Err(Fatal::Alert(AlertDescription(description)).into())
+            }
+            _ => Err(Discard::Unexpected.into()),
+        }
+    }
+
+    /// Takes a record of the protected epoch, before the handshake is over.
+    fn receive_protected<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        record: Record<'_>,
+    ) -> Result<(), Stop> {
+        let mut content_type = record.content_type();
+        match self.state.step {
+            Step::AwaitServerFinished | Step::AwaitClientFinished => {}
+            // Its key, or the ChangeCipherSpec before it, may be on the way.
+            Step::AwaitClientKeyExchange
+            | Step::ServerNeedsPsk
+            | Step::AwaitClientChangeCipherSpec
+            | Step::AwaitServerChangeCipherSpec
+                if content_type == ContentType::HANDSHAKE
+                    || R::CONNECTION_ID && content_type == ContentType::TLS12_CID =>
+            {
+                self.state.inbox.hold(self.buffers.incoming, Held::Record, record.header, record.body)?;
+                return Ok(());
+            }
+            Step::AwaitClientCertificate | Step::ServerVerifies | Step::AwaitCertificateVerify
+                if R::PUBLIC_KEYS && content_type == ContentType::HANDSHAKE =>
+            {
+                self.state.inbox.hold(self.buffers.incoming, Held::Record, record.header, record.body)?;
+                return Ok(());
+            }
+            _ => return Err(Discard::UnknownPeer.into()),
+        }
+        if content_type == ContentType::APPLICATION_DATA {
+            return Err(Discard::Unexpected.into());
+        }
+        let received = self.ids.as_deref().filter(|_| R::CONNECTION_ID).and_then(ConnectionIds::received);
+        let content = match self.peer.channel.open_by(cx.crypto, received, record, &mut content_type) {
+            Ok(content) => content,
+            Err(Discard::NotAuthentic) => {
+                self.state.failures = self.state.failures.saturating_add(1);
+                // Once may be anybody's forgery. A client that comes again with it has another key; a forger who knows
+                // address and port could as well send an alert himself.
+                if self.state.step == Step::AwaitClientFinished && self.state.failures >= 2 {
+                    let identity_known = !self.state.identity_unknown;
+                    return Err(Fatal::WrongKeyOrIdentity { identity_known }.into());
+                }
+                return Err(Discard::NotAuthentic.into());
+            }
+            Err(discard) => return Err(discard.into()),
+        };
+        if R::RECORD_SIZE && content.len() > self.peer.record_size.received(local.roles.record_size_limit()) {
+            return Err(Fatal::RecordOverflow.into());
+        }
+        match content_type {
+            ContentType::HANDSHAKE => self.on_fragments(cx, local, content, true),
+            ContentType::ALERT => match *content {
+                [alert::FATAL, description] => Err(Fatal::Alert(AlertDescription(description)).into()),
+                _ => Ok(()),
+            },
+            _ => Err(Discard::Unexpected.into()),
+        }
+    }
+
+    fn on_change_cipher_spec(&mut self) -> Result<(), Stop> {
+        self.state.step = match self.state.step {
+            Step::AwaitServerChangeCipherSpec => Step::AwaitServerFinished,
+            Step::AwaitClientChangeCipherSpec => Step::AwaitClientFinished,
+            Step::ServerNeedsPsk => {
+                self.state.change_cipher_spec = true;
+                return Ok(());
+            }
+            // Before the key exchange it means nothing (and must change nothing); afterwards it is a repetition.
+            _ => return Err(Discard::Unexpected.into()),
+        };
+        Ok(())
+    }
+
+    /// Takes the fragments that one record holds.
+    fn on_fragments<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        bytes: &[u8],
+        protected: bool,
+    ) -> Result<(), Stop> {
+        let mut reader = Reader::new(bytes);
+        let mut outcome = Ok(());
+        while !reader.is_empty() {
+            let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
+            match self.on_fragment(cx, local, &fragment, protected) {
+                Ok(()) => {}
+                // What follows in the record is kept for later.
+                Err(Stop::Need) if R::PUBLIC_KEYS => outcome = Err(Stop::Need),
+                Err(_) if outcome.is_err() => {}
+                over => return over,
+            }
+        }
+        outcome
+    }
+
+    /// Sorts a fragment: already seen, due now, or early.
+    fn on_fragment<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        fragment: &Fragment<'_>,
+        protected: bool,
+    ) -> Result<(), Stop> {
+        let state = &mut *self.state;
+        // A server without state numbers its HelloVerifyRequests as it likes.
+        let hello_verify = fragment.message_type() == MessageType::HELLO_VERIFY_REQUEST && fragment.is_whole();
+        if R::CLIENT && hello_verify && matches!(state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello) {
+            return self.on_hello_verify_request::<R>(fragment);
+        }
+        let ahead = fragment.message_seq().wrapping_sub(state.receive_seq) as i16;
+        if ahead < 0 {
+            // The last message of the flight that ours answers, again: ours was lost (RFC 6347, section 4.2.4).
+            let last_of_flight = fragment.message_seq().wrapping_add(1) == state.answered_seq;
+            if last_of_flight && state.receive_seq == state.answered_seq && state.element == Element::Sent {
+                state.answer_repetition(cx.counters);
+            }
+            return Ok(());
+        }
+        let due = match state.step {
+            Step::AwaitServerFinished | Step::AwaitClientFinished => protected,
+            Step::AwaitHelloVerifyRequest
+            | Step::AwaitServerHello
+            | Step::AwaitServerHelloDone
+            | Step::AwaitClientKeyExchange => !protected,
+            Step::AwaitServerCertificate
+            | Step::AwaitServerKeyExchange
+            | Step::AwaitClientCertificate
+            | Step::AwaitCertificateVerify => R::PUBLIC_KEYS && !protected,
+            // Not before the question is answered.
+            Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS && !protected => {
+                if ahead < 8 && fragment.is_whole() {
+                    state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?;
+                }
+                return Ok(());
+            }
+            _ => false,
+        };
+        if !due {
+            return Err(Discard::Unexpected.into());
+        }
+        if ahead > 0 {
+            if ahead < 8 && fragment.is_whole() {
+                state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?;
+            }
+            return Ok(());
+        }
+        if fragment.is_whole() {
+            state.inbox.forget_pieces();
+            let outcome = self.on_message(cx, local, fragment.message_type(), fragment.body);
+            // The room is not at hand while what waited in it is handled.
+            if R::PUBLIC_KEYS && self.state.step.verifies() && !self.buffers.incoming.is_empty() {
+                self.state.inbox.keep(self.buffers.incoming, fragment.body)?;
+            }
+            return outcome;
+        }
+        let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(()) };
+        // The message lies in the room while it is handled, so the room is put aside.
+        let room = core::mem::take(&mut self.buffers.incoming);
+        let body = room.get(..len).unwrap_or(&[]);
+        let outcome = self.on_message(cx, local, fragment.message_type(), body);
+        self.buffers.incoming = room;
+        if R::PUBLIC_KEYS && self.state.step.verifies() {
+            self.state.inbox.keep_front(len);
+        }
+        outcome
+    }
+
+    /// Goes through what came early for as long as it brings the handshake on.
+    pub(crate) fn settle<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, local: Local<'_, R>) -> Result<(), Stop> {
+        loop {
+            let Ongoing { state, buffers, .. } = self;
+            if R::PUBLIC_KEYS && state.step.verifies() {
+                return Ok(());
+            }
+            let finished_due = matches!(state.step, Step::AwaitServerFinished | Step::AwaitClientFinished);
+            let found = match finished_due {
+                true => state.inbox.take_record(buffers.incoming),
+                false => state.inbox.take_fragment(buffers.incoming, state.receive_seq),
+            };
+            let Some((at, len)) = found else { return Ok(()) };
+            // The item lies in the room while it is handled, so the room is put aside.
+            let room = core::mem::take(&mut self.buffers.incoming);
+            let item = room.get_mut(at..).and_then(|item| item.get_mut(..len)).unwrap_or(&mut []);
+            let outcome = match finished_due {
+                true => match item.split_first_chunk_mut() {
+                    Some((header, body)) => self.receive_protected(cx, local, Record { header, body }),
+                    None => Err(Discard::Malformed.into()),
+                },
+                false => self.on_fragments(cx, local, item, false),
+            };
+            self.buffers.incoming = room;
+            if R::PUBLIC_KEYS && self.state.step.verifies() {
+                let (at, len) = (at.saturating_add(HEADER_LEN), len.saturating_sub(HEADER_LEN));
+                self.state.inbox.keep_waiting(self.buffers.incoming, at, len);
+            }
+            outcome?;
+        }
+    }
+
+    /// Takes a whole message in its turn.
+    fn on_message<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        kind: MessageType,
+        body: &[u8],
+    ) -> Result<(), Stop> {
+        if kind == MessageType::FINISHED {
+            self.check_finished::<C>(body)?;
+        }
+        if R::PUBLIC_KEYS && kind == MessageType::CERTIFICATE_VERIFY {
+            self.check_certificate_verify(cx, body)?;
+        }
+        self.state.hash_message::<C>(kind, self.state.receive_seq, body);
+        self.state.receive_seq = self.state.receive_seq.wrapping_add(1);
+        let server = match self.state.step {
+            Step::AwaitClientKeyExchange | Step::AwaitClientFinished => true,
+            Step::AwaitClientCertificate | Step::AwaitCertificateVerify => R::PUBLIC_KEYS,
+            _ => false,
+        };
+        if R::SERVER && server {
+            self.on_client_message(cx, local, kind, body)
+        } else if R::CLIENT && !server {
+            self.on_server_message(cx, local, kind, body)
+        } else {
+            Err(Fatal::UnexpectedMessage(kind).into())
+        }
+    }
+
+    fn check_finished<C: Crypto>(&mut self, body: &[u8]) -> Result<(), Fatal> {
+        let from_client = match self.state.step {
+            Step::AwaitClientFinished => true,
+            Step::AwaitServerFinished => false,
+            // In clear, or before its time.
+            _ => return Err(Fatal::UnexpectedMessage(MessageType::FINISHED)),
+        };
+        let mut expected = [0; VERIFY_LEN];
+        write_verify_data::<C>(&self.state.master, from_client, &self.state.transcript, &mut expected);
+        if same(&expected, body) { Ok(()) } else { Err(Fatal::BadFinished) }
+    }
+}
