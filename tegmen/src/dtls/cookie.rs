@@ -46,12 +46,14 @@ impl Cookies {
         same(&self.cookie::<C>(generation.wrapping_sub(age), address, hello), hello.cookie)
     }
 
-    /// Bound to the address and to everything in the hello but the cookie (RFC 6347, section 4.2.1).
+    /// Bound to the address and to the parameters of the client (RFC 6347, section 4.2.1). Extensions are none of them: some
+    /// clients write them in another order when they come back.
     #[inline(never)]
     fn cookie<C: Crypto>(&self, generation: u32, address: &Address, hello: &ClientHello<'_>) -> [u8; COOKIE_LEN] {
-        let [before, behind] = hello.around_cookie;
+        let [before, suites, compression] = hello.parameters();
         let mut cookie = [0; COOKIE_LEN];
-        let message = [&generation.to_be_bytes(), &address.ip[..], &address.port.to_be_bytes(), before, behind];
+        let (generation_bytes, port) = (generation.to_be_bytes(), address.port.to_be_bytes());
+        let message = [&generation_bytes[..], &address.ip, &port, before, suites, compression];
         self.key.mac_into::<C>(&message, &mut cookie);
         let [first, ..] = &mut cookie;
         *first = *first & 0xfe | (generation & 1) as u8;
@@ -127,5 +129,28 @@ mod tests {
         assert!(!cookies.is_valid::<Compact>(1, &HERE, &hello(&[])));
         let other = cookies_of(&mut crypto);
         assert!(!other.is_valid::<Compact>(1, &HERE, &hello(&cookie)));
+    }
+
+    /// wolfSSL writes the extensions of its second hello in another order than those of the first.
+    #[test]
+    fn a_cookie_is_bound_to_the_parameters_of_the_client_and_not_to_its_extensions() {
+        let hello = |random: u8, suite: u8, extensions: [u8; 2]| {
+            let mut body =
+                [b"\xfe\xfd".as_slice(), &[random; 32], b"\0\0\0\x02\xc0", &[suite], b"\x01\0\0\x08"].concat();
+            extensions.iter().for_each(|kind| body.extend([0, *kind, 0, 0]));
+            body
+        };
+        let cookies = cookies_of(&mut Compact::new([1; 32]));
+        let first = hello(7, 0xa8, [22, 23]);
+        let cookie = cookies.make::<Compact>(1, &HERE, &ClientHello::read(&first, false).unwrap());
+        let is_valid = |body: &[u8]| {
+            let mut hello = ClientHello::read(body, false).unwrap();
+            hello.cookie = &cookie;
+            cookies.is_valid::<Compact>(1, &HERE, &hello)
+        };
+        assert!(is_valid(&first));
+        assert!(is_valid(&hello(7, 0xa8, [23, 22])));
+        assert!(!is_valid(&hello(8, 0xa8, [22, 23])));
+        assert!(!is_valid(&hello(7, 0xae, [22, 23])));
     }
 }

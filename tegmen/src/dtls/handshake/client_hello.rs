@@ -23,7 +23,7 @@ pub struct ClientHello<'r> {
     compression_methods: &'r [u8],
     /// The offered extensions.
     pub extensions: Extensions,
-    /// The body before the cookie, and behind it: what a cookie is bound to.
+    /// The body before the cookie, and behind it.
     pub around_cookie: [&'r [u8]; 2],
 }
 
@@ -54,6 +54,13 @@ impl<'r> ClientHello<'r> {
     /// True if the client offers `suite`.
     pub fn offers(&self, suite: CipherSuite) -> bool {
         self.cipher_suites.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == suite.0)
+    }
+
+    /// What a client repeats when it comes back with a cookie (RFC 6347, section 4.2.1): version, random and session id; cipher
+    /// suites; compression methods.
+    pub(crate) const fn parameters(&self) -> [&'r [u8]; 3] {
+        let [before, _] = self.around_cookie;
+        [before, self.cipher_suites, self.compression_methods]
     }
 
     /// What an extension says; `None` if it is not there.
