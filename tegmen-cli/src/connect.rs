@@ -33,6 +33,10 @@ pub(crate) struct Connect {
     /// Map from URIs to OSCORE contexts, as aiocoap has it; what no pattern matches is not sent.
     #[arg(long, value_name = "FILE", conflicts_with = "oscore")]
     credentials_map: Option<PathBuf>,
+    /// Keep the DTLS session in this file, or in a file of this directory, and go on with the one that is there: a handshake
+    /// once, not with each command. FILE.key beside it is a secret.
+    #[arg(long, value_name = "FILE", env = "TEGMEN_SESSION")]
+    session: Option<PathBuf>,
     /// Seconds after which a request is given up.
     #[arg(long, default_value_t = 90)]
     timeout: u64,
@@ -130,6 +134,7 @@ impl Connect {
     pub(crate) fn config(&self, uri: &Uri) -> Result<ClientConfig, Failure> {
         let mut config = ClientConfig {
             oscore: self.context(uri)?,
+            session: self.session.clone(),
             key: self.key()?,
             public_keys: self.servers.keys(self.suites)?,
             timeout: Duration::from_secs(self.timeout),
@@ -143,7 +148,9 @@ impl Connect {
         config.dtls.handshake_timeout = Duration::from_secs(self.handshake_timeout);
         config.dtls.suites = self.suites.unwrap_or(config.dtls.suites);
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
-        config.dtls.connection_id = self.connection_id.map(|len| Policy { len, ..Policy::default() });
+        // A session that is kept is to be found from whatever address we have next.
+        let len = self.connection_id.or(self.session.as_ref().map(|_| 0));
+        config.dtls.connection_id = len.map(|len| Policy { len, ..Policy::default() });
         if self.minimal {
             config.dtls.profile = Profile::Minimal;
         }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use tegmen::oscore::Aead;
 use tegmen_host::contexts::{self, ContextFile, Format};
 use tegmen_host::credentials::{from_hex, to_hex};
+use tegmen_host::state;
 use zeroize::Zeroizing;
 
 #[derive(Args)]
@@ -54,7 +55,7 @@ enum Command {
     /// Move a context past everything that may have been used, after it was restored, copied or damaged. The other end is
     /// then asked to prove that what it sends is fresh, which costs one round trip.
     Recover {
-        /// Directory of the context.
+        /// Directory of the context, or a database of state (`serve --state`): its DTLS sessions are then forgotten.
         dir: PathBuf,
     },
 }
@@ -153,6 +154,14 @@ impl Oscore {
                 Format::from(to).export(&other, &target).map_err(Failure::new)?;
                 let name = target.display().to_string();
                 out.line(|| format!("{name} is for the other end of {}", dir.display()), || json!({ "file": name }));
+            }
+            Command::Recover { dir } if dir.is_file() => {
+                state::recover(&dir).map_err(Failure::new)?;
+                let name = dir.display().to_string();
+                out.line(
+                    || format!("{name} begins anew: clients shake hands again, contexts go on past all that was used"),
+                    || json!({ "state": name }),
+                );
             }
             Command::Recover { dir } => {
                 let next = contexts::recover(&dir).map_err(Failure::new)?;

@@ -20,6 +20,7 @@ use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{HelloLimits, Listen, Note, Observer, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
+use tegmen_host::state::Database;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen serve --value /temp=21.5 --credentials keys.toml\n  \
@@ -46,6 +47,10 @@ pub(crate) struct Serve {
     /// CoAP, where nothing else is served without --plain.
     #[arg(long, value_name = "DIR")]
     oscore: Vec<PathBuf>,
+    /// Keep DTLS sessions and the numbers of OSCORE contexts in this database, so that they survive a restart, also after a
+    /// power cut. FILE.key beside it is a secret.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
     /// Credentials file; read again when it changes.
     #[arg(long, env = "TEGMEN_CREDENTIALS", default_value = "credentials.toml")]
     credentials: PathBuf,
@@ -165,11 +170,13 @@ impl Serve {
             }
         }
         let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
-        let contexts = Contexts::open(&self.oscore, learn).map_err(Failure::new)?;
+        let state = self.state.as_deref().map(Database::open).transpose().map_err(Failure::new)?;
+        let contexts = Contexts::open_in(&self.oscore, state.as_ref(), learn).map_err(Failure::new)?;
         let count = contexts.len();
         let mut config = ServerConfig {
             listen,
             contexts,
+            state,
             groups: self.group.clone(),
             leisure: Duration::from_secs_f64(self.leisure),
             shards: self.shards,
@@ -305,6 +312,10 @@ pub(crate) fn observer(out: Output) -> Observer {
     Arc::new(move |note| {
         let nobody = || "nobody in particular".to_owned();
         match note {
+            Note::Restored { remote, identity } => out.line(
+                || format!("{remote} goes on as {identity}"),
+                || json!({ "event": "restored", "remote": remote.to_string(), "identity": identity }),
+            ),
             Note::Established { remote, identity } => out.line(
                 || format!("{remote} is {identity}"),
                 || json!({ "event": "established", "remote": remote.to_string(), "identity": identity }),

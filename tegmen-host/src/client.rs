@@ -8,6 +8,7 @@ mod error;
 mod group;
 mod object;
 mod observation;
+mod session;
 mod transfer;
 
 pub use error::{ClientError, describe};
@@ -35,7 +36,7 @@ use tegmen::crypto::Crypto as _;
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::{Config, Fatal, Suites};
 use tegmen::endpoint::{
-    ClientOnly, Cx, Endpoint, Event, Extended, Path, PeerArray, PeerId, Peers as _, Protection, Rank,
+    ClientOnly, Cx, Endpoint, Event, Extended, Path, PeerArray, PeerId, Peers as _, Principal, Protection, Rank,
 };
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
@@ -81,6 +82,9 @@ pub struct ClientConfig {
     pub max_body: usize,
     /// Directory of an OSCORE context (see [`crate::contexts`]): every request is protected with it, or not sent.
     pub oscore: Option<PathBuf>,
+    /// Where the DTLS session is kept, so that the next client goes on with it without a handshake: a file, or a directory
+    /// with a file for each server. [`Client::close`] then leaves the session as it is.
+    pub session: Option<PathBuf>,
     /// Sees every datagram, and the secrets.
     pub tap: Option<Tap>,
 }
@@ -102,6 +106,7 @@ impl Default for ClientConfig {
             block_size: tegmen::coap::block::MAX_SIZE,
             max_body: 64 << 20,
             oscore: None,
+            session: None,
             tap: None,
         }
     }
@@ -212,6 +217,7 @@ pub struct Client {
     unread: VecDeque<(RequestId, Reply)>,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
     objects: Option<Objects>,
+    kept: Option<session::Kept>,
 }
 
 /// How far a block-wise transfer has come.
@@ -251,10 +257,14 @@ impl std::fmt::Debug for Tap {
     }
 }
 
-/// A socket that talks to `remote` alone.
-async fn bind(remote: SocketAddr) -> io::Result<UdpSocket> {
-    let any: SocketAddr = if remote.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-    let socket = UdpSocket::bind(any).await?;
+/// A socket that talks to `remote` alone, from this port of ours if it is free.
+async fn bind(remote: SocketAddr, port: Option<u16>) -> io::Result<UdpSocket> {
+    let any =
+        |port| -> SocketAddr { if remote.is_ipv4() { ([0, 0, 0, 0], port).into() } else { ([0u16; 8], port).into() } };
+    let socket = match UdpSocket::bind(any(port.unwrap_or(0))).await {
+        Err(_) if port.is_some() => UdpSocket::bind(any(0)).await?,
+        bound => bound?,
+    };
     socket.connect(remote).await?;
     Ok(socket)
 }
@@ -285,7 +295,9 @@ impl Client {
         }
         let objects = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
         let unreachable = |source| ClientError::Unreachable { remote, source };
-        let socket = bind(remote).await.map_err(unreachable)?;
+        let mut kept = if secure { session::Kept::open(&config, remote)? } else { None };
+        let port = kept.as_ref().and_then(session::Kept::port);
+        let socket = bind(remote, port).await.map_err(unreachable)?;
         let path = crate::udp::path(socket.local_addr().map_err(unreachable)?, remote);
         let mut crypto = HostCrypto::from_os().map_err(ClientError::System)?;
         if let Some(file) = &config.key_log {
@@ -300,7 +312,17 @@ impl Client {
         let role = tegmen::endpoint::PublicKeys { role: Extended::with(ClientOnly, &config.dtls), keys };
         let mut endpoint = Endpoint::with_roles(&mut cx, Table::new(), config.dtls, role);
         let full = |_| ClientError::System(io::Error::other("no room for a peer"));
+        let taken = match &mut kept {
+            Some(kept) => kept.take(cx.crypto, path.local.port)?,
+            None => None,
+        };
+        let restored = taken.and_then(|(session, lease_end)| {
+            let peer = endpoint.restore_session(&mut cx, &path, Principal(0), &session).ok()?;
+            endpoint.lease_session(peer, lease_end);
+            Some(peer)
+        });
         let (peer, protection) = match secure {
+            true if let Some(peer) = restored => (peer, Protection::Dtls),
             true => (endpoint.connect(&mut cx, &path).map_err(full)?, Protection::Dtls),
             false => (endpoint.plain(&mut cx, &path, Rank::Ours).map_err(full)?, Protection::Plain),
         };
@@ -319,7 +341,7 @@ impl Client {
             remote,
             protection,
             peer,
-            established: !secure,
+            established: !secure || restored.is_some(),
             handshake_time: Duration::ZERO,
             closed: None,
             hint: Vec::new(),
@@ -330,9 +352,11 @@ impl Client {
             unread: VecDeque::new(),
             progress: None,
             objects: objects.map(Objects::new),
+            kept,
         };
-        if secure {
+        if !client.established {
             client.handshake().await?;
+            client.keep_session()?;
         }
         Ok(client)
     }
@@ -378,7 +402,7 @@ impl Client {
     /// # Errors
     /// What the system says.
     pub async fn rebind(&mut self) -> io::Result<()> {
-        let socket = bind(self.remote).await?;
+        let socket = bind(self.remote, None).await?;
         self.path = crate::udp::path(socket.local_addr()?, self.remote);
         self.socket = socket;
         self.endpoint.move_session(self.peer, &self.path);
@@ -412,8 +436,11 @@ impl Client {
         Observation::begin(self, ask).await
     }
 
-    /// Ends the session in order; what a context has used is kept.
+    /// Ends the session in order, or leaves it to the next client if it is kept; what a context has used is kept.
     pub async fn close(mut self) {
+        if self.park() {
+            return;
+        }
         self.endpoint.close(self.peer);
         let mut out = [0; MAX_DATAGRAM];
         let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };

@@ -11,12 +11,12 @@
 
 mod directory;
 mod foreign;
-mod numbers;
 
+pub use crate::state::numbers::{LEASE, now};
 pub use directory::{ContextFile, StoredContext, Used, aead_name as algorithm, create, recover, used};
 pub use foreign::Format;
-pub use numbers::{LEASE, now};
 
+use crate::state::Database;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -133,11 +133,23 @@ impl Contexts {
     /// [`ContextError`] of the first that cannot be used.
     pub fn open(
         paths: &[PathBuf],
+        learn: impl FnMut(&str, Option<&[String]>) -> Principal,
+    ) -> Result<Self, ContextError> {
+        Self::open_in(paths, None, learn)
+    }
+
+    /// As [`Self::open`], with numbers in a database.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_in(
+        paths: &[PathBuf],
+        database: Option<&Database>,
         mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,
     ) -> Result<Self, ContextError> {
         let mut by_kid: HashMap<Vec<u8>, Vec<SharedContext>> = HashMap::new();
         for dir in directories(paths)? {
-            let stored = StoredContext::open(&dir)?;
+            let stored = StoredContext::open_in(&dir, database)?;
             let kid = stored.context.recipient_id().as_bytes().to_vec();
             let known = by_kid.entry(kid).or_default();
             let same = |other: &&SharedContext| other.lock().context.id_context() == stored.context.id_context();

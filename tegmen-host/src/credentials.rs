@@ -95,6 +95,13 @@ impl Rule {
         path.starts_with('/').then(|| Self { method, path: path.to_owned() })
     }
 
+    fn text(&self) -> String {
+        let known = ["GET", "POST", "PUT", "DELETE", "FETCH", "PATCH", "iPATCH"];
+        let same = |name: &&str| Self::parse(&format!("{name} /")).is_some_and(|rule| rule.method == self.method);
+        let method = if self.method.is_none() { "*" } else { known.into_iter().find(same).unwrap_or("*") };
+        format!("{method} {}", self.path)
+    }
+
     fn covers(&self, code: Code, path: &str) -> bool {
         let method = self.method.is_none_or(|method| method == code);
         method && self.path.strip_suffix('*').map_or(self.path == path, |prefix| path.starts_with(prefix))
@@ -328,6 +335,21 @@ impl Credentials {
     /// The identity behind a number.
     pub fn name_of(&self, principal: Principal) -> Option<String> {
         self.read(|shared| shared.names.names.get(principal.0 as usize).cloned())
+    }
+
+    /// The identity behind a number, whether the file has it, and what it may do if the file does not; `None` is everything.
+    pub(crate) fn standing(&self, principal: Principal) -> Option<(String, bool, Option<Vec<String>>)> {
+        self.read(|shared| {
+            let name = shared.names.names.get(principal.0 as usize)?.clone();
+            let listed = shared.table.entries.contains_key(&name);
+            let learned = shared.learned.get(&name);
+            if !listed && learned.is_none() {
+                return None;
+            }
+            let rules = learned.and_then(Option::as_ref).filter(|_| !listed);
+            let allow = rules.map(|rules| rules.iter().map(Rule::text).collect());
+            Some((name, listed, allow))
+        })
     }
 
     /// All identities, in order.

@@ -4,6 +4,7 @@
 //! * [`server`] answers: give it addresses, [`credentials`] and an application.
 //! * [`client`] asks.
 //! * [`contexts`] are what OSCORE needs, on disk.
+//! * [`state`] is what of sessions and contexts must not go back, kept over restarts.
 //! * [`formats`], [`senml`] and [`problem`] read and write what is said.
 //! * [`x509`] says whom to believe by public keys, and [`provider::public`] has their arithmetic.
 //! * [`probe`], [`pcapng`] and [`metrics`] show what happens.
@@ -30,6 +31,7 @@ pub mod resources;
 pub mod senml;
 pub mod server;
 pub mod slab;
+pub mod state;
 pub mod udp;
 pub mod uri;
 mod wheel;

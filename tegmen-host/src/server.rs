@@ -5,6 +5,7 @@
 
 mod conversation;
 mod errands;
+mod kept;
 mod later;
 mod leisure;
 mod limits;
@@ -26,9 +27,11 @@ use crate::group::Group;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use crate::slab::Capacity;
+use crate::state::{Database, Sessions, StateError};
 use crate::udp::{BindError, Outbox, Socket};
 use crate::x509::Refusal;
 use conversation::{Desk, Observers};
+use kept::Kept;
 use later::Changes;
 use leisure::Leisure;
 use limits::Gate;
@@ -45,6 +48,7 @@ use tegmen::counters::Counters;
 use tegmen::dtls::connection_id::{AddressChanges, Policy};
 use tegmen::dtls::{Config, Fatal, Suites};
 use tegmen::endpoint::{Cx, Endpoint, Extended, ServerOnly};
+use tegmen::time::Instant;
 use tokio::sync::{mpsc, watch};
 use transfer::{Ledger, Scratch};
 
@@ -99,6 +103,9 @@ pub struct ServerConfig {
     pub verify_addresses: bool,
     /// OSCORE contexts, whose requests come to the ports of plain CoAP and of DTLS alike.
     pub contexts: Contexts,
+    /// Where sessions are kept, so that they survive a restart in order and a power cut alike. After the latter a client's
+    /// first request is answered with 4.01 and an Echo option (RFC 9175), and acted upon when it repeats that.
+    pub state: Option<Database>,
     /// Requests of one peer that are answered in a second; more are answered with 4.29 (RFC 8516). 0 sets no limit.
     pub requests_per_second: u32,
     /// What the server proves itself with by public keys, and which clients it believes. Without it there are only the
@@ -138,6 +145,7 @@ impl Default for ServerConfig {
             unconfirmed_notifications: 0,
             verify_addresses: false,
             contexts: Contexts::default(),
+            state: None,
             requests_per_second: 0,
             public_keys: None,
             hellos: HelloLimits::default(),
@@ -172,6 +180,13 @@ pub enum Note {
         remote: SocketAddr,
         /// Why, and what to do.
         refusal: Refusal,
+    },
+    /// A session goes on that began before the server was started.
+    Restored {
+        /// With whom.
+        remote: SocketAddr,
+        /// As what it authenticated.
+        identity: String,
     },
     /// A session ended in order or fell idle; one that a new session of the same address replaced ends without a note.
     Closed {
@@ -250,6 +265,9 @@ pub enum StartError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// What is kept of sessions cannot be written.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The system gives no randomness, or no thread.
     #[error("the system refuses what a server needs: {0}")]
     System(std::io::Error),
@@ -262,6 +280,7 @@ pub struct Server {
     counters: Counts,
     notifier: Notifier,
     threads: Vec<std::thread::JoinHandle<()>>,
+    sessions: Option<Arc<Sessions>>,
 }
 
 /// Where the totals of a running server can be read.
@@ -342,7 +361,16 @@ impl Server {
         let notifier = Notifier { shards: changes.collect() };
         let counters = Counts((0..shards).map(|_| Arc::default()).collect());
         let threads = Vec::new();
-        let mut server = Self { addresses: addresses.clone(), stop, counters, notifier: notifier.clone(), threads };
+        let sessions = config.state.clone().map(|state| Sessions::open(state, config.capacity.peers)).transpose()?;
+        let sessions = sessions.map(Arc::new);
+        let mut server = Self {
+            addresses: addresses.clone(),
+            stop,
+            counters,
+            notifier: notifier.clone(),
+            threads,
+            sessions: sessions.clone(),
+        };
         let (to_shards, passed): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::channel(steering::WAITING)).unzip();
         let channels = senders.into_iter().zip(receivers).zip(passed);
         for ((number, runtime), ((sender, errands), passed)) in runtimes.drain(..).enumerate().zip(channels) {
@@ -413,6 +441,10 @@ impl Server {
                 leisurely: Leisure::default(),
                 strangers: Strangers::new(config.max_strangers.div_ceil(shards)),
                 steering: Steering { number, shards: to_shards.clone(), passed: 0, dropped: 0 },
+                kept: sessions.clone().map(|sessions| {
+                    let idle = config.dtls.idle_timeout;
+                    Kept::new(sessions, if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) })
+                }),
                 gate: Gate::new(HelloLimits {
                     per_prefix: config.hellos.per_prefix,
                     // 0 stays 0: no limit.
@@ -449,7 +481,7 @@ impl Server {
         self.counters.clone()
     }
 
-    /// Ends the server: sessions are closed in order, threads end. What all shards did together, to the last.
+    /// Ends the server: sessions that are kept are put away, others are closed in order, threads end. What all shards did together, to the last.
     pub fn stop(mut self) -> Totals {
         self.end();
         self.totals()
@@ -459,6 +491,10 @@ impl Server {
         let _ = self.stop.send(true);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
+        }
+        if let Some(sessions) = self.sessions.take() {
+            // What cannot be written goes on as after a power cut.
+            let _ = sessions.close();
         }
     }
 }

@@ -220,6 +220,11 @@ impl Client {
                 let seconds = clock::now().since(start).as_secs();
                 ClientError::Silence { remote: self.remote, seconds }
             }
+            _ if self.kept.as_ref().is_some_and(|kept| kept.untried) => {
+                self.forget_session();
+                let detail = "it does not know the session that was kept, which is forgotten now".to_owned();
+                ClientError::Ended { remote: self.remote, detail }
+            }
             _ => {
                 let detail = "it fell silent; if it restarted, the session is lost".to_owned();
                 ClientError::Ended { remote: self.remote, detail }
@@ -281,6 +286,7 @@ impl Client {
     }
 
     async fn send(&mut self, now: Instant, message: &[u8]) -> Result<(), ClientError> {
+        self.lease_ahead().map_err(ClientError::State)?;
         let mut storage = [0; MAX_DATAGRAM];
         let mut frame = Frame::new(&mut storage, if self.protection == Protection::Dtls { MAX_HEADROOM } else { 0 });
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
@@ -366,6 +372,7 @@ impl Client {
                 }
                 Some(Event::Closed { reason, .. }) => {
                     self.closed = Some(reason);
+                    self.forget_session();
                     return Ok(Some(Happened::Closed(reason)));
                 }
                 Some(_) => {}
@@ -418,6 +425,7 @@ impl Client {
                 }
                 Some(Event::Closed { reason, .. }) => {
                     self.closed = Some(reason);
+                    self.forget_session();
                     return Ok(Some(Happened::Closed(reason)));
                 }
                 Some(Event::Message { bytes, .. }) => {
@@ -475,8 +483,10 @@ impl Client {
     async fn on_message(&mut self, bytes: &mut [u8]) -> Result<Option<Happened>, ClientError> {
         let now = clock::now();
         let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Ok(None) };
+        let mut answered = None;
         let (answer, happened) = match exchanges.receive(now, bytes) {
             Received::Response { request, message, acknowledge } => {
+                answered = Some(message.token().len());
                 let reply = match &mut self.objects {
                     None => Ok(Reply::new(&message)),
                     Some(objects) => {
@@ -502,6 +512,9 @@ impl Client {
                 (Vec::new(), None)
             }
         };
+        if let Some(token_len) = answered {
+            self.heard(token_len);
+        }
         if !answer.is_empty() {
             self.send(now, &answer).await?;
         }

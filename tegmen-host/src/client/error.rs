@@ -1,6 +1,7 @@
 //! Why there is no response, in words that say what to do.
 
 use crate::contexts::ContextError;
+use crate::state::StateError;
 use std::io;
 use std::net::SocketAddr;
 use tegmen::dtls::Fatal;
@@ -97,6 +98,9 @@ pub enum ClientError {
         /// What is allowed.
         max: usize,
     },
+    /// The session that was kept cannot be used.
+    #[error(transparent)]
+    State(StateError),
     /// The OSCORE context cannot be used.
     #[error(transparent)]
     Context(ContextError),

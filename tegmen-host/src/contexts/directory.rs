@@ -1,10 +1,12 @@
 //! A directory with one context.
 
-use super::numbers::{LEASE, Numbers, now, now_millis};
 use super::{ContextError, file_error};
 use crate::credentials::{from_hex, to_hex};
 use crate::private;
 use crate::provider::HostCrypto;
+use crate::state::database::context_name;
+use crate::state::numbers::{LEASE, Numbers, now, now_millis};
+use crate::state::{Database, Place};
 use serde::Deserialize;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
@@ -188,6 +190,13 @@ impl ContextFile {
         Zeroizing::new(text)
     }
 
+    /// What its numbers are known by in a database: two directories of one context are the same there.
+    fn row(&self) -> String {
+        let id_context = self.id_context.as_deref();
+        let (has, id_context) = ([u8::from(id_context.is_some()), self.aead.cose_id()], id_context.unwrap_or(&[]));
+        context_name(&[&self.master_secret, &self.master_salt, &self.sender_id, &self.recipient_id, &has, id_context])
+    }
+
     fn parameters(&self) -> Parameters<'_> {
         Parameters {
             master_secret: &self.master_secret,
@@ -209,11 +218,16 @@ pub struct Used {
     pub window_known: bool,
     /// True if a process has the context open now.
     pub open: bool,
+    /// True if the numbers are in a database of state, and those here are of no use.
+    pub in_database: bool,
 }
 
 impl Used {
     /// In words.
     pub fn text(&self) -> String {
+        if self.in_database {
+            return "in a database of state".to_owned();
+        }
         let window = match (self.open, self.window_known) {
             (true, _) => "in use now",
             (false, true) => "what the other end used is known",
@@ -231,7 +245,7 @@ pub fn used(dir: &Path) -> Result<Used, ContextError> {
     let open = matches!(lock(dir), Err(ContextError::InUse { .. }));
     let wrong = |why| ContextError::Numbers { dir: dir.display().to_string(), why };
     let numbers = Numbers::read(&dir.join(NUMBERS)).map_err(wrong)?;
-    Ok(Used { next: numbers.next, window_known: numbers.window.is_some(), open })
+    Ok(Used { next: numbers.next, window_known: numbers.window.is_some(), open, in_database: numbers.in_database })
 }
 
 /// The name of an algorithm in the registry of COSE.
@@ -314,6 +328,7 @@ pub struct StoredContext {
     /// What the other end may do; `None` is everything.
     pub allow: Option<Vec<String>>,
     dir: PathBuf,
+    place: Place,
     created: u64,
     expires: Option<(u64, String)>,
     closed: bool,
@@ -327,10 +342,39 @@ impl StoredContext {
     /// # Errors
     /// [`ContextError`].
     pub fn open(dir: &Path) -> Result<Self, ContextError> {
+        Self::open_in(dir, None)
+    }
+
+    /// As [`Self::open`], with numbers that are kept in a database with those of others. The file of numbers says so from
+    /// then on, and is of no use by itself.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn open_in(dir: &Path, database: Option<&Database>) -> Result<Self, ContextError> {
         let name = || dir.display().to_string();
         let file = ContextFile::read(dir)?;
         let lock = lock(dir)?;
-        let numbers = Numbers::read(&dir.join(NUMBERS)).map_err(|why| ContextError::Numbers { dir: name(), why })?;
+        let at = dir.join(NUMBERS);
+        let untrusted = |why| ContextError::Numbers { dir: name(), why };
+        let in_file = Numbers::read(&at).map_err(untrusted)?;
+        let (place, numbers) = match database {
+            None if in_file.in_database => {
+                return Err(untrusted("its numbers are in a database of state (--state FILE)".to_owned()));
+            }
+            None => (Place::File(at.clone()), in_file.clone()),
+            Some(database) => {
+                let row = file.row();
+                let numbers = match (database.load(&row).pop(), in_file.in_database) {
+                    (Some((_, numbers)), true) => numbers,
+                    // It was used from its file since, or this ended when it was just taken over.
+                    (Some((_, numbers)), false) => Numbers::from(numbers.next.max(in_file.next), None),
+                    (None, false) => in_file.clone(),
+                    (None, true) if database.was_recovered() => Numbers::from(allowance(file.created), None),
+                    (None, true) => return Err(untrusted("its numbers are in another database of state".to_owned())),
+                };
+                (Place::Database(database.clone(), row), numbers)
+            }
+        };
         let parameters = file.parameters();
         let context = match numbers.window {
             Some(window) => {
@@ -350,6 +394,7 @@ impl StoredContext {
             context,
             allow: file.allow,
             dir: dir.to_owned(),
+            place,
             created: file.created,
             expires: file.expires,
             closed: false,
@@ -358,6 +403,11 @@ impl StoredContext {
         stored.check_expiry()?;
         // Whoever comes after a power cut must see that this was in use, whatever it sends.
         stored.renew()?;
+        if database.is_some() && !in_file.in_database {
+            // From now on the row is what counts.
+            let moved = Numbers { in_database: true, ..Numbers::from(in_file.next, None) };
+            moved.keep(&at, true).map_err(file_error(&at))?;
+        }
         Ok(stored)
     }
 
@@ -384,7 +434,6 @@ impl StoredContext {
     /// # Errors
     /// [`ContextError`]; the lease is then as it was.
     pub fn renew(&mut self) -> Result<(), ContextError> {
-        let path = self.dir.join(NUMBERS);
         let next = self.context.lease().next();
         if next > MAX_PARTIAL_IV {
             return Err(ContextError::Exhausted { dir: self.dir.display().to_string() });
@@ -403,7 +452,7 @@ impl StoredContext {
             return Err(ContextError::Numbers { dir: self.dir.display().to_string(), why });
         }
         let end = self.context.lease().end().max(next.saturating_add(LEASE).min(allowed));
-        Numbers::from(end, None).keep(&path, true).map_err(file_error(&path))?;
+        self.place.keep(&Numbers::from(end, None)).map_err(file_error(self.place.file()))?;
         self.context.lease_mut().extend(end);
         Ok(())
     }
@@ -435,12 +484,11 @@ impl StoredContext {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        let path = self.dir.join(NUMBERS);
         let window = self.context.window();
         let known = window.mark().is_none().then_some(window);
         let numbers = Numbers::from(self.context.lease().next(), known);
         self.context.lease_mut().stop();
-        numbers.keep(&path, true).map_err(file_error(&path))
+        self.place.keep(&numbers).map_err(file_error(self.place.file()))
     }
 }
 

@@ -1,10 +1,10 @@
 //! Contexts in the formats of aiocoap and libcoap.
 
 use super::directory::{ContextFile, aead_name, create_used};
-use super::numbers::now;
 use super::{ContextError, create, file_error};
 use crate::credentials::{from_hex, to_hex};
 use crate::private;
+use crate::state::numbers::now;
 use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::Write as _;

@@ -35,6 +35,8 @@ pub(super) struct Sender {
     pub(super) max_content: usize,
     /// Bytes that its protection puts before a message.
     pub(super) headroom: usize,
+    /// True if that may be a replay: the window of its session was lost.
+    pub(super) unverified: bool,
     /// True if it says it to a group.
     pub(super) to_group: bool,
     /// What it says protects itself.
@@ -241,6 +243,13 @@ impl<A: Application> Desk<A> {
             return refuse(Code::TOO_MANY_REQUESTS, frame, Some((OptionNumber::MAX_AGE, 1)));
         }
         let unproven = self.limits.verify_addresses && from.identity.protection == Protection::Plain && !talk.verified;
+        if from.unverified && !talk.verified && from.object.is_none() {
+            // Nothing is done before the sender showed that it says this now (RFC 9175, section 2.3).
+            if !message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &talk.echo)) {
+                return challenge(head, message, &talk.echo, frame);
+            }
+            talk.verified = true;
+        }
         if unproven && message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &talk.echo)) {
             talk.verified = true;
         } else if unproven && !message.code().is_safe() {

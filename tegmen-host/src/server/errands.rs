@@ -23,6 +23,7 @@ impl<A: Application> Shard<A> {
                 });
                 self.hold(asked, peer, learned);
             }
+            Errand::Leased { peer, end } => self.on_leased(peer, end),
             Errand::Changed => {
                 let changes = self.desk.notifier.shards.get(self.number).map(Changes::take);
                 for path in changes.iter().flatten() {

@@ -17,6 +17,11 @@ pub(super) enum Errand {
     /// There is something in [`Changes`].
     Changed,
     Key(FoundKey),
+    /// More numbers of a session may be used.
+    Leased {
+        peer: PeerId,
+        end: u32,
+    },
 }
 
 /// What a store of keys says.

@@ -31,9 +31,14 @@ impl<A: Application> Shard<A> {
                     let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
                     (self.desk.observer)(Note::Established { remote, identity });
                 }
+                self.keep(peer);
             }
-            Outcome::Moved(peer) => self.repeat_reply(now, peer),
+            Outcome::Moved(peer) => {
+                self.keep(peer);
+                self.repeat_reply(now, peer);
+            }
             Outcome::Closed(peer, reason) => {
+                self.forget(peer);
                 let Some(entry) = self.endpoint.peers.peer(peer) else { return };
                 let remote = SocketAddr::from(entry.path().remote);
                 let identity = self.desk.credentials.name_of(entry.principal());

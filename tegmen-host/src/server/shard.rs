@@ -1,6 +1,7 @@
 //! One shard: its sockets, its endpoint with the peers, and the clock.
 
 use super::conversation::{Desk, Sender};
+use super::kept::Kept;
 use super::later::Errand;
 use super::leisure::Leisure;
 use super::limits::Gate;
@@ -50,6 +51,8 @@ pub(super) struct Shard<A> {
     pub(super) leisurely: Leisure,
     pub(super) strangers: Strangers,
     pub(super) steering: Steering,
+    /// Those of the sessions that are kept over a restart; `None` if none is.
+    pub(super) kept: Option<Kept>,
 }
 
 /// Batches that are taken from one socket before the others have their turn.
@@ -130,6 +133,7 @@ impl<A: Application> Shard<A> {
             self.notify(now);
             self.outbox.flush(&sockets).await;
         }
+        self.park();
         self.say_goodbye();
         self.publish();
         self.outbox.flush(&sockets).await;
@@ -157,6 +161,9 @@ impl<A: Application> Shard<A> {
 
     #[inline]
     fn on_records(&mut self, now: Instant, path: Path, datagram: &mut [u8]) {
+        if self.kept.is_some() {
+            self.restore(now, &path, datagram);
+        }
         let mut records = Records::new(datagram);
         loop {
             let Self { endpoint, crypto, counters, outbox, .. } = self;
@@ -212,6 +219,11 @@ impl<A: Application> Shard<A> {
         }) else {
             return;
         };
+        if from.unverified
+            && self.endpoint.peers.attached(peer).is_some_and(|talk| talk.as_ref().is_some_and(|talk| talk.verified))
+        {
+            self.endpoint.verify_session(peer);
+        }
         self.seal(&from, path, len);
     }
 
@@ -261,6 +273,7 @@ impl<A: Application> Shard<A> {
 
     pub(super) fn sender(&mut self, now: Instant, peer: PeerId) -> Option<(Sender, Path)> {
         let headroom = self.endpoint.headroom(peer);
+        let unverified = self.kept.is_some() && self.endpoint.is_unverified(peer);
         let entry = self.endpoint.peers.peer(peer)?;
         let path = *entry.path();
         let identity = Identity { principal: entry.principal(), protection: entry.protection() };
@@ -273,6 +286,7 @@ impl<A: Application> Shard<A> {
                 max_content: entry.max_content(),
                 headroom,
                 to_group: false,
+                unverified,
                 object: None,
             },
             path,
@@ -290,6 +304,9 @@ impl<A: Application> Shard<A> {
         if self.endpoint.seal(&mut cx, to.peer, &mut frame).is_ok() {
             let len = frame.len();
             self.outbox.queue(path, len);
+        }
+        if self.kept.is_some() {
+            self.lease_ahead(to.peer);
         }
     }
 
@@ -349,6 +366,7 @@ impl<A: Application> Shard<A> {
             let peers = &mut self.endpoint.peers;
             let observes = |peer, path: &str| matches!(peers.attached(peer), Some(Some(talk)) if talk.observes(path));
             self.desk.observers.retain(observes);
+            self.sweep_kept(clock::now());
         }
         if reload {
             self.desk.application.every_second(&self.desk.notifier);

@@ -82,6 +82,26 @@ impl Session {
         self.next = self.next.div_ceil(CHUNK).saturating_add(chunks).saturating_mul(CHUNK);
     }
 
+    /// What changes with each record: where it goes on, and the [parts](ReplayWindow::parts) of the window unless that was
+    /// lost. Kept beside what was sealed once, it takes the place of that again by [`Self::go_on`].
+    pub const fn position(&self) -> (u32, Option<(u64, u64)>) {
+        (self.next, if self.window.mark().is_some() { None } else { Some(self.window.parts()) })
+    }
+
+    /// True if the peer finds the session by a connection id, whatever address its records come from.
+    pub fn names_itself(&self) -> bool {
+        self.ids.as_ref().is_some_and(|ids| ids.sent().is_some())
+    }
+
+    /// Goes on from a [`Self::position`]. Without a window, what the peer has used counts as lost.
+    pub const fn go_on(&mut self, next: u32, window: Option<(u64, u64)>) {
+        self.next = next;
+        self.window = match window {
+            Some(parts) => ReplayWindow::from_parts(parts),
+            None => ReplayWindow::lost(0),
+        };
+    }
+
     /// Forgets what the peer has used: for a copy that is kept while the session lives on.
     pub(crate) const fn lose_window(&mut self) {
         self.window = ReplayWindow::lost(0);

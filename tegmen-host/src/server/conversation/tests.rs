@@ -59,6 +59,7 @@ impl Scene {
             remote,
             headroom: 0,
             max_content: 1 << 14,
+            unverified: false,
             to_group: false,
             object: None,
         }

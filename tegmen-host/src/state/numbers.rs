@@ -1,4 +1,4 @@
-//! The file of numbers of a context: what may have been used, durable before it is used.
+//! Numbers that may have been used, and the file that holds them for one context or session.
 
 use crate::private;
 use serde::{Deserialize, Serialize};
@@ -13,36 +13,51 @@ use tegmen::replay::ReplayWindow;
 pub const LEASE: u64 = 1024;
 
 /// What the file says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Numbers {
+pub(crate) struct Numbers {
     /// Every number below may have been used.
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// What the other end has used; only after an orderly end.
-    pub(super) window: Option<[u64; 2]>,
+    pub(crate) window: Option<[u64; 2]>,
     /// When this was written, in seconds since 1970.
-    pub(super) written: u64,
+    pub(crate) written: u64,
     /// Which file this is: a copy is another. Not there before the context is used for the first time, so that it may be
     /// made in one place and used in another.
-    pub(super) place: Option<String>,
+    pub(crate) place: Option<String>,
+    /// Of a session: what it is sealed into, in hexadecimal.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) sealed: String,
+    /// Of a session: with whom it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) with: String,
+    /// Its numbers are kept in a [`Database`](super::Database), and those here are of no use any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) in_database: bool,
     /// Of all above, so that a file that was cut short is noticed.
-    check: String,
+    pub(crate) check: String,
 }
 
 impl Numbers {
     /// Of a context that nobody has used.
-    pub(super) fn fresh() -> Self {
-        Self { next: 0, window: Some([0, 0]), written: 0, place: None, check: String::new() }
+    pub(crate) fn fresh() -> Self {
+        Self { window: Some([0, 0]), ..Self::default() }
     }
 
     /// As [`Self::fresh`], from `next` on, with a window that is lost.
-    pub(super) fn from(next: u64, window: Option<&ReplayWindow>) -> Self {
+    pub(crate) fn from(next: u64, window: Option<&ReplayWindow>) -> Self {
         let window = window.map(|window| <[u64; 2]>::from(window.parts()));
-        Self { next, window, written: 0, place: None, check: String::new() }
+        Self { next, window, ..Self::default() }
     }
 
     fn digest(&self) -> String {
-        let text = format!("{} {:?} {} {:?}", self.next, self.window, self.written, self.place);
+        let mut text = format!("{} {:?} {} {:?}", self.next, self.window, self.written, self.place);
+        if self.in_database {
+            text.push_str(" in a database");
+        }
+        if !self.sealed.is_empty() {
+            text.push_str(&format!(" {} {}", self.sealed, self.with));
+        }
         crate::credentials::to_hex(Sha256::digest(text).get(..8).unwrap_or(&[]))
     }
 
@@ -50,7 +65,7 @@ impl Numbers {
     ///
     /// # Errors
     /// What is wrong with it, for people.
-    pub(super) fn read(file: &Path) -> Result<Self, String> {
+    pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,
@@ -65,34 +80,32 @@ impl Numbers {
         if numbers.place.as_ref().is_some_and(|place| *place != here) {
             return Err(format!("{name} is a copy, or was restored from a backup"));
         }
-        if numbers.written > now().saturating_add(CLOCK_TOLERANCE) {
+        if is_in_future(numbers.written) {
             return Err(format!("{name} was written in the future: the clock went back, or is not set"));
         }
         Ok(numbers)
     }
 
     /// Writes the file, all of it or nothing, so that it survives a power cut that comes after this returns.
-    pub(super) fn keep(&self, file: &Path, in_use: bool) -> io::Result<()> {
-        let draft = file.with_extension("toml.new");
+    pub(crate) fn keep(&self, file: &Path, in_use: bool) -> io::Result<()> {
+        let draft = super::beside(file, "new");
         let _ = std::fs::remove_file(&draft);
         let mut handle = private::open(File::options().write(true).create_new(true), &draft)?;
         let mut kept = Self { written: if in_use { now() } else { 0 }, ..self.clone() };
         kept.place = if in_use { Some(place(&handle.metadata()?)) } else { None };
         kept.check = kept.digest();
         let text = toml::to_string(&kept).map_err(io::Error::other)?;
-        handle.write_all(
-            b"# Numbers of this context that may have been used. Written by tegmen; do not edit or copy.\n",
-        )?;
+        handle.write_all(b"# Numbers that may have been used. Written by tegmen; do not edit or copy.\n")?;
         handle.write_all(text.as_bytes())?;
         handle.sync_all()?;
         std::fs::rename(&draft, file)?;
         // The new name, too, must be on the disk.
-        File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
+        super::sync_directory(file)
     }
 }
 
 /// What tells a file from its copies: its inode and when that was made.
-fn place(meta: &Metadata) -> String {
+pub(crate) fn place(meta: &Metadata) -> String {
     let born = meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(0, |at| at.as_nanos());
     #[cfg(unix)]
     let inode = std::os::unix::fs::MetadataExt::ino(meta);
@@ -101,13 +114,18 @@ fn place(meta: &Metadata) -> String {
     format!("{inode}:{born}")
 }
 
+/// True if a clock said so that has gone back since.
+pub(crate) fn is_in_future(written: u64) -> bool {
+    written > now().saturating_add(CLOCK_TOLERANCE)
+}
+
 /// Seconds since 1970.
 pub fn now() -> u64 {
     now_millis() / 1000
 }
 
 /// Milliseconds since 1970.
-pub(super) fn now_millis() -> u64 {
+pub(crate) fn now_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 

@@ -1,0 +1,160 @@
+//! Sessions that are kept over a restart of the server: see [`crate::state::Sessions`].
+
+use super::later::Errand;
+use super::shard::Shard;
+use super::{Application, Note};
+use crate::credentials::to_hex;
+use crate::state::{Restored, SessionName, Sessions, With};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tegmen::dtls::record::{CHUNK, MAX_SEALED};
+use tegmen::endpoint::{Cx, Path, PeerId, Peers as _, Phase, Principal, Protection};
+use tegmen::time::Instant;
+
+/// The sessions of a shard that are in the database.
+pub(super) struct Kept {
+    pub(super) sessions: Arc<Sessions>,
+    by_peer: HashMap<PeerId, Entry>,
+    /// When those that wait for their peers have waited as long as others may be idle.
+    give_up: Instant,
+}
+
+struct Entry {
+    name: SessionName,
+    lease_end: u32,
+    /// More numbers are on their way.
+    asked: bool,
+}
+
+/// So many numbers before the end of a lease more are asked for.
+const AHEAD: u32 = CHUNK / 2;
+
+impl Kept {
+    pub(super) fn new(sessions: Arc<Sessions>, give_up: Instant) -> Self {
+        Self { sessions, by_peer: HashMap::new(), give_up }
+    }
+}
+
+impl<A: Application> Shard<A> {
+    /// Takes a session in whose peer says something for the first time since the server began.
+    pub(super) fn restore(&mut self, now: Instant, path: &Path, datagram: &[u8]) {
+        let Some(kept) = &mut self.kept else { return };
+        if kept.sessions.waiting() == 0 || self.endpoint.peers.find(path, Phase::Established).is_some() {
+            return;
+        }
+        // A hello may begin a session anew, or be anybody's.
+        let is_record = matches!(datagram.first(), Some(21 | 23 | 25)) && datagram.get(3..5) == Some(&[0, 1]);
+        if !is_record {
+            return;
+        }
+        let Some(restored) = kept.sessions.take(&mut self.crypto, path, datagram) else { return };
+        let Restored { name, with, session, lease_end } = restored;
+        let credentials = &self.desk.credentials;
+        let principal = match with.listed {
+            // Who was removed from the file meanwhile is nobody.
+            true => credentials.key_of(with.identity.as_bytes()).map(|(_, principal)| principal),
+            false => Some(credentials.learn(&with.identity, with.allow.as_deref())),
+        };
+        let path = Path { local: with.local.into(), remote: with.remote.into() };
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let peer = principal
+            .and_then(|principal: Principal| self.endpoint.restore_session(&mut cx, &path, principal, &session).ok());
+        let Some(peer) = peer else { return kept.sessions.remove(name) };
+        self.endpoint.lease_session(peer, lease_end);
+        kept.by_peer.insert(peer, Entry { name, lease_end, asked: false });
+        (self.desk.observer)(Note::Restored { remote: with.remote, identity: with.identity });
+    }
+
+    /// Keeps a session that was just established, or whose peer has moved.
+    pub(super) fn keep(&mut self, peer: PeerId) {
+        let Some(kept) = &mut self.kept else { return };
+        let Some(entry) = self.endpoint.peers.peer(peer) else { return };
+        let (path, principal) = (*entry.path(), entry.principal());
+        let standing = self.desk.credentials.standing(principal);
+        let Some((identity, listed, allow)) = standing else { return };
+        let known = kept.by_peer.get(&peer);
+        if known.is_none() {
+            kept.sessions.forget(&path);
+            self.endpoint.lease_session(peer, CHUNK);
+        }
+        let Some(mut session) = self.endpoint.copy_session(peer) else { return };
+        if let Some(known) = known.filter(|known| known.asked) {
+            // What is on its way is not taken back by this.
+            session.go_on(known.lease_end + CHUNK, None);
+        }
+        let ids = self.endpoint.peers.connection_ids(peer);
+        let connection_id = ids.map_or(String::new(), |ids| to_hex(ids.ours().bytes()));
+        let (local, remote) = (path.local.into(), path.remote.into());
+        let with = With { local, remote, identity, listed, allow, connection_id };
+        match known {
+            Some(known) => kept.sessions.keep_as(known.name, &mut self.crypto, &session, &with),
+            None => {
+                let name = kept.sessions.keep(&mut self.crypto, &session, &with);
+                kept.by_peer.insert(peer, Entry { name, lease_end: CHUNK, asked: false });
+            }
+        }
+    }
+
+    /// A session is over.
+    pub(super) fn forget(&mut self, peer: PeerId) {
+        if let Some(kept) = &mut self.kept
+            && let Some(entry) = kept.by_peer.remove(&peer)
+        {
+            kept.sessions.remove(entry.name);
+        }
+    }
+
+    /// Asks for more numbers where those of a session come to their end.
+    pub(super) fn lease_ahead(&mut self, peer: PeerId) {
+        let Some(entry) = self.kept.as_mut().and_then(|kept| kept.by_peer.get_mut(&peer)) else { return };
+        let Some(known) = self.endpoint.peers.peer(peer) else { return };
+        if entry.asked || known.channel().sealed() < entry.lease_end - AHEAD || entry.lease_end >= MAX_SEALED {
+            return;
+        }
+        entry.asked = true;
+        let (name, end, errands) = (entry.name, entry.lease_end + CHUNK, self.desk.errands.clone());
+        // If the server ended meanwhile there is nobody to tell.
+        let then = move || drop(errands.send(Errand::Leased { peer, end }));
+        if let Some(kept) = &self.kept {
+            kept.sessions.extend(name, end, then);
+        }
+    }
+
+    /// The end of a lease is durable.
+    pub(super) fn on_leased(&mut self, peer: PeerId, end: u32) {
+        let entry = self.kept.as_mut().and_then(|kept| kept.by_peer.get_mut(&peer));
+        if let Some(entry) = entry {
+            (entry.lease_end, entry.asked) = (end, false);
+            self.endpoint.lease_session(peer, end);
+        }
+    }
+
+    /// Forgets those who were displaced without a word, and those who have waited too long.
+    pub(super) fn sweep_kept(&mut self, now: Instant) {
+        let Some(kept) = &mut self.kept else { return };
+        let sessions = &kept.sessions;
+        kept.by_peer.retain(|peer, entry| {
+            let lives = self.endpoint.peers.peer(*peer).is_some_and(|peer| peer.phase() == Phase::Established);
+            if !lives {
+                sessions.remove(entry.name);
+            }
+            lives
+        });
+        if now >= kept.give_up {
+            kept.sessions.forget_all();
+        }
+    }
+
+    /// Takes every session out as it is, for whoever comes next; the peers hear nothing of it.
+    pub(super) fn park(&mut self) {
+        let Some(kept) = &mut self.kept else { return };
+        for (peer, entry) in kept.by_peer.drain() {
+            let dtls = |known: &&mut tegmen::endpoint::Peer| known.protection() == Protection::Dtls;
+            if self.endpoint.peers.peer(peer).filter(dtls).is_some()
+                && let Some(session) = self.endpoint.take_session(peer)
+            {
+                kept.sessions.park(entry.name, &session);
+            }
+        }
+    }
+}

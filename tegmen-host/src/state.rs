@@ -1,0 +1,157 @@
+//! State that must not go back: numbers that nonces are made of, and what the other end has used of its own.
+//!
+//! There is one rule: the end of a lease of numbers is durable before the first of them is used. What is kept of a
+//! context or a session is in one of two places:
+//!
+//! * a file for each, written anew and renamed: OSCORE contexts (see [`crate::contexts`]), and the session of a client
+//!   ([`SessionFile`]);
+//! * a SQLite [`Database`] for many: the sessions of a server ([`Sessions`]), and its contexts.
+//!
+//! Each place is open in one process at a time, and knows itself: a copy, an older version that was put back over it or
+//! one that was cut short is refused, because going on would repeat nonces.
+
+pub(crate) mod database;
+pub(crate) mod numbers;
+mod session_file;
+mod sessions;
+
+pub use database::{Database, recover};
+pub use session_file::SessionFile;
+pub use sessions::{Restored, SessionName, Sessions, With};
+
+use crate::credentials::{from_hex, to_hex};
+use crate::private;
+use database::Change;
+use numbers::Numbers;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use tegmen::crypto::KEY_LEN;
+use tegmen::secret::Secret;
+
+/// Why state cannot be used. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// A file cannot be read or written.
+    #[error("{file}: {source}")]
+    File {
+        /// Which.
+        file: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Others on this machine can read the key.
+    #[error("{file}: others may read it (mode {mode:03o}), and it holds a key: chmod 600 {file}")]
+    Exposed {
+        /// Which file.
+        file: String,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Another process uses it.
+    #[error("{file}: another process uses this state; end it first, two would use the same nonces")]
+    InUse {
+        /// Which file.
+        file: String,
+    },
+    /// What is kept cannot be trusted.
+    #[error("{file}: {why}; going on could repeat nonces. {way_out}")]
+    Untrusted {
+        /// Which file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+        /// What to do.
+        way_out: String,
+    },
+}
+
+/// What is beside a place of state: the key that sessions are sealed under, drawn once, and the lock.
+pub(crate) struct Guard {
+    key: Secret<KEY_LEN>,
+    _lock: File,
+}
+
+impl Guard {
+    /// Opens, or makes, the key file of `file`, and locks it until this is dropped.
+    pub(crate) fn open(file: &Path) -> Result<Self, StateError> {
+        let path = beside(file, "key");
+        let failed = |source| StateError::File { file: path.display().to_string(), source };
+        #[cfg(unix)]
+        if let Ok(meta) = std::fs::metadata(&path) {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = meta.permissions().mode() & 0o777;
+            if mode & 0o077 != 0 {
+                return Err(StateError::Exposed { file: path.display().to_string(), mode });
+            }
+        }
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut lock = private::open(&mut options, &path).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StateError::InUse { file: file.display().to_string() }),
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        let mut text = zeroize::Zeroizing::new(String::new());
+        lock.read_to_string(&mut text).map_err(failed)?;
+        let mut key = Secret::<KEY_LEN>::zeroed();
+        if text.is_empty() {
+            getrandom::fill(key.expose_mut()).map_err(|error| failed(io::Error::other(error.to_string())))?;
+            let text = zeroize::Zeroizing::new(to_hex(key.expose()));
+            lock.write_all(text.as_bytes()).and_then(|()| lock.sync_all()).map_err(failed)?;
+            sync_directory(&path).map_err(failed)?;
+        } else {
+            let bytes = zeroize::Zeroizing::new(from_hex(text.trim()).unwrap_or_default());
+            let whole = <[u8; KEY_LEN]>::try_from(bytes.as_slice());
+            *key.expose_mut() = whole.map_err(|_| {
+                failed(io::Error::other("this is no key of 32 hexadecimal digits: delete it, and sessions begin anew"))
+            })?;
+        }
+        Ok(Self { key, _lock: lock })
+    }
+
+    pub(crate) const fn key(&self) -> &[u8; KEY_LEN] {
+        self.key.expose()
+    }
+}
+
+/// Where the numbers of one context are kept.
+pub(crate) enum Place {
+    /// In a file of their own.
+    File(PathBuf),
+    /// In a row of this name.
+    Database(Database, String),
+}
+
+impl Place {
+    /// Makes them durable.
+    pub(crate) fn keep(&self, numbers: &Numbers) -> io::Result<()> {
+        match self {
+            Self::File(file) => numbers.keep(file, true),
+            Self::Database(database, name) => database.change_now(Change::Put(name.clone(), numbers.clone())),
+        }
+    }
+
+    /// For whoever is told that it cannot be written.
+    pub(crate) fn file(&self) -> &Path {
+        match self {
+            Self::File(file) => file,
+            Self::Database(database, _) => database.file(),
+        }
+    }
+}
+
+/// `FILE.extension`, whatever extension the file has itself.
+pub(crate) fn beside(file: &Path, extension: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    name.into()
+}
+
+/// New names in the directory of `file` are on the disk after this.
+pub(crate) fn sync_directory(file: &Path) -> io::Result<()> {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,103 @@
+//! The DTLS session of a client, in a file of its own.
+
+use super::numbers::Numbers;
+use super::sessions::{end_after, open, seal};
+use super::{Guard, StateError};
+use std::path::{Path, PathBuf};
+use tegmen::crypto::Crypto;
+use tegmen::dtls::record::MAX_SEALED;
+use tegmen::dtls::session::Session;
+
+/// A file for the session with one server, which is open: no other process can open it meanwhile. Beside it,
+/// `FILE.key` holds what the session is sealed under.
+pub struct SessionFile {
+    file: PathBuf,
+    guard: Guard,
+    kept: Option<Numbers>,
+}
+
+impl SessionFile {
+    /// Opens a file, or makes it later.
+    ///
+    /// # Errors
+    /// [`StateError`], which says what to do.
+    pub fn open(file: &Path) -> Result<Self, StateError> {
+        let guard = Guard::open(file)?;
+        let kept = match file.exists() {
+            false => None,
+            true => Some(Numbers::read(file).map_err(|why| StateError::Untrusted {
+                file: file.display().to_string(),
+                why,
+                way_out: format!("Delete {}: the next request then begins with a handshake", file.display()),
+            })?),
+        };
+        Ok(Self { file: file.to_owned(), guard, kept })
+    }
+
+    /// With whom the session is that it holds.
+    pub fn with(&self) -> Option<&str> {
+        self.kept.as_ref().map(|kept| kept.with.as_str())
+    }
+
+    /// The session, once, if it is `with` whom one is wanted, and the end of its lease, which is durable: after an orderly
+    /// end it goes on where it was, after any other past its lease, and what the server has used is not known.
+    ///
+    /// # Errors
+    /// [`StateError::File`]; nothing was taken then.
+    pub fn take<C: Crypto>(&mut self, crypto: &mut C, with: &str) -> Result<Option<(Session, u32)>, StateError> {
+        let Some(kept) = self.kept.take().filter(|kept| kept.with == with) else { return Ok(None) };
+        let lease_end = u32::try_from(kept.next).ok().map(end_after).filter(|end| *end <= MAX_SEALED);
+        let session = open(crypto, self.guard.key(), with.as_bytes(), &kept.sealed);
+        let (Some(lease_end), Some(mut session)) = (lease_end, session) else { return Ok(None) };
+        session.go_on(kept.next as u32, kept.window.map(<(u64, u64)>::from));
+        self.write(Numbers { next: lease_end.into(), window: None, ..kept })?;
+        Ok(Some((session, lease_end)))
+    }
+
+    /// Keeps a session: `session` is its copy as of the end of its lease, which is [`Session::next`].
+    ///
+    /// # Errors
+    /// [`StateError::File`].
+    pub fn keep<C: Crypto>(&mut self, crypto: &mut C, session: &Session, with: &str) -> Result<(), StateError> {
+        let Some(sealed) = seal(crypto, self.guard.key(), with.as_bytes(), session) else { return Ok(()) };
+        self.write(Numbers { next: session.next().into(), sealed, with: with.to_owned(), ..Numbers::default() })
+    }
+
+    /// Moves the end of the lease to `end`, durably.
+    ///
+    /// # Errors
+    /// [`StateError::File`]; the lease is then as it was.
+    pub fn extend(&mut self, end: u32) -> Result<(), StateError> {
+        self.go_to(end, None)
+    }
+
+    /// Keeps where the session was at an orderly end, after the last record.
+    ///
+    /// # Errors
+    /// [`StateError::File`].
+    pub fn park(&mut self, session: &Session) -> Result<(), StateError> {
+        let (next, window) = session.position();
+        self.go_to(next, window)
+    }
+
+    /// Forgets a session that is over.
+    pub fn remove(&mut self) {
+        self.kept = None;
+        // If it stays, the next one that goes on with it finds out that the server does not know it.
+        let _ = std::fs::remove_file(&self.file);
+    }
+
+    fn go_to(&mut self, next: u32, window: Option<(u64, u64)>) -> Result<(), StateError> {
+        match self.kept.clone() {
+            Some(kept) => self.write(Numbers { next: next.into(), window: window.map(<[u64; 2]>::from), ..kept }),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, numbers: Numbers) -> Result<(), StateError> {
+        let failed = |source| StateError::File { file: self.file.display().to_string(), source };
+        numbers.keep(&self.file, true).map_err(failed)?;
+        self.kept = Some(numbers);
+        Ok(())
+    }
+}

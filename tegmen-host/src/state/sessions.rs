@@ -1,0 +1,277 @@
+//! The DTLS sessions of a server, kept so that they survive it.
+//!
+//! A session is in the database from when it is established, with numbers that it may use until the end of a lease. What
+//! was there when the server began waits here, by the path and the connection id of its peer, until the peer says
+//! something; the lease of each of them has moved on by then, so that taking one out costs no write. After an orderly end
+//! a session goes on where it was; after any other, past its lease, and what the peer has used is not known.
+
+use super::StateError;
+use super::database::{Change, Database};
+use super::numbers::Numbers;
+use crate::credentials::{from_hex, to_hex};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
+use tegmen::buf::Writer;
+use tegmen::crypto::{Crypto, KEY_LEN};
+use tegmen::dtls::ContentType;
+use tegmen::dtls::record::{CHUNK, MAX_SEALED};
+use tegmen::dtls::session::{SEALED_LEN, Session};
+use tegmen::endpoint::Path;
+
+/// How names of sessions begin.
+const PREFIX: &str = "dtls/";
+/// Where the connection id begins in a record.
+const ID_AT: usize = 11;
+
+/// A session in the database.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SessionName(u64);
+
+impl SessionName {
+    fn text(self) -> String {
+        format!("{PREFIX}{:016x}", self.0)
+    }
+}
+
+/// With whom a session is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct With {
+    /// Our address.
+    pub local: SocketAddr,
+    /// The address of the peer, when it was last known.
+    pub remote: SocketAddr,
+    /// As what the peer authenticated.
+    pub identity: String,
+    /// True if that was by the credentials file, which then says what the peer may do.
+    pub listed: bool,
+    /// What the peer may do otherwise; `None` is everything.
+    pub allow: Option<Vec<String>>,
+    /// The connection id that the peer writes, in hexadecimal; empty if it writes none.
+    #[serde(default)]
+    pub connection_id: String,
+}
+
+impl With {
+    fn path(&self) -> Path {
+        Path { local: self.local.into(), remote: self.remote.into() }
+    }
+}
+
+/// A session that goes on.
+#[derive(Debug)]
+pub struct Restored {
+    /// Its name in the database.
+    pub name: SessionName,
+    /// With whom it is.
+    pub with: With,
+    /// Its keys and numbers.
+    pub session: Session,
+    /// One more than the last number that it may use.
+    pub lease_end: u32,
+}
+
+/// A session that nobody has asked for yet.
+struct Waiting {
+    name: SessionName,
+    with: With,
+    sealed: String,
+    next: u32,
+    window: Option<[u64; 2]>,
+    lease_end: u32,
+}
+
+#[derive(Default)]
+struct All {
+    by_path: HashMap<Path, Waiting>,
+    by_id: HashMap<Vec<u8>, Path>,
+    /// Lengths of connection ids, mostly one.
+    id_lens: Vec<usize>,
+}
+
+impl All {
+    fn remove(&mut self, path: &Path) -> Option<Waiting> {
+        let waiting = self.by_path.remove(path)?;
+        self.by_id.remove(&from_hex(&waiting.with.connection_id).unwrap_or_default());
+        Some(waiting)
+    }
+
+    /// The path of the session whose peer sent this.
+    fn find(&self, path: &Path, datagram: &[u8]) -> Option<Path> {
+        if datagram.first() == Some(&ContentType::TLS12_CID.0) {
+            let mut ids = self.id_lens.iter().filter_map(|len| datagram.get(ID_AT..ID_AT + len));
+            return ids.find_map(|id| self.by_id.get(id)).copied();
+        }
+        self.by_path.contains_key(path).then_some(*path)
+    }
+}
+
+/// The sessions of one server.
+pub struct Sessions {
+    database: Database,
+    waiting: RwLock<All>,
+    count: AtomicUsize,
+    next_name: AtomicU64,
+}
+
+impl Sessions {
+    /// Takes what the database has: `most` sessions at most, the newest.
+    ///
+    /// # Errors
+    /// [`StateError::File`] if the database cannot be written.
+    pub fn open(database: Database, most: usize) -> Result<Self, StateError> {
+        let (mut all, mut last) = (All::default(), 0);
+        let mut rows = database.load(PREFIX);
+        rows.reverse();
+        for (text, numbers) in rows {
+            let name = text.strip_prefix(PREFIX).and_then(|hex| u64::from_str_radix(hex, 16).ok());
+            let with = serde_json::from_str::<With>(&numbers.with).ok();
+            let (Some(name), Some(with)) = (name.map(SessionName), with) else { continue };
+            last = last.max(name.0);
+            let path = with.path();
+            let lease_end = u32::try_from(numbers.next).ok().map(end_after).filter(|end| *end <= MAX_SEALED);
+            let (Some(lease_end), true, false) = (lease_end, all.by_path.len() < most, all.by_path.contains_key(&path))
+            else {
+                database.change(Change::Remove(text), None);
+                continue;
+            };
+            // Nothing of this lease is used before all that was asked for here is on the disk.
+            database.change(Change::Move(text, lease_end.into(), None), None);
+            if let Some(id) = from_hex(&with.connection_id).filter(|id| !id.is_empty()) {
+                if !all.id_lens.contains(&id.len()) {
+                    all.id_lens.push(id.len());
+                }
+                all.by_id.insert(id, path);
+            }
+            let Numbers { next, window, sealed, .. } = numbers;
+            all.by_path.insert(path, Waiting { name, with, sealed, next: next as u32, window, lease_end });
+        }
+        database.flush()?;
+        let count = AtomicUsize::new(all.by_path.len());
+        Ok(Self { database, waiting: RwLock::new(all), count, next_name: AtomicU64::new(last + 1) })
+    }
+
+    /// How many sessions wait for their peers.
+    pub fn waiting(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a session: `session` is its copy as of the end of its lease, which is [`Session::next`].
+    pub fn keep<C: Crypto>(&self, crypto: &mut C, session: &Session, with: &With) -> SessionName {
+        let name = SessionName(self.next_name.fetch_add(1, Ordering::Relaxed));
+        self.keep_as(name, crypto, session, with);
+        name
+    }
+
+    /// As [`Self::keep`], for a session that is kept and has changed: its peer has another address.
+    pub fn keep_as<C: Crypto>(&self, name: SessionName, crypto: &mut C, session: &Session, with: &With) {
+        let with = serde_json::to_string(with).unwrap_or_default();
+        let Some(sealed) = seal(crypto, self.database.key(), &purpose(&name.text(), &with), session) else { return };
+        let numbers = Numbers { next: session.next().into(), sealed, with, ..Numbers::default() };
+        self.database.change(Change::Put(name.text(), numbers), None);
+    }
+
+    /// Moves the end of a lease to `end`; `then` is called on another thread when that is durable, and not at all if it
+    /// cannot be made so.
+    pub fn extend(&self, name: SessionName, end: u32, then: impl FnOnce() + Send + 'static) {
+        let done = Box::new(move |result: Result<(), String>| {
+            if result.is_ok() {
+                then();
+            }
+        });
+        self.database.change(Change::Move(name.text(), end.into(), None), Some(done));
+    }
+
+    /// Forgets a session that is over.
+    pub fn remove(&self, name: SessionName) {
+        self.database.change(Change::Remove(name.text()), None);
+    }
+
+    /// Keeps where a session was at an orderly end, after the last record.
+    pub fn park(&self, name: SessionName, session: &Session) {
+        let (next, window) = session.position();
+        let window = window.map(<[u64; 2]>::from);
+        self.database.change(Change::Move(name.text(), next.into(), window), None);
+    }
+
+    /// The session whose peer sent `datagram` over `path`, once.
+    pub fn take<C: Crypto>(&self, crypto: &mut C, path: &Path, datagram: &[u8]) -> Option<Restored> {
+        if self.waiting() == 0 {
+            return None;
+        }
+        let path = self.waiting.read().unwrap_or_else(PoisonError::into_inner).find(path, datagram)?;
+        let Waiting { name, with, sealed, next, window, lease_end } = self.forget_waiting(&path)?;
+        let text = serde_json::to_string(&with).unwrap_or_default();
+        let Some(mut session) = open(crypto, self.database.key(), &purpose(&name.text(), &text), &sealed) else {
+            self.remove(name);
+            return None;
+        };
+        session.go_on(next, window.map(<(u64, u64)>::from));
+        Some(Restored { name, with, session, lease_end })
+    }
+
+    /// Forgets a session that waits for its peer, who began a new one.
+    pub fn forget(&self, path: &Path) {
+        if self.waiting() > 0
+            && let Some(waiting) = self.forget_waiting(path)
+        {
+            self.remove(waiting.name);
+        }
+    }
+
+    /// Forgets all that still wait.
+    pub fn forget_all(&self) {
+        let all = std::mem::take(&mut *self.waiting.write().unwrap_or_else(PoisonError::into_inner));
+        self.count.store(0, Ordering::Relaxed);
+        all.by_path.values().for_each(|waiting| self.remove(waiting.name));
+    }
+
+    /// Ends in order: those that nobody asked for stay as they were. All is on the disk after this.
+    ///
+    /// # Errors
+    /// [`StateError::File`]; what is not on the disk goes on as after a power cut.
+    pub fn close(&self) -> Result<(), StateError> {
+        let all = std::mem::take(&mut *self.waiting.write().unwrap_or_else(PoisonError::into_inner));
+        self.count.store(0, Ordering::Relaxed);
+        for waiting in all.by_path.values() {
+            let change = Change::Move(waiting.name.text(), waiting.next.into(), waiting.window);
+            self.database.change(change, None);
+        }
+        self.database.flush()
+    }
+
+    fn forget_waiting(&self, path: &Path) -> Option<Waiting> {
+        let mut all = self.waiting.write().unwrap_or_else(PoisonError::into_inner);
+        let waiting = all.remove(path);
+        self.count.store(all.by_path.len(), Ordering::Relaxed);
+        waiting
+    }
+}
+
+/// The end of the lease that is taken when a session goes on from `next`.
+pub(super) const fn end_after(next: u32) -> u32 {
+    next.div_ceil(CHUNK).saturating_add(1).saturating_mul(CHUNK)
+}
+
+fn purpose(name: &str, with: &str) -> Vec<u8> {
+    [name.as_bytes(), with.as_bytes()].concat()
+}
+
+/// A session sealed, in hexadecimal; `None` if the provider cannot.
+pub(super) fn seal<C: Crypto>(
+    crypto: &mut C,
+    key: &[u8; KEY_LEN],
+    purpose: &[u8],
+    session: &Session,
+) -> Option<String> {
+    let mut storage = [0; SEALED_LEN];
+    let mut writer = Writer::new(&mut storage);
+    session.seal(crypto, key, purpose, &mut writer).ok()?;
+    Some(to_hex(writer.written()))
+}
+
+pub(super) fn open<C: Crypto>(crypto: &mut C, key: &[u8; KEY_LEN], purpose: &[u8], sealed: &str) -> Option<Session> {
+    Session::open(crypto, key, purpose, &from_hex(sealed)?).ok()
+}

@@ -1,0 +1,462 @@
+//! Servers and clients that are restarted, in order and not, and what they keep.
+
+use std::collections::HashSet;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen::dtls::connection_id::Policy;
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply, Tap, Tapped};
+use tegmen_host::contexts::{self, ContextFile, Contexts};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::state::{self, Database, StateError};
+
+/// A directory that is gone at the end.
+struct Scene(PathBuf);
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-state-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server of one counter, which POST counts up.
+struct Running {
+    server: Server,
+    database: Option<Database>,
+    address: SocketAddr,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Running {
+    fn start(database: Option<&Path>, at: Option<SocketAddr>) -> Self {
+        Self::start_for("me", database, at)
+    }
+
+    fn start_for(identity: &str, database: Option<&Path>, at: Option<SocketAddr>) -> Self {
+        let database = database.map(|file| Database::open(file).unwrap());
+        let address = at.unwrap_or("127.0.0.1:0".parse().unwrap());
+        let config = ServerConfig {
+            listen: vec![Listen { address, secure: true }],
+            shards: 2,
+            state: database.clone(),
+            ..ServerConfig::default()
+        };
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let keep = notes.clone();
+        let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
+        let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+        let credentials = Credentials::single(identity, b"key");
+        let server = Server::start(&config, &credentials, resources, observer).unwrap();
+        let address = server.addresses()[0].address;
+        Self { server, database, address, notes }
+    }
+
+    fn count(&self, text: &str) -> usize {
+        self.notes.lock().unwrap().iter().filter(|note| note.contains(text)).count()
+    }
+
+    /// As the power: nothing is kept that is not on the disk, and nobody is told.
+    fn kill(self) -> SocketAddr {
+        self.database.as_ref().unwrap().abandon();
+        drop(self.server);
+        self.address
+    }
+
+    fn stop(self) -> SocketAddr {
+        self.server.stop();
+        self.address
+    }
+}
+
+/// What went over the wire.
+#[derive(Clone, Default)]
+struct Wire(Arc<Mutex<Vec<Passed>>>);
+
+/// Whether the client sent it, and its bytes.
+type Passed = (bool, Vec<u8>);
+
+impl Wire {
+    fn tap(&self) -> Tap {
+        let wire = self.clone();
+        Tap(Arc::new(move |tapped| {
+            if let Tapped::Datagram { sent, datagram, .. } = tapped {
+                wire.0.lock().unwrap().push((sent, datagram.to_vec()));
+            }
+        }))
+    }
+
+    fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    fn sent(&self) -> Vec<Vec<u8>> {
+        self.0.lock().unwrap().iter().filter(|(sent, _)| *sent).map(|(_, datagram)| datagram.clone()).collect()
+    }
+
+    /// Panics if a record number of the protected epoch was used twice in one direction.
+    fn check(&self) {
+        let mut seen = HashSet::new();
+        for (sent, datagram) in self.0.lock().unwrap().iter() {
+            // Retransmissions of the handshake apart, each datagram here is one record.
+            if matches!(datagram[0], 23 | 25) {
+                assert!(seen.insert((*sent, datagram[3..11].to_vec())), "a number was used twice: {datagram:02x?}");
+            }
+        }
+    }
+}
+
+fn config(wire: &Wire) -> ClientConfig {
+    let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
+    let timeout = Duration::from_secs(8);
+    let mut config = ClientConfig { key: Some(key), timeout, tap: Some(wire.tap()), ..ClientConfig::default() };
+    config.dtls.handshake_timeout = Duration::from_secs(8);
+    config
+}
+
+async fn ask(client: &mut Client, method: Code, payload: &[u8]) -> Reply {
+    let path = ["value".to_owned()];
+    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
+    client.request(&ask).await.unwrap()
+}
+
+#[tokio::test]
+async fn sessions_survive_an_orderly_restart_without_a_handshake_or_a_challenge() {
+    for (name, ids) in [("plain", false), ("ids", true)] {
+        let (scene, wire) = (Scene::new(name), Wire::default());
+        let file = scene.file("state.db");
+        let running = Running::start(Some(&file), None);
+        let mut config = config(&wire);
+        config.dtls.connection_id = ids.then(|| Policy { len: 0, ..Policy::default() });
+        let mut client = Client::connect_to(running.address, true, config).await.unwrap();
+        for round in 0..3 {
+            ask(&mut client, Code::PUT, format!("{round}").as_bytes()).await;
+        }
+        let mut address = running.stop();
+        for round in 0..3 {
+            let running = Running::start(Some(&file), Some(address));
+            let before = wire.len();
+            assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first", "it is another server");
+            assert_eq!(wire.len(), before + 2, "one round trip");
+            assert_eq!((running.count("Restored"), running.count("Established")), (1, 0), "{round}");
+            // Once it is there it is there.
+            ask(&mut client, Code::GET, b"").await;
+            assert_eq!(running.count("Restored"), 1);
+            address = running.stop();
+        }
+        wire.check();
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn after_a_power_cut_the_first_request_is_challenged_once() {
+    let (scene, wire) = (Scene::new("kill"), Wire::default());
+    let file = scene.file("state.db");
+    let running = Running::start(Some(&file), None);
+    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
+    ask(&mut client, Code::PUT, b"mine").await;
+    running.database.as_ref().unwrap().flush().unwrap();
+    let mut address = running.kill();
+    for _ in 0..3 {
+        let running = Running::start(Some(&file), Some(address));
+        let before = wire.len();
+        // Everything that the client ever said, from another address: nobody is known there.
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        wire.sent().iter().for_each(|datagram| assert!(socket.send_to(datagram, address).is_ok()));
+        let reply = ask(&mut client, Code::PUT, b"again").await;
+        assert_eq!(reply.code, Code::CHANGED);
+        assert_eq!(wire.len(), before + 4, "a challenge, and the request that repeats it");
+        assert_eq!((running.count("Restored"), running.count("Established")), (1, 0));
+        let again = wire.len();
+        ask(&mut client, Code::GET, b"").await;
+        assert_eq!(wire.len(), again + 2, "once is enough");
+        address = running.kill();
+    }
+    wire.check();
+}
+
+#[tokio::test]
+async fn a_replay_to_a_restarted_server_changes_nothing() {
+    let (scene, wire) = (Scene::new("replay"), Wire::default());
+    let file = scene.file("state.db");
+    let running = Running::start(Some(&file), None);
+    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let from = client.local();
+    ask(&mut client, Code::PUT, b"mine").await;
+    running.database.as_ref().unwrap().flush().unwrap();
+    // The client is gone, and somebody else has its port now.
+    drop(client);
+    let address = running.kill();
+    let running = Running::start(Some(&file), Some(address));
+    let socket = UdpSocket::bind(SocketAddr::new("0.0.0.0".parse().unwrap(), from.port())).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let put = wire.sent().into_iter().rfind(|datagram| datagram[0] == 23).unwrap();
+    socket.send_to(&put, address).unwrap();
+    let mut answer = [0; 300];
+    let (len, _) = socket.recv_from(&mut answer).unwrap();
+    assert!(len > 0 && answer[0] == 23, "it is authentic, so it is challenged");
+    assert_eq!((running.count("Restored"), running.count("CHANGED")), (1, 0));
+    // Again, and everything else that the client ever said.
+    wire.sent().iter().for_each(|datagram| assert!(socket.send_to(datagram, address).is_ok()));
+    let fresh = Wire::default();
+    let mut client = Client::connect_to(address, true, config(&fresh)).await.unwrap();
+    assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+}
+
+#[tokio::test]
+async fn a_client_goes_on_with_the_session_of_the_one_before() {
+    let (scene, wire) = (Scene::new("client"), Wire::default());
+    let running = Running::start(None, None);
+    let file = scene.file("session");
+    let config = ClientConfig { session: Some(file.clone()), ..config(&wire) };
+    let connect = || Client::connect_to(running.address, true, config.clone());
+    let mut client = connect().await.unwrap();
+    ask(&mut client, Code::GET, b"").await;
+    assert!(matches!(connect().await, Err(ClientError::State(StateError::InUse { .. }))), "one at a time");
+    client.close().await;
+    for ends in 0..4 {
+        let before = wire.len();
+        let mut client = connect().await.unwrap();
+        ask(&mut client, Code::GET, b"").await;
+        assert_eq!(wire.len(), before + 2, "no handshake");
+        // Every other one ends as a power cut does.
+        if ends % 2 == 0 { client.close().await } else { drop(client) }
+    }
+    wire.check();
+    assert_eq!(running.count("Established"), 1);
+    // A copy is refused, and so is an old one that was put back.
+    let (copy, old) = (scene.file("copy"), std::fs::read(&file).unwrap());
+    std::fs::copy(&file, &copy).unwrap();
+    let refused = Client::connect_to(running.address, true, ClientConfig { session: Some(copy), ..config.clone() });
+    let Err(ClientError::State(error @ StateError::Untrusted { .. })) = refused.await else {
+        panic!("a copy was taken")
+    };
+    assert!(error.to_string().contains("Delete"), "{error}");
+    connect().await.unwrap().close().await;
+    std::fs::write(&file, old).unwrap();
+    assert!(matches!(connect().await, Err(ClientError::State(StateError::Untrusted { .. }))));
+    std::fs::remove_file(&file).unwrap();
+    ask(&mut connect().await.unwrap(), Code::GET, b"").await;
+    assert_eq!(running.count("Established"), 2, "and then a handshake is due");
+}
+
+#[tokio::test]
+async fn both_ends_are_restarted_again_and_again() {
+    let (scene, wire) = (Scene::new("both"), Wire::default());
+    let (file, session) = (scene.file("state.db"), scene.file("sessions"));
+    std::fs::create_dir(&session).unwrap();
+    let config = ClientConfig { session: Some(session), ..config(&wire) };
+    let mut running = Running::start(Some(&file), None);
+    let address = running.address;
+    let mut client = Client::connect_to(address, true, config.clone()).await.unwrap();
+    for round in 0..12u32 {
+        ask(&mut client, Code::PUT, &round.to_be_bytes()).await;
+        if round % 2 == 0 {
+            running.database.as_ref().unwrap().flush().unwrap();
+            if round % 4 == 0 {
+                running.kill()
+            } else {
+                running.stop()
+            };
+            running = Running::start(Some(&file), Some(address));
+        }
+        if round % 3 == 0 {
+            if round % 6 == 0 {
+                client.close().await
+            } else {
+                drop(client)
+            };
+            client = Client::connect_to(address, true, config.clone()).await.unwrap();
+        }
+    }
+    let hellos = wire.sent().iter().filter(|datagram| datagram[0] == 22 && datagram[13] == 1).count();
+    assert_eq!(hellos, 2, "one handshake, and that with a cookie");
+    wire.check();
+}
+
+#[tokio::test]
+async fn a_session_that_is_over_or_whose_owner_was_removed_does_not_come_back() {
+    let (scene, wire) = (Scene::new("over"), Wire::default());
+    let file = scene.file("state.db");
+    let running = Running::start(Some(&file), None);
+    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
+    ask(&mut client, Code::GET, b"").await;
+    client.close().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    running.stop();
+    let rows = |file: &Path| {
+        let database = rusqlite::Connection::open(file).unwrap();
+        database.query_row("SELECT count(*) FROM numbers", [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(rows(&file), 0);
+
+    let running = Running::start(Some(&file), None);
+    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
+    ask(&mut client, Code::GET, b"").await;
+    let address = running.stop();
+    assert_eq!(rows(&file), 1);
+    let running = Running::start_for("somebody else", Some(&file), Some(address));
+    let path = ["value".to_owned()];
+    let get = Ask {
+        method: Code::GET,
+        path: &path,
+        query: &[],
+        content_format: None,
+        accept: None,
+        payload: &[],
+        options: &[],
+    };
+    let silence = tokio::time::timeout(Duration::from_millis(500), client.request(&get)).await;
+    assert!(silence.is_err() && running.count("Restored") == 0);
+    running.stop();
+    assert_eq!(rows(&file), 0);
+}
+
+#[test]
+fn a_database_is_open_once_and_copies_backups_and_damage_are_refused() {
+    let scene = Scene::new("database");
+    let file = scene.file("state.db");
+    let refused = |file: &Path| match Database::open(file) {
+        Err(error @ StateError::Untrusted { .. }) => error.to_string(),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was taken"),
+    };
+    let all = ["state.db", "state.db-wal", "state.db.key", "state.db.place"];
+    let copy = |from: &Path, to: &Path| {
+        std::fs::create_dir_all(to).unwrap();
+        for name in all {
+            let _ = std::fs::remove_file(to.join(name));
+            let _ = std::fs::copy(from.join(name), to.join(name));
+        }
+    };
+    let contexts_dir = scene.file("context");
+    make_context(&contexts_dir);
+    let database = Database::open(&file).unwrap();
+    assert!(matches!(Database::open(&file), Err(StateError::InUse { .. })));
+    let open = |database: &Database| {
+        Contexts::open_in(std::slice::from_ref(&contexts_dir), Some(database), |_, _| tegmen::endpoint::Principal(0))
+    };
+    let contexts = open(&database).unwrap();
+    // A copy while it is in use, and one after.
+    let (hot, cold) = (scene.file("hot"), scene.file("cold"));
+    copy(&scene.0, &hot);
+    drop((contexts, database));
+    copy(&scene.0, &cold);
+    assert!(refused(&hot.join("state.db")).contains("is a copy"));
+    assert!(refused(&cold.join("state.db")).contains("is a copy"));
+    // It goes on meanwhile.
+    let database = Database::open(&file).unwrap();
+    drop(open(&database).unwrap());
+    drop(database);
+    // Put back over it: the database alone, or with what is beside it.
+    for names in [&all[..1], &all[..2], &all[..]] {
+        let (kept, now) = (scene.file("kept"), &scene.0);
+        copy(now, &kept);
+        for name in names {
+            match std::fs::read(cold.join(name)) {
+                Ok(bytes) => std::fs::write(now.join(name), bytes).unwrap(),
+                Err(_) => drop(std::fs::remove_file(now.join(name))),
+            }
+        }
+        let why = refused(&file);
+        assert!(why.contains("restored from a backup") && why.contains("tegmen oscore recover"), "{why}");
+        std::fs::write(&file, std::fs::read(kept.join("state.db")).unwrap()).unwrap();
+        // What was beside it cannot be put back by its content: only recovery helps then.
+        if names.len() < all.len() {
+            drop(Database::open(&file).unwrap());
+        }
+    }
+    state::recover(&file).unwrap();
+    let database = Database::open(&file).unwrap();
+    drop(open(&database).expect("it goes on, past everything that may have been used"));
+    drop(database);
+    // Cut short, at any place that is not the whole.
+    let whole = std::fs::read(&file).unwrap();
+    for len in [0, 1, 50, 99, 100, 1000, 4096, whole.len() / 2, whole.len() - 1000] {
+        std::fs::write(&file, &whole[..len]).unwrap();
+        assert!(Database::open(&file).is_err(), "{len} of {}", whole.len());
+    }
+    std::fs::write(&file, &whole).unwrap();
+    drop(Database::open(&file).expect("whole again"));
+    // A bit anywhere in what counts.
+    let text = String::from_utf8_lossy(&whole).into_owned();
+    assert!(text.contains("oscore/"));
+    let at = whole.windows(7).rposition(|bytes| bytes == b"oscore/").unwrap();
+    let mut spoiled = std::fs::read(&file).unwrap();
+    spoiled[at + 9] ^= 1;
+    std::fs::write(&file, &spoiled).unwrap();
+    refused(&file);
+}
+
+fn make_context(dir: &Path) {
+    let file = ContextFile {
+        sender_id: vec![1],
+        recipient_id: vec![2],
+        master_secret: vec![7; 16].into(),
+        master_salt: Vec::new(),
+        id_context: None,
+        aead: tegmen::oscore::Aead::AesCcm16_64_128,
+        created: 1_767_225_600,
+        expires: None,
+        allow: None,
+    };
+    contexts::create(dir, &file).unwrap();
+}
+
+#[test]
+fn numbers_of_contexts_go_forward_in_a_database_and_nowhere_else() {
+    let scene = Scene::new("contexts");
+    let (dir, file) = (scene.file("a"), scene.file("state.db"));
+    make_context(&dir);
+    let next = |database: &Database, cut: bool| {
+        let stored = contexts::StoredContext::open_in(&dir, Some(database)).unwrap();
+        let (next, lost) = (stored.context.lease().next(), stored.context.window().mark().is_some());
+        if cut {
+            stored.abandon()
+        } else {
+            drop(stored)
+        }
+        (next, lost)
+    };
+    let database = Database::open(&file).unwrap();
+    assert_eq!(next(&database, false), (0, false));
+    assert_eq!(next(&database, true), (0, false), "an orderly end loses nothing");
+    assert_eq!(next(&database, false), (contexts::LEASE, true), "a power cut what was leased");
+    let Err(error) = contexts::StoredContext::open(&dir) else { panic!("opened without its database") };
+    assert!(error.to_string().contains("--state"), "{error}");
+    drop(database);
+    // Another database knows nothing of it.
+    let other = Database::open(&scene.file("other.db")).unwrap();
+    let Err(error) = contexts::StoredContext::open_in(&dir, Some(&other)) else { panic!("began anew") };
+    assert!(error.to_string().contains("another database") && error.to_string().contains("recover"), "{error}");
+    drop(other);
+    // By itself again, and back into the database.
+    let after = contexts::recover(&dir).unwrap();
+    drop(contexts::StoredContext::open(&dir).unwrap());
+    let database = Database::open(&file).unwrap();
+    assert!(next(&database, false).0 >= after);
+    assert_eq!(next(&database, false).0, next(&database, false).0);
+    // A database that begins anew: past everything.
+    drop(database);
+    state::recover(&file).unwrap();
+    let database = Database::open(&file).unwrap();
+    let (again, lost) = next(&database, false);
+    assert!(again > after && lost);
+}
