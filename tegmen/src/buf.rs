@@ -216,6 +216,13 @@ impl<'t> Writer<'t> {
         copy(self.storage.get_mut(at..).ok_or(Full)?, bytes)
     }
 
+    /// Writes `bytes`, and lends them where they lie, to be changed.
+    pub(crate) fn put_and_lend(&mut self, bytes: &[u8]) -> Result<&mut [u8], Full> {
+        let at = self.len;
+        self.put(bytes)?;
+        self.storage.get_mut(at..self.len).ok_or(Full)
+    }
+
     /// Writes `bytes` behind their length in two bytes.
     pub fn with_len16(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.u16(u16::try_from(bytes.len()).map_err(|_| Full)?)?;

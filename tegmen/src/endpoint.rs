@@ -13,6 +13,7 @@ mod hello;
 mod mobility;
 pub mod peers;
 mod restore;
+mod resumption;
 mod roles;
 
 pub use address::{Address, Path};
@@ -22,8 +23,8 @@ pub use mobility::Mobility;
 pub use peers::{NewPeer, Peer, PeerId, Peers, Phase, Principal, Protection, Rank, TableFull};
 pub use restore::NotRestored;
 pub use roles::{
-    Both, ClientAuthentication, ClientOnly, Configured, Credential, Extended, Keys, NoKeys, PublicKeys, Roles,
-    ServerOnly,
+    Both, ClientAuthentication, ClientOnly, Configured, Credential, Extended, Keys, NoKeys, PublicKeys, Resuming,
+    Roles, ServerOnly,
 };
 
 use crate::buf::{Frame, Full};
@@ -329,10 +330,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// The peer proved its key. Only now does an older session on the same path end (RFC 6347, section 4.2.8).
     fn establish<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         bump(&mut cx.counters.established);
+        let resumed = R::RESUMPTION && self.peers.ongoing(id).is_some_and(|ongoing| ongoing.was_resumed());
         let Some(peer) = self.peers.peer(id) else { return };
         let path = peer.path;
-        // In this handshake the server's flight is the last.
-        let lingers = peer.rank != Rank::Ours;
+        // The server's flight is the last, but in a resumed handshake that of the client.
+        let mut lingers = peer.rank != Rank::Ours;
+        if R::RESUMPTION && resumed {
+            lingers = !lingers;
+        }
         // A client without a certificate proved nothing.
         if !R::PUBLIC_KEYS || peer.principal != Principal::NOBODY {
             peer.rank = peer.rank.max(Rank::Authenticated);
@@ -347,7 +352,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.settle_connection_ids(id);
         }
         if !lingers {
-            self.peers.release_handshake(id);
+            match &mut self.peers.ongoing(id) {
+                // The owner may look at it first.
+                Some(ongoing) if R::RESUMPTION => {
+                    ongoing.state.end();
+                    self.peers.schedule(id, Instant::AT_ONCE);
+                }
+                _ => self.peers.release_handshake(id),
+            }
         }
         self.schedule_idle(id, cx.now);
     }
@@ -372,7 +384,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.offer_connection_id(cx, id);
         }
         if let Some(ongoing) = &mut self.peers.ongoing(id) {
-            if R::PUBLIC_KEYS {
+            if R::KEEPS {
                 ongoing.forget_kept();
             }
             ongoing.state.connect(cx, &self.settings);

@@ -142,6 +142,7 @@ pub fn describe(reason: Fatal) -> String {
             "the client showed no certificate: give it one of an authority that is believed here".to_owned()
         }
         Fatal::Refused(_) => "its certificate or raw public key is not believed".to_owned(),
+        Fatal::NoExtendedMasterSecret => "it wants to resume a session without extended master secret".to_owned(),
         Fatal::BadSignature => "it does not have the private key of what it showed".to_owned(),
         Fatal::Version => "the client does not speak DTLS 1.2".to_owned(),
         other => format!("{other:?}"),

@@ -87,7 +87,7 @@ impl Fatal {
             Self::TooLarge => AlertDescription::HANDSHAKE_FAILURE,
             Self::RecordOverflow => AlertDescription::RECORD_OVERFLOW,
             Self::Refused(alert) => *alert,
-            Self::NoCertificate => AlertDescription::HANDSHAKE_FAILURE,
+            Self::NoCertificate | Self::NoExtendedMasterSecret => AlertDescription::HANDSHAKE_FAILURE,
             Self::BadFinished | Self::BadSignature | Self::WrongKeyOrIdentity { .. } => AlertDescription::DECRYPT_ERROR,
             Self::NoCredentials => AlertDescription::USER_CANCELED,
             Self::Closed | Self::KeyExhausted => AlertDescription::CLOSE_NOTIFY,

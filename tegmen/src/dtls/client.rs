@@ -59,6 +59,10 @@ impl Ongoing<'_> {
                 if R::CONNECTION_ID {
                     self.on_connection_id(body)?;
                 }
+                // The hello may have to be sent again until the flight is whole.
+                if R::RESUMPTION && self.is_resumed(cx, &hello)? {
+                    return Ok(());
+                }
                 self.state.step = match self.state.exchange {
                     exchange if R::PUBLIC_KEYS && exchange.has_certificate() => Step::AwaitServerCertificate,
                     exchange if R::PUBLIC_KEYS && exchange.is_ephemeral() => Step::AwaitServerKeyExchange,
@@ -105,6 +109,10 @@ impl Ongoing<'_> {
                 self.state.deadline = self.state.give_up;
                 Err(Stop::Need)
             }
+            (Step::AwaitServerChangeCipherSpec, MessageType::NEW_SESSION_TICKET) if R::RESUMPTION => {
+                Ok(self.on_new_session_ticket(body)?)
+            }
+            (Step::AwaitServerFinished, MessageType::FINISHED) if R::RESUMPTION => self.on_last_but_one::<R>(),
             (Step::AwaitServerFinished, MessageType::FINISHED) => Err(Stop::Established),
             (_, unexpected) => Err(Fatal::UnexpectedMessage(unexpected).into()),
         }
@@ -123,17 +131,19 @@ impl Ongoing<'_> {
         if !offered {
             return Err(Fatal::IllegalParameter);
         }
-        if C::GCM || R::PUBLIC_KEYS {
+        if C::GCM || R::KEEPS {
             (self.state.exchange, self.state.aead) = suite.parts().ok_or(Fatal::IllegalParameter)?;
+        }
+        if R::RESUMPTION {
+            let resumed = self.echoes(hello.session_id);
+            self.state.flags.set(Flags::RESUMED, resumed);
         }
         let offered = !self.state.minimal;
         let answered = hello.extensions;
-        if R::PUBLIC_KEYS {
+        if R::KEEPS {
             self.on_answered_extensions(local, hello.extension_list)?;
         }
-        if !R::PUBLIC_KEYS && answered.other
-            || !offered && (answered.extended_master_secret || answered.renegotiation_info)
-        {
+        if !R::KEEPS && answered.other || !offered && (answered.extended_master_secret || answered.renegotiation_info) {
             return Err(Fatal::UnsupportedExtension);
         }
         if R::RECORD_SIZE {
@@ -179,7 +189,7 @@ impl Ongoing<'_> {
         transcript.update::<C>(&(identity.len() as u16).to_be_bytes());
         transcript.update::<C>(identity);
         self.state.hashed = Element::ChangeCipherSpec;
-        self.derive_keys(cx, key, true);
+        self.derive_keys::<C, R>(cx, key, true);
         self.state.step = Step::AwaitServerChangeCipherSpec;
         Ok(())
     }

@@ -2,10 +2,11 @@
 //! numbers (RFC 6347, section 4.2.4).
 
 use super::connection_id::{self, ConnectionIds};
-use super::handshake::client_hello::{DEFAULT_OFFER, MINIMAL_OFFER};
+use super::handshake::client_hello::{DEFAULT_OFFER, MINIMAL_OFFER, Offer};
+use super::handshake::extension::{self, ExtensionType, Extensions};
 use super::handshake::{
-    self, HEADER_LEN, MessageType, certificate, certificate_request, client_hello, extension::Extensions, finished,
-    key_exchange, server_hello,
+    self, HEADER_LEN, MessageType, certificate, certificate_request, client_hello, finished, key_exchange,
+    new_session_ticket, server_hello,
 };
 use super::kept::{self, Item};
 use super::public_key;
@@ -39,12 +40,14 @@ pub(crate) enum Element {
     CertificateRequest,
     ClientCertificate,
     CertificateVerify,
+    // With resumption.
+    NewSessionTicket,
 }
 
 impl Element {
     /// Where it stands in the order of the protocol.
     pub(crate) const fn place<R: Roles>(self) -> u8 {
-        if !R::PUBLIC_KEYS {
+        if !R::KEEPS {
             return self as u8;
         }
         match self {
@@ -57,9 +60,10 @@ impl Element {
             Self::ClientCertificate => 6,
             Self::ClientKeyExchange => 7,
             Self::CertificateVerify => 8,
-            Self::ChangeCipherSpec => 9,
-            Self::Finished => 10,
-            Self::Sent => 11,
+            Self::NewSessionTicket => 9,
+            Self::ChangeCipherSpec => 10,
+            Self::Finished => 11,
+            Self::Sent => 12,
         }
     }
 
@@ -82,10 +86,15 @@ impl Element {
 impl HandshakeState {
     /// What follows in the same flight, given what was agreed on.
     fn behind<R: Roles>(&self, element: Element) -> Element {
-        if !R::PUBLIC_KEYS {
+        if !R::KEEPS {
             return element.next();
         }
         match element {
+            Element::ServerHello if self.flags.has(Flags::RESUMED) => match self.flags.has(Flags::TICKET) {
+                true => Element::NewSessionTicket,
+                false => Element::ChangeCipherSpec,
+            },
+            Element::NewSessionTicket => Element::ChangeCipherSpec,
             Element::ServerHello if self.exchange.has_certificate() => Element::ServerCertificate,
             Element::ServerHello if self.exchange.is_ephemeral() => Element::ServerKeyExchange,
             Element::ServerCertificate => Element::ServerKeyExchange,
@@ -159,6 +168,7 @@ impl Ongoing<'_> {
         if self.state.element == Element::Sent {
             self.state.deadline = match lingering {
                 true => cx.now.after_millis(settings.linger_ms),
+                false if R::RESUMPTION && !self.state.flags.may_repeat() => self.state.give_up,
                 false => cx.now.after_millis(self.state.timeout_ms).min(self.state.give_up),
             };
         }
@@ -198,6 +208,7 @@ impl Ongoing<'_> {
             space = space.min(self.peer.record_size.sent().saturating_sub(HEADER_LEN));
         }
         let kept = self.buffers.outgoing.get(..state.outgoing_len.into()).unwrap_or(&[]);
+        let session_id = if R::RESUMPTION { kept::get(self.buffers.outgoing, Item::SessionId) } else { &[] };
         let mut body = Writer::new(out.get_mut(before..).ok_or(Full)?);
         let mut ids = [0; connection_id::EXTENSIONS_LEN];
         let mut more = Writer::new(&mut ids);
@@ -209,10 +220,13 @@ impl Ongoing<'_> {
         let more = if R::CONNECTION_ID { more.written() } else { &[] };
         let kind = match element {
             Element::ClientHello if R::CLIENT => {
-                client_hello::write_front(&mut body, &state.client_random, kept)?;
-                match state.minimal || !C::GCM && !R::RECORD_SIZE && !R::PUBLIC_KEYS {
+                client_hello::write_front(&mut body, &state.client_random, session_id, kept)?;
+                match state.minimal || !C::GCM && !R::RECORD_SIZE && !R::KEEPS {
                     true => body.put(if state.minimal { &MINIMAL_OFFER } else { &DEFAULT_OFFER })?,
-                    false => local.offer::<C>(more).write(&mut body)?,
+                    false => {
+                        let ticket = if R::RESUMPTION { local.ticket_to_show(self.buffers.outgoing) } else { None };
+                        Offer { ticket, ..local.offer::<C>(more) }.write(&mut body)?;
+                    }
                 }
                 MessageType::CLIENT_HELLO
             }
@@ -228,14 +242,21 @@ impl Ongoing<'_> {
                     max_fragment_length,
                     other: false,
                 };
-                let suite = match C::GCM || R::PUBLIC_KEYS {
+                let suite = match C::GCM || R::KEEPS {
                     true => CipherSuite::of(state.exchange, state.aead),
                     false => CipherSuite::PSK_WITH_AES_128_CCM_8,
                 };
-                server_hello::write_front(&mut body, &state.server_random, suite)?;
-                if R::PUBLIC_KEYS && state.exchange.is_ephemeral() {
+                server_hello::write_front(&mut body, &state.server_random, session_id, suite)?;
+                let answers = R::PUBLIC_KEYS && state.exchange.is_ephemeral() && !state.flags.has(Flags::RESUMED);
+                let ticket = R::RESUMPTION && state.flags.has(Flags::TICKET);
+                if answers || ticket {
                     extensions.write_with(&mut body, |writer| {
-                        public_key::write_answers(writer, state)?;
+                        if answers {
+                            public_key::write_answers(writer, state)?;
+                        }
+                        if ticket {
+                            extension::put(writer, ExtensionType::SESSION_TICKET, &[])?;
+                        }
                         writer.put(more)
                     })?;
                 } else if R::RECORD_SIZE && (self.peer.record_size != RecordSize::UNLIMITED || !more.is_empty()) {
@@ -257,6 +278,10 @@ impl Ongoing<'_> {
                 certificate_request::write(&mut body)?;
                 MessageType::CERTIFICATE_REQUEST
             }
+            Element::NewSessionTicket if R::RESUMPTION && R::SERVER => {
+                new_session_ticket::write(&mut body, kept::get(self.buffers.outgoing, Item::NewTicket))?;
+                MessageType::NEW_SESSION_TICKET
+            }
             Element::CertificateVerify if R::PUBLIC_KEYS && R::CLIENT => {
                 public_key::write_signature(&mut body, local, state, self.buffers.outgoing)?;
                 MessageType::CERTIFICATE_VERIFY
@@ -274,7 +299,7 @@ impl Ongoing<'_> {
             }
             Element::Finished => {
                 if state.hashed.place::<R>() <= element.place::<R>() {
-                    let client = match R::PUBLIC_KEYS {
+                    let client = match R::KEEPS {
                         true => self.peer.rank == Rank::Ours,
                         false => state.flight == Element::ClientKeyExchange,
                     };
@@ -287,7 +312,7 @@ impl Ongoing<'_> {
         };
         let body = body.finish();
         // ChangeCipherSpec has no number.
-        let before_it = match R::PUBLIC_KEYS {
+        let before_it = match R::KEEPS {
             true => state.messages_before::<R>(element),
             false => (element as u16).wrapping_sub(state.flight as u16).wrapping_sub(sealed.into()),
         };

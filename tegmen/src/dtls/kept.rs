@@ -1,4 +1,4 @@
-//! What a handshake with public keys remembers besides: items at the back of its room for what is sent.
+//! What a handshake with public keys, or with resumption, remembers besides: items at the back of its room for what is sent.
 //!
 //! A mote with pre-shared keys keeps one text there, at the front. The items grow from the back toward it: the bytes of
 //! each, their length (2), its kind (1). The last byte of the room is that of the item that came first, or 0.
@@ -23,6 +23,14 @@ pub(crate) enum Item {
     Digest,
     /// Our signature, to be sent, perhaps again.
     Signature,
+    /// The cipher suite and the master secret of what is resumed, or may be later.
+    Session,
+    /// The session_id of the hellos, where there is one.
+    SessionId,
+    /// The ticket that a client shows.
+    Ticket,
+    /// The ticket that a server gives, behind its lifetime.
+    NewTicket,
 }
 
 /// Bytes behind each item.
@@ -84,18 +92,27 @@ pub(crate) fn get(room: &[u8], item: Item) -> &[u8] {
 
 /// Keeps `bytes`, in place of what was kept as the same item; `front` bytes of the room are in use by something else.
 pub(crate) fn put(room: &mut [u8], front: usize, item: Item, bytes: &[u8]) -> Result<(), Fatal> {
+    put_parts(room, front, item, &[bytes])
+}
+
+/// As [`put`], of what lies in several places.
+pub(crate) fn put_parts(room: &mut [u8], front: usize, item: Item, parts: &[&[u8]]) -> Result<(), Fatal> {
     forget(room, item);
     let end = free(room);
+    let len = parts.iter().fold(0usize, |len, part| len.saturating_add(part.len()));
     // A zero behind the next item, so that the search ends there.
-    let needed = bytes.len().saturating_add(2 * TRAILER);
+    let needed = len.saturating_add(2 * TRAILER);
     let start = end.checked_sub(needed).filter(|start| *start >= front).ok_or(Fatal::TooLarge)?;
-    let len = u16::try_from(bytes.len()).map_err(|_| Fatal::TooLarge)?;
-    let [high, low] = len.to_be_bytes();
+    let [high, low] = u16::try_from(len).map_err(|_| Fatal::TooLarge)?.to_be_bytes();
     let place = room.get_mut(start..end).ok_or(Fatal::TooLarge)?;
     let (zeros, place) = place.split_at_mut_checked(TRAILER).ok_or(Fatal::TooLarge)?;
     zeros.fill(0);
-    let (body, trailer) = place.split_at_mut_checked(bytes.len()).ok_or(Fatal::TooLarge)?;
-    body.copy_from_slice(bytes);
+    let (mut body, trailer) = place.split_at_mut_checked(len).ok_or(Fatal::TooLarge)?;
+    for part in parts {
+        let (here, rest) = body.split_at_mut_checked(part.len()).ok_or(Fatal::TooLarge)?;
+        here.copy_from_slice(part);
+        body = rest;
+    }
     trailer.copy_from_slice(&[high, low, item as u8]);
     Ok(())
 }
@@ -116,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     const ITEMS: [Item; 7] =
-        [Item::Private, Item::Share, Item::PeerShare, Item::Agreed, Item::PeerKey, Item::Digest, Item::Signature];
+        [Item::Private, Item::Share, Item::PeerShare, Item::Agreed, Item::PeerKey, Item::Digest, Item::Ticket];
 
     #[test]
     fn what_is_forgotten_leaves_nothing() {

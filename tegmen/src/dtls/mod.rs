@@ -15,15 +15,17 @@ pub mod handshake;
 mod inbox;
 mod kept;
 pub mod need;
-mod public_key;
+pub(crate) mod public_key;
 mod receive;
 pub mod record;
 pub mod record_size;
+pub mod resumption;
 pub(crate) mod return_routability;
 mod server;
 pub mod session;
 pub mod state;
 pub mod suite;
+pub mod ticket;
 
 pub use alert::AlertDescription;
 pub use record::{Channel, ContentType, Record, Records};
@@ -169,6 +171,8 @@ pub enum Fatal {
     Refused(AlertDescription),
     /// The client has no certificate, and has to have one.
     NoCertificate,
+    /// The peer resumes a session that had extended master secret without it (RFC 7627, section 5.3).
+    NoExtendedMasterSecret,
     /// The peer's Finished could not be opened: its key, or its identity, is not the one known here. The peer is told
     /// the same in both cases; `identity_known` is for the operator's log.
     WrongKeyOrIdentity {

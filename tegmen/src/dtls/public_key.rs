@@ -19,6 +19,7 @@ use super::handshake::{self, MessageType, Write};
 use super::kept::{self, Item};
 use super::need::Answer;
 use super::record::Aead;
+use super::resumption::Resumption as _;
 use super::state::{Flags, HandshakeState, Local, NO_CREDENTIAL, Ongoing, Step, Stop};
 use super::suite::{CipherSuite, KeyExchange, usable};
 use crate::buf::{Full, Reader, Writer};
@@ -137,6 +138,7 @@ impl<'l, R: Roles> Local<'l, R> {
             client_types,
             server_types: keys.peer_types(),
             server_name: keys.server_name(),
+            ticket: None,
             more,
         }
     }
@@ -294,6 +296,13 @@ impl Ongoing<'_> {
                 // Looked at with the others of their kind.
                 ExtensionType::CONNECTION_ID | ExtensionType::RRC if R::CONNECTION_ID => {}
                 _ if offered => return Err(Fatal::UnsupportedExtension),
+                ExtensionType::SESSION_TICKET if R::RESUMPTION && local.roles.resumption().takes_tickets() => {
+                    if !data.is_empty() {
+                        return Err(Fatal::Decode);
+                    }
+                    self.state.flags.set(Flags::TICKET, true);
+                }
+                _ if !R::PUBLIC_KEYS => return Err(Fatal::UnsupportedExtension),
                 ExtensionType::EC_POINT_FORMATS => {}
                 ExtensionType::SERVER_NAME if !keys.server_name().is_empty() && data.is_empty() => {}
                 ExtensionType::SERVER_CERTIFICATE_TYPE => {
@@ -311,7 +320,8 @@ impl Ongoing<'_> {
             }
         }
         let raw = self.state.flags.has(Flags::RAW_SERVER);
-        match self.state.exchange.has_certificate() && !keys.peer_types().contains(&certificate_type(raw)) {
+        let shown = self.state.exchange.has_certificate() && !self.state.flags.has(Flags::RESUMED);
+        match shown && !keys.peer_types().contains(&certificate_type(raw)) {
             true => Err(Fatal::IllegalParameter),
             false => Ok(()),
         }
@@ -408,7 +418,7 @@ impl Ongoing<'_> {
         self.state.hashed = if signs { Element::CertificateVerify } else { Element::ChangeCipherSpec };
         // The transcript up to here, which CertificateVerify signs (RFC 5246, section 7.4.8).
         let digest = self.state.transcript.digest_so_far::<C>();
-        self.derive_keys_agreed(cx, psk, true);
+        self.derive_keys_agreed::<C, R>(cx, psk, true);
         if signs {
             return self.ask_to_sign(Step::ClientSigns, &digest);
         }
@@ -436,7 +446,12 @@ impl Ongoing<'_> {
 
     /// Derives the keys from what was agreed on, and the pre-shared key if there is one (RFC 8422, section 5.10;
     /// RFC 5489, section 2); the agreed secret is wiped.
-    pub(crate) fn derive_keys_agreed<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, psk: Option<&[u8]>, client: bool) {
+    pub(crate) fn derive_keys_agreed<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        psk: Option<&[u8]>,
+        client: bool,
+    ) {
         let agreed = kept::get(self.buffers.outgoing, Item::Agreed);
         let mut secret = Secret::<SCALAR_LEN>::zeroed();
         if let Some(agreed) = agreed.first_chunk() {
@@ -445,10 +460,10 @@ impl Ongoing<'_> {
         kept::forget(self.buffers.outgoing, Item::Agreed);
         let len = (SCALAR_LEN as u16).to_be_bytes();
         match psk {
-            None => self.derive_keys_from(cx, &[secret.expose()], client),
+            None => self.derive_keys_from::<C, R>(cx, &[secret.expose()], client),
             Some(psk) => {
                 let psk_len = (psk.len() as u16).to_be_bytes();
-                self.derive_keys_from(cx, &[&len, secret.expose(), &psk_len, psk], client);
+                self.derive_keys_from::<C, R>(cx, &[&len, secret.expose(), &psk_len, psk], client);
             }
         }
     }
@@ -489,7 +504,7 @@ impl Ongoing<'_> {
             self.state.deadline = self.state.give_up;
             return Err(Stop::Need);
         }
-        self.derive_keys_agreed(cx, None, false);
+        self.derive_keys_agreed::<C, R>(cx, None, false);
         self.state.step = match self.state.flags.has(Flags::CERTIFIED) {
             true => Step::AwaitCertificateVerify,
             false => {

@@ -7,7 +7,7 @@ use super::handshake::finished::{VERIFY_LEN, write_verify_data};
 use super::handshake::{Fragment, HEADER_LEN, MessageType};
 use super::inbox::Held;
 use super::record::{ContentType, Record};
-use super::state::{Local, Ongoing, Step, Stop};
+use super::state::{Flags, Local, Ongoing, Step, Stop};
 use super::{AlertDescription, Discard, Fatal};
 use crate::buf::Reader;
 use crate::crypto::Crypto;
@@ -46,7 +46,7 @@ impl Ongoing<'_> {
     ) -> Result<(), Stop> {
         match record.content_type() {
             ContentType::HANDSHAKE => self.on_fragments(cx, local, record.body, false),
-            ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec(),
+            ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec::<R>(),
             ContentType::ALERT => {
                 // Not authenticated: believed only while there is nothing but this handshake to lose.
                 let [level, description] = *record.body else { return Err(Discard::Malformed.into()) };
@@ -122,8 +122,13 @@ impl Ongoing<'_> {
         }
     }
 
-    fn on_change_cipher_spec(&mut self) -> Result<(), Stop> {
+    fn on_change_cipher_spec<R: Roles>(&mut self) -> Result<(), Stop> {
         self.state.step = match self.state.step {
+            // A ticket comes before it.
+            Step::AwaitServerChangeCipherSpec if R::RESUMPTION && self.state.flags.has(Flags::TICKET) => {
+                self.state.change_cipher_spec = true;
+                return Ok(());
+            }
             Step::AwaitServerChangeCipherSpec => Step::AwaitServerFinished,
             Step::AwaitClientChangeCipherSpec => Step::AwaitClientFinished,
             Step::ServerNeedsPsk => {
@@ -192,6 +197,7 @@ impl Ongoing<'_> {
             | Step::AwaitServerKeyExchange
             | Step::AwaitClientCertificate
             | Step::AwaitCertificateVerify => R::PUBLIC_KEYS && !protected,
+            Step::AwaitServerChangeCipherSpec if R::RESUMPTION => !protected && state.flags.has(Flags::TICKET),
             // Not before the question is answered.
             Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS && !protected => {
                 if ahead < 8 && fragment.is_whole() {

@@ -9,7 +9,7 @@ use super::handshake::{Fragment, MessageType, key_exchange};
 use super::need::{Answer, MAX_PSK};
 use super::public_key::Agreed;
 use super::record::{Aead, RecordNumber};
-use super::state::{HandshakeState, Local, Ongoing, Step, Stop};
+use super::state::{Flags, HandshakeState, Local, Ongoing, Step, Stop};
 use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Principal, Roles};
@@ -27,10 +27,10 @@ impl HandshakeState {
         agreed: Agreed,
     ) {
         self.begin(Step::AwaitClientKeyExchange, Element::ServerHello, cx.now, settings);
-        if C::GCM || R::PUBLIC_KEYS {
+        if C::GCM || R::KEEPS {
             self.aead = agreed.aead;
         }
-        if R::PUBLIC_KEYS {
+        if R::KEEPS {
             (self.exchange, self.credential, self.flags) = (agreed.exchange, agreed.credential, agreed.flags);
         }
         self.client_random = *hello.random;
@@ -105,8 +105,15 @@ impl Ongoing<'_> {
                 self.state.deadline = self.state.give_up;
                 Err(Stop::Need)
             }
+            // The client's flight was the last.
+            (Step::AwaitClientFinished, MessageType::FINISHED)
+                if R::RESUMPTION && self.state.flags.has(Flags::RESUMED) =>
+            {
+                Err(Stop::Established)
+            }
             (Step::AwaitClientFinished, MessageType::FINISHED) => {
-                self.state.start_flight::<R>(Element::ChangeCipherSpec);
+                let last = if R::RESUMPTION { self.keep_promise(cx, local) } else { Element::ChangeCipherSpec };
+                self.state.start_flight::<R>(last);
                 self.state.step = Step::Lingering;
                 self.state.inbox.clear();
                 Err(Stop::Established)
@@ -128,8 +135,8 @@ impl Ongoing<'_> {
         };
         self.peer.principal = principal;
         match R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() {
-            true => self.derive_keys_agreed(cx, Some(key), false),
-            false => self.derive_keys(cx, key, false),
+            true => self.derive_keys_agreed::<C, R>(cx, Some(key), false),
+            false => self.derive_keys::<C, R>(cx, key, false),
         }
         self.state.step = match self.state.change_cipher_spec {
             true => Step::AwaitClientFinished,

@@ -7,7 +7,7 @@ use super::handshake::{self, MessageType, Random};
 use super::inbox::Inbox;
 use super::kept;
 use super::record::Aead;
-use super::suite::KeyExchange;
+use super::suite::{CipherSuite, KeyExchange};
 use super::{Discard, Fatal, Profile, Settings};
 use crate::buf::copy;
 use crate::counters::{Counters, bump};
@@ -97,39 +97,66 @@ pub struct HandshakeState {
     pub(crate) transcript: Sha256,
 }
 
-/// Forgets what a handshake with public keys kept in its [outgoing room](Buffers::outgoing): for the table, whose memory it
+/// Forgets what a handshake with public keys or resumption kept in its [outgoing room](Buffers::outgoing): for the table, whose memory it
 /// is, before another handshake gets it.
 pub fn wipe_room(outgoing: &mut [u8]) {
     kept::clear(outgoing);
 }
 
+/// Longest cookie, hint or identity in bytes that a handshake takes.
+pub(crate) const MAX_TEXT: usize = 255;
+
 /// No [`HandshakeState::credential`].
 pub(crate) const NO_CREDENTIAL: u8 = u8::MAX;
 
-/// What was agreed on beside the suite, in a handshake with public keys.
+/// What was agreed on beside the suite, in a handshake with public keys or resumption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Flags(pub(crate) u8);
+pub(crate) struct Flags(pub(crate) u16);
 
 impl Flags {
     /// The group is x25519, else secp256r1.
-    pub(crate) const X25519: u8 = 1;
+    pub(crate) const X25519: u16 = 1;
     /// The server shows a raw public key; the client does.
-    pub(crate) const RAW_SERVER: u8 = 1 << 1;
-    pub(crate) const RAW_CLIENT: u8 = 1 << 2;
+    pub(crate) const RAW_SERVER: u16 = 1 << 1;
+    pub(crate) const RAW_CLIENT: u16 = 1 << 2;
     /// The client offered to choose the type of the server's certificate, of the client's.
-    pub(crate) const SERVER_TYPE: u8 = 1 << 3;
-    pub(crate) const CLIENT_TYPE: u8 = 1 << 4;
+    pub(crate) const SERVER_TYPE: u16 = 1 << 3;
+    pub(crate) const CLIENT_TYPE: u16 = 1 << 4;
     /// The client is asked for a certificate.
-    pub(crate) const ASKED: u8 = 1 << 5;
+    pub(crate) const ASKED: u16 = 1 << 5;
     /// It has shown one, and has to prove it.
-    pub(crate) const CERTIFIED: u8 = 1 << 6;
+    pub(crate) const CERTIFIED: u16 = 1 << 6;
+    /// The keys come from an earlier session.
+    pub(crate) const RESUMED: u16 = 1 << 7;
+    /// A NewSessionTicket is promised, and still to come.
+    pub(crate) const TICKET: u16 = 1 << 8;
+    /// The client was given a ticket, and keeps it.
+    pub(crate) const NEW_TICKET: u16 = 1 << 9;
+    /// The client has not proved its address.
+    pub(crate) const UNREACHED: u16 = 1 << 10;
+    /// How often it was sent our flight again, in two bits.
+    const AGAIN: u16 = 3 << 11;
+    const ONCE_AGAIN: u16 = 1 << 11;
 
-    pub(crate) const fn has(self, flag: u8) -> bool {
+    pub(crate) const fn has(self, flag: u16) -> bool {
         self.0 & flag != 0
     }
 
-    pub(crate) const fn set(&mut self, flag: u8, value: bool) {
+    pub(crate) const fn set(&mut self, flag: u16, value: bool) {
         self.0 = if value { self.0 | flag } else { self.0 & !flag };
+    }
+
+    /// Counts a flight that is sent again to a client which may not be where it says: three in all for one hello, so that
+    /// nobody else is sent much more than was written in his name (compare RFC 9000, section 8.1).
+    pub(crate) const fn may_repeat(&mut self) -> bool {
+        if !self.has(Self::UNREACHED) {
+            return true;
+        }
+        let may = self.0 & Self::AGAIN < 2 * Self::ONCE_AGAIN;
+        if may {
+            self.0 = self.0.wrapping_add(Self::ONCE_AGAIN);
+        }
+        may
     }
 
     /// The group of the agreement.
@@ -155,7 +182,8 @@ impl<R> Copy for Local<'_, R> {}
 /// The room of one handshake, which belongs to the peer table.
 pub struct Buffers<'b> {
     /// What a flight needs to be written again: the cookie, later the PSK identity. Up to 255 bytes are of use; with public
-    /// keys, as many more as two shares, a signature and the peer's public key have: 350 with ECDSA, 900 with RSA-2048.
+    /// keys, as many more as two shares, a signature and the peer's public key have: 350 with ECDSA, 900 with RSA-2048;
+    /// with resumption, 100 and as many as a ticket has, and 256 at least.
     pub outgoing: &'b mut [u8],
     /// Fragments and early records.
     pub incoming: &'b mut [u8],
@@ -289,7 +317,7 @@ impl HandshakeState {
     #[inline(never)]
     pub(crate) fn start_flight<R: Roles>(&mut self, flight: Element) {
         // Without public keys only a flight of one or two messages is followed by another.
-        let messages = match R::PUBLIC_KEYS {
+        let messages = match R::KEEPS {
             true => self.messages_before::<R>(Element::Sent),
             false if self.flight == Element::ServerHello => 2,
             false => 1,
@@ -327,6 +355,13 @@ impl HandshakeState {
         self.transcript.update::<C>(body);
     }
 
+    /// All is done and nothing is to be sent again; the place is free at the next alarm.
+    pub(crate) fn end(&mut self) {
+        self.step = Step::Lingering;
+        self.element = Element::Sent;
+        self.deadline = Instant::AT_ONCE;
+    }
+
     /// Our flight is due at once, from its first element on.
     #[inline(never)]
     pub(crate) fn send_flight(&mut self) {
@@ -339,7 +374,7 @@ impl HandshakeState {
 impl Ongoing<'_> {
     /// Keeps a cookie, hint or identity where the flight is written from.
     pub(crate) fn keep<R: Roles>(&mut self, text: &[u8]) -> Result<(), Fatal> {
-        if R::PUBLIC_KEYS && text.len() > kept::front(self.buffers.outgoing) {
+        if R::KEEPS && text.len() > kept::front(self.buffers.outgoing) {
             return Err(Fatal::TooLarge);
         }
         let len = u8::try_from(text.len()).map_err(|_| Fatal::TooLarge)?;
@@ -350,16 +385,21 @@ impl Ongoing<'_> {
 
     /// Master secret and traffic keys from a pre-shared key (RFC 4279, section 2).
     #[inline]
-    pub(crate) fn derive_keys<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, key: &[u8], client: bool) {
+    pub(crate) fn derive_keys<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, key: &[u8], client: bool) {
         let len = (key.len() as u16).to_be_bytes();
         // As many zeros as the key has bytes, in two parts.
         let (zeros, more) = (key.len().min(32), key.len().saturating_sub(32));
         let zeros_of = |count| [0; 32].get(..count).unwrap_or(&[]);
-        self.derive_keys_from(cx, &[&len, zeros_of(zeros), zeros_of(more), &len, key], client);
+        self.derive_keys_from::<C, R>(cx, &[&len, zeros_of(zeros), zeros_of(more), &len, key], client);
     }
 
     /// Master secret and traffic keys from a premaster secret (RFC 5246, sections 8.1 and 6.3; RFC 7627, section 4).
-    pub(crate) fn derive_keys_from<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, premaster: &[&[u8]], client: bool) {
+    pub(crate) fn derive_keys_from<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        premaster: &[&[u8]],
+        client: bool,
+    ) {
         let state = &mut *self.state;
         let mut secret = Secret::<48>::zeroed();
         // The premaster secret is the key of the first two runs, the master secret that of all others.
@@ -370,6 +410,17 @@ impl Ongoing<'_> {
             false => [b"master secret", &state.client_random, &state.server_random],
         };
         state.master.prf::<C>(&seed, secret.expose_mut());
+        if R::RESUMPTION && state.extended_master_secret {
+            // Without room for it the session cannot be resumed.
+            let _ = self.keep_session(CipherSuite::of(self.state.exchange, self.state.aead), &secret);
+        }
+        self.set_master(cx, &mut secret, client);
+    }
+
+    /// Traffic keys from a master secret (RFC 5246, section 6.3), which is overwritten.
+    #[inline]
+    pub(crate) fn set_master<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, secret: &mut Secret<48>, client: bool) {
+        let state = &mut *self.state;
         cx.crypto.key_log(&state.client_random, secret.expose());
         state.master.set::<C>(&[secret.expose()]);
         // The key block is the first 40 bytes; the master secret is not needed any more.

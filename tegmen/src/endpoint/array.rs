@@ -3,7 +3,7 @@
 use super::address::Path;
 use super::peers::{Inserted, NewPeer, Peer, PeerId, Peers, Phase, Rank, TableFull, may_displace};
 use crate::dtls::connection_id::ConnectionIds;
-use crate::dtls::state::wipe_room;
+use crate::dtls::state::{MAX_TEXT, wipe_room};
 use crate::dtls::{Buffers, HandshakeState, Ongoing};
 use crate::time::Instant;
 
@@ -35,9 +35,6 @@ struct HandshakeSlot<const OUTGOING: usize, const INCOMING: usize> {
     outgoing: [u8; OUTGOING],
     incoming: [u8; INCOMING],
 }
-
-/// Longest cookie, hint or identity in bytes that a handshake takes.
-const MAX_TEXT: usize = 255;
 
 /// Peers in arrays, searched one by one: for a mote, and for tests.
 ///
@@ -201,6 +198,10 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
                 wipe_room(&mut handshake.outgoing);
             }
         }
+    }
+
+    fn can_spare_handshakes(&self) -> bool {
+        self.handshakes.iter().filter(|handshake| handshake.owner == 0).count().saturating_mul(2) > H
     }
 
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId> {

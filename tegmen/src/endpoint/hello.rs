@@ -8,12 +8,23 @@ use crate::dtls::cookie;
 use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::ClientHello;
 use crate::dtls::handshake::{self, Fragment, MessageType, hello_verify_request};
+use crate::dtls::public_key::Agreed;
 use crate::dtls::record::{self, ContentType, Record, RecordNumber};
 use crate::dtls::record_size::RecordSize;
+use crate::dtls::resumption::Found;
 use crate::dtls::state::{Local, Step};
-use crate::dtls::{Discard, HandshakeState, Profile, alert};
+use crate::dtls::{Discard, Fatal, HandshakeState, Profile, alert};
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
+    /// True if a handshake goes on that began with this very hello.
+    fn is_begun(&mut self, path: &Path, fragment: &Fragment<'_>, hello: &ClientHello<'_>) -> bool {
+        let Some(id) = self.peers.find(path, Phase::Handshaking) else { return false };
+        let number = fragment.message_seq().wrapping_add(1);
+        self.peers
+            .ongoing(id)
+            .is_some_and(|ongoing| ongoing.state.client_random == *hello.random && ongoing.state.answered_seq == number)
+    }
+
     /// A ClientHello: answered without state until its cookie proves the address (RFC 6347, section 4.2.1). The length of
     /// an answer in `out`, 0 if there is none.
     #[inline(never)]
@@ -32,11 +43,55 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         let hello = ClientHello::read(fragment.body, R::RECORD_SIZE).map_err(|_| Discard::Malformed)?;
         let generation = cookie::generation(cx.now, &self.settings);
-        if !self.cookies.is_valid::<C>(generation, &path.remote, &hello) {
+        let reachable = self.cookies.is_valid::<C>(generation, &path.remote, &hello);
+        if R::RESUMPTION
+            && (reachable || hello.cookie.is_empty())
+            && let Some(outcome) = self.on_hello_to_resume(cx, path, record, (&fragment, &hello), reachable, out)
+        {
+            return outcome;
+        }
+        if !reachable {
             bump(&mut cx.counters.cookies_sent);
             let cookie = self.cookies.make::<C>(generation, &path.remote, &hello);
             return Ok(write_hello_verify_request(record.number(), fragment.message_seq(), &cookie, out).unwrap_or(0));
         }
+        self.begin(cx, path, record, (&fragment, &hello), None, out)
+    }
+
+    /// A hello that wants to resume a session: `None` if it does not, or cannot. With a ticket that opens it need not prove
+    /// its address as long as there is room for others, who do not have one.
+    fn on_hello_to_resume<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        record: &Record<'_>,
+        (fragment, hello): (&Fragment<'_>, &ClientHello<'_>),
+        reachable: bool,
+        out: &mut [u8],
+    ) -> Option<Result<usize, Discard>> {
+        let local = Local { settings: &self.settings, roles: &self.roles };
+        match local.find_session(cx, hello, reachable) {
+            Ok(found) => {
+                let found = found?;
+                let may_begin = reachable
+                    || self.is_begun(path, fragment, hello)
+                    || self.peers.can_spare_handshakes() && self.peers.find(path, Phase::Handshaking).is_none();
+                may_begin.then(|| self.begin(cx, path, record, (fragment, hello), Some((&found, reachable)), out))
+            }
+            Err(fatal) => reachable.then(|| Ok(refuse(cx, record, fatal, out))),
+        }
+    }
+
+    /// Begins a handshake with a client whose hello may be answered, or goes on with one that it began before.
+    fn begin<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        record: &Record<'_>,
+        (fragment, hello): (&Fragment<'_>, &ClientHello<'_>),
+        session: Option<(&Found, bool)>,
+        out: &mut [u8],
+    ) -> Result<usize, Discard> {
         // A late copy of the hello that a session began with, whose last flight may still be asked for.
         if let Some(id) = self.peers.find(path, Phase::Established)
             && self.peers.ongoing(id).is_some_and(|ongoing| ongoing.state.client_random == *hello.random)
@@ -48,7 +103,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if ongoing.peer.rank == Rank::Ours {
                 return Err(Discard::Unexpected); // we are opening one there ourselves
             }
-            if ongoing.state.client_random == *hello.random {
+            // With another number it comes behind a HelloVerifyRequest, and everything begins anew.
+            let number = fragment.message_seq().wrapping_add(1);
+            if ongoing.state.client_random == *hello.random && (!R::RESUMPTION || ongoing.state.answered_seq == number)
+            {
                 // Our flight was lost, if nothing came since; else the hello was late.
                 if ongoing.state.receive_seq == ongoing.state.answered_seq {
                     ongoing.state.answer_repetition(cx.counters);
@@ -65,14 +123,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             false => Ok(RecordSize::UNLIMITED),
         };
         let local = Local { settings: &self.settings, roles: &self.roles };
-        let agreed = HandshakeState::acceptable::<C, R>(&hello, local);
+        let agreed = match session {
+            Some((found, _)) if R::RESUMPTION => Agreed::resumed(&found.session).ok_or(Fatal::NoCommonSuite),
+            _ => HandshakeState::acceptable::<C, R>(hello, local),
+        };
         let (agreed, record_size) = match agreed.and_then(|agreed| Ok((agreed, record_size?))) {
             Ok(agreed) => agreed,
-            Err(fatal) => {
-                bump(&mut cx.counters.failed);
-                let Some(alert) = fatal.alert() else { return Ok(0) };
-                return Ok(write_plain_alert(record.number(), [alert::FATAL, alert.0], out).unwrap_or(0));
-            }
+            Err(fatal) => return Ok(refuse(cx, record, fatal, out)),
         };
         let [_, behind_cookie] = hello.around_cookie;
         let ids = if R::CONNECTION_ID { self.asked_for_connection_id(behind_cookie)? } else { None };
@@ -80,13 +137,26 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Some(ids) = ids {
             self.accept_connection_id(cx, id, ids);
         }
+        let local = Local { settings: &self.settings, roles: &self.roles };
         if let Some(ongoing) = &mut self.peers.ongoing(id) {
-            if R::PUBLIC_KEYS {
+            if R::KEEPS {
                 ongoing.forget_kept();
             }
-            ongoing.state.accept::<C, R>(cx, &self.settings, record.number(), &fragment, &hello, agreed);
+            ongoing.state.accept::<C, R>(cx, &self.settings, record.number(), fragment, hello, agreed);
             if R::RECORD_SIZE {
                 ongoing.peer.record_size = record_size;
+            }
+            if R::RESUMPTION
+                && let Some((found, reachable)) = session
+            {
+                let accepted = ongoing.accept_session(cx, local, hello, found, reachable);
+                return accepted.map(|()| 0).map_err(|_| {
+                    self.peers.remove(id);
+                    Discard::NoRoom
+                });
+            }
+            if R::RESUMPTION {
+                ongoing.promise(cx, local, hello);
             }
             if R::PUBLIC_KEYS && ongoing.state.exchange.is_ephemeral() {
                 // Costly, and so left to the next call of `poll`.
@@ -95,6 +165,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         Ok(0)
     }
+}
+
+/// Ends what has not begun, and tells the client.
+fn refuse<C>(cx: &mut Cx<'_, C>, record: &Record<'_>, fatal: Fatal, out: &mut [u8]) -> usize {
+    bump(&mut cx.counters.failed);
+    let Some(alert) = fatal.alert() else { return 0 };
+    write_plain_alert(record.number(), [alert::FATAL, alert.0], out).unwrap_or(0)
 }
 
 /// The answer to a hello without cookie; its record has the number of the hello's (RFC 6347, section 4.2.1).

@@ -243,6 +243,11 @@ pub trait Peers {
     /// Frees the handshake of a peer that needs it no more.
     fn release_handshake(&mut self, id: PeerId);
 
+    /// True while so few handshakes go on that a client with a ticket need not prove its address first.
+    fn can_spare_handshakes(&self) -> bool {
+        false
+    }
+
     /// The peer that has this connection id of ours, which is not empty.
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId>;
 
@@ -324,6 +329,10 @@ impl<T: Peers> Peers for &mut T {
 
     fn release_handshake(&mut self, id: PeerId) {
         (**self).release_handshake(id);
+    }
+
+    fn can_spare_handshakes(&self) -> bool {
+        (**self).can_spare_handshakes()
     }
 
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId> {

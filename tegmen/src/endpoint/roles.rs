@@ -5,6 +5,7 @@ use crate::crypto::SignatureScheme;
 #[cfg(doc)]
 use crate::dtls::connection_id;
 use crate::dtls::handshake::certificate::CertificateType;
+use crate::dtls::resumption::{NoResumption, Resumption};
 use crate::dtls::{Config, Profile, Suites, record_size};
 
 /// Which roles an endpoint takes. A type, so that an image links no code for a role that it never has.
@@ -22,6 +23,10 @@ pub trait Roles {
     const CONNECTION_ID: bool = false;
     /// It knows the cipher suites that need public keys: see [`PublicKeys`].
     const PUBLIC_KEYS: bool = false;
+    /// It resumes sessions: see [`Resuming`].
+    const RESUMPTION: bool = false;
+    /// Its handshakes keep more than one text, and not all of their flights are alike.
+    const KEEPS: bool = Self::PUBLIC_KEYS || Self::RESUMPTION;
 
     /// The longest content of a record that is taken, in bytes; 0 if that is not said to anybody.
     fn record_size_limit(&self) -> u16 {
@@ -41,6 +46,11 @@ pub trait Roles {
     /// What it can prove itself with.
     fn keys(&self) -> &impl Keys {
         &NoKeys
+    }
+
+    /// Where a server has the sessions that are resumed.
+    fn resumption(&self) -> &impl Resumption {
+        &NoResumption
     }
 }
 
@@ -134,6 +144,15 @@ pub struct PublicKeys<R, K> {
     pub keys: K,
 }
 
+/// The role `R`, with sessions that go on from earlier ones: see [`resumption`](crate::dtls::resumption). The rooms of its
+/// handshakes have more than 255 bytes for what is sent.
+pub struct Resuming<R, T> {
+    /// The role.
+    pub role: R,
+    /// Where a server has them.
+    pub sessions: T,
+}
+
 impl Roles for Both {
     const CLIENT: bool = true;
     const SERVER: bool = true;
@@ -174,6 +193,7 @@ impl<R: Roles> Roles for Extended<R> {
     const RECORD_SIZE: bool = true;
     const CONNECTION_ID: bool = true;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
+    const RESUMPTION: bool = R::RESUMPTION;
 
     fn mobility(&mut self) -> Option<&mut Mobility> {
         self.mobility.as_mut()
@@ -189,6 +209,10 @@ impl<R: Roles> Roles for Extended<R> {
 
     fn keys(&self) -> &impl Keys {
         self.role.keys()
+    }
+
+    fn resumption(&self) -> &impl Resumption {
+        self.role.resumption()
     }
 }
 
@@ -217,6 +241,7 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
     const RECORD_SIZE: bool = R::RECORD_SIZE;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = true;
+    const RESUMPTION: bool = R::RESUMPTION;
 
     fn mobility(&mut self) -> Option<&mut Mobility> {
         self.role.mobility()
@@ -232,5 +257,39 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
 
     fn keys(&self) -> &impl Keys {
         &self.keys
+    }
+
+    fn resumption(&self) -> &impl Resumption {
+        self.role.resumption()
+    }
+}
+
+impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
+    const CLIENT: bool = R::CLIENT;
+    const SERVER: bool = R::SERVER;
+    const RESTORES: bool = R::RESTORES;
+    const RECORD_SIZE: bool = R::RECORD_SIZE;
+    const CONNECTION_ID: bool = R::CONNECTION_ID;
+    const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
+    const RESUMPTION: bool = true;
+
+    fn mobility(&mut self) -> Option<&mut Mobility> {
+        self.role.mobility()
+    }
+
+    fn record_size_limit(&self) -> u16 {
+        self.role.record_size_limit()
+    }
+
+    fn suites(&self) -> Suites {
+        self.role.suites()
+    }
+
+    fn keys(&self) -> &impl Keys {
+        self.role.keys()
+    }
+
+    fn resumption(&self) -> &impl Resumption {
+        &self.sessions
     }
 }

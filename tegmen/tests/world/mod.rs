@@ -16,18 +16,21 @@ use tegmen::dtls::Suites;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{AlertDescription, Config, Fatal, Records};
 use tegmen::endpoint::{
-    Address, Both, Configured as _, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Misuse, Path, PeerArray, PeerId,
-    Peers as _, Principal, PublicKeys,
+    Address, Both, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Misuse, Path, PeerArray, PeerId, Peers as _, Principal,
+    PublicKeys, Resuming,
 };
 use tegmen::time::{Duration, Instant};
 
 pub mod puppet;
 
 pub mod badge;
+pub mod memory;
 
 use badge::Badge;
+use memory::{Kept, Memory};
 
-pub type Table = PeerArray<(), 4, 3, 700, 512, 4>;
+pub type Table = PeerArray<(), 4, 3, 900, 512, 4>;
+pub type Role = PublicKeys<Extended<Resuming<Both, Memory>>, Badge>;
 
 /// Every key and nonce that sealed something, in all of a world.
 pub type Spent = Rc<RefCell<HashSet<([u8; KEY_LEN], Vec<u8>)>>>;
@@ -158,7 +161,7 @@ impl Fate {
 
 /// One side.
 pub struct Node {
-    pub endpoint: Endpoint<Table, PublicKeys<Extended<Both>, Badge>>,
+    pub endpoint: Endpoint<Table, Role>,
     pub crypto: Recorder,
     pub counters: Counters,
     pub local: Address,
@@ -178,6 +181,12 @@ pub struct Node {
     to_say: Vec<Vec<u8>>,
     config: Config,
     badge: Badge,
+    pub memory: Memory,
+    /// What its last session can be resumed with, and whether that was resumed itself.
+    pub kept: Option<Kept>,
+    pub resumed: bool,
+    /// How often its endpoint asked for something.
+    pub needs: usize,
 }
 
 impl Node {
@@ -187,7 +196,8 @@ impl Node {
         let mut crypto = Recorder::new(bytes, spent.clone());
         let mut counters = Counters::default();
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
-        let endpoint = Self::endpoint(&mut cx, config, Badge::default());
+        let memory = Memory::default();
+        let endpoint = Self::endpoint(&mut cx, config, Badge::default(), memory.clone());
         let local = Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, port as u8], port, scope: 0 };
         Self {
             endpoint,
@@ -207,6 +217,10 @@ impl Node {
             to_say: Vec::new(),
             config,
             badge: Badge::default(),
+            memory,
+            kept: None,
+            resumed: false,
+            needs: 0,
         }
     }
 
@@ -240,16 +254,12 @@ impl Node {
 
     fn configure(&mut self) {
         let mut cx = Cx { now: Instant::default(), crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint = Self::endpoint(&mut cx, self.config, self.badge.clone());
+        self.endpoint = Self::endpoint(&mut cx, self.config, self.badge.clone(), self.memory.clone());
     }
 
-    fn endpoint(
-        cx: &mut Cx<'_, Recorder>,
-        config: Config,
-        badge: Badge,
-    ) -> Endpoint<Table, PublicKeys<Extended<Both>, Badge>> {
+    fn endpoint(cx: &mut Cx<'_, Recorder>, config: Config, badge: Badge, sessions: Memory) -> Endpoint<Table, Role> {
         let keys = Badge { suites: config.suites, ..badge };
-        let role = Extended::new(&config);
+        let role = Extended::with(Resuming { role: Both, sessions }, &config);
         Endpoint::with_roles(cx, Table::new(), config, PublicKeys { role, keys })
     }
 
@@ -288,6 +298,7 @@ impl Node {
 
     /// Answers a need; `true` if the answer has to wait.
     fn answer(&mut self, now: Instant, id: PeerId) -> Option<Noted> {
+        self.needs += 1;
         let (identity, key) = (self.identity.clone(), self.key);
         let principal = Principal(7);
         let mut signature = [0; curves::MAX_SIGNATURE];
@@ -325,7 +336,13 @@ impl Node {
                     }
                 }
             },
-            Noted::Established(id) => (self.established, self.peer, self.closed) = (true, Some(id), None),
+            Noted::Established(id) => {
+                (self.established, self.peer, self.closed) = (true, Some(id), None);
+                self.resumed = self.endpoint.is_resumed(id);
+                if let Some(kept) = Kept::of(self.endpoint.resumable(id)) {
+                    self.kept = kept;
+                }
+            }
             Noted::Message(bytes) => self.heard.push(bytes),
             Noted::Closed(reason) => self.closed = Some(reason),
             Noted::Alarm => {}
@@ -447,6 +464,19 @@ impl World {
         let path = self.client.path(self.server.local);
         let mut cx = Cx { now: self.now, crypto: &mut self.client.crypto, counters: &mut self.client.counters };
         self.client.peer = Some(self.client.endpoint.connect(&mut cx, &path).unwrap());
+    }
+
+    /// The client opens a session from what it kept of the last one.
+    pub fn connect_again(&mut self) {
+        let path = self.client.path(self.server.local);
+        let kept = self.client.kept.clone().expect("something to resume");
+        let mut cx = Cx { now: self.now, crypto: &mut self.client.crypto, counters: &mut self.client.counters };
+        let id = self.client.endpoint.connect_again(&mut cx, &path, &kept.session(), kept.handle());
+        self.client.peer = Some(id.unwrap());
+        for node in [&mut self.client, &mut self.server] {
+            (node.established, node.needs) = (false, 0);
+            node.heard.clear();
+        }
     }
 
     /// Lets both write their datagrams to buffers of so many bytes.

@@ -51,6 +51,12 @@ impl<'r> ClientHello<'r> {
         Ok(Self { version, random, cookie, cipher_suites, compression_methods, extensions, around_cookie })
     }
 
+    /// The session that the client would resume, or what tells it that its ticket is taken.
+    pub fn session_id(&self) -> &'r [u8] {
+        let [before, _] = self.around_cookie;
+        before.get(2 + 32 + 1..).unwrap_or(&[]) // behind version, random and its own length
+    }
+
     /// True if the client offers `suite`.
     pub fn offers(&self, suite: CipherSuite) -> bool {
         self.cipher_suites.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == suite.0)
@@ -86,10 +92,14 @@ impl<'r> ClientHello<'r> {
 }
 
 /// Writes the body of our hello up to the cookie.
-pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, cookie: &[u8]) -> Write {
+#[inline]
+pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: &[u8], cookie: &[u8]) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)?;
-    writer.u8(0)?; // session_id
+    match session_id.is_empty() {
+        true => writer.u8(0)?,
+        false => writer.with_len8(session_id)?,
+    }
     writer.with_len8(cookie)
 }
 
@@ -109,6 +119,8 @@ pub(crate) struct Offer<'o> {
     pub(crate) server_types: &'o [CertificateType],
     /// The server's name, empty if it is not said.
     pub(crate) server_name: &'o [u8],
+    /// The ticket of a session that is to be resumed; empty where one is only taken, `None` where none is.
+    pub(crate) ticket: Option<&'o [u8]>,
     /// Extensions that are written already.
     pub(crate) more: &'o [u8],
 }
@@ -152,6 +164,9 @@ impl Offer<'_> {
                         })
                     })?;
                 }
+            }
+            if let Some(ticket) = self.ticket {
+                extension::put(writer, ExtensionType::SESSION_TICKET, ticket)?;
             }
             writer.put(self.more)
         })

@@ -23,6 +23,8 @@ impl ExtensionType {
     pub const SERVER_CERTIFICATE_TYPE: Self = Self(0x0014);
     /// extended_master_secret (RFC 7627).
     pub const EXTENDED_MASTER_SECRET: Self = Self(0x0017);
+    /// SessionTicket (RFC 5077, section 3.2).
+    pub const SESSION_TICKET: Self = Self(0x0023);
     /// max_fragment_length (RFC 6066, section 4).
     pub const MAX_FRAGMENT_LENGTH: Self = Self(0x0001);
     /// record_size_limit (RFC 8449).

@@ -7,6 +7,7 @@ pub mod extension;
 pub mod finished;
 pub mod hello_verify_request;
 pub mod key_exchange;
+pub mod new_session_ticket;
 pub mod server_hello;
 pub mod server_key_exchange;
 
@@ -28,6 +29,8 @@ impl MessageType {
     pub const SERVER_HELLO: Self = Self(2);
     /// Asks the client to prove its address.
     pub const HELLO_VERIFY_REQUEST: Self = Self(3);
+    /// Carries what the client can resume the session with.
+    pub const NEW_SESSION_TICKET: Self = Self(4);
     /// Carries a chain of certificates, or a raw public key.
     pub const CERTIFICATE: Self = Self(11);
     /// Carries the PSK identity hint, and the server's share of an agreement.
@@ -143,14 +146,14 @@ mod tests {
 
     fn hello(random: &Random, cookie: &[u8], minimal: bool) -> Vec<u8> {
         written(|w| {
-            client_hello::write_front(w, random, cookie)?;
+            client_hello::write_front(w, random, &[], cookie)?;
             w.put(if minimal { &client_hello::MINIMAL_OFFER } else { &client_hello::DEFAULT_OFFER })
         })
     }
 
     fn answer(random: &Random, extensions: Extensions) -> Vec<u8> {
         written(|w| {
-            server_hello::write_front(w, random, CipherSuite::PSK_WITH_AES_128_CCM_8)?;
+            server_hello::write_front(w, random, &[], CipherSuite::PSK_WITH_AES_128_CCM_8)?;
             extensions.write(w)
         })
     }
@@ -161,6 +164,7 @@ mod tests {
         let _ = server_hello::ServerHello::read(body, true);
         let _ = hello_verify_request::read(body);
         let _ = key_exchange::read(body);
+        let _ = new_session_ticket::read(body);
         let _ = Extensions::read(&mut Reader::new(body), true);
         let _ = Fragment::read(&mut Reader::new(body));
     }
@@ -180,6 +184,9 @@ mod tests {
         only_whole(&hello, |body| client_hello::ClientHello::read(body, true).ok().map(|_| ()));
         only_whole(&written(|w| hello_verify_request::write(w, &[1; 16])), |body| {
             hello_verify_request::read(body).ok().map(|_| ())
+        });
+        only_whole(&written(|w| new_session_ticket::write(w, b"\0\0\x0e\x10ticket")), |body| {
+            new_session_ticket::read(body).ok().filter(|read| *read == (3600, &b"ticket"[..])).map(|_| ())
         });
         only_whole(&written(|w| key_exchange::write(w, b"identity")), |body| key_exchange::read(body).ok().map(|_| ()));
         let hello = answer(&[7; 32], Extensions::default());

@@ -12,6 +12,8 @@ pub struct ServerHello<'r> {
     pub version: [u8; 2],
     /// The server's random.
     pub random: &'r Random,
+    /// What the session can be resumed with, or the client's if it is resumed; mostly empty.
+    pub session_id: &'r [u8],
     /// The chosen suite.
     pub cipher_suite: CipherSuite,
     /// The chosen compression: null, or the server is wrong.
@@ -28,7 +30,8 @@ impl<'r> ServerHello<'r> {
         let mut reader = Reader::new(body);
         let version = reader.array()?;
         let random = reader.array_ref()?;
-        if reader.with_len8()?.len() > 32 {
+        let session_id = reader.with_len8()?;
+        if session_id.len() > 32 {
             return Err(Truncated);
         }
         let cipher_suite = CipherSuite(reader.u16()?);
@@ -36,15 +39,20 @@ impl<'r> ServerHello<'r> {
         let extension_list = reader.rest().get(2..).unwrap_or(&[]);
         let extensions = Extensions::read(&mut reader, record_size)?;
         end(&reader)?;
-        Ok(Self { version, random, cipher_suite, compression_method, extensions, extension_list })
+        Ok(Self { version, random, session_id, cipher_suite, compression_method, extensions, extension_list })
     }
 }
 
-/// Writes the body up to the extensions: no session id (nothing can be resumed), the chosen suite.
-pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, suite: CipherSuite) -> Write {
+/// Writes the body up to the extensions.
+#[inline]
+pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: &[u8], suite: CipherSuite) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)?;
-    // session_id, cipher_suite, compression_method
     let [high, low] = suite.0.to_be_bytes();
+    if !session_id.is_empty() {
+        writer.with_len8(session_id)?;
+        return writer.put(&[high, low, 0]);
+    }
+    // session_id, cipher_suite, compression_method
     writer.put(&[0, high, low, 0])
 }

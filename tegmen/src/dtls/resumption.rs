@@ -1,0 +1,391 @@
+//! Sessions that go on from an earlier one without a key exchange: with a ticket, in which the server gave its memory of
+//! the session away (RFC 5077), or with an id under which it kept it (RFC 5246, section 7.3).
+//!
+//! Client: ClientHello(ticket or id) -> ServerHello(the same id), [NewSessionTicket], ChangeCipherSpec, Finished
+//! -> ChangeCipherSpec, Finished: the client's flight is the last.
+//!
+//! Only sessions with extended master secret are resumed (RFC 7627, section 5.3), and only under their own cipher suite.
+//! What cannot be resumed leads to a full handshake.
+
+use super::flight::Element;
+use super::handshake::client_hello::ClientHello;
+use super::handshake::extension::ExtensionType;
+use super::handshake::new_session_ticket;
+use super::handshake::server_hello::ServerHello;
+use super::kept::{self, Item};
+use super::state::{Flags, Local, MAX_TEXT, NO_CREDENTIAL, Ongoing, Step, Stop};
+use super::suite::CipherSuite;
+use super::{Fatal, Profile, public_key::Agreed};
+use crate::buf::Writer;
+use crate::crypto::Crypto;
+use crate::endpoint::{Cx, Principal, Roles};
+use crate::secret::Secret;
+use crate::time::Instant;
+
+/// Bytes of a master secret (RFC 5246, section 8.1).
+pub const MASTER_LEN: usize = 48;
+/// Bytes of the longest ticket that a server here gives.
+pub const MAX_TICKET: usize = 512;
+/// Bytes of the ids that a server here gives, and by which a client tells that its ticket was taken (RFC 5077,
+/// section 3.4).
+pub const ID_LEN: usize = 32;
+
+/// Bytes of a hello and its headers at most, apart from the ticket.
+const REST_OF_HELLO: usize = 250;
+
+/// What both ends remember of a session to resume it.
+#[derive(Debug)]
+pub struct SessionState {
+    /// Its cipher suite.
+    pub cipher_suite: CipherSuite,
+    /// Its master secret.
+    pub master: Secret<MASTER_LEN>,
+    /// Who the peer proved to be.
+    pub principal: Principal,
+    /// When it proved that with its key, in seconds of the owner's clock; `None` if that is now.
+    pub since: Option<u32>,
+}
+
+/// What a client resumes a session with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handle<'h> {
+    /// A ticket.
+    Ticket(&'h [u8]),
+    /// An id.
+    Id(&'h [u8]),
+}
+
+/// What a session that a client opened can be resumed with.
+#[derive(Debug)]
+pub enum Resumable<'r> {
+    /// With what it was itself resumed with.
+    Again,
+    /// With this.
+    With {
+        /// What to remember.
+        session: SessionState,
+        /// What to show to the server.
+        handle: Handle<'r>,
+        /// For how many seconds the server means to take it, 0 if it does not say.
+        lifetime: u32,
+    },
+}
+
+/// What a server found for a client that wants to resume.
+#[derive(Debug)]
+pub struct Found {
+    /// The session.
+    pub session: SessionState,
+    /// The client gets a new ticket, because this one will not be taken much longer.
+    pub renew: bool,
+}
+
+/// Where a server has the sessions that its clients may resume. By default there are none.
+pub trait Resumption {
+    /// True if clients that take tickets get them.
+    fn gives_tickets(&self) -> bool {
+        false
+    }
+
+    /// True if sessions are kept under ids for clients that take no tickets.
+    fn gives_ids(&self) -> bool {
+        false
+    }
+
+    /// Client: true if a server is told that tickets are taken.
+    fn takes_tickets(&self) -> bool {
+        true
+    }
+
+    /// What a ticket holds; `None` if it is not from here, was changed, is too old, or its owner may not come any more.
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+        let _ = (cx, ticket);
+        None
+    }
+
+    /// Writes a ticket of up to [`MAX_TICKET`] bytes, and returns for how many seconds it will be taken; `None` if there is
+    /// none for this session.
+    fn seal_ticket<C: Crypto>(
+        &self,
+        cx: &mut Cx<'_, C>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
+        let _ = (cx, session, ticket);
+        None
+    }
+
+    /// The session with this id.
+    fn find(&self, now: Instant, id: &[u8]) -> Option<SessionState> {
+        let _ = (now, id);
+        None
+    }
+
+    /// Keeps a session whose handshake is over under this id, which is drawn at random.
+    fn remember(&self, now: Instant, id: &[u8], session: &SessionState) {
+        let _ = (now, id, session);
+    }
+}
+
+/// Nothing can be resumed.
+#[derive(Clone, Copy, Debug)]
+pub struct NoResumption;
+
+impl Resumption for NoResumption {
+    fn takes_tickets(&self) -> bool {
+        false
+    }
+}
+
+impl<R: Roles> Local<'_, R> {
+    /// Client: the ticket of our hello, empty if there is none but one is taken.
+    pub(crate) fn ticket_to_show<'r>(&self, room: &'r [u8]) -> Option<&'r [u8]> {
+        let ticket = kept::get(room, Item::Ticket);
+        Some(ticket).filter(|_| self.roles.resumption().takes_tickets())
+    }
+
+    /// Server: the session that a hello wants to resume, if that can be; by id only once the client has proved its address.
+    ///
+    /// # Errors
+    /// [`Fatal`] if the session has extended master secret and the hello does not (RFC 7627, section 5.3).
+    pub(crate) fn find_session<C: Crypto>(
+        &self,
+        cx: &mut Cx<'_, C>,
+        hello: &ClientHello<'_>,
+        reachable: bool,
+    ) -> Result<Option<Found>, Fatal> {
+        let resumption = self.roles.resumption();
+        let found = match hello.extension(ExtensionType::SESSION_TICKET) {
+            Some(ticket) if !ticket.is_empty() => resumption.open_ticket(cx, ticket),
+            _ if reachable && !hello.session_id().is_empty() => {
+                resumption.find(cx.now, hello.session_id()).map(|session| Found { session, renew: false })
+            }
+            _ => None,
+        };
+        let usable = |found: &Found| {
+            let suite = found.session.cipher_suite;
+            hello.offers(suite) && self.offers::<C>(suite) && hello.offers_null_compression()
+        };
+        let Some(found) = found.filter(usable) else { return Ok(None) };
+        match hello.extensions.extended_master_secret {
+            true => Ok(Some(found)),
+            false => Err(Fatal::NoExtendedMasterSecret),
+        }
+    }
+}
+
+impl Agreed {
+    /// What a session is resumed under.
+    pub(crate) fn resumed(session: &SessionState) -> Option<Self> {
+        let (exchange, aead) = session.cipher_suite.parts()?;
+        Some(Self { aead, exchange, credential: NO_CREDENTIAL, flags: Flags(Flags::RESUMED) })
+    }
+}
+
+impl Ongoing<'_> {
+    fn put_item(&mut self, item: Item, parts: &[&[u8]]) -> Result<(), Fatal> {
+        // Smaller rooms are not wiped.
+        if self.buffers.outgoing.len() <= MAX_TEXT {
+            return Err(Fatal::TooLarge);
+        }
+        kept::put_parts(self.buffers.outgoing, self.state.outgoing_len.into(), item, parts)
+    }
+
+    /// Client: offers to resume a session. What has no room is not offered; nor is a ticket that would not let the hello
+    /// into one datagram, because servers put no pieces of hellos together before they know the address.
+    pub(crate) fn offer_session<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        mtu: u16,
+        session: &SessionState,
+        handle: Handle<'_>,
+    ) -> Result<(), Fatal> {
+        let mut drawn = [0; ID_LEN];
+        let id = match handle {
+            Handle::Id(id) => id,
+            Handle::Ticket(ticket) if ticket.len().saturating_add(REST_OF_HELLO) > usize::from(mtu) => {
+                return Err(Fatal::TooLarge);
+            }
+            Handle::Ticket(_) => {
+                cx.crypto.random(&mut drawn);
+                &drawn
+            }
+        };
+        self.keep_session(session.cipher_suite, &session.master)?;
+        if let Handle::Ticket(ticket) = handle {
+            self.put_item(Item::Ticket, &[ticket])?;
+        }
+        // Last, because it is what makes the offer.
+        self.put_item(Item::SessionId, &[id])?;
+        self.peer.principal = session.principal;
+        Ok(())
+    }
+
+    /// Keeps what [`Self::session`] gives back.
+    pub(crate) fn keep_session(&mut self, suite: CipherSuite, master: &Secret<MASTER_LEN>) -> Result<(), Fatal> {
+        self.put_item(Item::Session, &[&suite.0.to_be_bytes(), master.expose()])
+    }
+
+    /// The session of this handshake, once its master secret is known.
+    fn session(&self) -> Option<SessionState> {
+        let (suite, master) = kept::get(self.buffers.outgoing, Item::Session).split_first_chunk()?;
+        let cipher_suite = CipherSuite(u16::from_be_bytes(*suite));
+        let master = Secret::new(*master.first_chunk()?);
+        Some(SessionState { cipher_suite, master, principal: self.peer.principal, since: None })
+    }
+
+    /// Client: true if the server gave back what came with our offer.
+    pub(crate) fn echoes(&self, session_id: &[u8]) -> bool {
+        !session_id.is_empty() && kept::get(self.buffers.outgoing, Item::SessionId) == session_id
+    }
+
+    /// Client: whether the server resumes what we offered; then the keys are known, and its ChangeCipherSpec is due.
+    pub(crate) fn is_resumed<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, hello: &ServerHello<'_>) -> Result<bool, Fatal> {
+        if !self.state.flags.has(Flags::RESUMED) {
+            for item in [Item::Session, Item::Ticket, Item::SessionId] {
+                kept::forget(self.buffers.outgoing, item);
+            }
+            // One without room is not kept.
+            if !hello.session_id.is_empty() && self.state.extended_master_secret {
+                let _ = self.put_item(Item::SessionId, &[hello.session_id]);
+            }
+            return Ok(false);
+        }
+        let mut session = self.session().ok_or(Fatal::IllegalParameter)?;
+        if session.cipher_suite != hello.cipher_suite {
+            return Err(Fatal::IllegalParameter);
+        }
+        if !self.state.extended_master_secret {
+            return Err(Fatal::NoExtendedMasterSecret);
+        }
+        self.set_master(cx, &mut session.master, true);
+        self.state.step = Step::AwaitServerChangeCipherSpec;
+        Ok(true)
+    }
+
+    /// Client: takes a ticket.
+    pub(crate) fn on_new_session_ticket(&mut self, body: &[u8]) -> Result<(), Fatal> {
+        let (lifetime, ticket) = new_session_ticket::read(body).map_err(|_| Fatal::Decode)?;
+        // One is promised, and one comes.
+        self.state.flags.set(Flags::TICKET, false);
+        let lifetime = lifetime.to_be_bytes();
+        // One without room is not kept.
+        let kept = !ticket.is_empty() && self.put_item(Item::NewTicket, &[&lifetime, ticket]).is_ok();
+        self.state.flags.set(Flags::NEW_TICKET, kept);
+        if self.state.change_cipher_spec {
+            self.state.step = Step::AwaitServerFinished;
+        }
+        Ok(())
+    }
+
+    /// Server: goes on from a session; our flight is complete.
+    pub(crate) fn accept_session<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        hello: &ClientHello<'_>,
+        found: &Found,
+        reachable: bool,
+    ) -> Result<(), Fatal> {
+        self.put_item(Item::SessionId, &[hello.session_id()])?;
+        self.peer.principal = found.session.principal;
+        self.state.flags.set(Flags::UNREACHED, !reachable);
+        if found.renew {
+            let renewed = self.put_ticket(cx, local, &found.session);
+            self.state.flags.set(Flags::TICKET, renewed);
+        }
+        let mut master = Secret::new(*found.session.master.expose());
+        self.set_master(cx, &mut master, false);
+        self.state.step = Step::AwaitClientChangeCipherSpec;
+        Ok(())
+    }
+
+    /// Server: what a client that goes through a full handshake will be able to resume it with.
+    pub(crate) fn promise<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        hello: &ClientHello<'_>,
+    ) {
+        if !self.state.extended_master_secret || local.settings.profile == Profile::Minimal {
+            return;
+        }
+        let resumption = local.roles.resumption();
+        if resumption.gives_tickets() && hello.extension(ExtensionType::SESSION_TICKET).is_some() {
+            self.state.flags.set(Flags::TICKET, true);
+        } else if resumption.gives_ids() {
+            let mut id = [0; ID_LEN];
+            cx.crypto.random(&mut id);
+            let _ = self.put_item(Item::SessionId, &[&id]); // without room for it there is none
+        }
+    }
+
+    /// Server: keeps what was promised, now that the client has proved its key; the flight that begins with this element
+    /// is the last.
+    pub(crate) fn keep_promise<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, local: Local<'_, R>) -> Element {
+        let session = self.session();
+        kept::forget(self.buffers.outgoing, Item::Session);
+        if self.state.flags.has(Flags::TICKET) {
+            // An empty one, if there is none after all (RFC 5077, section 3.3).
+            let _ = session.is_some_and(|session| self.put_ticket(cx, local, &session));
+            return Element::NewSessionTicket;
+        }
+        let id = kept::get(self.buffers.outgoing, Item::SessionId);
+        if let Some(session) = session
+            && !id.is_empty()
+        {
+            local.roles.resumption().remember(cx.now, id, &session);
+        }
+        Element::ChangeCipherSpec
+    }
+
+    fn put_ticket<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        session: &SessionState,
+    ) -> bool {
+        let mut room = [0; MAX_TICKET];
+        let mut ticket = Writer::new(&mut room);
+        let Some(lifetime) = local.roles.resumption().seal_ticket(cx, session, &mut ticket) else { return false };
+        self.put_item(Item::NewTicket, &[&lifetime.to_be_bytes(), ticket.written()]).is_ok()
+    }
+}
+
+impl<'b> Ongoing<'b> {
+    /// What a handshake that is over, and was the client's, can be resumed with.
+    pub(crate) fn resumable(self) -> Option<Resumable<'b>> {
+        let flags = self.state.flags;
+        let session = self.session();
+        let room: &'b [u8] = self.buffers.outgoing;
+        if flags.has(Flags::NEW_TICKET) {
+            let (lifetime, ticket) = kept::get(room, Item::NewTicket).split_first_chunk()?;
+            let (handle, lifetime) = (Handle::Ticket(ticket), u32::from_be_bytes(*lifetime));
+            return Some(Resumable::With { session: session?, handle, lifetime });
+        }
+        if flags.has(Flags::RESUMED) {
+            return Some(Resumable::Again);
+        }
+        let id = kept::get(room, Item::SessionId);
+        let resumable = Resumable::With { session: session?, handle: Handle::Id(id), lifetime: 0 };
+        Some(resumable).filter(|_| !id.is_empty())
+    }
+
+    /// True if its keys came from an earlier session.
+    pub(crate) fn was_resumed(&self) -> bool {
+        self.state.flags.has(Flags::RESUMED)
+    }
+}
+
+/// What the end of a handshake leads to where one may be resumed.
+impl Ongoing<'_> {
+    /// Client: the server's Finished was right. In a resumed handshake ours follows, and is the last flight.
+    pub(crate) fn on_last_but_one<R: Roles>(&mut self) -> Result<(), Stop> {
+        if self.state.flags.has(Flags::RESUMED) {
+            self.state.start_flight::<R>(Element::ChangeCipherSpec);
+            self.state.step = Step::Lingering;
+            self.state.inbox.clear();
+        }
+        Err(Stop::Established)
+    }
+}

@@ -1,0 +1,240 @@
+//! Sealed tickets (RFC 5077, section 4): what a server remembers of a session, in the hands of its client.
+//!
+//! ```text
+//! key_name (2) | nonce (9) | sealed state | tag (16)
+//! ```
+//!
+//! AES-128-CCM with 16 bytes of tag. The nonce is a salt that belongs to the key (4) and what is drawn for each ticket (9):
+//! under one key 2^20 tickets may be sealed, and the chance that two of them share a nonce is then below 2^-32. What the
+//! state is, is its owner's matter.
+
+use crate::buf::{Full, Reader, Writer};
+use crate::crypto::{Crypto, KEY_LEN};
+use crate::secret::Secret;
+
+const NAME_LEN: usize = 2;
+const SALT_LEN: usize = 4;
+const DRAWN_LEN: usize = 9;
+const TAG_LEN: usize = 16;
+/// Bytes of a ticket beyond its state.
+pub const OVERHEAD: usize = NAME_LEN + DRAWN_LEN + TAG_LEN;
+/// Tickets that may be sealed under one key.
+pub const MAX_SEALED: u32 = 1 << 20;
+/// Bytes of a ticket key where it is kept or handed on: name, key, salt.
+pub const TICKET_KEY_LEN: usize = NAME_LEN + KEY_LEN + SALT_LEN;
+
+/// One key for tickets.
+#[derive(Debug)]
+pub struct TicketKey(Secret<TICKET_KEY_LEN>);
+
+impl TicketKey {
+    /// Draws one.
+    pub fn draw<C: Crypto>(crypto: &mut C) -> Self {
+        let mut bytes = Secret::zeroed();
+        crypto.random(bytes.expose_mut());
+        Self(bytes)
+    }
+
+    /// One that was kept, or came from another server of the same service.
+    pub const fn new(bytes: Secret<TICKET_KEY_LEN>) -> Self {
+        Self(bytes)
+    }
+
+    /// To be kept, or handed on to another server of the same service.
+    pub const fn expose(&self) -> &[u8; TICKET_KEY_LEN] {
+        self.0.expose()
+    }
+
+    fn parts(&self) -> (&[u8; NAME_LEN], &[u8; KEY_LEN], &[u8; SALT_LEN]) {
+        let whole = self.0.expose();
+        let key = whole.get(NAME_LEN..).and_then(|rest| rest.first_chunk());
+        // The lengths are those of the types.
+        (
+            whole.first_chunk().unwrap_or(&[0; NAME_LEN]),
+            key.unwrap_or(&[0; KEY_LEN]),
+            whole.last_chunk().unwrap_or(&[0; SALT_LEN]),
+        )
+    }
+}
+
+/// The ring of a server: one key seals, all open. A server that shares its keys with others gets each before it seals, as
+/// the next one, so that it opens what the others seal.
+#[derive(Debug, Default)]
+pub struct TicketKeys {
+    current: Option<TicketKey>,
+    next: Option<TicketKey>,
+    old: [Option<TicketKey>; 2],
+    /// Tickets sealed under the current one.
+    sealed: u32,
+}
+
+/// A ticket that was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opened<'t> {
+    /// Its state.
+    pub state: &'t [u8],
+    /// True if it was sealed under the key that seals now, or the next.
+    pub fresh: bool,
+}
+
+impl TicketKeys {
+    /// Without any key: nothing is sealed, and nothing opens.
+    pub const fn none() -> Self {
+        Self { current: None, next: None, old: [None, None], sealed: 0 }
+    }
+
+    /// With two keys that are drawn now.
+    pub fn draw<C: Crypto>(crypto: &mut C) -> Self {
+        let (current, next) = (Some(TicketKey::draw(crypto)), Some(TicketKey::draw(crypto)));
+        Self { current, next, old: [None, None], sealed: 0 }
+    }
+
+    /// The next key seals from now on; `next` is the one behind it. The oldest of two old ones is forgotten.
+    pub fn rotate(&mut self, next: TicketKey) {
+        let [newer, older] = &mut self.old;
+        *older = newer.take();
+        *newer = self.current.take();
+        self.current = self.next.take();
+        self.next = Some(next);
+        self.sealed = 0;
+    }
+
+    /// True if the current key has sealed as many tickets as it may: [`Self::rotate`].
+    pub const fn is_worn(&self) -> bool {
+        self.sealed >= MAX_SEALED
+    }
+
+    /// The keys: the current one, the next, and two old ones.
+    pub fn keys(&self) -> [Option<&TicketKey>; 4] {
+        let [newer, older] = &self.old;
+        [self.current.as_ref(), self.next.as_ref(), newer.as_ref(), older.as_ref()]
+    }
+
+    /// A ring of these keys, in the order of [`Self::keys`]; how often the current one has sealed is to be said with it.
+    pub fn of(keys: [Option<TicketKey>; 4], sealed: u32) -> Self {
+        let [current, next, newer, older] = keys;
+        Self { current, next, old: [newer, older], sealed }
+    }
+
+    /// Seals a state, and writes the ticket.
+    ///
+    /// # Errors
+    /// [`Full`] if the ticket does not fit, there is no key, or the key [is worn](Self::is_worn).
+    pub fn seal<C: Crypto>(&mut self, crypto: &mut C, state: &[u8], ticket: &mut Writer<'_>) -> Result<(), Full> {
+        if self.is_worn() {
+            return Err(Full);
+        }
+        let (name, key, salt) = self.current.as_ref().ok_or(Full)?.parts();
+        let mut drawn = [0; DRAWN_LEN];
+        crypto.random(&mut drawn);
+        ticket.put(name)?;
+        ticket.put(&drawn)?;
+        self.sealed = self.sealed.saturating_add(1);
+        let mut tag = [0; TAG_LEN];
+        let body = ticket.put_and_lend(state)?;
+        crypto.ccm_seal(key, &nonce(salt, &drawn), name, body, &mut tag).map_err(|_| Full)?;
+        ticket.put(&tag)
+    }
+
+    /// Opens a ticket into `room`; `None` if none of the keys opens it, or it is too long for the room.
+    pub fn open<'r, C: Crypto>(&self, crypto: &mut C, ticket: &[u8], room: &'r mut [u8]) -> Option<Opened<'r>> {
+        let mut reader = Reader::new(ticket);
+        let name = reader.array::<NAME_LEN>().ok()?;
+        let drawn = reader.array::<DRAWN_LEN>().ok()?;
+        let (sealed, tag) = reader.rest().split_last_chunk::<TAG_LEN>()?;
+        let state = room.get_mut(..sealed.len())?;
+        // Two keys may have one name, by chance.
+        for (place, key) in self.keys().into_iter().enumerate() {
+            let Some((known, key, salt)) = key.map(TicketKey::parts).filter(|(known, ..)| **known == name) else {
+                continue;
+            };
+            state.copy_from_slice(sealed);
+            if crypto.ccm_open(key, &nonce(salt, &drawn), known, state, tag).is_ok() {
+                return Some(Opened { state, fresh: place < 2 });
+            }
+        }
+        None
+    }
+}
+
+fn nonce(salt: &[u8; SALT_LEN], drawn: &[u8; DRAWN_LEN]) -> [u8; SALT_LEN + DRAWN_LEN] {
+    let mut nonce = [0; SALT_LEN + DRAWN_LEN];
+    let (front, back) = nonce.split_at_mut(SALT_LEN);
+    front.copy_from_slice(salt);
+    back.copy_from_slice(drawn);
+    nonce
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::compact::Compact;
+    use std::vec::Vec;
+
+    fn sealed(keys: &mut TicketKeys, crypto: &mut Compact, state: &[u8]) -> Vec<u8> {
+        let mut storage = [0; 200];
+        let mut writer = Writer::new(&mut storage);
+        keys.seal(crypto, state, &mut writer).unwrap();
+        writer.written().to_vec()
+    }
+
+    #[test]
+    fn a_ticket_opens_as_it_was_and_only_as_it_was() {
+        let crypto = &mut Compact::new([1; 32]);
+        let mut keys = TicketKeys::draw(crypto);
+        let ticket = sealed(&mut keys, crypto, b"what is remembered");
+        assert_eq!(ticket.len(), 18 + OVERHEAD);
+        let room = &mut [0; 64];
+        let opened = keys.open(crypto, &ticket, room).unwrap();
+        assert_eq!(opened, Opened { state: b"what is remembered", fresh: true });
+        for bit in 0..ticket.len() * 8 {
+            let mut forged = ticket.clone();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert!(keys.open(crypto, &forged, room).is_none(), "bit {bit}");
+        }
+        for cut in 0..ticket.len() {
+            assert!(keys.open(crypto, &ticket[..cut], room).is_none(), "{cut} bytes");
+        }
+        assert!(keys.open(crypto, &[&ticket[..], &[0]].concat(), room).is_none());
+        assert!(keys.open(crypto, &ticket, &mut [0; 17]).is_none());
+        assert!(TicketKeys::draw(crypto).open(crypto, &ticket, room).is_none());
+        assert_ne!(sealed(&mut keys, crypto, b"what is remembered"), ticket);
+    }
+
+    #[test]
+    fn two_old_keys_open_and_a_third_does_not() {
+        let crypto = &mut Compact::new([1; 32]);
+        let mut keys = TicketKeys::draw(crypto);
+        let ticket = sealed(&mut keys, crypto, b"state");
+        let room = &mut [0; 64];
+        for (rotations, expected) in [(0, Some(true)), (1, Some(false)), (2, Some(false)), (3, None), (4, None)] {
+            let got = keys.open(crypto, &ticket, room).map(|opened| opened.fresh);
+            assert_eq!(got, expected, "after {rotations}");
+            keys.rotate(TicketKey::draw(crypto));
+        }
+    }
+
+    #[test]
+    fn who_knows_the_next_key_opens_what_others_seal_already() {
+        let crypto = &mut Compact::new([1; 32]);
+        let mut ahead = TicketKeys::draw(crypto);
+        let copy = |key: Option<&TicketKey>| key.map(|key| TicketKey::new(Secret::new(*key.expose())));
+        let behind = TicketKeys::of(ahead.keys().map(copy), 0);
+        ahead.rotate(TicketKey::draw(crypto));
+        let ticket = sealed(&mut ahead, crypto, b"state");
+        assert!(behind.open(crypto, &ticket, &mut [0; 64]).is_some_and(|opened| opened.fresh));
+    }
+
+    #[test]
+    fn a_worn_key_seals_no_more() {
+        let crypto = &mut Compact::new([1; 32]);
+        let copy = TicketKeys::draw(crypto).keys().map(|key| key.map(|key| TicketKey::new(Secret::new(*key.expose()))));
+        let mut keys = TicketKeys::of(copy, MAX_SEALED - 1);
+        sealed(&mut keys, crypto, b"last");
+        assert!(keys.is_worn());
+        assert!(keys.seal(crypto, b"one more", &mut Writer::new(&mut [0; 100])).is_err());
+        keys.rotate(TicketKey::draw(crypto));
+        sealed(&mut keys, crypto, b"first");
+        assert!(TicketKeys::none().seal(crypto, b"", &mut Writer::new(&mut [0; 100])).is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! What a node of the world remembers of sessions to resume them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use tegmen::buf::{Reader, Writer};
+use tegmen::crypto::Crypto;
+use tegmen::dtls::CipherSuite;
+use tegmen::dtls::resumption::{Found, Handle, MASTER_LEN, Resumable, Resumption, SessionState};
+use tegmen::dtls::ticket::TicketKeys;
+use tegmen::endpoint::{Cx, Principal};
+use tegmen::secret::Secret;
+use tegmen::time::Instant;
+
+type Known = (CipherSuite, [u8; MASTER_LEN], Principal);
+
+/// The same for all copies.
+#[derive(Clone, Default)]
+pub struct Memory(Rc<Inner>);
+
+#[derive(Default)]
+pub struct Inner {
+    pub tickets: Cell<bool>,
+    pub ids: Cell<bool>,
+    pub keys: RefCell<TicketKeys>,
+    /// Nobody may come again.
+    pub revoked: Cell<bool>,
+    known: RefCell<HashMap<Vec<u8>, Known>>,
+    /// Times that a ticket was sealed, and opened.
+    pub sealed: Cell<u32>,
+    pub opened: Cell<u32>,
+}
+
+impl core::ops::Deref for Memory {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+pub const LIFETIME: u32 = 3600;
+
+impl Resumption for Memory {
+    fn gives_tickets(&self) -> bool {
+        self.tickets.get()
+    }
+
+    fn gives_ids(&self) -> bool {
+        self.ids.get()
+    }
+
+    fn takes_tickets(&self) -> bool {
+        self.tickets.get()
+    }
+
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+        let mut room = [0; 100];
+        let opened = self.keys.borrow().open(cx.crypto, ticket, &mut room)?;
+        let mut reader = Reader::new(opened.state);
+        let cipher_suite = CipherSuite(reader.u16().ok()?);
+        let master = Secret::new(reader.array().ok()?);
+        let principal = Principal(reader.u32().ok()?);
+        let since = reader.u32().ok()?;
+        self.opened.set(self.opened.get() + 1);
+        let session = SessionState { cipher_suite, master, principal, since: Some(since) };
+        let live = cx.now < Instant::from_micros(u64::from(since) * 1_000_000).after_millis(LIFETIME * 1000);
+        (live && !self.revoked.get()).then_some(Found { session, renew: !opened.fresh })
+    }
+
+    fn seal_ticket<C: Crypto>(
+        &self,
+        cx: &mut Cx<'_, C>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
+        let since = session.since.unwrap_or((cx.now.as_micros() / 1_000_000) as u32);
+        let mut room = [0; 100];
+        let mut state = Writer::new(&mut room);
+        state.u16(session.cipher_suite.0).ok()?;
+        state.put(session.master.expose()).ok()?;
+        state.u32(session.principal.0).ok()?;
+        state.u32(since).ok()?;
+        self.keys.borrow_mut().seal(cx.crypto, state.written(), ticket).ok()?;
+        self.sealed.set(self.sealed.get() + 1);
+        Some(LIFETIME)
+    }
+
+    fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
+        let known = self.known.borrow();
+        let (cipher_suite, master, principal) = known.get(id).filter(|_| !self.revoked.get())?;
+        let (cipher_suite, principal, since) = (*cipher_suite, *principal, None);
+        Some(SessionState { cipher_suite, master: Secret::new(*master), principal, since })
+    }
+
+    fn remember(&self, _: Instant, id: &[u8], session: &SessionState) {
+        let known = (session.cipher_suite, *session.master.expose(), session.principal);
+        self.known.borrow_mut().insert(id.to_vec(), known);
+    }
+}
+
+/// What a client keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub suite: CipherSuite,
+    pub master: [u8; MASTER_LEN],
+    pub principal: Principal,
+    pub ticket: bool,
+    pub handle: Vec<u8>,
+}
+
+impl Kept {
+    /// `None` if nothing is to be changed.
+    pub fn of(resumable: Option<Resumable<'_>>) -> Option<Option<Self>> {
+        let Some(resumable) = resumable else { return Some(None) };
+        let Resumable::With { session, handle, .. } = resumable else { return None };
+        let (ticket, bytes) = match handle {
+            Handle::Ticket(bytes) => (true, bytes),
+            Handle::Id(bytes) => (false, bytes),
+        };
+        Some(Some(Self {
+            suite: session.cipher_suite,
+            master: *session.master.expose(),
+            principal: session.principal,
+            ticket,
+            handle: bytes.to_vec(),
+        }))
+    }
+
+    pub fn session(&self) -> SessionState {
+        let (cipher_suite, master) = (self.suite, Secret::new(self.master));
+        SessionState { cipher_suite, master, principal: self.principal, since: None }
+    }
+
+    pub fn handle(&self) -> Handle<'_> {
+        if self.ticket { Handle::Ticket(&self.handle) } else { Handle::Id(&self.handle) }
+    }
+}
