@@ -2,7 +2,8 @@
  * Mbed TLS as one end of a DTLS session, spoken to in lines; the words are those of interop/src/talker.rs.
  *
  *   mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]     the key in hexadecimal
- *   mbedtls version
+ *   mbedtls client|server ADDRESS x509 SUITE CA CERTIFICATE KEY                files in PEM
+ *   mbedtls version|suites
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -41,6 +42,9 @@ static mbedtls_entropy_context entropy;
 static mbedtls_ctr_drbg_context drbg;
 static mbedtls_ssl_cookie_ctx cookies;
 static mbedtls_timing_delay_context timer;
+/* Of a program that shows a certificate. */
+static mbedtls_x509_crt ca, certificate;
+static mbedtls_pk_context pk;
 
 static void fail(const char *doing, int code)
 {
@@ -56,6 +60,21 @@ static void must(const char *doing, int code)
         fail(doing, code);
         exit(1);
     }
+}
+
+/* The registry writes a low line where the library writes a dash. */
+static void exchange(char *text, char from, char to)
+{
+    for (; (text = strchr(text, from)) != NULL; text++)
+        *text = to;
+}
+
+static void name_suite(const char *before, const char *suite)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s", suite);
+    exchange(name, '-', '_');
+    printf("%s%s", before, name);
 }
 
 static socklen_t parse(char *text, union address *address)
@@ -145,6 +164,13 @@ static int advance(void)
             fail("handshake", result);
             return 0;
         }
+        const mbedtls_x509_crt *shown = mbedtls_ssl_get_peer_cert(&ssl);
+        if (shown != NULL) {
+            char name[256];
+            must("name", mbedtls_x509_dn_gets(name, sizeof name, &shown->subject) < 0);
+            name_suite("suite ", mbedtls_ssl_get_ciphersuite(&ssl));
+            printf("\npeer %s\n", strncmp(name, "CN=", 3) == 0 ? name + 3 : name);
+        }
         printf("established\n");
     }
     for (;;) {
@@ -171,10 +197,35 @@ static void limit(int bytes)
     must("max_fragment_length", mbedtls_ssl_conf_max_frag_len(&conf, (unsigned char)code));
 }
 
-static void settle(char **words)
+static void use_key(char **words)
 {
     static const int suites[] = { MBEDTLS_TLS_PSK_WITH_AES_128_CCM_8, 0 };
     unsigned char key[64];
+    mbedtls_ssl_conf_ciphersuites(&conf, suites);
+    must("key", mbedtls_ssl_conf_psk(&conf, key, from_hex(words[1], key, sizeof key), (unsigned char *)words[0],
+                                     strlen(words[0])));
+}
+
+static void use_certificates(char **words)
+{
+    static int suites[2];
+    exchange(words[1], '_', '-');
+    suites[0] = mbedtls_ssl_get_ciphersuite_id(words[1]);
+    must("suite", suites[0] == 0);
+    mbedtls_ssl_conf_ciphersuites(&conf, suites);
+    mbedtls_x509_crt_init(&ca);
+    mbedtls_x509_crt_init(&certificate);
+    mbedtls_pk_init(&pk);
+    must("CA", mbedtls_x509_crt_parse_file(&ca, words[2]));
+    must("certificate", mbedtls_x509_crt_parse_file(&certificate, words[3]));
+    must("key", mbedtls_pk_parse_keyfile(&pk, words[4], NULL));
+    mbedtls_ssl_conf_ca_chain(&conf, &ca, NULL);
+    must("certificate", mbedtls_ssl_conf_own_cert(&conf, &certificate, &pk));
+    mbedtls_ssl_conf_authmode(&conf, MBEDTLS_SSL_VERIFY_REQUIRED);
+}
+
+static void settle(char **words, int has_certificates)
+{
     mbedtls_ssl_init(&ssl);
     mbedtls_ssl_config_init(&conf);
     mbedtls_entropy_init(&entropy);
@@ -184,12 +235,15 @@ static void settle(char **words)
     must("settings", mbedtls_ssl_config_defaults(&conf, is_server ? MBEDTLS_SSL_IS_SERVER : MBEDTLS_SSL_IS_CLIENT,
                                                  MBEDTLS_SSL_TRANSPORT_DATAGRAM, MBEDTLS_SSL_PRESET_DEFAULT));
     mbedtls_ssl_conf_rng(&conf, mbedtls_ctr_drbg_random, &drbg);
-    mbedtls_ssl_conf_ciphersuites(&conf, suites);
-    must("key", mbedtls_ssl_conf_psk(&conf, key, from_hex(words[1], key, sizeof key), (unsigned char *)words[0],
-                                     strlen(words[0])));
+    if (has_certificates)
+        use_certificates(words);
+    else
+        use_key(words);
     must("cookies", mbedtls_ssl_cookie_setup(&cookies, mbedtls_ctr_drbg_random, &drbg));
     mbedtls_ssl_conf_dtls_cookies(&conf, mbedtls_ssl_cookie_write, mbedtls_ssl_cookie_check, &cookies);
     must("session", mbedtls_ssl_setup(&ssl, &conf));
+    if (has_certificates && !is_server)
+        must("name", mbedtls_ssl_set_hostname(&ssl, "localhost"));
     mbedtls_ssl_set_timer_cb(&ssl, &timer, mbedtls_timing_set_delay, mbedtls_timing_get_delay);
     mbedtls_ssl_set_bio(&ssl, NULL, on_send, on_receive, NULL);
 }
@@ -202,10 +256,19 @@ int main(int count, char **words)
         printf("version %s\n", text);
         return 0;
     }
+    if (count == 2 && strcmp(words[1], "suites") == 0) {
+        printf("suites");
+        for (const int *suite = mbedtls_ssl_list_ciphersuites(); *suite != 0; suite++)
+            name_suite(" ", mbedtls_ssl_get_ciphersuite_name(*suite));
+        printf("\n");
+        return 0;
+    }
     union address address;
-    socklen_t len = count == 5 || count == 7 ? parse(words[2], &address) : 0;
+    int has_certificates = count == 8 && strcmp(words[3], "x509") == 0;
+    socklen_t len = count == 5 || count == 7 || has_certificates ? parse(words[2], &address) : 0;
     if (len == 0) {
-        fprintf(stderr, "usage: mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]\n");
+        fprintf(stderr, "usage: mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]\n"
+                        "       mbedtls client|server ADDRESS x509 SUITE CA CERTIFICATE KEY\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -216,7 +279,7 @@ int main(int count, char **words)
         printf("failed bind: %s\n", strerror(errno));
         return 1;
     }
-    settle(words + 3);
+    settle(words + 3, has_certificates);
     if (count == 7 && !is_server) /* a server takes what it is asked for */
         limit(atoi(words[6]));
     if (is_server) {

@@ -3,9 +3,9 @@
 use crate::capture::Capture;
 use crate::cell::{Check, Scene, Trouble};
 use crate::dtls::{DtlsServer, LOOPBACK, Plaintext, address, answer};
+use crate::hello::{self, Hello};
 use crate::ours::{Library, Psk, Served};
 use std::net::SocketAddr;
-use tegmen::coap::Code;
 use tegmen::dtls::Config;
 use tegmen::dtls::connection_id::Policy;
 
@@ -40,16 +40,11 @@ pub(crate) fn server<S: Plaintext>(
             if lens != (usize::from(OURS), len) {
                 return Err(format!("the ids have {lens:?} bytes").into());
             }
-            for number in 0..3u8 {
+            client.ask_thrice(|number| {
                 if rebinds && number > 0 {
                     relay.rebind();
                 }
-                let reply =
-                    client.request(Code::PUT, "question", &[b'0' + number]).map_err(|error| error.to_string())?;
-                if (reply.code, reply.payload.as_slice()) != (Code::CHANGED, &[b'A' + number]) {
-                    return Err(format!("answer {number} was {} {:?}", reply.code, reply.payload).into());
-                }
-            }
+            })?;
             client.close();
             Ok(())
         });
@@ -108,6 +103,17 @@ pub(crate) fn lacks(address: SocketAddr) -> Check {
         None => Err(Trouble::Lacks("offered connection_id, its ServerHello leaves it out".to_owned())),
         Some(ids) => Err(format!("it agreed to {ids:?}").into()),
     }
+}
+
+/// A client that does not offer ids.
+pub(crate) fn client_lacks<S: Plaintext + ?Sized>(
+    scene: &Scene,
+    connect: impl FnOnce(SocketAddr) -> Result<Box<S>, String>,
+) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let relay = Capture::start((LOOPBACK, served.port).into())?;
+    connect((LOOPBACK, relay.port).into())?.get_v()?;
+    hello::lacks(&relay, Hello::Client, ("connection_id", 54))
 }
 
 /// As [`lacks`], for a server that is not started yet.

@@ -6,6 +6,7 @@ mod cell;
 mod connection_id;
 mod dtls;
 mod gnutls;
+mod hello;
 mod libcoap;
 mod mote;
 mod objects;
@@ -14,6 +15,7 @@ mod ours;
 mod peers;
 mod plain;
 mod process;
+mod public_keys;
 mod talker;
 mod tshark;
 

@@ -14,6 +14,7 @@ pub(crate) use own::reader_cells;
 use crate::capture::{Capture, Datagram};
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::dtls::LOOPBACK;
+use crate::ours::observe_counting;
 use crate::peers::{self, Built, Places};
 use crate::plain::{big, is, separate};
 use crate::process::Process;
@@ -250,20 +251,7 @@ fn server_blocks(scene: &Scene, peer: &Peer) -> Check {
 /// It counts twice a second; after the fourth representation it has to hear that nobody observes any more.
 fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     let (server, _, capture) = peer.serve(scene)?;
-    let count = uri(capture.port, "count");
-    let mut observer = scene.tegmen(&["observe", &count, "--count", "4", "--json", "--oscore", OURS])?;
-    if !observer.await_end()?.success() {
-        return Err(format!("tegmen says: {}", observer.err.text().trim()).into());
-    }
-    let text = observer.out.text();
-    let count = |line: &str| {
-        let line: serde_json::Value = serde_json::from_str(line).ok()?;
-        line["payload_text"].as_str()?.parse::<u32>().ok()
-    };
-    let counts: Vec<u32> = text.lines().filter_map(count).collect();
-    if counts.len() != 4 || counts.windows(2).any(|pair| pair.first() >= pair.last()) {
-        return Err(format!("the counts were {counts:?}").into());
-    }
+    observe_counting(scene, &uri(capture.port, "count"), &["--oscore", OURS])?;
     server.await_output("observers 0", 0)?;
     wire::protected(&capture)
 }

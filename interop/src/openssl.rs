@@ -1,6 +1,6 @@
 //! OpenSSL's `s_server` and `s_client`: DTLS only, so what stands above is written and read here byte by byte.
 
-pub(crate) mod public_keys;
+mod public_keys;
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::connection_id;
@@ -55,10 +55,9 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         client("max_fragment_length", client_max_fragment_length),
         client("restart of the peer, same port", client_restart),
         client("restart of tegmen", client_outlives_server),
+        client(connection_id::ROW, client_lacks_connection_id),
         client("key of 64 bytes", |scene| client_data(scene, &Psk::with_key(&"k".repeat(64)))),
         client("identity of 128 bytes", |scene| client_data(scene, &Psk::with_identity(&"i".repeat(128)))),
-        server("ECDHE-PSK", server_ecdhe_psk),
-        client("ECDHE-PSK", client_ecdhe_psk),
     ]
     .into_iter()
     .chain(public_keys::cells(version))
@@ -221,13 +220,7 @@ fn server_several(scene: &Scene) -> Check {
     std::thread::scope(|scope| {
         let client = scope.spawn(move || -> Check {
             let mut client = Library::connect(address, Some(&Psk::usual()), None)?;
-            for number in 0..3u8 {
-                let reply =
-                    client.request(Code::PUT, "question", &[b'0' + number]).map_err(|error| error.to_string())?;
-                if (reply.code, reply.payload.as_slice()) != (Code::CHANGED, &[b'A' + number]) {
-                    return Err(format!("answer {number} was {} {:?}", reply.code, reply.payload).into());
-                }
-            }
+            client.ask_thrice(|_| ())?;
             client.close();
             Ok(())
         });
@@ -399,6 +392,14 @@ fn client_get(scene: &Scene, served: &Served, more: &[&str]) -> Result<(Client, 
     Ok((client, session))
 }
 
+fn client_lacks_connection_id(scene: &Scene) -> Check {
+    connection_id::client_lacks(scene, |server| {
+        let mut client = Client::start(scene, "127.0.0.1", server.port(), &Psk::usual(), &[])?;
+        client.established()?;
+        Ok(Box::new(client))
+    })
+}
+
 fn client_handshake(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let (mut client, session) = client_get(scene, &served, &[])?;
@@ -419,18 +420,6 @@ fn client_max_fragment_length(scene: &Scene) -> Check {
     let session = client.established()?;
     holds(&session, &["TLS server extension \"max fragment length\" (id=1), len=1"])?;
     dtls::get_block(&mut client, 256)
-}
-
-/// OpenSSL has no suite of ECDHE-PSK that we have: neither CCM_8 (RFC 8442) nor, with AES-128, any AEAD.
-const NO_ECDHE_PSK: &str =
-    "of ECDHE-PSK `openssl ciphers` lists those with CBC, NULL and CHACHA20, and none of RFC 8442";
-
-fn client_ecdhe_psk(_: &Scene) -> Check {
-    Err(Trouble::Lacks(NO_ECDHE_PSK.to_owned()))
-}
-
-fn server_ecdhe_psk(_: &Scene) -> Check {
-    Err(Trouble::Lacks(NO_ECDHE_PSK.to_owned()))
 }
 
 fn client_gcm(scene: &Scene) -> Check {

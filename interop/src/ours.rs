@@ -166,6 +166,24 @@ pub(crate) fn ask(scene: &Scene, words: &[&str], psk: Option<&Psk>) -> Result<An
     start_ask(scene, words, psk)?.answer()
 }
 
+/// `tegmen observe` of a resource that counts brings four representations, each of a higher number.
+pub(crate) fn observe_counting(scene: &Scene, uri: &str, more: &[&str]) -> Check {
+    let mut observer = scene.tegmen(&[&["observe", uri, "--count", "4", "--json"], more].concat())?;
+    if !observer.await_end()?.success() {
+        return Err(format!("tegmen says: {}", observer.err.text().trim()).into());
+    }
+    let text = observer.out.text();
+    let count = |line: &str| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        line["payload_text"].as_str()?.parse::<u32>().ok()
+    };
+    let counts: Vec<u32> = text.lines().filter_map(count).collect();
+    match counts.len() == 4 && counts.is_sorted_by(|one, next| one < next) {
+        true => Ok(()),
+        false => Err(format!("the counts were {counts:?}").into()),
+    }
+}
+
 /// `tegmen probe` of a server that lacks nothing; its resources have to hold `link`.
 pub(crate) fn probe(scene: &Scene, server: SocketAddr, psk: &Psk, link: &str) -> Check {
     let uri = format!("coaps://{server}");
@@ -239,6 +257,18 @@ impl Library {
         let path: Vec<String> = path.split('/').map(str::to_owned).collect();
         let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
         self.runtime.block_on(self.client.request(&ask))
+    }
+
+    /// PUTs 0, 1 and 2 to `/question`, which has to answer with A, B and C; `before` each of them.
+    pub(crate) fn ask_thrice(&mut self, before: impl Fn(u8)) -> Check {
+        for number in 0..3u8 {
+            before(number);
+            let reply = self.request(Code::PUT, "question", &[b'0' + number]).map_err(|error| error.to_string())?;
+            if (reply.code, reply.payload.as_slice()) != (Code::CHANGED, &[b'A' + number]) {
+                return Err(format!("answer {number} was {} {:?}", reply.code, reply.payload).into());
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn connection_ids(&mut self) -> Option<ConnectionIds> {

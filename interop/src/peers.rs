@@ -88,8 +88,8 @@ impl Places {
         })
     }
 
-    /// A Java program of ours, `Peer.java` and what all of them have in common, and the libraries that the `pom.xml` beside
-    /// it names.
+    /// A Java program of ours, with `Things.java`, which all of them have in common, and the libraries that the `pom.xml`
+    /// beside it names.
     pub(crate) fn java_peer(&self, name: &'static str) -> Arc<Built> {
         let places = self.clone();
         Built::new(move || {
@@ -107,7 +107,13 @@ impl Places {
             }
             let mut compiler = Command::new("javac");
             compiler.args(["-Xlint:all", "-Werror", "-cp"]).arg(libraries.join("*")).arg("-d").arg(&classes);
-            step(compiler.arg(source(name).join("Peer.java")).arg(source("californium/Things.java")))?;
+            step(
+                compiler
+                    .arg("-sourcepath")
+                    .arg(source(name))
+                    .arg(source(name).join("Peer.java"))
+                    .arg(source("californium/Things.java")),
+            )?;
             let path = format!("{}:{}/*", classes.display(), libraries.display());
             // It lives for a second: no time for the second compiler to pay.
             Ok(["java", "-XX:TieredStopAtLevel=1", "-cp", &path, "Peer"].map(OsString::from).to_vec())

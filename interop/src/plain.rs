@@ -7,7 +7,7 @@
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::dtls::LOOPBACK;
-use crate::ours::{Psk, Served, ask, probe};
+use crate::ours::{Psk, Served, ask, observe_counting, probe};
 use crate::peers::{self, Built};
 use crate::process::Process;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -189,20 +189,7 @@ fn server_well_known_core(scene: &Scene, peer: &Peer) -> Check {
 /// It counts twice a second; after the fourth representation it has to hear that nobody observes any more.
 fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     let (server, address) = peer.serve(scene, LOOPBACK)?;
-    let uri = format!("coap://{address}/count");
-    let mut observer = scene.tegmen(&["observe", &uri, "--count", "4", "--json"])?;
-    if !observer.await_end()?.success() {
-        return Err(format!("tegmen says: {}", observer.err.text().trim()).into());
-    }
-    let text = observer.out.text();
-    let count = |line: &str| {
-        let line: serde_json::Value = serde_json::from_str(line).ok()?;
-        line["payload_text"].as_str()?.parse::<u32>().ok()
-    };
-    let counts: Vec<u32> = text.lines().filter_map(count).collect();
-    if counts.len() != 4 || counts.windows(2).any(|pair| pair.first() >= pair.last()) {
-        return Err(format!("the counts were {counts:?}").into());
-    }
+    observe_counting(scene, &format!("coap://{address}/count"), &[])?;
     server.await_output("observers 0", 0)?;
     Ok(())
 }

@@ -4,12 +4,15 @@
 //! take the name of an extension (that limits its records, or connection_id) and a number of bytes behind. It prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
 //! input goes out as one record. When its input ends it closes the session and ends.
 
+mod public_keys;
+
 use crate::cell::{Cell, Check, Role, Scene, Trouble};
 use crate::connection_id;
 use crate::dtls::{self, DtlsClient, DtlsServer, Plaintext};
 use crate::ours::{Psk, probe_record_size};
 use crate::peers::{self, Built, Places};
 use crate::process::Process;
+use public_keys::Knows;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen_host::credentials::to_hex;
@@ -31,6 +34,7 @@ struct Peer {
     record_size: &'static [&'static str],
     /// Whether it knows connection ids (RFC 9146).
     connection_id: bool,
+    knows: Knows,
 }
 
 /// All of them, with what is to be built for them.
@@ -51,6 +55,7 @@ fn tinydtls(places: &Places) -> Peer {
         closes: false,
         record_size: &[],
         connection_id: false,
+        knows: Knows { x509: false, raw: true, ecdhe_psk: false },
     }
 }
 
@@ -66,6 +71,7 @@ fn wolfssl(places: &Places) -> Peer {
         closes: false,
         record_size: &[],
         connection_id: true,
+        knows: Knows { x509: true, raw: true, ecdhe_psk: false },
     }
 }
 
@@ -85,6 +91,7 @@ fn mbedtls(places: &Places) -> Peer {
         closes: true,
         record_size: &["max_fragment_length"],
         connection_id: false,
+        knows: Knows { x509: true, raw: false, ecdhe_psk: false },
     }
 }
 
@@ -99,6 +106,7 @@ fn pion(places: &Places) -> Peer {
         closes: true,
         record_size: &[],
         connection_id: true,
+        knows: Knows { x509: true, raw: false, ecdhe_psk: false },
     }
 }
 
@@ -113,6 +121,7 @@ fn scandium(java: &Arc<Built>) -> Peer {
         closes: true,
         record_size: &["max_fragment_length", "record_size_limit"],
         connection_id: true,
+        knows: Knows { x509: true, raw: true, ecdhe_psk: true },
     }
 }
 
@@ -165,6 +174,7 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     }
     let is_version = |_: &Scene, peer: &Arc<Peer>| peers::is_version(&peer.program, &peer.version);
     add(Role::Client, "is the version of the table", Box::new(is_version));
+    cells.extend(public_keys::cells(&peer));
     cells
 }
 
@@ -225,6 +235,10 @@ impl DtlsClient for Talker {
 
     fn takes(&self, psk: &Psk) -> Check {
         self.0.takes(psk)
+    }
+
+    fn knows_connection_id(&self) -> bool {
+        self.0.connection_id
     }
 
     fn connect(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String> {

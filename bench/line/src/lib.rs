@@ -7,12 +7,14 @@
 mod heap;
 mod measure;
 pub mod pair;
+pub mod public_keys;
 mod socket;
 mod words;
 
 pub use heap::in_use as heap_in_use;
 pub use measure::{cpu_time, run, run_with};
 pub use pair::{End, Outbox, Pair, Stack, Tally, Wire};
+pub use public_keys::{Agreed, KeyForm, PublicKeys};
 pub use words::{Command, Reply};
 
 use std::{fmt, sync::OnceLock};

@@ -50,6 +50,7 @@ pub fn run_with<S: Stack>(stack: Result<S, Failure>, words: &[String]) -> ExitCo
 fn measure<S: Stack>(stack: &mut S, command: Command) -> Result<Reply, Failure> {
     match command {
         Command::Version => Ok(Reply::Version(stack.version())),
+        Command::Suites => Ok(Reply::Suites(stack.suites().join(" "))),
         Command::Handshakes(count) => handshakes(stack, count),
         Command::Records { count, size } => records(stack, count, size),
         Command::Heap(sessions) => held(stack, sessions),

@@ -3,7 +3,7 @@
 //! client() and server() -> handshake(None) at the client -> handshake(datagram) at each end in turn until both are
 //! established -> seal at one end, open at the other.
 
-use crate::{DATAGRAM_MAX, Failure, heap};
+use crate::{Agreed, DATAGRAM_MAX, Failure, PublicKeys, heap};
 
 /// A DTLS stack with its credentials and settings, from which ends are made.
 pub trait Stack {
@@ -14,10 +14,19 @@ pub trait Stack {
 
     /// Name and version, for the header of a report.
     fn version(&self) -> String;
+    /// Every cipher suite that it knows, by its name in the registry; none if it cannot say.
+    fn suites(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Every end made from now on asks for a connection id of so many bytes (RFC 9146).
     fn use_connection_id(&mut self, len: usize) -> Result<(), Failure> {
         let _ = len;
         Err(Failure::new("it has no connection ids"))
+    }
+    /// Every end made from now on shows a public key, and wants to see one of the other end.
+    fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
+        let _ = keys;
+        Err(Failure::new("it has no public keys"))
     }
     /// A client that has not spoken yet.
     fn client(&mut self) -> Result<Self::Client, Failure>;
@@ -36,6 +45,10 @@ pub trait End {
     }
     /// Whether application data may flow.
     fn is_established(&self) -> bool;
+    /// What an established session with public keys was agreed on.
+    fn agreed(&self) -> Option<Agreed> {
+        None
+    }
     /// Puts one record that carries `payload` into `out`.
     fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure>;
     /// Opens the record in `datagram`, writes what it carries to the front of `payload` and returns its length.

@@ -1,12 +1,13 @@
 //! One end of a session over a real socket, spoken to in lines: so that whoever is at the other end may be another stack.
 //!
 //! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal,
-//! and `connection_id BYTES` behind where the stack has such. It
-//! says `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits that it reads goes
+//! and `connection_id BYTES` behind where the stack has such; or, in place of the identity and what follows, with
+//! `x509 SUITE CA CERTIFICATE KEY` or `raw SUITE KEY PUBLIC_KEY PEER`. It says `listening`, `established` (with public keys
+//! `suite NAME` and `peer NAME` before), `received HEX`, `failed TEXT`; every line of hexadecimal digits that it reads goes
 //! out as one record. A server attends to the last client that spoke; one that writes a connection id is that client,
 //! wherever it speaks from.
 
-use crate::{DATAGRAM_MAX, End, Failure, Outbox, Stack, from_hex};
+use crate::{Agreed, DATAGRAM_MAX, End, Failure, Outbox, PublicKeys, Stack, from_hex};
 use std::{
     fmt::Write as _,
     io::{self, BufRead as _},
@@ -30,13 +31,16 @@ enum Event {
 /// Plays the role that `words` name; `None` if they name none.
 pub(crate) fn talk<S: Stack>(stack: &mut S, words: &[String]) -> Option<Result<(), Failure>> {
     let [role, address, _identity, _key, more @ ..] = words else { return None };
-    if let [extension, len] = more
-        && extension == "connection_id"
-    {
-        let len = len.parse().map_err(|_| Failure::new(format!("no number of bytes: {len:?}")));
-        if let Err(failure) = len.and_then(|len| stack.use_connection_id(len)) {
-            return Some(Err(failure));
+    let set = match (PublicKeys::from_words(&words[2..]), more) {
+        (Some(keys), _) => stack.use_public_keys(&keys),
+        (None, [extension, len]) if extension == "connection_id" => {
+            let len = len.parse().map_err(|_| Failure::new(format!("no number of bytes: {len:?}")));
+            len.and_then(|len| stack.use_connection_id(len))
         }
+        _ => Ok(()),
+    };
+    if let Err(failure) = set {
+        return Some(Err(failure));
     }
     let address = || address.parse().map_err(|_| Failure::new(format!("no address: {address:?}")));
     match role.as_str() {
@@ -117,6 +121,9 @@ fn take(end: &mut impl End, socket: &UdpSocket, from: SocketAddr, datagram: &[u8
     send(socket, from, &mut out)?;
     result?;
     if end.is_established() {
+        if let Some(Agreed { suite, peer }) = end.agreed() {
+            println!("suite {suite}\npeer {peer}");
+        }
         println!("established");
     }
     Ok(())

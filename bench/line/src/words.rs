@@ -8,6 +8,8 @@ use std::{fmt, str::FromStr};
 pub enum Command {
     /// `version`: name the stack and its version.
     Version,
+    /// `suites`: name all cipher suites.
+    Suites,
     /// `handshakes N`: make and release that many sessions.
     Handshakes(u32),
     /// `records N SIZE`: seal and open that many records of that many bytes.
@@ -28,6 +30,8 @@ pub enum Command {
 pub enum Reply {
     /// `version TEXT`
     Version(String),
+    /// `suites NAME...`
+    Suites(String),
     /// `nanoseconds N`: CPU time of the thread for all of the work together.
     Nanoseconds(u64),
     /// `heap CLIENT SERVER`: bytes for one established session at each end.
@@ -54,6 +58,7 @@ impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Version => write!(f, "version"),
+            Self::Suites => write!(f, "suites"),
             Self::Handshakes(count) => write!(f, "handshakes {count}"),
             Self::Records { count, size } => write!(f, "records {count} {size}"),
             Self::Heap(sessions) => write!(f, "heap {sessions}"),
@@ -69,6 +74,7 @@ impl FromStr for Command {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["version"] => Ok(Self::Version),
+            ["suites"] => Ok(Self::Suites),
             ["handshakes", count] => Ok(Self::Handshakes(number(count)?)),
             ["records", count, size] => Ok(Self::Records { count: number(count)?, size: number(size)? }),
             ["heap", sessions] => Ok(Self::Heap(number(sessions)?)),
@@ -82,6 +88,7 @@ impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Version(text) => write!(f, "version {text}"),
+            Self::Suites(names) => write!(f, "suites {names}"),
             Self::Nanoseconds(nanoseconds) => write!(f, "nanoseconds {nanoseconds}"),
             Self::Heap { client, server } => write!(f, "heap {client} {server}"),
             Self::Wire { bytes, datagrams } => write!(f, "wire {bytes} {datagrams}"),
@@ -99,6 +106,7 @@ impl FromStr for Reply {
         let fields: Vec<&str> = rest.split(' ').collect();
         match (word, &fields[..]) {
             ("version", _) => Ok(Self::Version(rest.to_owned())),
+            ("suites", _) => Ok(Self::Suites(rest.to_owned())),
             ("nanoseconds", [nanoseconds]) => Ok(Self::Nanoseconds(number(nanoseconds)?)),
             ("heap", [client, server]) => Ok(Self::Heap { client: number(client)?, server: number(server)? }),
             ("wire", [bytes, datagrams]) => Ok(Self::Wire { bytes: number(bytes)?, datagrams: number(datagrams)? }),
@@ -121,6 +129,7 @@ mod tests {
     fn every_command_reads_back_as_it_was_written() {
         for command in [
             Command::Version,
+            Command::Suites,
             Command::Handshakes(7),
             Command::Records { count: 9, size: 64 },
             Command::Heap(100),
@@ -134,6 +143,7 @@ mod tests {
     fn every_reply_reads_back_as_it_was_written() {
         for reply in [
             Reply::Version("some stack 1.2".into()),
+            Reply::Suites("TLS_PSK_WITH_AES_128_CCM_8 TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8".into()),
             Reply::Nanoseconds(u64::MAX),
             Reply::Heap { client: 1, server: 2 },
             Reply::Wire { bytes: 489, datagrams: 10 },

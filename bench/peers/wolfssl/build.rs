@@ -21,19 +21,20 @@ fn main() {
 fn build() -> PathBuf {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let (source, prefix) = (out.join("source"), out.join("prefix"));
-    if prefix.join("lib/libwolfssl.a").exists() {
+    let (complete, options) = (out.join("complete"), [OPTIONS, &[CFLAGS]].concat().join("\n"));
+    // With other options it is another library.
+    if fs::read_to_string(&complete).is_ok_and(|built| built == options) {
         return prefix;
     }
+    let _ = fs::remove_dir_all(&source);
     copy(&vendored_source(), &source).expect("the source can be copied");
     run(Command::new("autoreconf").args(["--install", "--force"]), &source);
     run(
-        Command::new("./configure")
-            .arg(format!("--prefix={}", prefix.display()))
-            .args(OPTIONS)
-            .env("CFLAGS", "-O3 -DWOLFSSL_STATIC_PSK"),
+        Command::new("./configure").arg(format!("--prefix={}", prefix.display())).args(OPTIONS).env("CFLAGS", CFLAGS),
         &source,
     );
     run(Command::new("make").args(["-j1", "install"]), &source);
+    fs::write(complete, options).expect("the output directory can be written");
     prefix
 }
 
@@ -65,6 +66,9 @@ fn run(command: &mut Command, directory: &Path) {
     assert!(status.is_ok_and(|status| status.success()), "failed: {command:?}");
 }
 
+/// A callback that hears of a peer that was verified, too, learns who it is; one public key is expected at most.
+const CFLAGS: &str = "-O3 -DWOLFSSL_STATIC_PSK -DWOLFSSL_ALWAYS_VERIFY_CB -DWOLFSSL_MAX_RPK_PINS=1";
+
 const OPTIONS: &[&str] = &[
     "--enable-static",
     "--disable-shared",
@@ -81,4 +85,5 @@ const OPTIONS: &[&str] = &[
     "--enable-psk",
     "--enable-aesccm",
     "--enable-session-ticket",
+    "--enable-rpk",
 ];

@@ -1,15 +1,12 @@
 import java.net.InetSocketAddress;
-import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.jar.JarFile;
 
 import com.upokecenter.cbor.CBORObject;
 import org.eclipse.californium.core.CoapClient;
 import org.eclipse.californium.core.CoapResponse;
-import org.eclipse.californium.core.CoapServer;
 import org.eclipse.californium.core.coap.CoAP.Code;
 import org.eclipse.californium.core.coap.Request;
 import org.eclipse.californium.core.config.CoapConfig;
@@ -51,7 +48,7 @@ public final class Peer {
     public static void main(String[] words) throws Exception {
         switch (words[0]) {
             case "version":
-                Things.say("version " + version());
+                Things.sayVersion(OSCoreCtx.class);
                 break;
             case "oscore-server":
                 serve(words);
@@ -63,13 +60,6 @@ public final class Peer {
                 throw new IllegalArgumentException(words[0]);
         }
         System.exit(0);
-    }
-
-    private static String version() throws Exception {
-        URI jar = OSCoreCtx.class.getProtectionDomain().getCodeSource().getLocation().toURI();
-        try (JarFile file = new JarFile(jar.getPath())) {
-            return file.getManifest().getMainAttributes().getValue("Bundle-Version");
-        }
     }
 
     private static OSCoreCtx context(boolean client, String file) throws Exception {
@@ -99,13 +89,7 @@ public final class Peer {
         contexts.addContext(context(false, words[1]));
         OSCoreCoapStackFactory.useAsDefault(contexts);
         InetSocketAddress address = new InetSocketAddress(words[2], Integer.parseInt(words[3]));
-        CoapServer server = new CoapServer(Configuration.getStandard());
-        server.addEndpoint(CoapEndpoint.builder().setInetSocketAddress(address).build());
-        server.add(Things.all());
-        server.start();
-        Things.say("listening");
-        Things.awaitEnd();
-        server.destroy();
+        Things.serve(CoapEndpoint.builder().setInetSocketAddress(address).build());
     }
 
     private static void ask(String[] words) throws Exception {
@@ -126,11 +110,7 @@ public final class Peer {
         if (words.length > 4) {
             request.setPayload(Things.bytes(words[4]));
         }
-        CoapResponse response = client.advanced(request);
-        if (response == null) {
-            System.err.println("no response");
-            System.exit(1);
-        }
+        CoapResponse response = Things.ask(client, request);
         boolean echo = response.getOptions().asSortedList().stream().anyMatch(option -> option.getNumber() == ECHO);
         Things.say(Things.text(response) + (echo ? "with an Echo" : ""));
     }

@@ -1,13 +1,12 @@
 import java.net.InetSocketAddress;
 import java.net.URI;
+import java.util.Arrays;
 import java.util.Scanner;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import java.util.jar.JarFile;
 
 import org.eclipse.californium.core.CoapClient;
-import org.eclipse.californium.core.CoapResponse;
-import org.eclipse.californium.core.CoapServer;
 import org.eclipse.californium.core.coap.CoAP.Code;
 import org.eclipse.californium.core.coap.CoAP.Type;
 import org.eclipse.californium.core.coap.Request;
@@ -24,9 +23,6 @@ import org.eclipse.californium.scandium.config.DtlsConfig;
 import org.eclipse.californium.scandium.config.DtlsConfig.DtlsRole;
 import org.eclipse.californium.scandium.config.DtlsConnectorConfig;
 import org.eclipse.californium.scandium.dtls.MaxFragmentLengthExtension;
-import org.eclipse.californium.scandium.dtls.cipher.CipherSuite;
-import org.eclipse.californium.scandium.dtls.pskstore.AdvancedMultiPskStore;
-import org.eclipse.californium.scandium.dtls.pskstore.AdvancedSinglePskStore;
 
 /**
  * Scandium as one end of a DTLS session (the words of interop/src/talker.rs), and Californium as a server or a client of
@@ -34,12 +30,17 @@ import org.eclipse.californium.scandium.dtls.pskstore.AdvancedSinglePskStore;
  *
  * <pre>
  * client|server ADDRESS IDENTITY KEY [max_fragment_length|record_size_limit|connection_id BYTES]     the key in hexadecimal
+ * client|server ADDRESS psk SUITE IDENTITY KEY
+ * client|server ADDRESS x509 SUITE CA CERTIFICATE KEY          files in PEM
+ * client|server ADDRESS raw SUITE KEY PUBLIC_KEY PEER          files in DER
  * coap-server HOST PORT [IDENTITY KEY]
  * coap-client METHOD URI [PAYLOAD [IDENTITY KEY]]
  * version
  * </pre>
  */
 public final class Peer {
+    private static final Set<String> LIMITS = Set.of("max_fragment_length", "record_size_limit", "connection_id");
+
     static {
         CoapConfig.register();
         DtlsConfig.register();
@@ -49,14 +50,16 @@ public final class Peer {
     public static void main(String[] words) throws Exception {
         switch (words[0]) {
             case "version":
-                Things.say("version " + version());
+                Things.sayVersion(DTLSConnector.class);
                 break;
             case "client":
             case "server":
-                if (words.length > 5) {
+                boolean limited = words.length == 6 && LIMITS.contains(words[4]);
+                if (limited) {
                     limit(words[4], Integer.parseInt(words[5]));
                 }
-                talk(words[0].equals("server"), address(words[1]), words[2], StringUtil.hex2ByteArray(words[3]));
+                String[] own = Arrays.copyOfRange(words, 2, limited ? 4 : words.length);
+                talk(words[0].equals("server"), address(words[1]), Credentials.of(own));
                 break;
             case "coap-server":
                 serve(words);
@@ -68,13 +71,6 @@ public final class Peer {
                 throw new IllegalArgumentException(words[0]);
         }
         System.exit(0);
-    }
-
-    private static String version() throws Exception {
-        URI jar = DTLSConnector.class.getProtectionDomain().getCodeSource().getLocation().toURI();
-        try (JarFile file = new JarFile(jar.getPath())) {
-            return file.getManifest().getMainAttributes().getValue("Bundle-Version");
-        }
     }
 
     private static InetSocketAddress address(String text) throws Exception {
@@ -93,18 +89,12 @@ public final class Peer {
         }
     }
 
-    private static DTLSConnector connector(boolean server, InetSocketAddress address, String identity, byte[] key) {
+    private static DTLSConnector connector(boolean server, InetSocketAddress address, Credentials own) throws Exception {
         DtlsConnectorConfig.Builder builder = DtlsConnectorConfig.builder(Configuration.getStandard());
         builder.set(DtlsConfig.DTLS_ROLE, server ? DtlsRole.SERVER_ONLY : DtlsRole.CLIENT_ONLY);
-        builder.setAsList(DtlsConfig.DTLS_CIPHER_SUITES, CipherSuite.TLS_PSK_WITH_AES_128_CCM_8);
+        builder.set(DtlsConfig.DTLS_RECOMMENDED_CIPHER_SUITES_ONLY, false);
         builder.setAddress(address);
-        if (server) {
-            AdvancedMultiPskStore keys = new AdvancedMultiPskStore();
-            keys.setKey(identity, key);
-            builder.setAdvancedPskStore(keys);
-        } else {
-            builder.setAdvancedPskStore(new AdvancedSinglePskStore(identity, key));
-        }
+        own.use(builder, server);
         return new DTLSConnector(builder.build());
     }
 
@@ -112,10 +102,11 @@ public final class Peer {
 
     private static volatile EndpointContext other;
 
-    private static void talk(boolean server, InetSocketAddress address, String identity, byte[] key) throws Exception {
-        DTLSConnector connector = connector(server, server ? address : new InetSocketAddress(0), identity, key);
+    private static void talk(boolean server, InetSocketAddress address, Credentials own) throws Exception {
+        DTLSConnector connector = connector(server, server ? address : new InetSocketAddress(0), own);
         connector.setRawDataReceiver(record -> {
             other = record.getEndpointContext();
+            Credentials.sayAgreed(other);
             Things.say("received " + StringUtil.byteArray2Hex(record.bytes).toLowerCase());
         });
         connector.start();
@@ -176,17 +167,11 @@ public final class Peer {
         InetSocketAddress address = new InetSocketAddress(words[1], Integer.parseInt(words[2]));
         CoapEndpoint.Builder endpoint = CoapEndpoint.builder();
         if (words.length > 4) {
-            endpoint.setConnector(connector(true, address, words[3], StringUtil.hex2ByteArray(words[4])));
+            endpoint.setConnector(connector(true, address, Credentials.of(words[3], words[4])));
         } else {
             endpoint.setInetSocketAddress(address);
         }
-        CoapServer server = new CoapServer(Configuration.getStandard());
-        server.addEndpoint(endpoint.build());
-        server.add(Things.all());
-        server.start();
-        Things.say("listening");
-        Things.awaitEnd();
-        server.destroy();
+        Things.serve(endpoint.build());
     }
 
     private static void ask(String[] words) throws Exception {
@@ -194,7 +179,7 @@ public final class Peer {
         CoapClient client = new CoapClient(words[2]);
         client.setTimeout(20000L);
         if (words.length > 5) {
-            DTLSConnector connector = connector(false, new InetSocketAddress(0), words[4], StringUtil.hex2ByteArray(words[5]));
+            DTLSConnector connector = connector(false, new InetSocketAddress(0), Credentials.of(words[4], words[5]));
             client.setEndpoint(CoapEndpoint.builder().setConnector(connector).build());
         }
         if (method.equals("observe")) {
@@ -206,11 +191,6 @@ public final class Peer {
         if (words.length > 3 && !words[3].isEmpty()) {
             request.setPayload(Things.bytes(words[3]));
         }
-        CoapResponse response = client.advanced(request);
-        if (response == null) {
-            System.err.println("no response");
-            System.exit(1);
-        }
-        Things.say(Things.text(response));
+        Things.say(Things.text(Things.ask(client, request)));
     }
 }

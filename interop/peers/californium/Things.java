@@ -1,19 +1,24 @@
 import java.io.IOException;
+import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.jar.JarFile;
 
 import org.eclipse.californium.core.CoapClient;
 import org.eclipse.californium.core.CoapHandler;
 import org.eclipse.californium.core.CoapObserveRelation;
 import org.eclipse.californium.core.CoapResource;
 import org.eclipse.californium.core.CoapResponse;
+import org.eclipse.californium.core.CoapServer;
 import org.eclipse.californium.core.coap.CoAP.ResponseCode;
 import org.eclipse.californium.core.coap.Request;
+import org.eclipse.californium.core.network.CoapEndpoint;
 import org.eclipse.californium.core.server.resources.CoapExchange;
 import org.eclipse.californium.core.server.resources.Resource;
+import org.eclipse.californium.elements.config.Configuration;
 
 /** What the programs of Californium have in common: the resources of a server, and what a client prints. */
 final class Things {
@@ -33,6 +38,14 @@ final class Things {
         System.out.flush();
     }
 
+    /** The version of the library that this class is of. */
+    static void sayVersion(Class<?> of) throws Exception {
+        URI jar = of.getProtectionDomain().getCodeSource().getLocation().toURI();
+        try (JarFile file = new JarFile(jar.getPath())) {
+            say("version " + file.getManifest().getMainAttributes().getValue("Bundle-Version"));
+        }
+    }
+
     /** Until the input of this program ends. */
     static void awaitEnd() throws IOException {
         while (System.in.read() >= 0) {
@@ -43,6 +56,27 @@ final class Things {
     static Resource[] all() {
         byte[] hello = "hello".getBytes(StandardCharsets.UTF_8);
         return new Resource[] {new Value("v", hello), new Value("big", BIG), new Slow(), new Count()};
+    }
+
+    /** A server of all of them, until the input of this program ends. */
+    static void serve(CoapEndpoint endpoint) throws IOException {
+        CoapServer server = new CoapServer(Configuration.getStandard());
+        server.addEndpoint(endpoint);
+        server.add(all());
+        server.start();
+        say("listening");
+        awaitEnd();
+        server.destroy();
+    }
+
+    /** The response; without one this program ends. */
+    static CoapResponse ask(CoapClient client, Request request) throws Exception {
+        CoapResponse response = client.advanced(request);
+        if (response == null) {
+            System.err.println("no response");
+            System.exit(1);
+        }
+        return response;
     }
 
     /** A payload of the command line. */

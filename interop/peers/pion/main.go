@@ -1,12 +1,12 @@
 // pion/dtls as one end of a DTLS session, spoken to in lines; the words are those of interop/src/talker.rs.
 //
 //	tegmen-interop-pion client|server ADDRESS IDENTITY KEY [connection_id BYTES]     the key in hexadecimal
-//	tegmen-interop-pion version
+//	tegmen-interop-pion client|server ADDRESS x509 SUITE CA CERTIFICATE KEY          files in PEM
+//	tegmen-interop-pion version|suites
 package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -37,27 +37,35 @@ func main() {
 				fmt.Println("version", strings.TrimPrefix(module.Version, "v"))
 			}
 		}
+	case len(os.Args) == 2 && os.Args[1] == "suites":
+		printSuites()
 	case len(os.Args) == 5, len(os.Args) == 7 && os.Args[5] == "connection_id":
-		if err := talk(os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5:]); err != nil {
-			fmt.Println("failed", err)
-			os.Exit(1)
-		}
+		key, err := hex.DecodeString(os.Args[4])
+		end(err)
+		end(talk(os.Args[1], os.Args[2], fromKey(os.Args[3], key), os.Args[5:]))
+	case len(os.Args) == 8 && os.Args[3] == "x509":
+		own, err := fromFiles(os.Args[4:])
+		end(err)
+		end(talk(os.Args[1], os.Args[2], own, nil))
 	default:
 		fmt.Fprintln(os.Stderr, "usage: tegmen-interop-pion client|server ADDRESS IDENTITY KEY [connection_id BYTES]")
+		fmt.Fprintln(os.Stderr, "       tegmen-interop-pion client|server ADDRESS x509 SUITE CA CERTIFICATE KEY")
 		os.Exit(2)
 	}
 }
 
-func talk(role, address, identity, hexKey string, more []string) error {
-	key, err := hex.DecodeString(hexKey)
+func end(err error) {
 	if err != nil {
-		return err
+		fmt.Println("failed", err)
+		os.Exit(1)
 	}
+}
+
+func talk(role, address string, own *credentials, more []string) error {
 	udp, err := net.ResolveUDPAddr("udp", address)
 	if err != nil {
 		return err
 	}
-	suite := dtls.WithCipherSuites(dtls.TLS_PSK_WITH_AES_128_CCM_8)
 	var size int
 	if len(more) == 2 {
 		if size, err = strconv.Atoi(more[1]); err != nil {
@@ -65,13 +73,7 @@ func talk(role, address, identity, hexKey string, more []string) error {
 		}
 	}
 	if role == "server" {
-		find := func(asked []byte) ([]byte, error) {
-			if !bytes.Equal(asked, []byte(identity)) {
-				return nil, errors.New("no such identity")
-			}
-			return key, nil
-		}
-		options := []dtls.ServerOption{suite, dtls.WithPSK(find)}
+		options := own.server()
 		if size > 0 {
 			options = append(options, dtls.WithConnectionIDGenerator(dtls.RandomCIDGenerator(size)))
 		}
@@ -82,8 +84,7 @@ func talk(role, address, identity, hexKey string, more []string) error {
 		fmt.Println("listening")
 		go accept(listener)
 	} else {
-		give := func([]byte) ([]byte, error) { return key, nil }
-		options := []dtls.ClientOption{suite, dtls.WithPSK(give), dtls.WithPSKIdentityHint([]byte(identity))}
+		options := own.client()
 		if size > 0 {
 			options = append(options, dtls.WithConnectionIDGenerator(dtls.RandomCIDGenerator(size)))
 		}
@@ -124,6 +125,9 @@ func session(conn *dtls.Conn) error {
 	lock.Lock()
 	current = conn
 	lock.Unlock()
+	if err := printAgreed(conn); err != nil {
+		return err
+	}
 	fmt.Println("established")
 	go func() {
 		record := make([]byte, 2048)

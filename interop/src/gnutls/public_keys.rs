@@ -4,14 +4,15 @@ use super::{CLIENT, PEER, SERVER, Session};
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::dtls::{LOOPBACK, Plaintext as _};
 use crate::openssl::holds;
-use crate::openssl::public_keys::{DEVICE, certificates};
 use crate::ours::{Psk, Served, start_ask};
 use crate::process::Process;
+use crate::public_keys::{AS_DEVICE, AS_SERVER, ECDHE_PSK, RAW, RawKeys, certificates, lacks_suite};
 use std::net::SocketAddr;
+use std::process::Command;
 
 const CCM_8: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-CIPHER-ALL:+AES-128-CCM-8";
 const GCM: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-CIPHER-ALL:+AES-128-GCM";
-const RAW: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:+CTYPE-SRV-RAWPK:+CTYPE-CLI-RAWPK";
+const RAW_PRIORITY: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:+CTYPE-SRV-RAWPK:+CTYPE-CLI-RAWPK";
 
 /// What `gnutls-cli` and `gnutls-serv` say of a session with both.
 const ECDSA_CCM_8: &str = "(ECDHE-X25519)-(ECDSA-SHA256)-(AES-128-CCM-8)";
@@ -25,11 +26,13 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
         server("mutual ECDSA, CCM_8", |scene| server_mutual(scene, CCM_8, "ECDHE_ECDSA_AES_128_CCM_8", false)),
         server("mutual ECDSA, GCM", |scene| server_mutual(scene, GCM, "ECDHE_ECDSA_AES_128_GCM_SHA256", false)),
         server("mutual RSA, GCM", |scene| server_mutual(scene, GCM, "ECDHE_RSA_AES_128_GCM_SHA256", true)),
-        server("raw public keys", server_raw),
+        server(RAW, server_raw),
+        server(ECDHE_PSK, |_| lacks_ecdhe_psk()),
         client("mutual ECDSA, CCM_8", |scene| client_mutual(scene, CCM_8, ECDSA_CCM_8, false)),
         client("mutual ECDSA, GCM", |scene| client_mutual(scene, GCM, ECDSA_GCM, false)),
         client("mutual RSA, GCM", |scene| client_mutual(scene, GCM, RSA_GCM, true)),
-        client("raw public keys", client_raw),
+        client(RAW, client_raw),
+        client(ECDHE_PSK, |_| lacks_ecdhe_psk()),
     ]
 }
 
@@ -53,32 +56,14 @@ fn server_mutual(scene: &Scene, priority: &str, suite: &str, rsa: bool) -> Check
     certificates(scene, rsa)?;
     let keys = ["--x509cafile", "ca/ca.pem", "--x509certfile", "ca/server.pem", "--x509keyfile", "ca/server.key"];
     let (server, port) = serve(scene, priority, &[&keys[..], &["--verify-client-cert"]].concat())?;
-    echoes(scene, port, &DEVICE)?;
+    echoes(scene, port, &AS_DEVICE)?;
     holds(&server.err.text(), &[&format!("GNUTLS_{suite}")])
 }
 
-/// Public keys in PEM beside the private ones, and the digests by which ours knows them: the server's, the device's.
-fn raw_keys(scene: &Scene) -> Result<[String; 2], crate::cell::Trouble> {
-    certificates(scene, false)?;
-    let mut digests = [String::new(), String::new()];
-    for (name, digest) in ["server", "device1"].into_iter().zip(&mut digests) {
-        let (key, public) = (format!("ca/{name}.key"), format!("{name}.pub"));
-        let mut export = scene.start("openssl", &["pkey", "-in", &key, "-pubout", "-out", &public])?;
-        if !export.await_end()?.success() {
-            return Err(export.err.text().into());
-        }
-        let mut shown = scene.tegmen(&["keys", "show", &key, "--json"])?;
-        shown.await_end()?;
-        let text: serde_json::Value = serde_json::from_str(&shown.out.text()).map_err(|error| error.to_string())?;
-        text["public_key_digest"].as_str().unwrap_or_default().clone_into(digest);
-    }
-    Ok(digests)
-}
-
 fn server_raw(scene: &Scene) -> Check {
-    let [server_key, _] = raw_keys(scene)?;
-    let (server, port) = serve(scene, RAW, &["--rawpkfile", "server.pub", "--rawpkkeyfile", "ca/server.key"])?;
-    echoes(scene, port, &["--cert-key", "ca/device1.key", "--server-key", &server_key])?;
+    let keys = RawKeys::new(scene)?;
+    let (server, port) = serve(scene, RAW_PRIORITY, &["--rawpkfile", "server.pub", "--rawpkkeyfile", "ca/server.key"])?;
+    echoes(scene, port, &keys.device())?;
     holds(&server.err.text(), &["Raw Public Key"])
 }
 
@@ -90,8 +75,7 @@ fn client_session(scene: &Scene, port: u16, words: &[&str]) -> Result<Session, S
 
 fn client_mutual(scene: &Scene, priority: &str, description: &str, rsa: bool) -> Check {
     certificates(scene, rsa)?;
-    let keys = ["--cert", "ca/server.pem", "--cert-key", "ca/server.key", "--client-ca", "ca/ca.pem"];
-    let served = Served::start_with(scene, &Psk::usual(), &keys)?;
+    let served = Served::start_with(scene, &Psk::usual(), &AS_SERVER)?;
     let theirs = ["--x509cafile", "ca/ca.pem", "--x509certfile", "ca/device1.pem", "--x509keyfile", "ca/device1.key"];
     let mut session = client_session(scene, served.port, &[&["--priority", priority], &theirs[..]].concat())?;
     session.get_v()?;
@@ -101,15 +85,18 @@ fn client_mutual(scene: &Scene, priority: &str, description: &str, rsa: bool) ->
 }
 
 fn client_raw(scene: &Scene) -> Check {
-    let [_, device_key] = raw_keys(scene)?;
-    let named = format!("{device_key}=device1");
-    let keys = ["--cert-key", "ca/server.key", "--client-key", &named];
-    let served = Served::start_with(scene, &Psk::usual(), &keys)?;
+    let served = RawKeys::new(scene)?.serve(scene)?;
     // It has no list of keys that it believes.
-    let theirs = ["--insecure", "--rawpkfile", "device1.pub", "--rawpkkeyfile", "ca/device1.key", "--priority", RAW];
+    let theirs =
+        ["--insecure", "--rawpkfile", "device1.pub", "--rawpkkeyfile", "ca/device1.key", "--priority", RAW_PRIORITY];
     let mut session = client_session(scene, served.port, &theirs)?;
     session.get_v()?;
     holds(&session.process.out.text(), &["(DTLS1.2-Raw Public Key)", "(ECDSA-SHA256)"])?;
     served.process.await_output("(device1) GET /v: 2.05", 0)?;
     Ok(())
+}
+
+fn lacks_ecdhe_psk() -> Check {
+    let output = Command::new(CLIENT).arg("--list").output().map_err(|error| error.to_string())?;
+    lacks_suite(&String::from_utf8_lossy(&output.stdout), &["CCM_8"], "gnutls-cli --list")
 }

@@ -4,20 +4,23 @@ use super::{Client, PEER, PROGRAM, Server, holds};
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::dtls::Plaintext as _;
 use crate::ours::{Psk, Served, start_ask};
+use crate::public_keys::{
+    AS_DEVICE, AS_SERVER, ECDHE_PSK, ECDSA_CCM_8, ECDSA_GCM, RAW, RSA_GCM, RawKeys, Suite, certificates,
+    client_lacks_raw, lacks_suite, server_lacks_raw, tegmen,
+};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
-/// A cipher suite, as we and as OpenSSL call it, and the word of `tegmen ca issue` for the kind of key.
-#[derive(Clone, Copy)]
-struct Suite {
-    ours: &'static str,
-    theirs: &'static str,
-    rsa: bool,
+impl Suite {
+    /// As OpenSSL calls it.
+    fn openssl(self) -> &'static str {
+        match self.ours {
+            "ecdhe-ecdsa-ccm8" => "ECDHE-ECDSA-AES128-CCM8",
+            "ecdhe-ecdsa-gcm" => "ECDHE-ECDSA-AES128-GCM-SHA256",
+            _ => "ECDHE-RSA-AES128-GCM-SHA256",
+        }
+    }
 }
-
-const ECDSA_CCM_8: Suite = Suite { ours: "ecdhe-ecdsa-ccm8", theirs: "ECDHE-ECDSA-AES128-CCM8", rsa: false };
-const ECDSA_GCM: Suite = Suite { ours: "ecdhe-ecdsa-gcm", theirs: "ECDHE-ECDSA-AES128-GCM-SHA256", rsa: false };
-const RSA_GCM: Suite = Suite { ours: "ecdhe-rsa-gcm", theirs: "ECDHE-RSA-AES128-GCM-SHA256", rsa: true };
 
 pub(super) fn cells(version: &str) -> Vec<Cell> {
     let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
@@ -30,39 +33,23 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
             server_mutual(scene, ECDSA_GCM, &["-mtu", "400"])
         }),
         server("mutual RSA, GCM", |scene| server_mutual(scene, RSA_GCM, &[])),
+        server(RAW, no_raw_server),
+        server(ECDHE_PSK, |_| lacks_ecdhe_psk()),
         server("certificate for another name", server_of_another_name),
         client("mutual ECDSA, CCM_8", |scene| client_mutual(scene, ECDSA_CCM_8, &[])),
         client("mutual ECDSA, GCM", |scene| client_mutual(scene, ECDSA_GCM, &[])),
         client("mutual ECDSA, secp256r1", |scene| client_mutual(scene, ECDSA_GCM, &["-groups", "P-256"])),
         client("mutual RSA, GCM", |scene| client_mutual(scene, RSA_GCM, &[])),
+        client(RAW, no_raw_client),
+        client(ECDHE_PSK, |_| lacks_ecdhe_psk()),
         client("no certificate where one is asked for", client_without),
         client("a revoked certificate", client_revoked),
     ]
 }
 
-/// A CA in `ca`, with a server and a client.
-pub(crate) fn certificates(scene: &Scene, rsa: bool) -> Check {
-    tegmen(scene, &["ca", "init", "ca", "--name", "Works CA"])?;
-    let key: &[&str] = if rsa { &["--rsa"] } else { &[] };
-    let issue = ["ca", "issue", "ca", "--name"];
-    tegmen(scene, &[&issue[..], &["server", "--server", "--dns", "localhost", "--ip", "127.0.0.1"], key].concat())?;
-    tegmen(scene, &[&issue[..], &["device1", "--client"], key].concat())
-}
-
-fn tegmen(scene: &Scene, words: &[&str]) -> Check {
-    let mut process = scene.tegmen(words)?;
-    match process.await_end()?.success() {
-        true => Ok(()),
-        false => Err(process.err.text().into()),
-    }
-}
-
-/// What `tegmen get` proves itself with, and whom it believes.
-pub(crate) const DEVICE: [&str; 6] = ["--ca", "ca/ca.pem", "--cert", "ca/device1.pem", "--cert-key", "ca/device1.key"];
-
 fn server(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Server, String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-    let cipher = format!("{}:@SECLEVEL=0", suite.theirs);
+    let cipher = format!("{}:@SECLEVEL=0", suite.openssl());
     let accept = address.to_string();
     let mut command = Command::new(PROGRAM);
     command.args(["s_server", "-dtls1_2", "-accept", &accept, "-cipher", &cipher]);
@@ -77,7 +64,7 @@ fn server_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
     certificates(scene, suite.rsa)?;
     let mut server = server(scene, suite, more)?;
     let uri = format!("coaps://{}/question", server.address);
-    let asked = start_ask(scene, &[&["put", &uri, "a blink", "--suites", suite.ours], &DEVICE[..]].concat(), None)?;
+    let asked = start_ask(scene, &[&["put", &uri, "a blink", "--suites", suite.ours], &AS_DEVICE[..]].concat(), None)?;
     let request = server.request(3, "question", b"a blink", 4)?;
     server.answer(&request, 0x44, b"an answer")?;
     let answer = asked.answer()?;
@@ -85,7 +72,7 @@ fn server_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
         return Err(format!("tegmen understood {:?}", answer.payload).into());
     }
     let session = server.session(scene)?;
-    holds(&session, &[&format!("Cipher    : {}", suite.theirs), "Extended master secret: yes"])?;
+    holds(&session, &[&format!("Cipher    : {}", suite.openssl()), "Extended master secret: yes"])?;
     holds(&server.process.out.text(), &["CN = device1"])
 }
 
@@ -93,19 +80,18 @@ fn server_of_another_name(scene: &Scene) -> Check {
     certificates(scene, false)?;
     let server = server(scene, ECDSA_GCM, &[])?;
     let uri = format!("coaps://{}/v", server.address);
-    let words = [&["get", &uri, "--server-name", "other.example"], &DEVICE[..]].concat();
+    let words = [&["get", &uri, "--server-name", "other.example"], &AS_DEVICE[..]].concat();
     holds(&start_ask(scene, &words, None)?.failure()?, &["not believed", "not for other.example"])
 }
 
 fn served(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Served, crate::cell::Trouble> {
     certificates(scene, suite.rsa)?;
-    let keys = ["--cert", "ca/server.pem", "--cert-key", "ca/server.key", "--client-ca", "ca/ca.pem"];
-    Ok(Served::start_with(scene, &Psk::usual(), &[&keys[..], &["--suites", suite.ours], more].concat())?)
+    Ok(Served::start_with(scene, &Psk::usual(), &[&AS_SERVER[..], &["--suites", suite.ours], more].concat())?)
 }
 
-fn client(scene: &Scene, served: &Served, suite: Suite, more: &[&str]) -> Result<Client, String> {
+fn client(scene: &Scene, port: u16, suite: Suite, more: &[&str]) -> Result<Client, String> {
     let mut command = Command::new(PROGRAM);
-    let (cipher, to) = (format!("{}:@SECLEVEL=0", suite.theirs), format!("127.0.0.1:{}", served.port));
+    let (cipher, to) = (format!("{}:@SECLEVEL=0", suite.openssl()), format!("127.0.0.1:{port}"));
     command.args(["s_client", "-dtls1_2", "-connect", &to, "-cipher", &cipher, "-nocommands"]);
     command.args(["-CAfile", "ca/ca.pem", "-verify_return_error"]).args(more);
     Ok(Client { process: scene.start_command(command)?, read: 0 })
@@ -115,10 +101,10 @@ const THEIRS: [&str; 4] = ["-cert", "ca/device1.pem", "-key", "ca/device1.key"];
 
 fn client_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
     let served = served(scene, suite, &[])?;
-    let mut client = client(scene, &served, suite, &[&THEIRS[..], more].concat())?;
+    let mut client = client(scene, served.port, suite, &[&THEIRS[..], more].concat())?;
     let session = client.established()?;
     client.get_v()?;
-    let cipher = format!("Cipher is {}", suite.theirs);
+    let cipher = format!("Cipher is {}", suite.openssl());
     holds(&session, &["Verify return code: 0 (ok)", &cipher, "Extended master secret: yes"])?;
     served.process.await_output("(CN=device1) GET /v: 2.05", 0)?;
     Ok(())
@@ -126,7 +112,7 @@ fn client_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
 
 fn client_without(scene: &Scene) -> Check {
     let served = served(scene, ECDSA_GCM, &[])?;
-    let client = client(scene, &served, ECDSA_GCM, &[])?;
+    let client = client(scene, served.port, ECDSA_GCM, &[])?;
     served.process.await_output("showed no certificate", 0)?;
     client.process.await_error("alert handshake failure", 0)?;
     Ok(())
@@ -135,11 +121,27 @@ fn client_without(scene: &Scene) -> Check {
 fn client_revoked(scene: &Scene) -> Check {
     certificates(scene, false)?;
     tegmen(scene, &["ca", "revoke", "ca", "ca/device1.pem"])?;
-    let keys = ["--cert", "ca/server.pem", "--cert-key", "ca/server.key", "--client-ca", "ca/ca.pem"];
     let revoked = ["--client-crl", "ca/crl.pem"];
-    let served = Served::start_with(scene, &Psk::usual(), &[&keys[..], &revoked].concat())?;
-    let client = client(scene, &served, ECDSA_GCM, &THEIRS)?;
+    let served = Served::start_with(scene, &Psk::usual(), &[&AS_SERVER[..], &revoked].concat())?;
+    let client = client(scene, served.port, ECDSA_GCM, &THEIRS)?;
     served.process.await_output("is revoked", 0)?;
     client.process.await_error("alert certificate unknown", 0)?;
     Ok(())
+}
+
+fn no_raw_server(scene: &Scene) -> Check {
+    let keys = RawKeys::new(scene)?;
+    let server = server(scene, ECDSA_GCM, &[])?;
+    server_lacks_raw(scene, &keys, server.address)
+}
+
+fn no_raw_client(scene: &Scene) -> Check {
+    let keys = RawKeys::new(scene)?;
+    client_lacks_raw(scene, &keys, |server| Ok(client(scene, server.port(), ECDSA_GCM, &THEIRS)?.process))
+}
+
+fn lacks_ecdhe_psk() -> Check {
+    let output =
+        Command::new(PROGRAM).args(["ciphers", "ALL:@SECLEVEL=0"]).output().map_err(|error| error.to_string())?;
+    lacks_suite(&String::from_utf8_lossy(&output.stdout), &["CCM8"], "openssl ciphers")
 }

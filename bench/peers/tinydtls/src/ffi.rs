@@ -1,6 +1,8 @@
 //! The few functions of tinydtls that sessions over memory need.
 #![expect(unsafe_code, reason = "tinydtls is a C library")]
 
+mod public_keys;
+
 use std::{
     ffi::{CStr, c_char, c_int, c_uchar, c_uint},
     mem, ptr, slice,
@@ -12,6 +14,9 @@ use tinydtls_sys::{
     dtls_set_handler, dtls_state_t, dtls_write, session_t,
 };
 
+use public_keys::RawKeys;
+pub(crate) use public_keys::SUITE as PUBLIC_KEY_SUITE;
+
 /// Which end a session is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -22,7 +27,8 @@ pub(crate) enum Role {
 /// Every session of one role, told apart by the port of the other end.
 pub(crate) struct Context {
     context: *mut dtls_context_t,
-    _handler: Box<dtls_handler_t>,
+    handler: Box<dtls_handler_t>,
+    keys: Option<Box<RawKeys>>,
 }
 
 /// What the callbacks may touch, for the time of one call.
@@ -31,6 +37,8 @@ struct Wire {
     payload: *mut u8,
     payload_room: usize,
     payload_len: usize,
+    /// Null where pre-shared keys are used.
+    keys: *const RawKeys,
 }
 
 impl Context {
@@ -56,7 +64,7 @@ impl Context {
             dtls_set_handler(context, &raw mut *handler);
             context
         };
-        Ok(Self { context, _handler: handler })
+        Ok(Self { context, handler, keys: None })
     }
 
     pub(crate) fn connect(&self, port: u16, out: &mut Outbox) -> Result<(), Failure> {
@@ -145,6 +153,7 @@ impl Context {
             payload: payload.as_mut_ptr(),
             payload_room: payload.len(),
             payload_len: 0,
+            keys: self.keys.as_deref().map_or(ptr::null(), ptr::from_ref),
         };
         // SAFETY: the context is alive and used by this thread alone; the wire outlives `step`.
         unsafe { (*self.context).app = (&raw mut wire).cast() };

@@ -1,9 +1,9 @@
 //! tinydtls, with its debug output left out: PSK and CCM_8, cookie exchange always on.
 mod ffi;
 
-use ffi::{Context, Role};
+use ffi::{Context, PUBLIC_KEY_SUITE, Role};
 use std::{process::ExitCode, rc::Rc};
-use tegmen_bench_line::{End, Failure, Outbox, Stack, run};
+use tegmen_bench_line::{Agreed, End, Failure, Outbox, PublicKeys, Stack, public_keys::RAW_PUBLIC_KEY, run};
 
 /// One context for each role, as a program would have; every session gets a port of its own.
 struct TinyDtls {
@@ -30,6 +30,12 @@ impl Stack for TinyDtls {
 
     fn version(&self) -> String {
         ffi::version()
+    }
+
+    fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
+        self.client = Rc::new(Context::with_public_keys(keys)?);
+        self.server = Rc::new(Context::with_public_keys(keys)?);
+        Ok(())
     }
 
     fn client(&mut self) -> Result<Endpoint, Failure> {
@@ -63,6 +69,11 @@ impl End for Endpoint {
 
     fn is_established(&self) -> bool {
         self.context.is_connected(self.port)
+    }
+
+    fn agreed(&self) -> Option<Agreed> {
+        let agreed = Agreed { suite: PUBLIC_KEY_SUITE.to_owned(), peer: RAW_PUBLIC_KEY.to_owned() };
+        self.context.has_public_keys().then_some(agreed)
     }
 
     fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {

@@ -1,11 +1,15 @@
 //! The few functions of wolfSSL that one DTLS connection over memory needs.
 #![expect(unsafe_code, reason = "wolfSSL is a C library")]
 
+mod public_keys;
+
 use std::{
     ffi::{CStr, c_char, c_int, c_long, c_uchar, c_uint, c_void},
     ptr, slice,
 };
 use tegmen_bench_line::{self as line, Failure, Outbox};
+
+pub(crate) use public_keys::suites;
 
 /// Which end a context makes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,6 +22,7 @@ pub(crate) enum Role {
 pub(crate) struct Context {
     context: *mut WolfSslCtx,
     role: Role,
+    has_public_keys: bool,
 }
 
 /// One end of a session.
@@ -25,6 +30,7 @@ pub(crate) struct Connection {
     ssl: *mut WolfSsl,
     wire: Box<Wire>,
     role: Role,
+    has_public_keys: bool,
     finished: bool,
 }
 
@@ -48,7 +54,7 @@ impl Context {
             if context.is_null() {
                 return Err(Failure::new("no context"));
             }
-            let this = Self { context, role };
+            let this = Self { context, role, has_public_keys: false };
             match role {
                 Role::Client => wolfSSL_CTX_set_psk_client_callback(context, psk_client),
                 Role::Server => wolfSSL_CTX_set_psk_server_callback(context, psk_server),
@@ -85,7 +91,8 @@ impl Context {
                     return Err(Failure::new("no connection id"));
                 }
             }
-            Ok(Connection { ssl, wire, role: self.role, finished: false })
+            let has_public_keys = self.has_public_keys;
+            Ok(Connection { ssl, wire, role: self.role, has_public_keys, finished: false })
         }
     }
 }
@@ -116,6 +123,10 @@ impl Connection {
 
     pub(crate) fn is_finished(&self) -> bool {
         self.finished
+    }
+
+    pub(crate) fn has_public_keys(&self) -> bool {
+        self.has_public_keys
     }
 
     pub(crate) fn write(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {

@@ -3,7 +3,7 @@ mod ffi;
 
 use ffi::{Connection, Context, Role};
 use std::process::ExitCode;
-use tegmen_bench_line::{End, Failure, Outbox, Stack, run};
+use tegmen_bench_line::{Agreed, End, Failure, Outbox, PublicKeys, Stack, run};
 
 struct WolfSsl {
     client: Context,
@@ -30,6 +30,15 @@ impl Stack for WolfSsl {
         Ok(())
     }
 
+    fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
+        self.client.use_public_keys(keys)?;
+        self.server.use_public_keys(keys)
+    }
+
+    fn suites(&self) -> Vec<String> {
+        ffi::suites()
+    }
+
     fn client(&mut self) -> Result<Connection, Failure> {
         self.client.connection(self.connection_id)
     }
@@ -50,6 +59,10 @@ impl End for Connection {
 
     fn is_established(&self) -> bool {
         self.is_finished()
+    }
+
+    fn agreed(&self) -> Option<Agreed> {
+        self.has_public_keys().then(|| Connection::agreed(self))
     }
 
     fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {

@@ -1,0 +1,154 @@
+//! Our side of rows with public keys: certificates of a CA of `tegmen ca`, or keys as they are.
+
+use crate::capture::{Capture, Datagram};
+use crate::cell::{Check, Scene, Trouble};
+use crate::dtls::LOOPBACK;
+use crate::hello::{self, Hello};
+use crate::openssl::holds;
+use crate::ours::{Psk, Served, start_ask};
+use crate::process::Process;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// A cipher suite, as the registry and as `--suites` call it.
+#[derive(Clone, Copy)]
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    pub(crate) ours: &'static str,
+    /// Whether certificates are signed with RSA.
+    pub(crate) rsa: bool,
+}
+
+pub(crate) const ECDSA_CCM_8: Suite =
+    Suite { name: "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8", ours: "ecdhe-ecdsa-ccm8", rsa: false };
+pub(crate) const ECDSA_GCM: Suite =
+    Suite { name: "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", ours: "ecdhe-ecdsa-gcm", rsa: false };
+pub(crate) const RSA_GCM: Suite =
+    Suite { name: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", ours: "ecdhe-rsa-gcm", rsa: true };
+pub(crate) const ECDHE_PSK_CCM_8: Suite =
+    Suite { name: "TLS_ECDHE_PSK_WITH_AES_128_CCM_8_SHA256", ours: "ecdhe-psk-ccm8", rsa: false };
+
+/// With certificates at both ends, by the scenario.
+pub(crate) const MUTUAL: [(&str, Suite); 3] =
+    [("mutual ECDSA, CCM_8", ECDSA_CCM_8), ("mutual ECDSA, GCM", ECDSA_GCM), ("mutual RSA, GCM", RSA_GCM)];
+pub(crate) const RAW: &str = "raw public keys";
+pub(crate) const ECDHE_PSK: &str = "ECDHE-PSK, CCM_8";
+
+/// What `tegmen get` proves itself with, and whom it believes.
+pub(crate) const AS_DEVICE: [&str; 6] =
+    ["--ca", "ca/ca.pem", "--cert", "ca/device1.pem", "--cert-key", "ca/device1.key"];
+/// The same of `tegmen serve`.
+pub(crate) const AS_SERVER: [&str; 6] =
+    ["--cert", "ca/server.pem", "--cert-key", "ca/server.key", "--client-ca", "ca/ca.pem"];
+
+/// A CA in `ca`, with a server and a client.
+pub(crate) fn certificates(scene: &Scene, rsa: bool) -> Check {
+    tegmen(scene, &["ca", "init", "ca", "--name", "Works CA"])?;
+    let key: &[&str] = if rsa { &["--rsa"] } else { &[] };
+    let issue = ["ca", "issue", "ca", "--name"];
+    tegmen(scene, &[&issue[..], &["server", "--server", "--dns", "localhost", "--ip", "127.0.0.1"], key].concat())?;
+    tegmen(scene, &[&issue[..], &["device1", "--client"], key].concat())
+}
+
+pub(crate) fn tegmen(scene: &Scene, words: &[&str]) -> Check {
+    ends_well(scene.tegmen(words)?)
+}
+
+fn ends_well(mut process: Process) -> Check {
+    match process.await_end()?.success() {
+        true => Ok(()),
+        false => Err(process.err.text().into()),
+    }
+}
+
+/// The digests by which ours knows raw public keys.
+pub(crate) struct RawKeys {
+    server: String,
+    device: String,
+}
+
+impl RawKeys {
+    /// The keys of [`certificates`], beside them in the other forms that peers read: `server.pub` in PEM, `server.key.der`
+    /// and `server.pub.der`; and the same of `device1`.
+    pub(crate) fn new(scene: &Scene) -> Result<Self, Trouble> {
+        certificates(scene, false)?;
+        let exported = |name: &str| -> Result<String, Trouble> {
+            let key = format!("ca/{name}.key");
+            let forms: [(&str, &[&str]); 3] = [
+                ("pub", &["pkey", "-pubout"]),
+                ("pub.der", &["pkey", "-pubout", "-outform", "DER"]),
+                ("key.der", &["pkcs8", "-topk8", "-nocrypt", "-outform", "DER"]),
+            ];
+            for (ending, form) in forms {
+                let file = format!("{name}.{ending}");
+                ends_well(scene.start("openssl", &[form, &["-in", &key, "-out", &file]].concat())?)?;
+            }
+            let mut shown = scene.tegmen(&["keys", "show", &key, "--json"])?;
+            shown.await_end()?;
+            let text: serde_json::Value = serde_json::from_str(&shown.out.text()).map_err(|error| error.to_string())?;
+            let digest = text["public_key_digest"].as_str();
+            Ok(digest.ok_or("tegmen keys show tells no digest")?.to_owned())
+        };
+        Ok(Self { server: exported("server")?, device: exported("device1")? })
+    }
+
+    /// What `tegmen get` proves itself with, and the server that it believes.
+    pub(crate) fn device(&self) -> [&str; 4] {
+        ["--cert-key", "ca/device1.key", "--server-key", &self.server]
+    }
+
+    /// `tegmen serve` with its key, for the one device.
+    pub(crate) fn serve(&self, scene: &Scene) -> Result<Served, String> {
+        let named = format!("{}=device1", self.device);
+        Served::start_with(scene, &Psk::usual(), &["--cert-key", "ca/server.key", "--client-key", &named])
+    }
+}
+
+// --- who has no raw public keys ---
+
+/// A server that leaves open which kind of certificate it shows, which then is X.509: ours, which offered a raw public key
+/// alone, goes no further.
+pub(crate) fn server_lacks_raw(scene: &Scene, keys: &RawKeys, server: SocketAddr) -> Check {
+    let relay = Capture::start(server)?;
+    let uri = format!("coaps://127.0.0.1:{}/question", relay.port);
+    let failure = start_ask(scene, &[&["get", &uri], &keys.device()[..]].concat(), None)?.failure()?;
+    holds(&failure, &["the server chose what was not offered"])?;
+    hello::lacks(&relay, Hello::Server, CERTIFICATE_TYPE)
+}
+
+/// A client that says nothing of kinds of certificates, and so wants X.509: ours, which has a key alone, refuses it.
+pub(crate) fn client_lacks_raw(
+    scene: &Scene,
+    keys: &RawKeys,
+    connect: impl FnOnce(SocketAddr) -> Result<Process, String>,
+) -> Check {
+    let served = keys.serve(scene)?;
+    let relay = Capture::start((LOOPBACK, served.port).into())?;
+    let _client = connect((LOOPBACK, relay.port).into())?;
+    let refused = |datagram: &Datagram| !datagram.to_server && datagram.bytes.ends_with(&HANDSHAKE_FAILURE);
+    while !relay.datagrams().iter().any(refused) {
+        if Instant::now() > scene.deadline {
+            return Err("ours did not refuse it".into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    hello::lacks(&relay, Hello::Client, CERTIFICATE_TYPE)
+}
+
+/// A list of suites, by whatever names, that has none in which all of `marks` occur.
+pub(crate) fn lacks_suite(list: &str, marks: &[&str], command: &str) -> Check {
+    let names = list.split(|c: char| c.is_whitespace() || c == ':').filter(|name| !name.is_empty());
+    let near: Vec<&str> = names.filter(|name| name.contains("ECDHE") && name.contains("PSK")).collect();
+    match near.iter().find(|name| marks.iter().all(|mark| name.contains(mark))) {
+        Some(name) => Err(format!("it has {name}, and no row tries it").into()),
+        None if near.is_empty() => {
+            Err(format!("{command} names no suite of ECDHE_PSK: is the list what it was?").into())
+        }
+        None => Err(Trouble::Lacks(format!("{command}: {} with ECDHE_PSK, none with CCM_8", near.len()))),
+    }
+}
+
+/// RFC 7250, section 3.
+const CERTIFICATE_TYPE: (&str, u16) = ("server_certificate_type", 20);
+/// A fatal alert.
+const HANDSHAKE_FAILURE: [u8; 2] = [2, 40];

@@ -1,0 +1,175 @@
+//! Peers that are libraries, with certificates, with raw public keys, and with an agreement beside a pre-shared key.
+//!
+//! In place of an identity and a key their programs take `x509 SUITE CA CERTIFICATE KEY`, `raw SUITE KEY PUBLIC_KEY PEER` or
+//! `psk SUITE IDENTITY KEY`; they print `suite NAME` and `peer NAME`. Their word `suites` prints the names of all.
+
+use super::{Peer, Session};
+use crate::cell::{Cell, Check, Role, Scene, free_port};
+use crate::dtls::{self, LOOPBACK, Plaintext as _};
+use crate::openssl::holds;
+use crate::ours::{Psk, Served, start_ask};
+use crate::public_keys::{
+    AS_DEVICE, AS_SERVER, ECDHE_PSK, ECDHE_PSK_CCM_8, ECDSA_CCM_8, MUTUAL, RAW, RawKeys, Suite, certificates,
+    client_lacks_raw, lacks_suite, server_lacks_raw,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What a peer knows of all this.
+#[derive(Clone, Copy)]
+pub(super) struct Knows {
+    pub(super) x509: bool,
+    pub(super) raw: bool,
+    pub(super) ecdhe_psk: bool,
+}
+
+pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
+    type Play = Box<dyn Fn(&Scene, &Peer) -> Check + Send + Sync>;
+    let mut cells = Vec::new();
+    let mut add = |role, scenario: &str, play: Play| {
+        let played = peer.clone();
+        cells.push(Cell::new(peer.name, &peer.version, role, scenario, move |scene| {
+            played.program.ready()?;
+            play(&scene.anew(), &played)
+        }));
+    };
+    let knows = peer.knows;
+    if knows.x509 {
+        for (scenario, suite) in MUTUAL {
+            add(Role::Server, scenario, Box::new(move |scene, peer| server_mutual(scene, peer, suite)));
+            add(Role::Client, scenario, Box::new(move |scene, peer| client_mutual(scene, peer, suite)));
+        }
+    }
+    if knows.raw {
+        add(Role::Server, RAW, Box::new(server_raw));
+        add(Role::Client, RAW, Box::new(client_raw));
+    } else {
+        add(Role::Server, RAW, Box::new(no_raw_server));
+        add(Role::Client, RAW, Box::new(no_raw_client));
+    }
+    if knows.ecdhe_psk {
+        add(Role::Server, ECDHE_PSK, Box::new(server_ecdhe_psk));
+        add(Role::Client, ECDHE_PSK, Box::new(client_ecdhe_psk));
+    } else if knows.x509 {
+        add(Role::Server, ECDHE_PSK, Box::new(|_, peer| lacks_ecdhe_psk(peer)));
+        add(Role::Client, ECDHE_PSK, Box::new(|_, peer| lacks_ecdhe_psk(peer)));
+    }
+    cells
+}
+
+impl Peer {
+    fn open(&self, scene: &Scene, role: &str, address: SocketAddr, words: &[&str]) -> Result<Session, String> {
+        let mut command = self.program.command()?;
+        command.args([role, &address.to_string()]).args(words);
+        Ok(Session { process: scene.start_command(command)?, read: 0 })
+    }
+
+    fn serve(&self, scene: &Scene, words: &[&str]) -> Result<(Session, SocketAddr), String> {
+        let address = (LOOPBACK, free_port()?).into();
+        let session = self.open(scene, "server", address, words)?;
+        session.process.await_output("listening\n", 0)?;
+        Ok((session, address))
+    }
+
+    fn connect(&self, scene: &Scene, port: u16, words: &[&str]) -> Result<Session, String> {
+        let session = self.open(scene, "client", (LOOPBACK, port).into(), words)?;
+        session.process.await_output("established\n", 0)?;
+        Ok(session)
+    }
+}
+
+impl Session {
+    /// What it prints of the session.
+    fn says(&self, suite: Suite, peer: &str) -> Check {
+        holds(&self.process.out.text(), &[&format!("suite {}\n", suite.name), &format!("peer {peer}\n")])
+    }
+}
+
+/// What a program shows that is the server, and what one that is the client.
+const THEIR_SERVER: [&str; 3] = ["ca/ca.pem", "ca/server.pem", "ca/server.key"];
+const THEIR_DEVICE: [&str; 3] = ["ca/ca.pem", "ca/device1.pem", "ca/device1.key"];
+const RAW_SERVER: [&str; 5] = ["raw", ECDSA_CCM_8.name, "server.key.der", "server.pub.der", "device1.pub.der"];
+const RAW_DEVICE: [&str; 5] = ["raw", ECDSA_CCM_8.name, "device1.key.der", "device1.pub.der", "server.pub.der"];
+/// What the programs call whoever showed a raw public key that was expected.
+const RAW_PEER: &str = "raw public key";
+
+/// `tegmen put` asks the server, and understands its answer.
+fn asks(scene: &Scene, session: &mut Session, server: SocketAddr, words: &[&str], psk: Option<&Psk>) -> Check {
+    let uri = format!("coaps://{server}/question");
+    let asked = start_ask(scene, &[&["put", &uri, "a blink"], words].concat(), psk)?;
+    if let Err(why) = dtls::answer(session, 3, b"a blink", 0x44, b"an answer") {
+        return Err(format!("{why}; tegmen says: {}", asked.failure()?.trim()).into());
+    }
+    let answer = asked.answer()?;
+    if answer.payload == "an answer" { Ok(()) } else { Err(format!("tegmen understood {:?}", answer.payload).into()) }
+}
+
+/// A client that is established gets `/v`, and both know each other.
+fn gets(served: &Served, session: &mut Session, suite: Suite, theirs: &str, ours: &str) -> Check {
+    session.get_v()?;
+    session.says(suite, theirs)?;
+    served.process.await_output(format!("({ours}) GET /v: 2.05"), 0)?;
+    Ok(())
+}
+
+fn server_mutual(scene: &Scene, peer: &Peer, suite: Suite) -> Check {
+    certificates(scene, suite.rsa)?;
+    let (mut session, address) = peer.serve(scene, &[&["x509", suite.name], &THEIR_SERVER[..]].concat())?;
+    asks(scene, &mut session, address, &[&["--suites", suite.ours], &AS_DEVICE[..]].concat(), None)?;
+    session.says(suite, "device1")
+}
+
+fn client_mutual(scene: &Scene, peer: &Peer, suite: Suite) -> Check {
+    certificates(scene, suite.rsa)?;
+    let served = Served::start_with(scene, &Psk::usual(), &[&AS_SERVER[..], &["--suites", suite.ours]].concat())?;
+    let words = [&["x509", suite.name], &THEIR_DEVICE[..]].concat();
+    let mut session = peer.connect(scene, served.port, &words)?;
+    gets(&served, &mut session, suite, "server", "CN=device1")
+}
+
+fn server_raw(scene: &Scene, peer: &Peer) -> Check {
+    let keys = RawKeys::new(scene)?;
+    let (mut session, address) = peer.serve(scene, &RAW_SERVER)?;
+    asks(scene, &mut session, address, &keys.device(), None)?;
+    session.says(ECDSA_CCM_8, RAW_PEER)
+}
+
+fn client_raw(scene: &Scene, peer: &Peer) -> Check {
+    let keys = RawKeys::new(scene)?;
+    let served = keys.serve(scene)?;
+    let mut session = peer.connect(scene, served.port, &RAW_DEVICE)?;
+    gets(&served, &mut session, ECDSA_CCM_8, RAW_PEER, "device1")
+}
+
+fn no_raw_server(scene: &Scene, peer: &Peer) -> Check {
+    let keys = RawKeys::new(scene)?;
+    let (_session, address) = peer.serve(scene, &[&["x509", ECDSA_CCM_8.name], &THEIR_SERVER[..]].concat())?;
+    server_lacks_raw(scene, &keys, address)
+}
+
+fn no_raw_client(scene: &Scene, peer: &Peer) -> Check {
+    let keys = RawKeys::new(scene)?;
+    let words = [&["x509", ECDSA_CCM_8.name], &THEIR_DEVICE[..]].concat();
+    client_lacks_raw(scene, &keys, |server| Ok(peer.open(scene, "client", server, &words)?.process))
+}
+
+fn server_ecdhe_psk(scene: &Scene, peer: &Peer) -> Check {
+    let psk = Psk::usual();
+    let words = ["psk", ECDHE_PSK_CCM_8.name, &psk.identity, &psk.hex()];
+    let (mut session, address) = peer.serve(scene, &words)?;
+    asks(scene, &mut session, address, &["--suites", ECDHE_PSK_CCM_8.ours], Some(&psk))?;
+    session.says(ECDHE_PSK_CCM_8, &psk.identity)
+}
+
+fn client_ecdhe_psk(scene: &Scene, peer: &Peer) -> Check {
+    let psk = Psk::usual();
+    let served = Served::start_with(scene, &psk, &["--suites", ECDHE_PSK_CCM_8.ours])?;
+    let words = ["psk", ECDHE_PSK_CCM_8.name, &psk.identity, &psk.hex()];
+    let mut session = peer.connect(scene, served.port, &words)?;
+    gets(&served, &mut session, ECDHE_PSK_CCM_8, &psk.identity, &psk.identity)
+}
+
+fn lacks_ecdhe_psk(peer: &Peer) -> Check {
+    let output = peer.program.command()?.arg("suites").output().map_err(|error| error.to_string())?;
+    lacks_suite(&String::from_utf8_lossy(&output.stdout), &["CCM_8"], "its list of suites")
+}
