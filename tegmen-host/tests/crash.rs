@@ -9,11 +9,14 @@ mod ends;
 mod recorder;
 #[path = "crash/sessions.rs"]
 mod sessions;
+#[path = "crash/stores.rs"]
+mod stores;
 #[path = "../../tegmen/tests/world/mod.rs"]
 mod world;
 
 use ends::{Cut, End, Host, Mote};
 use recorder::Recorder;
+use sessions::Memory;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use tegmen::buf::Frame;
@@ -354,18 +357,36 @@ fn no_nonce_and_no_request_comes_twice_through_crashes_restores_copies_and_doubl
     let mut dtls_seeds = 0;
     while dtls.events < wanted / 4 {
         dtls_seeds += 1;
-        let mut scene = sessions::Scene::new(dtls_seeds);
+        let mut scene = sessions::Scene::new(dtls_seeds, [Box::<Memory>::default(), Box::<Memory>::default()]);
         (0..400).for_each(|_| scene.step());
         dtls.add(&scene.counts);
     }
+    let scratch = Scratch::new("stores");
+    let mut stores = sessions::Counts::default();
+    let mut stores_seeds = 0;
+    while stores.events < wanted / 4 {
+        stores_seeds += 1;
+        let dir = scratch.0.join(stores_seeds.to_string());
+        let client = Box::new(stores::Client::new(&dir.join("client")));
+        let server = Box::new(stores::Server::new(dir.join("server")));
+        let mut scene = sessions::Scene::new(stores_seeds, [client, server]);
+        (0..400).for_each(|_| scene.step());
+        stores.add(&scene.counts);
+        drop(scene);
+        let _ = std::fs::remove_dir_all(&dir);
+    }
     let report = serde_json::json!({
-        "oscore": all.json(), "oscore_seeds": seed, "dtls": dtls.json(), "dtls_seeds": dtls_seeds
+        "oscore": all.json(), "oscore_seeds": seed, "dtls": dtls.json(), "dtls_seeds": dtls_seeds,
+        "dtls_on_disk": stores.json(), "dtls_on_disk_seeds": stores_seeds,
     });
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let file = target.parent().unwrap_or(&target).join("crash.json");
     std::fs::write(&file, format!("{report:#}\n")).unwrap();
     println!("{report:#}\n{}", file.display());
     assert_eq!((all.repeated_nonces, all.replays_accepted, dtls.replays_accepted), (0, 0, 0));
+    assert_eq!(stores.replays_accepted, 0);
+    assert!(stores.challenges > 0 && stores.replays_tried > 0 && stores.most_round_trips <= 2, "{stores:?}");
+    assert!(stores.restored_backups > 0 && stores.copies > 0 && stores.torn_files > 0, "{stores:?}");
     assert!(dtls.challenges > 0 && dtls.replays_tried > 0 && dtls.most_round_trips <= 2, "{dtls:?}");
     assert!(all.challenges > 0 && all.replays_tried > 0 && all.most_round_trips <= 2, "{all:?}");
 }

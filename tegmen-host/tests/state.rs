@@ -460,3 +460,27 @@ fn numbers_of_contexts_go_forward_in_a_database_and_nowhere_else() {
     let (again, lost) = next(&database, false);
     assert!(again > after && lost);
 }
+
+#[tokio::test]
+async fn the_lease_of_a_busy_session_moves_on_before_it_ends() {
+    let (scene, wire) = (Scene::new("busy"), Wire::default());
+    let file = scene.file("state.db");
+    let running = Running::start(Some(&file), None);
+    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let last = |wire: &Wire| {
+        let wire = wire.0.lock().unwrap();
+        let (_, datagram) = wire.iter().rfind(|(sent, _)| !sent).unwrap();
+        u64::from_be_bytes(datagram[3..11].try_into().unwrap()) & 0xffff_ffff
+    };
+    // More than half of 65,536.
+    for _ in 0..33_000 {
+        assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+    }
+    assert!(last(&wire) > 32_768 && last(&wire) < 65_536);
+    running.database.as_ref().unwrap().flush().unwrap();
+    let running = Running::start(Some(&file), Some(running.kill()));
+    ask(&mut client, Code::GET, b"").await;
+    assert!(last(&wire) >= 2 * 65_536, "past what was leased ahead: {}", last(&wire));
+    drop(running);
+    wire.check();
+}

@@ -1,4 +1,5 @@
-//! The same for DTLS sessions: kept outside of their endpoints, cut off, brought back, with everything replayed.
+//! The same for DTLS sessions: kept outside of their endpoints, cut off, brought back, with everything replayed. What keeps
+//! them is in memory here, and on the disk in `stores`.
 
 use crate::world::{Node, World};
 use std::collections::HashSet;
@@ -6,7 +7,7 @@ use tegmen::buf::Writer;
 use tegmen::dtls::Config;
 use tegmen::dtls::record::CHUNK;
 use tegmen::dtls::session::{SEALED_LEN, Session};
-use tegmen::endpoint::{Cx, Principal};
+use tegmen::endpoint::{Cx, Path, PeerId, Peers as _, Phase, Principal};
 use tegmen::time::Duration;
 
 /// What happened, in all. A nonce that comes twice stops the cipher of this world at once.
@@ -21,6 +22,10 @@ pub(crate) struct Counts {
     pub(crate) replays_tried: u64,
     pub(crate) replays_accepted: u64,
     pub(crate) most_round_trips: u64,
+    pub(crate) restored_backups: u64,
+    pub(crate) copies: u64,
+    pub(crate) double_starts: u64,
+    pub(crate) torn_files: u64,
 }
 
 impl Counts {
@@ -36,6 +41,10 @@ impl Counts {
             "replays_accepted": self.replays_accepted,
             "repeated_nonces": 0,
             "most_round_trips": self.most_round_trips,
+            "restored_backups": self.restored_backups,
+            "copies": self.copies,
+            "double_starts": self.double_starts,
+            "torn_files": self.torn_files,
         })
     }
 
@@ -49,20 +58,85 @@ impl Counts {
         self.replays_tried += other.replays_tried;
         self.replays_accepted += other.replays_accepted;
         self.most_round_trips = self.most_round_trips.max(other.most_round_trips);
+        self.restored_backups += other.restored_backups;
+        self.copies += other.copies;
+        self.double_starts += other.double_starts;
+        self.torn_files += other.torn_files;
     }
 }
 
-/// What an end keeps of its session.
-struct Store {
+/// Where an end keeps its session.
+pub(crate) trait Store {
+    /// Keeps the session that was just established.
+    fn keep(&mut self, node: &mut Node, path: &Path);
+
+    /// Sees to it that there are numbers for what is said next.
+    fn lease(&mut self, node: &mut Node);
+
+    /// Ends in order.
+    fn park(&mut self, node: &mut Node);
+
+    /// Ends as the power does. `node` is gone.
+    fn cut(&mut self, draw: u64);
+
+    /// Begins again: a session whose lease is durable, and its end. Without one a handshake is due.
+    fn open(&mut self, node: &mut Node, path: &Path) -> Option<(Session, u32)>;
+
+    /// The session goes on as this peer.
+    fn opened(&mut self, node: &mut Node, peer: PeerId);
+
+    /// What else can happen to what is on a disk. True if the session was lost by that.
+    fn suffer(&mut self, draw: u64, counts: &mut Counts) -> bool;
+}
+
+/// In memory, which no power cut reaches.
+#[derive(Default)]
+pub(crate) struct Memory {
     sealed: Vec<u8>,
     /// Every record number below may have been used.
     end: u32,
 }
 
+impl Store for Memory {
+    fn keep(&mut self, node: &mut Node, _: &Path) {
+        let id = node.peer.unwrap();
+        node.endpoint.lease_session(id, CHUNK);
+        let session = node.endpoint.copy_session(id).unwrap();
+        *self = Self { sealed: seal(node, &session), end: CHUNK };
+    }
+
+    fn lease(&mut self, _: &mut Node) {}
+
+    fn park(&mut self, node: &mut Node) {
+        let session = node.endpoint.take_session(node.peer.unwrap()).unwrap();
+        self.sealed = seal(node, &session);
+    }
+
+    fn cut(&mut self, _: u64) {}
+
+    fn open(&mut self, node: &mut Node, _: &Path) -> Option<(Session, u32)> {
+        let mut session = Session::open(&mut node.crypto, &KEY, b"peer", &self.sealed).unwrap();
+        let begun = self.end.max(session.next()).div_ceil(CHUNK);
+        session.skip(begun - session.next().div_ceil(CHUNK));
+        self.end = session.next() + CHUNK;
+        Some((session, self.end))
+    }
+
+    fn opened(&mut self, node: &mut Node, peer: PeerId) {
+        // From now on there is only what a power cut leaves.
+        let copy = node.endpoint.copy_session(peer).unwrap();
+        self.sealed = seal(node, &copy);
+    }
+
+    fn suffer(&mut self, _: u64, _: &mut Counts) -> bool {
+        false
+    }
+}
+
 /// Two ends, what each keeps, and everything that was ever on the way.
 pub(crate) struct Scene {
     world: World,
-    stores: [Store; 2],
+    stores: [Box<dyn Store>; 2],
     seed: u64,
     next: u64,
     delivered: HashSet<u64>,
@@ -74,9 +148,8 @@ const SERVER: usize = 1;
 const KEY: [u8; 16] = [5; 16];
 
 impl Scene {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, stores: [Box<dyn Store>; 2]) -> Self {
         let world = World::new(seed, Config::default());
-        let stores = [const { Store { sealed: Vec::new(), end: 0 } }; 2];
         let mut scene = Self { world, stores, seed, next: 0, delivered: HashSet::new(), counts: Counts::default() };
         scene.handshake();
         scene
@@ -101,32 +174,41 @@ impl Scene {
         self.world.run(Duration::from_secs(5));
         assert!(self.world.client.established && self.world.server.established);
         for which in [CLIENT, SERVER] {
-            let node = self.node(which);
-            let id = node.peer.unwrap();
-            node.endpoint.lease_session(id, CHUNK);
-            let session = node.endpoint.copy_session(id).unwrap();
-            let sealed = seal(node, &session);
-            self.stores[which] = Store { sealed, end: CHUNK };
+            let path = self.path(which);
+            let Self { world, stores, .. } = self;
+            let node = if which == CLIENT { &mut world.client } else { &mut world.server };
+            stores[which].keep(node, &path);
         }
     }
 
     pub(crate) fn step(&mut self) {
         let which = self.random(2) as usize;
-        match self.random(8) {
+        let draw = self.random(1 << 30);
+        match self.random(9) {
             0 => {
                 self.counts.events += 1;
                 self.counts.power_cuts += 1;
+                self.stores[which].cut(draw);
                 self.come_back(which);
             }
             1 => {
                 self.counts.events += 1;
                 self.counts.orderly_moves += 1;
-                let node = self.node(which);
-                let session = node.endpoint.take_session(node.peer.unwrap()).unwrap();
-                self.stores[which].sealed = seal(self.node(which), &session);
+                let Self { world, stores, .. } = self;
+                let node = if which == CLIENT { &mut world.client } else { &mut world.server };
+                stores[which].park(node);
                 self.come_back(which);
             }
-            2..=4 => self.replay(),
+            2 => {
+                let before = self.counts.events;
+                let lost = self.stores[which].suffer(draw, &mut self.counts);
+                if lost {
+                    self.handshake();
+                } else if self.counts.events > before {
+                    self.come_back(which);
+                }
+            }
+            3..=4 => self.replay(),
             _ => self.exchange(which),
         }
     }
@@ -138,23 +220,23 @@ impl Scene {
             CLIENT => (self.world.restarted_client(seed), self.world.server.local),
             _ => (self.world.restarted_server(seed), self.world.client.local),
         };
-        let store = &mut self.stores[which];
-        let mut session = Session::open(&mut node.crypto, &KEY, b"peer", &store.sealed).unwrap();
-        let begun = store.end.max(session.next()).div_ceil(CHUNK);
-        session.skip(begun - session.next().div_ceil(CHUNK));
-        store.end = session.next() + CHUNK;
         let path = node.path(remote);
+        let store = &mut self.stores[which];
+        let Some((session, lease_end)) = store.open(&mut node, &path) else { return self.handshake() };
         let mut cx = Cx { now: self.world.now, crypto: &mut node.crypto, counters: &mut node.counters };
         let Ok(id) = node.endpoint.restore_session(&mut cx, &path, Principal(7), &session) else {
             // So many times that the key has no numbers left.
             return self.handshake();
         };
-        node.endpoint.lease_session(id, store.end);
-        // From now on there is only what a power cut leaves.
-        let copy = node.endpoint.copy_session(id).unwrap();
-        store.sealed = seal(&mut node, &copy);
+        node.endpoint.lease_session(id, lease_end);
+        store.opened(&mut node, id);
         (node.peer, node.established) = (Some(id), true);
         *self.node(which) = node;
+    }
+
+    fn path(&mut self, which: usize) -> Path {
+        let remote = if which == CLIENT { self.world.server.local } else { self.world.client.local };
+        self.node(which).path(remote)
     }
 
     /// Sends a request until it is delivered: at once, or behind a challenge.
@@ -166,7 +248,10 @@ impl Scene {
             round_trips += 1;
             assert!(round_trips <= 2, "{id} is not delivered");
             let message = [id.to_be_bytes(), echo.to_be_bytes()].concat();
-            self.node(from).say(&message);
+            let Self { world, stores, .. } = self;
+            let node = if from == CLIENT { &mut world.client } else { &mut world.server };
+            stores[from].lease(node);
+            node.say(&message);
             self.world.run(Duration::from_millis(100));
             let to_node = self.node(to);
             assert_eq!(to_node.heard.last(), Some(&message), "nothing is lost here");
@@ -201,8 +286,11 @@ impl Scene {
         }
         self.counts.replays_tried += 1;
         let node = self.node(to);
-        let unverified = node.endpoint.is_unverified(node.peer.unwrap());
-        assert!(node.closed.is_none(), "a replay ended the session");
+        let peer = node.peer.unwrap();
+        let unverified = node.endpoint.is_unverified(peer);
+        // A hello that comes again may begin a handshake, which leads to nothing.
+        let lives = node.endpoint.peers.peer(peer).is_some_and(|peer| peer.phase() == Phase::Established);
+        assert!(lives, "a replay ended the session: {:?}", node.closed);
         // What is heard while the window is lost is answered with a challenge, and not delivered.
         if node.heard.len() > before && !unverified {
             self.counts.replays_accepted += 1;

@@ -1,0 +1,140 @@
+//! A server that is killed with `kill -9` again and again, and clients that go on.
+#![cfg(unix)]
+
+use std::collections::HashSet;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey, Reply, Tap, Tapped};
+use tegmen_host::contexts;
+
+/// Killed at the latest when it is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // SIGKILL.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until it listens at both ports.
+fn serve(dir: &Path, ports: (u16, u16)) -> (Server, SocketAddr, SocketAddr) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tegmen"))
+        .args(["serve", "--value", "/value=21.5", "--listen", "127.0.0.1", "--oscore", "server", "--state", "state.db"])
+        .args(["--credentials", "keys.toml", "--shards", "2", "--json"])
+        .args(["--port", &ports.0.to_string(), "--plain-port", &ports.1.to_string()])
+        .current_dir(dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut at = || loop {
+        let line = lines.next().expect("it listens").unwrap();
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if line["event"] == "listening" {
+            return line["address"].as_str().unwrap().parse().unwrap();
+        }
+    };
+    let addresses = (at(), at());
+    std::thread::spawn(move || lines.for_each(drop));
+    (Server(child), addresses.0, addresses.1)
+}
+
+async fn get(client: &mut Client) -> Reply {
+    let path = ["value".to_owned()];
+    let ask = Ask {
+        method: Code::GET,
+        path: &path,
+        query: &[],
+        content_format: None,
+        accept: None,
+        payload: &[],
+        options: &[],
+    };
+    client.request(&ask).await.unwrap()
+}
+
+#[tokio::test]
+async fn sessions_and_contexts_go_on_after_kill_9() {
+    let dir = std::env::temp_dir().join(format!("tegmen-kill-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    let run = |arguments: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments).current_dir(&dir).output().unwrap();
+        assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    run(&["oscore", "new", "client", "server"]);
+    run(&["keys", "new", "--file", "keys.toml", "--identity", "me"]);
+    let keys = tegmen_host::credentials::Credentials::from_file(&dir.join("keys.toml")).unwrap();
+    let (key, _) = keys.key_of(b"me").unwrap();
+
+    // Every record of the session, by direction and number.
+    let seen = Arc::new(Mutex::new((0usize, HashSet::new())));
+    let (tap, hellos) = (seen.clone(), Arc::new(AtomicUsize::new(0)));
+    let count = hellos.clone();
+    let tap = Tap(Arc::new(move |tapped| {
+        if let Tapped::Datagram { sent, datagram, .. } = tapped {
+            let mut seen = tap.lock().unwrap();
+            seen.0 += 1;
+            if sent && datagram[0] == 22 && datagram[13] == 1 {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            if matches!(datagram[0], 23 | 25) {
+                assert!(seen.1.insert((sent, datagram[3..11].to_vec())), "a number was used twice");
+            }
+        }
+    }));
+    let mut dtls = ClientConfig {
+        key: Some(ClientKey { identity: "me".to_owned(), key }),
+        session: Some(dir.join("session")),
+        tap: Some(tap),
+        timeout: Duration::from_secs(20),
+        ..ClientConfig::default()
+    };
+    dtls.dtls.connection_id = Some(tegmen::dtls::connection_id::Policy { len: 0, ..Default::default() });
+    let oscore = ClientConfig { oscore: Some(dir.join("client")), ..ClientConfig::default() };
+
+    let (mut server, secure, plain) = serve(&dir, (0, 0));
+    let mut client = Client::connect_to(secure, true, dtls.clone()).await.unwrap();
+    let mut objects = Client::connect_to(plain, false, oscore.clone()).await.unwrap();
+    assert_eq!((get(&mut client).await.payload, get(&mut objects).await.payload), (b"21.5".to_vec(), b"21.5".to_vec()));
+    // A session that is a few milliseconds old may be lost; this one is on the disk.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for round in 0..5u64 {
+        // At any moment: also while it answers.
+        let (dir, ports) = (dir.clone(), (secure.port(), plain.port()));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(3000 + 7919 * round));
+            drop(server);
+            serve(&dir, ports).0
+        });
+        while !killer.is_finished() {
+            assert_eq!(get(&mut client).await.payload, b"21.5");
+            assert_eq!(get(&mut objects).await.payload, b"21.5");
+        }
+        server = killer.join().unwrap();
+        if round % 2 == 1 {
+            // The client is killed, too.
+            drop(client);
+            client = Client::connect_to(secure, true, dtls.clone()).await.unwrap();
+        }
+        get(&mut client).await;
+        get(&mut objects).await;
+        // And then both know who speaks.
+        let before = seen.lock().unwrap().0;
+        get(&mut client).await;
+        assert_eq!(seen.lock().unwrap().0, before + 2);
+    }
+    assert_eq!(hellos.load(Ordering::SeqCst), 2, "one handshake, and that with a cookie");
+    drop((client, objects));
+    drop(server);
+    assert!(contexts::used(&dir.join("server")).unwrap().in_database);
+    let _ = std::fs::remove_dir_all(&dir);
+}
