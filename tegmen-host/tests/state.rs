@@ -40,6 +40,7 @@ impl Drop for Scene {
 struct Running {
     server: Server,
     database: Option<Database>,
+    contexts: Contexts,
     address: SocketAddr,
     notes: Arc<Mutex<Vec<String>>>,
 }
@@ -50,9 +51,19 @@ impl Running {
     }
 
     fn start_for(identity: &str, database: Option<&Path>, at: Option<SocketAddr>) -> Self {
+        Self::start_with(identity, database, at, &[])
+    }
+
+    fn start_with(identity: &str, database: Option<&Path>, at: Option<SocketAddr>, contexts: &[PathBuf]) -> Self {
         let database = database.map(|file| Database::open(file).unwrap());
         let address = at.unwrap_or("127.0.0.1:0".parse().unwrap());
+        let credentials = Credentials::single(identity, b"key");
+        let contexts = match contexts {
+            [] => Contexts::default(),
+            paths => Contexts::open_in(paths, database.as_ref(), |name, _| credentials.learn(name, None)).unwrap(),
+        };
         let config = ServerConfig {
+            contexts: contexts.clone(),
             listen: vec![Listen { address, secure: true }],
             shards: 2,
             state: database.clone(),
@@ -62,10 +73,9 @@ impl Running {
         let keep = notes.clone();
         let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-        let credentials = Credentials::single(identity, b"key");
         let server = Server::start(&config, &credentials, resources, observer).unwrap();
         let address = server.addresses()[0].address;
-        Self { server, database, address, notes }
+        Self { server, database, contexts, address, notes }
     }
 
     fn count(&self, text: &str) -> usize {
@@ -482,5 +492,38 @@ async fn the_lease_of_a_busy_session_moves_on_before_it_ends() {
     ask(&mut client, Code::GET, b"").await;
     assert!(last(&wire) >= 2 * 65_536, "past what was leased ahead: {}", last(&wire));
     drop(running);
+    wire.check();
+}
+
+#[tokio::test]
+async fn oscore_inside_of_a_session_goes_on_when_the_server_loses_both() {
+    let (scene, wire) = (Scene::new("inside"), Wire::default());
+    let (file, dirs) = (scene.file("state.db"), [scene.file("server")]);
+    let client_dir = scene.file("client");
+    make_context(&dirs[0]);
+    let mirrored = ContextFile::read(&dirs[0]).unwrap().mirrored();
+    contexts::create(&client_dir, &mirrored).unwrap();
+    let running = Running::start_with("me", Some(&file), None, &dirs);
+    let inside = ClientConfig { oscore: Some(client_dir), ..config(&wire) };
+    let mut client = Client::connect_to(running.address, true, inside).await.unwrap();
+    ask(&mut client, Code::PUT, b"mine").await;
+    running.database.as_ref().unwrap().flush().unwrap();
+    let mut address = running.kill();
+    for orderly in [false, true, false] {
+        let running = Running::start_with("me", Some(&file), Some(address), &dirs);
+        let before = wire.len();
+        assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+        // The message proves by itself that it is fresh: one challenge for both.
+        let round_trips = (wire.len() - before) / 2;
+        assert_eq!((running.count("Restored"), running.count("Established")), (1, 0));
+        assert!(round_trips <= 2, "{round_trips}");
+        ask(&mut client, Code::PUT, b"again").await;
+        address = if orderly {
+            running.contexts.close();
+            running.stop()
+        } else {
+            running.kill()
+        };
+    }
     wire.check();
 }

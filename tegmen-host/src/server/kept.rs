@@ -148,7 +148,10 @@ impl<A: Application> Shard<A> {
     /// Takes every session out as it is, for whoever comes next; the peers hear nothing of it.
     pub(super) fn park(&mut self) {
         let Some(kept) = &mut self.kept else { return };
-        for (peer, entry) in kept.by_peer.drain() {
+        // In the order of the rows: what lies together is written together.
+        let mut all: Vec<(PeerId, Entry)> = kept.by_peer.drain().collect();
+        all.sort_unstable_by_key(|(_, entry)| entry.name);
+        for (peer, entry) in all {
             let dtls = |known: &&mut tegmen::endpoint::Peer| known.protection() == Protection::Dtls;
             if self.endpoint.peers.peer(peer).filter(dtls).is_some()
                 && let Some(session) = self.endpoint.take_session(peer)

@@ -27,7 +27,7 @@ const PREFIX: &str = "dtls/";
 const ID_AT: usize = 11;
 
 /// A session in the database.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionName(u64);
 
 impl SessionName {
@@ -235,7 +235,10 @@ impl Sessions {
     pub fn close(&self) -> Result<(), StateError> {
         let all = std::mem::take(&mut *self.waiting.write().unwrap_or_else(PoisonError::into_inner));
         self.count.store(0, Ordering::Relaxed);
-        for waiting in all.by_path.values() {
+        // In the order of the rows: what lies together is written together.
+        let mut all: Vec<&Waiting> = all.by_path.values().collect();
+        all.sort_unstable_by_key(|waiting| waiting.name);
+        for waiting in all {
             let change = Change::Move(waiting.name.text(), waiting.next.into(), waiting.window);
             self.database.change(change, None);
         }
