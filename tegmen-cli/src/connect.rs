@@ -37,6 +37,10 @@ pub(crate) struct Connect {
     /// once, not with each command. FILE.key beside it is a secret.
     #[arg(long, value_name = "FILE", env = "TEGMEN_SESSION")]
     session: Option<PathBuf>,
+    /// Keep what DTLS sessions can be resumed with in this directory, a file for each server, and come back with it: no key
+    /// exchange, and with a ticket (RFC 5077) no cookie. The files are secrets.
+    #[arg(long, value_name = "DIR", env = "TEGMEN_RESUME")]
+    resume: Option<PathBuf>,
     /// Seconds after which a request is given up.
     #[arg(long, default_value_t = 90)]
     timeout: u64,
@@ -135,6 +139,7 @@ impl Connect {
         let mut config = ClientConfig {
             oscore: self.context(uri)?,
             session: self.session.clone(),
+            resume: self.resume.clone(),
             key: self.key()?,
             public_keys: self.servers.keys(self.suites)?,
             timeout: Duration::from_secs(self.timeout),

@@ -7,13 +7,14 @@ use rustls_pki_types::pem::PemObject as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::ClientAuthentication;
 use tegmen_host::credentials::from_hex;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::x509::signer::{Signer, SoftwareKey};
 use tegmen_host::x509::{
-    self, AllowedKey, Files, PeerVerifier, Purpose, RawKeys, Refusal, Settings, Verified, Verifier,
+    self, AllowedKey, Digest, Files, PeerVerifier, Purpose, RawKeys, Refusal, Settings, Verified, Verifier,
 };
 
 /// What we prove ourselves with.
@@ -188,6 +189,15 @@ impl PeerVerifier for Believed {
 
     fn verify_raw<'c>(&self, spki: &'c [u8]) -> Result<Verified<'c>, Refusal> {
         x509::verify_raw(spki, &self.raw.0)
+    }
+
+    fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
+        if kind == CertificateType::RAW_PUBLIC_KEY {
+            return x509::recall_raw(digest, &self.raw.0);
+        }
+        let verifier = self.certificates.as_ref()?;
+        let _ = verifier.reload_if_changed();
+        verifier.recall(kind, digest, now)
     }
 }
 

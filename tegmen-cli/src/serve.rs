@@ -18,6 +18,7 @@ use tegmen_host::group::Group;
 use tegmen_host::metrics;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::resumption::ResumptionConfig;
 use tegmen_host::server::{HelloLimits, Listen, Note, Observer, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
@@ -118,6 +119,17 @@ pub(crate) struct Serve {
     /// of their own (RFC 8449).
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
     record_size_limit: Option<u16>,
+    /// Let nobody come back with a session of before: every session begins with a key exchange.
+    #[arg(long)]
+    no_resumption: bool,
+    /// Seconds for which clients may resume a session after they proved themselves with their key.
+    #[arg(long, value_name = "SECONDS", default_value_t = 86400, conflicts_with = "no_resumption",
+          value_parser = clap::value_parser!(u64).range(60..=604_800))]
+    ticket_lifetime: u64,
+    /// Keep the keys of session tickets (RFC 5077) in this file, which is made if it is not there: tickets then outlive a
+    /// restart, and servers with the same file take each other's. Whoever reads it reads the traffic.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_resumption")]
+    ticket_keys: Option<PathBuf>,
     /// Agree on no connection ids (RFC 9146): a client whose address changes has to begin a new session.
     #[arg(long)]
     no_connection_id: bool,
@@ -206,6 +218,11 @@ impl Serve {
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
         let (padding, follow_unchecked) = (self.padding, self.follow_unchecked);
         let policy = Policy { padding, follow_unchecked, ..Policy::default() };
+        config.resumption = (!self.no_resumption).then(|| ResumptionConfig {
+            lifetime: Duration::from_secs(self.ticket_lifetime),
+            keys: self.ticket_keys.clone(),
+            ..ResumptionConfig::default()
+        });
         config.dtls.connection_id = (!self.no_connection_id).then_some(policy);
         config.capacity.peers = self.max_peers.max(1);
         let server = Server::start(&config, &credentials, resources, observer(out)).map_err(Failure::new)?;
@@ -316,9 +333,13 @@ pub(crate) fn observer(out: Output) -> Observer {
                 || format!("{remote} goes on as {identity}"),
                 || json!({ "event": "restored", "remote": remote.to_string(), "identity": identity }),
             ),
-            Note::Established { remote, identity } => out.line(
-                || format!("{remote} is {identity}"),
-                || json!({ "event": "established", "remote": remote.to_string(), "identity": identity }),
+            Note::Established { remote, identity, resumed } => out.line(
+                || format!("{remote} is {identity}{}", if resumed { ", back with a session of before" } else { "" }),
+                || json!({ "event": "established", "remote": remote.to_string(), "identity": identity, "resumed": resumed }),
+            ),
+            Note::TicketKeysFailed(error) => out.line(
+                || error.to_string(),
+                || json!({ "event": "ticket-keys-failed", "error": error.to_string() }),
             ),
             Note::Failed { remote, identity, reason } => out.line(
                 || format!("{remote} failed: {}", describe(reason)),

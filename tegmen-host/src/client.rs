@@ -3,6 +3,7 @@
 //! `connection` moves datagrams and does one exchange, `transfer` puts bodies together from blocks, `observation`
 //! follows a resource.
 
+mod again;
 mod connection;
 mod error;
 mod group;
@@ -29,20 +30,24 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tegmen::coap::{Block, Code, Exchanges, MessageRef, OptionNumber, RequestId};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::connection_id::ConnectionIds;
-use tegmen::dtls::{Config, Fatal, Suites};
+use tegmen::dtls::resumption::Handle;
+use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
 use tegmen::endpoint::{
     ClientOnly, Cx, Endpoint, Event, Extended, Path, PeerArray, PeerId, Peers as _, Principal, Protection, Rank,
+    Resuming,
 };
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
 
 type ClientExchanges = Exchanges<4, 1280, 16, 1024>;
 type Table = PeerArray<Box<ClientExchanges>, 1, 1, 1536, 6144, 1>;
+
+type Role = tegmen::endpoint::PublicKeys<Extended<Resuming<ClientOnly, again::Takes>>, PublicKeys>;
 
 /// How a client proves itself.
 #[derive(Clone)]
@@ -85,6 +90,9 @@ pub struct ClientConfig {
     /// Where the DTLS session is kept, so that the next client goes on with it without a handshake: a file, or a directory
     /// with a file for each server. [`Client::close`] then leaves the session as it is.
     pub session: Option<PathBuf>,
+    /// Directory where sessions are kept, to come back without a key exchange: by a ticket (RFC 5077) or an id, whichever
+    /// the server gives. It is made if it is not there.
+    pub resume: Option<PathBuf>,
     /// Sees every datagram, and the secrets.
     pub tap: Option<Tap>,
 }
@@ -107,6 +115,7 @@ impl Default for ClientConfig {
             max_body: 64 << 20,
             oscore: None,
             session: None,
+            resume: None,
             tap: None,
         }
     }
@@ -194,7 +203,7 @@ impl io::Write for TappedLog {
 /// A client of one server.
 pub struct Client {
     socket: UdpSocket,
-    endpoint: Endpoint<Table, tegmen::endpoint::PublicKeys<Extended<ClientOnly>, PublicKeys>>,
+    endpoint: Endpoint<Table, Role>,
     crypto: HostCrypto,
     counters: Counters,
     config: ClientConfig,
@@ -218,6 +227,10 @@ pub struct Client {
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
     objects: Option<Objects>,
     kept: Option<session::Kept>,
+    memory: Option<again::Memory>,
+    resumed: bool,
+    cipher_suite: Option<CipherSuite>,
+    believed_until: Option<SystemTime>,
 }
 
 /// How far a block-wise transfer has come.
@@ -295,6 +308,7 @@ impl Client {
         }
         let objects = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
         let unreachable = |source| ClientError::Unreachable { remote, source };
+        let memory = if secure { again::Memory::open(&config, remote)? } else { None };
         let mut kept = if secure { session::Kept::open(&config, remote)? } else { None };
         let port = kept.as_ref().and_then(session::Kept::port);
         let socket = bind(remote, port).await.map_err(unreachable)?;
@@ -309,7 +323,8 @@ impl Client {
         let mut counters = Counters::default();
         let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
         let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(config.dtls.suites));
-        let role = tegmen::endpoint::PublicKeys { role: Extended::with(ClientOnly, &config.dtls), keys };
+        let role = Resuming { role: ClientOnly, sessions: again::Takes(config.resume.is_some()) };
+        let role = tegmen::endpoint::PublicKeys { role: Extended::with(role, &config.dtls), keys };
         let mut endpoint = Endpoint::with_roles(&mut cx, Table::new(), config.dtls, role);
         let full = |_| ClientError::System(io::Error::other("no room for a peer"));
         let taken = match &mut kept {
@@ -323,7 +338,17 @@ impl Client {
         });
         let (peer, protection) = match secure {
             true if let Some(peer) = restored => (peer, Protection::Dtls),
-            true => (endpoint.connect(&mut cx, &path).map_err(full)?, Protection::Dtls),
+            true => {
+                let memory = memory.as_ref().and_then(again::Memory::offer);
+                let connected = match &memory {
+                    Some((session, true, ticket)) => {
+                        endpoint.connect_again(&mut cx, &path, session, Handle::Ticket(ticket))
+                    }
+                    Some((session, false, id)) => endpoint.connect_again(&mut cx, &path, session, Handle::Id(id)),
+                    None => endpoint.connect(&mut cx, &path),
+                };
+                (connected.map_err(full)?, Protection::Dtls)
+            }
             false => (endpoint.plain(&mut cx, &path, Rank::Ours).map_err(full)?, Protection::Plain),
         };
         let mut first_id = [0; 2];
@@ -353,6 +378,10 @@ impl Client {
             progress: None,
             objects: objects.map(Objects::new),
             kept,
+            memory,
+            resumed: false,
+            cipher_suite: None,
+            believed_until: None,
         };
         if !client.established {
             client.handshake().await?;
@@ -369,6 +398,16 @@ impl Client {
     /// The certificates that the server showed, its own first; none if it showed a raw public key or nothing.
     pub fn chain(&self) -> &[CertificateInfo] {
         &self.chain
+    }
+
+    /// True if the session was resumed from an earlier one: see [`ClientConfig::resume`].
+    pub const fn is_resumed(&self) -> bool {
+        self.resumed
+    }
+
+    /// The cipher suite of a session that began with a handshake.
+    pub const fn cipher_suite(&self) -> Option<CipherSuite> {
+        self.cipher_suite
     }
 
     /// The server's address.

@@ -8,12 +8,14 @@
 //! ```
 
 use crate::server::KeyTicket;
+use crate::x509::Digest;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::SystemTime;
 use tegmen::coap::{Code, OptionNumber, Policy, Request};
+use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::MAX_PSK;
 use tegmen::endpoint::{Principal, Protection};
 use toml::Spanned;
@@ -211,6 +213,9 @@ pub fn to_hex(bytes: &[u8]) -> String {
 struct Names {
     numbers: HashMap<String, u32>,
     names: Vec<String>,
+    /// What each certificate and raw public key is called here, and the number that stands for both.
+    certified: HashMap<(String, Digest), u32>,
+    digests: HashMap<u32, (CertificateType, Digest)>,
 }
 
 impl Names {
@@ -330,6 +335,44 @@ impl Credentials {
             shared.learned.insert(identity.to_owned(), rules);
             Principal(shared.names.number(identity))
         })
+    }
+
+    /// Takes a peer that proved itself with a certificate, or a raw public key, of this digest: the number by which its
+    /// requests will be known. It is another one than that of a peer of the same name with another certificate.
+    pub(crate) fn learn_certified(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
+        self.write(|shared| {
+            shared.learned.insert(name.to_owned(), None);
+            let names = &mut shared.names;
+            let key = (name.to_owned(), digest);
+            if let Some(number) = names.certified.get(&key) {
+                return Principal(*number);
+            }
+            let number = names.names.len() as u32;
+            names.names.push(name.to_owned());
+            names.certified.insert(key, number);
+            names.digests.insert(number, (kind, digest));
+            Principal(number)
+        })
+    }
+
+    /// What a peer proved itself with that [`Self::learn_certified`] has taken.
+    pub(crate) fn certified(&self, principal: Principal) -> Option<(CertificateType, Digest)> {
+        self.read(|shared| shared.names.digests.get(&principal.0).copied())
+    }
+
+    /// The number of an identity that a store knew.
+    pub(crate) fn known(&self, identity: &str) -> Option<Principal> {
+        self.read(|shared| {
+            shared.learned.get(identity)?;
+            shared.names.numbers.get(identity).copied().map(Principal)
+        })
+    }
+
+    /// As if a file with this one identity had been read.
+    #[cfg(test)]
+    pub(crate) fn set_single(&self, identity: &str, key: &[u8]) {
+        let entry = Entry { key: Zeroizing::new(key.to_vec()), allow: None };
+        self.replace(Table { entries: HashMap::from([(identity.to_owned(), entry)]) });
     }
 
     /// The identity behind a number.

@@ -28,6 +28,7 @@ pub mod problem;
 pub mod provider;
 pub mod public_keys;
 pub mod resources;
+pub mod resumption;
 pub mod senml;
 pub mod server;
 pub mod slab;

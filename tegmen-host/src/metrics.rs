@@ -1,6 +1,6 @@
 //! The counts of a server as OpenMetrics text, which Prometheus and others read.
 
-use crate::server::Totals;
+use crate::server::{Kind, Totals};
 use std::fmt::Write as _;
 
 /// The media type of [`render`].
@@ -37,6 +37,21 @@ pub fn render(totals: &Totals) -> String {
             ("{result=\"established\"}", counters.established.into()),
             ("{result=\"failed\"}", counters.failed.into()),
             ("{result=\"table_full\"}", counters.table_full.into()),
+        ],
+    );
+    let kinds = Kind::NAMES.map(|name| format!("{{kind=\"{name}\"}}"));
+    let by_kind: Vec<_> = kinds.iter().map(String::as_str).zip(totals.established).collect();
+    counter("sessions", "Sessions that began, by how they got their keys.", &by_kind);
+    let resumption = &totals.resumption;
+    counter("tickets", "Session tickets that were given.", &[("", resumption.tickets_sealed)]);
+    counter(
+        "resumptions",
+        "Sessions that clients wanted to resume, by how they named them and what became of it.",
+        &[
+            ("{by=\"ticket\",result=\"taken\"}", resumption.tickets_opened),
+            ("{by=\"ticket\",result=\"refused\"}", resumption.tickets_refused),
+            ("{by=\"id\",result=\"taken\"}", resumption.ids_found),
+            ("{by=\"id\",result=\"refused\"}", resumption.ids_refused),
         ],
     );
     counter("cookies", "Hellos that were answered with a cookie.", &[("", counters.cookies_sent.into())]);

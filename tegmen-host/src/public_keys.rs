@@ -1,7 +1,7 @@
 //! What a client or a server proves itself with by public keys, and whom it believes.
 
 use crate::x509::signer::Signer;
-use crate::x509::{PeerVerifier, Purpose, Refusal, Verified};
+use crate::x509::{Digest, PeerVerifier, Purpose, Refusal, Verified};
 use std::sync::Arc;
 use std::time::SystemTime;
 use tegmen::crypto::hash::DIGEST_LEN;
@@ -97,6 +97,11 @@ impl PublicKeys {
         self
     }
 
+    /// The name that the server must have, empty if none was set.
+    pub(crate) fn name_expected(&self) -> &str {
+        &self.server_name
+    }
+
     /// True if no name was set.
     pub const fn expects_no_name(&self) -> bool {
         self.server_name.is_empty()
@@ -115,6 +120,11 @@ impl PublicKeys {
         }
         let name = Some(self.server_name.as_str()).filter(|name| purpose == Purpose::Server && !name.is_empty());
         verifier.verify(content, purpose, name, SystemTime::now())
+    }
+
+    /// A client that comes back with a session of before: see [`PeerVerifier::recall`].
+    pub(crate) fn recall(&self, kind: CertificateType, digest: &[u8]) -> Option<(String, Digest)> {
+        self.verifier.as_ref()?.recall(kind, digest, SystemTime::now())
     }
 
     /// Signs with one of our keys; none if what holds it cannot.

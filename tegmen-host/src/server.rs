@@ -6,6 +6,7 @@
 mod conversation;
 mod errands;
 mod kept;
+mod kind;
 mod later;
 mod leisure;
 mod limits;
@@ -17,6 +18,7 @@ mod strangers;
 mod talk;
 mod transfer;
 
+pub use kind::Kind;
 pub use later::{KeyTicket, Later, Notifier, Ticket};
 pub use limits::HelloLimits;
 
@@ -26,6 +28,7 @@ use crate::credentials::{Credentials, CredentialsError, FilePolicy, KeyStore};
 use crate::group::Group;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
+use crate::resumption::{ResumptionConfig, ResumptionCounters, ServerResumption, TicketKeyError};
 use crate::slab::Capacity;
 use crate::state::{Database, Sessions, StateError};
 use crate::udp::{BindError, Outbox, Socket};
@@ -47,7 +50,7 @@ use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
 use tegmen::dtls::connection_id::{AddressChanges, Policy};
 use tegmen::dtls::{Config, Fatal, Suites};
-use tegmen::endpoint::{Cx, Endpoint, Extended, ServerOnly};
+use tegmen::endpoint::{Cx, Endpoint, Extended, Resuming, ServerOnly};
 use tegmen::time::Instant;
 use tokio::sync::{mpsc, watch};
 use transfer::{Ledger, Scratch};
@@ -111,6 +114,8 @@ pub struct ServerConfig {
     /// What the server proves itself with by public keys, and which clients it believes. Without it there are only the
     /// suites of [`Self::dtls`], with pre-shared keys.
     pub public_keys: Option<PublicKeys>,
+    /// How clients come back without a key exchange; `None` if they do not.
+    pub resumption: Option<ResumptionConfig>,
     /// Hellos that are looked at.
     pub hellos: HelloLimits,
     /// Where keys are looked for that the credentials do not have.
@@ -148,6 +153,7 @@ impl Default for ServerConfig {
             state: None,
             requests_per_second: 0,
             public_keys: None,
+            resumption: Some(ResumptionConfig::default()),
             hellos: HelloLimits::default(),
             store: None,
             store_answers_every: Duration::from_millis(50),
@@ -164,7 +170,11 @@ pub enum Note {
         remote: SocketAddr,
         /// As what it authenticated.
         identity: String,
+        /// True if it came back with a session of before.
+        resumed: bool,
     },
+    /// The file of ticket keys cannot be used any more; those that are known stay in force.
+    TicketKeysFailed(TicketKeyError),
     /// A handshake or a session ended otherwise than in order.
     Failed {
         /// With whom.
@@ -265,6 +275,9 @@ pub enum StartError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The ticket keys cannot be read or written.
+    #[error(transparent)]
+    TicketKeys(#[from] TicketKeyError),
     /// What is kept of sessions cannot be written.
     #[error(transparent)]
     State(#[from] StateError),
@@ -298,6 +311,10 @@ impl Counts {
             sum.table_bytes += totals.table_bytes;
             sum.requests += totals.requests;
             sum.hellos_dropped += totals.hellos_dropped;
+            sum.resumption.add(&totals.resumption);
+            for (kind, count) in sum.established.iter_mut().zip(totals.established) {
+                *kind += count;
+            }
             sum.body_bytes += totals.body_bytes;
             sum.observations += totals.observations;
             let AddressChanges { followed, checked, refused } = totals.address_changes;
@@ -322,6 +339,10 @@ pub struct Totals {
     pub table_bytes: usize,
     /// Requests answered.
     pub requests: u64,
+    /// Sessions established, by kind: see [`Kind`].
+    pub established: [u64; Kind::NAMES.len()],
+    /// How often tickets and ids were given and taken.
+    pub resumption: ResumptionCounters,
     /// Hellos dropped because too many came.
     pub hellos_dropped: u64,
     /// Bytes of the bodies of block-wise transfers that are held now.
@@ -363,6 +384,14 @@ impl Server {
         let threads = Vec::new();
         let sessions = config.state.clone().map(|state| Sessions::open(state, config.capacity.peers)).transpose()?;
         let sessions = sessions.map(Arc::new);
+        let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(config.dtls.suites));
+        let resumption = match &config.resumption {
+            None => ServerResumption::none(),
+            Some(wanted) => {
+                let crypto = &mut HostCrypto::from_os().map_err(StartError::System)?;
+                ServerResumption::new(crypto, wanted, credentials, &keys, config.store.is_some())?
+            }
+        };
         let mut server = Self {
             addresses: addresses.clone(),
             stop,
@@ -406,12 +435,14 @@ impl Server {
                 policy.shard = number as u8;
                 policy.len = if shards > 256 { 0 } else { policy.len };
             }
-            let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
-            let role = tegmen::endpoint::PublicKeys { role: Extended::with(ServerOnly, &dtls), keys };
+            let role = Resuming { role: ServerOnly, sessions: resumption.clone() };
+            let role = tegmen::endpoint::PublicKeys { role: Extended::with(role, &dtls), keys: keys.clone() };
             let endpoint = Endpoint::with_roles(&mut cx, Table::new(capacity), dtls, role);
             let shard = Shard {
                 number,
                 endpoint,
+                resumption: resumption.clone(),
+                established: Default::default(),
                 crypto,
                 counters,
                 outbox: Outbox::default(),

@@ -377,6 +377,11 @@ impl<A: Default> Peers for Slab<A> {
         }
     }
 
+    fn can_spare_handshakes(&self) -> bool {
+        let taken = self.handshakes.len() - self.free_handshakes.len();
+        taken < self.capacity.handshakes / 2
+    }
+
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId> {
         let same = |at: u32| self.ids.get(at as usize).is_some_and(|(_, ids)| ids.ours().bytes() == connection_id);
         let at = self.by_id.find(self.by_id.tag_of_id(connection_id), same)?;

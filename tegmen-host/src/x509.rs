@@ -36,13 +36,14 @@ mod verifier;
 pub use cache::CacheCounters;
 pub use certificate::CertificateInfo;
 pub use public_key::{KeyKind, PublicKey};
-pub use raw::{AllowedKey, RawKeys, verify_raw};
+pub use raw::{AllowedKey, RawKeys, recall_raw, verify_raw};
 pub use refusal::Refusal;
 pub use request::Request;
 pub use trust::{Files, LoadError, Trust};
 pub use verifier::{Settings, Verifier};
 
 use std::time::{SystemTime, UNIX_EPOCH};
+use tegmen::dtls::handshake::certificate::CertificateType;
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
@@ -120,6 +121,15 @@ pub trait PeerVerifier: Send + Sync {
     fn verify_raw<'c>(&self, spki: &'c [u8]) -> Result<Verified<'c>, Refusal> {
         let _ = spki;
         Err(Refusal::NotTaken("raw public keys"))
+    }
+
+    /// A client that was believed before and comes back with a session of then: its name and whole digest, if it would still
+    /// be believed. Of a certificate `digest` is whole, of a raw public key its first 16 bytes; see [`Verified::digest`].
+    ///
+    /// A verifier without it lets nobody resume a session.
+    fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
+        let _ = (kind, digest, now);
+        None
     }
 }
 

@@ -1,8 +1,8 @@
 //! A server and its clients with certificates and raw public keys, over real sockets on the loopback interface.
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
-};
+mod works;
+
+use rcgen::ExtendedKeyUsagePurpose;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,50 +14,9 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{NotOurs, PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Note, Server, ServerConfig};
-use tegmen_host::x509::signer::{Signer, SoftwareKey};
-use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
-
-struct Works {
-    ca: CertifiedIssuer<'static, KeyPair>,
-}
-
-impl Works {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(rcgen::DnType::OrganizationName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        Self { ca: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }
-    }
-
-    fn issue(&self, name: &str, purpose: ExtendedKeyUsagePurpose) -> (Vec<u8>, Arc<dyn Signer>) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        params.extended_key_usages = vec![purpose];
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        let certificate = params.signed_by(&key, &self.ca).unwrap();
-        let signer = SoftwareKey::from_pem(key.serialize_pem().as_bytes()).unwrap();
-        (certificate.der().to_vec(), Arc::new(signer))
-    }
-
-    fn verifier(&self) -> Arc<Verifier> {
-        let mut trust = Trust::default();
-        trust.add_anchors(self.ca.pem().as_bytes()).unwrap();
-        Arc::new(Verifier::new(trust, Settings::default()))
-    }
-
-    fn server(&self) -> PublicKeys {
-        let (certificate, signer) = self.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
-        let keys = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
-        keys.believing(self.verifier()).asking(ClientAuthentication::Required)
-    }
-
-    fn client(&self, suites: Suites) -> PublicKeys {
-        let (certificate, signer) = self.issue("device1", ExtendedKeyUsagePurpose::ClientAuth);
-        PublicKeys::new(suites).with_chain(&[certificate], signer).unwrap().believing(self.verifier())
-    }
-}
+use tegmen_host::x509::signer::Signer;
+use tegmen_host::x509::{AllowedKey, RawKeys};
+use works::Works;
 
 fn start(keys: PublicKeys) -> (Server, SocketAddr, Arc<Mutex<Vec<String>>>) {
     let notes = Arc::new(Mutex::new(Vec::new()));

@@ -52,7 +52,11 @@ impl Client {
             match self.step(deadline).await? {
                 Happened::Established => {
                     self.handshake_time = clock::now().since(start);
-                    return Ok(());
+                    // In a resumed handshake our flight is the last, and goes before the first request.
+                    return match self.poll().await? {
+                        Some(Happened::Closed(reason)) => Err(self.explain(reason)),
+                        _ => Ok(()),
+                    };
                 }
                 Happened::Closed(reason) => return Err(self.explain(reason)),
                 Happened::TimedOut => return Err(self.explain(Fatal::TimedOut { after_finished: false })),
@@ -421,6 +425,7 @@ impl Client {
                 }
                 Some(Event::Established(_)) => {
                     self.established = true;
+                    self.on_established()?;
                     result = Some(Happened::Established);
                 }
                 Some(Event::Closed { reason, .. }) => {
@@ -459,7 +464,7 @@ impl Client {
                 let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
                 let event = self.endpoint.resume(&mut cx, self.peer, answer);
                 match verified {
-                    Ok(verified) => self.server = Some(verified.name),
+                    Ok(verified) => (self.server, self.believed_until) = (Some(verified.name), verified.until),
                     Err(refusal) => self.refusal = Some(refusal),
                 }
                 return event;

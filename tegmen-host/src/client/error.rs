@@ -98,6 +98,14 @@ pub enum ClientError {
         /// What is allowed.
         max: usize,
     },
+    /// The directory of sessions to come back with cannot be used.
+    #[error("{file}: {source}: sessions are kept there to be resumed; correct the path, or who may write there")]
+    Resume {
+        /// Which file or directory.
+        file: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The session that was kept cannot be used.
     #[error(transparent)]
     State(StateError),

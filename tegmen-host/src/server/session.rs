@@ -2,7 +2,7 @@
 
 use super::later::KeyTicket;
 use super::shard::Shard;
-use super::{Application, Note};
+use super::{Application, Kind, Note};
 use crate::clock;
 use crate::x509::Purpose;
 use std::net::SocketAddr;
@@ -26,10 +26,14 @@ impl<A: Application> Shard<A> {
             Outcome::Nothing => {}
             Outcome::Need(peer) => self.on_need(now, peer),
             Outcome::Established(peer) => {
+                let resumed = self.endpoint.is_resumed(peer);
+                if let Some(suite) = self.endpoint.cipher_suite(peer) {
+                    self.established[Kind::of(suite, resumed) as usize] += 1;
+                }
                 if let Some(entry) = self.endpoint.peers.peer(peer) {
                     let (remote, principal) = (SocketAddr::from(entry.path().remote), entry.principal());
                     let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
-                    (self.desk.observer)(Note::Established { remote, identity });
+                    (self.desk.observer)(Note::Established { remote, identity, resumed });
                 }
                 self.keep(peer);
             }
@@ -100,7 +104,7 @@ impl<A: Application> Shard<A> {
             }
         };
         let public_key = verified.spki.to_vec();
-        let principal = self.desk.credentials.learn(&verified.name, None);
+        let principal = self.desk.credentials.learn_certified(&verified.name, kind, verified.digest);
         self.resume(now, peer, Answer::Peer { public_key: &public_key, principal });
     }
 

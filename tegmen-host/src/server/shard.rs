@@ -9,11 +9,12 @@ use super::session::{Held, Outcome};
 use super::steering::{Passed, Steering};
 use super::strangers::Strangers;
 use super::talk::{Attached, Talk};
-use super::{Application, Note, Totals};
+use super::{Application, Kind, Note, Totals};
 use crate::clock;
 use crate::credentials::KeyStore;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
+use crate::resumption::{ResumptionCounters, ServerResumption};
 use crate::slab::Slab;
 use crate::udp::{Inbound, Outbox, Socket};
 use std::sync::{Arc, Mutex};
@@ -24,16 +25,22 @@ use tegmen::coap::handler::Identity;
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::Records;
-use tegmen::endpoint::{Cx, Endpoint, Event, Extended, Path, PeerId, Peers as _, Protection, Rank, ServerOnly};
+use tegmen::endpoint::{
+    Cx, Endpoint, Event, Extended, Path, PeerId, Peers as _, Protection, Rank, Resuming, ServerOnly,
+};
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 pub(super) type Table = Slab<Attached>;
+type Role = tegmen::endpoint::PublicKeys<Extended<Resuming<ServerOnly, ServerResumption>>, PublicKeys>;
 
 pub(super) struct Shard<A> {
     /// Which of the server's.
     pub(super) number: usize,
-    pub(super) endpoint: Endpoint<Table, tegmen::endpoint::PublicKeys<Extended<ServerOnly>, PublicKeys>>,
+    pub(super) endpoint: Endpoint<Table, Role>,
+    pub(super) resumption: ServerResumption,
+    /// Sessions established, by kind.
+    pub(super) established: [u64; Kind::NAMES.len()],
     pub(super) crypto: HostCrypto,
     pub(super) counters: Counters,
     pub(super) outbox: Outbox,
@@ -370,6 +377,9 @@ impl<A: Application> Shard<A> {
         }
         if reload {
             self.desk.application.every_second(&self.desk.notifier);
+            if let Err(error) = self.resumption.tick(&mut self.crypto) {
+                (self.desk.observer)(Note::TicketKeysFailed(error));
+            }
             match self.desk.credentials.reload_if_changed() {
                 Ok(None) => {}
                 Ok(Some(identities)) => (self.desk.observer)(Note::Reloaded { identities }),
@@ -387,6 +397,9 @@ impl<A: Application> Shard<A> {
             table_bytes: self.endpoint.peers.bytes(),
             requests: self.desk.requests,
             hellos_dropped: self.gate.dropped,
+            established: self.established,
+            // All shards have the same.
+            resumption: if self.number == 0 { self.resumption.counters() } else { ResumptionCounters::default() },
             body_bytes: self.desk.bodies.used(),
             observations: self.desk.observations.used(),
             address_changes: self.endpoint.address_changes(),

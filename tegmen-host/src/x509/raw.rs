@@ -2,6 +2,8 @@
 
 use super::public_key::{KeyKind, PublicKey};
 use super::{Digest, MIN_RSA_BITS, PeerVerifier, Refusal, Verified, digest};
+use std::time::SystemTime;
+use tegmen::dtls::handshake::certificate::CertificateType;
 
 /// A key on an allow list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +40,12 @@ pub fn verify_raw<'c>(spki: &'c [u8], allowed: &[AllowedKey]) -> Result<Verified
     Ok(Verified { spki, name: key.name.clone(), names: Vec::new(), digest, not_after: None, until: None })
 }
 
+/// The key of a list whose digest begins so: see [`PeerVerifier::recall`].
+pub fn recall_raw(digest: &[u8], allowed: &[AllowedKey]) -> Option<(String, Digest)> {
+    let key = allowed.iter().find(|key| digest.len() >= 16 && key.digest.starts_with(digest))?;
+    Some((key.name.clone(), key.digest))
+}
+
 /// A [`PeerVerifier`] that believes the keys of a list, and no certificate.
 #[derive(Clone, Default, Debug)]
 pub struct RawKeys(pub Vec<AllowedKey>);
@@ -49,5 +57,9 @@ impl PeerVerifier for RawKeys {
 
     fn verify_raw<'c>(&self, spki: &'c [u8]) -> Result<Verified<'c>, Refusal> {
         verify_raw(spki, &self.0)
+    }
+
+    fn recall(&self, kind: CertificateType, digest: &[u8], _: SystemTime) -> Option<(String, Digest)> {
+        recall_raw(digest, &self.0).filter(|_| kind == CertificateType::RAW_PUBLIC_KEY)
     }
 }

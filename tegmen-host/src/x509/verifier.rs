@@ -9,8 +9,10 @@ use super::trust::{Files, LoadError, Trust};
 use super::{Digest, PeerVerifier, Purpose, Refusal, Verified, digest};
 use rustls_pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tegmen::dtls::handshake::certificate::CertificateType;
 use webpki::aws_lc_rs as algorithms;
 use webpki::{
     EndEntityCert, Error, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
@@ -40,6 +42,8 @@ pub struct Verifier {
     files: Mutex<Option<(Files, Stamps)>>,
     settings: Settings,
     cache: Cache,
+    /// Clients that were believed, by the digest of their certificate: until when, and their names.
+    clients: Mutex<HashMap<Digest, (Span, String)>>,
 }
 
 type Stamps = Vec<Option<(SystemTime, u64)>>;
@@ -58,6 +62,7 @@ impl Verifier {
             files: Mutex::new(None),
             settings: Settings { max_certificates: settings.max_certificates.clamp(1, 8), ..settings },
             cache: Cache::new(settings.cache_entries),
+            clients: Mutex::default(),
         }
     }
 
@@ -76,6 +81,7 @@ impl Verifier {
     pub fn replace(&self, trust: Trust) {
         let mut current = self.trust.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(Generation { number: current.number + 1, trust });
+        self.clients().clear();
         drop(current);
         self.cache.clear();
     }
@@ -99,6 +105,10 @@ impl Verifier {
     /// How often a path was found in the cache.
     pub fn cache_counters(&self) -> CacheCounters {
         self.cache.counters()
+    }
+
+    fn clients(&self) -> MutexGuard<'_, HashMap<Digest, (Span, String)>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Verifies the certificate_list of a Certificate message; see [`PeerVerifier::verify`].
@@ -130,11 +140,23 @@ impl Verifier {
                 span
             }
         };
+        let (digest, called) = (digest(&[end_entity.der]), name_text(end_entity.subject).unwrap_or_default());
+        if purpose == Purpose::Client {
+            let current = self.trust.read().unwrap_or_else(PoisonError::into_inner);
+            let mut clients = self.clients();
+            if clients.len() >= self.settings.cache_entries {
+                clients.clear();
+            }
+            // What was believed under trust that is no longer in force is not kept.
+            if current.number == generation.number {
+                clients.insert(digest, (span, called.clone()));
+            }
+        }
         Ok(Verified {
             spki: end_entity.spki,
-            name: name_text(end_entity.subject).unwrap_or_default(),
+            name: called,
             names: end_entity.names(),
-            digest: digest(&[end_entity.der]),
+            digest,
             not_after: Some(moment(end_entity.not_after)),
             until: Some(moment(span.until)),
         })
@@ -154,6 +176,14 @@ impl PeerVerifier for Verifier {
         now: SystemTime,
     ) -> Result<Verified<'c>, Refusal> {
         Self::verify(self, chain, purpose, name, now)
+    }
+
+    fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
+        let digest = Digest::try_from(digest).ok().filter(|_| kind == CertificateType::X509)?;
+        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let clients = self.clients();
+        let (span, name) = clients.get(&digest)?;
+        span.has(now).then(|| (name.clone(), digest))
     }
 }
 

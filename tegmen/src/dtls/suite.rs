@@ -39,6 +39,11 @@ impl CipherSuite {
         }
     }
 
+    /// True if the server proves itself with a certificate or a raw public key.
+    pub fn has_certificate(self) -> bool {
+        self.parts().is_some_and(|(exchange, _)| exchange.has_certificate())
+    }
+
     /// How the keys are agreed on, and the cipher; `None` of a suite that does not exist here.
     pub(crate) const fn parts(self) -> Option<(KeyExchange, Aead)> {
         Some(match self {

@@ -2,6 +2,7 @@
 
 use super::{Cx, Endpoint, Path, PeerId, Peers, Roles, TableFull};
 use crate::crypto::Crypto;
+use crate::dtls::CipherSuite;
 use crate::dtls::resumption::{Handle, Resumable, SessionState};
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
@@ -32,6 +33,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// is forgotten with the handshake.
     pub fn resumable(&mut self, id: PeerId) -> Option<Resumable<'_>> {
         self.peers.ongoing(id).filter(|_| R::RESUMPTION)?.resumable()
+    }
+
+    /// The cipher suite of a session; to be asked at [`Event::Established`](super::Event), because it is forgotten with the
+    /// handshake.
+    pub fn cipher_suite(&mut self, id: PeerId) -> Option<CipherSuite> {
+        let ongoing = self.peers.ongoing(id).filter(|_| R::KEEPS)?;
+        Some(CipherSuite::of(ongoing.state.exchange, ongoing.state.aead))
     }
 
     /// True if a session was resumed; to be asked at [`Event::Established`](super::Event).

@@ -1,0 +1,179 @@
+//! What a client keeps in a directory to come back to servers without a key exchange: a file for each server and identity.
+//!
+//! The file holds the master secret of the last session, and so is for its owner alone. It is of use for as long as the
+//! server says, and never longer than the server's certificate was believed when it was shown.
+
+use super::{Client, ClientConfig, ClientError};
+use crate::credentials::{from_hex, to_hex};
+use crate::private;
+use crate::x509::sha256;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tegmen::dtls::CipherSuite;
+use tegmen::dtls::resumption::{Handle, MASTER_LEN, Resumable, Resumption, SessionState};
+use tegmen::endpoint::{Keys as _, Principal};
+use tegmen::secret::Secret;
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// Whether tickets are taken.
+pub(super) struct Takes(pub(super) bool);
+
+impl Resumption for Takes {
+    fn takes_tickets(&self) -> bool {
+        self.0
+    }
+}
+
+/// What is kept for one server.
+pub(super) struct Memory {
+    file: PathBuf,
+    kept: Option<Kept>,
+}
+
+/// Seconds for which a session is kept of a server that does not say for how long it takes it.
+const UNSAID: u64 = 24 * 3600;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    server: String,
+    cipher_suite: u16,
+    master_secret: String,
+    ticket: Option<String>,
+    session_id: Option<String>,
+    /// Seconds since 1970.
+    until: u64,
+    /// As what the server proved itself.
+    name: Option<String>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.master_secret.zeroize();
+    }
+}
+
+impl Memory {
+    /// What `config` says to keep for `remote`, with what was kept; what is no longer of use, or cannot be read, is not.
+    pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
+        let Some(dir) = &config.resume else { return Ok(None) };
+        let failed = |source| ClientError::Resume { file: dir.display().to_string(), source };
+        make_dir(dir).map_err(failed)?;
+        let file = dir.join(format!("{}.toml", to_hex(&name_of(config, remote)[..12])));
+        let kept = match std::fs::read_to_string(&file).map(Zeroizing::new) {
+            Ok(text) => toml::from_str::<Kept>(&text).ok(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => return Err(failed(source)),
+        };
+        Ok(Some(Self { file, kept: kept.filter(|kept| kept.until > seconds()) }))
+    }
+
+    /// What is offered to the server, and by what.
+    pub(super) fn offer(&self) -> Option<(SessionState, bool, Vec<u8>)> {
+        let kept = self.kept.as_ref()?;
+        let master = from_hex(&kept.master_secret).map(Zeroizing::new)?;
+        let master = Secret::new(<[u8; MASTER_LEN]>::try_from(master.as_slice()).ok()?);
+        let (cipher_suite, principal) = (CipherSuite(kept.cipher_suite), Principal(0));
+        let session = SessionState { cipher_suite, master, principal, since: None };
+        let handle = kept.ticket.as_ref().or(kept.session_id.as_ref()).and_then(|text| from_hex(text))?;
+        Some((session, kept.ticket.is_some(), handle))
+    }
+
+    /// As what the server proved itself, when it did.
+    pub(super) fn name(&self) -> Option<String> {
+        self.kept.as_ref()?.name.clone()
+    }
+
+    /// Keeps what a new session can be resumed with; a file of before is replaced, or removed if there is nothing.
+    fn keep(&mut self, kept: Option<Kept>) -> io::Result<()> {
+        self.kept = kept;
+        let Some(kept) = &self.kept else {
+            return match std::fs::remove_file(&self.file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        };
+        // Under a name of its own first: two clients at once leave the file of one of them, whole.
+        let draft = self.file.with_extension(format!("{}.new", std::process::id()));
+        let mut handle = private::open(File::options().write(true).create(true).truncate(true), &draft)?;
+        handle
+            .write_all(b"# A DTLS session that can be resumed. Written by tegmen; whoever has it is this client.\n")?;
+        handle.write_all(Zeroizing::new(toml::to_string(kept).map_err(io::Error::other)?).as_bytes())?;
+        std::fs::rename(&draft, &self.file)
+    }
+}
+
+impl Client {
+    /// After a handshake: what of it is kept for the next time.
+    pub(super) fn on_established(&mut self) -> Result<(), ClientError> {
+        self.resumed = self.endpoint.is_resumed(self.peer);
+        self.cipher_suite = self.endpoint.cipher_suite(self.peer);
+        let Some(memory) = &mut self.memory else { return Ok(()) };
+        if self.resumed {
+            self.server = memory.name();
+        }
+        let kept = match self.endpoint.resumable(self.peer) {
+            Some(Resumable::Again) => return Ok(()),
+            None => None,
+            Some(Resumable::With { session, handle, lifetime }) => {
+                let lifetime = if lifetime == 0 { UNSAID } else { lifetime.into() };
+                let believed = match self.resumed {
+                    true => memory.kept.as_ref().map(|kept| kept.until),
+                    false => self.believed_until.map(since_1970),
+                };
+                let (ticket, session_id) = match handle {
+                    Handle::Ticket(ticket) => (Some(to_hex(ticket)), None),
+                    Handle::Id(id) => (None, Some(to_hex(id))),
+                };
+                Some(Kept {
+                    server: self.remote.to_string(),
+                    cipher_suite: session.cipher_suite.0,
+                    master_secret: to_hex(session.master.expose()),
+                    ticket,
+                    session_id,
+                    until: (seconds() + lifetime).min(believed.unwrap_or(u64::MAX)),
+                    name: self.server.clone(),
+                })
+            }
+        };
+        let file = memory.file.display().to_string();
+        memory.keep(kept).map_err(|source| ClientError::Resume { file, source })
+    }
+}
+
+/// Which file is whose: another server, identity, key, name or certificate has another.
+fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
+    let mut text = Zeroizing::new(remote.to_string().into_bytes());
+    let mut put = |part: &[u8]| {
+        text.extend((part.len() as u64).to_be_bytes());
+        text.extend(part);
+    };
+    if let Some(key) = &config.key {
+        put(key.identity.as_bytes());
+        put(&key.key);
+    }
+    if let Some(keys) = &config.public_keys {
+        put(keys.name_expected().as_bytes());
+        put(keys.credential(0).map_or(&[], |own| own.content));
+    }
+    sha256(&text)
+}
+
+fn make_dir(dir: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(dir)
+}
+
+fn since_1970(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn seconds() -> u64 {
+    since_1970(SystemTime::now())
+}

@@ -1,0 +1,411 @@
+//! What a server gives its clients so that they come back without a key exchange: tickets (RFC 5077), which only it can
+//! open, and ids for those that take no tickets (RFC 5246, section 7.3).
+//!
+//! A ticket holds the session, who its client proved to be, and when. Nothing of it is kept here, so that it is taken after
+//! a restart, too, where its keys are in a file; each time it is asked whether that client may still come: its pre-shared
+//! key must be the same, its raw public key on the list, its certificate neither expired nor revoked.
+
+mod keys;
+
+pub use keys::TicketKeyError;
+
+use crate::credentials::Credentials;
+use crate::public_keys::PublicKeys;
+use crate::x509::{Digest, sha256};
+use keys::Ring;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tegmen::buf::{Reader, Writer};
+use tegmen::crypto::Crypto;
+use tegmen::dtls::CipherSuite;
+use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::resumption::{Found, MASTER_LEN, Resumption, SessionState};
+use tegmen::endpoint::{Cx, Principal};
+use tegmen::secret::Secret;
+use tegmen::time::Instant;
+use zeroize::Zeroizing;
+
+/// The settings of resumption at a server.
+#[derive(Clone, Debug)]
+pub struct ResumptionConfig {
+    /// Tickets for clients that take them.
+    pub tickets: bool,
+    /// Sessions that are kept under an id for clients that take no tickets; 0 keeps none. Each takes about 250 bytes.
+    pub max_ids: usize,
+    /// For how long after it proved itself with its key a client may resume. Whoever gets hold of the server's ticket keys
+    /// within this time, or half as much more, can read the sessions of it.
+    pub lifetime: Duration,
+    /// Where the ticket keys are kept, so that tickets outlive a restart and are taken by every server that has the same
+    /// file; `None` keeps them in memory.
+    pub keys: Option<PathBuf>,
+}
+
+impl Default for ResumptionConfig {
+    fn default() -> Self {
+        Self { tickets: true, max_ids: 1 << 14, lifetime: Duration::from_secs(24 * 3600), keys: None }
+    }
+}
+
+/// How often sessions were resumed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ResumptionCounters {
+    /// Tickets given.
+    pub tickets_sealed: u64,
+    /// Tickets taken.
+    pub tickets_opened: u64,
+    /// Hellos with tickets that were not from here, changed, too old, or of somebody who may not come any more: one without
+    /// a cookie, and one with it.
+    pub tickets_refused: u64,
+    /// Sessions found under an id.
+    pub ids_found: u64,
+    /// Ids under which there was none, or none that may be resumed.
+    pub ids_refused: u64,
+}
+
+impl ResumptionCounters {
+    pub(crate) const fn add(&mut self, other: &Self) {
+        self.tickets_sealed += other.tickets_sealed;
+        self.tickets_opened += other.tickets_opened;
+        self.tickets_refused += other.tickets_refused;
+        self.ids_found += other.ids_found;
+        self.ids_refused += other.ids_refused;
+    }
+}
+
+/// What all shards of a server share.
+#[derive(Clone)]
+pub(crate) struct ServerResumption(Option<Arc<Inner>>);
+
+struct Inner {
+    config: ResumptionConfig,
+    ring: Mutex<Ring>,
+    ids: Mutex<Ids>,
+    credentials: Credentials,
+    public_keys: PublicKeys,
+    /// Identities that are not in the credentials may be in a store.
+    store: bool,
+    counters: [AtomicU64; 5],
+}
+
+const SEALED: usize = 0;
+const OPENED: usize = 1;
+const REFUSED: usize = 2;
+const FOUND: usize = 3;
+const LOST: usize = 4;
+
+/// What is sealed: cipher suite (2), master secret (48), since when (4), and who.
+const STATE_MAX: usize = 2 + MASTER_LEN + 4 + 1 + 3 + crate::credentials::MAX_IDENTITY;
+/// Bytes of a digest that stand for a pre-shared key: a key that was changed is told from the old one.
+const FINGERPRINT_LEN: usize = 3;
+/// Bytes of a digest that stand for a raw public key.
+const RAW_LEN: usize = 16;
+const NOBODY: u8 = 0;
+const RAW: u8 = 1;
+const CERTIFICATE: u8 = 2;
+
+impl ServerResumption {
+    /// Nothing is resumed.
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn new<C: Crypto>(
+        crypto: &mut C,
+        config: &ResumptionConfig,
+        credentials: &Credentials,
+        public_keys: &PublicKeys,
+        store: bool,
+    ) -> Result<Self, TicketKeyError> {
+        Ok(Self(Some(Arc::new(Inner {
+            ring: Mutex::new(Ring::new(crypto, config.keys.clone(), config.lifetime / 2)?),
+            ids: Mutex::new(Ids { half: config.max_ids / 2, ..Ids::default() }),
+            credentials: credentials.clone(),
+            public_keys: public_keys.clone(),
+            store,
+            counters: Default::default(),
+            config: config.clone(),
+        }))))
+    }
+
+    /// Changes the keys of tickets when it is time, and reads them again where others have; called each second.
+    pub(crate) fn tick<C: Crypto>(&self, crypto: &mut C) -> Result<(), TicketKeyError> {
+        let Some(inner) = &self.0 else { return Ok(()) };
+        lock(&inner.ring).tick(crypto)
+    }
+
+    pub(crate) fn counters(&self) -> ResumptionCounters {
+        let Some(inner) = &self.0 else { return ResumptionCounters::default() };
+        let [sealed, opened, refused, found, lost] =
+            [SEALED, OPENED, REFUSED, FOUND, LOST].map(|at| inner.counters[at].load(Ordering::Relaxed));
+        ResumptionCounters {
+            tickets_sealed: sealed,
+            tickets_opened: opened,
+            tickets_refused: refused,
+            ids_found: found,
+            ids_refused: lost,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn seconds() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
+}
+
+impl Inner {
+    fn count(&self, which: usize) {
+        self.counters[which].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What is remembered of a session; `None` if its client cannot be told again.
+    fn write(&self, session: &SessionState, state: &mut Writer<'_>) -> Option<()> {
+        state.u16(session.cipher_suite.0).ok()?;
+        state.put(session.master.expose()).ok()?;
+        state.u32(session.since.unwrap_or_else(seconds)).ok()?;
+        if session.cipher_suite.has_certificate() {
+            if session.principal == Principal::NOBODY {
+                return state.u8(NOBODY).ok();
+            }
+            let (kind, digest) = self.credentials.certified(session.principal)?;
+            return match kind {
+                CertificateType::RAW_PUBLIC_KEY => state.put(&[&[RAW], &digest[..RAW_LEN]].concat()).ok(),
+                _ => state.put(&[&[CERTIFICATE], &digest[..]].concat()).ok(),
+            };
+        }
+        let identity = self.credentials.name_of(session.principal)?;
+        state.put(&self.fingerprint(&identity)).ok()?;
+        state.put(identity.as_bytes()).ok()
+    }
+
+    /// The inverse of [`Self::write`]; `None` if its client may not come any more.
+    fn read(&self, state: &[u8]) -> Option<SessionState> {
+        let mut reader = Reader::new(state);
+        let cipher_suite = CipherSuite(reader.u16().ok()?);
+        let master = Secret::new(reader.array().ok()?);
+        let since = reader.u32().ok()?;
+        // A clock that went back makes nothing younger.
+        let age = u64::from(seconds().wrapping_sub(since));
+        if age > self.config.lifetime.as_secs() {
+            return None;
+        }
+        let principal = match cipher_suite.has_certificate() {
+            true => self.certified(reader.u8().ok()?, reader.rest())?,
+            false => {
+                let fingerprint = reader.array::<FINGERPRINT_LEN>().ok()?;
+                let identity = std::str::from_utf8(reader.rest()).ok()?;
+                match self.credentials.key_of(identity.as_bytes()) {
+                    Some((_, principal)) => Some(principal).filter(|_| self.fingerprint(identity) == fingerprint)?,
+                    // What a store knows of it was asked when it proved itself.
+                    None if self.store && fingerprint == [0; FINGERPRINT_LEN] => self.credentials.known(identity)?,
+                    None => return None,
+                }
+            }
+        };
+        Some(SessionState { cipher_suite, master, principal, since: Some(since) })
+    }
+
+    fn certified(&self, kind: u8, digest: &[u8]) -> Option<Principal> {
+        let kind = match kind {
+            NOBODY => return digest.is_empty().then_some(Principal::NOBODY),
+            RAW if digest.len() == RAW_LEN => CertificateType::RAW_PUBLIC_KEY,
+            CERTIFICATE if digest.len() == size_of::<Digest>() => CertificateType::X509,
+            _ => return None,
+        };
+        let (name, digest) = self.public_keys.recall(kind, digest)?;
+        Some(self.credentials.learn_certified(&name, kind, digest))
+    }
+
+    /// Tells a key from others; zeros where the credentials do not have it.
+    fn fingerprint(&self, identity: &str) -> [u8; FINGERPRINT_LEN] {
+        let key = self.credentials.key_of(identity.as_bytes());
+        let digest = key.map(|(key, _)| sha256(&Zeroizing::new([b"tegmen psk ".as_slice(), &key].concat())));
+        digest.and_then(|digest| digest.first_chunk().copied()).unwrap_or_default()
+    }
+}
+
+impl Resumption for ServerResumption {
+    fn gives_tickets(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.config.tickets)
+    }
+
+    fn gives_ids(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.config.max_ids > 0)
+    }
+
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+        let inner = self.0.as_ref().filter(|inner| inner.config.tickets)?;
+        let mut room = Zeroizing::new([0; STATE_MAX]);
+        let opened = lock(&inner.ring).open(cx.crypto, ticket, &mut *room);
+        let found = opened.and_then(|(state, renew)| Some(Found { session: inner.read(state)?, renew }));
+        inner.count(if found.is_some() { OPENED } else { REFUSED });
+        found
+    }
+
+    fn seal_ticket<C: Crypto>(
+        &self,
+        cx: &mut Cx<'_, C>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
+        let inner = self.0.as_ref()?;
+        let mut room = Zeroizing::new([0; STATE_MAX]);
+        let mut state = Writer::new(&mut *room);
+        inner.write(session, &mut state)?;
+        lock(&inner.ring).seal(cx.crypto, state.written(), ticket)?;
+        inner.count(SEALED);
+        let age = seconds().saturating_sub(session.since.unwrap_or_else(seconds));
+        Some((inner.config.lifetime.as_secs().min(7 * 24 * 3600) as u32).saturating_sub(age))
+    }
+
+    fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
+        let inner = self.0.as_ref()?;
+        let state = lock(&inner.ids).get(id);
+        let session = state.and_then(|state| inner.read(&state));
+        inner.count(if session.is_some() { FOUND } else { LOST });
+        session
+    }
+
+    fn remember(&self, _: Instant, id: &[u8], session: &SessionState) {
+        let Some(inner) = &self.0 else { return };
+        let mut room = Zeroizing::new([0; STATE_MAX]);
+        let mut state = Writer::new(&mut *room);
+        if inner.write(session, &mut state).is_some() {
+            lock(&inner.ids).insert(id, state.written());
+        }
+    }
+}
+
+/// Sessions under ids, in two halves: when the newer one is full it becomes the older, and what was in that is gone.
+#[derive(Default)]
+struct Ids {
+    half: usize,
+    newer: HashMap<Vec<u8>, Zeroizing<Vec<u8>>>,
+    older: HashMap<Vec<u8>, Zeroizing<Vec<u8>>>,
+}
+
+impl Ids {
+    fn get(&self, id: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.newer.get(id).or_else(|| self.older.get(id)).cloned()
+    }
+
+    fn insert(&mut self, id: &[u8], state: &[u8]) {
+        if self.half == 0 {
+            return;
+        }
+        if self.newer.len() >= self.half {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.insert(id.to_vec(), Zeroizing::new(state.to_vec()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use crate::provider::HostCrypto;
+    use tegmen::counters::Counters;
+
+    fn resumption(credentials: &Credentials, config: &ResumptionConfig) -> ServerResumption {
+        let crypto = &mut HostCrypto::from_os().unwrap();
+        ServerResumption::new(crypto, config, credentials, &PublicKeys::default(), false).unwrap()
+    }
+
+    fn session(credentials: &Credentials, identity: &str, since: Option<u32>) -> SessionState {
+        let (_, principal) = credentials.key_of(identity.as_bytes()).unwrap();
+        let cipher_suite = CipherSuite::PSK_WITH_AES_128_CCM_8;
+        SessionState { cipher_suite, master: Secret::new([7; MASTER_LEN]), principal, since }
+    }
+
+    fn sealed(resumption: &ServerResumption, session: &SessionState) -> Vec<u8> {
+        let (crypto, counters) = (&mut HostCrypto::from_os().unwrap(), &mut Counters::default());
+        let mut storage = [0; 512];
+        let mut ticket = Writer::new(&mut storage);
+        let mut cx = Cx { now: clock::now(), crypto, counters };
+        resumption.seal_ticket(&mut cx, session, &mut ticket).unwrap();
+        ticket.written().to_vec()
+    }
+
+    fn opened(resumption: &ServerResumption, ticket: &[u8]) -> Option<Found> {
+        let (crypto, counters) = (&mut HostCrypto::from_os().unwrap(), &mut Counters::default());
+        resumption.open_ticket(&mut Cx { now: clock::now(), crypto, counters }, ticket)
+    }
+
+    #[test]
+    fn a_ticket_of_a_pre_shared_key_takes_less_than_100_bytes() {
+        let credentials = Credentials::single("Client_identity", b"0123456789abcdef");
+        let resumption = resumption(&credentials, &ResumptionConfig::default());
+        let session = session(&credentials, "Client_identity", None);
+        let ticket = sealed(&resumption, &session);
+        assert!(ticket.len() < 100, "{}", ticket.len());
+        let found = opened(&resumption, &ticket).unwrap();
+        assert_eq!(found.session.principal, session.principal);
+        assert_eq!(found.session.master.expose(), &[7; MASTER_LEN]);
+        assert!(!found.renew);
+    }
+
+    #[test]
+    fn a_ticket_of_who_was_removed_or_got_another_key_is_refused() {
+        let credentials = Credentials::single("a", b"one key");
+        let resumption = resumption(&credentials, &ResumptionConfig::default());
+        let ticket = sealed(&resumption, &session(&credentials, "a", None));
+        assert!(opened(&resumption, &ticket).is_some());
+        credentials.set_single("a", b"another key");
+        assert!(opened(&resumption, &ticket).is_none());
+        credentials.set_single("b", b"one key");
+        assert!(opened(&resumption, &ticket).is_none());
+        credentials.set_single("a", b"one key");
+        assert!(opened(&resumption, &ticket).is_some());
+        assert_eq!(resumption.counters().tickets_refused, 2);
+    }
+
+    #[test]
+    fn a_ticket_is_taken_for_its_lifetime() {
+        let credentials = Credentials::single("a", b"key");
+        let config = ResumptionConfig { lifetime: Duration::from_secs(100), ..ResumptionConfig::default() };
+        let resumption = resumption(&credentials, &config);
+        for (age, taken) in [(0, true), (99, true), (102, false), (1_000_000, false)] {
+            let session = session(&credentials, "a", Some(seconds() - age));
+            assert_eq!(opened(&resumption, &sealed(&resumption, &session)).is_some(), taken, "{age} s");
+        }
+        let ahead = session(&credentials, "a", Some(seconds() + 50));
+        assert!(opened(&resumption, &sealed(&resumption, &ahead)).is_none());
+    }
+
+    #[test]
+    fn keys_in_a_file_outlive_the_process_and_are_its_owners_alone() {
+        let dir = std::env::temp_dir().join(format!("tegmen-ticket-keys-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let file = dir.join("keys");
+        let _ = std::fs::remove_file(&file);
+        let credentials = Credentials::single("a", b"key");
+        let config = ResumptionConfig { keys: Some(file.clone()), ..ResumptionConfig::default() };
+        let ticket = sealed(&resumption(&credentials, &config), &session(&credentials, "a", None));
+        assert!(opened(&resumption(&credentials, &config), &ticket).is_some());
+        std::fs::write(&file, "no keys\n").unwrap();
+        let crypto = &mut HostCrypto::from_os().unwrap();
+        let damaged = ServerResumption::new(crypto, &config, &credentials, &PublicKeys::default(), false);
+        assert!(damaged.is_err());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn ids_are_bounded() {
+        let credentials = Credentials::single("a", b"key");
+        let config = ResumptionConfig { max_ids: 8, ..ResumptionConfig::default() };
+        let resumption = resumption(&credentials, &config);
+        let session = session(&credentials, "a", None);
+        for number in 0..100_u8 {
+            resumption.remember(clock::now(), &[number; 32], &session);
+        }
+        let found = (0..100_u8).filter(|number| resumption.find(clock::now(), &[*number; 32]).is_some()).count();
+        assert!((4..=8).contains(&found), "{found}");
+        assert!(resumption.find(clock::now(), &[99; 32]).is_some());
+    }
+}

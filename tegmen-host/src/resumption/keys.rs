@@ -1,0 +1,163 @@
+//! The keys of tickets: in memory, or in a file that several servers may share.
+//!
+//! The file has a line for each of up to four keys, in hexadecimal: the one that seals, the next, and two old ones. Whoever
+//! finds first that it is time puts the next one in force. A server that shares the file reads it again when it has changed.
+
+use crate::credentials::{from_hex, to_hex};
+use crate::private;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tegmen::buf::Writer;
+use tegmen::crypto::Crypto;
+use tegmen::dtls::ticket::{TICKET_KEY_LEN, TicketKey, TicketKeys};
+use tegmen::secret::Secret;
+use zeroize::Zeroizing;
+
+/// Why the file of ticket keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TicketKeyError {
+    /// It cannot be read or written.
+    #[error("{file}: {source}: ticket keys are kept there; correct the path, or who may write there")]
+    File {
+        /// Which file.
+        file: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It holds something else.
+    #[error(
+        "{file}:{line}: no ticket key: {} hexadecimal digits are expected; remove the file, and new keys are drawn: clients \
+         then go through one full handshake",
+        2 * TICKET_KEY_LEN
+    )]
+    Damaged {
+        /// Which file.
+        file: String,
+        /// Which line, from 1.
+        line: usize,
+    },
+}
+
+pub(super) struct Ring {
+    keys: TicketKeys,
+    /// When the current key began to seal.
+    since: SystemTime,
+    /// For how long a key seals.
+    period: Duration,
+    file: Option<PathBuf>,
+}
+
+impl Ring {
+    pub(super) fn new<C: Crypto>(
+        crypto: &mut C,
+        file: Option<PathBuf>,
+        period: Duration,
+    ) -> Result<Self, TicketKeyError> {
+        let mut ring = Self { keys: TicketKeys::draw(crypto), since: SystemTime::now(), period, file };
+        ring.tick(crypto)?;
+        Ok(ring)
+    }
+
+    pub(super) fn seal<C: Crypto>(&mut self, crypto: &mut C, state: &[u8], ticket: &mut Writer<'_>) -> Option<()> {
+        if self.keys.is_worn() {
+            self.rotate(crypto).ok()?;
+        }
+        self.keys.seal(crypto, state, ticket).ok()
+    }
+
+    /// The state of a ticket, and whether it is to be sealed again.
+    pub(super) fn open<'r, C: Crypto>(
+        &self,
+        crypto: &mut C,
+        ticket: &[u8],
+        room: &'r mut [u8],
+    ) -> Option<(&'r [u8], bool)> {
+        self.keys.open(crypto, ticket, room).map(|opened| (opened.state, !opened.fresh))
+    }
+
+    /// Looks at the clock and at the file.
+    pub(super) fn tick<C: Crypto>(&mut self, crypto: &mut C) -> Result<(), TicketKeyError> {
+        if let Some(file) = self.file.clone() {
+            let changed = std::fs::metadata(&file).and_then(|meta| meta.modified()).ok();
+            match changed {
+                Some(at) if at == self.since => {}
+                Some(_) => self.load(&file)?,
+                None => self.save(&file, |_| {})?,
+            }
+        }
+        match self.since.elapsed() {
+            Ok(age) if age >= self.period => self.rotate(crypto),
+            _ => Ok(()),
+        }
+    }
+
+    fn rotate<C: Crypto>(&mut self, crypto: &mut C) -> Result<(), TicketKeyError> {
+        let next = TicketKey::draw(crypto);
+        match self.file.clone() {
+            None => {
+                self.keys.rotate(next);
+                self.since = SystemTime::now();
+                Ok(())
+            }
+            Some(file) => self.save(&file, |keys| keys.rotate(next)),
+        }
+    }
+
+    fn load(&mut self, file: &Path) -> Result<(), TicketKeyError> {
+        let failed = |source| TicketKeyError::File { file: file.display().to_string(), source };
+        let mut handle = File::open(file).map_err(failed)?;
+        handle.lock_shared().map_err(failed)?;
+        self.read(&mut handle, file)
+    }
+
+    /// Takes over what is in the file, if it is not empty.
+    fn read(&mut self, handle: &mut File, file: &Path) -> Result<(), TicketKeyError> {
+        let failed = |source| TicketKeyError::File { file: file.display().to_string(), source };
+        let mut text = Zeroizing::new(String::new());
+        handle.read_to_string(&mut text).map_err(failed)?;
+        self.since = handle.metadata().and_then(|meta| meta.modified()).map_err(failed)?;
+        let mut keys = [const { None }; 4];
+        for (number, (line, place)) in text.lines().filter(|line| !line.starts_with('#')).zip(&mut keys).enumerate() {
+            let bytes = from_hex(line).map(Zeroizing::new);
+            let bytes = bytes.and_then(|bytes| <[u8; TICKET_KEY_LEN]>::try_from(bytes.as_slice()).ok());
+            let damaged = || TicketKeyError::Damaged { file: file.display().to_string(), line: number + 1 };
+            *place = Some(TicketKey::new(Secret::new(bytes.ok_or_else(damaged)?)));
+        }
+        if keys[0].is_some() {
+            self.keys = TicketKeys::of(keys, 0);
+        }
+        Ok(())
+    }
+
+    /// Changes the keys and writes them, unless another server has changed them meanwhile: then those are in force.
+    fn save(&mut self, file: &Path, change: impl FnOnce(&mut TicketKeys)) -> Result<(), TicketKeyError> {
+        let failed = |source| TicketKeyError::File { file: file.display().to_string(), source };
+        let mut options = File::options();
+        let mut handle =
+            private::open(options.read(true).write(true).create(true).truncate(false), file).map_err(failed)?;
+        handle.lock().map_err(failed)?;
+        let known = self.since;
+        let len = handle.metadata().map_err(failed)?.len();
+        if len > 0 {
+            self.read(&mut handle, file)?;
+            if self.since != known {
+                return Ok(());
+            }
+        }
+        change(&mut self.keys);
+        // Room for all of it, so that no copy is left behind.
+        let mut text = Zeroizing::new(String::with_capacity(4 * (2 * TICKET_KEY_LEN + 1)));
+        for key in self.keys.keys().into_iter().flatten() {
+            text.push_str(&Zeroizing::new(to_hex(key.expose())));
+            text.push('\n');
+        }
+        handle.set_len(0).map_err(failed)?;
+        handle.rewind().map_err(failed)?;
+        handle.write_all(text.as_bytes()).map_err(failed)?;
+        handle.sync_all().map_err(failed)?;
+        self.since = handle.metadata().and_then(|meta| meta.modified()).map_err(failed)?;
+        Ok(())
+    }
+}

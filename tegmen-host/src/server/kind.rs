@@ -1,0 +1,36 @@
+//! Kinds of handshakes, as they are counted.
+
+use tegmen::dtls::CipherSuite;
+
+/// How a session got its keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// From a pre-shared key alone.
+    Psk,
+    /// From a pre-shared key and an agreement.
+    EcdhePsk,
+    /// From an agreement that the server signed with ECDSA.
+    EcdheEcdsa,
+    /// From an agreement that the server signed with RSA.
+    EcdheRsa,
+    /// From an earlier session.
+    Resumed,
+}
+
+impl Kind {
+    /// What they are called in metrics, in the order of the numbers.
+    pub const NAMES: [&str; 5] = ["psk", "ecdhe_psk", "ecdhe_ecdsa", "ecdhe_rsa", "resumed"];
+
+    /// The kind of a session under this suite.
+    pub(super) const fn of(suite: CipherSuite, resumed: bool) -> Self {
+        match suite {
+            _ if resumed => Self::Resumed,
+            CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 => Self::EcdhePsk,
+            CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8 | CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => {
+                Self::EcdheEcdsa
+            }
+            CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => Self::EcdheRsa,
+            _ => Self::Psk,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Clients that come back to a server without a key exchange, over real sockets on the loopback interface.
+
+mod works;
+
+use rcgen::ExtendedKeyUsagePurpose;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen::dtls::{CipherSuite, Suites};
+use tegmen::endpoint::ClientAuthentication;
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::public_keys::{PublicKeys, SUITES};
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::resumption::ResumptionConfig;
+use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::x509::signer::Signer;
+use tegmen_host::x509::{AllowedKey, RawKeys, Trust};
+use works::Works;
+
+/// A directory of its own, which goes with the test.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-resumption-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Running {
+    server: Server,
+    address: SocketAddr,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+fn start(config: ServerConfig, credentials: &Credentials, port: u16) -> Running {
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let keep = notes.clone();
+    let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
+    let listen = vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], port)), secure: true }];
+    let config = ServerConfig { listen, shards: 2, ..config };
+    let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+    let server = Server::start(&config, credentials, resources, observer).unwrap();
+    let address = server.addresses()[0].address;
+    Running { server, address, notes }
+}
+
+fn psk(dir: &Path, key: &[u8]) -> ClientConfig {
+    let key = ClientKey { identity: "me".to_owned(), key: key.to_vec().into() };
+    ClientConfig { key: Some(key), resume: Some(dir.to_owned()), ..ClientConfig::default() }
+}
+
+/// Whether the session was resumed, once a request was answered in it.
+async fn get(remote: SocketAddr, config: ClientConfig) -> Result<bool, ClientError> {
+    let mut config = ClientConfig { timeout: Duration::from_secs(10), ..config };
+    config.dtls.handshake_timeout = Duration::from_secs(8);
+    let mut client = Client::connect_to(remote, true, config).await?;
+    let path = ["value".to_owned()];
+    let (method, options) = (Code::GET, &[][..]);
+    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
+    assert_eq!(client.request(&ask).await?.payload, b"first");
+    Ok(client.is_resumed())
+}
+
+#[tokio::test]
+async fn a_client_comes_back_with_a_ticket_or_an_id() {
+    let credentials = Credentials::single("me", b"0123456789abcdef");
+    for tickets in [true, false] {
+        let dir = Dir::new(if tickets { "ticket" } else { "id" });
+        let resumption = Some(ResumptionConfig { tickets, ..ResumptionConfig::default() });
+        let running = start(ServerConfig { resumption, ..ServerConfig::default() }, &credentials, 0);
+        let config = psk(&dir.0, b"0123456789abcdef");
+        assert!(!get(running.address, config.clone()).await.unwrap());
+        assert!(get(running.address, config.clone()).await.unwrap());
+        assert!(get(running.address, config.clone()).await.unwrap());
+        // Without the directory nothing is offered.
+        assert!(!get(running.address, ClientConfig { resume: None, ..config }).await.unwrap());
+        let notes = running.notes.lock().unwrap().clone();
+        assert_eq!(notes.iter().filter(|note| note.contains("resumed: true")).count(), 2, "{notes:?}");
+        let totals = running.server.stop();
+        let resumption = totals.resumption;
+        let taken = if tickets { resumption.tickets_opened } else { resumption.ids_found };
+        assert_eq!((taken, totals.established[4]), (2, 2), "{resumption:?}");
+        assert_eq!(totals.established[0], 2);
+    }
+}
+
+#[tokio::test]
+async fn tickets_outlive_a_server_whose_keys_are_in_a_file() {
+    let dir = Dir::new("restart");
+    let credentials = Credentials::single("me", b"0123456789abcdef");
+    let config = |keys: Option<PathBuf>| {
+        let resumption = Some(ResumptionConfig { keys, ..ResumptionConfig::default() });
+        ServerConfig { resumption, ..ServerConfig::default() }
+    };
+    let client = psk(&dir.0, b"0123456789abcdef");
+    for (keys, again) in [(Some(dir.0.join("ticket-keys")), true), (None, false)] {
+        let running = start(config(keys.clone()), &credentials, 0);
+        let address = running.address;
+        get(address, client.clone()).await.unwrap();
+        running.server.stop();
+        let running = start(config(keys), &credentials, address.port());
+        assert_eq!(get(address, client.clone()).await.unwrap(), again);
+        running.server.stop();
+    }
+}
+
+#[tokio::test]
+async fn who_got_another_key_goes_through_a_full_handshake() {
+    let dir = Dir::new("key");
+    let file = dir.0.join("ticket-keys");
+    let resumption = Some(ResumptionConfig { keys: Some(file), ..ResumptionConfig::default() });
+    let config = ServerConfig { resumption, ..ServerConfig::default() };
+    let running = start(config.clone(), &Credentials::single("me", b"0123456789abcdef"), 0);
+    let address = running.address;
+    get(address, psk(&dir.0, b"0123456789abcdef")).await.unwrap();
+    running.server.stop();
+    let running = start(config, &Credentials::single("me", b"another key here"), address.port());
+    // The ticket of the old key is refused, and so is the old key.
+    let refused = get(address, psk(&dir.0, b"0123456789abcdef")).await.unwrap_err();
+    assert!(matches!(refused, ClientError::IdentityOrKey { .. }), "{refused}");
+    assert!(!get(address, psk(&dir.0, b"another key here")).await.unwrap());
+    assert!(get(address, psk(&dir.0, b"another key here")).await.unwrap());
+    assert_eq!(running.server.stop().resumption.tickets_refused, 2);
+}
+
+fn certified(dir: &Path, keys: PublicKeys) -> ClientConfig {
+    ClientConfig { public_keys: Some(keys), resume: Some(dir.to_owned()), ..ClientConfig::default() }
+}
+
+#[tokio::test]
+async fn certificates_are_asked_for_again_once_they_may_be_revoked() {
+    let dir = Dir::new("certificates");
+    let works = Works::new("Works");
+    let verifier = works.verifier();
+    let keys = works.server().believing(verifier.clone()).asking(ClientAuthentication::Required);
+    let running =
+        start(ServerConfig { public_keys: Some(keys), ..ServerConfig::default() }, &Credentials::default(), 0);
+    let client = works.client(SUITES).expecting("127.0.0.1");
+    assert!(!get(running.address, certified(&dir.0, client.clone())).await.unwrap());
+    assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
+    // Another certificate of the same name is another client.
+    let other = works.client(SUITES).expecting("127.0.0.1");
+    assert!(!get(running.address, certified(&dir.0, other)).await.unwrap());
+    assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
+    // Other trust is in force: whoever comes back shows what he has.
+    let mut trust = Trust::default();
+    trust.add_anchors(works.ca.pem().as_bytes()).unwrap();
+    verifier.replace(trust);
+    assert!(!get(running.address, certified(&dir.0, client.clone())).await.unwrap());
+    assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
+    // And who is not believed any more does not come back.
+    let mut trust = Trust::default();
+    trust.add_anchors(Works::new("Others").ca.pem().as_bytes()).unwrap();
+    verifier.replace(trust);
+    assert!(get(running.address, certified(&dir.0, client)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_raw_public_key_comes_back_for_as_long_as_it_is_listed_also_after_a_restart() {
+    let dir = Dir::new("raw");
+    let works = Works::new("Works");
+    let key = |name| works.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
+    let (ours, theirs) = (key("device"), key("server"));
+    let believing = |other: &Arc<dyn Signer>, name| Arc::new(RawKeys(vec![AllowedKey::of(other.public_key(), name)]));
+    let config = |listed: &Arc<dyn Signer>| {
+        let server = PublicKeys::new(SUITES).with_raw_key(theirs.clone()).believing(believing(listed, "the device"));
+        let resumption = Some(ResumptionConfig { keys: Some(dir.0.join("keys")), ..ResumptionConfig::default() });
+        let public_keys = Some(server.asking(ClientAuthentication::Required));
+        ServerConfig { public_keys, resumption, ..ServerConfig::default() }
+    };
+    let client = PublicKeys::new(Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])).with_raw_key(ours.clone());
+    let client = certified(&dir.0, client.believing(believing(&theirs, "the server")));
+    let running = start(config(&ours), &Credentials::default(), 0);
+    let address = running.address;
+    assert!(!get(address, client.clone()).await.unwrap());
+    running.server.stop();
+    let running = start(config(&ours), &Credentials::default(), address.port());
+    assert!(get(address, client.clone()).await.unwrap());
+    assert!(running.notes.lock().unwrap().iter().any(|note| note.contains("the device")));
+    running.server.stop();
+    let running = start(config(&theirs), &Credentials::default(), address.port());
+    assert!(get(address, client).await.is_err());
+    running.server.stop();
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_as_good_as_none_and_a_bad_directory_is_an_error() {
+    let dir = Dir::new("damaged");
+    let credentials = Credentials::single("me", b"0123456789abcdef");
+    let running = start(ServerConfig::default(), &credentials, 0);
+    let config = psk(&dir.0.join("new"), b"0123456789abcdef");
+    get(running.address, config.clone()).await.unwrap();
+    let files: Vec<_> = std::fs::read_dir(dir.0.join("new")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1);
+    use std::os::unix::fs::PermissionsExt as _;
+    assert_eq!(std::fs::metadata(&files[0]).unwrap().permissions().mode() & 0o777, 0o600);
+    let whole = std::fs::read_to_string(&files[0]).unwrap();
+    for text in [&whole[..whole.len() / 2], "", "cipher_suite = 7\n"] {
+        std::fs::write(&files[0], text).unwrap();
+        assert!(!get(running.address, config.clone()).await.unwrap());
+    }
+    assert!(get(running.address, config.clone()).await.unwrap());
+    let no_dir = ClientConfig { resume: Some(files[0].clone()), ..config };
+    assert!(matches!(get(running.address, no_dir).await, Err(ClientError::Resume { .. })));
+}
