@@ -527,3 +527,28 @@ async fn oscore_inside_of_a_session_goes_on_when_the_server_loses_both() {
     }
     wire.check();
 }
+
+#[tokio::test]
+async fn a_client_whose_address_changed_while_the_server_was_down_is_found_by_its_id() {
+    let (scene, wire) = (Scene::new("moved"), Wire::default());
+    let file = scene.file("state.db");
+    let running = Running::start(Some(&file), None);
+    let mut config = config(&wire);
+    config.dtls.connection_id = Some(Policy { len: 0, ..Policy::default() });
+    let mut client = Client::connect_to(running.address, true, config).await.unwrap();
+    ask(&mut client, Code::GET, b"").await;
+    running.database.as_ref().unwrap().flush().unwrap();
+    let mut address = running.kill();
+    for _ in 0..3 {
+        client.rebind().await.unwrap();
+        let running = Running::start(Some(&file), Some(address));
+        for _ in 0..3 {
+            assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+        }
+        assert_eq!((running.count("Restored"), running.count("Established")), (1, 0));
+        assert_eq!(running.server.totals().counters.established, 0);
+        running.database.as_ref().unwrap().flush().unwrap();
+        address = running.kill();
+    }
+    wire.check();
+}

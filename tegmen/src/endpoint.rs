@@ -180,8 +180,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let mut content_type = record.content_type();
         if R::RESTORES && peer.channel.is_unverified() {
             return match peer.channel.open_unverified(cx.crypto, ours.as_ref(), record, &mut content_type) {
-                // An alert that is perhaps a replay ends nothing.
-                Ok(content) => Some((content_type, content)).filter(|_| content_type == ContentType::APPLICATION_DATA),
+                // An alert that is perhaps a replay ends nothing; a response of a check proves by its cookie that it is none.
+                Ok(content) => Some((content_type, content)).filter(|_| {
+                    let checks = R::CONNECTION_ID && content_type == ContentType::RETURN_ROUTABILITY_CHECK;
+                    checks || content_type == ContentType::APPLICATION_DATA
+                }),
                 Err(discard) => {
                     cx.counters.discard(discard);
                     None

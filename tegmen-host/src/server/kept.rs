@@ -7,6 +7,7 @@ use crate::credentials::to_hex;
 use crate::state::{Restored, SessionName, Sessions, With};
 use std::collections::HashMap;
 use std::sync::Arc;
+use tegmen::dtls::ContentType;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::endpoint::{Cx, Path, PeerId, Peers as _, Phase, Principal, Protection};
 use tegmen::time::Instant;
@@ -39,12 +40,16 @@ impl<A: Application> Shard<A> {
     /// Takes a session in whose peer says something for the first time since the server began.
     pub(super) fn restore(&mut self, now: Instant, path: &Path, datagram: &[u8]) {
         let Some(kept) = &mut self.kept else { return };
-        if kept.sessions.waiting() == 0 || self.endpoint.peers.find(path, Phase::Established).is_some() {
-            return;
-        }
         // A hello may begin a session anew, or be anybody's.
-        let is_record = matches!(datagram.first(), Some(21 | 23 | 25)) && datagram.get(3..5) == Some(&[0, 1]);
-        if !is_record {
+        let content_type = datagram.first().map(|byte| ContentType(*byte));
+        let is_meant = match content_type {
+            Some(ContentType::TLS12_CID) => true,
+            Some(ContentType::APPLICATION_DATA | ContentType::ALERT) => {
+                self.endpoint.peers.find(path, Phase::Established).is_none()
+            }
+            _ => false,
+        };
+        if kept.sessions.waiting() == 0 || !is_meant || datagram.get(3..5) != Some(&[0, 1]) {
             return;
         }
         let Some(restored) = kept.sessions.take(&mut self.crypto, path, datagram) else { return };

@@ -290,6 +290,12 @@ impl Writer {
         if !at.is_empty() && !is_at(&in_place) && !is_at(&draft) {
             return Ok(Err("it is a copy, or was restored from a backup".to_owned()));
         }
+        if is_at(&draft) && !is_at(&in_place) {
+            // It ended between the commit and this.
+            if let Err(error) = take_place(&draft, &in_place) {
+                return Ok(Err(format!("{} cannot be written: {error}", in_place.display())));
+            }
+        }
         if is_in_future(written as u64) {
             return Ok(Err("it was written in the future: the clock went back, or is not set".to_owned()));
         }
@@ -369,10 +375,7 @@ impl Writer {
         transaction.commit().map_err(|error| failed(&error))?;
         self.sum = sum;
         if renew {
-            let in_place = beside(&self.file, "place");
-            std::fs::rename(&draft, &in_place)
-                .and_then(|()| sync_directory(&in_place))
-                .map_err(|error| failed(&error))?;
+            take_place(&draft, &beside(&self.file, "place")).map_err(|error| failed(&error))?;
         }
         Ok(())
     }
@@ -384,6 +387,12 @@ fn make(draft: &Path) -> io::Result<String> {
     let file = private::open(File::options().write(true).create_new(true), draft)?;
     file.sync_all()?;
     Ok(place(&file.metadata()?))
+}
+
+/// Puts what was made anew into the place of the one before, durably.
+fn take_place(draft: &Path, in_place: &Path) -> io::Result<()> {
+    std::fs::rename(draft, in_place)?;
+    sync_directory(in_place)
 }
 
 /// The sum of all digests after some changes, and whether numbers moved on that were there before.

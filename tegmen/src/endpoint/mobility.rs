@@ -185,7 +185,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let unverified = self.peers.peer(id).is_none_or(|peer| peer.channel.is_unverified());
         let checks = self.peers.connection_ids(id).is_some_and(|ids| ids.rrc);
         let Some(Mobility { policy, changes, challenge }) = self.roles.mobility() else { return };
-        if !newest || unverified || !(checks || policy.follow_unchecked) {
+        // What is perhaps a replay may be answered by a check, whose cookie is of now, and be followed by nothing less.
+        if !newest || !(checks || policy.follow_unchecked && !unverified) {
             bump(&mut changes.refused);
         } else if checks {
             *challenge = Some((id, *path));
