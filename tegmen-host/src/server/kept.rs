@@ -3,11 +3,12 @@
 use super::later::Errand;
 use super::shard::Shard;
 use super::{Application, Note};
-use crate::credentials::to_hex;
+use crate::credentials::{from_hex, to_hex};
 use crate::state::{Restored, SessionName, Sessions, With};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tegmen::dtls::ContentType;
+use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::endpoint::{Cx, Path, PeerId, Peers as _, Phase, Principal, Protection};
 use tegmen::time::Instant;
@@ -54,11 +55,17 @@ impl<A: Application> Shard<A> {
         }
         let Some(restored) = kept.sessions.take(&mut self.crypto, path, datagram) else { return };
         let Restored { name, with, session, lease_end } = restored;
-        let credentials = &self.desk.credentials;
-        let principal = match with.listed {
+        let (credentials, keys) = (&self.desk.credentials, &self.endpoint.roles().keys);
+        let principal = match &with.certified {
+            // Who is not known to be believed now has to show it again.
+            Some((kind, digest)) => {
+                let (kind, digest) = (CertificateType(*kind), from_hex(digest).unwrap_or_default());
+                let known = keys.recall(kind, &digest);
+                known.map(|(name, digest)| credentials.learn_certified(&name, kind, digest))
+            }
             // Who was removed from the file meanwhile is nobody.
-            true => credentials.key_of(with.identity.as_bytes()).map(|(_, principal)| principal),
-            false => Some(credentials.learn(&with.identity, with.allow.as_deref())),
+            None if with.listed => credentials.key_of(with.identity.as_bytes()).map(|(_, principal)| principal),
+            None => Some(credentials.learn(&with.identity, with.allow.as_deref())),
         };
         let path = Path { local: with.local.into(), remote: with.remote.into() };
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
@@ -90,7 +97,9 @@ impl<A: Application> Shard<A> {
         let ids = self.endpoint.peers.connection_ids(peer);
         let connection_id = ids.map_or(String::new(), |ids| to_hex(ids.ours().bytes()));
         let (local, remote) = (path.local.into(), path.remote.into());
-        let with = With { local, remote, identity, listed, allow, connection_id };
+        let certified = self.desk.credentials.certified(principal);
+        let certified = certified.map(|(kind, digest)| (kind.0, to_hex(&digest)));
+        let with = With { local, remote, identity, listed, allow, certified, connection_id };
         match known {
             Some(known) => kept.sessions.keep_as(known.name, &mut self.crypto, &session, &with),
             None => {

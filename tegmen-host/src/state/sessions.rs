@@ -49,6 +49,9 @@ pub struct With {
     pub listed: bool,
     /// What the peer may do otherwise; `None` is everything.
     pub allow: Option<Vec<String>>,
+    /// The type and the digest, in hexadecimal, of the certificate or raw public key that the peer proved itself with.
+    #[serde(default)]
+    pub certified: Option<(u8, String)>,
     /// The connection id that the peer writes, in hexadecimal; empty if it writes none.
     #[serde(default)]
     pub connection_id: String,
