@@ -14,16 +14,25 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{NotOurs, PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::state::Database;
 use tegmen_host::x509::signer::Signer;
 use tegmen_host::x509::{AllowedKey, RawKeys};
 use works::Works;
 
 fn start(keys: PublicKeys) -> (Server, SocketAddr, Arc<Mutex<Vec<String>>>) {
+    start_at(keys, "127.0.0.1:0".parse().unwrap(), None)
+}
+
+fn start_at(
+    keys: PublicKeys,
+    address: SocketAddr,
+    state: Option<Database>,
+) -> (Server, SocketAddr, Arc<Mutex<Vec<String>>>) {
     let notes = Arc::new(Mutex::new(Vec::new()));
     let keep = notes.clone();
     let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
-    let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: true }];
-    let config = ServerConfig { listen, shards: 2, public_keys: Some(keys), ..ServerConfig::default() };
+    let listen = vec![Listen { address, secure: true }];
+    let config = ServerConfig { listen, shards: 2, public_keys: Some(keys), state, ..ServerConfig::default() };
     let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
     let server = Server::start(&config, &Credentials::default(), resources, observer).unwrap();
     let address = server.addresses()[0].address;
@@ -83,6 +92,48 @@ async fn raw_public_keys_on_both_sides() {
     assert!(notes.lock().unwrap().iter().any(|note| note.contains("the device")));
     let refused = get(remote, client.believing(believing(&ours, "another"))).await.unwrap_err();
     assert!(refused.to_string().contains("not on the allow list"), "{refused}");
+}
+
+#[tokio::test]
+async fn after_a_restart_a_session_comes_back_if_its_key_is_believed_still_and_a_certificate_is_shown_again() {
+    let works = Works::new("Works");
+    let key = |name| works.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
+    let (ours, theirs) = (key("device"), key("server"));
+    let believing = |other: &Arc<dyn Signer>, name| Arc::new(RawKeys(vec![AllowedKey::of(other.public_key(), name)]));
+    let raw = PublicKeys::new(SUITES).with_raw_key(theirs.clone()).asking(ClientAuthentication::Required);
+    let device = PublicKeys::new(SUITES).with_raw_key(ours.clone()).believing(believing(&theirs, "the server"));
+    let known = raw.clone().believing(believing(&ours, "the device"));
+    let removed = raw.believing(believing(&theirs, "another"));
+    let certified = works.client(SUITES).expecting("127.0.0.1");
+    for (name, keys, then, client, comes_back) in [
+        ("listed", known.clone(), known.clone(), device.clone(), true),
+        ("removed", known, removed, device, false),
+        ("certified", works.server(), works.server(), certified, false),
+    ] {
+        let dir = std::env::temp_dir().join(format!("tegmen-public-state-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let serve = |keys, at| {
+            let state = Database::open(&dir.join("state.db")).unwrap();
+            start_at(keys, at, Some(state))
+        };
+        let (server, remote, _) = serve(keys, "127.0.0.1:0".parse().unwrap());
+        let session = Some(dir.join("session"));
+        let mut config = ClientConfig { public_keys: Some(client), session, ..ClientConfig::default() };
+        config.timeout = Duration::from_secs(3);
+        let mut client = Client::connect_to(remote, true, config).await.unwrap();
+        let path = ["value".to_owned()];
+        let (method, options) = (Code::GET, &[][..]);
+        let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
+        assert_eq!(client.request(&ask).await.unwrap().payload, b"first");
+        server.stop();
+        let (server, _, notes) = serve(then, remote);
+        let answered = client.request(&ask).await;
+        assert_eq!(answered.is_ok(), comes_back, "{name}: {answered:?}");
+        assert_eq!(notes.lock().unwrap().iter().any(|note| note.contains("Restored")), comes_back);
+        server.stop();
+        let _ = std::fs::remove_dir_all(&dir);
+    }
 }
 
 #[test]
