@@ -552,3 +552,26 @@ async fn a_client_whose_address_changed_while_the_server_was_down_is_found_by_it
     }
     wire.check();
 }
+
+#[test]
+fn a_database_that_was_cut_off_at_any_step_of_a_commit_is_taken() {
+    let scene = Scene::new("steps");
+    let file = scene.file("state.db");
+    let (in_place, draft) = (scene.file("state.db.place"), scene.file("state.db.place.new"));
+    drop(Database::open(&file).unwrap());
+    // The new file was made, and nothing was committed.
+    std::fs::write(&draft, b"").unwrap();
+    drop(Database::open(&file).unwrap());
+    assert!(!draft.exists());
+    // It was committed, and did not take its place.
+    std::fs::rename(&in_place, &draft).unwrap();
+    std::fs::write(&in_place, b"").unwrap();
+    drop(Database::open(&file).unwrap());
+    assert!(!draft.exists() && in_place.exists());
+    // Neither is the file that it names.
+    for path in [&in_place, &draft] {
+        let _ = std::fs::remove_file(path);
+        std::fs::write(path, b"").unwrap();
+    }
+    assert!(matches!(Database::open(&file), Err(StateError::Untrusted { .. })));
+}
