@@ -40,7 +40,7 @@ impl Kept {
 impl<A: Application> Shard<A> {
     /// Takes a session in whose peer says something for the first time since the server began.
     pub(super) fn restore(&mut self, now: Instant, path: &Path, datagram: &[u8]) {
-        let Some(kept) = &mut self.kept else { return };
+        let Some(kept) = self.kept.as_mut().filter(|kept| kept.sessions.waiting() > 0) else { return };
         // A hello may begin a session anew, or be anybody's.
         let content_type = datagram.first().map(|byte| ContentType(*byte));
         let is_meant = match content_type {
@@ -50,7 +50,7 @@ impl<A: Application> Shard<A> {
             }
             _ => false,
         };
-        if kept.sessions.waiting() == 0 || !is_meant || datagram.get(3..5) != Some(&[0, 1]) {
+        if !is_meant || datagram.get(3..5) != Some(&[0, 1]) {
             return;
         }
         let Some(restored) = kept.sessions.take(&mut self.crypto, path, datagram) else { return };
@@ -120,9 +120,13 @@ impl<A: Application> Shard<A> {
 
     /// Asks for more numbers where those of a session come to their end.
     pub(super) fn lease_ahead(&mut self, peer: PeerId) {
+        let Some(channel) = self.endpoint.peers.peer(peer).map(|known| known.channel()) else { return };
+        // Before anything is looked up.
+        if channel.sealed() < channel.lease_end().saturating_sub(AHEAD) {
+            return;
+        }
         let Some(entry) = self.kept.as_mut().and_then(|kept| kept.by_peer.get_mut(&peer)) else { return };
-        let Some(known) = self.endpoint.peers.peer(peer) else { return };
-        if entry.asked || known.channel().sealed() < entry.lease_end - AHEAD || entry.lease_end >= MAX_SEALED {
+        if entry.asked || entry.lease_end >= MAX_SEALED {
             return;
         }
         entry.asked = true;
