@@ -4,7 +4,8 @@
 //! out, [`leds`] what it shows, [`place`] where it keeps what is too large for the stack. [`mote`] runs on any board, as
 //! do its applications (`blink_client.rs`, `blink_server.rs`: part of the images that have them); [`board`] runs it on
 //! this one, by its own clock or in the [`turn`]s of a simulator.
-//! Measuring images use [`measure`]: marks around what is counted, notes in the ELF that name it, an exit code.
+//! Measuring images use [`measure`]: marks around what is counted, notes in the ELF that name it, an exit code; two ends
+//! that speak with each other in one image are a [`pair`].
 #![no_std]
 
 pub mod board;
@@ -12,6 +13,7 @@ pub mod clock;
 pub mod leds;
 pub mod measure;
 pub mod mote;
+pub mod pair;
 pub mod place;
 mod register;
 pub mod start;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
-use tegmen_host::probe::{Datagram, Report, probe, suite_name, version_name};
+use tegmen_host::probe::{Datagram, Report, Resumption, probe, suite_name, version_name};
 use tegmen_host::uri::Uri;
 use tegmen_host::x509::date;
 
@@ -15,7 +15,7 @@ use tegmen_host::x509::date;
 #[command(after_help = "Examples:\n  tegmen probe coaps://gateway.local\n  \
     tegmen probe -u Client_identity -k 73656372657450534b coaps://127.0.0.1:5684\n  \
     tegmen probe --credentials keys.toml --json coaps://[2001:db8::1]\n\n\
-    Without a key everything up to the server's Finished is seen. The server's log will show two handshakes\n\
+    Without a key everything up to the server's Finished is seen. The server's log will show up to three handshakes\n\
     from here, one of them without extensions.")]
 pub(crate) struct Probe {
     /// `coaps://host[:port]`.
@@ -107,6 +107,15 @@ fn write_text(text: &mut String, uri: &Uri, report: &Report) -> std::fmt::Result
         writeln!(text, "  identity hint           {}", report.identity_hint)?;
     }
     if report.failure.is_none() {
+        let resumption = match &report.resumption {
+            None => "no".to_owned(),
+            Some(Resumption { by, taken: false, .. }) => format!("by {by}, but it was not taken"),
+            Some(Resumption { by, bytes: (sent, received), datagrams, time, .. }) => {
+                let time = millis(*time);
+                format!("by {by}: {} bytes in {datagrams} datagrams, {time:.2} ms", sent + received)
+            }
+        };
+        writeln!(text, "  resumption              {resumption}")?;
         writeln!(text, "\nCoAP\n")?;
         let ping = report.ping.map_or("not answered".to_owned(), |ping| format!("{:.2} ms", millis(ping)));
         writeln!(text, "  ping                    {ping}")?;
@@ -164,6 +173,10 @@ fn object(report: &Report) -> Value {
         "return_routability": report.choice.map(|choice| choice.return_routability),
         "cookie_bytes": report.cookie_len,
         "identity_hint": report.identity_hint,
+        "resumption": report.resumption.map(|one| json!({
+            "by": one.by, "taken": one.taken, "bytes_sent": one.bytes.0, "bytes_received": one.bytes.1,
+            "datagrams": one.datagrams, "ms": millis(one.time),
+        })),
         "serves_minimal": report.serves_minimal,
         "ping_ms": report.ping.map(millis),
         "resources": report.resources.as_ref().and_then(|links| links.as_ref().ok()),

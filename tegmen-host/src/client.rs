@@ -405,6 +405,12 @@ impl Client {
         self.resumed
     }
 
+    /// By what the next session can be resumed, in words: a ticket or a session id; `None` if the server gave neither, or
+    /// [`ClientConfig::resume`] asked for none.
+    pub fn resumable_by(&self) -> Option<&'static str> {
+        self.memory.as_ref()?.by()
+    }
+
     /// The cipher suite of a session that began with a handshake.
     pub const fn cipher_suite(&self) -> Option<CipherSuite> {
         self.cipher_suite

@@ -4,8 +4,9 @@ use crate::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Tap, Tapp
 use crate::uri::Uri;
 use crate::x509::CertificateInfo;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tegmen::buf::Reader;
 use tegmen::coap::Code;
 use tegmen::dtls::connection_id::{Hello, Policy};
@@ -38,12 +39,29 @@ pub struct Report {
     pub server: Option<String>,
     /// The certificates that it showed, its own first.
     pub chain: Vec<CertificateInfo>,
+    /// How a second session was resumed; `None` if the server gave nothing to resume the first with.
+    pub resumption: Option<Resumption>,
     /// Whether a client is served that offers no extension at all; `None` if that was not tried or not answered.
     pub serves_minimal: Option<bool>,
     /// How long a CoAP ping took; `None` if it was not answered.
     pub ping: Option<Duration>,
     /// What `/.well-known/core` says, or the code it was answered with.
     pub resources: Option<Result<String, Code>>,
+}
+
+/// A session that was to be resumed.
+#[derive(Clone, Copy, Debug)]
+pub struct Resumption {
+    /// By what, in words.
+    pub by: &'static str,
+    /// False if the server went through a full handshake all the same, or none came to its end.
+    pub taken: bool,
+    /// Bytes sent and received, UDP payload only.
+    pub bytes: (usize, usize),
+    /// Datagrams in both directions.
+    pub datagrams: usize,
+    /// How long the handshake took.
+    pub time: Duration,
 }
 
 /// What a server chose in its ServerHello.
@@ -85,8 +103,7 @@ pub struct Datagram {
 impl Report {
     /// Bytes of the handshake, UDP payload only: those sent and those received.
     pub fn bytes(&self) -> (usize, usize) {
-        let sum = |sent| self.datagrams.iter().filter(|one| one.sent == sent).map(|one| one.len).sum();
-        (sum(true), sum(false))
+        bytes(&self.datagrams)
     }
 
     /// Datagrams that were sent again, by us and by the server.
@@ -116,6 +133,9 @@ impl Report {
                 findings.push("no renegotiation indication (RFC 5746)".to_owned());
             }
         }
+        if self.resumption.is_some_and(|resumption| !resumption.taken) {
+            findings.push("it gave something to resume the session with, and did not take it".to_owned());
+        }
         if self.serves_minimal == Some(false) {
             findings.push("it refuses clients that offer no extensions, as the smallest motes do".to_owned());
         }
@@ -137,6 +157,27 @@ impl Report {
         let behind = self.datagrams.iter().skip_while(|one| one.sent);
         let theirs: usize = behind.take_while(|one| !one.sent).map(|one| one.len).sum();
         theirs as f64 / ours.max(1) as f64
+    }
+}
+
+fn bytes(datagrams: &[Datagram]) -> (usize, usize) {
+    let sum = |sent| datagrams.iter().filter(|one| one.sent == sent).map(|one| one.len).sum();
+    (sum(true), sum(false))
+}
+
+/// A directory for what is to be resumed, gone with the probe.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        Self(std::env::temp_dir().join(format!("tegmen-probe-{}-{nanos}", std::process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -163,7 +204,9 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
             }
         }))
     };
-    let mut watched = ClientConfig { key: Some(key), tap: Some(watch), ..config.clone() };
+    let scratch = Scratch::new();
+    let resume = Some(scratch.0.clone());
+    let mut watched = ClientConfig { key: Some(key), tap: Some(watch), resume, ..config.clone() };
     if watched.dtls.record_size_limit == 0 {
         // Asked for only to see what is answered.
         watched.dtls.record_size_limit = PROBED_RECORD_SIZE;
@@ -187,6 +230,7 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
         server: connected.as_ref().ok().and_then(|client| client.server().map(str::to_owned)),
         chain: connected.as_ref().map(|client| client.chain().to_vec()).unwrap_or_default(),
         datagrams: handshake.datagrams,
+        resumption: None,
         serves_minimal: None,
         ping: None,
         resources: None,
@@ -200,10 +244,26 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
         true => Ok(String::from_utf8_lossy(&reply.payload).into_owned()),
         false => Err(reply.code),
     });
+    let by = client.resumable_by();
     if let Ok(client) = connected {
         client.close().await;
     }
-    let mut minimal = ClientConfig { tap: None, ..watched };
+    if let Some(by) = by {
+        *seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::default();
+        let again = Client::connect(uri, watched.clone()).await;
+        let handshake = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+        report.resumption = Some(Resumption {
+            by,
+            taken: again.as_ref().is_ok_and(Client::is_resumed),
+            bytes: bytes(&handshake.datagrams),
+            datagrams: handshake.datagrams.len(),
+            time: again.as_ref().map_or(Duration::ZERO, Client::handshake_time),
+        });
+        if let Ok(client) = again {
+            client.close().await;
+        }
+    }
+    let mut minimal = ClientConfig { tap: None, resume: None, ..watched };
     minimal.dtls.profile = Profile::Minimal;
     let again = Client::connect(uri, minimal).await;
     report.serves_minimal = match &again {

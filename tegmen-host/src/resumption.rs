@@ -131,9 +131,15 @@ impl ServerResumption {
     }
 
     /// Changes the keys of tickets when it is time, and reads them again where others have; called each second.
+    ///
+    /// # Errors
+    /// What is wrong with the file, once; those that are known stay in force.
     pub(crate) fn tick<C: Crypto>(&self, crypto: &mut C) -> Result<(), TicketKeyError> {
         let Some(inner) = &self.0 else { return Ok(()) };
-        lock(&inner.ring).tick(crypto)
+        let mut ring = lock(&inner.ring);
+        let outcome = ring.tick(crypto);
+        let again = std::mem::replace(&mut ring.failed, outcome.is_err());
+        if again { Ok(()) } else { outcome }
     }
 
     pub(crate) fn counters(&self) -> ResumptionCounters {

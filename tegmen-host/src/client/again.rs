@@ -83,6 +83,11 @@ impl Memory {
         Some((session, kept.ticket.is_some(), handle))
     }
 
+    /// By what the next session can be resumed, in words.
+    pub(super) fn by(&self) -> Option<&'static str> {
+        Some(if self.kept.as_ref()?.ticket.is_some() { "ticket" } else { "session id" })
+    }
+
     /// As what the server proved itself, when it did.
     pub(super) fn name(&self) -> Option<String> {
         self.kept.as_ref()?.name.clone()

@@ -47,6 +47,8 @@ pub(super) struct Ring {
     /// For how long a key seals.
     period: Duration,
     file: Option<PathBuf>,
+    /// Whether the last look at the file failed.
+    pub(super) failed: bool,
 }
 
 impl Ring {
@@ -55,7 +57,7 @@ impl Ring {
         file: Option<PathBuf>,
         period: Duration,
     ) -> Result<Self, TicketKeyError> {
-        let mut ring = Self { keys: TicketKeys::draw(crypto), since: SystemTime::now(), period, file };
+        let mut ring = Self { keys: TicketKeys::draw(crypto), since: SystemTime::now(), period, file, failed: false };
         ring.tick(crypto)?;
         Ok(ring)
     }

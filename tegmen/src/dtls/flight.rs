@@ -225,7 +225,7 @@ impl Ongoing<'_> {
                     true => body.put(if state.minimal { &MINIMAL_OFFER } else { &DEFAULT_OFFER })?,
                     false => {
                         let ticket = if R::RESUMPTION { local.ticket_to_show(self.buffers.outgoing) } else { None };
-                        Offer { ticket, ..local.offer::<C>(more) }.write(&mut body)?;
+                        Offer { ticket, ..local.offer::<C>(more) }.write::<R>(&mut body)?;
                     }
                 }
                 MessageType::CLIENT_HELLO

@@ -4,6 +4,7 @@
 //! each, their length (2), its kind (1). The last byte of the room is that of the item that came first, or 0.
 
 use super::Fatal;
+use crate::buf::copy;
 use crate::secret::wipe;
 
 /// What an item is.
@@ -109,12 +110,10 @@ pub(crate) fn put_parts(room: &mut [u8], front: usize, item: Item, parts: &[&[u8
     zeros.fill(0);
     let (mut body, trailer) = place.split_at_mut_checked(len).ok_or(Fatal::TooLarge)?;
     for part in parts {
-        let (here, rest) = body.split_at_mut_checked(part.len()).ok_or(Fatal::TooLarge)?;
-        here.copy_from_slice(part);
-        body = rest;
+        copy(body, part).map_err(|_| Fatal::TooLarge)?;
+        body = body.get_mut(part.len()..).ok_or(Fatal::TooLarge)?;
     }
-    trailer.copy_from_slice(&[high, low, item as u8]);
-    Ok(())
+    copy(trailer, &[high, low, item as u8]).map_err(|_| Fatal::TooLarge)
 }
 
 /// Forgets an item; its bytes are wiped.

@@ -15,7 +15,7 @@ use super::handshake::server_hello::ServerHello;
 use super::kept::{self, Item};
 use super::state::{Flags, Local, MAX_TEXT, NO_CREDENTIAL, Ongoing, Step, Stop};
 use super::suite::CipherSuite;
-use super::{Fatal, Profile, public_key::Agreed};
+use super::{Fatal, Profile, VERSION, public_key::Agreed};
 use crate::buf::Writer;
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Principal, Roles};
@@ -154,6 +154,10 @@ impl<R: Roles> Local<'_, R> {
         hello: &ClientHello<'_>,
         reachable: bool,
     ) -> Result<Option<Found>, Fatal> {
+        let [major, minor] = hello.version;
+        if major != VERSION[0] || minor > VERSION[1] || self.settings.profile == Profile::Minimal {
+            return Ok(None);
+        }
         let resumption = self.roles.resumption();
         let found = match hello.extension(ExtensionType::SESSION_TICKET) {
             Some(ticket) if !ticket.is_empty() => resumption.open_ticket(cx, ticket),

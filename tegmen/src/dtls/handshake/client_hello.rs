@@ -8,6 +8,7 @@ use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::NamedGroup;
 use crate::dtls::record_size::MaxFragmentLength;
 use crate::dtls::{CipherSuite, Suites, VERSION};
+use crate::endpoint::Roles;
 
 /// A ClientHello as it was received.
 #[derive(Clone, Copy, Debug)]
@@ -126,8 +127,8 @@ pub(crate) struct Offer<'o> {
 }
 
 impl Offer<'_> {
-    /// Writes what stands behind the cookie.
-    pub(crate) fn write(&self, writer: &mut Writer<'_>) -> Write {
+    /// Writes what stands behind the cookie, of an endpoint in the roles `R`.
+    pub(crate) fn write<R: Roles>(&self, writer: &mut Writer<'_>) -> Write {
         let usable = || self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
         let exchanges = || usable().filter_map(|suite| suite.parts()).map(|(exchange, _)| exchange);
         writer.behind_len::<2>(|writer| {
@@ -139,19 +140,19 @@ impl Offer<'_> {
         writer.put(&[1, 0])?; // null compression
         let base = Extensions {
             extended_master_secret: true,
-            record_size_limit: Some(self.record_size_limit).filter(|limit| *limit > 0),
-            max_fragment_length: MaxFragmentLength::within(self.record_size_limit),
+            record_size_limit: Some(self.record_size_limit).filter(|limit| R::RECORD_SIZE && *limit > 0),
+            max_fragment_length: MaxFragmentLength::within(self.record_size_limit).filter(|_| R::RECORD_SIZE),
             ..Extensions::default()
         };
         base.write_with(writer, |writer| {
-            if exchanges().any(|exchange| exchange.is_ephemeral()) {
+            if R::PUBLIC_KEYS && exchanges().any(|exchange| exchange.is_ephemeral()) {
                 writer.u16(ExtensionType::SUPPORTED_GROUPS.0)?;
                 writer.behind_len::<2>(|writer| {
                     writer.behind_len::<2>(|writer| self.groups.iter().try_for_each(|group| writer.u16(group.0)))
                 })?;
                 extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
             }
-            if exchanges().any(|exchange| exchange.has_certificate()) {
+            if R::PUBLIC_KEYS && exchanges().any(|exchange| exchange.has_certificate()) {
                 extension::put(writer, ExtensionType::SIGNATURE_ALGORITHMS, &SIGNATURE_ALGORITHMS)?;
                 write_types(writer, ExtensionType::CLIENT_CERTIFICATE_TYPE, self.client_types)?;
                 write_types(writer, ExtensionType::SERVER_CERTIFICATE_TYPE, self.server_types)?;

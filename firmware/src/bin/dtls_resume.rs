@@ -1,0 +1,168 @@
+//! Two DTLS endpoints in one image that resume their session: a handshake with a pre-shared key, in which the server gives a
+//! ticket, a record, and a second handshake with the ticket (RFC 5077), without cookie and without the key.
+#![no_std]
+#![no_main]
+
+use core::cell::{Cell, RefCell};
+use tegmen::buf::{Reader, Writer};
+use tegmen::crypto::Crypto;
+use tegmen::dtls::resumption::{Found, Handle, MASTER_LEN, Resumable, Resumption, SessionState};
+use tegmen::dtls::ticket::{OVERHEAD, TicketKeys};
+use tegmen::dtls::{CipherSuite, Config, HandshakeState};
+use tegmen::endpoint::{Both, Cx, Endpoint, Path, Peer, PeerArray, Principal, Resuming};
+use tegmen::secret::Secret;
+use tegmen_firmware::Provider;
+use tegmen_firmware::measure::{Note, exit, measured, stack_of};
+use tegmen_firmware::pair::{self, End, MIN_DATAGRAM, NOW, RECORD_LEN, address};
+use tegmen_firmware::place::{Kept, Place};
+
+#[used]
+#[unsafe(link_section = ".footprint")]
+static NOTES: [Note; 9] = [
+    Note::operation(CLIENT.region, "handshake client"),
+    Note::operation(SERVER.region, "handshake server"),
+    Note::operation(CLIENT_AGAIN.region, "resumption client"),
+    Note::operation(SERVER_AGAIN.region, "resumption server"),
+    Note::size("Peer", size_of::<Peer>()),
+    Note::size("HandshakeState", size_of::<HandshakeState>()),
+    Note::size("peer table of one", size_of::<Table>()),
+    Note::size("ticket", TICKET_LEN),
+    Note::size("ticket keys", size_of::<TicketKeys>()),
+];
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    exit(stack_of(run).is_some())
+}
+
+/// The whole exchange; `None` if anything goes another way than expected.
+fn run() -> Option<()> {
+    let client = Node::start(&CLIENT_NODE, &CLIENT_TABLE, &CLIENT, endpoint)?;
+    let server = Node::start(&SERVER_NODE, &SERVER_TABLE, &SERVER, endpoint)?;
+    let Wire { there, back, text } = WIRE.take()?;
+
+    client.connect()?;
+    meet(client, server, there, back)?;
+    // Whoever has read this needs the last flight no more, and has room for another handshake.
+    let datagram = client.seal(there, text).ok()?;
+    server.open(datagram, text)?;
+
+    (client.end, server.end) = (&CLIENT_AGAIN, &SERVER_AGAIN);
+    (client.session, server.session) = (None, None);
+    come_back(client)?;
+    meet(client, server, there, back)?;
+    let datagram = client.seal(there, text).ok()?;
+    server.open(datagram, text)
+}
+
+/// Lets the two speak until both have a session; the client keeps what it can be resumed with.
+fn meet(client: &mut Node, server: &mut Node, there: &mut Datagram, back: &mut Datagram) -> Option<()> {
+    let mut kept = None;
+    while client.session.is_none() || server.session.is_none() {
+        let sent = client.send_flight(there, back, server)? + server.send_flight(there, back, client)?;
+        if let Some(id) = client.session
+            && let Some(Resumable::With { session, handle: Handle::Ticket(ticket), .. }) = client.endpoint.resumable(id)
+        {
+            kept = Some((session, ticket.try_into().ok()?));
+        }
+        if sent == 0 {
+            return None;
+        }
+    }
+    client.endpoint.roles().sessions.kept.set(kept);
+    // In a resumed handshake the client's flight is the last.
+    client.send_flight(there, back, server).map(|_| ())
+}
+
+fn come_back(client: &mut Node) -> Option<()> {
+    let (session, ticket) = client.endpoint.roles().sessions.kept.take()?;
+    let pair::Node { endpoint, crypto, counters, end, .. } = client;
+    let mut cx = Cx { now: NOW, crypto, counters };
+    let handle = Handle::Ticket(&ticket);
+    measured(end.region, || endpoint.connect_again(&mut cx, &end.path, &session, handle)).ok().map(|_| ())
+}
+
+/// The same for both, so that it is in the image once.
+fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
+    let keys = RefCell::new(TicketKeys::draw(cx.crypto));
+    let role = Resuming { role: Both, sessions: Memory { keys, kept: Cell::new(None) } };
+    Endpoint::with_roles(cx, table, Config::default(), role)
+}
+
+/// What an end remembers: a server its keys, a client its ticket.
+struct Memory {
+    keys: RefCell<TicketKeys>,
+    kept: Cell<Option<(SessionState, [u8; TICKET_LEN])>>,
+}
+
+/// What a ticket holds: cipher suite, master secret, and who the client is.
+const STATE_LEN: usize = 2 + MASTER_LEN + 4;
+const TICKET_LEN: usize = OVERHEAD + STATE_LEN;
+/// Seconds for which tickets are taken. A mote that draws its keys when it starts needs no clock to end them.
+const LIFETIME: u32 = 86400;
+
+impl Resumption for Memory {
+    fn gives_tickets(&self) -> bool {
+        true
+    }
+
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+        let mut room = Secret::<STATE_LEN>::zeroed();
+        let keys = self.keys.try_borrow().ok()?;
+        let opened = keys.open(cx.crypto, ticket, room.expose_mut())?;
+        let mut reader = Reader::new(opened.state);
+        let cipher_suite = CipherSuite(reader.u16().ok()?);
+        let master = Secret::new(reader.array().ok()?);
+        let principal = Principal(reader.u32().ok()?);
+        let session = SessionState { cipher_suite, master, principal, since: None };
+        Some(Found { session, renew: false })
+    }
+
+    fn seal_ticket<C: Crypto>(
+        &self,
+        cx: &mut Cx<'_, C>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
+        let mut room = Secret::<STATE_LEN>::zeroed();
+        let mut state = Writer::new(room.expose_mut());
+        state.u16(session.cipher_suite.0).ok()?;
+        state.put(session.master.expose()).ok()?;
+        state.u32(session.principal.0).ok()?;
+        self.keys.try_borrow_mut().ok()?.seal(cx.crypto, state.written(), ticket).ok()?;
+        Some(LIFETIME)
+    }
+}
+
+type Role = Resuming<Both, Memory>;
+type Node = pair::Node<Table, Role>;
+
+/// The datagrams under way, and what is said in the end.
+struct Wire {
+    there: Datagram,
+    back: Datagram,
+    text: [u8; RECORD_LEN],
+}
+
+type Datagram = [u8; DATAGRAM_LEN];
+
+/// Two peers, of whom the second comes in place of the first; a ticket that is shown and one that is given, each beside the
+/// session's secret; and 160 bytes of what comes early.
+type Table = PeerArray<(), 2, 1, 400, 160>;
+
+static CLIENT_NODE: Place<Node> = Place::empty();
+static SERVER_NODE: Place<Node> = Place::empty();
+static CLIENT_TABLE: Kept<Table> = Kept::new(Table::new());
+static SERVER_TABLE: Kept<Table> = Kept::new(Table::new());
+static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN], text: [0; RECORD_LEN] });
+
+static CLIENT: End = End { region: 0, path: THERE };
+static SERVER: End = End { region: 1, path: BACK };
+static CLIENT_AGAIN: End = End { region: 4, path: THERE };
+static SERVER_AGAIN: End = End { region: 5, path: BACK };
+const THERE: Path = Path { local: address(1), remote: address(2) };
+const BACK: Path = Path { local: address(2), remote: address(1) };
+
+/// The hello with a ticket is the longest.
+const DATAGRAM_LEN: usize = 300;
+const _: () = assert!(DATAGRAM_LEN >= MIN_DATAGRAM);

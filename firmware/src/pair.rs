@@ -1,0 +1,167 @@
+//! Two DTLS endpoints in one image, which exchange real datagrams in memory.
+
+use crate::Provider;
+use crate::measure::measured;
+use crate::place::{Kept, Place};
+use core::hint::black_box;
+use tegmen::buf::Frame;
+use tegmen::counters::Counters;
+use tegmen::dtls::Records;
+use tegmen::dtls::need::Answer;
+use tegmen::endpoint::{
+    Address, Cx, Endpoint, Event, HEADROOM, Misuse, Path, PeerId, Peers, Principal, Roles, TAILROOM,
+};
+use tegmen::time::Instant;
+
+/// One end, with its table of peers and in its roles.
+pub struct Node<T: Peers + 'static, R: Roles + 'static> {
+    /// The endpoint.
+    pub endpoint: Endpoint<&'static mut T, R>,
+    /// Its provider.
+    pub crypto: Provider,
+    /// What it counts.
+    pub counters: Counters,
+    /// What distinguishes it.
+    pub end: &'static End,
+    /// The session, once there is one.
+    pub session: Option<PeerId>,
+}
+
+/// What distinguishes the ends.
+pub struct End {
+    /// What its work is measured as.
+    pub region: u32,
+    /// From it to the other.
+    pub path: Path,
+}
+
+impl<T: Peers, R: Roles> Node<T, R> {
+    /// Apart, so that the stack holds the node only while it is made.
+    #[inline(never)]
+    pub fn start(
+        place: &'static Place<Self>,
+        table: &'static Kept<T>,
+        end: &'static End,
+        endpoint: impl FnOnce(&mut Cx<'_, Provider>, &'static mut T) -> Endpoint<&'static mut T, R>,
+    ) -> Option<&'static mut Self> {
+        let table = table.take()?;
+        place.fill(|| {
+            let mut crypto = Provider::new([end.region as u8; 32]);
+            let mut counters = Counters::default();
+            let mut cx = Cx { now: NOW, crypto: &mut crypto, counters: &mut counters };
+            let endpoint = endpoint(&mut cx, table);
+            Self { endpoint, crypto, counters, end, session: None }
+        })
+    }
+
+    /// Opens a session.
+    pub fn connect(&mut self) -> Option<()> {
+        let Self { endpoint, crypto, counters, end, .. } = self;
+        let mut cx = Cx { now: NOW, crypto, counters };
+        measured(end.region, || endpoint.connect(&mut cx, &end.path)).ok().map(|_| ())
+    }
+
+    /// Sends what is due to the other end, and takes back what that answers at once: a cookie. How many were sent.
+    pub fn send_flight<const LEN: usize>(
+        &mut self,
+        there: &mut [u8; LEN],
+        back: &mut [u8; LEN],
+        other: &mut Self,
+    ) -> Option<usize> {
+        let mut sent = 0;
+        loop {
+            let len = self.poll(there);
+            if len == 0 {
+                return Some(sent);
+            }
+            sent += 1;
+            let answer_len = other.receive(there.get_mut(..len)?, back);
+            if answer_len > 0 {
+                self.receive(back.get_mut(..answer_len)?, &mut []);
+            }
+        }
+    }
+
+    /// The length of the next datagram that is due, 0 if there is none. Apart, so that the other end's turn does not stand
+    /// on this one's stack.
+    #[inline(never)]
+    fn poll(&mut self, out: &mut [u8]) -> usize {
+        let Self { endpoint, crypto, counters, end, .. } = self;
+        let mut cx = Cx { now: NOW, crypto, counters };
+        match measured(end.region, || endpoint.poll(&mut cx, out)) {
+            Some(Event::Transmit { datagram, .. }) => datagram.len(),
+            _ => 0,
+        }
+    }
+
+    /// Takes a datagram of the other end; the length of the answer, 0 if there is none.
+    #[inline(never)]
+    fn receive(&mut self, datagram: &mut [u8], out: &mut [u8]) -> usize {
+        let mut records = Records::new(datagram);
+        let mut answer_len = 0;
+        loop {
+            let Self { endpoint, crypto, counters, end, .. } = self;
+            let mut cx = Cx { now: NOW, crypto, counters };
+            match measured(end.region, || endpoint.handle(&mut cx, &end.path, &mut records, out)) {
+                Some(Event::Answer(datagram)) => answer_len = datagram.len(),
+                Some(Event::Need(id)) => self.give_key(id),
+                Some(Event::Established(id)) => self.session = Some(id),
+                Some(_) => {}
+                None => return answer_len,
+            }
+        }
+    }
+
+    /// Apart, so that it does not stand on the stack while records are handled.
+    #[inline(never)]
+    fn give_key(&mut self, id: PeerId) {
+        let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
+        let Self { endpoint, crypto, counters, end, .. } = self;
+        let mut cx = Cx { now: NOW, crypto, counters };
+        measured(end.region, || endpoint.resume(&mut cx, id, answer));
+    }
+
+    /// Protects `text` in `wire`.
+    ///
+    /// # Errors
+    /// [`Misuse`].
+    pub fn seal<'w>(&mut self, wire: &'w mut [u8], text: &[u8]) -> Result<&'w mut [u8], Misuse> {
+        let id = self.session.ok_or(Misuse::NotEstablished)?;
+        let mut frame = Frame::new(wire, HEADROOM);
+        frame.append(text).map_err(|_| Misuse::Full)?;
+        let Self { endpoint, crypto, counters, .. } = self;
+        let mut cx = Cx { now: NOW, crypto, counters };
+        measured(SEAL, || endpoint.seal(&mut cx, id, &mut frame))?;
+        Ok(black_box(frame.finish()))
+    }
+
+    /// Takes a datagram that holds what is `expected`; `None` if it does not.
+    pub fn open(&mut self, datagram: &mut [u8], expected: &[u8]) -> Option<()> {
+        let Self { endpoint, crypto, counters, end, .. } = self;
+        let mut cx = Cx { now: NOW, crypto, counters };
+        let mut records = Records::new(datagram);
+        match measured(OPEN, || endpoint.handle(&mut cx, &end.path, &mut records, &mut [])) {
+            Some(Event::Message { bytes, .. }) if bytes == expected => Some(()),
+            _ => None,
+        }
+    }
+}
+
+/// What sealing and opening a record are measured as.
+pub const SEAL: u32 = 2;
+/// See [`SEAL`].
+pub const OPEN: u32 = 3;
+
+/// The address of an end.
+pub const fn address(last: u8) -> Address {
+    Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 }
+}
+
+/// Who both are.
+pub const WHO: Principal = Principal(1);
+/// Nothing here takes time.
+pub const NOW: Instant = Instant::from_micros(0);
+/// What is said in a record.
+pub const RECORD_LEN: usize = 64;
+/// Room for such a record.
+pub const MIN_DATAGRAM: usize = HEADROOM + RECORD_LEN + TAILROOM;
