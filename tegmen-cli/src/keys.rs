@@ -1,7 +1,7 @@
 //! `tegmen keys`: fresh pre-shared keys, in a credentials file that only its owner can read; what public keys are called.
 
 #[cfg(feature = "tpm")]
-mod tpm;
+pub(crate) mod tpm;
 
 use crate::ca::seconds;
 use crate::files::{self, Readers};

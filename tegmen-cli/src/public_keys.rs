@@ -23,8 +23,8 @@ pub(crate) struct Own {
     /// Our certificate in PEM, and behind it those that issued it, up to the one that the peer knows.
     #[arg(long, value_name = "FILE", requires = "cert_key")]
     cert: Option<PathBuf>,
-    /// The private key of --cert in PEM, which only its owner may read. Without --cert its public half is shown raw
-    /// (RFC 7250).
+    /// The private key of --cert in PEM, which only its owner may read; or a key in a TPM: tpm:0x81010001, or the file of a
+    /// wrapped one (TEGMEN_TPM says which TPM). Without --cert its public half is shown raw (RFC 7250).
     #[arg(long, value_name = "FILE", env = "TEGMEN_CERT_KEY")]
     cert_key: Option<PathBuf>,
 }
@@ -128,11 +128,40 @@ impl Clients {
 impl Own {
     fn add_to(&self, keys: PublicKeys) -> Result<PublicKeys, Failure> {
         let Some(file) = &self.cert_key else { return Ok(keys) };
-        let signer: Arc<dyn Signer> = Arc::new(SoftwareKey::from_file(file).map_err(Failure::new)?);
+        let signer = signer(file)?;
         let Some(file) = &self.cert else { return Ok(keys.with_raw_key(signer)) };
         let name = file.display();
         keys.with_chain(&certificates(file)?, signer).map_err(|error| Failure::new(format!("{name}: {error}")))
     }
+}
+
+/// What signs with the key at this place: a file in PEM, or a TPM.
+fn signer(place: &Path) -> Result<Arc<dyn Signer>, Failure> {
+    let handle = place.to_str().and_then(|text| text.strip_prefix("tpm:"));
+    let wrapped = || std::fs::read_to_string(place).is_ok_and(|text| text.contains("BEGIN TSS2 PRIVATE KEY"));
+    match handle.is_some() || wrapped() {
+        true => in_tpm(place, handle),
+        false => Ok(Arc::new(SoftwareKey::from_file(place).map_err(Failure::new)?)),
+    }
+}
+
+#[cfg(feature = "tpm")]
+fn in_tpm(file: &Path, handle: Option<&str>) -> Result<Arc<dyn Signer>, Failure> {
+    use tegmen_host::x509::tpm::{DEFAULT_TPM, Place, TpmKey};
+    let place = match handle {
+        Some(handle) => Place::Persistent(crate::keys::tpm::handle(handle).map_err(Failure::usage)?),
+        None => Place::File(file.to_owned()),
+    };
+    let tpm = std::env::var("TEGMEN_TPM").unwrap_or_else(|_| DEFAULT_TPM.to_owned());
+    Ok(Arc::new(TpmKey::open(&tpm, &place).map_err(Failure::new)?))
+}
+
+#[cfg(not(feature = "tpm"))]
+fn in_tpm(file: &Path, _: Option<&str>) -> Result<Arc<dyn Signer>, Failure> {
+    let file = file.display();
+    Err(Failure::usage(format!(
+        "{file}: the key is in a TPM, which this build does not know: build it with --features tpm"
+    )))
 }
 
 fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {

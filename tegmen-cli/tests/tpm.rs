@@ -4,7 +4,8 @@
 mod swtpm;
 
 use serde_json::Value;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use swtpm::Swtpm;
 
 fn tegmen(tpm: &Swtpm, arguments: &str) -> Result<Value, String> {
@@ -16,6 +17,27 @@ fn tegmen(tpm: &Swtpm, arguments: &str) -> Result<Value, String> {
         // The software stack writes lines of its own before ours.
         false => Err(String::from_utf8_lossy(&run.stderr).lines().last().unwrap_or("").to_owned()),
     }
+}
+
+/// A client whose key is in the TPM gets what a server gives to certified clients alone.
+fn speaks(tpm: &Swtpm, name: &str, key: &str) {
+    if !tpm.dir().join("ca/server.pem").exists() {
+        tegmen(tpm, "ca issue ca --name server --ip 127.0.0.1").unwrap();
+    }
+    let words = "serve --value /temp=21.5 --listen 127.0.0.1 --port 0 --cert ca/server.pem --cert-key ca/server.key \
+                 --client-ca ca/ca.pem --json";
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+    let mut serve = serve.args(words.split_whitespace()).current_dir(tpm.dir()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        let said: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        said["address"].as_str().map(str::to_owned)
+    });
+    let uri = format!("coaps://{}/temp", address.unwrap());
+    let got = tegmen(tpm, &format!("get {uri} --ca ca/ca.pem --cert ca/{name}.pem --cert-key {key}"));
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    assert!(got.as_ref().is_ok_and(|got| got.to_string().contains("21.5")), "{got:?}");
 }
 
 #[test]
@@ -44,6 +66,10 @@ fn a_key_of_the_tpm_gets_a_certificate() {
         {
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         }
+    }
+    for key in ["tpm:0x81010001", "key.tpm"] {
+        let name = if key == "key.tpm" { "device1" } else { "device0" };
+        speaks(&tpm, name, key);
     }
     let said = tegmen(&tpm, "keys tpm create --handle 0x81010001").unwrap_err();
     assert!(said.contains("choose another handle"), "{said}");

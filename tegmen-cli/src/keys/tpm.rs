@@ -142,7 +142,8 @@ fn csr(key: TpmKey, name: &str, file: Option<PathBuf>, out: Output) -> Result<()
     Ok(())
 }
 
-fn handle(text: &str) -> Result<u32, String> {
+/// The number of a persistent handle.
+pub(crate) fn handle(text: &str) -> Result<u32, String> {
     let number = match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
         None => text.parse(),
