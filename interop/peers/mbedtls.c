@@ -2,6 +2,7 @@
  * Mbed TLS as one end of a DTLS session, spoken to in lines; the words are those of interop/src/talker.rs.
  *
  *   mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]     the key in hexadecimal
+ *   mbedtls client|server ADDRESS IDENTITY KEY resume ticket|id
  *   mbedtls client|server ADDRESS x509 SUITE CA CERTIFICATE KEY                files in PEM
  *   mbedtls version|suites
  */
@@ -18,7 +19,9 @@
 #include <mbedtls/entropy.h>
 #include <mbedtls/error.h>
 #include <mbedtls/ssl.h>
+#include <mbedtls/ssl_cache.h>
 #include <mbedtls/ssl_cookie.h>
+#include <mbedtls/ssl_ticket.h>
 #include <mbedtls/timing.h>
 #include <mbedtls/version.h>
 
@@ -42,6 +45,11 @@ static mbedtls_entropy_context entropy;
 static mbedtls_ctr_drbg_context drbg;
 static mbedtls_ssl_cookie_ctx cookies;
 static mbedtls_timing_delay_context timer;
+static mbedtls_ssl_ticket_context tickets;
+static mbedtls_ssl_cache_context cache;
+/* What the last session is resumed with, and its master secret: the library does not say which sessions are resumed. */
+static mbedtls_ssl_session before;
+static unsigned char last_master[48];
 /* Of a program that shows a certificate. */
 static mbedtls_x509_crt ca, certificate;
 static mbedtls_pk_context pk;
@@ -171,6 +179,9 @@ static int advance(void)
             name_suite("suite ", mbedtls_ssl_get_ciphersuite(&ssl));
             printf("\npeer %s\n", strncmp(name, "CN=", 3) == 0 ? name + 3 : name);
         }
+        if (memcmp(last_master, ssl.session->master, sizeof last_master) == 0)
+            printf("resumed\n");
+        memcpy(last_master, ssl.session->master, sizeof last_master);
         printf("established\n");
     }
     for (;;) {
@@ -195,6 +206,36 @@ static void limit(int bytes)
         : bytes >= 1024      ? MBEDTLS_SSL_MAX_FRAG_LEN_1024
                              : MBEDTLS_SSL_MAX_FRAG_LEN_512;
     must("max_fragment_length", mbedtls_ssl_conf_max_frag_len(&conf, (unsigned char)code));
+}
+
+static void resume(const char *by)
+{
+    int by_ticket = strcmp(by, "ticket") == 0;
+    if (!is_server) {
+        mbedtls_ssl_conf_session_tickets(&conf, by_ticket ? MBEDTLS_SSL_SESSION_TICKETS_ENABLED
+                                                          : MBEDTLS_SSL_SESSION_TICKETS_DISABLED);
+    } else if (by_ticket) {
+        mbedtls_ssl_ticket_init(&tickets);
+        must("tickets", mbedtls_ssl_ticket_setup(&tickets, mbedtls_ctr_drbg_random, &drbg, MBEDTLS_CIPHER_AES_256_GCM,
+                                                 86400));
+        mbedtls_ssl_conf_session_tickets_cb(&conf, mbedtls_ssl_ticket_write, mbedtls_ssl_ticket_parse, &tickets);
+    } else {
+        mbedtls_ssl_cache_init(&cache);
+        mbedtls_ssl_conf_session_cache(&conf, &cache, mbedtls_ssl_cache_get, mbedtls_ssl_cache_set);
+    }
+}
+
+/* Another session, from another port, with what there is of the last one. */
+static void again(void)
+{
+    mbedtls_ssl_session_init(&before);
+    must("remembering", mbedtls_ssl_get_session(&ssl, &before));
+    mbedtls_ssl_close_notify(&ssl);
+    close(sock);
+    sock = socket(peer.any.sa_family, SOCK_DGRAM, 0);
+    begin();
+    must("resuming", mbedtls_ssl_set_session(&ssl, &before));
+    mbedtls_ssl_session_free(&before);
 }
 
 static void use_key(char **words)
@@ -268,6 +309,7 @@ int main(int count, char **words)
     socklen_t len = count == 5 || count == 7 || has_certificates ? parse(words[2], &address) : 0;
     if (len == 0) {
         fprintf(stderr, "usage: mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]\n"
+                        "       mbedtls client|server ADDRESS IDENTITY KEY resume ticket|id\n"
                         "       mbedtls client|server ADDRESS x509 SUITE CA CERTIFICATE KEY\n");
         return 2;
     }
@@ -280,7 +322,9 @@ int main(int count, char **words)
         return 1;
     }
     settle(words + 3, has_certificates);
-    if (count == 7 && !is_server) /* a server takes what it is asked for */
+    if (count == 7 && strcmp(words[5], "resume") == 0)
+        resume(words[6]);
+    else if (count == 7 && !is_server) /* a server takes what it is asked for */
         limit(atoi(words[6]));
     if (is_server) {
         printf("listening\n");
@@ -299,6 +343,12 @@ int main(int count, char **words)
             unsigned char payload[DATAGRAM_MAX];
             if (fgets(line, sizeof line, stdin) == NULL)
                 break;
+            if (!is_server && strcmp(line, "again\n") == 0) {
+                again();
+                if (!advance())
+                    return 1;
+                continue;
+            }
             int sent = mbedtls_ssl_write(&ssl, payload, from_hex(line, payload, sizeof payload));
             if (sent < 0)
                 fail("write", sent);

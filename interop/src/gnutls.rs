@@ -1,6 +1,7 @@
 //! GnuTLS's own programs: `gnutls-cli` as a client, and `gnutls-serv`, which over UDP is an echo.
 
 mod public_keys;
+mod resumption;
 
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::connection_id;
@@ -46,6 +47,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
     cells.push(client("record_size_limit", client_record_size_limit));
     cells.push(client("close in order", |scene| dtls::client_closes(scene, &Client)));
     cells.extend(public_keys::cells(version));
+    cells.extend(resumption::cells(version));
     cells
 }
 

@@ -16,6 +16,7 @@ mod peers;
 mod plain;
 mod process;
 mod public_keys;
+mod resumption;
 mod talker;
 mod tshark;
 

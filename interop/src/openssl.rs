@@ -1,6 +1,7 @@
 //! OpenSSL's `s_server` and `s_client`: DTLS only, so what stands above is written and read here byte by byte.
 
 mod public_keys;
+mod resumption;
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::connection_id;
@@ -61,6 +62,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
     ]
     .into_iter()
     .chain(public_keys::cells(version))
+    .chain(resumption::cells(version))
     .collect()
 }
 

@@ -118,6 +118,8 @@ pub(crate) struct Answer {
     pub(crate) code: String,
     pub(crate) payload: String,
     pub(crate) round_trip: Duration,
+    /// Whether the session went on from an earlier one.
+    pub(crate) resumed: bool,
 }
 
 /// A request of the command line under way.
@@ -148,6 +150,7 @@ impl Asked {
             code: answer["code"].as_str().unwrap_or_default().to_owned(),
             payload: answer["payload_text"].as_str().unwrap_or_default().to_owned(),
             round_trip: Duration::from_secs_f64(milliseconds / 1e3),
+            resumed: answer["resumed"] == true,
         })
     }
 
@@ -240,6 +243,14 @@ impl Library {
         psk: Option<&Psk>,
         set: impl FnOnce(&mut Config),
     ) -> Result<Self, String> {
+        Self::connect_as(address, psk, |config| set(&mut config.dtls))
+    }
+
+    pub(crate) fn connect_as(
+        address: SocketAddr,
+        psk: Option<&Psk>,
+        set: impl FnOnce(&mut ClientConfig),
+    ) -> Result<Self, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let key = psk.map(|psk| ClientKey {
@@ -248,7 +259,7 @@ impl Library {
         });
         let mut config = ClientConfig { key, timeout: Duration::from_secs(5), ..ClientConfig::default() };
         config.dtls.handshake_timeout = Duration::from_secs(8);
-        set(&mut config.dtls);
+        set(&mut config);
         let client = runtime.block_on(Client::connect_to(address, psk.is_some(), config));
         Ok(Self { client: client.map_err(|error| error.to_string())?, runtime })
     }
@@ -269,6 +280,10 @@ impl Library {
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.client.is_resumed()
     }
 
     pub(crate) fn connection_ids(&mut self) -> Option<ConnectionIds> {

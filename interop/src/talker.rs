@@ -1,10 +1,12 @@
 //! Peers that are libraries, each behind a program of ours that speaks in lines.
 //!
 //! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal; some
-//! take the name of an extension (that limits its records, or connection_id) and a number of bytes behind. It prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
+//! take the name of an extension (that limits its records, or connection_id) and a number of bytes behind. It
+//! prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
 //! input goes out as one record. When its input ends it closes the session and ends.
 
 mod public_keys;
+mod resumption;
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble};
 use crate::connection_id;
@@ -12,6 +14,7 @@ use crate::dtls::{self, DtlsClient, DtlsServer, Plaintext};
 use crate::ours::{Psk, probe_record_size};
 use crate::peers::{self, Built, Places};
 use crate::process::Process;
+use crate::resumption::By;
 use public_keys::Knows;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,6 +38,8 @@ struct Peer {
     /// Whether it knows connection ids (RFC 9146).
     connection_id: bool,
     knows: Knows,
+    /// By what its sessions are resumed.
+    resumes: &'static [By],
 }
 
 /// All of them, with what is to be built for them.
@@ -56,6 +61,7 @@ fn tinydtls(places: &Places) -> Peer {
         record_size: &[],
         connection_id: false,
         knows: Knows { x509: false, raw: true, ecdhe_psk: false },
+        resumes: &[],
     }
 }
 
@@ -72,6 +78,7 @@ fn wolfssl(places: &Places) -> Peer {
         record_size: &[],
         connection_id: true,
         knows: Knows { x509: true, raw: true, ecdhe_psk: false },
+        resumes: &By::ALL,
     }
 }
 
@@ -92,6 +99,7 @@ fn mbedtls(places: &Places) -> Peer {
         record_size: &["max_fragment_length"],
         connection_id: false,
         knows: Knows { x509: true, raw: false, ecdhe_psk: false },
+        resumes: &By::ALL,
     }
 }
 
@@ -107,6 +115,7 @@ fn pion(places: &Places) -> Peer {
         record_size: &[],
         connection_id: true,
         knows: Knows { x509: true, raw: false, ecdhe_psk: false },
+        resumes: &[By::Id],
     }
 }
 
@@ -122,6 +131,7 @@ fn scandium(java: &Arc<Built>) -> Peer {
         record_size: &["max_fragment_length", "record_size_limit"],
         connection_id: true,
         knows: Knows { x509: true, raw: true, ecdhe_psk: true },
+        resumes: &[By::Id],
     }
 }
 
@@ -175,6 +185,7 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     let is_version = |_: &Scene, peer: &Arc<Peer>| peers::is_version(&peer.program, &peer.version);
     add(Role::Client, "is the version of the table", Box::new(is_version));
     cells.extend(public_keys::cells(&peer));
+    cells.extend(resumption::cells(&peer));
     cells
 }
 

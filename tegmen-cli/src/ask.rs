@@ -142,18 +142,19 @@ impl RequestArgs {
             return self.ask_group(out, &uri, &ask);
         }
         let config = self.connect.config(&uri)?;
-        let (reply, handshake) = runtime()?.block_on(async {
+        let (reply, session) = runtime()?.block_on(async {
             let mut client = Client::connect(&uri, config).await.map_err(Failure::new)?;
             show_progress(&mut client, out);
             let reply = client.request(&ask).await.map_err(Failure::new)?;
-            let handshake = client.handshake_time();
+            let session = Session { handshake: client.handshake_time(), resumed: client.is_resumed() };
             client.close().await;
-            Ok::<_, Failure>((reply, handshake))
+            Ok::<_, Failure>((reply, session))
         })?;
         if self.verbose {
             eprintln!("{} {}, round trip {:.1} ms", reply.code, reply.code.name(), millis(reply.round_trip));
             if uri.secure {
-                eprintln!("handshake {:.1} ms", millis(handshake));
+                let resumed = if session.resumed { ", resumed" } else { "" };
+                eprintln!("handshake {:.1} ms{resumed}", millis(session.handshake));
             }
             for (number, value) in &reply.options {
                 eprintln!("option {}: {}", number.0, to_hex(value));
@@ -168,7 +169,7 @@ impl RequestArgs {
                 || json!({ "code": reply.code.to_string(), "bytes": len, "file": name }),
             );
         } else {
-            print(out, &reply, handshake);
+            print(out, &reply, session);
         }
         Ok(if reply.code.is_success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
@@ -269,10 +270,18 @@ pub(crate) fn complain(reply: &Reply) {
     eprintln!("{} {}{separator}{detail}{wait}", reply.code, reply.code.name());
 }
 
-fn print(out: Output, reply: &Reply, handshake: Duration) {
+/// How the session came about.
+#[derive(Clone, Copy)]
+struct Session {
+    handshake: Duration,
+    resumed: bool,
+}
+
+fn print(out: Output, reply: &Reply, session: Session) {
     if out.json {
         let mut object = object(reply);
-        object["handshake_ms"] = json!(millis(handshake));
+        object["handshake_ms"] = json!(millis(session.handshake));
+        object["resumed"] = json!(session.resumed);
         println!("{object}");
         return;
     }

@@ -13,7 +13,7 @@ mod words;
 
 pub use heap::in_use as heap_in_use;
 pub use measure::{cpu_time, run, run_with};
-pub use pair::{End, Outbox, Pair, Stack, Tally, Wire};
+pub use pair::{End, Outbox, Pair, Resumption, Stack, Tally, Wire};
 pub use public_keys::{Agreed, KeyForm, PublicKeys};
 pub use words::{Command, Reply};
 

@@ -28,10 +28,29 @@ pub trait Stack {
         let _ = keys;
         Err(Failure::new("it has no public keys"))
     }
+    /// Every session from now on can be resumed, with a ticket or by its id.
+    fn use_resumption(&mut self, by: Resumption) -> Result<(), Failure> {
+        let _ = by;
+        Err(Failure::new("it resumes no sessions"))
+    }
+    /// A client that has not spoken yet, and will resume the session of `end`.
+    fn again(&mut self, end: &Self::Client) -> Result<Self::Client, Failure> {
+        let _ = end;
+        Err(Failure::new("it resumes no sessions"))
+    }
     /// A client that has not spoken yet.
     fn client(&mut self) -> Result<Self::Client, Failure>;
     /// A server that has heard nothing yet and will ask for a cookie.
     fn server(&mut self) -> Result<Self::Server, Failure>;
+}
+
+/// By what sessions are resumed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resumption {
+    /// A ticket (RFC 5077).
+    Ticket,
+    /// The id of the session (RFC 5246, section 7.3).
+    Id,
 }
 
 /// One end of a session.
@@ -45,6 +64,10 @@ pub trait End {
     }
     /// Whether application data may flow.
     fn is_established(&self) -> bool;
+    /// Whether an established session went on from an earlier one.
+    fn is_resumed(&self) -> bool {
+        false
+    }
     /// What an established session with public keys was agreed on.
     fn agreed(&self) -> Option<Agreed> {
         None

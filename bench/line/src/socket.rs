@@ -1,13 +1,13 @@
 //! One end of a session over a real socket, spoken to in lines: so that whoever is at the other end may be another stack.
 //!
 //! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal,
-//! and `connection_id BYTES` behind where the stack has such; or, in place of the identity and what follows, with
+//! and `connection_id BYTES`, `resume ticket` or `resume id` behind where the stack has such; or, in place of the identity and what follows, with
 //! `x509 SUITE CA CERTIFICATE KEY` or `raw SUITE KEY PUBLIC_KEY PEER`. It says `listening`, `established` (with public keys
-//! `suite NAME` and `peer NAME` before), `received HEX`, `failed TEXT`; every line of hexadecimal digits that it reads goes
-//! out as one record. A server attends to the last client that spoke; one that writes a connection id is that client,
+//! `suite NAME` and `peer NAME` before; `resumed` where it went on from an earlier session), `received HEX`, `failed TEXT`; every line of hexadecimal digits that it reads goes
+//! out as one record. A client that reads `again` opens another session, which resumes the last. A server attends to the last client that spoke; one that writes a connection id is that client,
 //! wherever it speaks from.
 
-use crate::{Agreed, DATAGRAM_MAX, End, Failure, Outbox, PublicKeys, Stack, from_hex};
+use crate::{Agreed, DATAGRAM_MAX, End, Failure, Outbox, PublicKeys, Resumption, Stack, from_hex};
 use std::{
     fmt::Write as _,
     io::{self, BufRead as _},
@@ -37,6 +37,11 @@ pub(crate) fn talk<S: Stack>(stack: &mut S, words: &[String]) -> Option<Result<(
             let len = len.parse().map_err(|_| Failure::new(format!("no number of bytes: {len:?}")));
             len.and_then(|len| stack.use_connection_id(len))
         }
+        (None, [word, by]) if word == "resume" => match by.as_str() {
+            "ticket" => stack.use_resumption(Resumption::Ticket),
+            "id" => stack.use_resumption(Resumption::Id),
+            _ => Err(Failure::new(format!("nothing to resume by: {by:?}"))),
+        },
         _ => Ok(()),
     };
     if let Err(failure) = set {
@@ -65,6 +70,11 @@ fn client<S: Stack>(stack: &mut S, server: SocketAddr) -> Result<(), Failure> {
                 send(&socket, server, &mut out)?;
             }
             Event::Datagram(_, datagram) => take(&mut end, &socket, server, &datagram)?,
+            Event::Line(line) if line == "again" => {
+                end = stack.again(&end)?;
+                end.handshake(None, &mut out)?;
+                send(&socket, server, &mut out)?;
+            }
             Event::Line(line) => seal(&mut end, &socket, server, &line)?,
             Event::InputEnded => return Ok(()),
         }
@@ -123,6 +133,9 @@ fn take(end: &mut impl End, socket: &UdpSocket, from: SocketAddr, datagram: &[u8
     if end.is_established() {
         if let Some(Agreed { suite, peer }) = end.agreed() {
             println!("suite {suite}\npeer {peer}");
+        }
+        if end.is_resumed() {
+            println!("resumed");
         }
         println!("established");
     }

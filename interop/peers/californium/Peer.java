@@ -13,10 +13,12 @@ import org.eclipse.californium.core.coap.Request;
 import org.eclipse.californium.core.config.CoapConfig;
 import org.eclipse.californium.core.network.CoapEndpoint;
 import org.eclipse.californium.elements.AddressEndpointContext;
+import org.eclipse.californium.elements.DtlsEndpointContext;
 import org.eclipse.californium.elements.EndpointContext;
 import org.eclipse.californium.elements.MessageCallback;
 import org.eclipse.californium.elements.RawData;
 import org.eclipse.californium.elements.config.Configuration;
+import org.eclipse.californium.elements.util.Bytes;
 import org.eclipse.californium.elements.util.StringUtil;
 import org.eclipse.californium.scandium.DTLSConnector;
 import org.eclipse.californium.scandium.config.DtlsConfig;
@@ -30,6 +32,7 @@ import org.eclipse.californium.scandium.dtls.MaxFragmentLengthExtension;
  *
  * <pre>
  * client|server ADDRESS IDENTITY KEY [max_fragment_length|record_size_limit|connection_id BYTES]     the key in hexadecimal
+ * client|server ADDRESS IDENTITY KEY resume id
  * client|server ADDRESS psk SUITE IDENTITY KEY
  * client|server ADDRESS x509 SUITE CA CERTIFICATE KEY          files in PEM
  * client|server ADDRESS raw SUITE KEY PUBLIC_KEY PEER          files in DER
@@ -39,7 +42,7 @@ import org.eclipse.californium.scandium.dtls.MaxFragmentLengthExtension;
  * </pre>
  */
 public final class Peer {
-    private static final Set<String> LIMITS = Set.of("max_fragment_length", "record_size_limit", "connection_id");
+    private static final Set<String> LIMITS = Set.of("max_fragment_length", "record_size_limit", "connection_id", "resume");
 
     static {
         CoapConfig.register();
@@ -56,7 +59,7 @@ public final class Peer {
             case "server":
                 boolean limited = words.length == 6 && LIMITS.contains(words[4]);
                 if (limited) {
-                    limit(words[4], Integer.parseInt(words[5]));
+                    limit(words[4], words[5]);
                 }
                 String[] own = Arrays.copyOfRange(words, 2, limited ? 4 : words.length);
                 talk(words[0].equals("server"), address(words[1]), Credentials.of(own));
@@ -78,7 +81,13 @@ public final class Peer {
         return new InetSocketAddress(uri.getHost(), uri.getPort());
     }
 
-    private static void limit(String extension, int bytes) {
+    private static void limit(String extension, String value) {
+        if (extension.equals("resume")) {
+            // By session id is what it does by itself.
+            resumes = true;
+            return;
+        }
+        int bytes = Integer.parseInt(value);
         if (extension.equals("connection_id")) {
             Configuration.getStandard().set(DtlsConfig.DTLS_CONNECTION_ID_LENGTH, bytes);
         } else if (extension.equals("record_size_limit")) {
@@ -101,11 +110,26 @@ public final class Peer {
     // --- Scandium ---
 
     private static volatile EndpointContext other;
+    private static boolean resumes;
+    private static Bytes lastId;
+    private static long lastHandshake;
+
+    /** Of each session once; one that is resumed has the id of the one before. */
+    private static synchronized void sayResumed(EndpointContext context) {
+        Bytes id = context.get(DtlsEndpointContext.KEY_SESSION_ID);
+        long handshake = context.get(DtlsEndpointContext.KEY_HANDSHAKE_TIMESTAMP);
+        if (resumes && handshake != lastHandshake && id.equals(lastId)) {
+            Things.say("resumed");
+        }
+        lastId = id;
+        lastHandshake = handshake;
+    }
 
     private static void talk(boolean server, InetSocketAddress address, Credentials own) throws Exception {
         DTLSConnector connector = connector(server, server ? address : new InetSocketAddress(0), own);
         connector.setRawDataReceiver(record -> {
             other = record.getEndpointContext();
+            sayResumed(other);
             Credentials.sayAgreed(other);
             Things.say("received " + StringUtil.byteArray2Hex(record.bytes).toLowerCase());
         });
@@ -119,7 +143,14 @@ public final class Peer {
         }
         Scanner lines = new Scanner(System.in);
         while (lines.hasNextLine()) {
-            send(connector, StringUtil.hex2ByteArray(lines.nextLine().trim()), null);
+            String line = lines.nextLine().trim();
+            if (line.equals("again")) {
+                connector.forceResumeSessionFor(address);
+                other = new AddressEndpointContext(address);
+                send(connector, new byte[0], "established");
+            } else {
+                send(connector, StringUtil.hex2ByteArray(line), null);
+            }
         }
         if (other != null) {
             connector.close(other.getPeerAddress());

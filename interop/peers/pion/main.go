@@ -1,12 +1,14 @@
 // pion/dtls as one end of a DTLS session, spoken to in lines; the words are those of interop/src/talker.rs.
 //
 //	tegmen-interop-pion client|server ADDRESS IDENTITY KEY [connection_id BYTES]     the key in hexadecimal
+//	tegmen-interop-pion client|server ADDRESS IDENTITY KEY resume id
 //	tegmen-interop-pion client|server ADDRESS x509 SUITE CA CERTIFICATE KEY          files in PEM
 //	tegmen-interop-pion version|suites
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -22,9 +24,10 @@ import (
 	"github.com/pion/dtls/v3"
 )
 
-// The session that lines go to: the last that was established.
+// The session that lines go to: the last that was established; and its id, which one that is resumed has from before.
 var (
 	current *dtls.Conn
+	lastID  []byte
 	lock    sync.Mutex
 )
 
@@ -39,7 +42,7 @@ func main() {
 		}
 	case len(os.Args) == 2 && os.Args[1] == "suites":
 		printSuites()
-	case len(os.Args) == 5, len(os.Args) == 7 && os.Args[5] == "connection_id":
+	case len(os.Args) == 5, len(os.Args) == 7 && (os.Args[5] == "connection_id" || os.Args[5] == "resume"):
 		key, err := hex.DecodeString(os.Args[4])
 		end(err)
 		end(talk(os.Args[1], os.Args[2], fromKey(os.Args[3], key), os.Args[5:]))
@@ -49,6 +52,7 @@ func main() {
 		end(talk(os.Args[1], os.Args[2], own, nil))
 	default:
 		fmt.Fprintln(os.Stderr, "usage: tegmen-interop-pion client|server ADDRESS IDENTITY KEY [connection_id BYTES]")
+		fmt.Fprintln(os.Stderr, "       tegmen-interop-pion client|server ADDRESS IDENTITY KEY resume id")
 		fmt.Fprintln(os.Stderr, "       tegmen-interop-pion client|server ADDRESS x509 SUITE CA CERTIFICATE KEY")
 		os.Exit(2)
 	}
@@ -61,21 +65,25 @@ func end(err error) {
 	}
 }
 
-func talk(role, address string, own *credentials, more []string) error {
+func talk(role, address string, own *credentials, words []string) error {
 	udp, err := net.ResolveUDPAddr("udp", address)
 	if err != nil {
 		return err
 	}
-	var size int
-	if len(more) == 2 {
-		if size, err = strconv.Atoi(more[1]); err != nil {
+	var more []dtls.Option
+	if len(words) == 2 && words[0] == "connection_id" {
+		size, err := strconv.Atoi(words[1])
+		if err != nil {
 			return err
 		}
+		more = append(more, dtls.WithConnectionIDGenerator(dtls.RandomCIDGenerator(size)))
+	} else if len(words) == 2 {
+		more = append(more, dtls.WithSessionStore(&store{}))
 	}
 	if role == "server" {
 		options := own.server()
-		if size > 0 {
-			options = append(options, dtls.WithConnectionIDGenerator(dtls.RandomCIDGenerator(size)))
+		for _, option := range more {
+			options = append(options, option)
 		}
 		listener, err := dtls.ListenWithOptions("udp", udp, options...)
 		if err != nil {
@@ -83,20 +91,23 @@ func talk(role, address string, own *credentials, more []string) error {
 		}
 		fmt.Println("listening")
 		go accept(listener)
-	} else {
-		options := own.client()
-		if size > 0 {
-			options = append(options, dtls.WithConnectionIDGenerator(dtls.RandomCIDGenerator(size)))
-		}
+		return send(nil)
+	}
+	options := own.client()
+	for _, option := range more {
+		options = append(options, option)
+	}
+	dial := func() error {
 		conn, err := dtls.DialWithOptions("udp", udp, options...)
 		if err != nil {
 			return err
 		}
-		if err := session(conn); err != nil {
-			return err
-		}
+		return session(conn)
 	}
-	return send()
+	if err := dial(); err != nil {
+		return err
+	}
+	return send(dial)
 }
 
 func accept(listener net.Listener) {
@@ -122,11 +133,17 @@ func session(conn *dtls.Conn) error {
 		conn.Close()
 		return err
 	}
+	state, _ := conn.ConnectionState()
 	lock.Lock()
 	current = conn
+	resumed := len(state.SessionID) > 0 && bytes.Equal(state.SessionID, lastID)
+	lastID = bytes.Clone(state.SessionID)
 	lock.Unlock()
 	if err := printAgreed(conn); err != nil {
 		return err
+	}
+	if resumed {
+		fmt.Println("resumed")
 	}
 	fmt.Println("established")
 	go func() {
@@ -143,10 +160,19 @@ func session(conn *dtls.Conn) error {
 	return nil
 }
 
-// Sends each line, and closes the session at the end of them.
-func send() error {
+// Sends each line, and closes the session at the end of them; a client dials again where a line says so.
+func send(dial func() error) error {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
+		if dial != nil && lines.Text() == "again" {
+			if err := current.Close(); err != nil {
+				return err
+			}
+			if err := dial(); err != nil {
+				return err
+			}
+			continue
+		}
 		record, err := hex.DecodeString(lines.Text())
 		if err != nil {
 			return err

@@ -47,7 +47,7 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     ]
 }
 
-fn server(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Server, String> {
+pub(super) fn server(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Server, String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
     let cipher = format!("{}:@SECLEVEL=0", suite.openssl());
     let accept = address.to_string();
@@ -89,7 +89,7 @@ fn served(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Served, crate::c
     Ok(Served::start_with(scene, &Psk::usual(), &[&AS_SERVER[..], &["--suites", suite.ours], more].concat())?)
 }
 
-fn client(scene: &Scene, port: u16, suite: Suite, more: &[&str]) -> Result<Client, String> {
+pub(super) fn client(scene: &Scene, port: u16, suite: Suite, more: &[&str]) -> Result<Client, String> {
     let mut command = Command::new(PROGRAM);
     let (cipher, to) = (format!("{}:@SECLEVEL=0", suite.openssl()), format!("127.0.0.1:{port}"));
     command.args(["s_client", "-dtls1_2", "-connect", &to, "-cipher", &cipher, "-nocommands"]);
@@ -97,7 +97,7 @@ fn client(scene: &Scene, port: u16, suite: Suite, more: &[&str]) -> Result<Clien
     Ok(Client { process: scene.start_command(command)?, read: 0 })
 }
 
-const THEIRS: [&str; 4] = ["-cert", "ca/device1.pem", "-key", "ca/device1.key"];
+pub(super) const THEIRS: [&str; 4] = ["-cert", "ca/device1.pem", "-key", "ca/device1.key"];
 
 fn client_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
     let served = served(scene, suite, &[])?;

@@ -7,7 +7,7 @@ use std::{
     ffi::{CStr, c_char, c_int, c_long, c_uchar, c_uint, c_void},
     ptr, slice,
 };
-use tegmen_bench_line::{self as line, Failure, Outbox};
+use tegmen_bench_line::{self as line, Failure, Outbox, Resumption};
 
 pub(crate) use public_keys::suites;
 
@@ -42,7 +42,8 @@ struct Wire {
 }
 
 impl Context {
-    pub(crate) fn new(role: Role) -> Result<Self, Failure> {
+    /// Whose sessions can be resumed by this, if at all.
+    pub(crate) fn new(role: Role, resumption: Option<Resumption>) -> Result<Self, Failure> {
         // SAFETY: initialising twice is allowed; the method is handed over to the context, which is checked before use
         // and freed by `drop`; every callback is a plain function that lives as long as the program.
         unsafe {
@@ -61,7 +62,18 @@ impl Context {
             }
             wolfSSL_CTX_SetIORecv(context, receive);
             wolfSSL_CTX_SetIOSend(context, send);
-            wolfSSL_CTX_set_session_cache_mode(context, SESS_CACHE_OFF);
+            // Off for good, so that it is not turned on again where it is needed. Without a word clients ask for no tickets.
+            if resumption.is_none() {
+                wolfSSL_CTX_set_session_cache_mode(context, SESS_CACHE_OFF);
+            }
+            let taken = match (resumption, role) {
+                (Some(Resumption::Ticket), Role::Client) => wolfSSL_CTX_UseSessionTicket(context),
+                (Some(Resumption::Id), Role::Server) => wolfSSL_CTX_NoTicketTLSv12(context),
+                _ => SUCCESS,
+            };
+            if taken != SUCCESS {
+                return Err(Failure::new(format!("no resumption: {taken}")));
+            }
             if wolfSSL_CTX_set_cipher_list(context, c"PSK-AES128-CCM-8".as_ptr()) != SUCCESS {
                 return Err(Failure::new("no PSK-AES128-CCM-8"));
             }
@@ -119,6 +131,26 @@ impl Connection {
             unsafe { wolfSSL_dtls_got_timeout(ssl) }
         });
         if result == SUCCESS { Ok(()) } else { self.expect_want_read("timeout", result) }
+    }
+
+    /// Before the handshake: it will resume the session of `other`.
+    pub(crate) fn go_on_from(&self, other: &Self) -> Result<(), Failure> {
+        // SAFETY: both connections are alive; the session is checked before use, taken by the call with a reference of its
+        // own, and ours is given back.
+        unsafe {
+            let session = wolfSSL_get1_session(other.ssl);
+            if session.is_null() {
+                return Err(Failure::new("there is no session to resume"));
+            }
+            let set = wolfSSL_set_session(self.ssl, session);
+            wolfSSL_SESSION_free(session);
+            if set == SUCCESS { Ok(()) } else { Err(Failure::new(format!("the session is not taken: {set}"))) }
+        }
+    }
+
+    pub(crate) fn was_resumed(&self) -> bool {
+        // SAFETY: `ssl` is alive.
+        unsafe { wolfSSL_session_reused(self.ssl) == 1 }
     }
 
     pub(crate) fn is_finished(&self) -> bool {
@@ -269,6 +301,8 @@ struct WolfSslMethod([u8; 0]);
 struct WolfSslCtx([u8; 0]);
 #[repr(C)]
 struct WolfSsl([u8; 0]);
+#[repr(C)]
+struct WolfSslSession([u8; 0]);
 
 type PskClient = unsafe extern "C" fn(*mut WolfSsl, *const c_char, *mut c_char, c_uint, *mut c_uchar, c_uint) -> c_uint;
 type PskServer = unsafe extern "C" fn(*mut WolfSsl, *const c_char, *mut c_uchar, c_uint) -> c_uint;
@@ -284,6 +318,8 @@ unsafe extern "C" {
     fn wolfSSL_CTX_free(context: *mut WolfSslCtx);
     fn wolfSSL_CTX_set_cipher_list(context: *mut WolfSslCtx, list: *const c_char) -> c_int;
     fn wolfSSL_CTX_set_session_cache_mode(context: *mut WolfSslCtx, mode: c_long) -> c_long;
+    fn wolfSSL_CTX_UseSessionTicket(context: *mut WolfSslCtx) -> c_int;
+    fn wolfSSL_CTX_NoTicketTLSv12(context: *mut WolfSslCtx) -> c_int;
     fn wolfSSL_CTX_set_psk_client_callback(context: *mut WolfSslCtx, callback: PskClient);
     fn wolfSSL_CTX_set_psk_server_callback(context: *mut WolfSslCtx, callback: PskServer);
     fn wolfSSL_CTX_SetIORecv(context: *mut WolfSslCtx, callback: Io);
@@ -294,6 +330,10 @@ unsafe extern "C" {
     fn wolfSSL_SetIOReadCtx(ssl: *mut WolfSsl, context: *mut c_void);
     fn wolfSSL_SetIOWriteCtx(ssl: *mut WolfSsl, context: *mut c_void);
     fn wolfSSL_dtls_set_using_nonblock(ssl: *mut WolfSsl, nonblock: c_int);
+    fn wolfSSL_get1_session(ssl: *mut WolfSsl) -> *mut WolfSslSession;
+    fn wolfSSL_set_session(ssl: *mut WolfSsl, session: *mut WolfSslSession) -> c_int;
+    fn wolfSSL_session_reused(ssl: *mut WolfSsl) -> c_int;
+    fn wolfSSL_SESSION_free(session: *mut WolfSslSession);
     fn wolfSSL_dtls_cid_use(ssl: *mut WolfSsl) -> c_int;
     fn wolfSSL_dtls_cid_set(ssl: *mut WolfSsl, cid: *mut c_uchar, size: c_uint) -> c_int;
     fn wolfSSL_dtls_got_timeout(ssl: *mut WolfSsl) -> c_int;

@@ -1,9 +1,9 @@
-//! wolfSSL: DTLS 1.2 with PSK and CCM_8, cookie exchange on, tickets and session cache off.
+//! wolfSSL: DTLS 1.2 with PSK and CCM_8, cookie exchange on, tickets and session cache off unless it is told to resume.
 mod ffi;
 
 use ffi::{Connection, Context, Role};
 use std::process::ExitCode;
-use tegmen_bench_line::{Agreed, End, Failure, Outbox, PublicKeys, Stack, run};
+use tegmen_bench_line::{Agreed, End, Failure, Outbox, PublicKeys, Resumption, Stack, run};
 
 struct WolfSsl {
     client: Context,
@@ -13,7 +13,11 @@ struct WolfSsl {
 
 impl WolfSsl {
     fn new() -> Result<Self, Failure> {
-        Ok(Self { client: Context::new(Role::Client)?, server: Context::new(Role::Server)?, connection_id: None })
+        Ok(Self {
+            client: Context::new(Role::Client, None)?,
+            server: Context::new(Role::Server, None)?,
+            connection_id: None,
+        })
     }
 }
 
@@ -33,6 +37,18 @@ impl Stack for WolfSsl {
     fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
         self.client.use_public_keys(keys)?;
         self.server.use_public_keys(keys)
+    }
+
+    fn use_resumption(&mut self, by: Resumption) -> Result<(), Failure> {
+        self.client = Context::new(Role::Client, Some(by))?;
+        self.server = Context::new(Role::Server, Some(by))?;
+        Ok(())
+    }
+
+    fn again(&mut self, end: &Connection) -> Result<Connection, Failure> {
+        let again = self.client.connection(self.connection_id)?;
+        again.go_on_from(end)?;
+        Ok(again)
     }
 
     fn suites(&self) -> Vec<String> {
@@ -59,6 +75,10 @@ impl End for Connection {
 
     fn is_established(&self) -> bool {
         self.is_finished()
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.was_resumed()
     }
 
     fn agreed(&self) -> Option<Agreed> {
