@@ -1,6 +1,9 @@
 //! A node's stack above the radio: the real endpoint and exchanges of the core, and what each call costs.
 
 mod objects;
+mod protection;
+
+pub use protection::Protection;
 
 use crate::cost::Costs;
 use crate::sim::random::{Purpose, Stream};
@@ -21,56 +24,6 @@ use tegmen::endpoint::{
 };
 use tegmen::oscore::{OVERHEAD, Pending};
 use tegmen::time::Instant;
-
-/// What protects the readings.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
-pub enum Protection {
-    /// Nothing.
-    #[serde(rename = "coap")]
-    Coap,
-    /// The payload of responses alone, under AES-128-CCM: see [`tegmen::coap_protected`].
-    #[serde(rename = "coap-protected")]
-    CoapProtected,
-    /// DTLS 1.2 with a pre-shared key and AES-128-CCM-8.
-    #[serde(rename = "coap+dtls")]
-    CoapDtls,
-    /// OSCORE with AES-CCM-16-64-128 and IDs of one byte.
-    #[serde(rename = "oscore")]
-    Oscore,
-}
-
-impl Protection {
-    /// All that there are.
-    pub const ALL: [Self; 4] = [Self::Coap, Self::CoapProtected, Self::CoapDtls, Self::Oscore];
-    /// What every plan runs that does not name its own. What protects no reading has to be named.
-    pub const USUAL: [Self; 3] = [Self::Coap, Self::CoapDtls, Self::Oscore];
-
-    /// Its name in plans.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Coap => "coap",
-            Self::CoapProtected => "coap-protected",
-            Self::CoapDtls => "coap+dtls",
-            Self::Oscore => "oscore",
-        }
-    }
-
-    /// True if requests are protected, and with them the readings.
-    pub const fn protects_readings(self) -> bool {
-        matches!(self, Self::CoapDtls | Self::Oscore)
-    }
-
-    /// The firmware image that shows what a client of this protection takes of a mote's memory.
-    pub const fn image(self) -> &'static str {
-        match self {
-            // There is none with coap-protected: it takes AES besides.
-            Self::Coap | Self::CoapProtected => "coap",
-            Self::CoapDtls => "dtls_psk_client",
-            // Both ends of a context in one.
-            Self::Oscore => "oscore",
-        }
-    }
-}
 
 /// What a node wants to be done, and what it tells.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! Sessions that go on from an earlier one without a key exchange: with a ticket, in which the server gave its memory of
 //! the session away (RFC 5077), or with an id under which it kept it (RFC 5246, section 7.3).
 //!
-//! Client: ClientHello(ticket or id) -> ServerHello(the same id), [NewSessionTicket], ChangeCipherSpec, Finished
+//! Client: ClientHello(ticket or id) -> ServerHello(the same id), perhaps NewSessionTicket, ChangeCipherSpec, Finished
 //! -> ChangeCipherSpec, Finished: the client's flight is the last.
 //!
 //! Only sessions with extended master secret are resumed (RFC 7627, section 5.3), and only under their own cipher suite.

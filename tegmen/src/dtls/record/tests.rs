@@ -1,0 +1,134 @@
+//! Tests of records.
+
+use super::*;
+use crate::crypto::compact::Compact;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+fn pair() -> (Channel, Channel) {
+    let block: [u8; 40] = core::array::from_fn(|i| i as u8);
+    let with_keys = |client| {
+        let mut channel = Channel::none();
+        channel.set_keys(&block, client, Aead::Ccm8).unwrap();
+        channel
+    };
+    (with_keys(true), with_keys(false))
+}
+
+fn sealed(channel: &mut Channel, content_type: ContentType, content: &[u8]) -> Result<Vec<u8>, SealError> {
+    let mut storage = std::vec![0; content.len() + OVERHEAD];
+    let mut frame = Frame::new(&mut storage, HEADROOM);
+    frame.append(content).unwrap();
+    channel.seal(&mut Compact::new([0; 32]), content_type, &mut frame)?;
+    Ok(frame.finish().to_vec())
+}
+
+fn opened(channel: &mut Channel, mut datagram: Vec<u8>) -> Result<Vec<u8>, Discard> {
+    let record = Records::new(&mut datagram).next_record().unwrap()?;
+    channel.open(&mut Compact::new([0; 32]), record).map(|content| content.to_vec())
+}
+
+#[test]
+fn the_sequence_limit_stops_the_sealing() {
+    let (mut client, _) = pair();
+    client.next_sequence = MAX_SEALED - 1;
+    assert!(!client.is_exhausted());
+    sealed(&mut client, ContentType::APPLICATION_DATA, b"last").unwrap();
+    assert!(client.is_exhausted());
+    for _ in 0..3 {
+        assert_eq!(sealed(&mut client, ContentType::ALERT, b"more"), Err(SealError::KeyExhausted));
+        assert_eq!(client.sealed(), MAX_SEALED);
+    }
+}
+
+#[test]
+fn a_number_is_not_used_again_after_a_seal_that_failed() {
+    let (mut client, _) = pair();
+    for (room, headroom) in [(40, HEADROOM), (60, HEADROOM - 1), (60, 0)] {
+        let mut storage = std::vec![0; room];
+        let mut frame = Frame::new(&mut storage, headroom);
+        frame.append(&[7; 12]).unwrap();
+        let outcome = client.seal(&mut Compact::new([0; 32]), ContentType::APPLICATION_DATA, &mut frame);
+        assert_eq!(outcome, Err(SealError::Full), "{room} {headroom}");
+    }
+    let next = sealed(&mut client, ContentType::APPLICATION_DATA, b"next").unwrap();
+    assert!(u64::from_be_bytes(next[3..11].try_into().unwrap()) >= 1 << 48 | 2);
+}
+
+#[test]
+fn too_many_failed_opens_exhaust_the_key() {
+    let (mut client, mut server) = pair();
+    let good = sealed(&mut client, ContentType::APPLICATION_DATA, b"good").unwrap();
+    let mut bad = good.clone();
+    *bad.last_mut().unwrap() ^= 1;
+    for _ in 0..MAX_FAILED {
+        assert!(!server.is_exhausted());
+        assert_eq!(opened(&mut server, bad.clone()), Err(Discard::NotAuthentic));
+    }
+    assert!(server.is_exhausted());
+    assert_eq!(opened(&mut server, good), Err(Discard::NotAuthentic));
+}
+
+#[test]
+fn a_record_opens_for_the_other_end_only() {
+    let (mut client, mut server) = pair();
+    let record = sealed(&mut client, ContentType::APPLICATION_DATA, b"to the server").unwrap();
+    assert_eq!(record.len(), 13 + OVERHEAD);
+    assert_eq!(opened(&mut client, record.clone()), Err(Discard::NotAuthentic));
+    assert_eq!(opened(&mut server, record.clone()).unwrap(), b"to the server");
+    assert_eq!(opened(&mut server, record), Err(Discard::Replayed));
+}
+
+proptest! {
+    #[test]
+    fn what_is_sealed_is_opened(contents in vec(vec(any::<u8>(), 0..200), 1..10), kind: u8, order: u64) {
+        let (mut client, mut server) = pair();
+        let mut records: Vec<_> = contents.iter().map(|content| {
+            (content, sealed(&mut client, ContentType(kind), content).unwrap())
+        }).collect();
+        let turn = order as usize % records.len();
+        records.rotate_left(turn);
+        for (content, record) in records {
+            prop_assert_eq!(&opened(&mut server, record).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn any_datagram_splits_into_records_without_a_byte_made_up(bytes in vec(any::<u8>(), 0..200), fix: bool) {
+        let mut datagram = bytes.clone();
+        if fix {
+            // Headers that parse, and bodies of a few bytes.
+            for header in datagram.chunks_mut(17) {
+                for (to, from) in header.iter_mut().zip([22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4]) {
+                    *to = from;
+                }
+            }
+        }
+        let whole = datagram.clone();
+        let mut at = 0;
+        let mut records = Records::new(&mut datagram);
+        while let Some(outcome) = records.next_record() {
+            match outcome {
+                Ok(record) => {
+                    let len = HEADER_LEN + record.body.len();
+                    prop_assert_eq!(&whole[at + HEADER_LEN..at + len], &*record.body);
+                    prop_assert_eq!(&whole[at + 3..at + 11], &record.number().0.to_be_bytes()[..]);
+                    at += len;
+                }
+                Err(_) => {
+                    prop_assert!(records.next_record().is_none(), "what does not parse ends the datagram");
+                    at = whole.len();
+                }
+            }
+        }
+        prop_assert_eq!(at, whole.len());
+    }
+
+    #[test]
+    fn any_record_is_refused_or_was_sealed(bytes in vec(any::<u8>(), 0..80), sequence in 0u64..3) {
+        let (_, mut server) = pair();
+        let body = header(ContentType::APPLICATION_DATA, RecordNumber::new(1, sequence), bytes.len() as u16);
+        prop_assert!(opened(&mut server, [&body[..], &bytes].concat()).is_err());
+    }
+}

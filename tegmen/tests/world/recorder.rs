@@ -1,0 +1,112 @@
+//! A crypto provider that sees every nonce.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use tegmen::crypto::hash::DIGEST_LEN;
+use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::{Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported};
+
+/// Every key and nonce that sealed something, in all of a world.
+pub type Spent = Rc<RefCell<HashSet<([u8; KEY_LEN], Vec<u8>)>>>;
+
+/// A crypto provider that fails the test when a nonce is used twice with one key.
+pub struct Recorder {
+    inner: RustCrypto,
+    spent: Spent,
+}
+
+impl Recorder {
+    pub fn new(seed: [u8; 32], spent: Spent) -> Self {
+        Self { inner: RustCrypto::new(seed), spent }
+    }
+}
+
+impl Crypto for Recorder {
+    fn ccm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported> {
+        assert!(self.spent.borrow_mut().insert((*key, nonce.to_vec())), "nonce {nonce:02x?} twice under one key");
+        self.inner.ccm_seal(key, nonce, aad, body, tag)
+    }
+
+    fn ccm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.ccm_open(key, nonce, aad, body, tag)
+    }
+
+    const GCM: bool = true;
+
+    fn gcm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8; 16],
+    ) -> Result<(), Unsupported> {
+        assert!(self.spent.borrow_mut().insert((*key, nonce.to_vec())), "nonce {nonce:02x?} twice under one key");
+        self.inner.gcm_seal(key, nonce, aad, body, tag)
+    }
+
+    fn gcm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.gcm_open(key, nonce, aad, body, tag)
+    }
+
+    const GROUPS: &'static [NamedGroup] = RustCrypto::GROUPS;
+
+    fn key_pair(
+        &mut self,
+        group: NamedGroup,
+        private: &mut [u8; SCALAR_LEN],
+        share: &mut [u8; MAX_SHARE],
+    ) -> Result<usize, Unsupported> {
+        self.inner.key_pair(group, private, share)
+    }
+
+    fn agree(
+        &mut self,
+        group: NamedGroup,
+        private: &[u8; SCALAR_LEN],
+        share: &[u8],
+        secret: &mut [u8; SCALAR_LEN],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.agree(group, private, share, secret)
+    }
+
+    fn verify(
+        &mut self,
+        scheme: SignatureScheme,
+        public_key: &[u8],
+        digest: &[u8; DIGEST_LEN],
+        signature: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.verify(scheme, public_key, digest, signature)
+    }
+
+    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+        RustCrypto::sha256_compress(state, blocks);
+    }
+
+    fn random(&mut self, out: &mut [u8]) {
+        self.inner.random(out);
+    }
+}
