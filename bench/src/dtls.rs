@@ -15,11 +15,23 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let names: Vec<&'static Candidate> = programs.iter().map(|program| program.candidate).collect();
     for operation in OPERATIONS {
         eprintln!("{}", operation.name);
-        let mut samples = timed(&operation, &mut programs, options.passes)?;
+        // Not every stack can do everything.
+        let mut able: Vec<&mut Program> = Vec::new();
+        for program in &mut programs {
+            match program.nanoseconds((operation.of)(1)) {
+                Ok(_) => able.push(program),
+                Err(reason) => {
+                    report.header.notes.push(format!("{}: {}: {reason}", operation.name, program.candidate.name));
+                }
+            }
+        }
+        let names: Vec<&'static Candidate> = able.iter().map(|program| program.candidate).collect();
+        let mut samples = timed(&operation, &mut able, options.passes)?;
         if counts {
             for candidate in &names {
                 let (few, many) = operation.counted;
-                let counts = (candidate.instructions(operation.of(few))?, candidate.instructions(operation.of(many))?);
+                let counts =
+                    (candidate.instructions((operation.of)(few))?, candidate.instructions((operation.of)(many))?);
                 let each = (counts.1 - counts.0) as f64 / f64::from(many - few);
                 samples.instructions.push((candidate.name, each));
             }
@@ -59,8 +71,8 @@ fn present(report: &mut Report) -> Vec<Program> {
 /// Something that can be done many times.
 struct Operation {
     name: &'static str,
-    /// Bytes of application data in a record; none for a handshake.
-    record: Option<usize>,
+    /// So many of it.
+    of: fn(u32) -> Command,
     /// How many in one pass: about a tenth of a second.
     timed: u32,
     /// Two lengths whose instructions are compared.
@@ -69,48 +81,47 @@ struct Operation {
     demanded: (Option<Limit>, Option<Limit>),
 }
 
-const OPERATIONS: [Operation; 3] = [
+const OPERATIONS: [Operation; 4] = [
     Operation {
         name: "PSK-CCM8 handshake with cookie",
-        record: None,
+        of: Command::Handshakes,
         timed: 1_000,
         counted: (5, 25),
         demanded: (Some(Limit::AtLeast(2.0)), Some(Limit::Below(400_000.0))),
     },
     Operation {
         name: "64 B record, seal + open",
-        record: Some(64),
+        of: |count| Command::Records { count, size: 64 },
         timed: 40_000,
         counted: (100, 600),
         demanded: (Some(Limit::AtLeast(2.0)), None),
     },
     Operation {
         name: "1024 B record, seal + open",
-        record: Some(1024),
+        of: |count| Command::Records { count, size: 1024 },
         timed: 10_000,
         counted: (50, 250),
         demanded: (Some(Limit::AtLeast(1.4)), None),
     },
+    // Last, because a program that resumes goes on giving tickets.
+    Operation {
+        name: "PSK-CCM8 handshake resumed with a ticket",
+        of: Command::Resumptions,
+        timed: 2_000,
+        counted: (5, 25),
+        demanded: (Some(Limit::AtLeast(2.0)), None),
+    },
 ];
 
-impl Operation {
-    fn of(&self, count: u32) -> Command {
-        match self.record {
-            None => Command::Handshakes(count),
-            Some(size) => Command::Records { count, size },
-        }
-    }
-}
-
 /// Pass by pass, every program in turn; each pass begins with another one, so that none is always first.
-fn timed(operation: &Operation, programs: &mut [Program], passes: usize) -> Result<Samples, Failure> {
+fn timed(operation: &Operation, programs: &mut [&mut Program], passes: usize) -> Result<Samples, Failure> {
     let mut samples = Samples::new(operation.name, "1/CPU s", true);
     samples.demanded = operation.demanded;
     let count = programs.len();
     for pass in 0..passes {
         for turn in 0..count {
             let program = &mut programs[(pass + turn) % count];
-            let nanoseconds = program.nanoseconds(operation.of(operation.timed))?;
+            let nanoseconds = program.nanoseconds((operation.of)(operation.timed))?;
             samples.push(program.candidate.name, f64::from(operation.timed) * 1e9 / nanoseconds as f64);
         }
     }

@@ -8,6 +8,7 @@ mod dtls;
 mod echo;
 mod limit;
 mod load;
+mod memory;
 mod mmsg;
 mod observe;
 mod oscore;

@@ -3,6 +3,7 @@
 //! `tegmen-bench ours` runs [`stack`] behind the same line protocol as every peer, and `coap` starts
 //! [`serve_command`]. The work itself (so many handshakes, so many records of that size) is in `tegmen_bench_line`.
 
+use crate::memory::Memory;
 use std::{cell::RefCell, rc::Rc};
 use tegmen::{
     buf::Frame,
@@ -10,11 +11,14 @@ use tegmen::{
     dtls::{
         Config, Records,
         need::{Answer, Need},
+        resumption::{Handle, Resumable, SessionState},
+        ticket::TicketKeys,
     },
-    endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerId, Peers, Principal},
+    endpoint::{Address, Both, Cx, Endpoint, Event, HEADROOM, Path, PeerId, Peers, Principal, Resuming},
+    secret::Secret,
     time::Instant,
 };
-use tegmen_bench_line::{DATAGRAM_MAX, End, Failure, IDENTITY, KEY, Outbox, Stack};
+use tegmen_bench_line::{DATAGRAM_MAX, End, Failure, IDENTITY, KEY, Outbox, Resumption, Stack};
 use tegmen_host::{
     provider::HostCrypto,
     slab::{Capacity, Slab},
@@ -24,6 +28,8 @@ use tegmen_host::{
 type Provider = HostCrypto;
 /// The table of peers that is measured.
 type Table = Slab<()>;
+/// The roles: those of a host, in which resumption can be had.
+type Role = Resuming<Both, Memory>;
 
 /// Our stack with its credentials, or why there is none.
 pub(crate) fn stack() -> Result<Ours, Failure> {
@@ -66,7 +72,7 @@ pub(crate) struct Side {
 
 /// An endpoint with everything that its calls ask for.
 pub(crate) struct Node {
-    pub(crate) endpoint: Endpoint<Table>,
+    pub(crate) endpoint: Endpoint<Table, Role>,
     pub(crate) crypto: Provider,
     pub(crate) counters: Counters,
     pub(crate) now: Instant,
@@ -79,6 +85,11 @@ pub(crate) struct Session {
     path: Path,
     peer: Option<PeerId>,
     is_established: bool,
+    is_resumed: bool,
+    /// What this client can be resumed with: the session and its ticket.
+    kept: Option<(SessionState, Vec<u8>)>,
+    /// What it is to be resumed from.
+    from: Option<(SessionState, Vec<u8>)>,
 }
 
 impl Stack for Ours {
@@ -87,6 +98,25 @@ impl Stack for Ours {
 
     fn version(&self) -> String {
         format!("tegmen {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn use_resumption(&mut self, by: Resumption) -> Result<(), Failure> {
+        if by != Resumption::Ticket {
+            return Err(Failure::new("only tickets are measured"));
+        }
+        for side in [&self.client, &self.server] {
+            let node = &mut side.borrow_mut().node;
+            node.endpoint.roles().sessions.is_on.set(true);
+            *node.endpoint.roles().sessions.keys.borrow_mut() = TicketKeys::draw(&mut node.crypto);
+        }
+        Ok(())
+    }
+
+    fn again(&mut self, end: &Session) -> Result<Session, Failure> {
+        let (session, ticket) = end.kept.as_ref().ok_or_else(|| Failure::new("no ticket"))?;
+        let mut again = self.client()?;
+        again.from = Some((copy_of(session), ticket.clone()));
+        Ok(again)
     }
 
     fn client(&mut self) -> Result<Session, Failure> {
@@ -107,7 +137,8 @@ impl Session {
     }
 
     fn new(side: &Rc<RefCell<Side>>, path: Path) -> Self {
-        Self { side: side.clone(), path, peer: None, is_established: false }
+        let side = side.clone();
+        Self { side, path, peer: None, is_established: false, is_resumed: false, kept: None, from: None }
     }
 }
 
@@ -115,11 +146,21 @@ impl End for Session {
     fn handshake(&mut self, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure> {
         let Side { node, inbound } = &mut *self.side.borrow_mut();
         match datagram {
-            None => self.peer = Some(node.with(|endpoint, cx| endpoint.connect(cx, &self.path)).map_err(failure)?),
+            None => {
+                let connected = match &self.from {
+                    None => node.with(|endpoint, cx| endpoint.connect(cx, &self.path)),
+                    Some((session, ticket)) => node
+                        .with(|endpoint, cx| endpoint.connect_again(cx, &self.path, session, Handle::Ticket(ticket))),
+                };
+                self.peer = Some(connected.map_err(failure)?);
+            }
             Some(datagram) => {
                 let mut records = Records::new(copied(datagram, &mut inbound[..])?);
                 while let Some(noted) = node.handle(&self.path, &mut records) {
-                    self.is_established |= node.on(noted, &mut self.peer, out)?;
+                    if node.on(noted, &mut self.peer, out)? {
+                        self.is_established = true;
+                        (self.is_resumed, self.kept) = node.established(self.peer);
+                    }
                 }
             }
         }
@@ -131,6 +172,10 @@ impl End for Session {
 
     fn is_established(&self) -> bool {
         self.is_established
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.is_resumed
     }
 
     fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {
@@ -179,7 +224,8 @@ impl Side {
         let mut crypto = Provider::from_os().map_err(failure)?;
         let (mut counters, now) = (Counters::default(), Instant::default());
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
-        let endpoint = Endpoint::new(&mut cx, Table::new(Capacity::default()), config);
+        let role = Resuming { role: Both, sessions: Memory::default() };
+        let endpoint = Endpoint::with_roles(&mut cx, Table::new(Capacity::default()), config, role);
         let node = Node { endpoint, crypto, counters, now, outbound: Box::new([0; DATAGRAM_MAX]) };
         Ok(Rc::new(RefCell::new(Self { node, inbound: Box::new([0; DATAGRAM_MAX]) })))
     }
@@ -187,7 +233,7 @@ impl Side {
 
 impl Node {
     /// Calls the endpoint.
-    fn with<T>(&mut self, call: impl FnOnce(&mut Endpoint<Table>, &mut Cx<'_, Provider>) -> T) -> T {
+    fn with<T>(&mut self, call: impl FnOnce(&mut Endpoint<Table, Role>, &mut Cx<'_, Provider>) -> T) -> T {
         let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
         call(&mut self.endpoint, &mut cx)
     }
@@ -200,6 +246,16 @@ impl Node {
     fn poll(&mut self) -> Option<Noted> {
         let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
         self.endpoint.poll(&mut cx, &mut self.outbound[..]).map(note)
+    }
+
+    /// Whether the session was resumed, and what it can be resumed with.
+    fn established(&mut self, peer: Option<PeerId>) -> (bool, Option<(SessionState, Vec<u8>)>) {
+        let Some(peer) = peer.filter(|_| self.endpoint.roles().sessions.is_on.get()) else { return (false, None) };
+        let kept = match self.endpoint.resumable(peer) {
+            Some(Resumable::With { session, handle: Handle::Ticket(ticket), .. }) => Some((session, ticket.to_vec())),
+            _ => None,
+        };
+        (self.endpoint.is_resumed(peer), kept)
     }
 
     /// One record that carries `payload`.
@@ -259,6 +315,11 @@ impl Node {
         }
         Ok(false)
     }
+}
+
+fn copy_of(session: &SessionState) -> SessionState {
+    let SessionState { cipher_suite, principal, since, ref master } = *session;
+    SessionState { cipher_suite, principal, since, master: Secret::new(*master.expose()) }
 }
 
 /// Records are opened where they lie, so they need a place of ours.

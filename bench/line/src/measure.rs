@@ -1,7 +1,7 @@
 //! Obeys commands: the loops that are timed.
 
 use crate::{
-    Command, DATAGRAM_MAX, Failure, Reply, Stack,
+    Command, DATAGRAM_MAX, Failure, Reply, Resumption, Stack,
     pair::{Pair, Tally, Wire},
     socket,
 };
@@ -52,6 +52,7 @@ fn measure<S: Stack>(stack: &mut S, command: Command) -> Result<Reply, Failure> 
         Command::Version => Ok(Reply::Version(stack.version())),
         Command::Suites => Ok(Reply::Suites(stack.suites().join(" "))),
         Command::Handshakes(count) => handshakes(stack, count),
+        Command::Resumptions(count) => resumptions(stack, count),
         Command::Records { count, size } => records(stack, count, size),
         Command::Heap(sessions) => held(stack, sessions),
         Command::Wire => wire(stack),
@@ -66,6 +67,21 @@ fn handshakes<S: Stack>(stack: &mut S, count: u32) -> Result<Reply, Failure> {
     let start = cpu_time()?;
     for _ in 0..count {
         Pair::establish(stack, &mut wire, &mut tally)?;
+    }
+    elapsed(start)
+}
+
+/// Every session from here on can be resumed, also where full handshakes are measured behind it.
+fn resumptions<S: Stack>(stack: &mut S, count: u32) -> Result<Reply, Failure> {
+    stack.use_resumption(Resumption::Ticket)?;
+    let (mut wire, mut tally) = (Wire::default(), Tally::default());
+    let mut pair = Pair::establish(stack, &mut wire, &mut tally)?;
+    for _ in 0..WARM_UP_HANDSHAKES {
+        pair = pair.resume(stack, &mut wire, &mut tally)?;
+    }
+    let start = cpu_time()?;
+    for _ in 0..count {
+        pair = pair.resume(stack, &mut wire, &mut tally)?;
     }
     elapsed(start)
 }

@@ -163,8 +163,23 @@ pub struct Wire {
 impl<S: Stack> Pair<S> {
     /// A full handshake, from nothing to both ends established.
     pub fn establish(stack: &mut S, wire: &mut Wire, tally: &mut Tally) -> Result<Self, Failure> {
-        let mut client = tally.at_client(|| stack.client())?;
-        let mut server = tally.at_server(|| stack.server())?;
+        let client = tally.at_client(|| stack.client())?;
+        let server = tally.at_server(|| stack.server())?;
+        Self::meet(client, server, wire, tally)
+    }
+
+    /// A session that goes on from this one.
+    pub fn resume(self, stack: &mut S, wire: &mut Wire, tally: &mut Tally) -> Result<Self, Failure> {
+        let client = tally.at_client(|| stack.again(&self.client))?;
+        let server = tally.at_server(|| stack.server())?;
+        let resumed = Self::meet(client, server, wire, tally)?;
+        match resumed.client.is_resumed() && resumed.server.is_resumed() {
+            true => Ok(resumed),
+            false => Err(Failure::new("the session was not resumed")),
+        }
+    }
+
+    fn meet(mut client: S::Client, mut server: S::Server, wire: &mut Wire, tally: &mut Tally) -> Result<Self, Failure> {
         wire.up.clear();
         tally.at_client(|| client.handshake(None, &mut wire.up))?;
         for _ in 0..ROUNDS_MAX {

@@ -12,6 +12,8 @@ pub enum Command {
     Suites,
     /// `handshakes N`: make and release that many sessions.
     Handshakes(u32),
+    /// `resumptions N`: make a session, and that many more, each of which goes on from the one before it with a ticket.
+    Resumptions(u32),
     /// `records N SIZE`: seal and open that many records of that many bytes.
     Records {
         /// How many records.
@@ -60,6 +62,7 @@ impl fmt::Display for Command {
             Self::Version => write!(f, "version"),
             Self::Suites => write!(f, "suites"),
             Self::Handshakes(count) => write!(f, "handshakes {count}"),
+            Self::Resumptions(count) => write!(f, "resumptions {count}"),
             Self::Records { count, size } => write!(f, "records {count} {size}"),
             Self::Heap(sessions) => write!(f, "heap {sessions}"),
             Self::Wire => write!(f, "wire"),
@@ -76,6 +79,7 @@ impl FromStr for Command {
             ["version"] => Ok(Self::Version),
             ["suites"] => Ok(Self::Suites),
             ["handshakes", count] => Ok(Self::Handshakes(number(count)?)),
+            ["resumptions", count] => Ok(Self::Resumptions(number(count)?)),
             ["records", count, size] => Ok(Self::Records { count: number(count)?, size: number(size)? }),
             ["heap", sessions] => Ok(Self::Heap(number(sessions)?)),
             ["wire"] => Ok(Self::Wire),
@@ -131,6 +135,7 @@ mod tests {
             Command::Version,
             Command::Suites,
             Command::Handshakes(7),
+            Command::Resumptions(7),
             Command::Records { count: 9, size: 64 },
             Command::Heap(100),
             Command::Wire,

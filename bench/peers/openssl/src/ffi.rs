@@ -27,7 +27,8 @@ pub(crate) struct Context {
 /// One end of a session.
 pub(crate) struct Connection {
     ssl: *mut Ssl,
-    wire: Box<Wire>,
+    /// From a box. The BIO writes there, too, and nobody else may be taken for the owner meanwhile.
+    wire: *mut Wire,
 }
 
 /// What the BIO may touch, for the time of one call; empty between calls.
@@ -37,8 +38,12 @@ struct Wire {
     outbound: *mut Outbox,
 }
 
+impl Wire {
+    const EMPTY: Self = Self { inbound: ptr::null(), inbound_len: 0, outbound: ptr::null_mut() };
+}
+
 impl Context {
-    pub(crate) fn new(role: Role) -> Result<Self, Failure> {
+    pub(crate) fn new(role: Role, tickets: bool) -> Result<Self, Failure> {
         // SAFETY: the method tables are static; the new context and BIO method are checked before use and owned by
         // `Self`, which frees them; every callback is a plain function that lives as long as the program.
         unsafe {
@@ -54,7 +59,10 @@ impl Context {
             SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, DTLS1_2, ptr::null_mut());
             SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, DTLS1_2, ptr::null_mut());
             SSL_CTX_ctrl(context, SSL_CTRL_SET_SESS_CACHE_MODE, 0, ptr::null_mut());
-            let mut options = SSL_OP_NO_QUERY_MTU | SSL_OP_NO_TICKET;
+            let mut options = SSL_OP_NO_QUERY_MTU;
+            if !tickets {
+                options |= SSL_OP_NO_TICKET;
+            }
             match role {
                 Role::Client => SSL_CTX_set_psk_client_callback(context, psk_client),
                 Role::Server => {
@@ -73,16 +81,16 @@ impl Context {
     }
 
     pub(crate) fn connection(&self) -> Result<Connection, Failure> {
-        let mut wire = Box::new(Wire { inbound: ptr::null(), inbound_len: 0, outbound: ptr::null_mut() });
-        // SAFETY: context and method are alive in `self`; `ssl` takes ownership of the BIO; the BIO's data points into
-        // a box that `Connection` keeps for as long as `ssl`.
+        // SAFETY: context and method are alive in `self`; `ssl` takes ownership of the BIO; the BIO's data points to what
+        // `Connection` keeps for as long as `ssl`.
         unsafe {
             let ssl = SSL_new(self.context);
             let bio = BIO_new(self.method);
             if ssl.is_null() || bio.is_null() {
                 return Err(last_error("no connection"));
             }
-            BIO_set_data(bio, (&raw mut *wire).cast());
+            let wire = Box::into_raw(Box::new(Wire::EMPTY));
+            BIO_set_data(bio, wire.cast());
             BIO_set_init(bio, 1);
             SSL_set_bio(ssl, bio, bio);
             SSL_ctrl(ssl, SSL_CTRL_SET_MTU, MTU, ptr::null_mut());
@@ -107,6 +115,22 @@ impl Connection {
     pub(crate) fn is_finished(&self) -> bool {
         // SAFETY: `ssl` is alive.
         unsafe { SSL_is_init_finished(self.ssl) == 1 }
+    }
+
+    /// Offers to resume the session of `end`.
+    pub(crate) fn go_on_from(&self, end: &Self) -> Result<(), Failure> {
+        // SAFETY: both are alive; the session is counted, and this count of it is given back.
+        unsafe {
+            let session = SSL_get1_session(end.ssl);
+            let set = SSL_set_session(self.ssl, session);
+            SSL_SESSION_free(session);
+            if set == 1 { Ok(()) } else { Err(last_error("no session to resume")) }
+        }
+    }
+
+    pub(crate) fn was_resumed(&self) -> bool {
+        // SAFETY: `ssl` is alive.
+        unsafe { SSL_session_reused(self.ssl) == 1 }
     }
 
     pub(crate) fn write(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {
@@ -134,10 +158,13 @@ impl Connection {
         outbound: Option<&mut Outbox>,
         step: impl FnOnce(*mut Ssl) -> c_int,
     ) -> c_int {
-        (self.wire.inbound, self.wire.inbound_len) = inbound.map_or((ptr::null(), 0), |d| (d.as_ptr(), d.len()));
-        self.wire.outbound = outbound.map_or(ptr::null_mut(), ptr::from_mut);
+        let (inbound, inbound_len) = inbound.map_or((ptr::null(), 0), |d| (d.as_ptr(), d.len()));
+        let outbound = outbound.map_or(ptr::null_mut(), ptr::from_mut);
+        // SAFETY: `wire` is alive, and no reference to it exists.
+        unsafe { self.wire.write(Wire { inbound, inbound_len, outbound }) };
         let result = step(self.ssl);
-        *self.wire = Wire { inbound: ptr::null(), inbound_len: 0, outbound: ptr::null_mut() };
+        // SAFETY: as before.
+        unsafe { self.wire.write(Wire::EMPTY) };
         result
     }
 
@@ -149,8 +176,14 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: `ssl` came from SSL_new, is freed once, and frees its BIO with it.
-        unsafe { SSL_free(self.ssl) }
+        // SAFETY: `ssl` came from SSL_new, is freed once, and frees its BIO with it; then nobody knows the wire, which came
+        // from a box.
+        unsafe {
+            // A connection that is not closed in order takes its session with it.
+            SSL_set_shutdown(self.ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+            SSL_free(self.ssl);
+            drop(Box::from_raw(self.wire));
+        }
     }
 }
 
@@ -299,6 +332,8 @@ const SSL_CTRL_SET_MIN_PROTO_VERSION: c_int = 123;
 const SSL_CTRL_SET_MAX_PROTO_VERSION: c_int = 124;
 const SSL_OP_NO_QUERY_MTU: u64 = 1 << 12;
 const SSL_OP_COOKIE_EXCHANGE: u64 = 1 << 13;
+const SSL_SENT_SHUTDOWN: c_int = 1;
+const SSL_RECEIVED_SHUTDOWN: c_int = 2;
 const SSL_OP_NO_TICKET: u64 = 1 << 14;
 const SSL_ERROR_WANT_READ: c_int = 2;
 const BIO_TYPE_SOURCE_SINK: c_int = 0x0400;
@@ -314,6 +349,8 @@ struct SslCtx([u8; 0]);
 struct Ssl([u8; 0]);
 #[repr(C)]
 struct SslMethod([u8; 0]);
+#[repr(C)]
+struct SslSession([u8; 0]);
 #[repr(C)]
 struct Bio([u8; 0]);
 #[repr(C)]
@@ -349,6 +386,11 @@ unsafe extern "C" {
 
     fn SSL_new(context: *mut SslCtx) -> *mut Ssl;
     fn SSL_free(ssl: *mut Ssl);
+    fn SSL_set_shutdown(ssl: *mut Ssl, mode: c_int);
+    fn SSL_get1_session(ssl: *mut Ssl) -> *mut SslSession;
+    fn SSL_set_session(ssl: *mut Ssl, session: *mut SslSession) -> c_int;
+    fn SSL_SESSION_free(session: *mut SslSession);
+    fn SSL_session_reused(ssl: *const Ssl) -> c_int;
     fn SSL_set_bio(ssl: *mut Ssl, read: *mut Bio, write: *mut Bio);
     fn SSL_ctrl(ssl: *mut Ssl, command: c_int, number: c_long, pointer: *mut c_void) -> c_long;
     fn SSL_set_connect_state(ssl: *mut Ssl);

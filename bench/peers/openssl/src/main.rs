@@ -1,9 +1,9 @@
-//! The system's OpenSSL: DTLS 1.2 with PSK and CCM_8, cookie exchange on, tickets and session cache off.
+//! The system's OpenSSL: DTLS 1.2 with PSK and CCM_8, cookie exchange on, session cache off, tickets where they are wanted.
 mod ffi;
 
 use ffi::{Connection, Context, Role};
 use std::process::ExitCode;
-use tegmen_bench_line::{End, Failure, Outbox, Stack, run};
+use tegmen_bench_line::{End, Failure, Outbox, Resumption, Stack, run};
 
 struct OpenSsl {
     client: Context,
@@ -12,7 +12,11 @@ struct OpenSsl {
 
 impl OpenSsl {
     fn new() -> Result<Self, Failure> {
-        Ok(Self { client: Context::new(Role::Client)?, server: Context::new(Role::Server)? })
+        Self::with(false)
+    }
+
+    fn with(tickets: bool) -> Result<Self, Failure> {
+        Ok(Self { client: Context::new(Role::Client, tickets)?, server: Context::new(Role::Server, tickets)? })
     }
 }
 
@@ -22,6 +26,17 @@ impl Stack for OpenSsl {
 
     fn version(&self) -> String {
         ffi::version()
+    }
+
+    fn use_resumption(&mut self, by: Resumption) -> Result<(), Failure> {
+        *self = Self::with(by == Resumption::Ticket)?;
+        Ok(())
+    }
+
+    fn again(&mut self, end: &Connection) -> Result<Connection, Failure> {
+        let again = self.client.connection()?;
+        again.go_on_from(end)?;
+        Ok(again)
     }
 
     fn client(&mut self) -> Result<Connection, Failure> {
@@ -40,6 +55,10 @@ impl End for Connection {
 
     fn is_established(&self) -> bool {
         self.is_finished()
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.was_resumed()
     }
 
     fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {

@@ -28,7 +28,8 @@ pub(crate) struct Context {
 /// One end of a session.
 pub(crate) struct Connection {
     ssl: *mut WolfSsl,
-    wire: Box<Wire>,
+    /// From a box. The callbacks write there, too, and nobody else may be taken for the owner meanwhile.
+    wire: *mut Wire,
     role: Role,
     has_public_keys: bool,
     finished: bool,
@@ -39,6 +40,10 @@ struct Wire {
     inbound: *const u8,
     inbound_len: usize,
     outbound: *mut Outbox,
+}
+
+impl Wire {
+    const EMPTY: Self = Self { inbound: ptr::null(), inbound_len: 0, outbound: ptr::null_mut() };
 }
 
 impl Context {
@@ -83,16 +88,16 @@ impl Context {
 
     /// A new connection; with a connection id of so many bytes, all the same, because there is one session at a time.
     pub(crate) fn connection(&self, connection_id: Option<usize>) -> Result<Connection, Failure> {
-        let mut wire = Box::new(Wire { inbound: ptr::null(), inbound_len: 0, outbound: ptr::null_mut() });
-        // SAFETY: the context is alive in `self`; the callbacks' argument points into a box that `Connection` keeps for
-        // as long as `ssl`.
+        // SAFETY: the context is alive in `self`; the callbacks' argument points to what `Connection` keeps for as long as
+        // `ssl`.
         unsafe {
             let ssl = wolfSSL_new(self.context);
             if ssl.is_null() {
                 return Err(Failure::new("no connection"));
             }
-            wolfSSL_SetIOReadCtx(ssl, (&raw mut *wire).cast());
-            wolfSSL_SetIOWriteCtx(ssl, (&raw mut *wire).cast());
+            let wire = Box::into_raw(Box::new(Wire::EMPTY));
+            wolfSSL_SetIOReadCtx(ssl, wire.cast());
+            wolfSSL_SetIOWriteCtx(ssl, wire.cast());
             wolfSSL_dtls_set_using_nonblock(ssl, 1);
             if let Some(len) = connection_id {
                 let mut id = vec![0x5a; len];
@@ -100,6 +105,7 @@ impl Context {
                     && wolfSSL_dtls_cid_set(ssl, id.as_mut_ptr(), len as c_uint) == SUCCESS;
                 if !given {
                     wolfSSL_free(ssl);
+                    drop(Box::from_raw(wire));
                     return Err(Failure::new("no connection id"));
                 }
             }
@@ -186,10 +192,13 @@ impl Connection {
         outbound: Option<&mut Outbox>,
         step: impl FnOnce(*mut WolfSsl) -> c_int,
     ) -> c_int {
-        (self.wire.inbound, self.wire.inbound_len) = inbound.map_or((ptr::null(), 0), |d| (d.as_ptr(), d.len()));
-        self.wire.outbound = outbound.map_or(ptr::null_mut(), ptr::from_mut);
+        let (inbound, inbound_len) = inbound.map_or((ptr::null(), 0), |d| (d.as_ptr(), d.len()));
+        let outbound = outbound.map_or(ptr::null_mut(), ptr::from_mut);
+        // SAFETY: `wire` is alive, and no reference to it exists.
+        unsafe { self.wire.write(Wire { inbound, inbound_len, outbound }) };
         let result = step(self.ssl);
-        *self.wire = Wire { inbound: ptr::null(), inbound_len: 0, outbound: ptr::null_mut() };
+        // SAFETY: as before.
+        unsafe { self.wire.write(Wire::EMPTY) };
         result
     }
 
@@ -206,8 +215,11 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: `ssl` came from wolfSSL_new and is freed once.
-        unsafe { wolfSSL_free(self.ssl) }
+        // SAFETY: `ssl` came from wolfSSL_new and is freed once; then nobody knows the wire, which came from a box.
+        unsafe {
+            wolfSSL_free(self.ssl);
+            drop(Box::from_raw(self.wire));
+        }
     }
 }
 

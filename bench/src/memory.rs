@@ -1,0 +1,67 @@
+//! What our own stack remembers of sessions in the benchmarks: the keys of its tickets.
+
+use std::cell::{Cell, RefCell};
+use tegmen::{
+    buf::{Reader, Writer},
+    crypto::Crypto,
+    dtls::{
+        CipherSuite,
+        resumption::{Found, MASTER_LEN, Resumption, SessionState},
+        ticket::TicketKeys,
+    },
+    endpoint::{Cx, Principal},
+    secret::Secret,
+};
+
+/// Off, until it is wanted.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) is_on: Cell<bool>,
+    pub(crate) keys: RefCell<TicketKeys>,
+}
+
+/// What a ticket holds: cipher suite, master secret, and who the client is.
+const STATE_LEN: usize = 2 + MASTER_LEN + 4;
+/// Seconds for which tickets are said to be taken.
+const LIFETIME: u32 = 3600;
+
+impl Resumption for Memory {
+    fn gives_tickets(&self) -> bool {
+        self.is_on.get()
+    }
+
+    fn takes_tickets(&self) -> bool {
+        self.is_on.get()
+    }
+
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+        let mut room = Secret::<STATE_LEN>::zeroed();
+        let keys = self.keys.borrow();
+        let mut reader = Reader::new(keys.open(cx.crypto, ticket, room.expose_mut())?.state);
+        let cipher_suite = CipherSuite(reader.u16().ok()?);
+        let master = Secret::new(reader.array().ok()?);
+        let principal = Principal(reader.u32().ok()?);
+        let session = SessionState { cipher_suite, master, principal, since: None };
+        // A new one each time, as others give it.
+        Some(Found { session, renew: true })
+    }
+
+    fn seal_ticket<C: Crypto>(
+        &self,
+        cx: &mut Cx<'_, C>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
+        let mut room = Secret::<STATE_LEN>::zeroed();
+        let mut state = Writer::new(room.expose_mut());
+        state.u16(session.cipher_suite.0).ok()?;
+        state.put(session.master.expose()).ok()?;
+        state.u32(session.principal.0).ok()?;
+        let mut keys = self.keys.borrow_mut();
+        if keys.is_worn() {
+            *keys = TicketKeys::draw(cx.crypto);
+        }
+        keys.seal(cx.crypto, state.written(), ticket).ok()?;
+        Some(LIFETIME)
+    }
+}
