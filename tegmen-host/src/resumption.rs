@@ -23,7 +23,7 @@ use tegmen::crypto::Crypto;
 use tegmen::dtls::CipherSuite;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::resumption::{Found, MASTER_LEN, Resumption, SessionState};
-use tegmen::endpoint::{Cx, Principal};
+use tegmen::endpoint::{ClientAuthentication, Cx, Keys as _, Principal};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use zeroize::Zeroizing;
@@ -218,7 +218,11 @@ impl Inner {
 
     fn certified(&self, kind: u8, digest: &[u8]) -> Option<Principal> {
         let kind = match kind {
-            NOBODY => return digest.is_empty().then_some(Principal::NOBODY),
+            // Who proved nothing comes back only where that is still allowed.
+            NOBODY => {
+                let allowed = self.public_keys.client_authentication() != ClientAuthentication::Required;
+                return (allowed && digest.is_empty()).then_some(Principal::NOBODY);
+            }
             RAW if digest.len() == RAW_LEN => CertificateType::RAW_PUBLIC_KEY,
             CERTIFICATE if digest.len() == size_of::<Digest>() => CertificateType::X509,
             _ => return None,

@@ -63,14 +63,21 @@ fn psk(dir: &Path, key: &[u8]) -> ClientConfig {
 
 /// Whether the session was resumed, once a request was answered in it.
 async fn get(remote: SocketAddr, config: ClientConfig) -> Result<bool, ClientError> {
+    let (resumed, code) = asked(remote, config).await?;
+    assert_eq!(code, Code::CONTENT);
+    Ok(resumed)
+}
+
+/// Whether the session was resumed, and how a request was answered in it.
+async fn asked(remote: SocketAddr, config: ClientConfig) -> Result<(bool, Code), ClientError> {
     let mut config = ClientConfig { timeout: Duration::from_secs(10), ..config };
     config.dtls.handshake_timeout = Duration::from_secs(8);
     let mut client = Client::connect_to(remote, true, config).await?;
     let path = ["value".to_owned()];
     let (method, options) = (Code::GET, &[][..]);
     let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
-    assert_eq!(client.request(&ask).await?.payload, b"first");
-    Ok(client.is_resumed())
+    let code = client.request(&ask).await?.code;
+    Ok((client.is_resumed(), code))
 }
 
 #[tokio::test]
@@ -192,6 +199,27 @@ async fn a_raw_public_key_comes_back_for_as_long_as_it_is_listed_also_after_a_re
     running.server.stop();
     let running = start(config(&theirs), &Credentials::default(), address.port());
     assert!(get(address, client).await.is_err());
+    running.server.stop();
+}
+
+#[tokio::test]
+async fn who_proved_nothing_does_not_come_back_where_a_proof_is_asked_for_by_now() {
+    let dir = Dir::new("nobody");
+    let works = Works::new("Works");
+    let config = |how| {
+        let resumption = Some(ResumptionConfig { keys: Some(dir.0.join("keys")), ..ResumptionConfig::default() });
+        ServerConfig { public_keys: Some(works.server().asking(how)), resumption, ..ServerConfig::default() }
+    };
+    let nobody = PublicKeys::new(SUITES).believing(works.verifier()).expecting("127.0.0.1");
+    let nobody = certified(&dir.0, nobody);
+    let running = start(config(ClientAuthentication::Asked), &Credentials::default(), 0);
+    let address = running.address;
+    // It gets a session, and nothing in it.
+    assert!(matches!(asked(address, nobody.clone()).await, Ok((false, Code::UNAUTHORIZED))));
+    assert!(matches!(asked(address, nobody.clone()).await, Ok((true, Code::UNAUTHORIZED))));
+    running.server.stop();
+    let running = start(config(ClientAuthentication::Required), &Credentials::default(), address.port());
+    assert!(asked(address, nobody).await.is_err());
     running.server.stop();
 }
 
