@@ -7,9 +7,11 @@ use core::hint::black_box;
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
 use tegmen::dtls::Records;
-use tegmen::dtls::need::Answer;
+use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::resumption::Resumption;
 use tegmen::endpoint::{
-    Address, Cx, Endpoint, Event, HEADROOM, Misuse, Path, PeerId, Peers, Principal, Roles, TAILROOM,
+    Address, Both, Cx, Endpoint, Event, HEADROOM, Keys, Misuse, Path, PeerId, Peers, Principal, PublicKeys, Resuming,
+    Roles, TAILROOM,
 };
 use tegmen::time::Instant;
 
@@ -35,7 +37,36 @@ pub struct End {
     pub path: Path,
 }
 
-impl<T: Peers, R: Roles> Node<T, R> {
+/// How an end of these roles answers what a handshake asks for.
+pub trait Answers: Roles {
+    /// True if that depends on what is asked; else it is the pre-shared key.
+    const LOOKS: bool = false;
+
+    /// The answer; a signature lies in `room`.
+    fn answer<'a>(need: Need<'_>, room: &'a mut [u8; MAX_SIGNATURE]) -> Answer<'a> {
+        let _ = (need, room);
+        Answer::Unknown
+    }
+}
+
+/// What an end with public keys has to say.
+pub trait Proves {
+    /// As [`Answers::answer`].
+    fn answer<'a>(need: Need<'_>, room: &'a mut [u8; MAX_SIGNATURE]) -> Answer<'a>;
+}
+
+impl Answers for Both {}
+impl<S: Resumption> Answers for Resuming<Both, S> {}
+
+impl<K: Keys + Proves> Answers for PublicKeys<Both, K> {
+    const LOOKS: bool = true;
+
+    fn answer<'a>(need: Need<'_>, room: &'a mut [u8; MAX_SIGNATURE]) -> Answer<'a> {
+        K::answer(need, room)
+    }
+}
+
+impl<T: Peers, R: Answers> Node<T, R> {
     /// Apart, so that the stack holds the node only while it is made.
     #[inline(never)]
     pub fn start(
@@ -88,10 +119,13 @@ impl<T: Peers, R: Roles> Node<T, R> {
     fn poll(&mut self, out: &mut [u8]) -> usize {
         let Self { endpoint, crypto, counters, end, .. } = self;
         let mut cx = Cx { now: NOW, crypto, counters };
-        match measured(end.region, || endpoint.poll(&mut cx, out)) {
-            Some(Event::Transmit { datagram, .. }) => datagram.len(),
-            _ => 0,
-        }
+        let needed = match measured(end.region, || endpoint.poll(&mut cx, out)) {
+            Some(Event::Transmit { datagram, .. }) => return datagram.len(),
+            Some(Event::Need(id)) if R::LOOKS => id,
+            _ => return 0,
+        };
+        self.give_key(needed);
+        self.poll(out)
     }
 
     /// Takes a datagram of the other end; the length of the answer, 0 if there is none.
@@ -115,6 +149,16 @@ impl<T: Peers, R: Roles> Node<T, R> {
     /// Apart, so that it does not stand on the stack while records are handled.
     #[inline(never)]
     fn give_key(&mut self, id: PeerId) {
+        let mut room = [0; MAX_SIGNATURE];
+        if R::LOOKS {
+            let Self { endpoint, crypto, counters, end, .. } = self;
+            let mut cx = Cx { now: NOW, crypto, counters };
+            measured(end.region, || {
+                let answer = endpoint.need(id).map_or(Answer::Unknown, |need| R::answer(need, &mut room));
+                endpoint.resume(&mut cx, id, answer);
+            });
+            return;
+        }
         let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
         let Self { endpoint, crypto, counters, end, .. } = self;
         let mut cx = Cx { now: NOW, crypto, counters };
@@ -147,6 +191,8 @@ impl<T: Peers, R: Roles> Node<T, R> {
     }
 }
 
+/// Bytes of the longest signature.
+pub const MAX_SIGNATURE: usize = 72;
 /// What sealing and opening a record are measured as.
 pub const SEAL: u32 = 2;
 /// See [`SEAL`].

@@ -36,6 +36,10 @@ pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Ve
     let release = release(&folder);
     delete_old(&release, &names)?;
     output_of(&mut cargo(project, &folder, provider))?;
+    // Apart from the others, which are measured as if there were no public keys.
+    let mut with_public_keys = cargo(project, &folder, &format!("{provider},public-keys"));
+    WITH_PUBLIC_KEYS.iter().for_each(|name| _ = with_public_keys.args(["--bin", name]));
+    output_of(&mut with_public_keys)?;
     Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
 }
 
@@ -149,6 +153,8 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path).map_err(|error| Error::File(path.into(), error))
 }
 
+/// Images that need the feature `public-keys` of the firmware.
+const WITH_PUBLIC_KEYS: [&str; 1] = ["dtls_rpk"];
 const RUSTC: &str = "/usr/bin/rustc";
 const CARGO: &str = "/usr/bin/cargo";
 const CORE_SOURCES: &str = "/usr/lib/rustlib/src/rust/library/core/src/lib.rs";

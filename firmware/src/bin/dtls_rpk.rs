@@ -1,0 +1,127 @@
+//! Two DTLS endpoints in one image with raw public keys (RFC 7250) on both sides: an agreement that both sign with ECDSA over
+//! secp256r1, then a record each way. The key of the other is pinned.
+#![no_std]
+#![no_main]
+
+use tegmen::crypto::curves::{self, MAX_SIGNATURE};
+use tegmen::crypto::{SCALAR_LEN, SignatureScheme};
+use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::{AlertDescription, CipherSuite, Config, HandshakeState, Suites};
+use tegmen::endpoint::{Both, ClientAuthentication, Credential, Cx, Endpoint, Keys, Path, Peer, PeerArray, PublicKeys};
+use tegmen_firmware::Provider;
+use tegmen_firmware::measure::{Note, exit, stack_of};
+use tegmen_firmware::pair::{self, End, Proves, RECORD_LEN, WHO, address};
+use tegmen_firmware::place::{Kept, Place};
+
+#[used]
+#[unsafe(link_section = ".footprint")]
+static NOTES: [Note; 5] = [
+    Note::operation(CLIENT.region, "handshake client"),
+    Note::operation(SERVER.region, "handshake server"),
+    Note::size("Peer", size_of::<Peer>()),
+    Note::size("HandshakeState", size_of::<HandshakeState>()),
+    Note::size("peer table of one", size_of::<Table>()),
+];
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    exit(stack_of(run).is_some())
+}
+
+/// The whole exchange; `None` if anything goes another way than expected.
+fn run() -> Option<()> {
+    let client = Node::start(&CLIENT_NODE, &CLIENT_TABLE, &CLIENT, endpoint)?;
+    let server = Node::start(&SERVER_NODE, &SERVER_TABLE, &SERVER, endpoint)?;
+    let Wire { there, back, text } = WIRE.take()?;
+    client.connect()?;
+    while client.session.is_none() || server.session.is_none() {
+        if client.send_flight(there, back, server)? + server.send_flight(there, back, client)? == 0 {
+            return None;
+        }
+    }
+    let datagram = client.seal(there, text).ok()?;
+    server.open(datagram, text)
+}
+
+/// The same for both, so that it is in the image once: both have the same key, which each believes of the other.
+fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
+    Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Both, keys: Pinned })
+}
+
+/// A key pair, and the only public key that is believed.
+struct Pinned;
+
+impl Keys for Pinned {
+    fn credential(&self, number: u8) -> Option<Credential<'_>> {
+        let credential = Credential {
+            certificate_type: CertificateType::RAW_PUBLIC_KEY,
+            scheme: SignatureScheme::ECDSA_SECP256R1_SHA256,
+            content: &PUBLIC,
+        };
+        (number == 0).then_some(credential)
+    }
+
+    fn client_authentication(&self) -> ClientAuthentication {
+        ClientAuthentication::Required
+    }
+
+    fn peer_types(&self) -> &[CertificateType] {
+        &[CertificateType::RAW_PUBLIC_KEY]
+    }
+
+    fn suites(&self) -> Suites {
+        Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])
+    }
+}
+
+impl Proves for Pinned {
+    fn answer<'a>(need: Need<'_>, room: &'a mut [u8; MAX_SIGNATURE]) -> Answer<'a> {
+        match need {
+            Need::VerifyPeer { content, .. } if *content == PUBLIC => {
+                Answer::Peer { public_key: &PUBLIC, principal: WHO }
+            }
+            Need::Sign { digest, .. } => {
+                let len = curves::sign(&PRIVATE, &digest, room).unwrap_or(0);
+                Answer::Signature(room.get(..len).unwrap_or(&[]))
+            }
+            _ => Answer::Refused(AlertDescription::CERTIFICATE_UNKNOWN),
+        }
+    }
+}
+
+type Role = PublicKeys<Both, Pinned>;
+type Node = pair::Node<Table, Role>;
+
+/// The datagrams under way, and what is said in the end.
+struct Wire {
+    there: Datagram,
+    back: Datagram,
+    text: [u8; RECORD_LEN],
+}
+
+type Datagram = [u8; DATAGRAM_LEN];
+
+/// One peer, and what a handshake with public keys keeps.
+type Table = PeerArray<(), 1, 1, 400, 400>;
+
+static CLIENT_NODE: Place<Node> = Place::empty();
+static SERVER_NODE: Place<Node> = Place::empty();
+static CLIENT_TABLE: Kept<Table> = Kept::new(Table::new());
+static SERVER_TABLE: Kept<Table> = Kept::new(Table::new());
+static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN], text: [0; RECORD_LEN] });
+
+static CLIENT: End = End { region: 0, path: Path { local: address(1), remote: address(2) } };
+static SERVER: End = End { region: 1, path: Path { local: address(2), remote: address(1) } };
+/// A private key for a measurement, and its SubjectPublicKeyInfo.
+const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
+static PUBLIC: [u8; 91] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00, 0x04, 0x6f, 0xf0, 0x3b, 0x94, 0x92, 0x41, 0xce, 0x1d, 0xad, 0xd4, 0x35,
+    0x19, 0xe6, 0x96, 0x0e, 0x0a, 0x85, 0xb4, 0x1a, 0x69, 0xa0, 0x5c, 0x32, 0x81, 0x03, 0xaa, 0x2b, 0xce, 0x15, 0x94,
+    0xca, 0x16, 0x3c, 0x4f, 0x75, 0x3a, 0x55, 0xbf, 0x01, 0xdc, 0x53, 0xf6, 0xc0, 0xb0, 0xc7, 0xee, 0xe7, 0x8b, 0x40,
+    0xc6, 0xff, 0x7d, 0x25, 0xa9, 0x6e, 0x22, 0x82, 0xb9, 0x89, 0xce, 0xf7, 0x1c, 0x14, 0x4a,
+];
+
+/// The flight of the server is the longest.
+const DATAGRAM_LEN: usize = 600;
