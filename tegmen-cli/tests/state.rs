@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey, Reply, Tap, Tapped};
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply, Tap, Tapped};
 use tegmen_host::contexts;
 
 /// Killed at the latest when it is dropped.
@@ -58,7 +58,13 @@ async fn get(client: &mut Client) -> Reply {
         payload: &[],
         options: &[],
     };
-    client.request(&ask).await.unwrap()
+    loop {
+        match client.request(&ask).await {
+            // Without a session there is nobody to wait for while no process has the port.
+            Err(ClientError::Refused { .. }) => tokio::time::sleep(Duration::from_millis(20)).await,
+            answered => return answered.unwrap(),
+        }
+    }
 }
 
 #[tokio::test]
