@@ -16,6 +16,17 @@ pub(crate) fn open(options: &mut OpenOptions, file: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// The permission bits of a file that others than its owner may read or write.
+pub(crate) fn exposed(file: &File) -> io::Result<Option<u32>> {
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata()?.permissions()) & 0o777;
+        return Ok(Some(mode).filter(|mode| mode & 0o077 != 0));
+    }
+    #[cfg(not(unix))]
+    Ok(None)
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;

@@ -169,9 +169,15 @@ fn bytes(datagrams: &[Datagram]) -> (usize, usize) {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Self {
+    /// Made anew, so that it is nobody else's.
+    fn new() -> std::io::Result<Self> {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        Self(std::env::temp_dir().join(format!("tegmen-probe-{}-{nanos}", std::process::id())))
+        let dir = std::env::temp_dir().join(format!("tegmen-probe-{}-{nanos}", std::process::id()));
+        let mut builder = std::fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&dir)?;
+        Ok(Self(dir))
     }
 }
 
@@ -204,7 +210,7 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
             }
         }))
     };
-    let scratch = Scratch::new();
+    let scratch = Scratch::new().map_err(ClientError::System)?;
     let resume = Some(scratch.0.clone());
     let mut watched = ClientConfig { key: Some(key), tap: Some(watch), resume, ..config.clone() };
     if watched.dtls.record_size_limit == 0 {

@@ -401,7 +401,11 @@ mod tests {
         std::fs::write(&file, "no keys\n").unwrap();
         let crypto = &mut HostCrypto::from_os().unwrap();
         let damaged = ServerResumption::new(crypto, &config, &credentials, &PublicKeys::default(), false);
-        assert!(damaged.is_err());
+        assert!(matches!(damaged, Err(TicketKeyError::Damaged { line: 1, .. })));
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(&file, readable).unwrap();
+        let exposed = ServerResumption::new(crypto, &config, &credentials, &PublicKeys::default(), false);
+        assert!(matches!(exposed, Err(TicketKeyError::Exposed { mode: 0o644, .. })));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

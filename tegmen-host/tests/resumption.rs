@@ -240,6 +240,10 @@ async fn a_damaged_file_is_as_good_as_none_and_a_bad_directory_is_an_error() {
         assert!(!get(running.address, config.clone()).await.unwrap());
     }
     assert!(get(running.address, config.clone()).await.unwrap());
+    // One that others may read is not used, and is its owner's alone from then on.
+    std::fs::set_permissions(&files[0], std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(!get(running.address, config.clone()).await.unwrap());
+    assert!(get(running.address, config.clone()).await.unwrap());
     let no_dir = ClientConfig { resume: Some(files[0].clone()), ..config };
     assert!(matches!(get(running.address, no_dir).await, Err(ClientError::Resume { .. })));
 }

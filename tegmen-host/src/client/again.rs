@@ -9,7 +9,7 @@ use crate::private;
 use crate::x509::sha256;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,8 +34,9 @@ pub(super) struct Memory {
     kept: Option<Kept>,
 }
 
-/// Seconds for which a session is kept of a server that does not say for how long it takes it.
+/// Seconds for which a session is kept of a server that does not say for how long it takes it, and at the most.
 const UNSAID: u64 = 24 * 3600;
+const MAX_LIFETIME: u64 = 7 * 24 * 3600;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,8 +65,8 @@ impl Memory {
         let failed = |source| ClientError::Resume { file: dir.display().to_string(), source };
         make_dir(dir).map_err(failed)?;
         let file = dir.join(format!("{}.toml", to_hex(&name_of(config, remote)[..12])));
-        let kept = match std::fs::read_to_string(&file).map(Zeroizing::new) {
-            Ok(text) => toml::from_str::<Kept>(&text).ok(),
+        let kept = match File::open(&file).and_then(read) {
+            Ok(text) => text.and_then(|text| toml::from_str::<Kept>(&text).ok()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(source) => return Err(failed(source)),
         };
@@ -125,7 +126,7 @@ impl Client {
             Some(Resumable::Again) => return Ok(()),
             None => None,
             Some(Resumable::With { session, handle, lifetime }) => {
-                let lifetime = if lifetime == 0 { UNSAID } else { lifetime.into() };
+                let lifetime = if lifetime == 0 { UNSAID } else { u64::from(lifetime).min(MAX_LIFETIME) };
                 let believed = match self.resumed {
                     true => memory.kept.as_ref().map(|kept| kept.until),
                     false => self.believed_until.map(since_1970),
@@ -166,6 +167,16 @@ fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
         put(keys.credential(0).map_or(&[], |own| own.content));
     }
     sha256(&text)
+}
+
+/// What is in a file, if it is its owner's alone.
+fn read(mut file: File) -> io::Result<Option<Zeroizing<String>>> {
+    let mut text = Zeroizing::new(String::new());
+    if private::exposed(&file)?.is_some() {
+        return Ok(None);
+    }
+    // What is no text is damaged.
+    Ok(file.read_to_string(&mut text).is_ok().then_some(text))
 }
 
 fn make_dir(dir: &Path) -> io::Result<()> {

@@ -26,6 +26,14 @@ pub enum TicketKeyError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// Others on this machine can read the keys.
+    #[error("{file}: others may read it (mode {mode:03o}), and it holds keys: remove it, and new ones are drawn")]
+    Exposed {
+        /// Which file.
+        file: String,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// It holds something else.
     #[error(
         "{file}:{line}: no ticket key: {} hexadecimal digits are expected; remove the file, and new keys are drawn: clients \
@@ -110,6 +118,9 @@ impl Ring {
     fn load(&mut self, file: &Path) -> Result<(), TicketKeyError> {
         let failed = |source| TicketKeyError::File { file: file.display().to_string(), source };
         let mut handle = File::open(file).map_err(failed)?;
+        if let Some(mode) = private::exposed(&handle).map_err(failed)? {
+            return Err(TicketKeyError::Exposed { file: file.display().to_string(), mode });
+        }
         handle.lock_shared().map_err(failed)?;
         self.read(&mut handle, file)
     }
