@@ -17,13 +17,15 @@ pub(crate) fn open(options: &mut OpenOptions, file: &Path) -> io::Result<File> {
 }
 
 /// The permission bits of a file that others than its owner may read or write.
+#[cfg(unix)]
 pub(crate) fn exposed(file: &File) -> io::Result<Option<u32>> {
-    #[cfg(unix)]
-    {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata()?.permissions()) & 0o777;
-        return Ok(Some(mode).filter(|mode| mode & 0o077 != 0));
-    }
-    #[cfg(not(unix))]
+    let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata()?.permissions()) & 0o777;
+    Ok(Some(mode).filter(|mode| mode & 0o077 != 0))
+}
+
+/// Nothing is known of others here.
+#[cfg(not(unix))]
+pub(crate) fn exposed(_: &File) -> io::Result<Option<u32>> {
     Ok(None)
 }
 
