@@ -4,11 +4,13 @@
 //! key_name (2) | nonce (9) | sealed state | tag (16)
 //! ```
 //!
-//! AES-128-CCM with 16 bytes of tag. The nonce is a salt that belongs to the key (4) and what is drawn for each ticket (9):
+//! AES-128-CCM with 16 bytes of tag. The nonce is a salt that belongs to the key (4) and, of an HMAC over what is drawn for
+//! each ticket and over the state, 9 bytes, so that a clone with the same random generator repeats none for another state:
 //! under one key 2^20 tickets may be sealed, and the chance that two of them share a nonce is then below 2^-32. What the
 //! state is, is its owner's matter.
 
 use crate::buf::{Full, Reader, Writer};
+use crate::crypto::hash::HmacKey;
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::secret::Secret;
 
@@ -125,8 +127,11 @@ impl TicketKeys {
             return Err(Full);
         }
         let (name, key, salt) = self.current.as_ref().ok_or(Full)?.parts();
-        let mut drawn = [0; DRAWN_LEN];
-        crypto.random(&mut drawn);
+        // A machine that was cloned draws the same again: with another state it is another nonce all the same.
+        let mut random = [0; 16];
+        crypto.random(&mut random);
+        let mac = HmacKey::new::<C>(&[self.current.as_ref().ok_or(Full)?.expose()]).mac::<C>(&[&random, state]);
+        let drawn: [u8; DRAWN_LEN] = *mac.first_chunk().ok_or(Full)?;
         ticket.put(name)?;
         ticket.put(&drawn)?;
         self.sealed = self.sealed.saturating_add(1);
@@ -199,6 +204,19 @@ mod tests {
         assert!(keys.open(crypto, &ticket, &mut [0; 17]).is_none());
         assert!(TicketKeys::draw(crypto).open(crypto, &ticket, room).is_none());
         assert_ne!(sealed(&mut keys, crypto, b"what is remembered"), ticket);
+    }
+
+    #[test]
+    fn a_clone_with_the_same_generator_repeats_no_nonce_for_another_state() {
+        let copy = |keys: &TicketKeys| {
+            let copy = |key: Option<&TicketKey>| key.map(|key| TicketKey::new(Secret::new(*key.expose())));
+            TicketKeys::of(keys.keys().map(copy), 0)
+        };
+        let one = TicketKeys::draw(&mut Compact::new([1; 32]));
+        let seal = |state: &[u8]| sealed(&mut copy(&one), &mut Compact::new([2; 32]), state);
+        let nonce = |ticket: Vec<u8>| ticket[..NAME_LEN + DRAWN_LEN].to_vec();
+        assert_eq!(nonce(seal(b"state")), nonce(seal(b"state")));
+        assert_ne!(nonce(seal(b"state")), nonce(seal(b"other")));
     }
 
     #[test]
