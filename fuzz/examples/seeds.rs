@@ -80,6 +80,15 @@ fn main() -> std::io::Result<()> {
         for (name, form, bytes) in seeds {
             write("x509", name, &[&[form][..], &bytes].concat())?;
         }
+        for (name, form) in [("client", 1), ("server", 12), ("device", 3)] {
+            write("x509_motes", name, &[&[form][..], &listed(DEVICE)].concat())?;
+        }
+        let paths: [(&str, &[&str]); 3] =
+            [("path", &["device_of_subsub", "subsub", "sub"]), ("alt-name", &["server"]), ("unknown", &["unknown"])];
+        for (name, path) in paths {
+            let list: Vec<u8> = path.iter().flat_map(|name| listed(&vector(name))).collect();
+            write("x509_motes", name, &[&[9][..], &list].concat())?;
+        }
     }
 
     // The last with connection ids of six bytes.
@@ -98,6 +107,15 @@ fn main() -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A certificate of `vectors/x509`.
+fn vector(name: &str) -> Vec<u8> {
+    let lines = include_str!("../../vectors/x509/certificates.txt").lines();
+    let mut digits = lines.filter_map(|line| line.split_once(' ')).filter(|(known, _)| *known == name);
+    let (_, digits) = digits.next().expect("a name in that file");
+    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal");
+    (0..digits.len()).step_by(2).map(byte).collect()
 }
 
 fn scripts() -> Vec<(&'static str, Vec<u8>)> {

@@ -2,7 +2,7 @@
 //!
 //! [`parsers`], [`coap`] and [`lowpan`] take them as they would come from the network; [`duel`] reads them as a script for what
 //! happens between two real ends of a DTLS handshake, and [`oscore`] between those of a context, so that their depths are
-//! reached. [`x509`] reads certificates and keys.
+//! reached. [`x509`] and [`x509_motes`] read certificates and keys.
 
 pub mod coap;
 pub mod duel;
@@ -10,6 +10,7 @@ pub mod lowpan;
 pub mod oscore;
 pub mod parsers;
 pub mod x509;
+pub mod x509_motes;
 
 /// The fuzzer's bytes, taken from the front; zeros when they are used up.
 #[derive(Clone, Copy, Debug)]

@@ -20,6 +20,13 @@ pub const SCALAR_LEN: usize = 32;
 /// Length of the longest public key share in bytes: an uncompressed point of secp256r1.
 pub const MAX_SHARE: usize = 65;
 
+/// What stands before the point in the SubjectPublicKeyInfo of a key on secp256r1 (RFC 5480, section 2): DER allows no
+/// other bytes.
+pub const P256_PREFIX: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
 /// A group for key agreement (IANA TLS Supported Groups registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamedGroup(pub u16);

@@ -41,3 +41,4 @@ pub mod replay;
 pub mod secret;
 pub mod slip;
 pub mod time;
+pub mod x509;

@@ -2,7 +2,7 @@
 //! heap. Both providers of this crate have them with the feature `curves`.
 
 use super::hash::DIGEST_LEN;
-use super::{MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported};
+use super::{MAX_SHARE, NamedGroup, NotAuthentic, P256_PREFIX, SCALAR_LEN, SignatureScheme, Unsupported};
 use p256::ecdsa::signature::hazmat::{PrehashSigner, PrehashVerifier};
 use p256::ecdsa::{DerSignature, Signature, SigningKey, VerifyingKey};
 use p256::elliptic_curve::sec1::ToSec1Point;
@@ -11,13 +11,6 @@ use x25519_dalek::StaticSecret;
 
 /// Longest signature of ECDSA in bytes.
 pub const MAX_SIGNATURE: usize = 72;
-
-/// What stands before the point in the SubjectPublicKeyInfo of a key on secp256r1 (RFC 5480, section 2): DER allows no
-/// other bytes.
-pub const SPKI_PREFIX: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
-    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-];
 
 /// As [`Crypto::key_pair`](super::Crypto::key_pair); `random` fills with unpredictable bytes.
 pub(crate) fn key_pair(
@@ -91,7 +84,7 @@ pub(crate) fn verify(
     digest: &[u8; DIGEST_LEN],
     signature: &[u8],
 ) -> Result<(), NotAuthentic> {
-    let point = public_key.strip_prefix(&SPKI_PREFIX).filter(|point| point.len() == MAX_SHARE);
+    let point = public_key.strip_prefix(&P256_PREFIX).filter(|point| point.len() == MAX_SHARE);
     let point = point.filter(|_| scheme == SignatureScheme::ECDSA_SECP256R1_SHA256).ok_or(NotAuthentic)?;
     let key = VerifyingKey::from_sec1_bytes(point).map_err(|_| NotAuthentic)?;
     let signature = Signature::from_der(signature).map_err(|_| NotAuthentic)?;
@@ -118,13 +111,13 @@ pub fn sign(
 ///
 /// # Errors
 /// [`Unsupported`] if the number is no private key.
-pub fn public_key_of(private: &[u8; SCALAR_LEN]) -> Result<[u8; SPKI_PREFIX.len() + MAX_SHARE], Unsupported> {
+pub fn public_key_of(private: &[u8; SCALAR_LEN]) -> Result<[u8; P256_PREFIX.len() + MAX_SHARE], Unsupported> {
     let secret = SecretKey::from_slice(private).map_err(|_| Unsupported)?;
     let mut share = [0; MAX_SHARE];
     write_point(&secret.public_key(), &mut share)?;
-    let mut info = [0; SPKI_PREFIX.len() + MAX_SHARE];
-    let (prefix, point) = info.split_at_mut_checked(SPKI_PREFIX.len()).ok_or(Unsupported)?;
-    prefix.copy_from_slice(&SPKI_PREFIX);
+    let mut info = [0; P256_PREFIX.len() + MAX_SHARE];
+    let (prefix, point) = info.split_at_mut_checked(P256_PREFIX.len()).ok_or(Unsupported)?;
+    prefix.copy_from_slice(&P256_PREFIX);
     point.copy_from_slice(&share);
     Ok(info)
 }

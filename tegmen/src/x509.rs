@@ -1,0 +1,361 @@
+//! Whom a mote believes by certificate (RFC 5280, in the profile of RFC 7925, section 4.4).
+//!
+//! A [`Path`] takes the certificates of a peer one at a time, its own first, and keeps of each only what the next has to
+//! agree with: about 270 bytes, however long the certificates are. [`Rules::verify`] does that with the list that
+//! [`Need::VerifyPeer`](crate::dtls::need::Need::VerifyPeer) lends, which lies in the room of the handshake for what is
+//! received: that room must hold the longest list that is to be taken, and an eighth of it more.
+//!
+//! What is taken: version 3, keys on secp256r1, signatures of ECDSA with SHA-256, each certificate signed by the next, at
+//! most [`MAX_CERTIFICATES`] of them, the last signed by an [`Anchor`]. Basic constraints, key usage, extended key usage and
+//! subjectAltName are understood; name constraints, and any other extension that is critical, are refused. Names are
+//! compared byte by byte. Revocation is not looked at: give certificates that end soon, or take an anchor away.
+//!
+//! Hosts have a verifier that takes more (`tegmen_host::x509`). What is believed here is believed there, as long as the
+//! anchor's own certificate is valid, and unless a CA that certified a new key of its own limits the path: hosts count that.
+
+mod certificate;
+mod der;
+
+use crate::crypto::hash::{DIGEST_LEN, Sha256};
+use crate::crypto::{Crypto, SignatureScheme};
+use crate::dtls::alert::AlertDescription;
+use crate::dtls::handshake::certificate::each;
+use certificate::{Certificate, KeyUsage, PathLen};
+
+/// The most certificates of a path: that of the end entity, and two of CAs below the anchor. No more than three signatures
+/// are checked for each anchor of one name, whatever a peer sends.
+pub const MAX_CERTIFICATES: u8 = 3;
+
+/// A SubjectPublicKeyInfo on secp256r1, DER.
+pub type PublicKey = [u8; 91];
+
+/// A CA that is believed (RFC 5280, section 6.1.1, d). Nothing else of its certificate is looked at: neither how long it is
+/// valid, nor its constraints.
+#[derive(Clone, Copy, Debug)]
+pub struct Anchor<'a> {
+    /// Its subject as it stands in its certificate: a Name, DER.
+    pub name: &'a [u8],
+    /// Its key.
+    pub public_key: &'a PublicKey,
+}
+
+/// What the peer uses its certificate for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// To be a server.
+    Server,
+    /// To be a client.
+    Client,
+}
+
+impl Purpose {
+    /// Its OBJECT IDENTIFIER (RFC 5280, section 4.2.1.12).
+    const fn id(self) -> [u8; 8] {
+        let last = match self {
+            Self::Server => 1,
+            Self::Client => 2,
+        };
+        [0x2b, 6, 1, 5, 5, 7, 3, last]
+    }
+}
+
+/// Whom the certificate has to name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Name<'r> {
+    /// Whomever an anchor vouches for.
+    Any,
+    /// A server: the one that has this DNS name as a dNSName of its subjectAltName, in letters of either case. There are no
+    /// wildcards (RFC 7925, section 4.4.1).
+    Dns(&'r [u8]),
+    /// A device: the one with this EUI-64, as [`EndEntity::eui64`] finds it (RFC 7925, section 4.4.2).
+    Eui64([u8; 8]),
+}
+
+/// Seconds since 1970, without leap seconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct UnixTime(pub u64);
+
+/// What is asked of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'r> {
+    /// Whom paths may end with. Each whose name fits is tried, so their number bounds the cost.
+    pub anchors: &'r [Anchor<'r>],
+    /// What the end entity does.
+    pub purpose: Purpose,
+    /// Who it must be.
+    pub name: Name<'r>,
+    /// The time, if there is a clock that can be trusted. Without it no certificate is too old or too new: what was once
+    /// issued is believed for ever.
+    pub now: Option<UnixTime>,
+}
+
+/// Whose certificate is believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndEntity {
+    /// Its key: what [`Answer::Peer`](crate::dtls::need::Answer::Peer) asks for.
+    pub public_key: PublicKey,
+    /// The EUI-64 in its subjectAltName, as a dNSName, or in the leftmost common name of its subject, both in the form
+    /// `01-23-45-67-89-AB-CD-EF`; `None` if neither is one.
+    pub eui64: Option<[u8; 8]>,
+    /// The last moment at which all of the path is valid.
+    pub not_after: UnixTime,
+}
+
+/// Why a path is not believed. It is for the owner of this end; the peer gets [`Refusal::ALERT`], whatever the reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Not DER in its one form, or not a certificate of version 3: have it issued anew.
+    Malformed,
+    /// A signature is not ECDSA with SHA-256: have the certificate issued by a CA whose key is on secp256r1.
+    UnsupportedAlgorithm,
+    /// A key is not one on secp256r1 with its point uncompressed, be it weaker or stronger: make another.
+    UnsupportedKey,
+    /// Name constraints, or a critical extension that is not understood (RFC 5280, section 4.2): issue without it.
+    UnsupportedExtension,
+    /// A certificate is past its notAfter: renew it, or set the clock.
+    Expired,
+    /// A certificate is before its notBefore: wait, or set the clock.
+    NotYetValid,
+    /// The end entity has another name than the one that was asked for: connect to the name it has, or issue one for it.
+    WrongName,
+    /// The extended key usage of a certificate is without the purpose (RFC 5280, section 4.2.1.12): issue one with it.
+    WrongPurpose,
+    /// The key usage is without digitalSignature, or of a CA without keyCertSign (RFC 5280, section 4.2.1.3).
+    WrongKeyUsage,
+    /// The end entity is a CA: give it a certificate of its own.
+    EndEntityIsCa,
+    /// An issuer is no CA (RFC 5280, section 4.2.1.9).
+    IssuerIsNoCa,
+    /// More CAs stand below a CA than its pathLenConstraint allows.
+    PathLenExceeded,
+    /// More than [`MAX_CERTIFICATES`] without an anchor: issue from a CA nearer to it.
+    TooLong,
+    /// A certificate does not have the name of the issuer of the one before it (RFC 5246, section 7.4.2): have the peer send
+    /// its list in order.
+    WrongIssuer,
+    /// The list ends, and no anchor has the name of the last issuer: add it, or have the peer send the certificates between.
+    UnknownIssuer,
+    /// A signature is not that of its issuer: the certificate was changed, or another CA of this name issued it.
+    BadSignature,
+}
+
+impl Refusal {
+    /// What the peer is told (RFC 5246, section 7.2.2).
+    pub const ALERT: AlertDescription = AlertDescription::CERTIFICATE_UNKNOWN;
+}
+
+impl From<der::Malformed> for Refusal {
+    fn from(_: der::Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+impl Rules<'_> {
+    /// Verifies a certificate_list, each certificate behind its length in three bytes. What stands behind the certificate
+    /// that an anchor signed, as the anchor's own, is not looked at.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn verify<C: Crypto>(&self, crypto: &mut C, list: &[u8]) -> Result<EndEntity, Refusal> {
+        let mut path = Path::new(self);
+        for certificate in each(list) {
+            if let Some(end_entity) = path.add(crypto, certificate)? {
+                return Ok(end_entity);
+            }
+        }
+        Err(path.end())
+    }
+
+    /// What is asked of every certificate.
+    fn check(&self, certificate: &Certificate<'_>) -> Result<(), Refusal> {
+        match self.now {
+            Some(now) if now > certificate.not_after => return Err(Refusal::Expired),
+            Some(now) if now < certificate.not_before => return Err(Refusal::NotYetValid),
+            _ => {}
+        }
+        match certificate.extensions.allow(&self.purpose.id()) {
+            true => Ok(()),
+            false => Err(Refusal::WrongPurpose),
+        }
+    }
+
+    /// What is asked of the first.
+    fn check_end_entity(&self, certificate: &Certificate<'_>) -> Result<EndEntity, Refusal> {
+        if certificate.extensions.ca.is_some() {
+            return Err(Refusal::EndEntityIsCa);
+        }
+        if !certificate.extensions.key_usage.has(KeyUsage::DIGITAL_SIGNATURE) {
+            return Err(Refusal::WrongKeyUsage);
+        }
+        let eui64 = certificate.alt_names(DNS_NAME).find_map(eui64);
+        let eui64 = eui64.or_else(|| certificate.common_name().and_then(self::eui64));
+        let named = match self.name {
+            Name::Any => true,
+            Name::Dns(name) => certificate.alt_names(DNS_NAME).any(|found| found.eq_ignore_ascii_case(name)),
+            Name::Eui64(id) => eui64 == Some(id),
+        };
+        match named {
+            true => Ok(EndEntity { public_key: *certificate.public_key, eui64, not_after: certificate.not_after }),
+            false => Err(Refusal::WrongName),
+        }
+    }
+}
+
+/// A path as it is walked, from the end entity up.
+#[derive(Debug)]
+pub struct Path<'r> {
+    rules: &'r Rules<'r>,
+    walked: Option<Walked>,
+}
+
+/// What is left of the certificates so far.
+#[derive(Debug)]
+struct Walked {
+    end_entity: EndEntity,
+    last: Signed,
+    count: u8,
+    /// CAs among them that are not self-issued (RFC 5280, section 6.1.4, l).
+    cas: u8,
+    /// An anchor had the name of the last issuer, but not its key.
+    anchor_named: bool,
+}
+
+/// What the issuer of a certificate has to agree with.
+#[derive(Debug)]
+struct Signed {
+    /// SHA-256 of the issuer's name.
+    issuer: [u8; DIGEST_LEN],
+    /// SHA-256 of what it signed.
+    digest: [u8; DIGEST_LEN],
+    signature: [u8; MAX_SIGNATURE],
+    signature_len: u8,
+}
+
+impl<'r> Path<'r> {
+    /// Before the first certificate.
+    pub const fn new(rules: &'r Rules<'r>) -> Self {
+        Self { rules, walked: None }
+    }
+
+    /// Takes the next certificate, DER. Returns the end entity once an anchor has signed the certificate at hand: then the
+    /// path is complete.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing more may be added then.
+    pub fn add<C: Crypto>(&mut self, crypto: &mut C, der: &[u8]) -> Result<Option<EndEntity>, Refusal> {
+        if self.walked.as_ref().is_some_and(|walked| walked.count >= MAX_CERTIFICATES) {
+            return Err(Refusal::TooLong);
+        }
+        let certificate = Certificate::parse(der)?;
+        self.rules.check(&certificate)?;
+        let signed = Signed::new::<C>(&certificate)?;
+        let walked = match &mut self.walked {
+            None => {
+                let end_entity = self.rules.check_end_entity(&certificate)?;
+                self.walked.insert(Walked { end_entity, last: signed, count: 1, cas: 0, anchor_named: false })
+            }
+            Some(walked) => {
+                walked.climb(crypto, &certificate, signed)?;
+                walked
+            }
+        };
+        walked.anchor_named = false;
+        for anchor in self.rules.anchors.iter().filter(|anchor| anchor.name == certificate.issuer) {
+            walked.anchor_named = true;
+            if walked.last.is_signed_by(crypto, anchor.public_key) {
+                return Ok(Some(walked.end_entity));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Why the path is not believed, if there are no more certificates.
+    pub fn end(self) -> Refusal {
+        match self.walked {
+            None => Refusal::Malformed,
+            Some(walked) if walked.anchor_named => Refusal::BadSignature,
+            Some(_) => Refusal::UnknownIssuer,
+        }
+    }
+}
+
+impl Walked {
+    /// Goes up to the certificate of the issuer (RFC 5280, section 6.1.4).
+    fn climb<C: Crypto>(&mut self, crypto: &mut C, issuer: &Certificate<'_>, signed: Signed) -> Result<(), Refusal> {
+        if self.last.issuer != digest::<C>(issuer.subject) {
+            return Err(Refusal::WrongIssuer);
+        }
+        let path_len: PathLen = issuer.extensions.ca.ok_or(Refusal::IssuerIsNoCa)?;
+        if !issuer.extensions.key_usage.has(KeyUsage::KEY_CERT_SIGN) {
+            return Err(Refusal::WrongKeyUsage);
+        }
+        if path_len.is_some_and(|most| self.cas > most) {
+            return Err(Refusal::PathLenExceeded);
+        }
+        if !self.last.is_signed_by(crypto, issuer.public_key) {
+            return Err(Refusal::BadSignature);
+        }
+        self.last = signed;
+        self.count = self.count.saturating_add(1);
+        self.cas = self.cas.saturating_add((issuer.subject != issuer.issuer).into());
+        self.end_entity.not_after = self.end_entity.not_after.min(issuer.not_after);
+        Ok(())
+    }
+}
+
+impl Signed {
+    fn new<C: Crypto>(certificate: &Certificate<'_>) -> Result<Self, Refusal> {
+        let mut signature = [0; MAX_SIGNATURE];
+        crate::buf::copy(&mut signature, certificate.signature).map_err(|_| Refusal::Malformed)?;
+        Ok(Self {
+            issuer: digest::<C>(certificate.issuer),
+            digest: digest::<C>(certificate.signed),
+            signature,
+            signature_len: certificate.signature.len() as u8,
+        })
+    }
+
+    fn is_signed_by<C: Crypto>(&self, crypto: &mut C, public_key: &PublicKey) -> bool {
+        let signature = self.signature.get(..self.signature_len.into()).unwrap_or(&[]);
+        crypto.verify(SignatureScheme::ECDSA_SECP256R1_SHA256, public_key, &self.digest, signature).is_ok()
+    }
+}
+
+#[inline(never)]
+fn digest<C: Crypto>(bytes: &[u8]) -> [u8; DIGEST_LEN] {
+    let mut hash = Sha256::new();
+    hash.update::<C>(bytes);
+    hash.finish::<C>()
+}
+
+/// An EUI-64 in its text form.
+fn eui64(text: &[u8]) -> Option<[u8; 8]> {
+    let mut id = [0; 8];
+    if text.len() != EUI64_TEXT_LEN {
+        return None;
+    }
+    for (byte, text) in id.iter_mut().zip(text.chunks(3)) {
+        let (&[high, low], behind) = text.split_first_chunk()?;
+        if !matches!(behind, [] | [b'-']) {
+            return None;
+        }
+        *byte = hexadecimal(high)? << 4 | hexadecimal(low)?;
+    }
+    Some(id)
+}
+
+const fn hexadecimal(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit & 0xf),
+        b'A'..=b'F' | b'a'..=b'f' => Some((digit & 0xf).wrapping_add(9)),
+        _ => None,
+    }
+}
+
+/// `01-23-45-67-89-AB-CD-EF`
+const EUI64_TEXT_LEN: usize = 23;
+/// Bytes of the longest Ecdsa-Sig-Value of secp256r1.
+const MAX_SIGNATURE: usize = 72;
+/// The tag of a dNSName (RFC 5280, section 4.2.1.6).
+const DNS_NAME: u8 = 0x82;

@@ -1,0 +1,205 @@
+//! Certificates on motes: those of `vectors/x509`, and what becomes of them when they are changed.
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use tegmen::crypto::compact::Compact;
+use tegmen::x509::{Anchor, EndEntity, Name, Path, PublicKey, Purpose, Refusal, Rules, UnixTime};
+
+static CERTIFICATES: LazyLock<BTreeMap<&str, Vec<u8>>> = LazyLock::new(|| {
+    let line = |line: &'static str| line.split_once(' ').map(|(name, digits)| (name, hex(digits)));
+    include_str!("../../vectors/x509/certificates.txt").lines().filter_map(line).collect()
+});
+
+fn hex(digits: &str) -> Vec<u8> {
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
+
+/// Where the subject and the key of an anchor lie: its issuer is its subject, and stands behind a version, a serial number
+/// of two bytes and the algorithm of the signature.
+fn anchor(der: &[u8]) -> Anchor<'_> {
+    let names: Vec<usize> = (0..der.len() - 4).filter(|at| der[*at..].starts_with(&[0x30, 0x15, 0x31])).collect();
+    let key = (0..der.len() - 91).find(|at| der[*at..].starts_with(&[0x30, 0x59, 0x30])).unwrap();
+    let public_key: &PublicKey = der[key..key + 91].try_into().unwrap();
+    assert_eq!(names.len(), 2);
+    Anchor { name: &der[names[1]..names[1] + 0x17], public_key }
+}
+
+/// A certificate_list without its outer length.
+fn list(certificates: &[&[u8]]) -> Vec<u8> {
+    let of = |der: &&[u8]| [&(der.len() as u32).to_be_bytes()[1..], der].concat();
+    certificates.iter().flat_map(of).collect()
+}
+
+const NOW: Option<UnixTime> = Some(UnixTime(1_790_000_000));
+
+fn verify(purpose: Purpose, name: Name<'_>, now: Option<UnixTime>, list: &[u8]) -> Result<EndEntity, Refusal> {
+    let anchors = [anchor(&CERTIFICATES["root"])];
+    Rules { anchors: &anchors, purpose, name, now }.verify(&mut Compact::new([1; 32]), list)
+}
+
+/// As one that shows its certificates to a server.
+fn client(list: &[u8]) -> Result<EndEntity, Refusal> {
+    verify(Purpose::Client, Name::Any, NOW, list)
+}
+
+fn chain(names: &[&str]) -> Vec<u8> {
+    list(&names.iter().map(|name| &CERTIFICATES[name][..]).collect::<Vec<_>>())
+}
+
+#[test]
+fn every_case_comes_out_as_written() {
+    let mut seen = BTreeMap::new();
+    for case in include_str!("../../vectors/x509/cases.txt").lines() {
+        let (asked, names) = case.split_once(" :").unwrap();
+        let [expected, purpose, name, now] = asked.split(' ').collect::<Vec<_>>()[..] else { panic!("{case}") };
+        let purpose = if purpose == "client" { Purpose::Client } else { Purpose::Server };
+        let name = match name.split_once(':') {
+            None => Name::Any,
+            Some(("dns", name)) => Name::Dns(name.as_bytes()),
+            Some((_, id)) => Name::Eui64(hex(id).try_into().unwrap()),
+        };
+        let now = now.parse().ok().map(UnixTime);
+        let verdict = verify(purpose, name, now, &chain(&names.split_whitespace().collect::<Vec<_>>()));
+        let verdict = verdict.map_or_else(|refusal| format!("{refusal:?}"), |_| "Ok".to_owned());
+        assert_eq!(verdict, expected, "{case}");
+        *seen.entry(expected).or_insert(0) += 1;
+    }
+    assert_eq!(seen.len(), 17, "a case for each refusal, and some for none: {seen:?}");
+}
+
+#[test]
+fn an_end_entity_is_told_as_its_path_says() {
+    let end_entity = client(&chain(&["device_of_sub", "sub_ends"])).unwrap();
+    assert_eq!(end_entity.eui64, Some([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]));
+    assert_eq!(end_entity.not_after, UnixTime(1_924_991_999), "that of the CA comes first");
+    assert!(CERTIFICATES["device_of_sub"].windows(91).any(|bytes| bytes == end_entity.public_key));
+    assert_eq!(client(&chain(&["bare"])).unwrap().eui64, None);
+    assert_eq!(client(&chain(&["eui_not_leftmost"])).unwrap().eui64, None);
+}
+
+#[test]
+fn one_certificate_is_held_at_a_time() {
+    let anchors = [anchor(&CERTIFICATES["root"])];
+    let rules = Rules { anchors: &anchors, purpose: Purpose::Client, name: Name::Any, now: NOW };
+    let (mut path, mut crypto) = (Path::new(&rules), Compact::new([1; 32]));
+    let mut place = Vec::new();
+    let mut add = |name: &str, path: &mut Path<'_>| {
+        place.clear();
+        place.extend_from_slice(&CERTIFICATES[name]);
+        path.add(&mut crypto, &place)
+    };
+    assert_eq!(add("device_of_subsub", &mut path), Ok(None));
+    assert_eq!(add("subsub", &mut path), Ok(None));
+    assert!(matches!(add("sub", &mut path), Ok(Some(_))));
+    assert!(size_of::<Path<'_>>() <= 304, "{}", size_of::<Path<'_>>());
+}
+
+#[test]
+fn several_anchors_of_one_name_are_tried() {
+    let anchors = ["impostor", "root"].map(|name| anchor(&CERTIFICATES[name]));
+    let rules = Rules { anchors: &anchors, purpose: Purpose::Client, name: Name::Any, now: NOW };
+    for name in ["device", "device_of_impostor"] {
+        assert!(rules.verify(&mut Compact::new([1; 32]), &chain(&[name])).is_ok(), "{name}");
+    }
+    assert!(Rules { anchors: &[], ..rules }.verify(&mut Compact::new([1; 32]), &chain(&["device"])).is_err());
+}
+
+#[test]
+fn no_byte_of_a_path_can_be_changed() {
+    let good = chain(&["device_of_sub", "sub"]);
+    assert!(client(&good).is_ok());
+    for at in 0..good.len() {
+        let mut changed = good.clone();
+        changed[at] ^= 1 << (at % 8);
+        assert!(client(&changed).is_err(), "byte {at}");
+    }
+    for len in 0..good.len() {
+        assert!(client(&good[..len]).is_err(), "length {len}");
+    }
+}
+
+#[test]
+fn signatures_have_one_encoding() {
+    let device = &CERTIFICATES["device"];
+    // The signature is the last element: a BIT STRING of a SEQUENCE of two INTEGERs.
+    let at = (0..device.len()).rev().find(|at| {
+        device[*at] == 3
+            && usize::from(device[*at + 1]) == device.len() - at - 2
+            && device[*at + 2..].starts_with(&[0, 0x30])
+    });
+    let (body, signature) = device.split_at(at.unwrap());
+    let r_len = usize::from(signature[6]);
+    let (r, s) = (&signature[7..7 + r_len], &signature[9 + r_len..]);
+    let with = |numbers: &[u8], behind: &[u8]| {
+        let signature = [&[0, 0x30, numbers.len() as u8][..], numbers, behind].concat();
+        let mut der = [body, &[3, signature.len() as u8][..], &signature].concat();
+        let len = der.len() as u16 - 4;
+        der[2..4].copy_from_slice(&len.to_be_bytes());
+        client(&list(&[&der]))
+    };
+    let integer = |number: &[u8]| [&[2, number.len() as u8][..], number].concat();
+    let padded = |number: &[u8]| integer(&[&[0][..], number].concat());
+    assert!(with(&[integer(r), integer(s)].concat(), &[]).is_ok());
+    for numbers in [
+        [padded(r), integer(s)].concat(),
+        [integer(r), padded(s)].concat(),
+        [vec![2, 0x81, r.len() as u8], r.to_vec(), integer(s)].concat(),
+        [integer(r), integer(s), integer(&[1])].concat(),
+        [integer(&[0]), integer(s)].concat(),
+        [integer(r), integer(&[])].concat(),
+        [integer(&[1; 33]), integer(s)].concat(),
+        integer(r),
+    ] {
+        assert_eq!(with(&numbers, &[]), Err(Refusal::Malformed));
+    }
+    assert_eq!(with(&[integer(r), integer(s)].concat(), &[0]), Err(Refusal::Malformed));
+    let swapped = with(&[integer(s), integer(r)].concat(), &[]);
+    assert_eq!(swapped, Err(Refusal::BadSignature));
+}
+
+#[test]
+fn an_eui64_has_one_form() {
+    let (device, own) = (&CERTIFICATES["device"], "01-23-45-67-89-AB-CD-EF");
+    let at = device.windows(own.len()).position(|bytes| bytes == own.as_bytes()).unwrap();
+    let named = |text: &str| {
+        let mut device = device.clone();
+        device[at..at + own.len()].copy_from_slice(text.as_bytes());
+        let name = Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]);
+        verify(Purpose::Client, name, None, &list(&[&device]))
+    };
+    assert!(named(own).is_ok());
+    // The name is right, but it is not what was signed.
+    assert_eq!(named("01-23-45-67-89-ab-cd-ef"), Err(Refusal::BadSignature));
+    for other in ["01:23:45:67:89:AB:CD:EF", "01-23-45-67-89-AB-CD-EG", "0123456789ABCDEF-------"] {
+        assert_eq!(named(other), Err(Refusal::WrongName), "{other}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused(bytes: Vec<u8>) {
+        prop_assert!(client(&bytes).is_err());
+        prop_assert!(client(&list(&[&bytes])).is_err());
+    }
+
+    /// Whatever is changed in a certificate, it is refused, and nothing worse happens.
+    #[test]
+    fn any_changes_are_refused(
+        which in any::<prop::sample::Index>(),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..3), 1..6),
+    ) {
+        let all: Vec<_> = CERTIFICATES.values().collect();
+        let mut der = which.get(&all).to_vec();
+        for (at, byte, how) in edits {
+            let at = at.index(der.len());
+            match how {
+                0 => der[at] = byte,
+                1 => der.insert(at, byte),
+                _ => drop(der.remove(at)),
+            }
+        }
+        let unchanged = CERTIFICATES.values().any(|known| *known == der);
+        prop_assert!(unchanged || client(&list(&[&der])).is_err());
+    }
+}
