@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber, Token};
 use tegmen::crypto::compact::Compact;
-use tegmen::oscore::{Aead, Context, OVERHEAD, OscoreOption, Parameters, Pending, Unprotected};
+use tegmen::oscore::{Aead, Context, OVERHEAD, Offers, OscoreOption, Parameters, Pending, Unprotected};
 
 /// What stands in the option of a request, and what anybody sends to either end.
 pub fn option(data: &[u8]) {
@@ -114,6 +114,9 @@ pub fn script(data: &[u8]) {
                     builder.payload(payload)
                 });
                 if built.is_ok() {
+                    let mut first = frame.bytes().to_vec();
+                    let opened = Offers::draw(&mut crypto).open(&mut crypto, &parameters(which), &mut first);
+                    assert!(opened.is_err(), "a tag was guessed");
                     let forged = hear(&mut ends[which], &mut crypto, frame.bytes_mut(), &mut delivered);
                     assert!(forged.is_none(), "a tag was guessed");
                 }

@@ -81,6 +81,10 @@ struct New {
     /// When the context may not be used any more, as 2027-12-31T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
+    /// Both ends derive new keys when one of them has lost its numbers, or was restored from a backup (RFC 8613, appendix
+    /// B.2), instead of refusing to go on.
+    #[arg(long)]
+    rederivation: bool,
     /// What the owner of the first directory may do at the other end, as "METHOD /path"; several times. Without it:
     /// everything.
     #[arg(long)]
@@ -201,6 +205,7 @@ impl New {
             created: contexts::now(),
             expires,
             allow: None,
+            rederivation: self.rederivation,
         };
         let theirs = ContextFile { allow: (!self.allow.is_empty()).then_some(self.allow), ..ours.mirrored() };
         for (dir, context) in [(&self.dir, &ours), (&self.other, &theirs)] {
@@ -224,7 +229,11 @@ impl New {
 
 fn show(dir: &Path, out: Output) -> Result<(), Failure> {
     let file = ContextFile::read(dir).map_err(Failure::new)?;
-    let used = contexts::used(dir).map_err(Failure::new)?;
+    let (numbers, used) = match contexts::used(dir) {
+        Ok(used) => (used.text(), Some(used)),
+        Err(why) if file.rederivation => (format!("new keys are derived before the next message: {why}"), None),
+        Err(why) => return Err(Failure::new(why)),
+    };
     let text = |bytes: &[u8]| if bytes.is_empty() { "empty".to_owned() } else { to_hex(bytes) };
     let id_context = file.id_context.as_deref();
     out.line(
@@ -235,8 +244,11 @@ fn show(dir: &Path, out: Output) -> Result<(), Failure> {
                 format!("id_context    {}", id_context.map_or("none".to_owned(), text)),
                 format!("algorithm     {}", contexts::algorithm(file.aead)),
                 format!("expires       {}", file.expires.as_ref().map_or("never", |(_, at)| at)),
-                format!("numbers       {}", used.text()),
+                format!("numbers       {numbers}"),
             ];
+            if file.rederivation {
+                lines.push("rederivation  new keys are derived when numbers are lost".to_owned());
+            }
             if let Some(allow) = &file.allow {
                 lines.push(format!("allow         {}", allow.join(", ")));
             }
@@ -245,8 +257,8 @@ fn show(dir: &Path, out: Output) -> Result<(), Failure> {
         || {
             json!({ "sender_id": to_hex(&file.sender_id), "recipient_id": to_hex(&file.recipient_id),
                 "id_context": id_context.map(to_hex), "algorithm": contexts::algorithm(file.aead),
-                "expires": file.expires.as_ref().map(|(_, at)| at), "allow": file.allow, "next": used.next,
-                "window_known": used.window_known })
+                "expires": file.expires.as_ref().map(|(_, at)| at), "allow": file.allow, "next": used.map(|used| used.next),
+                "window_known": used.map(|used| used.window_known), "rederivation": file.rederivation })
         },
     );
     Ok(())

@@ -7,14 +7,19 @@
 //! ```
 //!
 //! A context is open in one process at a time. A directory that was copied, restored from a backup or cut short is
-//! refused, because going on would repeat nonces; [`recover`] moves it forward.
+//! refused, because going on would repeat nonces; [`recover`] moves it forward. Where both ends agreed on it, they derive new
+//! keys instead (RFC 8613, appendix B.2).
 
 mod directory;
+mod file;
 mod foreign;
+mod rederivation;
 
 pub use crate::state::numbers::{LEASE, now};
-pub use directory::{ContextFile, StoredContext, Used, aead_name as algorithm, create, recover, used};
+pub use directory::{StoredContext, Used, create, recover, used};
+pub use file::{ContextFile, aead_name as algorithm};
 pub use foreign::Format;
+pub(crate) use rederivation::{Received, Untaken};
 
 use crate::state::Database;
 use std::collections::HashMap;
@@ -82,8 +87,10 @@ pub enum ContextError {
         /// The directory.
         dir: String,
     },
-    /// Two contexts of one server have the same Recipient ID and ID Context.
-    #[error("{dir}: {other} has the same recipient_id and id_context; a request could mean either")]
+    /// Two contexts of one server have the same Recipient ID and ID Context, or keys of one of them may be derived anew.
+    #[error(
+        "{dir}: {other} has the same recipient_id, and the same id_context or rederivation = true; a request could mean either"
+    )]
     Ambiguous {
         /// The directory.
         dir: String,
@@ -152,7 +159,11 @@ impl Contexts {
             let stored = StoredContext::open_in(&dir, database)?;
             let kid = stored.context.recipient_id().as_bytes().to_vec();
             let known = by_kid.entry(kid).or_default();
-            let same = |other: &&SharedContext| other.lock().context.id_context() == stored.context.id_context();
+            let same = |other: &&SharedContext| {
+                let other = other.lock();
+                // Keys that are derived anew have another ID Context each time.
+                stored.rederives() || other.rederives() || other.context.id_context() == stored.context.id_context()
+            };
             if let Some(other) = known.iter().find(same) {
                 return Err(ContextError::Ambiguous { dir: dir.display().to_string(), other: other.name().to_owned() });
             }
@@ -167,6 +178,11 @@ impl Contexts {
     /// without, or else the only one of this kid.
     pub fn find(&self, option: &OscoreOption<'_>) -> Option<SharedContext> {
         let known = self.by_kid.get(option.kid?)?;
+        if let [only] = &known[..]
+            && only.lock().rederives()
+        {
+            return Some(only.clone());
+        }
         let exact = known.iter().find(|one| one.lock().context.id_context() == option.kid_context);
         exact
             .or(match &known[..] {
@@ -199,7 +215,7 @@ impl Contexts {
 fn directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ContextError> {
     let mut found = Vec::new();
     for path in paths {
-        if path.join(directory::CONTEXT).exists() {
+        if path.join(file::CONTEXT).exists() {
             found.push(path.clone());
             continue;
         }
@@ -207,7 +223,7 @@ fn directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ContextError> {
         let mut inside: Vec<PathBuf> = std::fs::read_dir(path)
             .map_err(failed)?
             .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|dir| dir.join(directory::CONTEXT).exists())
+            .filter(|dir| dir.join(file::CONTEXT).exists())
             .collect();
         if inside.is_empty() {
             return Err(failed(std::io::Error::new(std::io::ErrorKind::NotFound, "no context.toml in it")));

@@ -426,6 +426,7 @@ fn make_context(dir: &Path) {
         created: 1_767_225_600,
         expires: None,
         allow: None,
+        rederivation: false,
     };
     contexts::create(dir, &file).unwrap();
 }

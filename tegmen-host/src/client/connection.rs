@@ -1,5 +1,6 @@
 //! The datagrams of a client: the handshake, one exchange, and what is due by the clock.
 
+use super::object::Objects;
 use super::{Ask, Client, ClientError, Reply, Tapped, describe};
 use crate::clock;
 use crate::udp::MAX_DATAGRAM;
@@ -108,10 +109,25 @@ impl Client {
 
     /// Sends one message and waits for its response.
     pub(super) async fn exchange(&mut self, ask: &Ask<'_>, part: Part<'_>) -> Result<Reply, ClientError> {
-        let (request, start) = self.begin(ask, part).await?;
-        let deadline = start.after(self.config.timeout);
-        let reply = self.response_to(request, deadline).await?;
-        Ok(Reply { round_trip: clock::now().since(start), ..reply })
+        self.converse(ask, part).await.map(|(_, reply)| reply)
+    }
+
+    /// As [`Self::exchange`]; the request may have further responses.
+    pub(super) async fn converse(&mut self, ask: &Ask<'_>, part: Part<'_>) -> Result<(RequestId, Reply), ClientError> {
+        let mut is_again = false;
+        loop {
+            if self.objects.as_ref().is_some_and(Objects::is_lost) {
+                self.rederive().await?;
+            }
+            let (request, start) = self.begin(ask, part).await?;
+            let answer = self.response_to(request, start.after(self.config.timeout)).await;
+            if is_again || !self.objects.as_ref().is_some_and(|objects| objects.begins_anew(&answer)) {
+                let round_trip = clock::now().since(start);
+                return answer.map(|reply| (request, Reply { round_trip, ..reply }));
+            }
+            self.forget(request);
+            is_again = true;
+        }
     }
 
     /// Sends one message that a response comes for.

@@ -1,7 +1,8 @@
 //! Requests that protect themselves (OSCORE, RFC 8613), at the client.
 
-use super::{Client, ClientError, Reply};
-use crate::contexts::StoredContext;
+use super::connection::Part;
+use super::{Ask, Client, ClientError, Reply};
+use crate::contexts::{StoredContext, Untaken};
 use crate::provider::HostCrypto;
 use std::net::SocketAddr;
 use tegmen::buf::Frame;
@@ -12,6 +13,8 @@ use tegmen::oscore::{Pending, Refused, Stop};
 pub(super) struct Objects {
     stored: StoredContext,
     asked: Vec<Asked>,
+    /// A response came that new keys were taken from, and nothing was asked since.
+    rederived: bool,
 }
 
 struct Asked {
@@ -26,7 +29,27 @@ const MAX_ASKED: usize = 64;
 
 impl Objects {
     pub(super) fn new(stored: StoredContext) -> Self {
-        Self { stored, asked: Vec::new() }
+        Self { stored, asked: Vec::new(), rederived: false }
+    }
+
+    /// True if new keys are to be derived before anything is asked (RFC 8613, appendix B.2).
+    pub(super) fn is_lost(&self) -> bool {
+        self.stored.is_lost()
+    }
+
+    /// True if a request is to be sent again under other keys than before.
+    pub(super) fn begins_anew(&self, answer: &Result<Reply, ClientError>) -> bool {
+        match answer {
+            Ok(reply) => reply.code == Code::UNAUTHORIZED && self.rederived,
+            Err(ClientError::NotProtected { .. }) => self.stored.is_lost(),
+            Err(_) => false,
+        }
+    }
+
+    /// Prepares for request #1.
+    pub(super) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), ClientError> {
+        self.asked.clear();
+        self.stored.begin_rederivation(crypto).map_err(unprotectable)
     }
 
     /// Protects the request in `frame`.
@@ -35,9 +58,10 @@ impl Objects {
         if self.stored.context.lease().left() == 0 {
             self.stored.renew().map_err(ClientError::Context)?;
         }
+        self.rederived = false;
         self.stored.context.protect_request(crypto, frame).map_err(|stop| match stop {
             Stop::Full => ClientError::TooLong { max: frame.room() },
-            other => ClientError::System(std::io::Error::other(format!("the request cannot be protected: {other:?}"))),
+            other => unprotectable(other),
         })
     }
 
@@ -59,10 +83,19 @@ impl Objects {
         crypto: &mut HostCrypto,
         request: RequestId,
         datagram: &mut [u8],
-    ) -> Result<Reply, Refused> {
+    ) -> Result<Reply, Untaken> {
         let index = self.asked.iter().position(|asked| asked.request == request).ok_or(Refused::Replayed)?;
         let asked = self.asked.get_mut(index).ok_or(Refused::Replayed)?;
-        let message = self.stored.context.unprotect_response(crypto, &mut asked.pending, datagram)?;
+        let code = MessageRef::parse(datagram).map(|message| message.code());
+        let taken = self.stored.take_response(crypto, &mut asked.pending, datagram);
+        if let Err(Untaken::Refused(Refused::Unprotected)) = taken
+            && let Ok(Code::UNAUTHORIZED | Code::BAD_REQUEST) = code
+        {
+            // Perhaps it has lost our keys, or we have those of another time; at worst this costs two messages.
+            self.stored.lose();
+        }
+        let (message, rederived) = taken?;
+        self.rederived = rederived;
         let mut reply = Reply::new(&message);
         asked.responses = asked.responses.wrapping_add(1);
         let number = asked.responses.to_be_bytes();
@@ -78,9 +111,42 @@ impl Objects {
     }
 }
 
+fn unprotectable(stop: Stop) -> ClientError {
+    ClientError::System(std::io::Error::other(format!("the request cannot be protected: {stop:?}")))
+}
+
 impl Client {
+    /// Has new keys derived: request #1 asks for nothing, since a server may deliver it to its application.
+    pub(super) async fn rederive(&mut self) -> Result<(), ClientError> {
+        let Some(objects) = &mut self.objects else { return Ok(()) };
+        objects.begin_rederivation(&mut self.crypto)?;
+        let ask = Ask {
+            method: Code::GET,
+            path: &[],
+            query: &[],
+            content_format: None,
+            accept: None,
+            payload: &[],
+            options: &[],
+        };
+        let (request, start) = self.begin(&ask, Part::default()).await?;
+        let answer = self.response_to(request, start.after(self.config.timeout)).await;
+        self.forget(request);
+        match &self.objects {
+            Some(objects) if objects.is_lost() => Err(answer.err().unwrap_or(ClientError::NotProtected {
+                remote: self.remote,
+                detail: "our numbers are lost, and it derives no new keys with us: does its context say rederivation = true?",
+            })),
+            _ => Ok(()),
+        }
+    }
+
     /// Why a response to a protected request is not taken.
-    pub(super) fn refused(remote: SocketAddr, refused: Refused, datagram: &[u8]) -> ClientError {
+    pub(super) fn refused(remote: SocketAddr, untaken: Untaken, datagram: &[u8]) -> ClientError {
+        let refused = match untaken {
+            Untaken::Refused(refused) => refused,
+            Untaken::NotKept(error) => return ClientError::Context(error),
+        };
         if refused != Refused::Unprotected {
             return ClientError::NotProtected { remote, detail: "a response that is not authentic" };
         }

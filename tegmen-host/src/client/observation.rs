@@ -30,11 +30,10 @@ impl<'c> Observation<'c> {
         let mut echo: Option<Vec<u8>> = None;
         let (request, reply) = loop {
             let register = part(&token, REGISTER, ask);
-            let (request, start) = client.begin(ask, Part { echo: echo.as_deref(), ..register }).await?;
-            let reply = client.response_to(request, start.after(client.config.timeout)).await?;
+            let (request, reply) = client.converse(ask, Part { echo: echo.as_deref(), ..register }).await?;
             match reply.option(OptionNumber::ECHO) {
                 Some(asked) if echo.is_none() && !reply.code.is_success() => echo = Some(asked.to_vec()),
-                _ => break (request, Reply { round_trip: clock::now().since(start), ..reply }),
+                _ => break (request, reply),
             }
         };
         let number = reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success());

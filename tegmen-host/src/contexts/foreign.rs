@@ -1,6 +1,7 @@
 //! Contexts in the formats of aiocoap and libcoap.
 
-use super::directory::{ContextFile, aead_name, create_used};
+use super::directory::create_used;
+use super::file::{ContextFile, aead_name};
 use super::{ContextError, create, file_error};
 use crate::credentials::{from_hex, to_hex};
 use crate::private;
@@ -139,6 +140,7 @@ fn read_aiocoap(dir: &Path) -> Result<(ContextFile, Option<u64>), ContextError> 
         created: now(),
         expires: None,
         allow: None,
+        rederivation: false,
     };
     let path = dir.join("sequence.json");
     let next = match std::fs::read_to_string(&path) {
@@ -193,5 +195,6 @@ fn read_libcoap(path: &Path) -> Result<ContextFile, ContextError> {
         created: now(),
         expires: None,
         allow: None,
+        rederivation: false,
     })
 }

@@ -1,4 +1,4 @@
-use super::directory::ContextFile;
+use super::file::ContextFile;
 use super::*;
 use crate::provider::HostCrypto;
 use tegmen::buf::Frame;
@@ -39,6 +39,7 @@ fn context() -> ContextFile {
         created: 1_767_225_600,
         expires: None,
         allow: None,
+        rederivation: false,
     }
 }
 

@@ -4,20 +4,23 @@
 use super::conversation::{Desk, Sender};
 use super::talk::Talk;
 use super::{Application, Note};
-use crate::contexts::SharedContext;
+use crate::contexts::{Received, SharedContext, StoredContext, Untaken};
 use crate::provider::HostCrypto;
+use std::sync::MutexGuard;
 use tegmen::buf::Frame;
 use tegmen::coap::handler::{Identity, heading};
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::counters::Counters;
 use tegmen::endpoint::Protection;
-use tegmen::oscore::{OVERHEAD, OscoreOption, Refused, RequestBinding, RequestNonce, Stop, Unprotected};
+use tegmen::oscore::{OVERHEAD, OscoreOption, Refused, RequestBinding, RequestNonce, Stop};
 
 /// The context of a request, and which request it was: what protects every response to it.
 #[derive(Clone)]
 pub(super) struct Object {
     pub(super) context: SharedContext,
     pub(super) request: RequestBinding,
+    /// Under which keys it came.
+    pub(super) generation: u64,
 }
 
 impl Object {
@@ -41,22 +44,27 @@ impl<A: Application> Desk<A> {
     ) {
         let Ok(outer) = MessageRef::parse(datagram) else { return };
         let (head, token) = (heading(&outer, talk.exchanges.message_id()), Token::new(outer.token()));
-        let refused =
-            match self.unprotect(from, &outer.option(OptionNumber::OSCORE).map(<[u8]>::to_vec), crypto, datagram) {
-                Ok((context, Unprotected::Fresh(message, nonce))) => {
-                    let object = Object { context, request: nonce.binding() };
-                    return self.on_fresh(&object, nonce, from, talk, crypto, &message, frame);
+        let option = outer.option(OptionNumber::OSCORE).map(<[u8]>::to_vec);
+        let refused = match self.unprotect(from, &option, crypto, datagram) {
+            Ok((object, Received::Fresh(message, nonce))) => {
+                return self.on_fresh(&object, nonce, from, talk, crypto, &message, frame);
+            }
+            Ok((object, asks)) => {
+                let written = Self::written(crypto, frame, |crypto, inner| match &asks {
+                    Received::First(first) => object.context.lock().answer_first(crypto, first, head, &token, inner),
+                    _ => object.write_challenge(crypto, head, &token, inner),
+                });
+                if !written {
+                    refuse(Code::INTERNAL_SERVER_ERROR, head, &token, frame);
                 }
-                Ok((context, Unprotected::Unverified(message, request))) => {
-                    let object = Object { context, request };
-                    let method = message.code();
-                    self.challenge(&object, head, &token, crypto, frame);
-                    let path = || format!("/{}", super::conversation::path_of(&message));
-                    self.note(&object.speaker(from), method, path, Some(Code::UNAUTHORIZED));
-                    return;
+                if let Received::Unverified(message, _) = &asks {
+                    let path = || format!("/{}", super::conversation::path_of(message));
+                    self.note(&object.speaker(from), message.code(), path, Some(Code::UNAUTHORIZED));
                 }
-                Err(refused) => refused,
-            };
+                return;
+            }
+            Err(refused) => refused,
+        };
         let counter = match refused {
             Refused::Unprotected | Refused::BadOption | Refused::Malformed => &mut counters.malformed,
             Refused::UnknownContext => &mut counters.unknown_peer,
@@ -73,20 +81,25 @@ impl<A: Application> Desk<A> {
         option: &Option<Vec<u8>>,
         crypto: &mut HostCrypto,
         datagram: &'r mut [u8],
-    ) -> Result<(SharedContext, Unprotected<'r>), Refused> {
+    ) -> Result<(Object, Received<'r>), Refused> {
         let option = OscoreOption::parse(option.as_deref().ok_or(Refused::Unprotected)?)?;
         if option.kid.is_none() || option.partial_iv.is_none() {
             return Err(Refused::BadOption);
         }
         let context = self.contexts.find(&option).ok_or(Refused::UnknownContext)?;
         let mut stored = context.lock();
-        if let Err(expired) = stored.check_expiry() {
-            (self.observer)(Note::Context { remote: from.remote, problem: expired });
-            return Err(Refused::UnknownContext);
-        }
-        let unprotected = stored.context.unprotect_request(crypto, datagram)?;
+        let taken = stored.check_expiry().map_err(Untaken::NotKept);
+        let taken = taken.and_then(|()| stored.take_request(crypto, &option, datagram));
+        let generation = stored.generation();
         drop(stored);
-        Ok((context, unprotected))
+        let received = taken.map_err(|untaken| match untaken {
+            Untaken::Refused(refused) => refused,
+            Untaken::NotKept(problem) => {
+                (self.observer)(Note::Context { remote: from.remote, problem });
+                Refused::UnknownContext
+            }
+        })?;
+        Ok((Object { context, request: received.binding(), generation }, received))
     }
 
     /// Takes a request to the application as any other, and protects what is answered.
@@ -131,7 +144,7 @@ impl<A: Application> Desk<A> {
             Err(_) => Ok(()),
             // An acknowledgement says nothing that could be protected.
             Ok(message) if message.code() == Code::EMPTY => Ok(()),
-            Ok(_) => object.context.protect_response(crypto, &object.request, nonce, &mut inner),
+            Ok(_) => object.protect_response(crypto, nonce, &mut inner),
         };
         let written = done.is_ok() && frame.append(inner.bytes()).is_ok();
         if !written && let Ok(message) = MessageRef::parse(inner.bytes()) {
@@ -142,49 +155,49 @@ impl<A: Application> Desk<A> {
         !frame.is_empty()
     }
 
-    fn challenge(
-        &mut self,
-        object: &Object,
-        head: (MessageType, u16),
-        token: &Token,
+    /// Puts the short response that `write` makes into `frame`; false if it cannot be made.
+    fn written(
         crypto: &mut HostCrypto,
         frame: &mut Frame<'_>,
-    ) {
+        write: impl FnOnce(&mut HostCrypto, &mut Frame<'_>) -> Result<(), Stop>,
+    ) -> bool {
         let mut storage = [0; 2 * OVERHEAD + 32];
         let mut inner = Frame::new(&mut storage, OVERHEAD);
-        let done = object.context.write_challenge(crypto, &object.request, head, token, &mut inner);
-        if done.is_err() || frame.append(inner.bytes()).is_err() {
-            refuse(Code::INTERNAL_SERVER_ERROR, head, token, frame);
-        }
+        write(crypto, &mut inner).is_ok() && frame.append(inner.bytes()).is_ok()
     }
 }
 
-impl SharedContext {
+impl Object {
     fn protect_response(
         &self,
         crypto: &mut HostCrypto,
-        request: &RequestBinding,
         nonce: Option<RequestNonce>,
         frame: &mut Frame<'_>,
     ) -> Result<(), Stop> {
-        let mut stored = self.lock();
+        let mut stored = self.stored()?;
         if nonce.is_none() {
             stored.lease_one()?;
         }
-        stored.context.protect_response(crypto, request, nonce, frame)
+        stored.context.protect_response(crypto, &self.request, nonce, frame)
     }
 
     fn write_challenge(
         &self,
         crypto: &mut HostCrypto,
-        request: &RequestBinding,
         head: (MessageType, u16),
         token: &Token,
         frame: &mut Frame<'_>,
     ) -> Result<(), Stop> {
-        let mut stored = self.lock();
+        let mut stored = self.stored()?;
         stored.lease_one()?;
-        stored.context.write_challenge(crypto, request, head, token, frame)
+        stored.context.write_challenge(crypto, &self.request, head, token, frame)
+    }
+
+    /// The context, if it still has the keys under which the request came: under others its nonce may be that of another
+    /// request, and the response would be bound to that.
+    fn stored(&self) -> Result<MutexGuard<'_, StoredContext>, Stop> {
+        let stored = self.context.lock();
+        if stored.generation() == self.generation { Ok(stored) } else { Err(Stop::Exhausted) }
     }
 }
 

@@ -28,7 +28,8 @@ pub(crate) struct Numbers {
     /// Of a session: what it is sealed into, in hexadecimal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) sealed: String,
-    /// Of a session: with whom it is.
+    /// Of a session: with whom it is. Of a context: the ID Context that its keys were derived anew with, in hexadecimal
+    /// (RFC 8613, appendix B.2).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) with: String,
     /// Its numbers are kept in a [`Database`](super::Database), and those here are of no use any more.
@@ -55,7 +56,7 @@ impl Numbers {
         if self.in_database {
             text.push_str(" in a database");
         }
-        if !self.sealed.is_empty() {
+        if !self.sealed.is_empty() || !self.with.is_empty() {
             text.push_str(&format!(" {} {}", self.sealed, self.with));
         }
         crate::credentials::to_hex(Sha256::digest(text).get(..8).unwrap_or(&[]))
@@ -84,6 +85,17 @@ impl Numbers {
             return Err(format!("{name} was written in the future: the clock went back, or is not set"));
         }
         Ok(numbers)
+    }
+
+    /// The ID Context that a file has which cannot be trusted otherwise.
+    pub(crate) fn id_context_in(file: &Path) -> Option<Vec<u8>> {
+        let numbers: Self = toml::from_str(&std::fs::read_to_string(file).ok()?).ok()?;
+        numbers.id_context()
+    }
+
+    /// The ID Context that keys were derived anew with.
+    pub(crate) fn id_context(&self) -> Option<Vec<u8>> {
+        if self.with.is_empty() { None } else { crate::credentials::from_hex(&self.with) }
     }
 
     /// Writes the file, all of it or nothing, so that it survives a power cut that comes after this returns.

@@ -159,6 +159,7 @@ impl Host {
             created: 1_767_225_600,
             expires: None,
             allow: None,
+            rederivation: false,
         };
         contexts::create(&directory.join("context"), &file).unwrap();
         let stored = StoredContext::open(&directory.join("context")).unwrap();

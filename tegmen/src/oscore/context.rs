@@ -11,7 +11,7 @@ use crate::secret::{self, Secret};
 /// Most bytes of a Sender ID or Recipient ID.
 pub const MAX_ID: usize = 7;
 /// Most bytes of an ID Context here; RFC 8613 has no limit.
-pub const MAX_ID_CONTEXT: usize = 16;
+pub const MAX_ID_CONTEXT: usize = if cfg!(feature = "rederivation") { 40 } else { 16 };
 /// Largest number of a message (RFC 8613, section 7.2.1).
 pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
 
@@ -64,7 +64,7 @@ pub enum BadParameters {
     Unsupported,
 }
 
-/// One end of a security context: 112 bytes.
+/// One end of a security context: 112 bytes, and 24 more with the feature `rederivation`.
 ///
 /// Its numbers come from a [`Lease`]. What the other end has used is known by a [`ReplayWindow`]; after a power cut it
 /// is not, and then requests are answered with a challenge until one repeats it (RFC 8613, appendix B.1.2).
@@ -83,6 +83,9 @@ pub struct Context {
     /// One more than the length of the ID Context; 0 if there is none.
     id_context_len: u8,
     id_context: [u8; MAX_ID_CONTEXT],
+    /// How a message names the ID Context.
+    #[cfg(feature = "rederivation")]
+    pub(super) naming: super::rederivation::Naming,
 }
 
 impl Context {
@@ -118,9 +121,19 @@ impl Context {
         Self::derive::<C>(parameters, Lease::resume(kept), window)
     }
 
-    /// Derives keys and common IV (RFC 8613, section 3.2.1).
     fn derive<C: Crypto>(
         parameters: &Parameters<'_>,
+        lease: Lease,
+        window: ReplayWindow,
+    ) -> Result<Self, BadParameters> {
+        Self::derive_named::<C>(parameters, parameters.id_context, lease, window)
+    }
+
+    /// Derives keys and common IV (RFC 8613, section 3.2.1), of a context that is known by `name`.
+    #[inline]
+    pub(super) fn derive_named<C: Crypto>(
+        parameters: &Parameters<'_>,
+        name: Option<&[u8]>,
         lease: Lease,
         window: ReplayWindow,
     ) -> Result<Self, BadParameters> {
@@ -145,8 +158,10 @@ impl Context {
             common_iv: [0; MAX_NONCE],
             lease,
             window,
+            #[cfg(feature = "rederivation")]
+            naming: super::rederivation::Naming::default(),
         };
-        if let Some(bytes) = id_context {
+        if let Some(bytes) = name {
             crate::buf::copy(&mut context.id_context, bytes).map_err(|_| BadParameters::IdContextTooLong)?;
             context.id_context_len = (bytes.len() as u8).wrapping_add(1);
         }
@@ -198,8 +213,28 @@ impl Context {
 
     /// True if the option of a request names this context (RFC 8613, section 8.2, step 2).
     pub fn is_named_by(&self, option: &OscoreOption<'_>) -> bool {
-        let id_context = option.kid_context.is_none_or(|asked| self.id_context() == Some(asked));
+        let id_context = option.kid_context.is_none_or(|asked| self.is_meant_by(asked));
         option.kid == Some(self.recipient_id.as_bytes()) && id_context
+    }
+
+    /// The kid context of a message of ours, for which there is room in `_wrapped`.
+    #[cfg(not(feature = "rederivation"))]
+    #[inline]
+    pub(super) fn kid_context<'a>(&'a self, _wrapped: &'a mut Wrapped) -> Option<&'a [u8]> {
+        self.id_context()
+    }
+
+    /// True if responses, too, have a kid context.
+    #[cfg(not(feature = "rederivation"))]
+    pub(super) const fn names_itself(&self) -> bool {
+        false
+    }
+
+    /// True if a kid context names the ID Context of this context.
+    #[cfg(not(feature = "rederivation"))]
+    #[inline]
+    pub(super) fn is_meant_by(&self, kid_context: &[u8]) -> bool {
+        self.id_context() == Some(kid_context)
     }
 
     /// What a message is encrypted with that is, or answers, the request `request`: with the nonce of number `own` of the
@@ -234,19 +269,28 @@ impl core::fmt::Debug for Context {
     }
 }
 
+/// Room for a kid context that is not the ID Context itself.
+#[cfg(not(feature = "rederivation"))]
+pub(super) type Wrapped = ();
+#[cfg(feature = "rederivation")]
+pub(super) use super::rederivation::Wrapped;
+
 /// Mark of a window that was lost before anything is known of it.
 pub(super) const NO_CHALLENGE: u64 = 0;
 
 /// Derives a key of 16 bytes for `id`, or the common IV, which is shorter (RFC 8613, section 3.2.1).
 #[inline(never)]
 fn expand<C: Crypto>(hkdf: &Hkdf, (id_context, aead): (Option<&[u8]>, Aead), id: &Id, out: &mut [u8]) {
-    let mut info = Cbor::beginning_with([0x85]);
+    let mut info = Info::beginning_with([0x85]);
     write_info(&mut info, id_context, aead, id, out.len() as u8);
     hkdf.expand_short::<C>(info.as_bytes(), out);
 }
 
+/// The array `info` (RFC 8613, section 3.2.1); its ID Context may have R2 in front of it (appendix B.2).
+pub(super) type Info = Cbor<{ if cfg!(feature = "rederivation") { 76 } else { 36 } }>;
+
 /// The array `info` for `len` bytes, of which the head is there.
-pub(super) fn write_info(info: &mut Cbor, id_context: Option<&[u8]>, aead: Aead, id: &Id, len: u8) {
+pub(super) fn write_info(info: &mut Info, id_context: Option<&[u8]>, aead: Aead, id: &Id, len: u8) {
     info.string(id.as_bytes());
     match id_context {
         Some(id_context) => info.string(id_context),

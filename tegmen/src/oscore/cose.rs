@@ -106,14 +106,17 @@ pub(super) struct Inputs {
     /// At the end, if it is shorter.
     nonce: [u8; MAX_NONCE],
     nonce_at: usize,
-    aad: Cbor,
+    aad: Cbor<AAD_LEN>,
 }
+
+/// Longest additional authenticated data, and a little room for words.
+const AAD_LEN: usize = 36;
 
 impl Inputs {
     /// Additional authenticated data is the Enc_structure of COSE (RFC 8613, section 5.4): `["Encrypt0", h'',
     /// external_aad]`. This is what comes before external_aad, whose length is not known, and the beginning of that up to
     /// the algorithm: version 1 and a list of one.
-    const AAD: Cbor = Cbor::beginning_with(*b"\x83\x68Encrypt0\x40\x40\x85\x01\x81");
+    const AAD: Cbor<AAD_LEN> = Cbor::beginning_with(*b"\x83\x68Encrypt0\x40\x40\x85\x01\x81");
     const EXTERNAL_AT: usize = 12;
 
     /// With the nonce for a number of the endpoint `id`, for the request with this kid and number or a response to it.
@@ -142,7 +145,7 @@ impl Inputs {
         aad.string(&[]);
         let external_len = aad.len.wrapping_sub(Self::EXTERNAL_AT);
         if let Some(head) = aad.bytes.get_mut(const { Self::EXTERNAL_AT - 1 }) {
-            *head = Cbor::string_head(external_len);
+            *head = Cbor::<AAD_LEN>::string_head(external_len);
         }
         inputs
     }
@@ -158,18 +161,15 @@ impl Inputs {
 }
 
 /// A few items of CBOR (RFC 8949), one after the other, which are known to fit.
-pub(super) struct Cbor {
-    bytes: [u8; Self::MAX_LEN],
+pub(super) struct Cbor<const MAX_LEN: usize> {
+    bytes: [u8; MAX_LEN],
     len: usize,
 }
 
-impl Cbor {
-    /// Longest are additional authenticated data (32 bytes) and what a key is derived from (33).
-    const MAX_LEN: usize = 36;
-
+impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
     #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which would say so")]
     pub(super) const fn beginning_with<const N: usize>(start: [u8; N]) -> Self {
-        let mut cbor = Self { bytes: [0; Self::MAX_LEN], len: 0 };
+        let mut cbor = Self { bytes: [0; MAX_LEN], len: 0 };
         while cbor.len < N {
             cbor.bytes[cbor.len] = start[cbor.len];
             cbor.len = cbor.len.wrapping_add(1);
@@ -194,10 +194,15 @@ impl Cbor {
         self.push(value);
     }
 
-    /// A byte string of less than 24 bytes (major type 2).
+    /// A byte string (major type 2) of less than 256 bytes; of less than 24 where there is no room for more.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn string(&mut self, value: &[u8]) {
-        self.push(Self::string_head(value.len()));
+        if MAX_LEN > AAD_LEN && value.len() >= 24 {
+            self.push(0x58);
+            self.push(value.len() as u8);
+        } else {
+            self.push(Self::string_head(value.len()));
+        }
         self.put(value);
     }
 

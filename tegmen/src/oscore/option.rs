@@ -55,7 +55,7 @@ const RESERVED: u8 = 0b1110_0000;
 /// Longest value there is (RFC 8613, section 2).
 const MAX_VALUE: usize = 255;
 /// Longest value that is written here.
-pub(super) const MAX_LEN: usize = 1 + 5 + 1 + super::MAX_ID_CONTEXT + super::MAX_ID;
+pub(super) const MAX_LEN: usize = 1 + 5 + 1 + super::MAX_KID_CONTEXT + super::MAX_ID;
 
 /// What the option says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,7 +1,7 @@
 //! From a message to a protected one, in place (RFC 8613, sections 8.1 and 8.3).
 
 use super::Id;
-use super::context::{Context, NO_CHALLENGE};
+use super::context::{Context, NO_CHALLENGE, Wrapped};
 use super::cose::MAX_TAG;
 use super::option::{MAX_LEN, OscoreOption, PartialIv};
 use super::unprotect::{Pending, RequestBinding, RequestNonce};
@@ -119,9 +119,12 @@ impl Context {
         let inputs = &self.inputs(&self.sender_id, number, request);
         let mut option = OscoreOption { partial_iv: number.copied(), ..OscoreOption::default() };
         let mut code = if plain.observe { Code::CONTENT } else { Code::CHANGED };
+        let wrapped = &mut Wrapped::default();
         if plain.code.is_request() {
             code = if plain.observe { Code::FETCH } else { Code::POST };
-            (option.kid_context, option.kid) = (self.id_context(), Some(self.sender_id.as_bytes()));
+            (option.kid_context, option.kid) = (self.kid_context(wrapped), Some(self.sender_id.as_bytes()));
+        } else if cfg!(feature = "rederivation") && self.names_itself() {
+            option.kid_context = self.kid_context(wrapped);
         }
         let (plaintext, tag) = enclose(frame, plain, code, &option, self.aead.tag_len())?;
         let sealed = self.aead.seal(crypto, self.sender_key.expose(), inputs, plaintext, tag);

@@ -210,7 +210,7 @@ impl Context {
         };
         let theirs = option.kid.is_none_or(|kid| kid == self.recipient_id.as_bytes());
         let id_context = option.kid_context.filter(|_| pending.is_none());
-        if !theirs || id_context.is_some_and(|asked| self.id_context() != Some(asked)) {
+        if !theirs || id_context.is_some_and(|asked| !self.is_meant_by(asked)) {
             return Err(Refused::UnknownContext);
         }
         let payload_len = message.payload().len();

@@ -1,0 +1,309 @@
+//! The file of a context that people read.
+
+use super::{ContextError, file_error};
+use crate::credentials::{from_hex, to_hex};
+use crate::state::database::context_name;
+use serde::Deserialize;
+use std::path::Path;
+use tegmen::oscore::{Aead, Parameters};
+use toml::Spanned;
+use toml::value::Datetime;
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// Its name.
+pub(super) const CONTEXT: &str = "context.toml";
+
+/// What the file of a context says.
+#[derive(Clone)]
+pub struct ContextFile {
+    /// Our ID, 0 to 7 bytes.
+    pub sender_id: Vec<u8>,
+    /// The ID of the other end, 0 to 7 bytes.
+    pub recipient_id: Vec<u8>,
+    /// At least 16 bytes.
+    pub master_secret: Zeroizing<Vec<u8>>,
+    /// May be empty.
+    pub master_salt: Vec<u8>,
+    /// Where one secret serves several contexts.
+    pub id_context: Option<Vec<u8>>,
+    /// The AEAD algorithm.
+    pub aead: Aead,
+    /// When it was made, in seconds since 1970: numbers are leased no faster than 4 a millisecond since a day before, so that
+    /// [`recover`] knows which cannot have been used.
+    pub created: u64,
+    /// When it may not be used any more, in seconds since 1970, and as the file has it.
+    pub expires: Option<(u64, String)>,
+    /// What the other end may do, as in a credentials file; `None` is everything.
+    pub allow: Option<Vec<String>>,
+    /// Whether both ends derive new keys when the numbers cannot be trusted (RFC 8613, appendix B.2), and nothing is refused.
+    pub rederivation: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    sender_id: Spanned<String>,
+    recipient_id: Spanned<String>,
+    master_secret: Spanned<String>,
+    #[serde(default)]
+    master_salt: Option<Spanned<String>>,
+    id_context: Option<Spanned<String>>,
+    algorithm: Option<Spanned<String>>,
+    created: Option<Spanned<Datetime>>,
+    expires: Option<Spanned<Datetime>>,
+    allow: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    rederivation: bool,
+}
+
+/// Most bytes of an ID Context, so that every mote can have the same context.
+const LONGEST_ID_CONTEXT: usize = 16;
+/// Least bytes of a master secret.
+const MIN_SECRET: usize = 16;
+
+impl ContextFile {
+    /// Reads `context.toml` of a directory.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn read(dir: &Path) -> Result<Self, ContextError> {
+        let path = dir.join(CONTEXT);
+        let file = path.display().to_string();
+        let meta = std::fs::metadata(&path).map_err(file_error(&path))?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = meta.permissions().mode() & 0o777;
+            if mode & 0o077 != 0 {
+                return Err(ContextError::Exposed { file, mode });
+            }
+        }
+        let text = Zeroizing::new(std::fs::read_to_string(&path).map_err(file_error(&path))?);
+        Self::parse(&file, &text)
+    }
+
+    fn parse(file: &str, text: &str) -> Result<Self, ContextError> {
+        let wrong = |at: usize, message: String| {
+            let line = text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+            ContextError::Syntax { file: file.to_owned(), line, message }
+        };
+        let parsed: Text = toml::from_str(text).map_err(|error| {
+            let known = "sender_id, recipient_id, master_secret and, if wanted, master_salt, id_context, algorithm, \
+                         created, expires, allow, rederivation";
+            wrong(error.span().map_or(0, |span| span.start), format!("{}: a context has {known}", error.message()))
+        })?;
+        let hex = |key: &str, value: Spanned<String>| {
+            let at = value.span().start;
+            let bytes = from_hex(value.get_ref());
+            value.into_inner().zeroize();
+            bytes
+                .map(|bytes| (at, bytes))
+                .ok_or_else(|| wrong(at, format!("{key}: an even number of hexadecimal digits")))
+        };
+        let algorithm_at = parsed.algorithm.as_ref().map_or(0, |name| name.span().start);
+        let aead = match &parsed.algorithm {
+            None => Aead::default(),
+            Some(name) => Aead::ALL.into_iter().find(|aead| aead_name(*aead) == name.get_ref()).ok_or_else(|| {
+                wrong(algorithm_at, format!("algorithm: one of {}", Aead::ALL.map(aead_name).join(", ")))
+            })?,
+        };
+        let (secret_at, master_secret) = hex("master_secret", parsed.master_secret)?;
+        if master_secret.len() < MIN_SECRET {
+            return Err(wrong(secret_at, format!("master_secret: at least {MIN_SECRET} random bytes")));
+        }
+        let (sender_at, sender_id) = hex("sender_id", parsed.sender_id)?;
+        let (recipient_at, recipient_id) = hex("recipient_id", parsed.recipient_id)?;
+        for (at, id) in [(sender_at, &sender_id), (recipient_at, &recipient_id)] {
+            if id.len() > aead.max_id() {
+                return Err(wrong(at, format!("an ID: at most {} bytes with {}", aead.max_id(), aead_name(aead))));
+            }
+        }
+        if sender_id == recipient_id {
+            return Err(wrong(recipient_at, "recipient_id: another one than sender_id".to_owned()));
+        }
+        let id_context = match parsed.id_context {
+            None => None,
+            Some(value) => {
+                let (at, id_context) = hex("id_context", value)?;
+                if id_context.len() > LONGEST_ID_CONTEXT {
+                    return Err(wrong(at, format!("id_context: at most {LONGEST_ID_CONTEXT} bytes")));
+                }
+                Some(id_context)
+            }
+        };
+        let time = |key: &str, at: Spanned<Datetime>| {
+            let example = || wrong(at.span().start, format!("{key}: a time with its zone, as 2027-12-31T00:00:00Z"));
+            Ok::<_, ContextError>((unix_seconds(at.get_ref()).ok_or_else(example)?, at.get_ref().to_string()))
+        };
+        let expires = parsed.expires.map(|at| time("expires", at)).transpose()?;
+        let created = parsed.created.map(|at| time("created", at)).transpose()?;
+        let master_salt = parsed.master_salt.map(|salt| hex("master_salt", salt)).transpose()?;
+        let allow = parsed.allow.map(|rules| {
+            let rule = |rule: Spanned<String>| match crate::credentials::is_rule(rule.get_ref()) {
+                true => Ok(rule.into_inner()),
+                false => Err(wrong(rule.span().start, "allow: a method and a path, as \"GET /sensors/*\"".to_owned())),
+            };
+            rules.into_iter().map(rule).collect::<Result<Vec<_>, _>>()
+        });
+        Ok(Self {
+            sender_id,
+            recipient_id,
+            master_secret: Zeroizing::new(master_secret),
+            master_salt: master_salt.map(|(_, salt)| salt).unwrap_or_default(),
+            id_context,
+            aead,
+            created: created.map_or(EARLIEST, |(at, _)| at),
+            expires,
+            allow: allow.transpose()?,
+            rederivation: parsed.rederivation,
+        })
+    }
+
+    /// The same context as the other end has it.
+    #[must_use]
+    pub fn mirrored(&self) -> Self {
+        Self { sender_id: self.recipient_id.clone(), recipient_id: self.sender_id.clone(), ..self.clone() }
+    }
+
+    pub(super) fn to_text(&self) -> Zeroizing<String> {
+        let mut text = String::from(
+            "# An OSCORE security context (RFC 8613). Whoever reads this file can read and forge its messages.\n",
+        );
+        let mut line = |key: &str, value: &str| text.push_str(&format!("{key} = \"{value}\"\n"));
+        line("sender_id", &to_hex(&self.sender_id));
+        line("recipient_id", &to_hex(&self.recipient_id));
+        line("master_secret", &to_hex(&self.master_secret));
+        line("master_salt", &to_hex(&self.master_salt));
+        if let Some(id_context) = &self.id_context {
+            line("id_context", &to_hex(id_context));
+        }
+        line("algorithm", aead_name(self.aead));
+        text.push_str(&format!("created = {}\n", utc(self.created)));
+        if let Some((_, at)) = &self.expires {
+            text.push_str(&format!("expires = {at}\n"));
+        }
+        if let Some(allow) = &self.allow {
+            text.push_str(&format!("allow = {allow:?}\n"));
+        }
+        if self.rederivation {
+            text.push_str("rederivation = true\n");
+        }
+        Zeroizing::new(text)
+    }
+
+    /// What its numbers are known by in a database: two directories of one context are the same there.
+    pub(super) fn row(&self) -> String {
+        let id_context = self.id_context.as_deref();
+        let (has, id_context) = ([u8::from(id_context.is_some()), self.aead.cose_id()], id_context.unwrap_or(&[]));
+        context_name(&[&self.master_secret, &self.master_salt, &self.sender_id, &self.recipient_id, &has, id_context])
+    }
+
+    pub(super) fn parameters(&self) -> Parameters<'_> {
+        Parameters {
+            master_secret: &self.master_secret,
+            master_salt: &self.master_salt,
+            sender_id: &self.sender_id,
+            recipient_id: &self.recipient_id,
+            id_context: self.id_context.as_deref(),
+            aead: self.aead,
+        }
+    }
+}
+
+/// The name of an algorithm in the registry of COSE.
+pub const fn aead_name(aead: Aead) -> &'static str {
+    match aead {
+        Aead::AesCcm16_64_128 => "AES-CCM-16-64-128",
+        Aead::AesCcm16_128_128 => "AES-CCM-16-128-128",
+        Aead::AesCcm64_64_128 => "AES-CCM-64-64-128",
+        Aead::AesCcm64_128_128 => "AES-CCM-64-128-128",
+        Aead::A128Gcm => "A128GCM",
+    }
+}
+
+/// When a context was made that does not say so: 2026 began.
+const EARLIEST: u64 = 1_767_225_600;
+
+/// A time as files have it.
+fn utc(seconds: u64) -> String {
+    // Days since 1970 to a date of the Gregorian calendar, by eras of 400 years that begin in March.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Seconds since 1970 of a time with its zone; a day without time is its beginning in UTC.
+fn unix_seconds(at: &Datetime) -> Option<u64> {
+    let date = at.date?;
+    let offset = match at.offset {
+        Some(toml::value::Offset::Z) => 0,
+        Some(toml::value::Offset::Custom { minutes }) => i64::from(minutes) * 60,
+        None if at.time.is_none() => 0,
+        None => return None,
+    };
+    let time =
+        at.time.map_or(0, |time| i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second));
+    // Days since 1970 in the Gregorian calendar, years counted from March.
+    let (year, month) = match date.month {
+        1 | 2 => (i64::from(date.year) - 1, i64::from(date.month) + 9),
+        month => (i64::from(date.year), i64::from(month) - 3),
+    };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + i64::from(date.day) - 719_469;
+    u64::try_from(days * 86_400 + time - offset).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "sender_id = \"01\"\nrecipient_id = \"\"\nmaster_secret = \"000102030405060708090a0b0c0d0e0f\"\n";
+
+    #[test]
+    fn a_file_comes_back_as_it_was_written() {
+        let all = format!(
+            "{TEXT}master_salt = \"9e7c\"\nid_context = \"37cb\"\nalgorithm = \"A128GCM\"\n\
+             expires = 2027-12-31T00:00:00Z\nallow = [\"GET /*\"]\nrederivation = true\n"
+        );
+        let file = ContextFile::parse("c", &all).unwrap();
+        let again = ContextFile::parse("c", &file.to_text()).unwrap();
+        assert_eq!(file.to_text(), again.to_text());
+        assert_eq!(again.expires.unwrap().0, 1_830_211_200);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (text, expected) in [
+            ("sender_id = \"0\"\nrecipient_id = \"\"\nmaster_secret = \"00\"\n", "c:3: master_secret: at least 16"),
+            ("sender_id = 1\n", "c:1: "),
+            (&format!("{TEXT}algorithm = \"AES\"\n"), "c:4: algorithm: one of AES-CCM-16-64-128"),
+            (&format!("{TEXT}expires = 2027-12-31T00:00:00\n"), "c:4: expires: a time with its zone"),
+            (&format!("{TEXT}allow = [\"EAT /x\"]\n"), "c:4: allow: a method and a path"),
+            (&format!("{TEXT}color = 1\n"), "c:4: unknown field"),
+            (&TEXT.replace("\"01\"", "\"\""), "c:2: recipient_id: another one"),
+            (&TEXT.replace("\"01\"", "\"0102030405060708\""), "c:1: an ID: at most 7 bytes"),
+        ] {
+            let error = ContextFile::parse("c", text).err().unwrap().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn days_are_counted_as_calendars_do() {
+        for (text, seconds) in [
+            ("1970-01-01", 0),
+            ("2000-02-29T12:00:00Z", 951_825_600),
+            ("2026-11-22T08:00:00+01:00", 1_795_330_800),
+            ("2100-03-01", 4_107_542_400),
+        ] {
+            assert_eq!(unix_seconds(&text.parse().unwrap()), Some(seconds), "{text}");
+            assert_eq!(unix_seconds(&utc(seconds).parse().unwrap()), Some(seconds), "{text}");
+        }
+    }
+}

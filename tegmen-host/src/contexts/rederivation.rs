@@ -1,0 +1,222 @@
+//! Contexts whose keys both ends derive anew when the numbers of one of them are lost (RFC 8613, appendix B.2).
+//!
+//! Each derivation has an ID Context that nobody had before, and begins with the numbers at zero. It is kept with the end of
+//! the first lease before anything is sent under it.
+
+use super::file::ContextFile;
+use super::{ContextError, StoredContext, file_error};
+use crate::credentials::to_hex;
+use crate::provider::HostCrypto;
+use crate::state::numbers::{LEASE, Numbers};
+use std::path::Path;
+use tegmen::buf::Frame;
+use tegmen::coap::{MessageRef, MessageType, OptionNumber, Token};
+use tegmen::oscore::{
+    Context, FirstRequest, MAX_PARTIAL_IV, Offers, OscoreOption, Pending, Rederived, Refused, RequestBinding,
+    RequestNonce, Stop, Unprotected,
+};
+
+/// What a context needs for it.
+pub(super) struct Rederivation {
+    file: ContextFile,
+    /// True until there are keys whose numbers are known.
+    is_lost: bool,
+    offers: Option<Offers>,
+    /// Counts the keys.
+    generation: u64,
+}
+
+impl Rederivation {
+    pub(super) const fn new(file: ContextFile, is_lost: bool) -> Self {
+        Self { file, is_lost, offers: None, generation: 0 }
+    }
+
+    /// What is left of numbers that cannot be trusted: under which ID Context the other end may still come. Nothing is sent
+    /// with it.
+    pub(super) fn of_lost(numbers: &Path) -> Numbers {
+        let id_context = Numbers::id_context_in(numbers).filter(|id_context| id_context.len() <= MAX_REMEMBERED);
+        Numbers { with: id_context.map(|bytes| to_hex(&bytes)).unwrap_or_default(), ..Numbers::default() }
+    }
+}
+
+/// What an ID Context may be at most that is remembered.
+const MAX_REMEMBERED: usize = tegmen::oscore::MAX_ID_CONTEXT;
+
+/// A request that came out of a protected message.
+pub(crate) enum Received<'r> {
+    /// For the application.
+    Fresh(MessageRef<'r>, RequestNonce),
+    /// To be answered with a challenge.
+    Unverified(MessageRef<'r>, RequestBinding),
+    /// To be answered with [`StoredContext::answer_first`].
+    First(FirstRequest),
+}
+
+impl Received<'_> {
+    /// Which request it is.
+    pub(crate) const fn binding(&self) -> RequestBinding {
+        match self {
+            Self::Fresh(_, nonce) => nonce.binding(),
+            Self::Unverified(_, request) => *request,
+            Self::First(first) => first.binding(),
+        }
+    }
+}
+
+impl<'r> From<Unprotected<'r>> for Received<'r> {
+    fn from(unprotected: Unprotected<'r>) -> Self {
+        match unprotected {
+            Unprotected::Fresh(message, nonce) => Self::Fresh(message, nonce),
+            Unprotected::Unverified(message, request) => Self::Unverified(message, request),
+        }
+    }
+}
+
+/// Why a message is not taken.
+pub(crate) enum Untaken {
+    /// It is not what the other end sent, or not for this context.
+    Refused(Refused),
+    /// The new keys cannot be kept.
+    NotKept(ContextError),
+}
+
+impl From<Refused> for Untaken {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<ContextError> for Untaken {
+    fn from(error: ContextError) -> Self {
+        Self::NotKept(error)
+    }
+}
+
+impl StoredContext {
+    /// True if both ends derive new keys when numbers are lost.
+    pub const fn rederives(&self) -> bool {
+        self.rederivation.is_some()
+    }
+
+    /// True if nothing can be sent before keys were derived anew.
+    pub fn is_lost(&self) -> bool {
+        let exhausted = self.context.lease().next() > MAX_PARTIAL_IV;
+        self.rederivation.as_ref().is_some_and(|rederivation| rederivation.is_lost || exhausted)
+    }
+
+    /// Counts the keys that this context had since it was opened: what was asked under others cannot be answered.
+    pub fn generation(&self) -> u64 {
+        self.rederivation.as_ref().map_or(0, |rederivation| rederivation.generation)
+    }
+
+    /// The numbers, with the ID Context that belongs to them.
+    pub(super) fn named(&self, numbers: Numbers) -> Numbers {
+        let theirs = self.rederivation.as_ref().and_then(|rederivation| rederivation.file.id_context.as_deref());
+        let derived = self.context.id_context().filter(|ours| self.rederives() && Some(*ours) != theirs);
+        Numbers { with: derived.map(to_hex).unwrap_or_default(), ..numbers }
+    }
+
+    /// The other end does not know our keys any more: others are to be derived before anything else is sent.
+    pub(crate) fn lose(&mut self) {
+        if let Some(rederivation) = &mut self.rederivation {
+            rederivation.is_lost = true;
+        }
+    }
+
+    /// Puts keys for request #1 in the place of those that are lost: one request can be protected with them.
+    pub(crate) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), Stop> {
+        let Some(rederivation) = &mut self.rederivation else { return Err(Stop::Exhausted) };
+        let context = Context::rederive(crypto, &rederivation.file.parameters());
+        self.context = context.map_err(|_| Stop::Unsupported)?;
+        self.context.lease_mut().extend(1);
+        rederivation.generation += 1;
+        Ok(())
+    }
+
+    /// What is inside the response to a request of ours, and whether it is response #1: the request is then to be sent again
+    /// if it was not answered with it.
+    pub(crate) fn take_response<'r>(
+        &mut self,
+        crypto: &mut HostCrypto,
+        pending: &mut Pending,
+        datagram: &'r mut [u8],
+    ) -> Result<(MessageRef<'r>, bool), Untaken> {
+        let Some(rederivation) = self.rederivation.as_ref().filter(|_| names_an_id_context(datagram)) else {
+            let message = self.context.unprotect_response(crypto, pending, datagram)?;
+            self.context.settle();
+            return Ok((message, false));
+        };
+        let (context, message) = self.context.rederived(crypto, &rederivation.file.parameters(), pending, datagram)?;
+        self.adopt(context)?;
+        Ok((message, true))
+    }
+
+    /// What is inside a request whose `option` names this context.
+    pub(crate) fn take_request<'r>(
+        &mut self,
+        crypto: &mut HostCrypto,
+        option: &OscoreOption<'_>,
+        datagram: &'r mut [u8],
+    ) -> Result<Received<'r>, Untaken> {
+        let is_lost = self.is_lost();
+        let Some(rederivation) = &mut self.rederivation else {
+            return Ok(self.context.unprotect_request(crypto, datagram)?.into());
+        };
+        if self.context.is_named_by(option) {
+            let unprotected = self.context.unprotect_request(crypto, datagram)?;
+            return Ok(match unprotected {
+                Unprotected::Fresh(_, nonce) if is_lost => {
+                    Received::First(FirstRequest::under(&self.context, nonce.binding()))
+                }
+                Unprotected::Unverified(_, request) if is_lost => {
+                    Received::First(FirstRequest::under(&self.context, request))
+                }
+                other => other.into(),
+            });
+        }
+        let offers = rederivation.offers.get_or_insert_with(|| Offers::draw(crypto));
+        match offers.open(crypto, &rederivation.file.parameters(), datagram)? {
+            Rederived::First(first) => Ok(Received::First(first)),
+            Rederived::Second(context, message, nonce) => {
+                self.adopt(context)?;
+                Ok(Received::Fresh(message, nonce))
+            }
+        }
+    }
+
+    /// Writes response #1.
+    pub(crate) fn answer_first(
+        &mut self,
+        crypto: &mut HostCrypto,
+        first: &FirstRequest,
+        head: (MessageType, u16),
+        token: &Token,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), Stop> {
+        let Some(rederivation) = &mut self.rederivation else { return Err(Stop::Unsupported) };
+        let offers = rederivation.offers.get_or_insert_with(|| Offers::draw(crypto));
+        offers.answer(crypto, &rederivation.file.parameters(), first, head, token, frame)
+    }
+
+    /// Keeps new keys, and goes on with them; what was offered for others is void.
+    fn adopt(&mut self, context: Context) -> Result<(), ContextError> {
+        let id_context = context.id_context().map(to_hex).unwrap_or_default();
+        let numbers = Numbers { with: id_context, ..Numbers::from(context.lease().next() + LEASE, None) };
+        self.place.keep(&numbers).map_err(file_error(self.place.file()))?;
+        self.context = context;
+        self.context.lease_mut().extend(numbers.next);
+        if let Some(rederivation) = &mut self.rederivation {
+            rederivation.is_lost = false;
+            rederivation.offers = None;
+            rederivation.generation += 1;
+        }
+        Ok(())
+    }
+}
+
+/// True if a response has a kid context.
+fn names_an_id_context(response: &[u8]) -> bool {
+    let Ok(message) = MessageRef::parse(response) else { return false };
+    let option = message.option(OptionNumber::OSCORE).map(OscoreOption::parse);
+    option.is_some_and(|option| option.is_ok_and(|option| option.kid_context.is_some()))
+}

@@ -1,0 +1,345 @@
+//! Servers and clients whose contexts were lost, restored or copied, and who derive new keys (RFC 8613, appendix B.2).
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use tegmen::coap::{Code, MessageRef, OptionNumber};
+use tegmen::oscore::{Aead, OscoreOption};
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, Reply, Tap, Tapped};
+use tegmen_host::contexts::{self, ContextFile, Contexts};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::{Listen, Server, ServerConfig};
+use tegmen_host::state::Database;
+
+/// Two ends of a context in a directory that is gone at the end, and what passes between them.
+struct Scene {
+    dir: PathBuf,
+    wire: Arc<Mutex<Vec<Passed>>>,
+}
+
+/// Whether the client sent it, and its bytes.
+type Passed = (bool, Vec<u8>);
+
+impl Scene {
+    fn new(name: &str, rederivation: bool, id_context: Option<&[u8]>) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-rederivation-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let context = ContextFile {
+            sender_id: vec![1],
+            recipient_id: vec![2],
+            master_secret: vec![7; 16].into(),
+            master_salt: Vec::new(),
+            id_context: id_context.map(<[u8]>::to_vec),
+            aead: Aead::AesCcm16_64_128,
+            created: 1_767_225_600,
+            expires: None,
+            allow: None,
+            rederivation,
+        };
+        contexts::create(&dir.join("client"), &context).unwrap();
+        contexts::create(&dir.join("server"), &context.mirrored()).unwrap();
+        Self { dir, wire: Arc::default() }
+    }
+
+    fn dir(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn lose(&self, name: &str) {
+        std::fs::remove_file(self.dir(name).join("numbers.toml")).unwrap();
+    }
+
+    fn serve(&self) -> Running {
+        self.serve_with(None)
+    }
+
+    fn serve_with(&self, database: Option<&Path>) -> Running {
+        let credentials = Credentials::default();
+        let database = database.map(|file| Database::open(file).unwrap());
+        let dirs = [self.dir("server")];
+        let contexts = Contexts::open_in(&dirs, database.as_ref(), |name, _| credentials.learn(name, None)).unwrap();
+        let config = ServerConfig {
+            contexts: contexts.clone(),
+            listen: vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: false }],
+            shards: 2,
+            ..ServerConfig::default()
+        };
+        let slow = ["sh", "-c", "sleep 1; printf slowly"].map(str::to_owned).to_vec();
+        let resources = Resources::new([
+            ("value".to_owned(), Resource::value(b"first")),
+            ("slow".to_owned(), Resource::Command(slow)),
+        ]);
+        let server = Server::start(&config, &credentials, resources, Arc::new(|_| {})).unwrap();
+        let address = server.addresses()[0].address;
+        Running { _server: server, contexts, address }
+    }
+
+    fn config(&self, name: &str) -> ClientConfig {
+        let wire = self.wire.clone();
+        let tap = Tap(Arc::new(move |tapped| {
+            if let Tapped::Datagram { sent, datagram, .. } = tapped {
+                wire.lock().unwrap().push((sent, datagram.to_vec()));
+            }
+        }));
+        ClientConfig { oscore: Some(self.dir(name)), tap: Some(tap), ..ClientConfig::default() }
+    }
+
+    async fn client(&self, running: &Running) -> Client {
+        self.client_of("client", running).await
+    }
+
+    async fn client_of(&self, name: &str, running: &Running) -> Client {
+        Client::connect_to(running.address, false, self.config(name)).await.unwrap()
+    }
+
+    /// Kid contexts of the requests and responses since this was asked for last.
+    fn passed(&self) -> Vec<(bool, Option<usize>)> {
+        let passed = std::mem::take(&mut *self.wire.lock().unwrap());
+        let kid_context = |datagram: &[u8]| {
+            let message = MessageRef::parse(datagram).unwrap();
+            let option = message.option(OptionNumber::OSCORE)?;
+            OscoreOption::parse(option).unwrap().kid_context.map(<[u8]>::len)
+        };
+        passed.into_iter().map(|(sent, datagram)| (sent, kid_context(&datagram))).collect()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+struct Running {
+    _server: Server,
+    contexts: Contexts,
+    address: SocketAddr,
+}
+
+impl Running {
+    /// In order: windows are kept.
+    fn stop(self) {
+        self.contexts.close();
+    }
+}
+
+async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Result<Reply, ClientError> {
+    let path = [path.to_owned()];
+    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
+    client.request(&ask).await
+}
+
+async fn get(client: &mut Client) -> Vec<u8> {
+    let reply = ask(client, Code::GET, "value", b"").await.unwrap();
+    assert_eq!(reply.code, Code::CONTENT);
+    reply.payload
+}
+
+/// One byte string of 8, 16 and 24 bytes.
+const PROCEDURE: [(bool, Option<usize>); 4] = [(true, Some(9)), (false, Some(17)), (true, Some(26)), (false, None)];
+const USUAL: [(bool, Option<usize>); 2] = [(true, None), (false, None)];
+
+#[tokio::test]
+async fn a_client_whose_numbers_are_lost_needs_one_more_round_trip() {
+    let scene = Scene::new("client", true, None);
+    let running = scene.serve();
+    for _ in 0..3 {
+        scene.lose("client");
+        let mut client = scene.client(&running).await;
+        assert_eq!(get(&mut client).await, b"first");
+        assert_eq!(scene.passed(), PROCEDURE);
+        assert_eq!(get(&mut client).await, b"first");
+        assert_eq!(scene.passed(), USUAL);
+        client.close().await;
+        // In order: it goes on where it was.
+        let mut client = scene.client(&running).await;
+        assert_eq!(get(&mut client).await, b"first");
+        assert_eq!(scene.passed(), USUAL);
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_numbers_are_lost_needs_one_more_round_trip() {
+    for (name, id_context) in [("server", None), ("server-id", Some(&b"context"[..]))] {
+        let scene = Scene::new(name, true, id_context);
+        scene.serve().stop();
+        scene.lose("server");
+        let running = scene.serve();
+        let mut client = scene.client(&running).await;
+        let reply = ask(&mut client, Code::PUT, "value", b"mine").await.unwrap();
+        assert_eq!(reply.code, Code::CHANGED);
+        // What was asked is itself request #1, and asked again as request #2.
+        let passed = scene.passed();
+        assert_eq!(&passed[1..], &PROCEDURE[1..]);
+        assert_eq!(passed[0], (true, id_context.map(<[u8]>::len)));
+        assert_eq!(get(&mut client).await, b"mine");
+        assert_eq!(scene.passed(), USUAL);
+        running.stop();
+        client.close().await;
+        // After an orderly end on both sides nothing has to be derived.
+        let running = scene.serve();
+        let mut client = scene.client(&running).await;
+        assert_eq!(get(&mut client).await, b"first");
+        assert_eq!(scene.passed(), USUAL);
+    }
+}
+
+/// The server does not even know which ID Context the client has: it cannot decrypt, and the client begins.
+#[tokio::test]
+async fn both_lose_their_numbers_and_a_server_those_of_derived_keys() {
+    let scene = Scene::new("both", true, None);
+    let running = scene.serve();
+    scene.lose("client");
+    let mut client = scene.client(&running).await;
+    assert_eq!(get(&mut client).await, b"first");
+    running.stop();
+    scene.lose("server");
+    let running = scene.serve();
+    client.close().await;
+    let mut client = scene.client(&running).await;
+    scene.passed();
+    assert_eq!(get(&mut client).await, b"first");
+    let passed = scene.passed();
+    assert_eq!(&passed[2..], &PROCEDURE, "after an error that is not protected: {passed:?}");
+    client.close().await;
+    running.stop();
+    scene.lose("server");
+    scene.lose("client");
+    let running = scene.serve();
+    let mut client = scene.client(&running).await;
+    assert_eq!(get(&mut client).await, b"first");
+    assert_eq!(scene.passed(), PROCEDURE);
+}
+
+/// After a power cut the keys stay, and the window is asked for (appendix B.1).
+#[tokio::test]
+async fn derived_keys_survive_a_power_cut() {
+    let scene = Scene::new("cut", true, None);
+    let running = scene.serve();
+    scene.lose("client");
+    let mut client = scene.client(&running).await;
+    get(&mut client).await;
+    // Neither end tells its file.
+    std::fs::copy(scene.dir("server/numbers.toml"), scene.dir("kept")).unwrap();
+    running.stop();
+    let text = std::fs::read(scene.dir("kept")).unwrap();
+    // The same file, with what was in it before the end.
+    std::fs::write(scene.dir("server/numbers.toml"), text).unwrap();
+    let running = scene.serve();
+    client.close().await;
+    let mut client = scene.client(&running).await;
+    scene.passed();
+    assert_eq!(get(&mut client).await, b"first");
+    let passed = scene.passed();
+    assert_eq!(passed.len(), 4, "a challenge, or new keys: {passed:?}");
+}
+
+/// Nobody knows which of both is the true one; each is served, under keys that the other has not.
+#[tokio::test]
+async fn a_copy_and_its_original_repeat_nothing() {
+    let scene = Scene::new("copy", true, None);
+    let running = scene.serve();
+    let mut client = scene.client(&running).await;
+    get(&mut client).await;
+    client.close().await;
+    let copy = scene.dir("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for file in ["context.toml", "numbers.toml"] {
+        std::fs::copy(scene.dir("client").join(file), copy.join(file)).unwrap();
+    }
+    let mut clients = [scene.client(&running).await, scene.client_of("copy", &running).await];
+    for turn in 0..8 {
+        assert_eq!(get(&mut clients[turn % 2]).await, b"first", "{turn}");
+    }
+}
+
+/// The response would be bound to a request of other keys.
+#[tokio::test]
+async fn what_was_asked_under_other_keys_is_not_answered() {
+    let scene = Scene::new("slow", true, None);
+    let running = scene.serve();
+    let mut first = scene.client(&running).await;
+    get(&mut first).await;
+    first.close().await;
+    let copy = scene.dir("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for file in ["context.toml", "numbers.toml"] {
+        std::fs::copy(scene.dir("client").join(file), copy.join(file)).unwrap();
+    }
+    let mut first = scene.client(&running).await;
+    let mut second = scene.client_of("copy", &running).await;
+    let (slow, _) = tokio::join!(ask(&mut first, Code::GET, "slow", b""), async {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        get(&mut second).await
+    });
+    let Err(ClientError::NotProtected { .. }) = slow else { panic!("{slow:?}") };
+    // It can ask again.
+    assert_eq!(ask(&mut first, Code::GET, "slow", b"").await.unwrap().payload, b"slowly");
+}
+
+#[tokio::test]
+async fn an_observation_begins_with_new_keys() {
+    let scene = Scene::new("observe", true, None);
+    let running = scene.serve();
+    scene.lose("client");
+    let mut client = scene.client(&running).await;
+    let path = ["value".to_owned()];
+    let ask = Ask {
+        method: Code::GET,
+        path: &path,
+        query: &[],
+        content_format: None,
+        accept: None,
+        payload: b"",
+        options: &[],
+    };
+    let mut observation = client.observe(&ask).await.unwrap();
+    assert!(observation.is_registered());
+    assert_eq!(observation.next().await.unwrap().unwrap().payload, b"first");
+}
+
+#[tokio::test]
+async fn numbers_in_a_database_have_their_keys_beside_them() {
+    let scene = Scene::new("database", true, None);
+    let (file, other) = (scene.dir("state.db"), scene.dir("other.db"));
+    let running = scene.serve_with(Some(&file));
+    scene.lose("client");
+    let mut client = scene.client(&running).await;
+    get(&mut client).await;
+    running.stop();
+    client.close().await;
+    scene.passed();
+    let running = scene.serve_with(Some(&file));
+    let mut client = scene.client(&running).await;
+    get(&mut client).await;
+    assert_eq!(scene.passed(), USUAL);
+    running.stop();
+    client.close().await;
+    // Another database knows nothing of them.
+    let running = scene.serve_with(Some(&other));
+    let mut client = scene.client(&running).await;
+    assert_eq!(get(&mut client).await, b"first");
+    assert!(scene.passed().contains(&(true, Some(26))));
+    running.stop();
+}
+
+/// Who did not ask for it is refused as before, and told what to do.
+#[tokio::test]
+async fn without_it_lost_numbers_are_refused_on_both_sides() {
+    let scene = Scene::new("without", false, None);
+    let running = scene.serve();
+    scene.lose("client");
+    let Err(error) = Client::connect_to(running.address, false, scene.config("client")).await else {
+        panic!("connected")
+    };
+    assert!(error.to_string().contains("numbers.toml is missing"), "{error}");
+    // A client that wants it from a server that does not.
+    let file = scene.dir("client/context.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}rederivation = true\n")).unwrap();
+    let mut client = scene.client(&running).await;
+    let error = ask(&mut client, Code::GET, "value", b"").await.unwrap_err();
+    assert!(error.to_string().contains("4.01"), "{error}");
+}

@@ -1,0 +1,315 @@
+//! Keys that both ends derive anew, when one of them has lost what it kept (RFC 8613, appendix B.2).
+//!
+//! ```text
+//! client                                                      server
+//!   request #1, kid context ID1          under ID1      ->      is authentic, perhaps a replay: never delivered
+//!   is authentic and of this moment  <-  under R2 || ID1        response #1, kid context R2
+//!   request #2, kid context R2 || R3     under R2 || R3 ->      R2 was ours: of this moment, delivered
+//!                                    <-  under R2 || R3         response #2
+//! ```
+//!
+//! A kid context of these messages is a CBOR byte string around the bytes; later ones carry none. A client that has lost its
+//! numbers draws ID1 ([`Context::rederive`]). A server that has lost them takes what a client had as ID Context for ID1, so
+//! that any request becomes request #1. R2 is 8 random bytes and their HMAC under a key that nobody else has and that is
+//! drawn anew for each new context ([`Offers`]): a server keeps nothing for those who ask, and an old request #2 is
+//! never of this moment again.
+
+use super::MAX_KID_CONTEXT;
+use super::context::{BadParameters, Context, MAX_ID_CONTEXT, Parameters};
+use super::option::OscoreOption;
+use super::protect::Stop;
+use super::unprotect::{Pending, Refused, RequestBinding, RequestNonce, Unprotected};
+use crate::buf::{Frame, Writer};
+use crate::coap::message::{Builder, MessageRef, MessageType};
+use crate::coap::option::OptionNumber;
+use crate::coap::{Code, Token};
+use crate::crypto::Crypto;
+use crate::crypto::hash::{DIGEST_LEN, HmacKey};
+use crate::lease::Lease;
+use crate::replay::ReplayWindow;
+use crate::secret::{Secret, same};
+
+/// How messages name the ID Context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub(super) enum Naming {
+    /// In requests, as it is.
+    #[default]
+    AsItIs,
+    /// As a CBOR byte string: while keys are derived.
+    Wrapped,
+    /// Not at all: after that.
+    Omitted,
+}
+
+/// Room for an ID Context and the head of a CBOR byte string.
+pub(super) type Wrapped = WrappedId;
+
+/// An ID Context as a CBOR byte string.
+pub(super) struct WrappedId([u8; MAX_KID_CONTEXT]);
+
+impl Default for WrappedId {
+    #[inline]
+    fn default() -> Self {
+        Self([0; MAX_KID_CONTEXT])
+    }
+}
+
+/// Bytes of ID1, R3 and of each half of R2.
+const NONCE_LEN: usize = 8;
+/// Bytes of R2.
+const R2_LEN: usize = 16;
+
+impl Context {
+    /// A context under an ID1 that is drawn here: its first request is request #1, which the server does not deliver, and the
+    /// response goes to [`Self::rederived`]. The ID Context in `parameters` plays no part.
+    ///
+    /// # Errors
+    /// [`BadParameters`].
+    pub fn rederive<C: Crypto>(crypto: &mut C, parameters: &Parameters<'_>) -> Result<Self, BadParameters> {
+        let mut id1 = [0; NONCE_LEN];
+        crypto.random(&mut id1);
+        Self::fresh::<C>(parameters, &id1)
+    }
+
+    /// A context of [`Self::rederived`] or [`Rederived::Second`] that goes on after a restart: `parameters` have the
+    /// [ID Context](Self::id_context) that it had, `kept` is the end of the lease that was kept last, and `window` is known
+    /// only after an orderly end.
+    ///
+    /// # Errors
+    /// [`BadParameters`].
+    pub fn resume_rederived<C: Crypto>(
+        parameters: &Parameters<'_>,
+        kept: u64,
+        window: Option<ReplayWindow>,
+    ) -> Result<Self, BadParameters> {
+        let mut context = match window {
+            Some(window) => Self::restore::<C>(parameters, kept, window)?,
+            None => Self::resume::<C>(parameters, kept)?,
+        };
+        context.naming = Naming::Omitted;
+        Ok(context)
+    }
+
+    /// Nobody used this ID Context before.
+    fn fresh<C: Crypto>(parameters: &Parameters<'_>, id_context: &[u8]) -> Result<Self, BadParameters> {
+        Self::named::<C>(parameters, id_context, id_context)
+    }
+
+    /// As [`Self::fresh`], named by other bytes than it is derived with.
+    fn named<C: Crypto>(parameters: &Parameters<'_>, id_context: &[u8], name: &[u8]) -> Result<Self, BadParameters> {
+        let parameters = &Parameters { id_context: Some(id_context), ..*parameters };
+        let mut context = Self::derive_named::<C>(parameters, Some(name), Lease::resume(0), ReplayWindow::new())?;
+        context.naming = Naming::Wrapped;
+        Ok(context)
+    }
+
+    /// Takes response #1, which has a kid context: what is inside, and the context for request #2 and everything behind it.
+    /// Its [ID Context](Self::id_context) and the end of a lease are to be kept before anything is sent under it, and it
+    /// is [settled](Self::settle) when something came back.
+    ///
+    /// # Errors
+    /// [`Refused`]; the true response may still come, `pending` is as it was.
+    pub fn rederived<'r, C: Crypto>(
+        &self,
+        crypto: &mut C,
+        parameters: &Parameters<'_>,
+        pending: &mut Pending,
+        datagram: &'r mut [u8],
+    ) -> Result<(Self, MessageRef<'r>), Refused> {
+        let mut id = [0; R2_LEN + MAX_ID_CONTEXT];
+        let mut writer = Writer::new(&mut id);
+        let r2_len = {
+            let message = MessageRef::parse(datagram).map_err(|_| Refused::Unprotected)?;
+            let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?)?;
+            let r2 = option.kid_context.and_then(unwrap).filter(|r2| r2.len() <= R2_LEN).ok_or(Refused::BadOption)?;
+            let whole = writer.put(r2).and_then(|()| writer.put(self.id_context().unwrap_or(&[])));
+            whole.map_err(|_| Refused::BadOption)?;
+            r2.len()
+        };
+        // What response #1 is protected with is named by nothing else.
+        let first = Self::named::<C>(parameters, writer.written(), &[]).map_err(|_| Refused::UnknownContext)?;
+        let message = first.unprotect_response(crypto, pending, datagram)?;
+        let mut r3 = [0; NONCE_LEN];
+        crypto.random(&mut r3);
+        let end = r2_len.wrapping_add(NONCE_LEN);
+        if let Some(place) = id.get_mut(r2_len..end) {
+            place.copy_from_slice(&r3);
+        }
+        let context = Self::fresh::<C>(parameters, id.get(..end).unwrap_or(&[]));
+        Ok((context.map_err(|_| Refused::UnknownContext)?, message))
+    }
+
+    /// Something came back under this context: requests need not name it any more.
+    pub fn settle(&mut self) {
+        if self.naming == Naming::Wrapped {
+            self.naming = Naming::Omitted;
+        }
+    }
+
+    /// The kid context of a message of ours.
+    #[inline]
+    pub(super) fn kid_context<'a>(&'a self, wrapped: &'a mut Wrapped) -> Option<&'a [u8]> {
+        match self.naming {
+            Naming::AsItIs => self.id_context(),
+            Naming::Wrapped => wrap(self.id_context()?, wrapped),
+            Naming::Omitted => None,
+        }
+    }
+
+    /// True if responses, too, have a kid context.
+    #[inline]
+    pub(super) fn names_itself(&self) -> bool {
+        self.naming == Naming::Wrapped
+    }
+
+    /// True if a kid context names the ID Context of this context.
+    #[inline]
+    pub(super) fn is_meant_by(&self, kid_context: &[u8]) -> bool {
+        match self.naming {
+            Naming::AsItIs => self.id_context() == Some(kid_context),
+            Naming::Wrapped | Naming::Omitted => self.id_context() == unwrap(kid_context),
+        }
+    }
+}
+
+/// A CBOR byte string (RFC 8949, section 3.1) of these bytes.
+fn wrap<'a>(bytes: &[u8], WrappedId(room): &'a mut WrappedId) -> Option<&'a [u8]> {
+    let len = bytes.len() as u8;
+    let mut writer = Writer::new(room);
+    let head = if len < 24 { writer.u8(0x40 | len) } else { writer.put(&[0x58, len]) };
+    head.and_then(|()| writer.put(bytes)).ok()?;
+    let written = writer.written().len();
+    room.get(..written)
+}
+
+/// The bytes of a CBOR byte string, of which there is nothing before or behind, in the shortest form.
+fn unwrap(kid_context: &[u8]) -> Option<&[u8]> {
+    let (len, bytes) = match kid_context {
+        [head @ 0x40..=0x57, bytes @ ..] => (head & 0x1f, bytes),
+        [0x58, len @ 24..=255, bytes @ ..] => (*len, bytes),
+        _ => return None,
+    };
+    (bytes.len() == usize::from(len)).then_some(bytes)
+}
+
+/// What a server knows its R2 by. It is drawn when the server starts and for each context that came of it, so that what was
+/// offered before is void.
+pub struct Offers(Secret<DIGEST_LEN>);
+
+/// What a request that names another ID Context is for.
+#[derive(Debug)]
+pub enum Rederived<'r> {
+    /// Request #1: to be answered with [`Offers::answer`]. What it asks is not for the application, since it may be a replay.
+    First(FirstRequest),
+    /// Request #2, fresh, and the context that takes the place of the one before: its [ID Context](Context::id_context) and
+    /// the end of a lease are to be kept before anything is delivered, and new [`Offers`] to be drawn.
+    Second(Context, MessageRef<'r>, RequestNonce),
+}
+
+/// A request that is answered with response #1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FirstRequest {
+    request: RequestBinding,
+    id1: [u8; MAX_ID_CONTEXT],
+    id1_len: usize,
+}
+
+impl FirstRequest {
+    /// The request of a client that came under `context`, of which the server knows no numbers any more.
+    pub fn under(context: &Context, request: RequestBinding) -> Self {
+        Self::of(context.id_context().unwrap_or(&[]), request)
+    }
+
+    fn of(id1: &[u8], request: RequestBinding) -> Self {
+        let mut first = Self { request, id1: [0; MAX_ID_CONTEXT], id1_len: id1.len().min(MAX_ID_CONTEXT) };
+        first.id1.iter_mut().zip(id1).for_each(|(to, from)| *to = *from);
+        first
+    }
+
+    /// Which request it is.
+    pub const fn binding(&self) -> RequestBinding {
+        self.request
+    }
+
+    fn id1(&self) -> &[u8] {
+        self.id1.get(..self.id1_len).unwrap_or(&[])
+    }
+}
+
+impl Offers {
+    /// Nothing was offered yet.
+    pub fn draw<C: Crypto>(crypto: &mut C) -> Self {
+        let mut key = Secret::zeroed();
+        crypto.random(key.expose_mut());
+        Self(key)
+    }
+
+    /// Decrypts a request where it lies, if its kid context is one of this procedure.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn open<'r, C: Crypto>(
+        &self,
+        crypto: &mut C,
+        parameters: &Parameters<'_>,
+        datagram: &'r mut [u8],
+    ) -> Result<Rederived<'r>, Refused> {
+        let (mut context, is_ours) = {
+            let message = MessageRef::parse(datagram).map_err(|_| Refused::Unprotected)?;
+            let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?)?;
+            let id_context = option.kid_context.and_then(unwrap).ok_or(Refused::UnknownContext)?;
+            let context = Context::fresh::<C>(parameters, id_context).map_err(|_| Refused::UnknownContext)?;
+            (context, id_context.split_at_checked(R2_LEN).is_some_and(|(r2, r3)| !r3.is_empty() && self.made::<C>(r2)))
+        };
+        // Nothing was seen under these keys.
+        let Unprotected::Fresh(message, nonce) = context.unprotect_request(crypto, datagram)? else {
+            return Err(Refused::Replayed);
+        };
+        if !is_ours {
+            return Ok(Rederived::First(FirstRequest::under(&context, nonce.binding())));
+        }
+        context.settle();
+        Ok(Rederived::Second(context, message, nonce))
+    }
+
+    /// Writes response #1: 4.01 with nothing in it, since nothing was delivered.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn answer<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        parameters: &Parameters<'_>,
+        first: &FirstRequest,
+        (message_type, message_id): (MessageType, u16),
+        token: &Token,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), Stop> {
+        let mut id = [0; R2_LEN + MAX_ID_CONTEXT];
+        let mut writer = Writer::new(&mut id);
+        let mut s2 = [0; NONCE_LEN];
+        crypto.random(&mut s2);
+        let mac = self.mac::<C>(&s2);
+        writer.put(&s2)?;
+        writer.put(mac.first_chunk::<NONCE_LEN>().unwrap_or(&[0; NONCE_LEN]))?;
+        writer.put(first.id1())?;
+        let id = writer.written();
+        let r2 = id.get(..R2_LEN).unwrap_or(&[]);
+        let mut context = Context::named::<C>(parameters, id, r2).map_err(|_| Stop::Unsupported)?;
+        // One message, under keys that nobody derives again.
+        context.lease_mut().extend(1);
+        Builder::new(frame, message_type, Code::UNAUTHORIZED, message_id, token.as_bytes())?;
+        context.protect_response(crypto, &first.request, None, frame)
+    }
+
+    fn mac<C: Crypto>(&self, s2: &[u8]) -> [u8; DIGEST_LEN] {
+        HmacKey::new::<C>(&[self.0.expose()]).mac::<C>(&[s2])
+    }
+
+    /// True if these 16 bytes were offered as R2.
+    fn made<C: Crypto>(&self, r2: &[u8]) -> bool {
+        let Some((s2, mac)) = r2.split_first_chunk::<NONCE_LEN>() else { return false };
+        same(mac, self.mac::<C>(s2).get(..NONCE_LEN).unwrap_or(&[]))
+    }
+}
