@@ -7,6 +7,7 @@
 
 mod liboscore;
 mod own;
+mod rederivation;
 mod wire;
 
 pub(crate) use own::reader_cells;
@@ -36,6 +37,8 @@ struct Peer {
     observes: bool,
     /// Whether its client can tell the server that it observes no more.
     cancels: bool,
+    /// Whether it derives new keys (appendix B.2).
+    rederives: bool,
 }
 
 /// All of them, with what is to be built for them, and the rows with both ends ours.
@@ -50,6 +53,7 @@ pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<
             echo: true,
             observes: true,
             cancels: false,
+            rederives: false,
         },
         Peer {
             name: "Californium cf-oscore",
@@ -59,6 +63,7 @@ pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<
             echo: false,
             observes: false,
             cancels: true,
+            rederives: true,
         },
     ];
     let (of_liboscore, liboscore) = liboscore::all(places);
@@ -83,6 +88,11 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     for (name, context) in CONTEXTS {
         add_with(Role::Server, &format!("GET, PUT with {name}"), context, server_methods);
         add_with(Role::Client, &format!("GET, PUT with {name}"), context, client_methods);
+    }
+    if peer.rederives {
+        for (role, scenario, context, play) in rederivation::ROWS {
+            add_with(role, scenario, context, play);
+        }
     }
     let mut add = |role, scenario: &str, play| add_with(role, scenario, &[], play);
     add(Role::Server, "GET, PUT", server_methods);

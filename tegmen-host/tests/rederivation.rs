@@ -213,6 +213,39 @@ async fn both_lose_their_numbers_and_a_server_those_of_derived_keys() {
     assert_eq!(scene.passed(), PROCEDURE);
 }
 
+/// A client that ends between response #1 and request #2 still names its keys.
+#[tokio::test]
+async fn keys_that_nobody_answered_yet_are_named_after_a_restart() {
+    let scene = Scene::new("between", true, None);
+    let running = scene.serve();
+    scene.lose("client");
+    let mut client = scene.client(&running).await;
+    get(&mut client).await;
+    client.close().await;
+    let file = scene.dir("client/numbers.toml");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("with = \""));
+    scene.lose("client");
+    {
+        // Whoever is asked answers request #1, and nothing after that.
+        let mut client = scene.client(&running).await;
+        scene.passed();
+        let (get, wire) = (ask(&mut client, Code::GET, "value", b""), scene.wire.clone());
+        tokio::select! {
+            _ = get => {}
+            () = async {
+                while !wire.lock().unwrap().iter().any(|(sent, _)| !sent) {
+                    tokio::task::yield_now().await;
+                }
+            } => {}
+        }
+    }
+    let mut client = scene.client(&running).await;
+    scene.passed();
+    assert_eq!(get(&mut client).await, b"first");
+    let passed = scene.passed();
+    assert!(passed.ends_with(&[(true, Some(26)), (false, None)]), "{passed:?}");
+}
+
 /// After a power cut the keys stay, and the window is asked for (appendix B.1).
 #[tokio::test]
 async fn derived_keys_survive_a_power_cut() {

@@ -240,7 +240,7 @@ fn a_server_that_lost_its_numbers_takes_any_request_for_the_first() {
             let again = Parameters { id_context: known.as_deref(), ..ends.server_parameters() };
             ends.server = match known == id_context.map(<[u8]>::to_vec) {
                 true => Context::resume::<Compact>(&again, 1).unwrap(),
-                false => Context::resume_rederived::<Compact>(&again, 1, None).unwrap(),
+                false => Context::resume_rederived::<Compact>(&again, 1, None, true).unwrap(),
             };
             let (request, mut pending) = ends.ask(b"first");
             let mut bytes = request.clone();

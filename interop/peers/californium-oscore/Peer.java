@@ -15,6 +15,7 @@ import org.eclipse.californium.cose.AlgorithmID;
 import org.eclipse.californium.elements.config.Configuration;
 import org.eclipse.californium.elements.util.Bytes;
 import org.eclipse.californium.elements.util.StringUtil;
+import org.eclipse.californium.oscore.ContextRederivation.PHASE;
 import org.eclipse.californium.oscore.HashMapCtxDB;
 import org.eclipse.californium.oscore.OSCoreCoapStackFactory;
 import org.eclipse.californium.oscore.OSCoreCtx;
@@ -26,11 +27,13 @@ import org.eclipse.californium.oscore.OSCoreCtx;
  * oscore-server CONTEXT HOST PORT
  * oscore-client CONTEXT METHOD URI [PAYLOAD]
  * oscore-client CONTEXT observe URI COUNT
+ * oscore-client CONTEXT twice URI
  * version
  * </pre>
  *
  * CONTEXT is a file as libcoap reads it. Californium keeps the number of the next request in memory only, and leaves it
- * to the application to go on behind it after a restart: here CONTEXT.next says where.
+ * to the application to go on behind it after a restart: here CONTEXT.next says where. Two lines more than libcoap has:
+ * "rederivation" takes part in appendix B.2 of RFC 8613, "lost" begins it.
  */
 public final class Peer {
     /** RFC 9175, section 2.2.1; it has no name for it. */
@@ -76,6 +79,12 @@ public final class Peer {
         int first = Files.exists(next) ? Integer.parseInt(Files.readString(next)) : 0;
         Files.writeString(next, String.valueOf(first + LEASE));
         context.setSenderSeq(first);
+        if (values.containsKey("rederivation")) {
+            context.setContextRederivationEnabled(true);
+        }
+        if (values.containsKey("lost")) {
+            context.setContextRederivationPhase(client ? PHASE.CLIENT_INITIATE : PHASE.SERVER_INITIATE);
+        }
         return context;
     }
 
@@ -100,6 +109,14 @@ public final class Peer {
         OSCoreCoapStackFactory.useAsDefault(contexts);
         CoapClient client = new CoapClient(uri);
         client.setTimeout(20000L);
+        if (method.equals("twice")) {
+            for (int time = 0; time < 2; time++) {
+                Request request = new Request(Code.GET);
+                request.getOptions().setOscore(Bytes.EMPTY);
+                Things.say(Things.text(Things.ask(client, request)));
+            }
+            return;
+        }
         Request request = new Request(method.equals("observe") ? Code.GET : Code.valueOf(method.toUpperCase()));
         // An empty option is how it is told to protect a request.
         request.getOptions().setOscore(Bytes.EMPTY);

@@ -4,7 +4,7 @@ use crate::capture::{Capture, Datagram};
 use crate::cell::Check;
 use std::collections::HashMap;
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber};
-use tegmen::oscore::OscoreOption;
+use tegmen::oscore::{OscoreOption, PartialIv};
 
 /// What is asked for and answered in these rows.
 const CLEAR: [&[u8]; 7] = [b"hello", b"value", b"slow", b"count", b"files", b"unseen", b"0123456789abcdef"];
@@ -55,7 +55,7 @@ fn all_protected(datagrams: &[Datagram]) -> Check {
         }
         match option.partial_iv {
             // What is sent again is the same.
-            Some(iv) => match numbers.insert((datagram.to_server, iv.number()), message.payload().to_vec()) {
+            Some(iv) => match numbers.insert(used(datagram, &option, iv), message.payload().to_vec()) {
                 Some(before) if before != message.payload() => {
                     return Err(format!("the number {} was used twice", iv.number()).into());
                 }
@@ -69,6 +69,23 @@ fn all_protected(datagrams: &[Datagram]) -> Check {
         return Err(format!("{requests} requests and {responses} responses passed").into());
     }
     Ok(())
+}
+
+/// What may be used once: a number of one end, under keys that are new with each kid context (appendix B.2).
+fn used(datagram: &Datagram, option: &OscoreOption<'_>, number: PartialIv) -> (bool, Option<Vec<u8>>, u64) {
+    (datagram.to_server, option.kid_context.map(<[u8]>::to_vec), number.number())
+}
+
+/// How many bytes the kid context of each message has, if it has one.
+pub(super) fn kid_contexts(datagrams: &[Datagram]) -> Result<Vec<Option<usize>>, String> {
+    let mut found = Vec::new();
+    for datagram in datagrams {
+        let message = parse(&datagram.bytes)?;
+        let Some(option) = message.option(OptionNumber::OSCORE) else { continue };
+        let option = OscoreOption::parse(option).map_err(|_| "an OSCORE option makes no sense")?;
+        found.push(option.kid_context.map(<[u8]>::len));
+    }
+    Ok(found)
 }
 
 /// How many requests there are; what was sent again counts once.

@@ -131,9 +131,9 @@ fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<Context, 
     let (parameters, window) =
         (file.parameters(), numbers.window.map(|window| ReplayWindow::from_parts(window.into())));
     match (numbers.id_context(), window) {
-        (Some(id_context), window) => {
+        (Some((id_context, settled)), window) => {
             let parameters = Parameters { id_context: Some(&id_context), ..parameters };
-            Context::resume_rederived::<HostCrypto>(&parameters, numbers.next, window)
+            Context::resume_rederived::<HostCrypto>(&parameters, numbers.next, window, settled)
         }
         (None, Some(window)) => Context::restore::<HostCrypto>(&parameters, numbers.next, window),
         (None, None) => Context::resume::<HostCrypto>(&parameters, numbers.next),

@@ -5,15 +5,14 @@
 
 use super::file::ContextFile;
 use super::{ContextError, StoredContext, file_error};
-use crate::credentials::to_hex;
 use crate::provider::HostCrypto;
 use crate::state::numbers::{LEASE, Numbers};
 use std::path::Path;
 use tegmen::buf::Frame;
 use tegmen::coap::{MessageRef, MessageType, OptionNumber, Token};
 use tegmen::oscore::{
-    Context, FirstRequest, MAX_PARTIAL_IV, Offers, OscoreOption, Pending, Rederived, Refused, RequestBinding,
-    RequestNonce, Stop, Unprotected,
+    Context, FirstRequest, MAX_ID_CONTEXT, MAX_PARTIAL_IV, Offers, OscoreOption, Pending, Rederived, Refused,
+    RequestBinding, RequestNonce, Stop, Unprotected,
 };
 
 /// What a context needs for it.
@@ -34,13 +33,10 @@ impl Rederivation {
     /// What is left of numbers that cannot be trusted: under which ID Context the other end may still come. Nothing is sent
     /// with it.
     pub(super) fn of_lost(numbers: &Path) -> Numbers {
-        let id_context = Numbers::id_context_in(numbers).filter(|id_context| id_context.len() <= MAX_REMEMBERED);
-        Numbers { with: id_context.map(|bytes| to_hex(&bytes)).unwrap_or_default(), ..Numbers::default() }
+        let id_context = Numbers::id_context_in(numbers).filter(|id_context| id_context.len() <= MAX_ID_CONTEXT);
+        id_context.map_or(Numbers::default(), |id_context| Numbers::default().under(&id_context, true))
     }
 }
-
-/// What an ID Context may be at most that is remembered.
-const MAX_REMEMBERED: usize = tegmen::oscore::MAX_ID_CONTEXT;
 
 /// A request that came out of a protected message.
 pub(crate) enum Received<'r> {
@@ -112,8 +108,10 @@ impl StoredContext {
     /// The numbers, with the ID Context that belongs to them.
     pub(super) fn named(&self, numbers: Numbers) -> Numbers {
         let theirs = self.rederivation.as_ref().and_then(|rederivation| rederivation.file.id_context.as_deref());
-        let derived = self.context.id_context().filter(|ours| self.rederives() && Some(*ours) != theirs);
-        Numbers { with: derived.map(to_hex).unwrap_or_default(), ..numbers }
+        match self.context.id_context().filter(|ours| self.rederives() && Some(*ours) != theirs) {
+            Some(derived) => numbers.under(derived, self.context.is_settled()),
+            None => numbers,
+        }
     }
 
     /// The other end does not know our keys any more: others are to be derived before anything else is sent.
@@ -200,11 +198,11 @@ impl StoredContext {
 
     /// Keeps new keys, and goes on with them; what was offered for others is void.
     fn adopt(&mut self, context: Context) -> Result<(), ContextError> {
-        let id_context = context.id_context().map(to_hex).unwrap_or_default();
-        let numbers = Numbers { with: id_context, ..Numbers::from(context.lease().next() + LEASE, None) };
+        let end = context.lease().next() + LEASE;
+        let numbers = Numbers::from(end, None).under(context.id_context().unwrap_or(&[]), context.is_settled());
         self.place.keep(&numbers).map_err(file_error(self.place.file()))?;
         self.context = context;
-        self.context.lease_mut().extend(numbers.next);
+        self.context.lease_mut().extend(end);
         if let Some(rederivation) = &mut self.rederivation {
             rederivation.is_lost = false;
             rederivation.offers = None;

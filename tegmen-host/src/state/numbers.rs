@@ -29,7 +29,7 @@ pub(crate) struct Numbers {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) sealed: String,
     /// Of a session: with whom it is. Of a context: the ID Context that its keys were derived anew with, in hexadecimal
-    /// (RFC 8613, appendix B.2).
+    /// (RFC 8613, appendix B.2), behind a `?` until something came back under them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) with: String,
     /// Its numbers are kept in a [`Database`](super::Database), and those here are of no use any more.
@@ -87,15 +87,23 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// The ID Context that a file has which cannot be trusted otherwise.
+    /// [`Self::id_context`] of a file that cannot be trusted otherwise.
     pub(crate) fn id_context_in(file: &Path) -> Option<Vec<u8>> {
         let numbers: Self = toml::from_str(&std::fs::read_to_string(file).ok()?).ok()?;
-        numbers.id_context()
+        numbers.id_context().map(|(id_context, _)| id_context)
     }
 
-    /// The ID Context that keys were derived anew with.
-    pub(crate) fn id_context(&self) -> Option<Vec<u8>> {
-        if self.with.is_empty() { None } else { crate::credentials::from_hex(&self.with) }
+    /// The ID Context that keys were derived anew with, and whether something came back under them.
+    pub(crate) fn id_context(&self) -> Option<(Vec<u8>, bool)> {
+        let settled = self.with.trim_start_matches('?');
+        if settled.is_empty() { None } else { Some((crate::credentials::from_hex(settled)?, settled == self.with)) }
+    }
+
+    /// With the ID Context of keys that were derived anew.
+    #[must_use]
+    pub(crate) fn under(self, id_context: &[u8], settled: bool) -> Self {
+        let mark = if settled { "" } else { "?" };
+        Self { with: format!("{mark}{}", crate::credentials::to_hex(id_context)), ..self }
     }
 
     /// Writes the file, all of it or nothing, so that it survives a power cut that comes after this returns.

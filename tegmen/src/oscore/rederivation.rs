@@ -8,7 +8,8 @@
 //!                                    <-  under R2 || R3         response #2
 //! ```
 //!
-//! A kid context of these messages is a CBOR byte string around the bytes; later ones carry none. A client that has lost its
+//! A kid context of these messages is a CBOR byte string around the bytes; later ones carry none. Response #1 has the nonce of
+//! request #1, common IV included, and the keys of R2 || ID1; one with a number of its own is taken as well. A client that has lost its
 //! numbers draws ID1 ([`Context::rederive`]). A server that has lost them takes what a client had as ID Context for ID1, so
 //! that any request becomes request #1. R2 is 8 random bytes and their HMAC under a key that nobody else has and that is
 //! drawn anew for each new context ([`Offers`]): a server keeps nothing for those who ask, and an old request #2 is
@@ -16,6 +17,7 @@
 
 use super::MAX_KID_CONTEXT;
 use super::context::{BadParameters, Context, MAX_ID_CONTEXT, Parameters};
+use super::cose::MAX_NONCE;
 use super::option::OscoreOption;
 use super::protect::Stop;
 use super::unprotect::{Pending, Refused, RequestBinding, RequestNonce, Unprotected};
@@ -73,8 +75,8 @@ impl Context {
     }
 
     /// A context of [`Self::rederived`] or [`Rederived::Second`] that goes on after a restart: `parameters` have the
-    /// [ID Context](Self::id_context) that it had, `kept` is the end of the lease that was kept last, and `window` is known
-    /// only after an orderly end.
+    /// [ID Context](Self::id_context) that it had, `kept` is the end of the lease that was kept last, `window` is known
+    /// only after an orderly end, and `settled` is whether it was [settled](Self::settle).
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -82,12 +84,13 @@ impl Context {
         parameters: &Parameters<'_>,
         kept: u64,
         window: Option<ReplayWindow>,
+        settled: bool,
     ) -> Result<Self, BadParameters> {
         let mut context = match window {
             Some(window) => Self::restore::<C>(parameters, kept, window)?,
             None => Self::resume::<C>(parameters, kept)?,
         };
-        context.naming = Naming::Omitted;
+        context.naming = if settled { Naming::Omitted } else { Naming::Wrapped };
         Ok(context)
     }
 
@@ -119,16 +122,21 @@ impl Context {
     ) -> Result<(Self, MessageRef<'r>), Refused> {
         let mut id = [0; R2_LEN + MAX_ID_CONTEXT];
         let mut writer = Writer::new(&mut id);
+        let has_number;
         let r2_len = {
             let message = MessageRef::parse(datagram).map_err(|_| Refused::Unprotected)?;
             let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?)?;
+            has_number = option.partial_iv.is_some();
             let r2 = option.kid_context.and_then(unwrap).filter(|r2| r2.len() <= R2_LEN).ok_or(Refused::BadOption)?;
             let whole = writer.put(r2).and_then(|()| writer.put(self.id_context().unwrap_or(&[])));
             whole.map_err(|_| Refused::BadOption)?;
             r2.len()
         };
         // What response #1 is protected with is named by nothing else.
-        let first = Self::named::<C>(parameters, writer.written(), &[]).map_err(|_| Refused::UnknownContext)?;
+        let mut first = Self::named::<C>(parameters, writer.written(), &[]).map_err(|_| Refused::UnknownContext)?;
+        if !has_number {
+            first.common_iv = self.common_iv;
+        }
         let message = first.unprotect_response(crypto, pending, datagram)?;
         let mut r3 = [0; NONCE_LEN];
         crypto.random(&mut r3);
@@ -155,6 +163,11 @@ impl Context {
             Naming::Wrapped => wrap(self.id_context()?, wrapped),
             Naming::Omitted => None,
         }
+    }
+
+    /// False from a derivation until something came back: requests have a kid context, and response #1, too.
+    pub fn is_settled(&self) -> bool {
+        self.naming != Naming::Wrapped
     }
 
     /// True if responses, too, have a kid context.
@@ -208,21 +221,26 @@ pub enum Rederived<'r> {
 }
 
 /// A request that is answered with response #1.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FirstRequest {
     request: RequestBinding,
+    common_iv: [u8; MAX_NONCE],
     id1: [u8; MAX_ID_CONTEXT],
     id1_len: usize,
+}
+
+impl core::fmt::Debug for FirstRequest {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("FirstRequest").field("request", &self.request).field("id1", &self.id1()).finish()
+    }
 }
 
 impl FirstRequest {
     /// The request of a client that came under `context`, of which the server knows no numbers any more.
     pub fn under(context: &Context, request: RequestBinding) -> Self {
-        Self::of(context.id_context().unwrap_or(&[]), request)
-    }
-
-    fn of(id1: &[u8], request: RequestBinding) -> Self {
-        let mut first = Self { request, id1: [0; MAX_ID_CONTEXT], id1_len: id1.len().min(MAX_ID_CONTEXT) };
+        let id1 = context.id_context().unwrap_or(&[]);
+        let common_iv = context.common_iv;
+        let mut first = Self { request, common_iv, id1: [0; MAX_ID_CONTEXT], id1_len: id1.len().min(MAX_ID_CONTEXT) };
         first.id1.iter_mut().zip(id1).for_each(|(to, from)| *to = *from);
         first
     }
@@ -297,10 +315,10 @@ impl Offers {
         let id = writer.written();
         let r2 = id.get(..R2_LEN).unwrap_or(&[]);
         let mut context = Context::named::<C>(parameters, id, r2).map_err(|_| Stop::Unsupported)?;
-        // One message, under keys that nobody derives again.
-        context.lease_mut().extend(1);
+        // Nobody derives these keys again, and this is all that is encrypted with them.
+        context.common_iv = first.common_iv;
         Builder::new(frame, message_type, Code::UNAUTHORIZED, message_id, token.as_bytes())?;
-        context.protect_response(crypto, &first.request, None, frame)
+        context.protect_response(crypto, &first.request, Some(RequestNonce(first.request)), frame)
     }
 
     fn mac<C: Crypto>(&self, s2: &[u8]) -> [u8; DIGEST_LEN] {

@@ -446,7 +446,10 @@ fn parameters_that_cannot_be_are_refused() {
     assert_eq!(bad(Parameters { sender_id: &[1; 8], ..PARAMETERS }), BadParameters::IdTooLong { max: 7 });
     let short = Parameters { aead: Aead::AesCcm64_64_128, recipient_id: b"ab", ..PARAMETERS };
     assert_eq!(bad(short), BadParameters::IdTooLong { max: 1 });
-    assert_eq!(bad(Parameters { id_context: Some(&[1; MAX_ID_CONTEXT + 1]), ..PARAMETERS }), BadParameters::IdContextTooLong);
+    assert_eq!(
+        bad(Parameters { id_context: Some(&[1; MAX_ID_CONTEXT + 1]), ..PARAMETERS }),
+        BadParameters::IdContextTooLong
+    );
     assert_eq!(bad(Parameters { aead: Aead::A128Gcm, ..PARAMETERS }), BadParameters::Unsupported);
 }
 
