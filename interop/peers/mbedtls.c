@@ -35,6 +35,8 @@ union address {
 };
 
 static int is_server;
+/* Of the other end, where a suite is named and no certificate shown. */
+static const char *identity;
 static int sock;
 static union address peer;
 static socklen_t peer_len;
@@ -178,6 +180,9 @@ static int advance(void)
             must("name", mbedtls_x509_dn_gets(name, sizeof name, &shown->subject) < 0);
             name_suite("suite ", mbedtls_ssl_get_ciphersuite(&ssl));
             printf("\npeer %s\n", strncmp(name, "CN=", 3) == 0 ? name + 3 : name);
+        } else if (identity != NULL) {
+            name_suite("suite ", mbedtls_ssl_get_ciphersuite(&ssl));
+            printf("\npeer %s\n", identity);
         }
         if (memcmp(last_master, ssl.session->master, sizeof last_master) == 0)
             printf("resumed\n");
@@ -247,13 +252,18 @@ static void use_key(char **words)
                                      strlen(words[0])));
 }
 
-static void use_certificates(char **words)
+static void use_suite(char *name)
 {
     static int suites[2];
-    exchange(words[1], '_', '-');
-    suites[0] = mbedtls_ssl_get_ciphersuite_id(words[1]);
+    exchange(name, '_', '-');
+    suites[0] = mbedtls_ssl_get_ciphersuite_id(name);
     must("suite", suites[0] == 0);
     mbedtls_ssl_conf_ciphersuites(&conf, suites);
+}
+
+static void use_certificates(char **words)
+{
+    use_suite(words[1]);
     mbedtls_x509_crt_init(&ca);
     mbedtls_x509_crt_init(&certificate);
     mbedtls_pk_init(&pk);
@@ -276,10 +286,14 @@ static void settle(char **words, int has_certificates)
     must("settings", mbedtls_ssl_config_defaults(&conf, is_server ? MBEDTLS_SSL_IS_SERVER : MBEDTLS_SSL_IS_CLIENT,
                                                  MBEDTLS_SSL_TRANSPORT_DATAGRAM, MBEDTLS_SSL_PRESET_DEFAULT));
     mbedtls_ssl_conf_rng(&conf, mbedtls_ctr_drbg_random, &drbg);
-    if (has_certificates)
+    if (has_certificates) {
         use_certificates(words);
-    else
+    } else if (identity != NULL) {
+        use_key(words + 2);
+        use_suite(words[1]);
+    } else {
         use_key(words);
+    }
     must("cookies", mbedtls_ssl_cookie_setup(&cookies, mbedtls_ctr_drbg_random, &drbg));
     mbedtls_ssl_conf_dtls_cookies(&conf, mbedtls_ssl_cookie_write, mbedtls_ssl_cookie_check, &cookies);
     must("session", mbedtls_ssl_setup(&ssl, &conf));
@@ -305,11 +319,14 @@ int main(int count, char **words)
         return 0;
     }
     union address address;
+    if (count == 7 && strcmp(words[3], "psk") == 0)
+        identity = words[5];
     int has_certificates = count == 8 && strcmp(words[3], "x509") == 0;
     socklen_t len = count == 5 || count == 7 || has_certificates ? parse(words[2], &address) : 0;
     if (len == 0) {
         fprintf(stderr, "usage: mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]\n"
                         "       mbedtls client|server ADDRESS IDENTITY KEY resume ticket|id\n"
+                        "       mbedtls client|server ADDRESS psk SUITE IDENTITY KEY\n"
                         "       mbedtls client|server ADDRESS x509 SUITE CA CERTIFICATE KEY\n");
         return 2;
     }
@@ -324,7 +341,7 @@ int main(int count, char **words)
     settle(words + 3, has_certificates);
     if (count == 7 && strcmp(words[5], "resume") == 0)
         resume(words[6]);
-    else if (count == 7 && !is_server) /* a server takes what it is asked for */
+    else if (count == 7 && !is_server && identity == NULL) /* a server takes what it is asked for */
         limit(atoi(words[6]));
     if (is_server) {
         printf("listening\n");

@@ -55,10 +55,14 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
 
 /// It takes one session at a time. It cannot be told an address: it takes the port on all of them.
 fn serve(scene: &Scene, psk: &Psk, more: &[&str]) -> Result<(Process, u16), String> {
+    serve_with(scene, psk, SUITE, more)
+}
+
+fn serve_with(scene: &Scene, psk: &Psk, suite: &str, more: &[&str]) -> Result<(Process, u16), String> {
     let port = free_port()?;
     let keys = scene.file("psk.txt", format!("{}:{}\n", psk.identity, psk.hex()))?;
     let (port_text, keys) = (port.to_string(), keys.to_string_lossy().into_owned());
-    let arguments = ["--udp", "--echo", "-d", "5", "-p", &port_text, "--priority", SUITE, "--pskpasswd", &keys];
+    let arguments = ["--udp", "--echo", "-d", "5", "-p", &port_text, "--priority", suite, "--pskpasswd", &keys];
     let process = scene.start(SERVER, &[&arguments[..], more].concat())?;
     process.await_error(format!("listening on IPv6 :: port {port}...done"), 0)?;
     Ok((process, port))

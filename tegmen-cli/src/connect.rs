@@ -51,7 +51,8 @@ pub(crate) struct Connect {
     #[arg(long)]
     non: bool,
     /// Cipher suites that are offered, with commas between: ccm8, gcm (these two if there is a pre-shared key and nothing
-    /// is said), ecdhe-psk-ccm8, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three with --ca or --server-key).
+    /// is said), ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three with --ca
+    /// or --server-key).
     #[arg(long, value_name = "SUITES", value_parser = suites)]
     suites: Option<Suites>,
     #[command(flatten)]

@@ -237,13 +237,14 @@ pub(crate) fn suites(text: &str) -> Result<Suites, String> {
             "ccm8" => CipherSuite::PSK_WITH_AES_128_CCM_8,
             "gcm" => CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
             "ecdhe-psk-ccm8" => CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256,
+            "ecdhe-psk-chacha20" => CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256,
             "ecdhe-ecdsa-ccm8" => CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
             "ecdhe-ecdsa-gcm" => CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
             "ecdhe-rsa-gcm" => CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
             _ => {
                 return Err(format!(
-                    "{word} is none of ccm8, gcm (both with a pre-shared key), ecdhe-psk-ccm8, ecdhe-ecdsa-ccm8, \
-                     ecdhe-ecdsa-gcm, ecdhe-rsa-gcm"
+                    "{word} is none of ccm8, gcm (both with a pre-shared key), ecdhe-psk-ccm8, ecdhe-psk-chacha20, \
+                     ecdhe-ecdsa-ccm8, ecdhe-ecdsa-gcm, ecdhe-rsa-gcm"
                 ));
             }
         })

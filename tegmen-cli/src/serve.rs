@@ -109,8 +109,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
     hello_limits: HelloLimits,
     /// Cipher suites that are accepted, the one that is rather had first, with commas between: ccm8, gcm (these two if
-    /// nothing is said), ecdhe-psk-ccm8, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three before them with
-    /// --cert-key).
+    /// nothing is said), ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three
+    /// before them with --cert-key).
     #[arg(long, value_name = "SUITES", value_parser = suites)]
     suites: Option<Suites>,
     #[command(flatten)]

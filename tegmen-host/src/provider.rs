@@ -9,12 +9,13 @@ use public::{Group, KeyPairs};
 use std::io::{self, Write};
 use tegmen::crypto::hash::DIGEST_LEN;
 use tegmen::crypto::{
-    Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported, rustcrypto,
+    CHACHA20_KEY_LEN, Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported,
+    rustcrypto,
 };
 use tegmen::secret::{Secret, wipe};
 use tegmen_accel::KeySchedule;
 
-/// AES-CCM of `tegmen-accel`, SHA-256 of `sha2`, random bytes of `chacha20`, and a key log if one is asked for.
+/// AES-CCM of `tegmen-accel`, ChaCha20-Poly1305 of `aws-lc-rs`, SHA-256 of `sha2`, random bytes of `chacha20`, and a key log if one is asked for.
 ///
 /// A session stores its raw keys and no more. Their expanded schedules wait in a cache of fixed size that belongs to
 /// this provider; a key that is not found there is expanded again, which takes about as long as half a record.
@@ -23,6 +24,8 @@ pub struct HostCrypto {
     generator: ChaCha20Rng,
     key_logs: Vec<Box<dyn Write + Send>>,
     key_pairs: KeyPairs,
+    /// What was sealed, while it is opened.
+    sealed: Vec<u8>,
 }
 
 impl HostCrypto {
@@ -49,6 +52,7 @@ impl HostCrypto {
             generator,
             key_logs: Vec::new(),
             key_pairs: KeyPairs::new(KEY_PAIRS),
+            sealed: Vec::new(),
         }
     }
 
@@ -120,6 +124,34 @@ impl Crypto for HostCrypto {
         tag: &[u8; 16],
     ) -> Result<(), NotAuthentic> {
         rustcrypto::gcm_open(key, nonce, aad, body, tag)
+    }
+
+    const CHACHA20: bool = true;
+
+    fn chacha20_seal(
+        &mut self,
+        key: &[u8; CHACHA20_KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8; 16],
+    ) -> Result<(), Unsupported> {
+        *tag = public::chacha20_poly1305_seal(key, nonce, aad, body).ok_or(Unsupported)?;
+        Ok(())
+    }
+
+    fn chacha20_open(
+        &mut self,
+        key: &[u8; CHACHA20_KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), NotAuthentic> {
+        // The library opens in place only where the tag is behind the text.
+        self.sealed.clear();
+        self.sealed.extend_from_slice(body);
+        public::chacha20_poly1305_open(key, nonce, aad, (&self.sealed, tag), body).ok_or(NotAuthentic)
     }
 
     /// x25519 first: an agreement takes half the time.

@@ -15,6 +15,8 @@ pub mod rustcrypto;
 
 /// Length of an AES-128 key in bytes.
 pub const KEY_LEN: usize = 16;
+/// Length of a key of ChaCha20-Poly1305 in bytes.
+pub const CHACHA20_KEY_LEN: usize = 32;
 /// Length of a private key, and of a shared secret, in bytes: those of both groups are as long.
 pub const SCALAR_LEN: usize = 32;
 /// Length of the longest public key share in bytes: an uncompressed point of secp256r1.
@@ -112,6 +114,42 @@ pub trait Crypto {
     fn gcm_open(
         &mut self,
         key: &[u8; KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), NotAuthentic> {
+        let _ = (key, nonce, aad, body, tag);
+        Err(NotAuthentic)
+    }
+
+    /// True if the provider has ChaCha20-Poly1305; a constant as [`Self::GCM`] is. It is of use only with the feature
+    /// `alloc`, because its keys do not fit where those of AES-128 do.
+    const CHACHA20: bool = false;
+
+    /// Encrypts `body` in place with ChaCha20-Poly1305 (RFC 8439, section 2.8) and writes the authentication tag.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the provider does not have it, or `body` is longer than 2^38 bytes; `body` is then unchanged.
+    fn chacha20_seal(
+        &mut self,
+        key: &[u8; CHACHA20_KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8; 16],
+    ) -> Result<(), Unsupported> {
+        let _ = (key, nonce, aad, body, tag);
+        Err(Unsupported)
+    }
+
+    /// Decrypts `body` in place and checks `tag` in constant time; the inverse of [`Self::chacha20_seal`].
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if the tag does not match; `body` then holds nothing that may be used.
+    fn chacha20_open(
+        &mut self,
+        key: &[u8; CHACHA20_KEY_LEN],
         nonce: &[u8; 12],
         aad: &[u8],
         body: &mut [u8],

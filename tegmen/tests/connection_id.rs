@@ -4,7 +4,7 @@ mod world;
 
 use tegmen::dtls::connection_id::{AddressChanges, Policy};
 use tegmen::dtls::session::Session;
-use tegmen::dtls::{Config, Profile, Suites};
+use tegmen::dtls::{CipherSuite, Config, Profile, Suites};
 use tegmen::endpoint::{Address, Cx, NotRestored, Peers as _, Principal};
 use tegmen::time::Duration;
 use world::{Fate, Node, World};
@@ -53,9 +53,11 @@ fn sent_last(world: &World, by_client: bool) -> &[u8] {
     datagram
 }
 
+const CHACHA20: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256]);
+
 #[test]
 fn each_end_finds_its_own_id_in_what_it_receives() {
-    for suites in [Suites::CCM_8, Suites::GCM] {
+    for (suites, around) in [(Suites::CCM_8, 8 + 8), (Suites::GCM, 8 + 16), (CHACHA20, 16)] {
         for (client_len, server_len) in [(0, 1), (1, 0), (0, 20), (20, 0), (8, 8), (20, 20), (4, 12)] {
             let config = |len| Config { suites, ..with(Some(Policy { len, ..ID })) };
             let mut world = established(1, config(client_len), config(server_len));
@@ -74,8 +76,7 @@ fn each_end_finds_its_own_id_in_what_it_receives() {
                         assert_eq!((record[0], &record[11..11 + id.len()]), (25, &id[..]));
                         assert_eq!(id[0], ID.shard);
                         // The type of the content is inside.
-                        let tag = if suites == Suites::GCM { 16 } else { 8 };
-                        assert_eq!(record.len(), 13 + id.len() + 8 + 4 + 1 + tag);
+                        assert_eq!(record.len(), 13 + id.len() + 4 + 1 + around);
                     }
                 }
             }
@@ -354,7 +355,7 @@ fn a_session_that_moves_to_another_endpoint_keeps_its_ids() {
 fn wander(seed: u64) {
     let lens = [(0, 8), (8, 8), (1, 20), (20, 1), (8, 0)];
     let (client_len, server_len) = lens[seed as usize % lens.len()];
-    let suites = if seed & 8 == 0 { Suites::CCM_8 } else { Suites::GCM };
+    let suites = [Suites::CCM_8, Suites::GCM, CHACHA20][seed as usize / 8 % 3];
     let padding = if seed & 16 == 0 { 0 } else { 16 };
     let config = |len| Config { suites, ..with(Some(Policy { len, padding, ..ID })) };
     let mut world = World::new(seed, config(server_len));

@@ -11,6 +11,7 @@ use world::puppet::{CERTIFICATE, ECDSA_CCM_8 as SUITE, Puppet};
 use world::{Fate, World};
 
 const ECDHE_PSK: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256]);
+const CHACHA20: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256]);
 const ECDSA_CCM_8: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 const ECDSA_GCM: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]);
 
@@ -51,13 +52,23 @@ fn a_psk_with_an_agreement() {
 }
 
 #[test]
+fn a_psk_with_an_agreement_and_chacha20() {
+    let mut world = world(1, CHACHA20, Badge::default(), Badge::default());
+    speaks(&mut world);
+    let (_, record) = world.sent.last().unwrap();
+    assert_eq!(record.len(), 13 + 4 + 16, "no part of the nonce is in the record");
+}
+
+#[test]
 fn a_wrong_psk_with_an_agreement() {
-    let mut world = world(1, ECDHE_PSK, Badge::default(), Badge::default());
-    world.client.credentials("Client_identity", [1; 16]);
-    world.connect();
-    world.run(Duration::from_secs(10));
-    assert_eq!(world.server.closed, Some(Fatal::WrongKeyOrIdentity { identity_known: true }));
-    assert!(!world.client.established);
+    for suites in [ECDHE_PSK, CHACHA20] {
+        let mut world = world(1, suites, Badge::default(), Badge::default());
+        world.client.credentials("Client_identity", [1; 16]);
+        world.connect();
+        world.run(Duration::from_secs(10));
+        assert_eq!(world.server.closed, Some(Fatal::WrongKeyOrIdentity { identity_known: true }));
+        assert!(!world.client.established);
+    }
 }
 
 #[test]
@@ -117,7 +128,7 @@ fn who_shows_the_key_of_another_is_found_out() {
 
 #[test]
 fn every_single_loss_is_survived() {
-    for suites in [ECDHE_PSK, ECDSA_CCM_8] {
+    for suites in [ECDHE_PSK, CHACHA20, ECDSA_CCM_8] {
         for lost in 0..14 {
             let (client, server) = mutual(certificate);
             let mut world = world(lost as u64, suites, client, server);

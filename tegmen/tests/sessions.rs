@@ -5,7 +5,7 @@ mod world;
 use tegmen::buf::Writer;
 use tegmen::dtls::record::CHUNK;
 use tegmen::dtls::session::{SEALED_LEN, Session};
-use tegmen::dtls::{Config, Suites};
+use tegmen::dtls::{CipherSuite, Config, Suites};
 use tegmen::endpoint::{Cx, Misuse, NotRestored, Peers as _, Principal};
 use tegmen::time::Duration;
 use world::{Node, World};
@@ -67,9 +67,11 @@ fn say(world: &mut World, from_client: bool, text: &[u8]) {
     assert_eq!(heard.last().map(Vec::as_slice), Some(text));
 }
 
+const CHACHA20: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256]);
+
 #[test]
 fn a_session_moves_in_order_and_goes_on_without_a_handshake() {
-    for suites in [Suites::CCM_8, Suites::GCM] {
+    for suites in [Suites::CCM_8, Suites::GCM, CHACHA20] {
         let mut world = established(1, Config { suites, ..Config::default() });
         say(&mut world, true, b"one");
         say(&mut world, false, b"two");

@@ -40,6 +40,7 @@ fn credentials() -> &'static (String, Vec<u8>) {
     CREDENTIALS.get_or_init(|| {
         let words: Vec<String> = std::env::args().collect();
         match words.as_slice() {
+            [_, _, _, word, _, identity, key] if word == "psk" => (identity.clone(), from_hex(key).unwrap_or_default()),
             [_, role, _, identity, key, ..] if ["client", "server"].contains(&role.as_str()) => {
                 (identity.clone(), from_hex(key).unwrap_or_default())
             }

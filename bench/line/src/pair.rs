@@ -28,6 +28,10 @@ pub trait Stack {
         let _ = keys;
         Err(Failure::new("it has no public keys"))
     }
+    /// Every end made from now on has this suite, by its name in the registry, with the key that is shared.
+    fn use_suite(&mut self, suite: &str) -> Result<(), Failure> {
+        Err(Failure::new(format!("it has no choice of {suite}")))
+    }
     /// Every session from now on can be resumed, with a ticket or by its id.
     fn use_resumption(&mut self, by: Resumption) -> Result<(), Failure> {
         let _ = by;
@@ -68,7 +72,7 @@ pub trait End {
     fn is_resumed(&self) -> bool {
         false
     }
-    /// What an established session with public keys was agreed on.
+    /// What an established session was agreed on, where public keys are used or a suite is named.
     fn agreed(&self) -> Option<Agreed> {
         None
     }

@@ -2,7 +2,7 @@
 //!
 //! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal,
 //! and `connection_id BYTES`, `resume ticket` or `resume id` behind where the stack has such; or, in place of the identity and what follows, with
-//! `x509 SUITE CA CERTIFICATE KEY` or `raw SUITE KEY PUBLIC_KEY PEER`. It says `listening`, `established` (with public keys
+//! `x509 SUITE CA CERTIFICATE KEY`, `raw SUITE KEY PUBLIC_KEY PEER` or `psk SUITE IDENTITY KEY`. It says `listening`, `established` (with these
 //! `suite NAME` and `peer NAME` before; `resumed` where it went on from an earlier session), `received HEX`, `failed TEXT`; every line of hexadecimal digits that it reads goes
 //! out as one record. A client that reads `again` opens another session, which resumes the last. A server attends to the last client that spoke; one that writes a connection id is that client,
 //! wherever it speaks from.
@@ -30,9 +30,10 @@ enum Event {
 
 /// Plays the role that `words` name; `None` if they name none.
 pub(crate) fn talk<S: Stack>(stack: &mut S, words: &[String]) -> Option<Result<(), Failure>> {
-    let [role, address, _identity, _key, more @ ..] = words else { return None };
+    let [role, address, word, suite, more @ ..] = words else { return None };
     let set = match (PublicKeys::from_words(&words[2..]), more) {
         (Some(keys), _) => stack.use_public_keys(&keys),
+        (None, [_, _]) if word == "psk" => stack.use_suite(suite),
         (None, [extension, len]) if extension == "connection_id" => {
             let len = len.parse().map_err(|_| Failure::new(format!("no number of bytes: {len:?}")));
             len.and_then(|len| stack.use_connection_id(len))

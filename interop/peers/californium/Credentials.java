@@ -11,6 +11,8 @@ import java.security.PrivateKey;
 import java.security.PublicKey;
 import java.security.spec.PKCS8EncodedKeySpec;
 import java.security.spec.X509EncodedKeySpec;
+import java.util.Arrays;
+import java.util.stream.Collectors;
 
 import org.eclipse.californium.elements.DtlsEndpointContext;
 import org.eclipse.californium.elements.EndpointContext;
@@ -84,6 +86,11 @@ interface Credentials {
             default:
                 return psk(CipherSuite.TLS_PSK_WITH_AES_128_CCM_8, words[0], words[1]);
         }
+    }
+
+    /** The names of all suites. */
+    static String suites() {
+        return Arrays.stream(CipherSuite.values()).map(CipherSuite::name).collect(Collectors.joining(" "));
     }
 
     /** Prints the suite, and who is at the other end. */

@@ -38,7 +38,7 @@ import org.eclipse.californium.scandium.dtls.MaxFragmentLengthExtension;
  * client|server ADDRESS raw SUITE KEY PUBLIC_KEY PEER          files in DER
  * coap-server HOST PORT [IDENTITY KEY]
  * coap-client METHOD URI [PAYLOAD [IDENTITY KEY]]
- * version
+ * version|suites
  * </pre>
  */
 public final class Peer {
@@ -52,6 +52,9 @@ public final class Peer {
 
     public static void main(String[] words) throws Exception {
         switch (words[0]) {
+            case "suites":
+                Things.say("suites " + Credentials.suites());
+                break;
             case "version":
                 Things.sayVersion(DTLSConnector.class);
                 break;

@@ -10,6 +10,9 @@ import (
 	"github.com/pion/dtls/v3"
 )
 
+// Who the other end is, where a suite was named and no certificate is shown.
+var told string
+
 // What an end proves itself with, and whom it believes.
 type credentials struct {
 	identity    string
@@ -37,12 +40,17 @@ func fromFiles(words []string) (*credentials, error) {
 	if !ca.AppendCertsFromPEM(pem) {
 		return nil, errors.New("no certificate of a CA")
 	}
+	suite, err := suiteNamed(words[0])
+	return &credentials{certificate: &certificate, ca: ca, suite: suite}, err
+}
+
+func suiteNamed(name string) (dtls.CipherSuiteID, error) {
 	for _, suite := range dtls.CipherSuites() {
-		if suite.Name == words[0] {
-			return &credentials{certificate: &certificate, ca: ca, suite: dtls.CipherSuiteID(suite.ID)}, nil
+		if suite.Name == name {
+			return dtls.CipherSuiteID(suite.ID), nil
 		}
 	}
-	return nil, errors.New("no such suite: " + words[0])
+	return 0, errors.New("no such suite: " + name)
 }
 
 func (own *credentials) server() []dtls.ServerOption {
@@ -73,6 +81,10 @@ func (own *credentials) client() []dtls.ClientOption {
 // Prints the suite, and who showed a certificate.
 func printAgreed(conn *dtls.Conn) error {
 	state, ok := conn.ConnectionState()
+	if ok && told != "" {
+		fmt.Println("suite", dtls.CipherSuiteName(state.CipherSuiteID))
+		fmt.Println("peer", told)
+	}
 	if !ok || len(state.PeerCertificates) == 0 {
 		return nil
 	}

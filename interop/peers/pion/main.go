@@ -2,6 +2,7 @@
 //
 //	tegmen-interop-pion client|server ADDRESS IDENTITY KEY [connection_id BYTES]     the key in hexadecimal
 //	tegmen-interop-pion client|server ADDRESS IDENTITY KEY resume id
+//	tegmen-interop-pion client|server ADDRESS psk SUITE IDENTITY KEY
 //	tegmen-interop-pion client|server ADDRESS x509 SUITE CA CERTIFICATE KEY          files in PEM
 //	tegmen-interop-pion version|suites
 package main
@@ -42,6 +43,14 @@ func main() {
 		}
 	case len(os.Args) == 2 && os.Args[1] == "suites":
 		printSuites()
+	case len(os.Args) == 7 && os.Args[3] == "psk":
+		key, err := hex.DecodeString(os.Args[6])
+		end(err)
+		own := fromKey(os.Args[5], key)
+		own.suite, err = suiteNamed(os.Args[4])
+		end(err)
+		told = own.identity
+		end(talk(os.Args[1], os.Args[2], own, nil))
 	case len(os.Args) == 5, len(os.Args) == 7 && (os.Args[5] == "connection_id" || os.Args[5] == "resume"):
 		key, err := hex.DecodeString(os.Args[4])
 		end(err)
@@ -53,6 +62,7 @@ func main() {
 	default:
 		fmt.Fprintln(os.Stderr, "usage: tegmen-interop-pion client|server ADDRESS IDENTITY KEY [connection_id BYTES]")
 		fmt.Fprintln(os.Stderr, "       tegmen-interop-pion client|server ADDRESS IDENTITY KEY resume id")
+		fmt.Fprintln(os.Stderr, "       tegmen-interop-pion client|server ADDRESS psk SUITE IDENTITY KEY")
 		fmt.Fprintln(os.Stderr, "       tegmen-interop-pion client|server ADDRESS x509 SUITE CA CERTIFICATE KEY")
 		os.Exit(2)
 	}

@@ -1,12 +1,12 @@
 //! OpenSSL with certificates, and with an agreement beside a pre-shared key.
 
-use super::{Client, PEER, PROGRAM, Server, holds};
+use super::{Client, PEER, PROGRAM, Server, client_get, holds};
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::dtls::Plaintext as _;
 use crate::ours::{Psk, Served, start_ask};
 use crate::public_keys::{
-    AS_DEVICE, AS_SERVER, ECDHE_PSK, ECDSA_CCM_8, ECDSA_GCM, RAW, RSA_GCM, RawKeys, Suite, certificates,
-    client_lacks_raw, lacks_suite, server_lacks_raw, tegmen,
+    AS_DEVICE, AS_SERVER, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, ECDSA_GCM, RAW, RSA_GCM, RawKeys, Suite,
+    certificates, client_lacks_raw, lacks_suite, server_lacks_raw, tegmen,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -34,14 +34,16 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
         }),
         server("mutual RSA, GCM", |scene| server_mutual(scene, RSA_GCM, &[])),
         server(RAW, no_raw_server),
-        server(ECDHE_PSK, |_| lacks_ecdhe_psk()),
+        server(ECDHE_PSK_CCM_8.scenario, |_| lacks_ecdhe_psk_ccm_8()),
+        server(ECDHE_PSK_CHACHA20.scenario, server_ecdhe_psk),
         server("certificate for another name", server_of_another_name),
         client("mutual ECDSA, CCM_8", |scene| client_mutual(scene, ECDSA_CCM_8, &[])),
         client("mutual ECDSA, GCM", |scene| client_mutual(scene, ECDSA_GCM, &[])),
         client("mutual ECDSA, secp256r1", |scene| client_mutual(scene, ECDSA_GCM, &["-groups", "P-256"])),
         client("mutual RSA, GCM", |scene| client_mutual(scene, RSA_GCM, &[])),
         client(RAW, no_raw_client),
-        client(ECDHE_PSK, |_| lacks_ecdhe_psk()),
+        client(ECDHE_PSK_CCM_8.scenario, |_| lacks_ecdhe_psk_ccm_8()),
+        client(ECDHE_PSK_CHACHA20.scenario, client_ecdhe_psk),
         client("no certificate where one is asked for", client_without),
         client("a revoked certificate", client_revoked),
     ]
@@ -140,8 +142,23 @@ fn no_raw_client(scene: &Scene) -> Check {
     client_lacks_raw(scene, &keys, |server| Ok(client(scene, server.port(), ECDSA_GCM, &THEIRS)?.process))
 }
 
-fn lacks_ecdhe_psk() -> Check {
+const ECDHE_PSK: [&str; 2] = ["-cipher", "ECDHE-PSK-CHACHA20-POLY1305"];
+
+fn server_ecdhe_psk(scene: &Scene) -> Check {
+    let psk = Psk::usual();
+    let mut server = Server::start(scene, &psk, &ECDHE_PSK)?;
+    server.exchange(scene, &psk, &["--suites", ECDHE_PSK_CHACHA20.suite.ours])?;
+    holds(&server.session(scene)?, &["Cipher    : ECDHE-PSK-CHACHA20-POLY1305", "Extended master secret: yes"])
+}
+
+fn client_ecdhe_psk(scene: &Scene) -> Check {
+    let served = Served::start_with(scene, &Psk::usual(), &["--suites", ECDHE_PSK_CHACHA20.suite.ours])?;
+    let (_, session) = client_get(scene, &served, &ECDHE_PSK)?;
+    holds(&session, &["Cipher is ECDHE-PSK-CHACHA20-POLY1305", "Extended master secret: yes"])
+}
+
+fn lacks_ecdhe_psk_ccm_8() -> Check {
     let output =
         Command::new(PROGRAM).args(["ciphers", "ALL:@SECLEVEL=0"]).output().map_err(|error| error.to_string())?;
-    lacks_suite(&String::from_utf8_lossy(&output.stdout), &["CCM8"], "openssl ciphers")
+    lacks_suite(&String::from_utf8_lossy(&output.stdout), ECDHE_PSK_CCM_8, "openssl ciphers")
 }

@@ -9,8 +9,8 @@ use crate::dtls::{self, LOOPBACK, Plaintext as _};
 use crate::openssl::holds;
 use crate::ours::{Psk, Served, start_ask};
 use crate::public_keys::{
-    AS_DEVICE, AS_SERVER, ECDHE_PSK, ECDHE_PSK_CCM_8, ECDSA_CCM_8, MUTUAL, RAW, RawKeys, Suite, certificates,
-    client_lacks_raw, lacks_suite, server_lacks_raw,
+    AS_DEVICE, AS_SERVER, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, EcdhePsk, MUTUAL, RAW, RawKeys, Suite,
+    certificates, client_lacks_raw, lacks_suite, server_lacks_raw,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use std::sync::Arc;
 pub(super) struct Knows {
     pub(super) x509: bool,
     pub(super) raw: bool,
-    pub(super) ecdhe_psk: bool,
+    /// Its suites with a pre-shared key and an agreement.
+    pub(super) ecdhe_psk: &'static [EcdhePsk],
 }
 
 pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
@@ -47,12 +48,14 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
         add(Role::Server, RAW, Box::new(no_raw_server));
         add(Role::Client, RAW, Box::new(no_raw_client));
     }
-    if knows.ecdhe_psk {
-        add(Role::Server, ECDHE_PSK, Box::new(server_ecdhe_psk));
-        add(Role::Client, ECDHE_PSK, Box::new(client_ecdhe_psk));
-    } else if knows.x509 {
-        add(Role::Server, ECDHE_PSK, Box::new(|_, peer| lacks_ecdhe_psk(peer)));
-        add(Role::Client, ECDHE_PSK, Box::new(|_, peer| lacks_ecdhe_psk(peer)));
+    for of in [ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20] {
+        if knows.ecdhe_psk.iter().any(|known| known.scenario == of.scenario) {
+            add(Role::Server, of.scenario, Box::new(move |scene, peer| server_ecdhe_psk(scene, peer, of.suite)));
+            add(Role::Client, of.scenario, Box::new(move |scene, peer| client_ecdhe_psk(scene, peer, of.suite)));
+        } else if knows.x509 {
+            add(Role::Server, of.scenario, Box::new(move |_, peer| lacks_ecdhe_psk(peer, of)));
+            add(Role::Client, of.scenario, Box::new(move |_, peer| lacks_ecdhe_psk(peer, of)));
+        }
     }
     cells
 }
@@ -153,23 +156,23 @@ fn no_raw_client(scene: &Scene, peer: &Peer) -> Check {
     client_lacks_raw(scene, &keys, |server| Ok(peer.open(scene, "client", server, &words)?.process))
 }
 
-fn server_ecdhe_psk(scene: &Scene, peer: &Peer) -> Check {
+fn server_ecdhe_psk(scene: &Scene, peer: &Peer, suite: Suite) -> Check {
     let psk = Psk::usual();
-    let words = ["psk", ECDHE_PSK_CCM_8.name, &psk.identity, &psk.hex()];
+    let words = ["psk", suite.name, &psk.identity, &psk.hex()];
     let (mut session, address) = peer.serve(scene, &words)?;
-    asks(scene, &mut session, address, &["--suites", ECDHE_PSK_CCM_8.ours], Some(&psk))?;
-    session.says(ECDHE_PSK_CCM_8, &psk.identity)
+    asks(scene, &mut session, address, &["--suites", suite.ours], Some(&psk))?;
+    session.says(suite, &psk.identity)
 }
 
-fn client_ecdhe_psk(scene: &Scene, peer: &Peer) -> Check {
+fn client_ecdhe_psk(scene: &Scene, peer: &Peer, suite: Suite) -> Check {
     let psk = Psk::usual();
-    let served = Served::start_with(scene, &psk, &["--suites", ECDHE_PSK_CCM_8.ours])?;
-    let words = ["psk", ECDHE_PSK_CCM_8.name, &psk.identity, &psk.hex()];
+    let served = Served::start_with(scene, &psk, &["--suites", suite.ours])?;
+    let words = ["psk", suite.name, &psk.identity, &psk.hex()];
     let mut session = peer.connect(scene, served.port, &words)?;
-    gets(&served, &mut session, ECDHE_PSK_CCM_8, &psk.identity, &psk.identity)
+    gets(&served, &mut session, suite, &psk.identity, &psk.identity)
 }
 
-fn lacks_ecdhe_psk(peer: &Peer) -> Check {
+fn lacks_ecdhe_psk(peer: &Peer, of: EcdhePsk) -> Check {
     let output = peer.program.command()?.arg("suites").output().map_err(|error| error.to_string())?;
-    lacks_suite(&String::from_utf8_lossy(&output.stdout), &["CCM_8"], "its list of suites")
+    lacks_suite(&String::from_utf8_lossy(&output.stdout), of, "its list of suites")
 }

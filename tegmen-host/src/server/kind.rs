@@ -25,7 +25,9 @@ impl Kind {
     pub(super) const fn of(suite: CipherSuite, resumed: bool) -> Self {
         match suite {
             _ if resumed => Self::Resumed,
-            CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 => Self::EcdhePsk,
+            CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 | CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 => {
+                Self::EcdhePsk
+            }
             CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8 | CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => {
                 Self::EcdheEcdsa
             }

@@ -279,7 +279,7 @@ impl<A: Application> Shard<A> {
     }
 
     pub(super) fn sender(&mut self, now: Instant, peer: PeerId) -> Option<(Sender, Path)> {
-        let headroom = self.endpoint.headroom(peer);
+        let headroom = self.endpoint.headroom::<HostCrypto>(peer);
         let unverified = self.kept.is_some() && self.endpoint.is_unverified(peer);
         let entry = self.endpoint.peers.peer(peer)?;
         let path = *entry.path();

@@ -1,5 +1,7 @@
 //! The default provider: the RustCrypto crates, constant time on every target, hardware instructions where they exist.
 
+#[cfg(feature = "chacha20poly1305")]
+use super::CHACHA20_KEY_LEN;
 use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 #[cfg(feature = "curves")]
 use super::{MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme, curves, hash::DIGEST_LEN};
@@ -12,6 +14,8 @@ use ccm::consts::{U8, U12, U13, U16};
 use ccm::{Ccm, NonceSize, TagSize};
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
+#[cfg(feature = "chacha20poly1305")]
+use chacha20poly1305::ChaCha20Poly1305;
 
 /// AES and CCM of the crates `aes` and `ccm`, SHA-256 of `sha2`, random bytes of `chacha20`.
 ///
@@ -86,6 +90,33 @@ impl Crypto for RustCrypto {
         gcm_open(key, nonce, aad, body, tag)
     }
 
+    #[cfg(feature = "chacha20poly1305")]
+    const CHACHA20: bool = true;
+
+    #[cfg(feature = "chacha20poly1305")]
+    fn chacha20_seal(
+        &mut self,
+        key: &[u8; CHACHA20_KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8; 16],
+    ) -> Result<(), Unsupported> {
+        chacha20_seal(key, nonce, aad, body, tag)
+    }
+
+    #[cfg(feature = "chacha20poly1305")]
+    fn chacha20_open(
+        &mut self,
+        key: &[u8; CHACHA20_KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), NotAuthentic> {
+        chacha20_open(key, nonce, aad, body, tag)
+    }
+
     #[cfg(feature = "curves")]
     const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
 
@@ -158,6 +189,39 @@ pub fn gcm_open(
     tag: &[u8; 16],
 ) -> Result<(), NotAuthentic> {
     let cipher = Aes128Gcm::new(key.into());
+    cipher.decrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body), tag.into()).map_err(|_| NotAuthentic)
+}
+
+/// ChaCha20-Poly1305 as [`Crypto::chacha20_seal`] has it, for providers that have no other.
+///
+/// # Errors
+/// [`Unsupported`] if `body` is longer than 2^38 bytes.
+#[cfg(feature = "chacha20poly1305")]
+pub fn chacha20_seal(
+    key: &[u8; CHACHA20_KEY_LEN],
+    nonce: &[u8; 12],
+    aad: &[u8],
+    body: &mut [u8],
+    tag: &mut [u8; 16],
+) -> Result<(), Unsupported> {
+    let made = ChaCha20Poly1305::new(key.into()).encrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body));
+    *tag = made.map_err(|_| Unsupported)?.into();
+    Ok(())
+}
+
+/// As [`Crypto::chacha20_open`].
+///
+/// # Errors
+/// [`NotAuthentic`] if the tag does not match.
+#[cfg(feature = "chacha20poly1305")]
+pub fn chacha20_open(
+    key: &[u8; CHACHA20_KEY_LEN],
+    nonce: &[u8; 12],
+    aad: &[u8],
+    body: &mut [u8],
+    tag: &[u8; 16],
+) -> Result<(), NotAuthentic> {
+    let cipher = ChaCha20Poly1305::new(key.into());
     cipher.decrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body), tag.into()).map_err(|_| NotAuthentic)
 }
 

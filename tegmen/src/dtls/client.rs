@@ -132,7 +132,7 @@ impl Ongoing<'_> {
             return Err(Fatal::IllegalParameter);
         }
         if C::GCM || R::KEEPS {
-            (self.state.exchange, self.state.aead) = suite.parts().ok_or(Fatal::IllegalParameter)?;
+            (self.state.exchange, self.state.cipher) = suite.parts().ok_or(Fatal::IllegalParameter)?;
         }
         if R::RESUMPTION {
             let resumed = self.echoes(hello.session_id);

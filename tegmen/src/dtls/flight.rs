@@ -194,8 +194,11 @@ impl Ongoing<'_> {
             return record::write_plain(out, ContentType::CHANGE_CIPHER_SPEC, self.next_number(), &[1], 0);
         }
         let sealed = element == Element::Finished;
-        let (mut before, mut behind) =
-            if sealed { (record::HEADROOM, self.peer.channel.tag_len::<C>()) } else { (record::HEADER_LEN, 0) };
+        let (mut before, mut behind) = if sealed {
+            (self.peer.channel.headroom::<C>(), self.peer.channel.tag_len::<C>())
+        } else {
+            (record::HEADER_LEN, 0)
+        };
         let id = self.ids.as_deref().filter(|_| R::CONNECTION_ID && sealed).and_then(ConnectionIds::sent);
         if let Some(id) = id {
             // The id, and the type of what is in the record.
@@ -243,7 +246,7 @@ impl Ongoing<'_> {
                     other: false,
                 };
                 let suite = match C::GCM || R::KEEPS {
-                    true => CipherSuite::of(state.exchange, state.aead),
+                    true => CipherSuite::of(state.exchange, state.cipher),
                     false => CipherSuite::PSK_WITH_AES_128_CCM_8,
                 };
                 server_hello::write_front(&mut body, &state.server_random, session_id, suite)?;

@@ -18,7 +18,7 @@ use super::handshake::server_key_exchange::{self, ServerKeyExchange};
 use super::handshake::{self, MessageType, Write};
 use super::kept::{self, Item};
 use super::need::Answer;
-use super::record::Aead;
+use super::record::Cipher;
 use super::resumption::Resumption as _;
 use super::state::{Flags, HandshakeState, Local, NO_CREDENTIAL, Ongoing, Step, Stop};
 use super::suite::{CipherSuite, KeyExchange, usable};
@@ -31,7 +31,7 @@ use crate::secret::Secret;
 /// What a server chose of what a hello offers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreed {
-    pub(crate) aead: Aead,
+    pub(crate) cipher: Cipher,
     pub(crate) exchange: KeyExchange,
     pub(crate) credential: u8,
     pub(crate) flags: Flags,
@@ -39,12 +39,12 @@ pub(crate) struct Agreed {
 
 impl Agreed {
     /// Keys that are shared already.
-    pub(crate) const fn psk(aead: Aead) -> Self {
-        Self { aead, exchange: KeyExchange::Psk, credential: NO_CREDENTIAL, flags: Flags(0) }
+    pub(crate) const fn psk(cipher: Cipher) -> Self {
+        Self { cipher, exchange: KeyExchange::Psk, credential: NO_CREDENTIAL, flags: Flags(0) }
     }
 
     pub(crate) const fn suite(&self) -> CipherSuite {
-        CipherSuite::of(self.exchange, self.aead)
+        CipherSuite::of(self.exchange, self.cipher)
     }
 
     /// Group, credential and types of certificates for a suite with an agreement; `None` if there are none in common.
@@ -52,7 +52,7 @@ impl Agreed {
         hello: &ClientHello<'_>,
         local: Local<'_, R>,
         exchange: KeyExchange,
-        aead: Aead,
+        cipher: Cipher,
     ) -> Option<Self> {
         let mut flags = Flags(0);
         // Without the extension a client takes any group (RFC 8422, section 4), and then what everybody has.
@@ -66,7 +66,7 @@ impl Agreed {
         let group = C::GROUPS.iter().copied().find(offers)?;
         flags.set(Flags::X25519, group == NamedGroup::X25519);
         if !exchange.has_certificate() {
-            return Some(Self { aead, exchange, credential: NO_CREDENTIAL, flags });
+            return Some(Self { cipher, exchange, credential: NO_CREDENTIAL, flags });
         }
         let scheme = match exchange {
             KeyExchange::EcdheRsa => SignatureScheme::RSA_PKCS1_SHA256,
@@ -101,7 +101,7 @@ impl Agreed {
                 None => {}
             }
         }
-        Some(Self { aead, exchange, credential, flags })
+        Some(Self { cipher, exchange, credential, flags })
     }
 }
 

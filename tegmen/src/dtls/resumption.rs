@@ -181,8 +181,8 @@ impl<R: Roles> Local<'_, R> {
 impl Agreed {
     /// What a session is resumed under.
     pub(crate) fn resumed(session: &SessionState) -> Option<Self> {
-        let (exchange, aead) = session.cipher_suite.parts()?;
-        Some(Self { aead, exchange, credential: NO_CREDENTIAL, flags: Flags(Flags::RESUMED) })
+        let (exchange, cipher) = session.cipher_suite.parts()?;
+        Some(Self { cipher, exchange, credential: NO_CREDENTIAL, flags: Flags(Flags::RESUMED) })
     }
 }
 

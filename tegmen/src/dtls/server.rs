@@ -8,7 +8,7 @@ use super::handshake::client_hello::ClientHello;
 use super::handshake::{Fragment, MessageType, key_exchange};
 use super::need::{Answer, MAX_PSK};
 use super::public_key::Agreed;
-use super::record::{Aead, RecordNumber};
+use super::record::{Cipher, RecordNumber};
 use super::state::{Flags, HandshakeState, Local, Ongoing, Step, Stop};
 use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
@@ -28,7 +28,7 @@ impl HandshakeState {
     ) {
         self.begin(Step::AwaitClientKeyExchange, Element::ServerHello, cx.now, settings);
         if C::GCM || R::KEEPS {
-            self.aead = agreed.aead;
+            self.cipher = agreed.cipher;
         }
         if R::KEEPS {
             (self.exchange, self.credential, self.flags) = (agreed.exchange, agreed.credential, agreed.flags);
@@ -60,14 +60,14 @@ impl HandshakeState {
         }
         let usable = |suite: &CipherSuite| hello.offers(*suite) && local.offers::<C>(*suite);
         if !C::GCM && !R::PUBLIC_KEYS {
-            let agreed = Agreed::psk(Aead::Ccm8);
+            let agreed = Agreed::psk(Cipher::Ccm8);
             return if hello.offers(agreed.suite()) { Ok(agreed) } else { Err(Fatal::NoCommonSuite) };
         }
         let mut chosen = local.roles.suites().0.iter().copied().filter(usable).filter_map(|suite| {
-            let (exchange, aead) = suite.parts()?;
+            let (exchange, cipher) = suite.parts()?;
             match R::PUBLIC_KEYS && exchange.is_ephemeral() {
-                true => Agreed::with_public_key::<C, R>(hello, local, exchange, aead),
-                false => Some(Agreed::psk(aead)),
+                true => Agreed::with_public_key::<C, R>(hello, local, exchange, cipher),
+                false => Some(Agreed::psk(cipher)),
             }
         });
         chosen.next().ok_or(Fatal::NoCommonSuite)

@@ -6,28 +6,34 @@
 //! fresh, by an Echo option for example (RFC 9175, section 2.3).
 
 use super::connection_id::ConnectionIds;
-use super::record::{Aead, CHUNK, Channel, MAX_SEALED};
+use super::record::{CHUNK, Channel, Cipher, LONG_KEY_LEN, LongKey, LongKeys, MAX_SEALED, SALT_LEN, TrafficKey};
 use super::record_size::RecordSize;
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
 use crate::replay::ReplayWindow;
 use crate::secret::Secret;
 
-/// Bytes of a session before it is sealed.
-const PLAIN_LEN: usize = 1 + 2 + 2 * (KEY_LEN + 4) + 4 + 16 + ConnectionIds::PACKED_LEN;
+/// Bytes of a session before it is sealed: without its keys, with those of AES-128, and with longer ones.
+const REST_LEN: usize = 1 + 2 + 4 + 16 + ConnectionIds::PACKED_LEN;
+const PLAIN_LEN: usize = REST_LEN + 2 * (KEY_LEN + SALT_LEN);
+const LONG_PLAIN_LEN: usize = REST_LEN + 2 * LONG_KEY_LEN;
+const MAX_PLAIN_LEN: usize = if LongKeys::FIT { LONG_PLAIN_LEN } else { PLAIN_LEN };
 const NONCE_LEN: usize = 13;
 const TAG_LEN: usize = 16;
 /// First byte of what is sealed; another one is of another version of this format.
 const VERSION: u8 = 2;
-/// Bytes of a sealed session.
-pub const SEALED_LEN: usize = 1 + NONCE_LEN + PLAIN_LEN + TAG_LEN;
+/// The same, of a session with longer keys.
+const LONG_VERSION: u8 = 3;
+/// Bytes of a sealed session, at most: ciphers with longer keys take 48 bytes more than the others.
+pub const SEALED_LEN: usize = 1 + NONCE_LEN + MAX_PLAIN_LEN + TAG_LEN;
 
 /// Keys, numbers, window and connection ids of a session, in no endpoint.
 #[derive(Debug)]
 pub struct Session {
-    pub(crate) write: (Secret<KEY_LEN>, [u8; 4]),
-    pub(crate) read: (Secret<KEY_LEN>, [u8; 4]),
-    pub(crate) aead: Aead,
+    pub(crate) write: TrafficKey,
+    pub(crate) read: TrafficKey,
+    pub(crate) long: LongKeys,
+    pub(crate) cipher: Cipher,
     pub(crate) record_size: RecordSize,
     /// Every record number below may have been used.
     pub(crate) next: u32,
@@ -60,11 +66,11 @@ impl From<NotAuthentic> for OpenError {
 
 impl Session {
     pub(crate) fn of(channel: &Channel, record_size: RecordSize, ids: Option<ConnectionIds>) -> Self {
-        let copy = |key: &Secret<KEY_LEN>| Secret::new(*key.expose());
         Self {
-            write: (copy(&channel.write.key), channel.write.salt),
-            read: (copy(&channel.read.key), channel.read.salt),
-            aead: channel.aead(),
+            write: channel.write.copy(),
+            read: channel.read.copy(),
+            long: channel.long.copy(),
+            cipher: channel.cipher(),
             record_size,
             next: channel.sealed(),
             window: channel.window().clone(),
@@ -112,7 +118,7 @@ impl Session {
         self.next < MAX_SEALED
     }
 
-    /// Encrypts the session under `key` for this `purpose` (who it is with, for example); writes [`SEALED_LEN`] bytes.
+    /// Encrypts the session under `key` for this `purpose` (who it is with, for example); writes up to [`SEALED_LEN`] bytes.
     ///
     /// # Errors
     /// [`Full`], also if the provider lacks AES-128-CCM with a nonce of 13 bytes and a tag of 16.
@@ -125,13 +131,13 @@ impl Session {
     ) -> Result<(), Full> {
         let mut nonce = [0; NONCE_LEN];
         crypto.random(&mut nonce);
-        let mut plain = Secret::<PLAIN_LEN>::zeroed();
+        let mut plain = Secret::<MAX_PLAIN_LEN>::zeroed();
         let mut writer = Writer::new(plain.expose_mut());
-        writer.u8(self.aead as u8)?;
+        writer.u8(self.cipher as u8)?;
         writer.u16(self.record_size.to_bits())?;
-        for (key, salt) in [&self.write, &self.read] {
-            writer.put(key.expose())?;
-            writer.put(salt)?;
+        match self.long.get() {
+            Some(keys) => keys.iter().try_for_each(|key| writer.put(key.bytes()))?,
+            None => [&self.write, &self.read].into_iter().try_for_each(|key| key.write(&mut writer))?,
         }
         writer.u32(self.next)?;
         let (next, seen) = self.window.parts();
@@ -139,10 +145,11 @@ impl Session {
         writer.put(&seen.to_be_bytes())?;
         writer.put(&self.ids.as_ref().map_or([0; _], ConnectionIds::pack))?;
         let mut tag = [0; TAG_LEN];
-        crypto.ccm_seal(key, &nonce, purpose, plain.expose_mut(), &mut tag).map_err(|_| Full)?;
-        out.u8(VERSION)?;
+        let plain = writer.finish();
+        crypto.ccm_seal(key, &nonce, purpose, plain, &mut tag).map_err(|_| Full)?;
+        out.u8(if self.cipher.is_long() { LONG_VERSION } else { VERSION })?;
         out.put(&nonce)?;
-        out.put(plain.expose())?;
+        out.put(plain)?;
         out.put(&tag)
     }
 
@@ -157,25 +164,36 @@ impl Session {
         sealed: &[u8],
     ) -> Result<Self, OpenError> {
         let mut reader = Reader::new(sealed);
-        if reader.u8()? != VERSION {
-            return Err(OpenError::Version);
-        }
+        let (long, len) = match reader.u8()? {
+            VERSION => (false, PLAIN_LEN),
+            LONG_VERSION if LongKeys::FIT => (true, LONG_PLAIN_LEN),
+            _ => return Err(OpenError::Version),
+        };
         let nonce = reader.array::<NONCE_LEN>()?;
-        let mut plain = Secret::<PLAIN_LEN>::new(reader.array()?);
+        let mut plain = Secret::<MAX_PLAIN_LEN>::zeroed();
+        let mut writer = Writer::new(plain.expose_mut());
+        writer.put(reader.take(len)?).map_err(|_| OpenError::Length)?;
+        let plain = writer.finish();
         let tag = reader.array::<TAG_LEN>()?;
         if !reader.is_empty() {
             return Err(OpenError::Length);
         }
-        crypto.ccm_open(key, &nonce, purpose, plain.expose_mut(), &tag)?;
-        let mut reader = Reader::new(plain.expose());
-        let aead = if reader.u8()? == Aead::Gcm as u8 { Aead::Gcm } else { Aead::Ccm8 };
+        crypto.ccm_open(key, &nonce, purpose, plain, &tag)?;
+        let mut reader = Reader::new(plain);
+        let cipher = Cipher::from_byte(reader.u8()?).filter(|cipher| cipher.is_long() == long);
+        let cipher = cipher.ok_or(OpenError::Version)?;
         let record_size = RecordSize::from_bits(reader.u16()?);
-        let write = (Secret::new(reader.array()?), reader.array()?);
-        let read = (Secret::new(reader.array()?), reader.array()?);
+        let (mut write, mut read, mut keys) = (TrafficKey::none(), TrafficKey::none(), LongKeys::none());
+        if long {
+            keys = LongKeys::new(LongKey::of_bytes(reader.array_ref()?), LongKey::of_bytes(reader.array_ref()?));
+        } else {
+            (write, read) = (TrafficKey::read(&mut reader)?, TrafficKey::read(&mut reader)?);
+        }
         let next = reader.u32()?;
         let window = (u64::from_be_bytes(reader.array()?), u64::from_be_bytes(reader.array()?));
         let ids = ConnectionIds::unpack(reader.array_ref()?);
-        Ok(Self { write, read, aead, record_size, next, window: ReplayWindow::from_parts(window), ids })
+        let window = ReplayWindow::from_parts(window);
+        Ok(Self { write, read, long: keys, cipher, record_size, next, window, ids })
     }
 }
 
@@ -191,40 +209,56 @@ mod tests {
         ConnectionIds::agreed(id(b"12345678"), id(&[9; 20]), true)
     }
 
-    fn session() -> Session {
+    fn session(cipher: Cipher) -> Session {
+        let long = |byte| LongKey::of_bytes(&[byte; LONG_KEY_LEN]);
+        let key = |byte| TrafficKey { key: Secret::new([byte; 16]), salt: [byte; 4] };
+        let (write, read, long) = match cipher.is_long() {
+            true => (TrafficKey::none(), TrafficKey::none(), LongKeys::new(long(5), long(6))),
+            false => (key(1), key(3), LongKeys::none()),
+        };
+        let window = ReplayWindow::seen_up_to(99);
         Session {
-            write: (Secret::new([1; 16]), [2; 4]),
-            read: (Secret::new([3; 16]), [4; 4]),
-            aead: Aead::Gcm,
+            write,
+            read,
+            long,
+            cipher,
             record_size: RecordSize::from_bits(512),
             next: 70_000,
-            window: ReplayWindow::seen_up_to(99),
+            window,
             ids: Some(ids()),
         }
     }
 
-    fn sealed(purpose: &[u8]) -> Vec<u8> {
+    fn sealed(cipher: Cipher, purpose: &[u8]) -> Vec<u8> {
         let mut storage = [0; SEALED_LEN];
         let mut writer = Writer::new(&mut storage);
-        session().seal(&mut Compact::new([0; 32]), &[9; 16], purpose, &mut writer).unwrap();
+        session(cipher).seal(&mut Compact::new([0; 32]), &[9; 16], purpose, &mut writer).unwrap();
         writer.written().to_vec()
     }
 
     #[test]
     fn a_sealed_session_opens_as_it_was_and_only_as_it_was() {
+        for (cipher, len) in [(Cipher::Gcm, SEALED_LEN - 48), (Cipher::ChaCha20Poly1305, SEALED_LEN)] {
+            opens_as_it_was(cipher, len);
+        }
+    }
+
+    fn opens_as_it_was(cipher: Cipher, len: usize) {
         let crypto = &mut Compact::new([7; 32]);
-        let bytes = sealed(b"peer");
-        assert_eq!(bytes.len(), SEALED_LEN);
+        let (before, bytes) = (session(cipher), sealed(cipher, b"peer"));
+        assert_eq!(bytes.len(), len);
         let got = Session::open(crypto, &[9; 16], b"peer", &bytes).unwrap();
         assert_eq!(
-            (got.aead, got.record_size.to_bits(), got.next, got.window.parts()),
-            (Aead::Gcm, 512, 70_000, (100, u64::MAX))
+            (got.cipher, got.record_size.to_bits(), got.next, got.window.parts()),
+            (cipher, 512, 70_000, (100, u64::MAX))
         );
         assert_eq!(got.ids, Some(ids()));
-        assert_eq!(
-            (got.write.0.expose(), got.write.1, got.read.0.expose(), got.read.1),
-            (&[1; 16], [2; 4], &[3; 16], [4; 4])
-        );
+        let short = |session: &Session| {
+            let (write, read) = (&session.write, &session.read);
+            (*write.key.expose(), write.salt, *read.key.expose(), read.salt)
+        };
+        let long = |session: &Session| session.long.get().map(|keys| keys.each_ref().map(|key| *key.bytes()));
+        assert_eq!((short(&got), long(&got)), (short(&before), long(&before)));
         for cut in 0..bytes.len() {
             assert_eq!(Session::open(crypto, &[9; 16], b"peer", &bytes[..cut]).err(), Some(OpenError::Length));
         }
@@ -243,7 +277,7 @@ mod tests {
 
     #[test]
     fn skipping_goes_to_the_beginning_of_a_chunk_that_nobody_has_begun() {
-        let mut session = session();
+        let mut session = session(Cipher::Gcm);
         session.skip(0);
         assert_eq!(session.next, 2 * CHUNK);
         session.skip(2);

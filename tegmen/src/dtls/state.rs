@@ -6,7 +6,7 @@ use super::handshake::finished::VERIFY_LEN;
 use super::handshake::{self, MessageType, Random};
 use super::inbox::Inbox;
 use super::kept;
-use super::record::Aead;
+use super::record::{Cipher, KEY_BLOCK_LEN};
 use super::suite::{CipherSuite, KeyExchange};
 use super::{Discard, Fatal, Profile, Settings};
 use crate::buf::copy;
@@ -63,7 +63,7 @@ pub struct HandshakeState {
     /// [`Profile::Minimal`]: no extensions, and the last messages in datagrams of their own.
     pub(crate) minimal: bool,
     /// The cipher suite in two parts.
-    pub(crate) aead: Aead,
+    pub(crate) cipher: Cipher,
     pub(crate) exchange: KeyExchange,
     /// The number of the [`Credential`](crate::endpoint::Credential) that we show, [`NO_CREDENTIAL`] if we show none.
     pub(crate) credential: u8,
@@ -252,7 +252,7 @@ impl HandshakeState {
             receive_seq: 0,
             answered_seq: 0,
             minimal: false,
-            aead: Aead::Ccm8,
+            cipher: Cipher::Ccm8,
             exchange: KeyExchange::Psk,
             credential: 0,
             flags: Flags(0),
@@ -412,7 +412,7 @@ impl Ongoing<'_> {
         state.master.prf::<C>(&seed, secret.expose_mut());
         if R::RESUMPTION && state.extended_master_secret {
             // Without room for it the session cannot be resumed.
-            let _ = self.keep_session(CipherSuite::of(self.state.exchange, self.state.aead), &secret);
+            let _ = self.keep_session(CipherSuite::of(self.state.exchange, self.state.cipher), &secret);
         }
         self.set_master(cx, &mut secret, client);
     }
@@ -423,9 +423,15 @@ impl Ongoing<'_> {
         let state = &mut *self.state;
         cx.crypto.key_log(&state.client_random, secret.expose());
         state.master.set::<C>(&[secret.expose()]);
-        // The key block is the first 40 bytes; the master secret is not needed any more.
         let seed: [&[u8]; 3] = [b"key expansion", &state.server_random, &state.client_random];
+        if state.cipher.is_long() {
+            let mut block = Secret::<KEY_BLOCK_LEN>::zeroed();
+            state.master.prf::<C>(&seed, block.expose_mut());
+            let _ = self.peer.channel.set_keys(block.expose(), client, state.cipher);
+            return secret.wipe();
+        }
+        // The key block is the first 40 bytes; the master secret is not needed any more.
         state.master.prf::<C>(&seed, secret.expose_mut());
-        let _ = self.peer.channel.set_keys(secret.expose(), client, self.state.aead); // the block is as long as it takes
+        let _ = self.peer.channel.set_keys(secret.expose(), client, self.state.cipher); // the block is as long as it takes
     }
 }

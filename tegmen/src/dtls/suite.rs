@@ -1,7 +1,7 @@
 //! Cipher suites: which there are, and what each stands for.
 
 use super::Profile;
-use super::record::Aead;
+use super::record::{Cipher, LongKeys};
 use super::state::Local;
 use crate::crypto::Crypto;
 use crate::endpoint::Roles;
@@ -17,6 +17,8 @@ impl CipherSuite {
     pub const PSK_WITH_AES_128_GCM_SHA256: Self = Self(0x00a8);
     /// TLS_ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 (RFC 8442): a pre-shared key that, once lost, opens no older session.
     pub const ECDHE_PSK_WITH_AES_128_CCM_8_SHA256: Self = Self(0xd003);
+    /// TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 (RFC 7905): the same with a long tag, and fast without AES instructions.
+    pub const ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256: Self = Self(0xccac);
     /// TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8 (RFC 7251), the mandatory suite of RFC 7252, sections 9.1.3.2 and 9.1.3.3.
     pub const ECDHE_ECDSA_WITH_AES_128_CCM_8: Self = Self(0xc0ae);
     /// TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 (RFC 5289).
@@ -32,6 +34,7 @@ impl CipherSuite {
             Self::PSK_WITH_AES_128_CCM_8 => "TLS_PSK_WITH_AES_128_CCM_8",
             Self::PSK_WITH_AES_128_GCM_SHA256 => "TLS_PSK_WITH_AES_128_GCM_SHA256",
             Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 => "TLS_ECDHE_PSK_WITH_AES_128_CCM_8_SHA256",
+            Self::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 => "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256",
             Self::ECDHE_ECDSA_WITH_AES_128_CCM_8 => "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8",
             Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
             Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
@@ -45,26 +48,32 @@ impl CipherSuite {
     }
 
     /// How the keys are agreed on, and the cipher; `None` of a suite that does not exist here.
-    pub(crate) const fn parts(self) -> Option<(KeyExchange, Aead)> {
+    pub(crate) const fn parts(self) -> Option<(KeyExchange, Cipher)> {
         Some(match self {
-            Self::PSK_WITH_AES_128_CCM_8 => (KeyExchange::Psk, Aead::Ccm8),
-            Self::PSK_WITH_AES_128_GCM_SHA256 => (KeyExchange::Psk, Aead::Gcm),
-            Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 => (KeyExchange::EcdhePsk, Aead::Ccm8),
-            Self::ECDHE_ECDSA_WITH_AES_128_CCM_8 => (KeyExchange::EcdheEcdsa, Aead::Ccm8),
-            Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheEcdsa, Aead::Gcm),
-            Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheRsa, Aead::Gcm),
+            Self::PSK_WITH_AES_128_CCM_8 => (KeyExchange::Psk, Cipher::Ccm8),
+            Self::PSK_WITH_AES_128_GCM_SHA256 => (KeyExchange::Psk, Cipher::Gcm),
+            Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 => (KeyExchange::EcdhePsk, Cipher::Ccm8),
+            Self::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 if LongKeys::FIT => {
+                (KeyExchange::EcdhePsk, Cipher::ChaCha20Poly1305)
+            }
+            Self::ECDHE_ECDSA_WITH_AES_128_CCM_8 => (KeyExchange::EcdheEcdsa, Cipher::Ccm8),
+            Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheEcdsa, Cipher::Gcm),
+            Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheRsa, Cipher::Gcm),
             _ => return None,
         })
     }
 
     /// The suite that stands for these two.
-    pub(crate) const fn of(exchange: KeyExchange, aead: Aead) -> Self {
-        match (exchange, aead) {
-            (KeyExchange::Psk, Aead::Ccm8) => Self::PSK_WITH_AES_128_CCM_8,
-            (KeyExchange::Psk, Aead::Gcm) => Self::PSK_WITH_AES_128_GCM_SHA256,
+    pub(crate) const fn of(exchange: KeyExchange, cipher: Cipher) -> Self {
+        match (exchange, cipher) {
+            (KeyExchange::Psk, Cipher::Ccm8) => Self::PSK_WITH_AES_128_CCM_8,
+            (KeyExchange::Psk, _) => Self::PSK_WITH_AES_128_GCM_SHA256,
+            (KeyExchange::EcdhePsk, Cipher::ChaCha20Poly1305) if LongKeys::FIT => {
+                Self::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256
+            }
             (KeyExchange::EcdhePsk, _) => Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256,
-            (KeyExchange::EcdheEcdsa, Aead::Ccm8) => Self::ECDHE_ECDSA_WITH_AES_128_CCM_8,
-            (KeyExchange::EcdheEcdsa, Aead::Gcm) => Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            (KeyExchange::EcdheEcdsa, Cipher::Ccm8) => Self::ECDHE_ECDSA_WITH_AES_128_CCM_8,
+            (KeyExchange::EcdheEcdsa, _) => Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
             (KeyExchange::EcdheRsa, _) => Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         }
     }
@@ -117,6 +126,7 @@ impl Suites {
     pub const ALL: Self = Self(&[
         CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
         CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256,
         CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
         CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256,
         CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
@@ -126,8 +136,8 @@ impl Suites {
 
 /// True if the provider and the role have all that the suite needs.
 pub(crate) fn usable<C: Crypto, R: Roles>(suite: CipherSuite) -> bool {
-    suite.parts().is_some_and(|(exchange, aead)| {
-        (C::GCM || aead == Aead::Ccm8) && (!exchange.is_ephemeral() || R::PUBLIC_KEYS && !C::GROUPS.is_empty())
+    suite.parts().is_some_and(|(exchange, cipher)| {
+        cipher.is_in::<C>() && (!exchange.is_ephemeral() || R::PUBLIC_KEYS && !C::GROUPS.is_empty())
     })
 }
 

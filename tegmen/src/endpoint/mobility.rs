@@ -10,7 +10,7 @@ use crate::counters::bump;
 use crate::crypto::Crypto;
 use crate::dtls::Discard;
 use crate::dtls::connection_id::{AddressChanges, ConnectionId, ConnectionIds, Hello, Policy};
-use crate::dtls::record::{ContentType, HEADROOM, MAX_CONTENT};
+use crate::dtls::record::{ContentType, MAX_CONTENT};
 use crate::dtls::return_routability::{self as rrc, MessageType};
 use crate::dtls::state::Local;
 use crate::secret::same;
@@ -37,10 +37,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Bytes that [`Self::seal`] puts before the content for this peer; none where nothing protects it.
-    pub fn headroom(&mut self, id: PeerId) -> usize {
+    pub fn headroom<C: Crypto>(&mut self, id: PeerId) -> usize {
         let to = self.sent_id(id).map_or(0, |to| to.bytes().len());
-        let dtls = self.peers.peer(id).is_some_and(|peer| peer.protection == Protection::Dtls);
-        if dtls { HEADROOM.saturating_add(to) } else { 0 }
+        let peer = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls);
+        peer.map_or(0, |peer| peer.channel.headroom::<C>().saturating_add(to))
     }
 
     /// Our own address changed, or the way to the peer did, and the owner knows: the session goes on over `path`. Whoever
@@ -268,8 +268,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let to = if R::CONNECTION_ID { self.sent_id(id) } else { None };
         let channel = &mut self.peers.peer(id)?.channel;
         let (headroom, behind) = match &to {
-            None => (HEADROOM, 0),
-            Some(to) => (HEADROOM.wrapping_add(to.bytes().len()), 1),
+            None => (channel.headroom::<C>(), 0),
+            Some(to) => (channel.headroom::<C>().wrapping_add(to.bytes().len()), 1),
         };
         let len = headroom.wrapping_add(content.len()).wrapping_add(behind).wrapping_add(channel.tag_len::<C>());
         let record = out.get_mut(..len)?;
@@ -302,7 +302,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let room = frame.room().saturating_sub(tag_len).saturating_sub(1).min(most.saturating_sub(with_type));
         let padding = with_type.next_multiple_of(multiple).saturating_sub(with_type).min(room);
         let behind = padding.saturating_add(1).saturating_add(tag_len);
-        let record = frame.widen(HEADROOM.saturating_add(to.bytes().len()), behind).map_err(|_| Misuse::Full)?;
+        let before = peer.channel.headroom::<C>().saturating_add(to.bytes().len());
+        let record = frame.widen(before, behind).map_err(|_| Misuse::Full)?;
         Ok(peer.channel.seal_with_id(cx.crypto, ContentType::APPLICATION_DATA, to, len, record)?)
     }
 }

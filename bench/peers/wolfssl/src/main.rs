@@ -39,6 +39,11 @@ impl Stack for WolfSsl {
         self.server.use_public_keys(keys)
     }
 
+    fn use_suite(&mut self, suite: &str) -> Result<(), Failure> {
+        self.client.use_suite(suite)?;
+        self.server.use_suite(suite)
+    }
+
     fn use_resumption(&mut self, by: Resumption) -> Result<(), Failure> {
         self.client = Context::new(Role::Client, Some(by))?;
         self.server = Context::new(Role::Server, Some(by))?;
@@ -82,7 +87,7 @@ impl End for Connection {
     }
 
     fn agreed(&self) -> Option<Agreed> {
-        self.has_public_keys().then(|| Connection::agreed(self))
+        self.tells_what_was_agreed().then(|| Connection::agreed(self))
     }
 
     fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure> {

@@ -1,38 +1,47 @@
 //! Tests of records.
 
 use super::*;
+use crate::buf::Frame;
+use crate::crypto::Crypto as _;
 use crate::crypto::compact::Compact;
+use crate::crypto::rustcrypto::RustCrypto;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec::Vec;
 
 fn pair() -> (Channel, Channel) {
-    let block: [u8; 40] = core::array::from_fn(|i| i as u8);
+    pair_of(Cipher::Ccm8)
+}
+
+pub(crate) fn pair_of(cipher: Cipher) -> (Channel, Channel) {
+    let block: [u8; KEY_BLOCK_LEN] = core::array::from_fn(|i| i as u8);
     let with_keys = |client| {
         let mut channel = Channel::none();
-        channel.set_keys(&block, client, Aead::Ccm8).unwrap();
+        channel.set_keys(&block, client, cipher).unwrap();
         channel
     };
     (with_keys(true), with_keys(false))
 }
 
+const CIPHERS: [Cipher; 3] = [Cipher::Ccm8, Cipher::Gcm, Cipher::ChaCha20Poly1305];
+
 fn sealed(channel: &mut Channel, content_type: ContentType, content: &[u8]) -> Result<Vec<u8>, SealError> {
-    let mut storage = std::vec![0; content.len() + OVERHEAD];
+    let mut storage = std::vec![0; content.len() + HEADROOM + GCM_TAG_LEN];
     let mut frame = Frame::new(&mut storage, HEADROOM);
     frame.append(content).unwrap();
-    channel.seal(&mut Compact::new([0; 32]), content_type, &mut frame)?;
+    channel.seal(&mut RustCrypto::new([0; 32]), content_type, &mut frame)?;
     Ok(frame.finish().to_vec())
 }
 
 fn opened(channel: &mut Channel, mut datagram: Vec<u8>) -> Result<Vec<u8>, Discard> {
     let record = Records::new(&mut datagram).next_record().unwrap()?;
-    channel.open(&mut Compact::new([0; 32]), record).map(|content| content.to_vec())
+    channel.open(&mut RustCrypto::new([0; 32]), record).map(|content| content.to_vec())
 }
 
 #[test]
 fn the_sequence_limit_stops_the_sealing() {
     let (mut client, _) = pair();
-    client.next_sequence = MAX_SEALED - 1;
+    client.skip_to(MAX_SEALED - 1);
     assert!(!client.is_exhausted());
     sealed(&mut client, ContentType::APPLICATION_DATA, b"last").unwrap();
     assert!(client.is_exhausted());
@@ -72,18 +81,54 @@ fn too_many_failed_opens_exhaust_the_key() {
 
 #[test]
 fn a_record_opens_for_the_other_end_only() {
-    let (mut client, mut server) = pair();
-    let record = sealed(&mut client, ContentType::APPLICATION_DATA, b"to the server").unwrap();
-    assert_eq!(record.len(), 13 + OVERHEAD);
-    assert_eq!(opened(&mut client, record.clone()), Err(Discard::NotAuthentic));
-    assert_eq!(opened(&mut server, record.clone()).unwrap(), b"to the server");
-    assert_eq!(opened(&mut server, record), Err(Discard::Replayed));
+    for (cipher, overhead) in CIPHERS.into_iter().zip([OVERHEAD, 13 + 8 + 16, 13 + 16]) {
+        let (mut client, mut server) = pair_of(cipher);
+        let record = sealed(&mut client, ContentType::APPLICATION_DATA, b"to the server").unwrap();
+        assert_eq!(record.len(), 13 + overhead);
+        assert_eq!(opened(&mut client, record.clone()), Err(Discard::NotAuthentic));
+        assert_eq!(opened(&mut server, record.clone()).unwrap(), b"to the server");
+        assert_eq!(opened(&mut server, record), Err(Discard::Replayed));
+    }
+}
+
+#[test]
+fn a_record_of_chacha20_is_what_rfc_7905_says() {
+    let (mut client, _) = pair_of(Cipher::ChaCha20Poly1305);
+    client.skip_to(7);
+    let record = sealed(&mut client, ContentType::APPLICATION_DATA, b"content").unwrap();
+    // Client key, server key, client iv, server iv: the block counts from 0.
+    let key: [u8; 32] = core::array::from_fn(|i| i as u8);
+    let mut nonce: [u8; 12] = core::array::from_fn(|i| 64 + i as u8);
+    nonce[5] ^= 1; // epoch
+    nonce[11] ^= 7; // sequence_number
+    let aad = [0, 1, 0, 0, 0, 0, 0, 7, 23, 254, 253, 0, 7];
+    let (mut body, mut tag) = (*b"content", [0; 16]);
+    RustCrypto::new([0; 32]).chacha20_seal(&key, &nonce, &aad, &mut body, &mut tag).unwrap();
+    assert_eq!(record, [&[23, 254, 253, 0, 1, 0, 0, 0, 0, 0, 7, 0, 23][..], &body, &tag].concat());
+}
+
+#[test]
+fn keys_of_one_cipher_are_gone_when_those_of_another_are_set() {
+    let (mut client, _) = pair_of(Cipher::ChaCha20Poly1305);
+    assert!(client.long.get().is_some());
+    client.set_keys(&[9; KEY_BLOCK_LEN], true, Cipher::Ccm8).unwrap();
+    assert!(client.long.get().is_none());
+    let (mut client, mut server) = pair_of(Cipher::ChaCha20Poly1305);
+    let record = sealed(&mut client, ContentType::APPLICATION_DATA, b"late").unwrap();
+    server.wipe();
+    assert!(server.long.get().is_none());
+    assert_eq!(opened(&mut server, record), Err(Discard::NotAuthentic));
 }
 
 proptest! {
     #[test]
-    fn what_is_sealed_is_opened(contents in vec(vec(any::<u8>(), 0..200), 1..10), kind: u8, order: u64) {
-        let (mut client, mut server) = pair();
+    fn what_is_sealed_is_opened(
+        contents in vec(vec(any::<u8>(), 0..200), 1..10),
+        kind: u8,
+        order: u64,
+        cipher in 0u8..3,
+    ) {
+        let (mut client, mut server) = pair_of(Cipher::from_byte(cipher).unwrap());
         let mut records: Vec<_> = contents.iter().map(|content| {
             (content, sealed(&mut client, ContentType(kind), content).unwrap())
         }).collect();
@@ -126,8 +171,8 @@ proptest! {
     }
 
     #[test]
-    fn any_record_is_refused_or_was_sealed(bytes in vec(any::<u8>(), 0..80), sequence in 0u64..3) {
-        let (_, mut server) = pair();
+    fn any_record_is_refused_or_was_sealed(bytes in vec(any::<u8>(), 0..80), sequence in 0u64..3, cipher in 0u8..3) {
+        let (_, mut server) = pair_of(Cipher::from_byte(cipher).unwrap());
         let body = header(ContentType::APPLICATION_DATA, RecordNumber::new(1, sequence), bytes.len() as u16);
         prop_assert!(opened(&mut server, [&body[..], &bytes].concat()).is_err());
     }

@@ -9,7 +9,7 @@ use std::{
     ptr,
 };
 use tegmen_bench_line::{
-    Agreed, Failure, KeyForm, PublicKeys,
+    Agreed, Failure, KeyForm, PublicKeys, identity,
     public_keys::{RAW_PUBLIC_KEY, read},
 };
 
@@ -50,7 +50,20 @@ impl Context {
             }
             wolfSSL_CTX_set_verify(context, VERIFY_PEER | VERIFY_FAIL_IF_NO_PEER_CERT, on_verified);
         }
-        self.has_public_keys = true;
+        self.tells_what_was_agreed = true;
+        Ok(())
+    }
+}
+
+impl Context {
+    /// Sessions from now on have this suite, with the key that is shared.
+    pub(crate) fn use_suite(&mut self, suite: &str) -> Result<(), Failure> {
+        let suite = text(suite)?;
+        // SAFETY: the context is alive; the string ends in zero, and is read before the call returns.
+        must("the suite", unsafe { wolfSSL_CTX_set_cipher_list(self.context, suite.as_ptr()) })?;
+        // Whoever gets as far has proved that it has the key of this identity.
+        PEER.set(identity().to_owned());
+        self.tells_what_was_agreed = true;
         Ok(())
     }
 }

@@ -1,0 +1,101 @@
+//! The ciphers of records: what each adds to a content, what its keys are, and how its nonces are made.
+
+use super::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, LongKeys, SALT_LEN, TAG_LEN};
+use crate::crypto::{CHACHA20_KEY_LEN, Crypto, KEY_LEN};
+
+/// The cipher of an association. The numbers are those of sessions that were kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cipher {
+    /// AES_128_CCM_8 (RFC 6655): a tag of 8 bytes.
+    Ccm8 = 0,
+    /// AES_128_GCM (RFC 5288): a tag of 16 bytes; nonce and associated data are those of CCM_8.
+    Gcm,
+    /// CHACHA20_POLY1305 (RFC 7905): a tag of 16 bytes, and no part of the nonce in the record.
+    ChaCha20Poly1305,
+}
+
+impl Cipher {
+    /// True if the provider has it. Of a provider that has CCM_8 alone, nothing of others is linked.
+    pub(crate) const fn is_in<C: Crypto>(self) -> bool {
+        match self {
+            // Where these keys do not fit, no suite has such a cipher.
+            _ if self.is_long() => C::CHACHA20,
+            Self::Ccm8 => true,
+            _ => C::GCM,
+        }
+    }
+
+    pub(super) const fn is_gcm<C: Crypto>(self) -> bool {
+        C::GCM && matches!(self, Self::Gcm)
+    }
+
+    pub(super) const fn is_chacha20<C: Crypto>(self) -> bool {
+        C::CHACHA20 && LongKeys::FIT && matches!(self, Self::ChaCha20Poly1305)
+    }
+
+    /// Bytes between the header of a record and what is encrypted.
+    #[inline]
+    pub(crate) const fn explicit_len<C: Crypto>(self) -> usize {
+        if self.is_chacha20::<C>() { 0 } else { EXPLICIT_LEN }
+    }
+
+    /// Bytes of the tag.
+    #[inline]
+    pub(crate) const fn tag_len<C: Crypto>(self) -> usize {
+        if self.is_gcm::<C>() || self.is_chacha20::<C>() { GCM_TAG_LEN } else { TAG_LEN }
+    }
+
+    /// Bytes of the parts of a key in the order of the key block (RFC 5246, section 6.3): key, initialization vector.
+    pub(crate) const fn key_parts(self) -> [usize; 2] {
+        match self {
+            Self::Ccm8 | Self::Gcm => [KEY_LEN, SALT_LEN],
+            Self::ChaCha20Poly1305 => [CHACHA20_KEY_LEN, NONCE_LEN],
+        }
+    }
+
+    /// True if its keys do not fit where those of AES-128 do.
+    pub(crate) const fn is_long(self) -> bool {
+        LongKeys::FIT && !matches!(self, Self::Ccm8 | Self::Gcm)
+    }
+
+    /// The cipher that a session was kept with.
+    pub(crate) const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Ccm8),
+            1 => Some(Self::Gcm),
+            2 if Self::ChaCha20Poly1305.is_long() => Some(Self::ChaCha20Poly1305),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of a nonce.
+pub(super) const NONCE_LEN: usize = SALT_LEN + EXPLICIT_LEN;
+
+/// The nonce of CCM_8 and GCM (RFC 6655, section 3): of the key, and of the record.
+pub(super) fn nonce(salt: &[u8; SALT_LEN], explicit: &[u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
+    let mut nonce = [0; NONCE_LEN];
+    let [a, b, c, d, place @ ..] = &mut nonce;
+    [*a, *b, *c, *d] = *salt;
+    *place = *explicit;
+    nonce
+}
+
+/// The nonce of ChaCha20-Poly1305 (RFC 7905, section 2): the number of the record is added to the initialization vector.
+pub(super) fn nonce_of_number(iv: &[u8; NONCE_LEN], number: &[u8; 8]) -> [u8; NONCE_LEN] {
+    let mut nonce = *iv;
+    let [_, _, _, _, place @ ..] = &mut nonce;
+    *place = (u64::from_be_bytes(*place) ^ u64::from_be_bytes(*number)).to_be_bytes();
+    nonce
+}
+
+/// The associated data (RFC 5246, section 6.2.3.3): number, type and version of the record, length of its content.
+#[inline]
+pub(super) fn associated_data(header: &[u8; HEADER_LEN], len: u16) -> [u8; HEADER_LEN] {
+    let [content_type, major, minor, number @ .., _, _] = header;
+    let mut data = [0, 0, 0, 0, 0, 0, 0, 0, *content_type, *major, *minor, 0, 0];
+    let [place @ .., _, _, _, high, low] = &mut data;
+    *place = *number;
+    [*high, *low] = len.to_be_bytes();
+    data
+}

@@ -1,0 +1,130 @@
+//! The keys of a channel.
+
+use super::SALT_LEN;
+use super::cipher::{Cipher, NONCE_LEN};
+use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::crypto::{CHACHA20_KEY_LEN, KEY_LEN};
+use crate::secret::Secret;
+#[cfg(feature = "alloc")]
+use alloc::boxed::Box;
+
+/// The key of one direction, as CCM_8 and GCM have it.
+#[derive(Debug)]
+pub(crate) struct TrafficKey {
+    pub(crate) key: Secret<KEY_LEN>,
+    pub(crate) salt: [u8; SALT_LEN],
+}
+
+impl TrafficKey {
+    pub(crate) const fn none() -> Self {
+        Self { key: Secret::zeroed(), salt: [0; SALT_LEN] }
+    }
+
+    pub(crate) const fn copy(&self) -> Self {
+        Self { key: Secret::new(*self.key.expose()), salt: self.salt }
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+        writer.put(self.key.expose())?;
+        writer.put(&self.salt)
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Truncated> {
+        Ok(Self { key: Secret::new(reader.array()?), salt: reader.array()? })
+    }
+}
+
+/// The key of one direction of another cipher: what the key block has for it, one behind the other.
+#[derive(Debug)]
+pub(crate) struct LongKey(Secret<LONG_KEY_LEN>);
+
+/// Bytes of the longest.
+pub(crate) const LONG_KEY_LEN: usize = CHACHA20_KEY_LEN + NONCE_LEN;
+/// Bytes of the longest key block.
+pub(crate) const KEY_BLOCK_LEN: usize = 2 * LONG_KEY_LEN;
+
+impl LongKey {
+    /// From a key block (RFC 5246, section 6.3), in which each part of the client's key stands before that of the server's.
+    pub(super) fn of_block(block: &[u8], client: bool, cipher: Cipher) -> Result<Self, Truncated> {
+        let mut key = Self(Secret::zeroed());
+        let mut writer = Writer::new(key.0.expose_mut());
+        let mut reader = Reader::new(block);
+        for len in cipher.key_parts() {
+            let (of_client, of_server) = (reader.take(len)?, reader.take(len)?);
+            writer.put(if client { of_client } else { of_server }).map_err(|_| Truncated)?;
+        }
+        Ok(key)
+    }
+
+    /// From its [`Self::bytes`].
+    pub(crate) const fn of_bytes(bytes: &[u8; LONG_KEY_LEN]) -> Self {
+        Self(Secret::new(*bytes))
+    }
+
+    /// Its bytes, with zeros behind if the cipher takes fewer.
+    pub(crate) const fn bytes(&self) -> &[u8; LONG_KEY_LEN] {
+        self.0.expose()
+    }
+
+    /// Key and initialization vector of ChaCha20-Poly1305.
+    pub(super) fn chacha20(&self) -> Option<(&[u8; CHACHA20_KEY_LEN], &[u8; NONCE_LEN])> {
+        let (key, iv) = self.0.expose().split_first_chunk()?;
+        Some((key, iv.first_chunk()?))
+    }
+}
+
+/// Our key and the peer's, where they are long ones. Most sessions have none, and then this is one word; a mote has no
+/// place for any.
+#[derive(Debug)]
+pub(crate) struct LongKeys(#[cfg(feature = "alloc")] Option<Box<[LongKey; 2]>>);
+
+#[cfg(feature = "alloc")]
+impl LongKeys {
+    /// True if there is a place for them.
+    pub(crate) const FIT: bool = true;
+
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn new(write: LongKey, read: LongKey) -> Self {
+        Self(Some(Box::new([write, read])))
+    }
+
+    pub(crate) fn get(&self) -> Option<&[LongKey; 2]> {
+        self.0.as_deref()
+    }
+}
+
+#[cfg(not(feature = "alloc"))]
+impl LongKeys {
+    /// True if there is a place for them.
+    pub(crate) const FIT: bool = false;
+
+    pub(crate) const fn none() -> Self {
+        Self()
+    }
+
+    pub(crate) fn new(_: LongKey, _: LongKey) -> Self {
+        Self()
+    }
+
+    pub(crate) const fn get(&self) -> Option<&[LongKey; 2]> {
+        None
+    }
+}
+
+impl LongKeys {
+    pub(crate) fn write(&self) -> Option<&LongKey> {
+        self.get().map(|[write, _]| write)
+    }
+
+    pub(crate) fn read(&self) -> Option<&LongKey> {
+        self.get().map(|[_, read]| read)
+    }
+
+    pub(crate) fn copy(&self) -> Self {
+        let copy = |key: &LongKey| LongKey::of_bytes(key.bytes());
+        self.get().map_or(Self::none(), |[write, read]| Self::new(copy(write), copy(read)))
+    }
+}
