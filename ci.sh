@@ -86,12 +86,12 @@ step_up() {
     echo "blink-bytes: every row of the paper equal"
 }
 
-# The laboratory: the simulator beside ns-3, the Blink paper whole, the paper on content objects, and a
-# deployment from its file.
+# The laboratory: the simulator beside ns-3, the Blink paper whole, the paper on content objects,
+# the baselines of the delegation paper, and a deployment from its file.
 step_lab() {
     mkdir -p target/lab
     cargo run --release --locked --quiet -- lab run ns3-agreement --json >target/lab/ns3-agreement.json
-    for plan in blink objects-bytes objects-delay objects-creation; do
+    for plan in blink objects-bytes objects-delay objects-creation handshakes; do
         cargo run --release --locked --quiet -- lab run $plan --json >target/lab/$plan.json
     done
     cargo run --release --locked --quiet -- lab plan examples/greenhouse.toml

@@ -6,6 +6,8 @@ use crate::place::{Kept, Place};
 use core::hint::black_box;
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
+#[cfg(feature = "public-keys")]
+use tegmen::crypto::{SCALAR_LEN, curves, hash::DIGEST_LEN};
 use tegmen::dtls::Records;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::resumption::Resumption;
@@ -14,6 +16,7 @@ use tegmen::endpoint::{
     Roles, TAILROOM,
 };
 use tegmen::time::Instant;
+use tegmen::x509::PublicKey;
 
 /// One end, with its table of peers and in its roles.
 pub struct Node<T: Peers + 'static, R: Roles + 'static> {
@@ -29,6 +32,99 @@ pub struct Node<T: Peers + 'static, R: Roles + 'static> {
     pub session: Option<PeerId>,
 }
 
+/// Two ends in the same roles, and all that they need in memory; datagrams have at most `LEN` bytes.
+pub struct Pair<T: Peers + 'static, R: Roles + 'static, const LEN: usize> {
+    nodes: [Place<Node<T, R>>; 2],
+    tables: [Kept<T>; 2],
+    wire: Kept<Wire<LEN>>,
+}
+
+/// The two when they run.
+pub struct Running<T: Peers + 'static, R: Roles + 'static, const LEN: usize> {
+    /// The one that opens sessions.
+    pub client: &'static mut Node<T, R>,
+    /// The other.
+    pub server: &'static mut Node<T, R>,
+    /// What is between them.
+    pub wire: &'static mut Wire<LEN>,
+}
+
+/// The datagrams under way, and what is said in the end.
+pub struct Wire<const LEN: usize> {
+    there: [u8; LEN],
+    back: [u8; LEN],
+    text: [u8; RECORD_LEN],
+}
+
+impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
+    /// With the table of each.
+    pub const fn new(client: T, server: T) -> Self {
+        const { assert!(LEN >= MIN_DATAGRAM) };
+        let wire = Wire { there: [0; LEN], back: [0; LEN], text: [0; RECORD_LEN] };
+        Self {
+            nodes: [Place::empty(), Place::empty()],
+            tables: [Kept::new(client), Kept::new(server)],
+            wire: Kept::new(wire),
+        }
+    }
+
+    /// Starts both; `None` from the second call on. Both are made by the same function, so that it is in the image once.
+    #[inline]
+    pub fn start(
+        &'static self,
+        endpoint: fn(&mut Cx<'_, Provider>, &'static mut T) -> Endpoint<&'static mut T, R>,
+    ) -> Option<Running<T, R, LEN>> {
+        let [client, server] = &self.nodes;
+        let [client_table, server_table] = &self.tables;
+        Some(Running {
+            client: Node::start(client, client_table, &CLIENT, endpoint)?,
+            server: Node::start(server, server_table, &SERVER, endpoint)?,
+            wire: self.wire.take()?,
+        })
+    }
+}
+
+impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
+    /// Lets the two speak until both have a session; `each_time` is called whenever both were heard. `None` if nothing is
+    /// said any more.
+    #[inline]
+    pub fn meet(&mut self, mut each_time: impl FnMut(&mut Node<T, R>) -> Option<()>) -> Option<()> {
+        let Self { client, server, wire: Wire { there, back, .. } } = self;
+        while client.session.is_none() || server.session.is_none() {
+            let sent = client.send_flight(there, back, server)? + server.send_flight(there, back, client)?;
+            each_time(client)?;
+            if sent == 0 {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// Says what is said in the end.
+    #[inline]
+    pub fn speak(&mut self) -> Option<()> {
+        let Self { client, server, wire: Wire { there, text, .. } } = self;
+        let datagram = client.seal(there, text).ok()?;
+        server.open(datagram, text)
+    }
+
+    /// Sends what the client has left to send: where its flight is the last.
+    #[inline]
+    pub fn finish(&mut self) -> Option<()> {
+        let Self { client, server, wire: Wire { there, back, .. } } = self;
+        client.send_flight(there, back, server).map(|_| ())
+    }
+}
+
+/// What distinguishes the client.
+pub static CLIENT: End = End { region: 0, path: THERE };
+/// What distinguishes the server.
+pub static SERVER: End = End { region: 1, path: BACK };
+/// From the client to the server.
+pub const THERE: Path = Path { local: address(1), remote: address(2) };
+/// From the server to the client.
+pub const BACK: Path = Path { local: address(2), remote: address(1) };
+
 /// What distinguishes the ends.
 pub struct End {
     /// What its work is measured as.
@@ -42,9 +138,9 @@ pub trait Answers: Roles {
     /// True if that depends on what is asked; else it is the pre-shared key.
     const LOOKS: bool = false;
 
-    /// The answer; a signature lies in `room`.
-    fn answer<'a>(need: Need<'_>, room: &'a mut [u8; MAX_SIGNATURE]) -> Answer<'a> {
-        let _ = (need, room);
+    /// The answer; a signature or a public key lies in `room`.
+    fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
+        let _ = (crypto, need, room);
         Answer::Unknown
     }
 }
@@ -52,7 +148,7 @@ pub trait Answers: Roles {
 /// What an end with public keys has to say.
 pub trait Proves {
     /// As [`Answers::answer`].
-    fn answer<'a>(need: Need<'_>, room: &'a mut [u8; MAX_SIGNATURE]) -> Answer<'a>;
+    fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a>;
 }
 
 impl Answers for Both {}
@@ -61,8 +157,8 @@ impl<S: Resumption> Answers for Resuming<Both, S> {}
 impl<K: Keys + Proves> Answers for PublicKeys<Both, K> {
     const LOOKS: bool = true;
 
-    fn answer<'a>(need: Need<'_>, room: &'a mut [u8; MAX_SIGNATURE]) -> Answer<'a> {
-        K::answer(need, room)
+    fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
+        K::answer(crypto, need, room)
     }
 }
 
@@ -149,13 +245,12 @@ impl<T: Peers, R: Answers> Node<T, R> {
     /// Apart, so that it does not stand on the stack while records are handled.
     #[inline(never)]
     fn give_key(&mut self, id: PeerId) {
-        let mut room = [0; MAX_SIGNATURE];
+        let mut room = [0; ANSWER_LEN];
         if R::LOOKS {
             let Self { endpoint, crypto, counters, end, .. } = self;
-            let mut cx = Cx { now: NOW, crypto, counters };
             measured(end.region, || {
-                let answer = endpoint.need(id).map_or(Answer::Unknown, |need| R::answer(need, &mut room));
-                endpoint.resume(&mut cx, id, answer);
+                let answer = endpoint.need(id).map_or(Answer::Unknown, |need| R::answer(crypto, need, &mut room));
+                endpoint.resume(&mut Cx { now: NOW, crypto, counters }, id, answer);
             });
             return;
         }
@@ -191,8 +286,17 @@ impl<T: Peers, R: Answers> Node<T, R> {
     }
 }
 
-/// Bytes of the longest signature.
-pub const MAX_SIGNATURE: usize = 72;
+/// The answer to [`Need::Sign`] with a private key on secp256r1. Apart, so that it is not on the stack while signatures are
+/// checked.
+#[cfg(feature = "public-keys")]
+#[inline(never)]
+pub fn sign<'a>(private: &[u8; SCALAR_LEN], digest: &[u8; DIGEST_LEN], room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
+    let len = room.first_chunk_mut().and_then(|room| curves::sign(private, digest, room).ok()).unwrap_or(0);
+    Answer::Signature(room.get(..len).unwrap_or(&[]))
+}
+
+/// Bytes of the longest answer, which is a public key.
+pub const ANSWER_LEN: usize = size_of::<PublicKey>();
 /// What sealing and opening a record are measured as.
 pub const SEAL: u32 = 2;
 /// See [`SEAL`].

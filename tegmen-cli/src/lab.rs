@@ -10,7 +10,7 @@ use tegmen_testbed::advice::Advice;
 use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::runs::{self, Run, Store, parts};
-use tegmen_testbed::{agreement, blink, deployment, footprint, objects, pcap, plans, report, scenario};
+use tegmen_testbed::{agreement, blink, deployment, footprint, handshakes, objects, pcap, plans, report, scenario};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen lab list\n  tegmen lab run blink-bytes --json\n  tegmen lab footprint")]
@@ -141,6 +141,11 @@ const PLANS: &[Plan] = &[
         run: run_objects_creation,
     },
     Plan {
+        name: "handshakes",
+        about: "handshakes with certificates, raw public keys, a pre-shared key and a ticket, flight by flight, beside the baselines of the delegation paper",
+        run: run_handshakes,
+    },
+    Plan {
         name: "ns3-agreement",
         about: "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case",
         run: run_agreement,
@@ -171,6 +176,10 @@ fn run_objects_delay(out: Output) -> ExitCode {
 
 fn run_objects_creation(out: Output) -> ExitCode {
     print_figures(out, &objects::creation::figures())
+}
+
+fn run_handshakes(out: Output) -> ExitCode {
+    print_figures(out, &handshakes::figures())
 }
 
 /// Figures of a paper beside ours; 1 if some should agree and do not.

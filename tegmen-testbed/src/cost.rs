@@ -142,6 +142,32 @@ impl Memory {
     }
 }
 
+/// An image of the firmware, as the budget has it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Image {
+    /// Its memory.
+    pub memory: Memory,
+    /// The deepest use of its stack, in bytes.
+    pub stack: u64,
+    operations: toml::Table,
+}
+
+impl Image {
+    /// The image of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        let budget = budget();
+        let image = budget.get(name)?.get(PROVIDER)?;
+        let stack = image.get("stack")?.as_integer()? as u64;
+        let operations = image.get("operations").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+        Some(Self { memory: Memory::of_image(name)?, stack, operations })
+    }
+
+    /// The instructions of an operation.
+    pub fn operation(&self, name: &str) -> Option<u64> {
+        self.operations.get(name)?.as_integer().map(|instructions| instructions as u64)
+    }
+}
+
 /// Time that instructions take.
 pub fn micros(instructions: u64, cycles_per_instruction: f64, clock_hz: u64) -> Micros {
     (instructions as f64 * cycles_per_instruction * 1e6 / clock_hz as f64).round() as Micros

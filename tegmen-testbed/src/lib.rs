@@ -8,6 +8,7 @@ pub mod deployment;
 pub mod figure;
 pub mod footprint;
 pub mod frames;
+pub mod handshakes;
 pub mod mote;
 pub mod objects;
 pub mod parallel;

@@ -161,7 +161,7 @@ impl Rules<'_> {
         let mut path = Path::new(self);
         for certificate in each(list) {
             if let Some(end_entity) = path.add(crypto, certificate)? {
-                return Ok(end_entity);
+                return Ok(*end_entity);
             }
         }
         Err(path.end())
@@ -243,31 +243,45 @@ impl<'r> Path<'r> {
     ///
     /// # Errors
     /// [`Refusal`]; nothing more may be added then.
-    pub fn add<C: Crypto>(&mut self, crypto: &mut C, der: &[u8]) -> Result<Option<EndEntity>, Refusal> {
-        if self.walked.as_ref().is_some_and(|walked| walked.count >= MAX_CERTIFICATES) {
-            return Err(Refusal::TooLong);
+    pub fn add<C: Crypto>(&mut self, crypto: &mut C, der: &[u8]) -> Result<Option<&EndEntity>, Refusal> {
+        // Certificates are read apart from where signatures are checked, so that both do not stand on the stack together.
+        if let Some(walked) = &self.walked {
+            let key = walked.key_of_issuer::<C>(der)?;
+            if !walked.last.is_signed_by(crypto, key) {
+                return Err(Refusal::BadSignature);
+            }
         }
-        let certificate = Certificate::parse(der)?;
-        self.rules.check(&certificate)?;
-        let signed = Signed::new::<C>(&certificate)?;
-        let walked = match &mut self.walked {
-            None => {
-                let end_entity = self.rules.check_end_entity(&certificate)?;
-                self.walked.insert(Walked { end_entity, last: signed, count: 1, cas: 0, anchor_named: false })
-            }
-            Some(walked) => {
-                walked.climb(crypto, &certificate, signed)?;
-                walked
-            }
-        };
+        let issuer = self.keep::<C>(der)?;
+        let Some(walked) = &mut self.walked else { return Err(Refusal::Malformed) };
         walked.anchor_named = false;
-        for anchor in self.rules.anchors.iter().filter(|anchor| anchor.name == certificate.issuer) {
+        for anchor in self.rules.anchors.iter().filter(|anchor| anchor.name == issuer) {
             walked.anchor_named = true;
             if walked.last.is_signed_by(crypto, anchor.public_key) {
-                return Ok(Some(walked.end_entity));
+                return Ok(Some(&walked.end_entity));
             }
         }
         Ok(None)
+    }
+
+    /// Keeps what the next certificate has to agree with; the name of the issuer, which is that one's or an anchor's.
+    #[inline(never)]
+    fn keep<'c, C: Crypto>(&mut self, der: &'c [u8]) -> Result<&'c [u8], Refusal> {
+        let certificate = Certificate::parse(der)?;
+        self.rules.check(&certificate)?;
+        match &mut self.walked {
+            None => {
+                let end_entity = self.rules.check_end_entity(&certificate)?;
+                let last = Signed::new::<C>(&certificate)?;
+                self.walked = Some(Walked { end_entity, last, count: 1, cas: 0, anchor_named: false });
+            }
+            Some(walked) => {
+                walked.last = Signed::new::<C>(&certificate)?;
+                walked.count = walked.count.saturating_add(1);
+                walked.cas = walked.cas.saturating_add((certificate.subject != certificate.issuer).into());
+                walked.end_entity.not_after = walked.end_entity.not_after.min(certificate.not_after);
+            }
+        }
+        Ok(certificate.issuer)
     }
 
     /// Why the path is not believed, if there are no more certificates.
@@ -281,8 +295,13 @@ impl<'r> Path<'r> {
 }
 
 impl Walked {
-    /// Goes up to the certificate of the issuer (RFC 5280, section 6.1.4).
-    fn climb<C: Crypto>(&mut self, crypto: &mut C, issuer: &Certificate<'_>, signed: Signed) -> Result<(), Refusal> {
+    /// The key in the certificate of the issuer, if it may issue (RFC 5280, section 6.1.4).
+    #[inline(never)]
+    fn key_of_issuer<'c, C: Crypto>(&self, der: &'c [u8]) -> Result<&'c PublicKey, Refusal> {
+        if self.count >= MAX_CERTIFICATES {
+            return Err(Refusal::TooLong);
+        }
+        let issuer = Certificate::parse(der)?;
         if self.last.issuer != digest::<C>(issuer.subject) {
             return Err(Refusal::WrongIssuer);
         }
@@ -290,17 +309,10 @@ impl Walked {
         if !issuer.extensions.key_usage.has(KeyUsage::KEY_CERT_SIGN) {
             return Err(Refusal::WrongKeyUsage);
         }
-        if path_len.is_some_and(|most| self.cas > most) {
-            return Err(Refusal::PathLenExceeded);
+        match path_len {
+            Some(most) if self.cas > most => Err(Refusal::PathLenExceeded),
+            _ => Ok(issuer.public_key),
         }
-        if !self.last.is_signed_by(crypto, issuer.public_key) {
-            return Err(Refusal::BadSignature);
-        }
-        self.last = signed;
-        self.count = self.count.saturating_add(1);
-        self.cas = self.cas.saturating_add((issuer.subject != issuer.issuer).into());
-        self.end_entity.not_after = self.end_entity.not_after.min(issuer.not_after);
-        Ok(())
     }
 }
 

@@ -87,7 +87,7 @@ fn one_certificate_is_held_at_a_time() {
     let mut add = |name: &str, path: &mut Path<'_>| {
         place.clear();
         place.extend_from_slice(&CERTIFICATES[name]);
-        path.add(&mut crypto, &place)
+        path.add(&mut crypto, &place).map(|end_entity| end_entity.copied())
     };
     assert_eq!(add("device_of_subsub", &mut path), Ok(None));
     assert_eq!(add("subsub", &mut path), Ok(None));

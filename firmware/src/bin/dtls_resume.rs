@@ -9,12 +9,11 @@ use tegmen::crypto::Crypto;
 use tegmen::dtls::resumption::{Found, Handle, MASTER_LEN, Resumable, Resumption, SessionState};
 use tegmen::dtls::ticket::{OVERHEAD, TicketKeys};
 use tegmen::dtls::{CipherSuite, Config, HandshakeState};
-use tegmen::endpoint::{Both, Cx, Endpoint, Path, Peer, PeerArray, Principal, Resuming};
+use tegmen::endpoint::{Both, Cx, Endpoint, Peer, PeerArray, Principal, Resuming};
 use tegmen::secret::Secret;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, measured, stack_of};
-use tegmen_firmware::pair::{self, End, MIN_DATAGRAM, NOW, RECORD_LEN, address};
-use tegmen_firmware::place::{Kept, Place};
+use tegmen_firmware::pair::{self, BACK, CLIENT, End, NOW, Pair, Running, SERVER, THERE};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
@@ -37,41 +36,34 @@ extern "C" fn main() -> ! {
 
 /// The whole exchange; `None` if anything goes another way than expected.
 fn run() -> Option<()> {
-    let client = Node::start(&CLIENT_NODE, &CLIENT_TABLE, &CLIENT, endpoint)?;
-    let server = Node::start(&SERVER_NODE, &SERVER_TABLE, &SERVER, endpoint)?;
-    let Wire { there, back, text } = WIRE.take()?;
-
-    client.connect()?;
-    meet(client, server, there, back)?;
+    let mut pair = PAIR.start(endpoint)?;
+    pair.client.connect()?;
+    meet(&mut pair)?;
     // Whoever has read this needs the last flight no more, and has room for another handshake.
-    let datagram = client.seal(there, text).ok()?;
-    server.open(datagram, text)?;
+    pair.speak()?;
 
-    (client.end, server.end) = (&CLIENT_AGAIN, &SERVER_AGAIN);
-    (client.session, server.session) = (None, None);
-    come_back(client)?;
-    meet(client, server, there, back)?;
-    let datagram = client.seal(there, text).ok()?;
-    server.open(datagram, text)
+    (pair.client.end, pair.server.end) = (&CLIENT_AGAIN, &SERVER_AGAIN);
+    (pair.client.session, pair.server.session) = (None, None);
+    come_back(pair.client)?;
+    meet(&mut pair)?;
+    pair.speak()
 }
 
-/// Lets the two speak until both have a session; the client keeps what it can be resumed with.
-fn meet(client: &mut Node, server: &mut Node, there: &mut Datagram, back: &mut Datagram) -> Option<()> {
-    let mut kept = None;
-    while client.session.is_none() || server.session.is_none() {
-        let sent = client.send_flight(there, back, server)? + server.send_flight(there, back, client)?;
+/// Lets the two speak until both have a session; the client keeps what it can be resumed with. Apart, so that this is not on
+/// the stack twice.
+#[inline(never)]
+fn meet(pair: &mut Running<Table, Role, DATAGRAM_LEN>) -> Option<()> {
+    pair.meet(|client| {
         if let Some(id) = client.session
             && let Some(Resumable::With { session, handle: Handle::Ticket(ticket), .. }) = client.endpoint.resumable(id)
         {
-            kept = Some((session, ticket.try_into().ok()?));
+            let kept = (session, ticket.try_into().ok()?);
+            client.endpoint.roles().sessions.kept.set(Some(kept));
         }
-        if sent == 0 {
-            return None;
-        }
-    }
-    client.endpoint.roles().sessions.kept.set(kept);
+        Some(())
+    })?;
     // In a resumed handshake the client's flight is the last.
-    client.send_flight(there, back, server).map(|_| ())
+    pair.finish()
 }
 
 fn come_back(client: &mut Node) -> Option<()> {
@@ -82,7 +74,7 @@ fn come_back(client: &mut Node) -> Option<()> {
     measured(end.region, || endpoint.connect_again(&mut cx, &end.path, &session, handle)).ok().map(|_| ())
 }
 
-/// The same for both, so that it is in the image once.
+/// Both may be either.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     let keys = RefCell::new(TicketKeys::draw(cx.crypto));
     let role = Resuming { role: Both, sessions: Memory { keys, kept: Cell::new(None) } };
@@ -137,32 +129,13 @@ impl Resumption for Memory {
 type Role = Resuming<Both, Memory>;
 type Node = pair::Node<Table, Role>;
 
-/// The datagrams under way, and what is said in the end.
-struct Wire {
-    there: Datagram,
-    back: Datagram,
-    text: [u8; RECORD_LEN],
-}
-
-type Datagram = [u8; DATAGRAM_LEN];
-
 /// Two peers, of whom the second comes in place of the first; a ticket that is shown and one that is given, each beside the
 /// session's secret; and 160 bytes of what comes early.
 type Table = PeerArray<(), 2, 1, 400, 160>;
 
-static CLIENT_NODE: Place<Node> = Place::empty();
-static SERVER_NODE: Place<Node> = Place::empty();
-static CLIENT_TABLE: Kept<Table> = Kept::new(Table::new());
-static SERVER_TABLE: Kept<Table> = Kept::new(Table::new());
-static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN], text: [0; RECORD_LEN] });
+static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 
-static CLIENT: End = End { region: 0, path: THERE };
-static SERVER: End = End { region: 1, path: BACK };
 static CLIENT_AGAIN: End = End { region: 4, path: THERE };
 static SERVER_AGAIN: End = End { region: 5, path: BACK };
-const THERE: Path = Path { local: address(1), remote: address(2) };
-const BACK: Path = Path { local: address(2), remote: address(1) };
-
 /// The hello with a ticket is the longest.
 const DATAGRAM_LEN: usize = 300;
-const _: () = assert!(DATAGRAM_LEN >= MIN_DATAGRAM);

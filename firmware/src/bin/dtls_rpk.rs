@@ -3,16 +3,14 @@
 #![no_std]
 #![no_main]
 
-use tegmen::crypto::curves::{self, MAX_SIGNATURE};
 use tegmen::crypto::{SCALAR_LEN, SignatureScheme};
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{AlertDescription, CipherSuite, Config, HandshakeState, Suites};
-use tegmen::endpoint::{Both, ClientAuthentication, Credential, Cx, Endpoint, Keys, Path, Peer, PeerArray, PublicKeys};
+use tegmen::endpoint::{Both, ClientAuthentication, Credential, Cx, Endpoint, Keys, Peer, PeerArray, PublicKeys};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};
-use tegmen_firmware::pair::{self, End, Proves, RECORD_LEN, WHO, address};
-use tegmen_firmware::place::{Kept, Place};
+use tegmen_firmware::pair::{self, ANSWER_LEN, CLIENT, Pair, Proves, SERVER, WHO};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
@@ -31,20 +29,13 @@ extern "C" fn main() -> ! {
 
 /// The whole exchange; `None` if anything goes another way than expected.
 fn run() -> Option<()> {
-    let client = Node::start(&CLIENT_NODE, &CLIENT_TABLE, &CLIENT, endpoint)?;
-    let server = Node::start(&SERVER_NODE, &SERVER_TABLE, &SERVER, endpoint)?;
-    let Wire { there, back, text } = WIRE.take()?;
-    client.connect()?;
-    while client.session.is_none() || server.session.is_none() {
-        if client.send_flight(there, back, server)? + server.send_flight(there, back, client)? == 0 {
-            return None;
-        }
-    }
-    let datagram = client.seal(there, text).ok()?;
-    server.open(datagram, text)
+    let mut pair = PAIR.start(endpoint)?;
+    pair.client.connect()?;
+    pair.meet(|_| Some(()))?;
+    pair.speak()
 }
 
-/// The same for both, so that it is in the image once: both have the same key, which each believes of the other.
+/// Both have the same key, which each believes of the other.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Both, keys: Pinned })
 }
@@ -76,43 +67,23 @@ impl Keys for Pinned {
 }
 
 impl Proves for Pinned {
-    fn answer<'a>(need: Need<'_>, room: &'a mut [u8; MAX_SIGNATURE]) -> Answer<'a> {
+    fn answer<'a>(_: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
         match need {
             Need::VerifyPeer { content, .. } if *content == PUBLIC => {
                 Answer::Peer { public_key: &PUBLIC, principal: WHO }
             }
-            Need::Sign { digest, .. } => {
-                let len = curves::sign(&PRIVATE, &digest, room).unwrap_or(0);
-                Answer::Signature(room.get(..len).unwrap_or(&[]))
-            }
+            Need::Sign { digest, .. } => pair::sign(&PRIVATE, &digest, room),
             _ => Answer::Refused(AlertDescription::CERTIFICATE_UNKNOWN),
         }
     }
 }
 
 type Role = PublicKeys<Both, Pinned>;
-type Node = pair::Node<Table, Role>;
-
-/// The datagrams under way, and what is said in the end.
-struct Wire {
-    there: Datagram,
-    back: Datagram,
-    text: [u8; RECORD_LEN],
-}
-
-type Datagram = [u8; DATAGRAM_LEN];
 
 /// One peer, and what a handshake with public keys keeps.
 type Table = PeerArray<(), 1, 1, 400, 400>;
 
-static CLIENT_NODE: Place<Node> = Place::empty();
-static SERVER_NODE: Place<Node> = Place::empty();
-static CLIENT_TABLE: Kept<Table> = Kept::new(Table::new());
-static SERVER_TABLE: Kept<Table> = Kept::new(Table::new());
-static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN], text: [0; RECORD_LEN] });
-
-static CLIENT: End = End { region: 0, path: Path { local: address(1), remote: address(2) } };
-static SERVER: End = End { region: 1, path: Path { local: address(2), remote: address(1) } };
+static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 /// A private key for a measurement, and its SubjectPublicKeyInfo.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
 static PUBLIC: [u8; 91] = [

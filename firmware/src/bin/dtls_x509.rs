@@ -1,0 +1,105 @@
+//! Two DTLS endpoints in one image with certificates on both sides, each of a device and of the CA that issued it, which the
+//! anchor signed: an agreement that both sign with ECDSA over secp256r1, then a record each way. There is no clock.
+#![no_std]
+#![no_main]
+
+use tegmen::crypto::{SCALAR_LEN, SignatureScheme};
+use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::{CipherSuite, Config, HandshakeState, Suites};
+use tegmen::endpoint::{Both, ClientAuthentication, Credential, Cx, Endpoint, Keys, Peer, PeerArray, PublicKeys};
+use tegmen::x509::{self, Anchor, Name, Purpose, Refusal, Rules};
+use tegmen_firmware::Provider;
+use tegmen_firmware::measure::{Note, exit, stack_of};
+use tegmen_firmware::pair::{self, ANSWER_LEN, CLIENT, Pair, Proves, SERVER, WHO};
+
+#[used]
+#[unsafe(link_section = ".footprint")]
+static NOTES: [Note; 6] = [
+    Note::operation(CLIENT.region, "handshake client"),
+    Note::operation(SERVER.region, "handshake server"),
+    Note::size("Peer", size_of::<Peer>()),
+    Note::size("HandshakeState", size_of::<HandshakeState>()),
+    Note::size("peer table of one", size_of::<Table>()),
+    Note::size("x509::Path", size_of::<x509::Path<'_>>()),
+];
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    exit(stack_of(run).is_some())
+}
+
+/// The whole exchange; `None` if anything goes another way than expected.
+fn run() -> Option<()> {
+    let mut pair = PAIR.start(endpoint)?;
+    pair.client.connect()?;
+    pair.meet(|_| Some(()))?;
+    pair.speak()
+}
+
+/// Both have the same certificates and the same anchor.
+fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
+    Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Both, keys: Certified })
+}
+
+/// A certificate, and whom to believe.
+struct Certified;
+
+impl Keys for Certified {
+    fn credential(&self, number: u8) -> Option<Credential<'_>> {
+        let credential = Credential {
+            certificate_type: CertificateType::X509,
+            scheme: SignatureScheme::ECDSA_SECP256R1_SHA256,
+            content: PATH,
+        };
+        (number == 0).then_some(credential)
+    }
+
+    fn client_authentication(&self) -> ClientAuthentication {
+        ClientAuthentication::Required
+    }
+
+    fn suites(&self) -> Suites {
+        Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])
+    }
+}
+
+impl Proves for Certified {
+    fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
+        match need {
+            Need::VerifyPeer { content, .. } => match RULES.verify(crypto, content) {
+                Ok(end_entity) => {
+                    *room = end_entity.public_key;
+                    Answer::Peer { public_key: room, principal: WHO }
+                }
+                Err(_) => Answer::Refused(Refusal::ALERT),
+            },
+            Need::Sign { digest, .. } => pair::sign(&PRIVATE, &digest, room),
+            _ => Answer::Refused(Refusal::ALERT),
+        }
+    }
+}
+
+type Role = PublicKeys<Both, Certified>;
+
+/// One peer; what a handshake with public keys keeps; and a certificate_list with what comes before it is believed.
+type Table = PeerArray<(), 1, 1, 400, 1000>;
+
+static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
+
+/// The device with this EUI-64, whether it is client or server.
+static RULES: Rules<'_> = Rules {
+    anchors: &[Anchor {
+        name: include_bytes!("../../x509/anchor-name.der"),
+        public_key: include_bytes!("../../x509/anchor-key.der"),
+    }],
+    purpose: Purpose::Server,
+    name: Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]),
+    now: None,
+};
+/// The private key of the device, for a measurement; the certificates are made by `x509/make.sh`.
+const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
+static PATH: &[u8] = include_bytes!("../../x509/path.bin");
+
+/// The longest message of a flight must fit, which has the certificates.
+const DATAGRAM_LEN: usize = 800;

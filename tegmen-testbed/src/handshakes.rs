@@ -1,0 +1,456 @@
+//! The plan `handshakes`: what handshakes with certificates, raw public keys, pre-shared keys and tickets cost, beside the
+//! baselines of the paper on delegation. What the paper prints is in `data/delegation.toml`.
+//!
+//! Bytes are those of handshakes that two ends really complete in this process; memory and instructions are those of the
+//! firmware's images, measured under QEMU. Delegation itself is not part of this program: its column is empty.
+
+mod ends;
+
+use crate::cost::{self, CYCLES_PER_INSTRUCTION, Image};
+use crate::figure::{DIFFERS, Figure};
+use crate::frames::frames;
+use crate::platform::Platform;
+use ends::Sent;
+use serde::Deserialize;
+use tegmen::buf::Reader;
+use tegmen::dtls::Profile;
+use tegmen::endpoint::Address;
+use tegmen::lowpan::frame::LinkAddress;
+
+/// All figures of the plan.
+pub fn figures() -> Vec<Figure> {
+    let paper = paper();
+    let (handshakes, ticket_len) = handshakes();
+    let mut figures = transmission(&paper, &handshakes);
+    figures.push(Figure::shown("transmission/resumed/ticket".into(), None, ticket_len as f64, BYTES, TICKET));
+    figures.extend(memory(&paper));
+    figures.extend(processing(&paper));
+    figures.extend(energy(&paper, &handshakes));
+    figures.extend(delegation(&paper));
+    figures.extend(verdict(&handshakes));
+    let differs = figures.iter().any(|figure| figure.verdict == DIFFERS);
+    let all = "the paper's baselines come out as it says: the pre-shared key's in every byte, message and fragment, the                certificates' in messages, and both in proportion of bytes, memory and time; what delegation itself saves is                not measured here";
+    figures.push(Figure::holds("verdict/all_of_it".into(), !differs, all));
+    figures
+}
+
+/// A handshake as it went over the air.
+struct Handshake {
+    name: &'static str,
+    flights: Vec<Flight>,
+}
+
+/// What one end sent before it was the other's turn.
+struct Flight {
+    by_client: bool,
+    datagrams: usize,
+    bytes: usize,
+    messages: usize,
+    /// The length of each frame.
+    frames: Vec<usize>,
+}
+
+impl Handshake {
+    fn new(name: &'static str, sent: &[Sent]) -> Self {
+        let flights = sent.chunk_by(|one, next| one.by_client == next.by_client).map(Flight::new).collect();
+        Self { name, flights }
+    }
+
+    fn sum(&self, of: impl Fn(&Flight) -> usize) -> usize {
+        self.flights.iter().map(of).sum()
+    }
+
+    fn fragments(&self) -> usize {
+        self.sum(|flight| flight.frames.len())
+    }
+
+    fn longest(&self) -> &Flight {
+        self.flights.iter().max_by_key(|flight| (flight.frames.len(), flight.bytes)).expect("a handshake has flights")
+    }
+}
+
+impl Flight {
+    fn new(sent: &[Sent]) -> Self {
+        Self {
+            by_client: sent.first().is_some_and(|sent| sent.by_client),
+            datagrams: sent.len(),
+            bytes: sent.iter().map(|sent| sent.bytes.len()).sum(),
+            messages: sent.iter().map(|sent| records(&sent.bytes)).sum(),
+            frames: sent.iter().flat_map(frames_of).collect(),
+        }
+    }
+}
+
+/// Each kind of handshake, and the length of a ticket.
+fn handshakes() -> (Vec<Handshake>, usize) {
+    let (resumed, ticket_len) = ends::resumed();
+    let handshakes = vec![
+        Handshake::new(CERTIFICATE, &ends::certificates()),
+        Handshake::new(CHAIN, &ends::certificate_chains()),
+        Handshake::new(RAW, &ends::raw_public_keys()),
+        Handshake::new(PSK, &ends::psk(Profile::Minimal)),
+        Handshake::new("psk_default", &ends::psk(Profile::Default)),
+        Handshake::new(RESUMED, &resumed),
+    ];
+    (handshakes, ticket_len)
+}
+
+/// Figure 8.
+fn transmission(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for handshake in handshakes {
+        let (printed, why) = match handshake.name {
+            CERTIFICATE => (Some(&paper.transmission.certificate), STACKS),
+            PSK => (Some(&paper.transmission.psk), STACKS),
+            _ => (None, NOT_PRINTED),
+        };
+        let id = |what: &str| format!("transmission/{}/{what}", handshake.name);
+        let mut shown = |what: &str, printed: Option<u64>, ours: usize, unit, why| {
+            let (printed, ours) = (printed.map(|value| value as f64), ours as f64);
+            figures.push(match printed {
+                // Messages everywhere, and all of the pre-shared key's, which has neither certificates nor extensions.
+                Some(printed) if what == "messages" || handshake.name == PSK => {
+                    Figure::equal(id(what), printed, ours, unit)
+                }
+                _ => Figure::shown(id(what), printed, ours, unit, why),
+            });
+        };
+        let messages = handshake.sum(|flight| flight.messages);
+        shown("messages", printed.map(|printed| printed.messages), messages, MESSAGES, why);
+        shown("bytes", printed.map(|printed| printed.bytes), handshake.sum(|flight| flight.bytes), BYTES, why);
+        shown("datagrams", None, handshake.sum(|flight| flight.datagrams), "datagrams", NOT_PRINTED);
+        shown("fragments", printed.map(|printed| printed.fragments), handshake.fragments(), FRAMES, why);
+        let longest = printed.and_then(|printed| printed.longest_flight_fragments);
+        shown("longest_flight_fragments", longest, handshake.longest().frames.len(), FRAMES, why);
+        for (number, flight) in (1..).zip(&handshake.flights) {
+            let drawn = "figure 8 draws it and prints no number";
+            shown(&format!("flight_{number}/bytes"), None, flight.bytes, BYTES, drawn);
+            shown(&format!("flight_{number}/messages"), None, flight.messages, MESSAGES, drawn);
+            shown(&format!("flight_{number}/fragments"), None, flight.frames.len(), FRAMES, drawn);
+        }
+    }
+    figures
+}
+
+/// Figures 4 and 5.
+fn memory(paper: &Paper) -> Vec<Figure> {
+    let empty = image("empty");
+    let mut figures = Vec::new();
+    for (name, of) in IMAGES {
+        let image = image(of);
+        let printed = match name {
+            CHAIN => Some(paper.memory.certificate),
+            PSK => Some(Memory { rom: None, static_ram: None, stack: paper.memory.psk.stack }),
+            _ => None,
+        };
+        let kilobytes = |bytes: u64| bytes as f64 / 1e3;
+        let mut add = |what: &str, printed: Option<f64>, ours: u64, why| {
+            figures.push(Figure::shown(format!("memory/{name}/{what}"), printed, kilobytes(ours), "kB", why));
+        };
+        let rom = image.memory.rom - empty.memory.rom;
+        add("rom", printed.and_then(|printed| printed.rom), rom, "both ends, beyond an empty image of a Cortex-M3");
+        let ram = image.memory.ram - empty.memory.ram;
+        let two = "two ends, and the datagrams between them: one end takes half";
+        add("static_ram", printed.and_then(|printed| printed.static_ram), ram, two);
+        add("stack", printed.and_then(|printed| printed.stack), image.stack, "the deepest of the whole exchange");
+    }
+    let parsing = image("dtls_x509").memory.rom - image("dtls_rpk").memory.rom;
+    let printed = paper.memory.certificate_parsing.rom;
+    let why = "reading certificates and checking paths, with those of the device and its CA, over raw public keys";
+    figures.push(Figure::shown("memory/certificates_alone/rom".into(), printed, parsing as f64 / 1e3, "kB", why));
+    let keys = image("dtls_rpk").memory.rom - image("dtls_psk").memory.rom;
+    let printed = paper.memory.public_key_library.rom;
+    let why = "P-256 of RustCrypto in constant time, and the handshake around it, over a pre-shared key";
+    figures.push(Figure::shown("memory/public_keys_alone/rom".into(), printed, keys as f64 / 1e3, "kB", why));
+    figures
+}
+
+/// Figures 6 and 7, of whole handshakes: the images count them by end, not by flight.
+fn processing(paper: &Paper) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (name, of) in IMAGES {
+        let printed = match name {
+            CHAIN => Some(paper.processing.certificate_s),
+            PSK => Some(paper.processing.psk_s),
+            _ => None,
+        };
+        for end in ["client", "server"] {
+            let instructions = instructions(of, end);
+            let id = |what: &str| format!("processing/{name}/{end}/{what}");
+            figures.push(Figure::shown(id("instructions"), None, instructions as f64, "instructions", CPU));
+            for (bound, cycles) in ["least", "most"].into_iter().zip(CYCLES_PER_INSTRUCTION) {
+                let time = cost::micros(instructions, cycles, paper.radio.clock_hz) as f64 / 1e6;
+                figures.push(Figure::shown(id(&format!("time_{bound}")), printed, time, "s", CPU));
+            }
+        }
+    }
+    let (certificate, psk) = (instructions("dtls_x509", "client"), instructions("dtls_psk", "client"));
+    let share = (certificate - psk) as f64 / certificate as f64 * 100.0;
+    let printed = Some(paper.processing.public_key_share_percent);
+    let why = "what a client's handshake takes beyond one with a pre-shared key";
+    figures.push(Figure::shown("processing/certificate_chain/public_key_share".into(), printed, share, "percent", why));
+    figures
+}
+
+/// The radio's energy with the currents of the paper's mote; the processor's with that of another Cortex-M3, since the paper
+/// has none.
+fn energy(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
+    let opal = Platform::find("opal").expect("a platform of the file");
+    let mut figures = Vec::new();
+    for handshake in handshakes {
+        let micros = |sent: bool| {
+            let flights = handshake.flights.iter().filter(|flight| flight.by_client == sent);
+            flights
+                .flat_map(|flight| &flight.frames)
+                .map(|frame| (PREAMBLE + frame) as f64 * MICROS_A_BYTE)
+                .sum::<f64>()
+        };
+        let Radio { volts, tx_ma, rx_ma, .. } = paper.radio;
+        let radio = volts * (tx_ma * micros(true) + rx_ma * micros(false)) / 1e6;
+        let why =
+            "the client's, of the air time of frames that it sends and receives, with the currents of the WiSMote";
+        figures.push(Figure::shown(format!("energy/{}/radio", handshake.name), None, radio, "mJ", why));
+        if let Some((_, of)) = IMAGES.iter().find(|(name, _)| *name == handshake.name) {
+            let time = cost::micros(instructions(of, "client"), CYCLES_PER_INSTRUCTION[1], opal.clock_hz) as f64 / 1e6;
+            let why = "the client's, at 1.3 cycles for an instruction, with the power of the Opal, a Cortex-M3: the paper \
+                       has no current of its processor";
+            let processor = opal.cpu_active_mw * time;
+            figures.push(Figure::shown(format!("energy/{}/processor", handshake.name), None, processor, "mJ", why));
+        }
+    }
+    figures
+}
+
+/// The paper's own contribution.
+fn delegation(paper: &Paper) -> Vec<Figure> {
+    let Delegation { bytes, fragments, ticket_bytes } = paper.transmission.delegation;
+    let over = &paper.memory.delegation;
+    let saved = &paper.saved_percent;
+    [
+        ("transmission/delegation/bytes", bytes as f64, BYTES),
+        ("transmission/delegation/fragments", fragments as f64, FRAMES),
+        ("transmission/delegation/ticket", ticket_bytes as f64, BYTES),
+        ("memory/delegation/rom_over_psk", over.rom_over_psk, "kB"),
+        ("memory/delegation/ram_over_psk", over.ram_over_psk, "kB"),
+        ("processing/delegation/time", paper.processing.delegation_s, "s"),
+        ("saved/delegation/memory", saved.memory, "percent"),
+        ("saved/delegation/computation", saved.computation, "percent"),
+        ("saved/delegation/transmission", saved.transmission, "percent"),
+    ]
+    .map(|(id, printed, unit)| Figure::missing(id.into(), printed, unit, "delegation is not part of this program"))
+    .into()
+}
+
+/// What the paper says of the baselines, and whether it holds here.
+fn verdict(handshakes: &[Handshake]) -> Vec<Figure> {
+    let find = |name: &str| handshakes.iter().find(|handshake| handshake.name == name).expect("one of the handshakes");
+    let bytes = |name: &str| find(name).sum(|flight| flight.bytes) as f64;
+    let client = |of: &str| instructions(of, "client") as f64;
+    let (least, most) = (image("dtls_psk"), image("dtls_x509"));
+    let holds = |id: &str, holds, what: &str| Figure::holds(format!("verdict/{id}"), holds, what);
+    vec![
+        holds(
+            "certificates_take_three_times_the_bytes",
+            bytes(CERTIFICATE) > 3.0 * bytes(PSK),
+            "a handshake with certificates takes more than three times the bytes of one with a pre-shared key",
+        ),
+        holds(
+            "the_flight_with_the_servers_certificate_is_the_longest",
+            std::ptr::eq(find(CERTIFICATE).longest(), &find(CERTIFICATE).flights[3]),
+            "flight 4 is cut into the most fragments",
+        ),
+        holds(
+            "public_keys_are_nearly_all_of_the_work",
+            client("dtls_psk") < 0.05 * client("dtls_x509"),
+            "public keys are more than 95 % of what a handshake with certificates computes",
+        ),
+        holds(
+            "certificates_take_three_times_the_rom",
+            most.memory.rom > 3 * least.memory.rom && most.stack > least.stack,
+            "certificates take more than three times the ROM, and more stack; the paper has almost three times",
+        ),
+        holds(
+            "resumption_is_as_cheap_as_a_pre_shared_key",
+            instructions("dtls_resume", "client") < instructions("dtls_psk", "client")
+                && bytes(RESUMED) < 1.2 * bytes("psk_default"),
+            "a resumed handshake, which delegation would hand over, computes less than one with a pre-shared key, and takes \
+             about its bytes",
+        ),
+    ]
+}
+
+/// How many records a datagram holds; each has one message here.
+fn records(datagram: &[u8]) -> usize {
+    let mut rest = Reader::new(datagram);
+    std::iter::from_fn(|| rest.take(RECORD_HEADER - 2).and_then(|_| rest.with_len16()).ok()).count()
+}
+
+/// The lengths of the frames between two nodes with short addresses, from which their link-local addresses follow, and
+/// with ports of four bits: the least that headers take.
+fn frames_of(sent: &Sent) -> Vec<usize> {
+    let node = |number: u8| {
+        let ip = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, number];
+        (LinkAddress::Short(number.into()), Address { ip, port: 0xf0b0 + u16::from(number), scope: 0 })
+    };
+    let (from, to) = if sent.by_client { (node(1), node(2)) } else { (node(2), node(1)) };
+    frames(from, to, 64, &sent.bytes).iter().map(Vec::len).collect()
+}
+
+fn image(name: &str) -> Image {
+    Image::of(name).expect("the budget is part of the program, and a test reads it")
+}
+
+/// Of one end's handshake; in the image with tickets, of the second one.
+fn instructions(of: &str, end: &str) -> u64 {
+    let operation = if of == "dtls_resume" { format!("resumption {end}") } else { format!("handshake {end}") };
+    image(of).operation(&operation).expect("the budget is part of the program, and a test reads it")
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Paper {
+    #[expect(dead_code, reason = "stands in the file for its readers")]
+    paper: String,
+    #[expect(dead_code, reason = "stands in the file for its readers")]
+    platform: String,
+    #[expect(dead_code, reason = "stands in the file for its readers")]
+    scenario: String,
+    transmission: Transmission,
+    memory: Memories,
+    processing: Processing,
+    saved_percent: Saved,
+    radio: Radio,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Transmission {
+    certificate: Printed,
+    psk: Printed,
+    delegation: Delegation,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Printed {
+    bytes: u64,
+    messages: u64,
+    fragments: u64,
+    longest_flight_fragments: Option<u64>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Delegation {
+    bytes: u64,
+    fragments: u64,
+    ticket_bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Memories {
+    certificate: Memory,
+    psk: Memory,
+    delegation: OverPsk,
+    certificate_parsing: Memory,
+    public_key_library: Memory,
+}
+
+/// Kilobytes.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Memory {
+    rom: Option<f64>,
+    static_ram: Option<f64>,
+    stack: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OverPsk {
+    rom_over_psk: f64,
+    ram_over_psk: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Processing {
+    certificate_s: f64,
+    public_key_share_percent: f64,
+    psk_s: f64,
+    delegation_s: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Saved {
+    memory: f64,
+    computation: f64,
+    transmission: f64,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Radio {
+    volts: f64,
+    tx_ma: f64,
+    rx_ma: f64,
+    clock_hz: u64,
+}
+
+fn paper() -> Paper {
+    toml::from_str(include_str!("../data/delegation.toml"))
+        .expect("the file is part of the program, and a test reads it")
+}
+
+const CERTIFICATE: &str = "certificate";
+const CHAIN: &str = "certificate_chain";
+const RAW: &str = "raw_public_key";
+const PSK: &str = "psk";
+const RESUMED: &str = "resumed";
+/// Handshakes whose memory and instructions are measured, and in which image.
+const IMAGES: [(&str, &str); 4] =
+    [(CHAIN, "dtls_x509"), (RAW, "dtls_rpk"), (PSK, "dtls_psk"), (RESUMED, "dtls_resume")];
+const BYTES: &str = "bytes";
+const MESSAGES: &str = "messages";
+const FRAMES: &str = "fragments";
+const STACKS: &str = "extensions and certificates of another stack, and here a flight travels in one datagram";
+const NOT_PRINTED: &str = "the paper prints no such figure";
+const TICKET: &str = "the paper's has 110 bytes, and carries what its delegation server hands over";
+const CPU: &str = "a Cortex-M3 at the 16 MHz of the paper's MSP430; with a CA below the root, so one signature more";
+const RECORD_HEADER: usize = 13;
+/// Before the bytes of a frame: preamble, start of frame, length.
+const PREAMBLE: usize = 6;
+/// At 250 kbit/s.
+const MICROS_A_BYTE: f64 = 32.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::EQUAL;
+
+    #[test]
+    fn the_baselines_come_out_and_delegation_is_empty() {
+        let figures = figures();
+        assert!(figures.iter().all(|figure| figure.verdict != DIFFERS), "{}", crate::figure::table(&figures));
+        let equal: Vec<_> = figures.iter().filter(|figure| figure.verdict == EQUAL).map(|figure| &figure.id).collect();
+        let of_psk = ["messages", "bytes", "fragments"].map(|what| format!("transmission/psk/{what}"));
+        assert_eq!(equal[0], "transmission/certificate/messages");
+        assert!(equal[1..].iter().copied().eq(&of_psk), "{equal:?}");
+        let empty: Vec<_> = figures.iter().filter(|figure| figure.ours.is_none()).collect();
+        assert!(empty.iter().all(|figure| figure.id.contains("/delegation/")), "{empty:?}");
+        assert_eq!(empty.len(), 9);
+    }
+
+    #[test]
+    fn a_handshake_is_the_sum_of_its_flights() {
+        let (handshakes, _) = handshakes();
+        for handshake in handshakes {
+            let flights = handshake.flights.len();
+            assert_eq!(flights, if handshake.name == RESUMED { 3 } else { 6 }, "{}", handshake.name);
+            assert!(handshake.flights.iter().all(|flight| flight.frames.len() >= flight.datagrams));
+            assert!(handshake.flights[0].by_client);
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Two ends in one process that shake hands in the roles of the firmware's images, with real keys and certificates; every
+//! datagram is kept.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use tegmen::buf::{Reader, Writer};
+use tegmen::counters::Counters;
+use tegmen::crypto::compact::Compact;
+use tegmen::crypto::curves::{self, MAX_SIGNATURE};
+use tegmen::crypto::{Crypto, P256_PREFIX, SCALAR_LEN, SignatureScheme};
+use tegmen::dtls::handshake::certificate::{CertificateType, each};
+use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::resumption::{Found, Handle, MASTER_LEN, Resumable, Resumption, SessionState};
+use tegmen::dtls::ticket::TicketKeys;
+use tegmen::dtls::{CipherSuite, Config, Profile, Records, Suites};
+use tegmen::endpoint::{
+    Address, Both, ClientAuthentication, Credential, Cx, Endpoint, Event, Keys, Path, PeerArray, PeerId, Principal,
+    PublicKeys, Resuming, Roles,
+};
+use tegmen::secret::Secret;
+use tegmen::time::Instant;
+use tegmen::x509::{Anchor, Name, PublicKey, Purpose, Refusal, Rules};
+
+/// A datagram of a handshake.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) by_client: bool,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// With a pre-shared key, as the image `dtls_psk`.
+pub(super) fn psk(profile: Profile) -> Vec<Sent> {
+    let mut ends = Ends::new(profile, [Both, Both]);
+    ends.connect();
+    ends.sent
+}
+
+/// With raw public keys that both know, as the image `dtls_rpk`.
+pub(super) fn raw_public_keys() -> Vec<Sent> {
+    shown(&Shown { kind: CertificateType::RAW_PUBLIC_KEY, content: public_key().to_vec() })
+}
+
+/// With a certificate each, which the anchor issued.
+pub(super) fn certificates() -> Vec<Sent> {
+    let device = each(PATH).next().expect("a certificate of the device");
+    let content = [&(device.len() as u32).to_be_bytes()[1..], device].concat();
+    shown(&Shown { kind: CertificateType::X509, content })
+}
+
+/// With the certificates of the image `dtls_x509`: that of the device, and that of the CA below the anchor.
+pub(super) fn certificate_chains() -> Vec<Sent> {
+    shown(&Shown { kind: CertificateType::X509, content: PATH.to_vec() })
+}
+
+/// With the ticket of an earlier handshake with a pre-shared key, as the image `dtls_resume`; and how long the ticket is.
+pub(super) fn resumed() -> (Vec<Sent>, usize) {
+    let role = |seed| {
+        let keys = RefCell::new(TicketKeys::draw(&mut Compact::new([seed; 32])));
+        Resuming { role: Both, sessions: Memory { keys } }
+    };
+    let mut ends = Ends::new(Profile::Default, [role(1), role(2)]);
+    ends.connect();
+    let (session, ticket) = ends.ends[0].kept.take().expect("a server that gives tickets gave one");
+    ends.forget();
+    ends.connect_again(&session, &ticket);
+    (ends.sent, ticket.len())
+}
+
+fn shown(content: &Shown) -> Vec<Sent> {
+    let role = || PublicKeys { role: Both, keys: Shown { kind: content.kind, content: content.content.clone() } };
+    let mut ends = Ends::new(Profile::Default, [role(), role()]);
+    ends.connect();
+    ends.sent
+}
+
+/// Two ends of the same roles, the client first.
+struct Ends<R: Roles> {
+    ends: [End<R>; 2],
+    sent: Vec<Sent>,
+}
+
+struct End<R: Roles> {
+    endpoint: Endpoint<PeerArray<(), 2, 1, 400, 1400>, R>,
+    crypto: Compact,
+    counters: Counters,
+    path: Path,
+    session: Option<PeerId>,
+    /// What a client may resume with, and the ticket for it.
+    kept: Option<(SessionState, Vec<u8>)>,
+}
+
+impl<R: Roles> Ends<R> {
+    fn new(profile: Profile, roles: [R; 2]) -> Self {
+        let mut last = 0;
+        let ends = roles.map(|role| {
+            last += 1;
+            End::new(last, profile, role)
+        });
+        Self { ends, sent: Vec::new() }
+    }
+
+    fn connect(&mut self) {
+        let client = &mut self.ends[0];
+        let path = client.path;
+        client.with(|endpoint, cx| endpoint.connect(cx, &path)).expect("a table with room");
+        self.deliver();
+    }
+
+    fn connect_again(&mut self, session: &SessionState, ticket: &[u8]) {
+        let client = &mut self.ends[0];
+        let path = client.path;
+        let connected = client.with(|endpoint, cx| endpoint.connect_again(cx, &path, session, Handle::Ticket(ticket)));
+        connected.expect("a table with room");
+        self.deliver();
+    }
+
+    /// Of the handshake so far only its session stays.
+    fn forget(&mut self) {
+        self.sent.clear();
+        for end in &mut self.ends {
+            let id = end.session.take().expect("a session");
+            end.endpoint.close(id);
+            while !end.poll().is_empty() {}
+        }
+    }
+
+    /// Hands over what was sent until nobody has anything to say.
+    fn deliver(&mut self) {
+        let mut flying = VecDeque::new();
+        loop {
+            for (end, by_client) in self.ends.iter_mut().zip([true, false]) {
+                flying.extend(end.poll().into_iter().map(|bytes| Sent { by_client, bytes }));
+            }
+            let Some(sent) = flying.pop_front() else { break };
+            let by_client = !sent.by_client;
+            let answers = self.ends[usize::from(sent.by_client)].receive(&sent.bytes);
+            flying.extend(answers.into_iter().map(|bytes| Sent { by_client, bytes }));
+            self.sent.push(sent);
+        }
+        assert!(self.ends.iter().all(|end| end.session.is_some()), "a handshake without faults");
+    }
+}
+
+impl<R: Roles> End<R> {
+    fn new(last: u8, profile: Profile, role: R) -> Self {
+        let address =
+            |last| Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 };
+        let path = Path { local: address(last), remote: address(3 - last) };
+        let (mut crypto, mut counters) = (Compact::new([last; 32]), Counters::default());
+        let mut cx = Cx { now: NOW, crypto: &mut crypto, counters: &mut counters };
+        let config = Config { profile, ..Config::default() };
+        let endpoint = Endpoint::with_roles(&mut cx, PeerArray::new(), config, role);
+        Self { endpoint, crypto, counters, path, session: None, kept: None }
+    }
+
+    fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut Endpoint<PeerArray<(), 2, 1, 400, 1400>, R>, &mut Cx<'_, Compact>) -> T,
+    ) -> T {
+        work(&mut self.endpoint, &mut Cx { now: NOW, crypto: &mut self.crypto, counters: &mut self.counters })
+    }
+
+    fn poll(&mut self) -> Vec<Vec<u8>> {
+        let mut sent = Vec::new();
+        loop {
+            let mut out = [0; DATAGRAM];
+            let needed = match self.with(|endpoint, cx| endpoint.poll(cx, &mut out).map(Noted::from)) {
+                Some(Noted::Send(datagram)) => {
+                    sent.push(datagram);
+                    continue;
+                }
+                Some(Noted::Need(id)) => id,
+                Some(_) => continue,
+                None => return sent,
+            };
+            self.answer(needed);
+        }
+    }
+
+    fn receive(&mut self, datagram: &[u8]) -> Vec<Vec<u8>> {
+        let mut datagram = datagram.to_vec();
+        let mut records = Records::new(&mut datagram);
+        let path = self.path;
+        let mut answers = Vec::new();
+        loop {
+            let mut out = [0; DATAGRAM];
+            match self.with(|endpoint, cx| endpoint.handle(cx, &path, &mut records, &mut out).map(Noted::from)) {
+                Some(Noted::Send(datagram)) => answers.push(datagram),
+                Some(Noted::Need(id)) => self.answer(id),
+                Some(Noted::Established(id)) => self.established(id),
+                Some(Noted::Other) => {}
+                None => return answers,
+            }
+        }
+    }
+
+    fn answer(&mut self, id: PeerId) {
+        let Self { endpoint, crypto, counters, .. } = self;
+        let mut room = [0; size_of::<PublicKey>()];
+        let Some(need) = endpoint.need(id) else { return };
+        let answer = answer(crypto, need, &mut room);
+        let event = endpoint.resume(&mut Cx { now: NOW, crypto, counters }, id, answer).map(Noted::from);
+        match event {
+            Some(Noted::Established(id)) => self.established(id),
+            Some(Noted::Need(id)) => self.answer(id),
+            _ => {}
+        }
+    }
+
+    fn established(&mut self, id: PeerId) {
+        self.session = Some(id);
+        if let Some(Resumable::With { session, handle: Handle::Ticket(ticket), .. }) = self.endpoint.resumable(id) {
+            self.kept = Some((session, ticket.to_vec()));
+        }
+    }
+}
+
+/// What both answer: all of them have the same key, pre-shared or their own.
+fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> Answer<'a> {
+    match need {
+        Need::PskForServer { .. } | Need::PskOfClient { .. } => {
+            Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO }
+        }
+        Need::VerifyPeer { certificate_type: CertificateType::X509, content } => {
+            let device = each(content).count() == 1;
+            // The device alone was issued by the CA of the path, and is shown to those who believe that CA.
+            let ca = each(PATH).nth(1).expect("a certificate of the CA");
+            let name = if device { CA_NAME } else { ANCHOR_NAME };
+            let key = if device { key_in(ca) } else { *ANCHOR_KEY };
+            let rules = Rules {
+                anchors: &[Anchor { name, public_key: &key }],
+                purpose: Purpose::Server,
+                name: Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]),
+                now: None,
+            };
+            match rules.verify(crypto, content) {
+                Ok(end_entity) => {
+                    *room = end_entity.public_key;
+                    Answer::Peer { public_key: room, principal: WHO }
+                }
+                Err(_) => Answer::Refused(Refusal::ALERT),
+            }
+        }
+        Need::VerifyPeer { content, .. } if content == public_key() => {
+            *room = public_key();
+            Answer::Peer { public_key: room, principal: WHO }
+        }
+        Need::VerifyPeer { .. } => Answer::Refused(Refusal::ALERT),
+        Need::Sign { digest, .. } => {
+            let mut signature = [0; MAX_SIGNATURE];
+            let len = curves::sign(&PRIVATE, &digest, &mut signature).expect("a private key");
+            room[..len].copy_from_slice(&signature[..len]);
+            Answer::Signature(&room[..len])
+        }
+    }
+}
+
+/// The SubjectPublicKeyInfo in a certificate.
+fn key_in(der: &[u8]) -> PublicKey {
+    let at = der.windows(P256_PREFIX.len()).position(|bytes| bytes == P256_PREFIX).expect("a key on secp256r1");
+    der[at..].first_chunk().copied().expect("a whole key")
+}
+
+fn public_key() -> PublicKey {
+    curves::public_key_of(&PRIVATE).expect("a private key")
+}
+
+/// What an end with public keys shows.
+struct Shown {
+    kind: CertificateType,
+    content: Vec<u8>,
+}
+
+impl Keys for Shown {
+    fn credential(&self, number: u8) -> Option<Credential<'_>> {
+        let scheme = SignatureScheme::ECDSA_SECP256R1_SHA256;
+        (number == 0).then_some(Credential { certificate_type: self.kind, scheme, content: &self.content })
+    }
+
+    fn client_authentication(&self) -> ClientAuthentication {
+        ClientAuthentication::Required
+    }
+
+    fn peer_types(&self) -> &[CertificateType] {
+        std::slice::from_ref(&self.kind)
+    }
+
+    fn suites(&self) -> Suites {
+        Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])
+    }
+}
+
+/// The keys under which a server seals its tickets; what stands in one is what stands in those of the image.
+struct Memory {
+    keys: RefCell<TicketKeys>,
+}
+
+impl Resumption for Memory {
+    fn gives_tickets(&self) -> bool {
+        true
+    }
+
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+        let mut room = Secret::<STATE_LEN>::zeroed();
+        let keys = self.keys.borrow();
+        let opened = keys.open(cx.crypto, ticket, room.expose_mut())?;
+        let mut reader = Reader::new(opened.state);
+        let cipher_suite = CipherSuite(reader.u16().ok()?);
+        let master = Secret::new(reader.array().ok()?);
+        let principal = Principal(reader.u32().ok()?);
+        Some(Found { session: SessionState { cipher_suite, master, principal, since: None }, renew: false })
+    }
+
+    fn seal_ticket<C: Crypto>(
+        &self,
+        cx: &mut Cx<'_, C>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
+        let mut room = Secret::<STATE_LEN>::zeroed();
+        let mut state = Writer::new(room.expose_mut());
+        state.u16(session.cipher_suite.0).ok()?;
+        state.put(session.master.expose()).ok()?;
+        state.u32(session.principal.0).ok()?;
+        self.keys.borrow_mut().seal(cx.crypto, state.written(), ticket).ok()?;
+        Some(86400)
+    }
+}
+
+/// An event without its borrows.
+enum Noted {
+    Send(Vec<u8>),
+    Need(PeerId),
+    Established(PeerId),
+    Other,
+}
+
+impl From<Event<'_, '_>> for Noted {
+    fn from(event: Event<'_, '_>) -> Self {
+        match event {
+            Event::Transmit { datagram, .. } | Event::Answer(datagram) => Self::Send(datagram.to_vec()),
+            Event::Need(id) => Self::Need(id),
+            Event::Established(id) => Self::Established(id),
+            _ => Self::Other,
+        }
+    }
+}
+
+const NOW: Instant = Instant::from_micros(0);
+const WHO: Principal = Principal(1);
+/// The longest message is that with the certificates.
+const DATAGRAM: usize = 1232;
+/// Cipher suite, master secret, and who the client is.
+const STATE_LEN: usize = 2 + MASTER_LEN + 4;
+/// The private key of the device.
+const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
+const PATH: &[u8] = include_bytes!("../../../firmware/x509/path.bin");
+const ANCHOR_NAME: &[u8] = include_bytes!("../../../firmware/x509/anchor-name.der");
+const ANCHOR_KEY: &PublicKey = include_bytes!("../../../firmware/x509/anchor-key.der");
+/// `CN=Works CA`.
+const CA_NAME: &[u8] = b"\x30\x13\x31\x11\x30\x0f\x06\x03\x55\x04\x03\x0c\x08Works CA";
