@@ -87,11 +87,11 @@ step_up() {
 }
 
 # The laboratory: the simulator beside ns-3, the Blink paper whole, the paper on content objects,
-# the baselines of the delegation paper, and a deployment from its file.
+# the baselines of the delegation paper, the paper on two-way authentication, and a deployment from its file.
 step_lab() {
     mkdir -p target/lab
     cargo run --release --locked --quiet -- lab run ns3-agreement --json >target/lab/ns3-agreement.json
-    for plan in blink objects-bytes objects-delay objects-creation handshakes; do
+    for plan in blink objects-bytes objects-delay objects-creation handshakes two-way; do
         cargo run --release --locked --quiet -- lab run $plan --json >target/lab/$plan.json
     done
     cargo run --release --locked --quiet -- lab plan examples/greenhouse.toml

@@ -10,7 +10,9 @@ use tegmen_testbed::advice::Advice;
 use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::runs::{self, Run, Store, parts};
-use tegmen_testbed::{agreement, blink, deployment, footprint, handshakes, objects, pcap, plans, report, scenario};
+use tegmen_testbed::{
+    agreement, blink, deployment, footprint, handshakes, objects, pcap, plans, report, scenario, two_way,
+};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen lab list\n  tegmen lab run blink-bytes --json\n  tegmen lab footprint")]
@@ -146,6 +148,11 @@ const PLANS: &[Plan] = &[
         run: run_handshakes,
     },
     Plan {
+        name: "two-way",
+        about: "two-way authentication: energy of a handshake with a TPM, battery life, records, round trips and memory (tables I and II, figures 6 and 7)",
+        run: run_two_way,
+    },
+    Plan {
         name: "ns3-agreement",
         about: "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case",
         run: run_agreement,
@@ -180,6 +187,13 @@ fn run_objects_creation(out: Output) -> ExitCode {
 
 fn run_handshakes(out: Output) -> ExitCode {
     print_figures(out, &handshakes::figures())
+}
+
+fn run_two_way(out: Output) -> ExitCode {
+    let progress = Progress::new();
+    let figures = two_way::figures(two_way::FULL, |done, all| progress.set(done, all));
+    progress.end();
+    print_figures(out, &figures)
 }
 
 /// Figures of a paper beside ours; 1 if some should agree and do not.

@@ -20,3 +20,4 @@ pub mod report;
 pub mod runs;
 pub mod scenario;
 pub mod sim;
+pub mod two_way;

@@ -1,0 +1,361 @@
+//! The plan `two-way`: the paper on two-way authentication, figure by figure. What it prints is in `data/two-way.toml`.
+//!
+//! Energies, sums, battery lives and the overhead of records are computed from what the paper prints beside them, and must
+//! come out. Round trips are simulated; the records of TLS_RSA_WITH_AES_128_CBC_SHA, which no mote of this program speaks, are
+//! plain datagrams as long as those records are ([`Protection::record_len`]), and their ciphers take the time that the paper
+//! gives. What this stack takes on the same processor stands beside.
+
+mod round_trip;
+
+use crate::cost::{self, CYCLES_PER_INSTRUCTION, Image};
+use crate::figure::{DIFFERS, Figure, MISPRINT};
+use crate::platform::Platform;
+pub use round_trip::{Effort, FULL};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// All figures of the plan; `done` is told how many of how many runs are.
+pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
+    let paper = paper();
+    let mut figures = energies(&paper);
+    figures.extend(batteries(&paper));
+    figures.extend(computation(&paper));
+    figures.extend(handshake_times(&paper));
+    figures.extend(overhead(&paper));
+    figures.extend(round_trip::figures(&paper, effort, done));
+    figures.extend(memory(&paper));
+    figures
+}
+
+/// Table I: supply, current and time give the energies, and these the sums.
+fn energies(paper: &Paper) -> Vec<Figure> {
+    let table = &paper.table1;
+    let mut figures = Vec::new();
+    let mut sums = [[0.0; 2]; 2];
+    for (all, rows) in [&table.minimum, &table.idle].into_iter().enumerate() {
+        for (name, row) in rows {
+            for (column, handshake) in HANDSHAKES.into_iter().enumerate() {
+                let energy = table.supply_v * row.ma * row.ms[column] / 1e3;
+                sums[all][column] += energy;
+                if row.ms[column] > 0.0 {
+                    figures.push(near(format!("table1/{name}/{handshake}"), row.mj[column], energy, "mJ"));
+                }
+            }
+        }
+    }
+    let [minimum, idle] = sums;
+    for (column, handshake) in HANDSHAKES.into_iter().enumerate() {
+        let mut sum = |name: &str, printed: [f64; 2], ours| {
+            figures.push(near(format!("table1/{name}/{handshake}"), printed[column], ours, "mJ"));
+        };
+        sum("total_minimum", table.total_minimum_mj, minimum[column]);
+        sum("total", table.total_mj, minimum[column] + idle[column]);
+    }
+    figures
+}
+
+/// How long two batteries last.
+fn batteries(paper: &Paper) -> Vec<Figure> {
+    let battery = &paper.battery;
+    let joules = battery.mah * battery.volts * 3.6;
+    let mut figures = vec![Figure::equal("battery/energy".into(), battery.joules, joules, "J")];
+    for (column, handshake) in HANDSHAKES.into_iter().enumerate() {
+        let a_day = paper.table1.total_minimum_mj[column] / 1e3;
+        let years = joules * battery.share_percent / 100.0 / a_day / DAYS;
+        // The paper says "more than", and gives half years.
+        let ours = (years * 2.0).floor() / 2.0;
+        figures.push(Figure::equal(format!("battery/{handshake}/half_years"), battery.years[column], ours, "years"));
+        let why = "the same before it is rounded down";
+        figures.push(Figure::shown(format!("battery/{handshake}/years"), None, years, "years", why));
+    }
+    figures
+}
+
+/// The row "computation" beside the instructions of this stack: what a client's processor does in a handshake.
+fn computation(paper: &Paper) -> Vec<Figure> {
+    let opal = Platform::find("opal").expect("a platform of the file");
+    let printed = &paper.table1.minimum["computation"];
+    let mut figures = Vec::new();
+    for (name, image, operation, why) in [
+        ("certificate_chain", "dtls_x509", "handshake client", "without a TPM: P-256 on the processor itself"),
+        ("raw_public_key", "dtls_rpk", "handshake client", "without a TPM: P-256 on the processor itself"),
+        ("psk", "dtls_psk", "handshake client", "no public keys, as the paper's motes without a TPM"),
+        ("resumed", "dtls_resume", "resumption client", "no public keys: with the ticket of an earlier handshake"),
+    ] {
+        let instructions = instructions(image, operation);
+        let id = |what: &str| format!("computation/{name}/{what}");
+        let with_tpm = Some(printed.ms[0]).filter(|_| name == "certificate_chain");
+        figures.push(Figure::shown(id("instructions"), None, instructions as f64, "instructions", why));
+        for (end, cycles) in ["least", "most"].into_iter().zip(CYCLES_PER_INSTRUCTION) {
+            let ms = cost::micros(instructions, cycles, opal.clock_hz) as f64 / 1e3;
+            let energy = paper.table1.supply_v * printed.ma * ms / 1e3;
+            figures.push(Figure::shown(id(&format!("time_{end}")), with_tpm, ms, "ms", why));
+            figures.push(Figure::shown(
+                id(&format!("energy_{end}")),
+                with_tpm.map(|_| printed.mj[0]),
+                energy,
+                "mJ",
+                why,
+            ));
+        }
+    }
+    let tpm: f64 =
+        paper.table1.minimum.iter().filter(|(name, _)| name.starts_with("tpm")).map(|(_, row)| row.mj[0]).sum();
+    let most = cost::micros(instructions("dtls_x509", "handshake client"), CYCLES_PER_INSTRUCTION[1], opal.clock_hz);
+    let ours = paper.table1.supply_v * printed.ma * most as f64 / 1e6;
+    let what = "the paper's TPM takes more energy for RSA of 2048 bits than a Cortex-M3 does for P-256 without one";
+    figures.push(Figure::holds("computation/a_tpm_costs_more_than_p256".into(), tpm > ours, what));
+    figures
+}
+
+/// Figure 7, as far as table I has it: a handshake lasts while the processor idles or computes.
+fn handshake_times(paper: &Paper) -> Vec<Figure> {
+    let lasts = |column: usize| {
+        (paper.table1.idle["cpu_idle"].ms[column] + paper.table1.minimum["computation"].ms[column]) / 1e3
+    };
+    let mut figures: Vec<_> = HANDSHAKES
+        .into_iter()
+        .enumerate()
+        .map(|(column, handshake)| {
+            let why = "figure 7 prints no number; this follows from table I";
+            Figure::shown(format!("fig7/{handshake}/time"), None, lasts(column), "s", why)
+        })
+        .collect();
+    let shorter = lasts(0) - lasts(1);
+    let almost = paper.figure7.shorter_without_client_s;
+    let what = "a handshake without the client's certificate is shorter by almost two seconds";
+    let holds = shorter < almost && shorter > 0.8 * almost;
+    figures.push(Figure::holds("fig7/almost_two_seconds_shorter".into(), holds, what));
+    figures
+}
+
+/// What a record has more than its content.
+fn overhead(paper: &Paper) -> Vec<Figure> {
+    let Records { header, iv, hmac, padding, max } = paper.records;
+    let mut figures =
+        vec![Figure::equal("overhead/sum".into(), max as f64, (header + iv + hmac + padding) as f64, BYTES)];
+    let added = |len: usize| Protection::Aes128Sha1.record_len(len) - len;
+    let (least, most) = (0..1024).map(added).fold((usize::MAX, 0), |(least, most), n| (least.min(n), most.max(n)));
+    let verdict =
+        format!("{MISPRINT}: the byte with the length of the padding counts as well (RFC 5246, section 6.2.3.2)");
+    let (unit, paper) = (BYTES, Some(max as f64));
+    figures.push(Figure { id: "overhead/most".into(), paper, ours: Some(most as f64), unit, verdict });
+    figures.push(Figure::shown("overhead/least".into(), None, least as f64, BYTES, "where no padding is needed"));
+    figures
+}
+
+/// Table II beside the images of this program.
+fn memory(paper: &Paper) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (place, what) in ["ram", "rom"].into_iter().enumerate() {
+        let sum: u64 = paper.table2.values().map(|bytes| bytes[place]).sum();
+        let printed = paper.table2_total.bytes[place];
+        figures.push(Figure::equal(format!("table2/total/{what}"), printed as f64, sum as f64, BYTES));
+        let of = |image: &str| {
+            let memory = Image::of(image).expect(BUDGET).memory;
+            if place == 0 { memory.ram } else { memory.rom }
+        };
+        let beyond = |image: &str, base: &str| of(image) - of(base);
+        let row = |name: &str| paper.table2[name][place];
+        for (name, printed, ours, why) in [
+            (
+                "all",
+                printed,
+                of("dtls_x509"),
+                "both ends with certificates, P-256 on the processor; without radio and system",
+            ),
+            (
+                "dtls",
+                row("dtls_messages") + row("dtls_network") + row("cryptography"),
+                beyond("dtls_psk", "empty"),
+                "both ends with a pre-shared key, ciphers included; the paper's with what RSA needs around the TPM",
+            ),
+            (
+                "public_keys",
+                row("tpm"),
+                beyond("dtls_x509", "dtls_psk"),
+                "certificates and P-256 in software; the paper's are the drivers of its TPM",
+            ),
+            ("ip_stack", row("ip_stack"), beyond("lowpan", "empty"), "6LoWPAN alone; BLIP routes as well"),
+        ] {
+            let id = format!("table2/ours/{name}/{what}");
+            figures.push(Figure::shown(id, Some(printed as f64), ours as f64, BYTES, why));
+        }
+    }
+    figures
+}
+
+/// A figure that must be within 0.4 % of the paper's.
+fn near(id: String, paper: f64, ours: f64, unit: &'static str) -> Figure {
+    let verdict = if (ours / paper - 1.0).abs() <= 0.004 { NEAR } else { DIFFERS };
+    Figure { id, paper: Some(paper), ours: Some(ours), unit, verdict: verdict.into() }
+}
+
+fn instructions(image: &str, operation: &str) -> u64 {
+    Image::of(image).and_then(|image| image.operation(operation)).expect(BUDGET)
+}
+
+/// How the paper protects what it sends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Protection {
+    /// Not at all.
+    None,
+    /// With an HMAC of SHA-1 alone.
+    Sha1Only,
+    /// With that, and enciphered with AES-128 in CBC mode.
+    Aes128Sha1,
+}
+
+impl Protection {
+    /// The length of a record of DTLS 1.2 with this content (RFC 5246, section 6.2.3; RFC 6347, section 4.1).
+    const fn record_len(self, content: usize) -> usize {
+        match self {
+            Self::None => content,
+            Self::Sha1Only => RECORD_HEADER + content + HMAC,
+            // One byte more says how much padding there is.
+            Self::Aes128Sha1 => RECORD_HEADER + BLOCK + (content + HMAC + 1).next_multiple_of(BLOCK),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Paper {
+    #[expect(dead_code, reason = "stands in the file for its readers")]
+    paper: String,
+    #[expect(dead_code, reason = "stands in the file for its readers")]
+    platform: String,
+    #[expect(dead_code, reason = "stands in the file for its readers")]
+    scenario: String,
+    table1: Table1,
+    battery: Battery,
+    /// Bytes of RAM and ROM.
+    table2: BTreeMap<String, [u64; 2]>,
+    table2_total: Total,
+    records: Records,
+    round_trip: RoundTrip,
+    figure7: Figure7,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table1 {
+    supply_v: f64,
+    total_minimum_mj: [f64; 2],
+    total_mj: [f64; 2],
+    minimum: BTreeMap<String, Row>,
+    idle: BTreeMap<String, Row>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    ma: f64,
+    ms: [f64; 2],
+    mj: [f64; 2],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Battery {
+    mah: f64,
+    volts: f64,
+    joules: f64,
+    share_percent: f64,
+    years: [f64; 2],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Total {
+    bytes: [u64; 2],
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Records {
+    header: usize,
+    iv: usize,
+    hmac: usize,
+    padding: usize,
+    max: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RoundTrip {
+    sha1_255_bytes_ms: f64,
+    aes_255_bytes_ms: f64,
+    uj_for_each_byte: f64,
+    single_hop: Increases,
+    four_hops: Increases,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Increases {
+    aes128_sha1: Increase,
+    sha1_only: Increase,
+}
+
+/// Over plain text.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Increase {
+    mean_percent: f64,
+    max_ms: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure7 {
+    shorter_without_client_s: f64,
+}
+
+fn paper() -> Paper {
+    toml::from_str(include_str!("../data/two-way.toml")).expect("the file is part of the program, and a test reads it")
+}
+
+/// The columns of table I.
+const HANDSHAKES: [&str; 2] = ["fully_authenticated", "server_authenticated"];
+const DAYS: f64 = 365.0;
+const RECORD_HEADER: usize = 13;
+/// Of AES, and the initialization vector of a record.
+const BLOCK: usize = 16;
+/// HMAC-SHA1.
+const HMAC: usize = 20;
+const BYTES: &str = "bytes";
+/// Supply, current and time give the energy within this.
+const NEAR: &str = "within 0.4 %";
+const BUDGET: &str = "the budget is part of the program, and a test reads it";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::EQUAL;
+
+    #[test]
+    fn what_follows_from_the_papers_own_figures_comes_out() {
+        let figures = figures(Effort { readings: 8, seeds: 1 }, |_, _| {});
+        assert!(figures.iter().all(|figure| figure.verdict != DIFFERS), "{}", crate::figure::table(&figures));
+        let table: Vec<_> = figures.iter().filter(|figure| figure.id.starts_with("table1/")).collect();
+        assert_eq!(table.len(), 17 + 4);
+        assert!(table.iter().all(|figure| figure.verdict == NEAR));
+        let equal = figures.iter().filter(|figure| figure.verdict == EQUAL).count();
+        assert_eq!(equal, 3 + 1 + 2, "the battery and its two lives, the overhead, both sums of memory");
+    }
+
+    #[test]
+    fn records_have_what_the_paper_counts_and_one_byte_more() {
+        let added = |len: usize| Protection::Aes128Sha1.record_len(len) - len;
+        assert_eq!((0..300).map(added).min(), Some(50));
+        assert_eq!((0..300).map(added).max(), Some(65));
+        assert_eq!(Protection::Sha1Only.record_len(7), 40);
+    }
+
+    #[test]
+    fn an_energy_that_is_not_the_papers_is_found() {
+        assert_eq!(near(String::new(), 100.0, 100.39, "mJ").verdict, NEAR);
+        assert_eq!(near(String::new(), 100.0, 100.41, "mJ").verdict, DIFFERS);
+    }
+}

@@ -1,0 +1,148 @@
+//! Figure 6: round trips of plain text and of records, over one hop and four, by size.
+
+use super::{Increase, Increases, Paper, Protection};
+use crate::deployment;
+use crate::figure::Figure;
+use crate::mote;
+use crate::parallel;
+use crate::scenario::{Plan, Scenario};
+use crate::sim::Micros;
+use std::collections::BTreeMap;
+
+/// How much is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Round trips of each size.
+    pub readings: u32,
+    /// Runs of each case.
+    pub seeds: u64,
+}
+
+/// What the command and the report run.
+pub const FULL: Effort = Effort { readings: 60, seeds: 3 };
+
+/// What is sent to and fro, over how many hops.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Case {
+    hops: usize,
+    protection: Protection,
+    size: usize,
+}
+
+pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
+    let mut jobs = Vec::new();
+    for (hops, _) in HOPS {
+        for (protection, _) in PROTECTIONS {
+            for size in sizes() {
+                jobs.extend((1..=effort.seeds).map(|seed| (Case { hops, protection, size }, seed)));
+            }
+        }
+    }
+    let all = jobs.len();
+    let times = parallel::each(&jobs, |(case, seed)| run(*case, effort, *seed), |n| done(n, all));
+    let mut round_trips: BTreeMap<Case, Vec<Micros>> = BTreeMap::new();
+    for ((case, _), times) in jobs.iter().zip(times) {
+        round_trips.entry(*case).or_default().extend(times);
+    }
+    let mean_ms = |case: Case| {
+        let times = &round_trips[&case];
+        times.iter().sum::<Micros>() as f64 / times.len() as f64 / 1e3 + cipher_ms(paper, case)
+    };
+    let mut figures = Vec::new();
+    for (hops, name) in HOPS {
+        for (protection, called) in PROTECTIONS {
+            for size in sizes() {
+                let id = format!("fig6/{name}/{called}/{size}_bytes");
+                let drawn = "the paper draws it and prints no number";
+                figures.push(Figure::shown(id, None, mean_ms(Case { hops, protection, size }), "ms", drawn));
+            }
+        }
+        let printed = if hops == 1 { &paper.round_trip.single_hop } else { &paper.round_trip.four_hops };
+        figures.extend(increases(name, printed, |protection, size| mean_ms(Case { hops, protection, size })));
+    }
+    let ms = paper.round_trip.sha1_255_bytes_ms + paper.round_trip.aes_255_bytes_ms;
+    let milliwatts = paper.table1.supply_v * paper.table1.minimum["computation"].ma;
+    let (id, why) = ("fig6/ciphers/energy_for_each_byte".into(), "the paper says in the order of");
+    let printed = Some(paper.round_trip.uj_for_each_byte);
+    figures.push(Figure::shown(id, printed, milliwatts * ms / 255.0, "uJ", why));
+    figures
+}
+
+/// How much longer a round trip is with each protection.
+fn increases(hops: &str, printed: &Increases, ms: impl Fn(Protection, usize) -> f64) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut means = Vec::new();
+    for (protection, name, printed) in [
+        (Protection::Sha1Only, "sha1_only", printed.sha1_only),
+        (Protection::Aes128Sha1, "aes128_sha1", printed.aes128_sha1),
+    ] {
+        let Increase { mean_percent, max_ms } = printed;
+        let more = |size| ms(protection, size) - ms(Protection::None, size);
+        let count = sizes().count() as f64;
+        let mean = sizes().map(|size| more(size) / ms(Protection::None, size) * 100.0).sum::<f64>() / count;
+        let max = sizes().map(more).fold(0.0, f64::max);
+        let id = |what: &str| format!("fig6/{hops}/{name}/{what}");
+        figures.push(Figure::shown(id("mean_increase"), Some(mean_percent), mean, "percent", WHY));
+        figures.push(Figure::shown(id("most_increase"), Some(max_ms), max, "ms", WHY));
+        means.push(mean);
+    }
+    let order = "plain text is fastest at every size, an HMAC alone comes next, and AES is slowest";
+    let sorted = |size| {
+        ms(Protection::None, size) < ms(Protection::Sha1Only, size)
+            && ms(Protection::Sha1Only, size) < ms(Protection::Aes128Sha1, size)
+    };
+    figures.push(Figure::holds(format!("fig6/{hops}/order"), sizes().all(sorted), order));
+    let jumps = PROTECTIONS.map(|(protection, _)| first_jump(|size| ms(protection, size)));
+    let earlier = "round trips jump where one more frame is needed, and the more is added to the content, the earlier";
+    figures.push(Figure::holds(format!("fig6/{hops}/jumps"), jumps.is_sorted_by(|less, more| less > more), earlier));
+    figures
+}
+
+/// The first size at which the time grows more than twice as much as at the size where it grows least; the largest of all if
+/// there is none.
+fn first_jump(ms: impl Fn(usize) -> f64) -> usize {
+    let step = |size: &usize| ms(*size) - ms(size - STEP);
+    let least = sizes().skip(1).map(|size| step(&size)).fold(f64::INFINITY, f64::min);
+    sizes().skip(1).find(|size| step(size) > 2.0 * least).unwrap_or(LARGEST)
+}
+
+/// The round trips of a case, without its ciphers.
+fn run(case: Case, effort: Effort, seed: u64) -> Vec<Micros> {
+    let mut scenario = scenario();
+    scenario.network.hops = Some(case.hops);
+    scenario.network.forwarders = case.hops - 1;
+    scenario.traffic.readings = effort.readings;
+    let len = case.protection.record_len(case.size);
+    (scenario.traffic.payload, scenario.traffic.response) = (len, len);
+    deployment::run(&scenario, mote::Protection::Coap, seed, false).0.first_try
+}
+
+/// What the mote's ciphers take: it seals what it sends, and opens what comes back.
+fn cipher_ms(paper: &Paper, case: Case) -> f64 {
+    let of_255 = match case.protection {
+        Protection::None => 0.0,
+        Protection::Sha1Only => paper.round_trip.sha1_255_bytes_ms,
+        Protection::Aes128Sha1 => paper.round_trip.sha1_255_bytes_ms + paper.round_trip.aes_255_bytes_ms,
+    };
+    2.0 * of_255 * case.size as f64 / 255.0
+}
+
+fn scenario() -> Scenario {
+    let plan = Plan::parse("two-way", include_str!("../../plans/two-way.toml"));
+    let plan = plan.expect("the plan is part of the program, and a test reads it");
+    plan.cases.into_iter().next().expect("a plan has a case").scenario
+}
+
+/// Bytes of plain text.
+fn sizes() -> impl Iterator<Item = usize> {
+    (STEP..=LARGEST).step_by(STEP)
+}
+
+const STEP: usize = 16;
+const LARGEST: usize = 256;
+
+const HOPS: [(usize, &str); 2] = [(1, "single_hop"), (4, "four_hops")];
+const PROTECTIONS: [(Protection, &str); 3] =
+    [(Protection::None, "plain"), (Protection::Sha1Only, "sha1_only"), (Protection::Aes128Sha1, "aes128_sha1")];
+const WHY: &str =
+    "radio and ciphers alone: the paper's plain text goes through the drivers of TinyOS as well, and is slower";
