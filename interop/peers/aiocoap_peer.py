@@ -6,6 +6,7 @@
     aiocoap_peer.py oscore-server DIR HOST PORT
     aiocoap_peer.py oscore-client DIR METHOD URI [PAYLOAD]
     aiocoap_peer.py oscore-client DIR observe URI COUNT
+    aiocoap_peer.py proxy HOST PORT DESTINATION
 
 DIR is a security context of aiocoap.
 """
@@ -116,6 +117,22 @@ async def serve(host, port, directory=None):
     await context.shutdown()
 
 
+async def relay(host, port, destination):
+    """Passes everything on to one server, in blocks of 256 bytes."""
+    from aiocoap.proxy.server import ProxyWithPooledObservations, UnconditionalRedirector
+    from aiocoap.transports.udp6 import UDP6EndpointAddress
+
+    UDP6EndpointAddress.maximum_block_size_exp = 4
+    UDP6EndpointAddress.maximum_payload_size = 256
+    proxy = ProxyWithPooledObservations(await Context.create_client_context())
+    proxy.interpret_block_options = True
+    proxy.add_redirector(UnconditionalRedirector(destination, False))
+    context = await Context.create_server_context(proxy, bind=(host, int(port)))
+    say("listening")
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await context.shutdown()
+
+
 def text(response):
     payload = "BIG" if response.payload == BIG else response.payload.decode("utf-8", "replace")
     return f"{response.code.dotted} {payload}"
@@ -165,5 +182,7 @@ match sys.argv[1:]:
         asyncio.run(serve(host, port, directory))
     case ["oscore-client", directory, method, uri, *payload]:
         asyncio.run(ask(method, uri, "".join(payload), directory))
+    case ["proxy", host, port, destination]:
+        asyncio.run(relay(host, port, destination))
     case _:
         sys.exit(__doc__)

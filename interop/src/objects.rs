@@ -23,7 +23,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use tegmen::coap::Code;
+use tegmen::coap::{Code, OptionNumber};
 
 struct Peer {
     name: &'static str,
@@ -66,10 +66,17 @@ pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<
             rederives: true,
         },
     ];
+    let through = aiocoap.clone();
+    let through =
+        Cell::new("aiocoap", "0.4.17", Role::Server, "OSCORE: a proxy that cuts what is protected", move |scene| {
+            through.ready()?;
+            through_a_proxy(&scene.anew(), &through)
+        });
     let (of_liboscore, liboscore) = liboscore::all(places);
     let built = peers.iter().map(|peer| peer.program.clone()).chain([liboscore]).collect();
     let mut cells: Vec<Cell> = peers.into_iter().flat_map(|peer| cells(Arc::new(peer))).collect();
     cells.extend(of_liboscore);
+    cells.push(through);
     cells.extend(own::cells());
     (cells, built)
 }
@@ -210,6 +217,38 @@ impl Peer {
 /// What our client brings, protected with the context of this scene.
 fn brings(scene: &Scene, words: &[&str], code: &str, payload: &str) -> Check {
     is(scene, &[words, &["--oscore", OURS]].concat(), code, payload)
+}
+
+/// Both ends are ours; between them a proxy knows nothing but CoAP, and cuts what is longer than 256 bytes: our blocks of 1024
+/// with what protects them (RFC 8613, section 4.1.3.4.2).
+fn through_a_proxy(scene: &Scene, proxy: &Built) -> Check {
+    make(scene, &["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"])?;
+    make(scene, &["new", "client", "contexts/server", "--sender-id", "05", "--recipient-id", "06"])?;
+    let (_served, _, behind) = served(scene)?;
+    let address = SocketAddr::new(LOOPBACK, free_port()?);
+    let mut command = proxy.command()?;
+    command.args([
+        "proxy",
+        &address.ip().to_string(),
+        &address.port().to_string(),
+        &format!("127.0.0.1:{}", behind.port),
+    ]);
+    let process = scene.start_command(command)?;
+    process.await_output("listening\n", 0)?;
+    let before = Capture::start(address)?;
+    let file = scene.file("big", big())?;
+    let target = uri(before.port, "files/new");
+    let through =
+        |words: &[&str], code, payload: &str| is(scene, &[words, &["--oscore", "client"]].concat(), code, payload);
+    through(&["put", &target, "--file", &file.to_string_lossy()], "2.01", "")?;
+    through(&["get", &target], "2.05", &big())?;
+    for (capture, option, who) in [(&behind, OptionNumber::BLOCK1, "server"), (&before, OptionNumber::BLOCK2, "client")]
+    {
+        if wire::with_option(capture, option)? < 5 {
+            return Err(format!("our {who} got nothing that was cut").into());
+        }
+    }
+    Ok(())
 }
 
 /// Waits until the relay has seen something.

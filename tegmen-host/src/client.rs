@@ -9,6 +9,7 @@ mod error;
 mod group;
 mod object;
 mod observation;
+mod outer;
 mod session;
 mod transfer;
 
@@ -132,6 +133,8 @@ pub struct Reply {
     pub payload: Vec<u8>,
     /// From the request to the response.
     pub round_trip: Duration,
+    /// It is still protected: the first block of what somebody on the way has cut.
+    is_cut: bool,
 }
 
 impl Reply {
@@ -141,6 +144,7 @@ impl Reply {
             options: message.options().map(|(number, value)| (number, value.to_vec())).collect(),
             payload: message.payload().to_vec(),
             round_trip: Duration::ZERO,
+            is_cut: false,
         }
     }
 

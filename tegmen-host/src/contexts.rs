@@ -28,6 +28,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::endpoint::Principal;
 use tegmen::oscore::OscoreOption;
 
+/// Most bytes of a protected message that somebody on the way has cut into blocks (MAX_UNFRAGMENTED_SIZE; RFC 8613, section
+/// 4.1.3.4.2).
+pub const MAX_UNFRAGMENTED_SIZE: usize = 4096;
+
 /// Why a context cannot be used. Each says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {

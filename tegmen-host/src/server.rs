@@ -11,6 +11,7 @@ mod later;
 mod leisure;
 mod limits;
 mod object;
+mod outer;
 mod session;
 mod shard;
 mod steering;

@@ -76,6 +76,17 @@ fn used(datagram: &Datagram, option: &OscoreOption<'_>, number: PartialIv) -> (b
     (datagram.to_server, option.kid_context.map(<[u8]>::to_vec), number.number())
 }
 
+/// How many protected messages with content show this option.
+pub(super) fn with_option(capture: &Capture, option: OptionNumber) -> Result<usize, String> {
+    let mut count = 0;
+    for datagram in capture.datagrams() {
+        let message = parse(&datagram.bytes)?;
+        let shown = message.option(OptionNumber::OSCORE).is_some() && message.option(option).is_some();
+        count += usize::from(shown && !message.payload().is_empty());
+    }
+    Ok(count)
+}
+
 /// How many bytes the kid context of each message has, if it has one.
 pub(super) fn kid_contexts(datagrams: &[Datagram]) -> Result<Vec<Option<usize>>, String> {
     let mut found = Vec::new();

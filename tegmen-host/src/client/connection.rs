@@ -1,6 +1,7 @@
 //! The datagrams of a client: the handshake, one exchange, and what is due by the clock.
 
 use super::object::Objects;
+use super::outer::is_cut;
 use super::{Ask, Client, ClientError, Reply, Tapped, describe};
 use crate::clock;
 use crate::udp::MAX_DATAGRAM;
@@ -169,7 +170,7 @@ impl Client {
             self.endpoint.peers.schedule(self.peer, at);
         }
         if let (Some(objects), Some(pending)) = (&mut self.objects, pending) {
-            objects.wait(request, pending);
+            objects.wait(request, pending, message);
         }
         let message = message.to_vec();
         self.send(start, &message).await?;
@@ -259,8 +260,10 @@ impl Client {
         request: RequestId,
         deadline: Instant,
     ) -> Result<Option<Reply>, ClientError> {
-        if let Some(index) = self.unread.iter().position(|(id, _)| *id == request) {
-            return Ok(self.unread.remove(index).map(|(_, reply)| reply));
+        if let Some(index) = self.unread.iter().position(|(id, _)| *id == request)
+            && let Some((_, reply)) = self.unread.remove(index)
+        {
+            return self.uncut(request, reply).await.map(Some);
         }
         loop {
             let happened = match self.step(deadline).await {
@@ -271,7 +274,7 @@ impl Client {
                 }
             };
             match happened {
-                Happened::Response(id, reply) if id == request => return Ok(Some(reply)),
+                Happened::Response(id, reply) if id == request => return self.uncut(request, reply).await.map(Some),
                 Happened::Response(id, reply) => {
                     if self.unread.len() < MAX_UNREAD {
                         self.unread.push_back((id, reply));
@@ -305,7 +308,7 @@ impl Client {
         }
     }
 
-    async fn send(&mut self, now: Instant, message: &[u8]) -> Result<(), ClientError> {
+    pub(super) async fn send(&mut self, now: Instant, message: &[u8]) -> Result<(), ClientError> {
         self.lease_ahead().map_err(ClientError::State)?;
         let mut storage = [0; MAX_DATAGRAM];
         let mut frame = Frame::new(&mut storage, if self.protection == Protection::Dtls { MAX_HEADROOM } else { 0 });
@@ -344,7 +347,7 @@ impl Client {
     }
 
     /// Receives, and does what is due, until something happens or the deadline has come.
-    async fn step(&mut self, deadline: Instant) -> Result<Happened, ClientError> {
+    pub(super) async fn step(&mut self, deadline: Instant) -> Result<Happened, ClientError> {
         loop {
             if let Some(happened) = self.poll().await? {
                 return Ok(happened);
@@ -510,6 +513,7 @@ impl Client {
                 answered = Some(message.token().len());
                 let reply = match &mut self.objects {
                     None => Ok(Reply::new(&message)),
+                    Some(_) if is_cut(&message) => Ok(Reply { is_cut: true, ..Reply::new(&message) }),
                     Some(objects) => {
                         let before = bytes.to_vec();
                         let reply = objects.unprotect(&mut self.crypto, request, bytes);

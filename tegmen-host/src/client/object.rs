@@ -20,6 +20,8 @@ pub(super) struct Objects {
 struct Asked {
     request: RequestId,
     pending: Pending,
+    /// What those on the way saw of it: its code, and its OSCORE option.
+    outside: (Code, Vec<u8>),
     /// Responses so far; it stands for the number of a notification, which is authentic and rises.
     responses: u32,
 }
@@ -66,11 +68,19 @@ impl Objects {
     }
 
     /// Keeps what the response to a request is to be compared with.
-    pub(super) fn wait(&mut self, request: RequestId, pending: Pending) {
+    pub(super) fn wait(&mut self, request: RequestId, pending: Pending, message: &[u8]) {
+        let outside = MessageRef::parse(message).map_or((Code::EMPTY, Vec::new()), |message| {
+            (message.code(), message.option(OptionNumber::OSCORE).unwrap_or(&[]).to_vec())
+        });
         if self.asked.len() >= MAX_ASKED {
             self.asked.remove(0);
         }
-        self.asked.push(Asked { request, pending, responses: 0 });
+        self.asked.push(Asked { request, pending, outside, responses: 0 });
+    }
+
+    /// What those on the way saw of a request that waits.
+    pub(super) fn outside(&self, request: RequestId) -> Option<&(Code, Vec<u8>)> {
+        self.asked.iter().find(|asked| asked.request == request).map(|asked| &asked.outside)
     }
 
     pub(super) fn forget(&mut self, request: RequestId) {

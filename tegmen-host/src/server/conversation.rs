@@ -2,6 +2,7 @@
 
 use super::later::{Completion, Errand, Later, Notifier};
 use super::object::Object;
+use super::outer::{Outer, acknowledge};
 use super::talk::{MAX_OBSERVATIONS, Observed, Talk};
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Application, Note, Observer, ServerConfig};
@@ -161,7 +162,14 @@ impl<A: Application> Desk<A> {
         match talk.exchanges.receive(from.now, bytes) {
             Received::Request(message) if message.option(OptionNumber::OSCORE).is_some() => {
                 let message_id = message.message_id();
-                self.protected_request(from, talk, counters, crypto, bytes, frame);
+                match self.gather(from, talk, &message, frame) {
+                    Outer::Uncut => self.protected_request(from, talk, counters, crypto, bytes, frame),
+                    Outer::Gathered(mut whole, block) => {
+                        self.protected_request(from, talk, counters, crypto, &mut whole, frame);
+                        acknowledge(block, frame);
+                    }
+                    Outer::Answered => {}
+                }
                 talk.exchanges.keep_reply(from.now, message_id, frame.bytes());
                 self.requests += 1;
             }

@@ -1,0 +1,215 @@
+//! A proxy that cuts protected messages into blocks (RFC 8613, section 4.1.3.4.2): both ends put them together.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tegmen::buf::Frame;
+use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber};
+use tegmen::oscore::Aead;
+use tegmen_host::client::{Ask, Client, ClientConfig, Reply};
+use tegmen_host::contexts::{self, ContextFile, Contexts, MAX_UNFRAGMENTED_SIZE};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::{Listen, Server, ServerConfig};
+use tokio::net::UdpSocket;
+
+/// Both ends of a context in a directory that is gone at the end.
+struct Scene(PathBuf);
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-outer-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let context = ContextFile {
+            sender_id: vec![1],
+            recipient_id: vec![2],
+            master_secret: vec![7; 16].into(),
+            master_salt: Vec::new(),
+            id_context: None,
+            aead: Aead::AesCcm16_64_128,
+            created: 1_767_225_600,
+            expires: None,
+            allow: None,
+            rederivation: false,
+        };
+        contexts::create(&dir.join("client"), &context).unwrap();
+        contexts::create(&dir.join("server"), &context.mirrored()).unwrap();
+        Self(dir)
+    }
+
+    fn serve(&self) -> (Server, SocketAddr) {
+        let credentials = Credentials::default();
+        let contexts = Contexts::open(&[self.0.join("server")], |name, _| credentials.learn(name, None)).unwrap();
+        let config = ServerConfig {
+            contexts,
+            listen: vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: false }],
+            shards: 1,
+            ..ServerConfig::default()
+        };
+        let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+        let server = Server::start(&config, &credentials, resources, Arc::new(|_| {})).unwrap();
+        let address = server.addresses()[0].address;
+        (server, address)
+    }
+
+    fn client(&self) -> ClientConfig {
+        ClientConfig { oscore: Some(self.0.join("client")), ..ClientConfig::default() }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A message with another payload, type, Message ID and one block option more.
+fn written(
+    message: &MessageRef<'_>,
+    (message_type, id, token): (MessageType, u16, &[u8]),
+    payload: &[u8],
+    block: Option<(OptionNumber, Block)>,
+) -> Vec<u8> {
+    let mut storage = vec![0; 2000];
+    let mut frame = Frame::new(&mut storage, 0);
+    let mut builder = Builder::new(&mut frame, message_type, message.code(), id, token).unwrap();
+    for (number, value) in message.options().filter(|(number, _)| *number != OptionNumber::BLOCK1) {
+        builder.option(number, value).unwrap();
+    }
+    builder.payload(payload).unwrap();
+    if let Some((number, block)) = block {
+        let mut bytes = [0; 4];
+        builder.insert(number, tegmen::coap::option::uint_bytes(block.value(), &mut bytes)).unwrap();
+    }
+    frame.bytes().to_vec()
+}
+
+/// A proxy for one client and one server, which passes on no more than 64 bytes of payload at once.
+async fn cut(server: SocketAddr) -> SocketAddr {
+    let (front, back) = (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let address = front.local_addr().unwrap();
+    back.connect(server).await.unwrap();
+    tokio::spawn(async move {
+        // Responses whose blocks are still asked for, by the OSCORE option of their requests.
+        let mut kept: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
+        let (mut id, mut buffer) = (1, vec![0; 3000]);
+        loop {
+            let (len, client) = front.recv_from(&mut buffer).await.unwrap();
+            let bytes = buffer[..len].to_vec();
+            let request = MessageRef::parse(&bytes).unwrap();
+            if request.code() == Code::EMPTY {
+                continue;
+            }
+            let option = request.option(OptionNumber::OSCORE).unwrap().to_vec();
+            let asked = request.block(OptionNumber::BLOCK2).unwrap();
+            if asked.is_none() {
+                let mut answer = Vec::new();
+                let blocks = request.payload().chunks(64).count();
+                for (number, payload) in request.payload().chunks(64).enumerate() {
+                    let first = Block::first(64);
+                    let block = Block { number: number as u32, more: number + 1 < blocks, ..first };
+                    let block = (blocks > 1).then_some((OptionNumber::BLOCK1, block));
+                    id += 1;
+                    let head = (MessageType::Confirmable, id, request.token());
+                    back.send(&written(&request, head, payload, block)).await.unwrap();
+                    let len = back.recv(&mut buffer).await.unwrap();
+                    answer = buffer[..len].to_vec();
+                    let response = MessageRef::parse(&answer).unwrap();
+                    // What we are told of blocks is that of the block that was sent.
+                    assert_eq!(
+                        response.block(OptionNumber::BLOCK1).unwrap().map(|block| block.number),
+                        block.map(|(_, block)| block.number)
+                    );
+                    if number + 1 < blocks {
+                        assert_eq!(response.code(), Code::CONTINUE);
+                    }
+                }
+                kept.insert(option.clone(), answer);
+            }
+            let whole = kept[&option].clone();
+            let whole = MessageRef::parse(&whole).unwrap();
+            let number = asked.map_or(0, |block| block.number as usize);
+            let blocks: Vec<&[u8]> = whole.payload().chunks(64).collect();
+            let payload = blocks.get(number).copied().unwrap_or(&[]);
+            let block = Block { number: number as u32, more: number + 1 < blocks.len(), ..Block::first(64) };
+            let block = (blocks.len() > 1).then_some((OptionNumber::BLOCK2, block));
+            let head = (MessageType::Acknowledgement, request.message_id(), request.token());
+            let response = written(&whole, head, payload, block);
+            front.send_to(&response, client).await.unwrap();
+        }
+    });
+    address
+}
+
+async fn ask(client: &mut Client, method: Code, payload: &[u8]) -> Reply {
+    let path = ["value".to_owned()];
+    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
+    client.request(&ask).await.unwrap()
+}
+
+#[tokio::test]
+async fn messages_that_a_proxy_cuts_are_put_together_at_both_ends() {
+    let scene = Scene::new("cut");
+    let (_server, address) = scene.serve();
+    let mut client = Client::connect_to(cut(address).await, false, scene.client()).await.unwrap();
+    assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+    let long: Vec<u8> = (0..5000u32).map(|at| at as u8).collect();
+    // Blocks inside of 1024 bytes, each in blocks outside of 64.
+    for body in [&long[..60], &long[..500], &long] {
+        assert_eq!(ask(&mut client, Code::PUT, body).await.code, Code::CHANGED);
+        assert_eq!(ask(&mut client, Code::GET, b"").await.payload, body);
+    }
+}
+
+/// What a server answers to a block of a protected request that nobody can have made.
+async fn told(address: SocketAddr, kid: u8, number: u32, more: bool, size1: Option<u32>) -> Code {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(address).await.unwrap();
+    let mut storage = [0; 300];
+    let mut frame = Frame::new(&mut storage, 0);
+    let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::POST, 7, b"t").unwrap();
+    builder.option(OptionNumber::OSCORE, &[0x09, 0, kid]).unwrap();
+    builder.uint(OptionNumber::BLOCK1, Block { number, more, ..Block::first(64) }.value()).unwrap();
+    if let Some(size1) = size1 {
+        builder.uint(OptionNumber::SIZE1, size1).unwrap();
+    }
+    builder.payload(&[0; 64]).unwrap();
+    socket.send(frame.bytes()).await.unwrap();
+    let mut answer = [0; 300];
+    let len = socket.recv(&mut answer).await.unwrap();
+    MessageRef::parse(&answer[..len]).unwrap().code()
+}
+
+#[tokio::test]
+async fn blocks_that_are_not_authentic_cost_little() {
+    let scene = Scene::new("forged");
+    let (_server, address) = scene.serve();
+    // A context that nobody has, the end of nothing, more than may be.
+    assert_eq!(told(address, 9, 0, true, None).await, Code::UNAUTHORIZED);
+    assert_eq!(told(address, 1, 3, false, None).await, Code::REQUEST_ENTITY_INCOMPLETE);
+    let much = MAX_UNFRAGMENTED_SIZE as u32 + 1;
+    assert_eq!(told(address, 1, 0, true, Some(much)).await, Code::REQUEST_ENTITY_TOO_LARGE);
+    assert_eq!(told(address, 1, 0, true, None).await, Code::CONTINUE);
+    // The last block at once: together they are no message of the other end.
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(address).await.unwrap();
+    let mut last = Code::EMPTY;
+    for (number, more) in [(0, true), (1, true), (2, false)] {
+        let mut storage = [0; 300];
+        let mut frame = Frame::new(&mut storage, 0);
+        let mut builder =
+            Builder::new(&mut frame, MessageType::Confirmable, Code::POST, 9 + number as u16, b"t").unwrap();
+        builder.option(OptionNumber::OSCORE, &[0x09, 0, 1]).unwrap();
+        builder.uint(OptionNumber::BLOCK1, Block { number, more, ..Block::first(64) }.value()).unwrap();
+        builder.payload(&[0; 64]).unwrap();
+        socket.send(frame.bytes()).await.unwrap();
+        let mut answer = [0; 300];
+        let len = socket.recv(&mut answer).await.unwrap();
+        last = MessageRef::parse(&answer[..len]).unwrap().code();
+    }
+    assert_eq!(last, Code::BAD_REQUEST);
+    // And those who have the keys are served as before.
+    let mut client = Client::connect_to(address, false, scene.client()).await.unwrap();
+    assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+}
