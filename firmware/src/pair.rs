@@ -1,9 +1,10 @@
 //! Two DTLS endpoints in one image, which exchange real datagrams in memory.
 
 use crate::Provider;
-use crate::measure::measured;
+use crate::measure::{Note, measured};
 use crate::place::{Kept, Place};
 use core::hint::black_box;
+use core::sync::atomic::{AtomicU32, Ordering};
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
 #[cfg(feature = "public-keys")]
@@ -125,6 +126,23 @@ pub const THERE: Path = Path { local: address(1), remote: address(2) };
 /// From the server to the client.
 pub const BACK: Path = Path { local: address(2), remote: address(1) };
 
+/// What the images with public keys measure of a handshake. Flight 2 is sent by the work on flight 1.
+pub const HANDSHAKE_NOTES: [Note; 13] = [
+    Note::operation(CLIENT.region, "handshake client"),
+    Note::operation(SERVER.region, "handshake server"),
+    Note::operation(flight_region(&CLIENT, 1), "client flight 1"),
+    Note::operation(flight_region(&CLIENT, 2), "client flight 2"),
+    Note::operation(flight_region(&CLIENT, 3), "client flight 3"),
+    Note::operation(flight_region(&CLIENT, 4), "client flight 4"),
+    Note::operation(flight_region(&CLIENT, 5), "client flight 5"),
+    Note::operation(flight_region(&CLIENT, 6), "client flight 6"),
+    Note::operation(flight_region(&SERVER, 1), "server flight 1"),
+    Note::operation(flight_region(&SERVER, 3), "server flight 3"),
+    Note::operation(flight_region(&SERVER, 4), "server flight 4"),
+    Note::operation(flight_region(&SERVER, 5), "server flight 5"),
+    Note::operation(flight_region(&SERVER, 6), "server flight 6"),
+];
+
 /// What distinguishes the ends.
 pub struct End {
     /// What its work is measured as.
@@ -137,6 +155,8 @@ pub struct End {
 pub trait Answers: Roles {
     /// True if that depends on what is asked; else it is the pre-shared key.
     const LOOKS: bool = false;
+    /// True if the work on each flight is measured for itself, besides all of it.
+    const BY_FLIGHT: bool = false;
 
     /// The answer; a signature or a public key lies in `room`.
     fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
@@ -156,6 +176,7 @@ impl<S: Resumption> Answers for Resuming<Both, S> {}
 
 impl<K: Keys + Proves> Answers for PublicKeys<Both, K> {
     const LOOKS: bool = true;
+    const BY_FLIGHT: bool = true;
 
     fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
         K::answer(crypto, need, room)
@@ -185,7 +206,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
     pub fn connect(&mut self) -> Option<()> {
         let Self { endpoint, crypto, counters, end, .. } = self;
         let mut cx = Cx { now: NOW, crypto, counters };
-        measured(end.region, || endpoint.connect(&mut cx, &end.path)).ok().map(|_| ())
+        worked::<R, _>(end, || endpoint.connect(&mut cx, &end.path)).ok().map(|_| ())
     }
 
     /// Sends what is due to the other end, and takes back what that answers at once: a cookie. How many were sent.
@@ -196,6 +217,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         other: &mut Self,
     ) -> Option<usize> {
         let mut sent = 0;
+        next_flight::<R>();
         loop {
             let len = self.poll(there);
             if len == 0 {
@@ -204,7 +226,9 @@ impl<T: Peers, R: Answers> Node<T, R> {
             sent += 1;
             let answer_len = other.receive(there.get_mut(..len)?, back);
             if answer_len > 0 {
+                next_flight::<R>();
                 self.receive(back.get_mut(..answer_len)?, &mut []);
+                next_flight::<R>();
             }
         }
     }
@@ -215,7 +239,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
     fn poll(&mut self, out: &mut [u8]) -> usize {
         let Self { endpoint, crypto, counters, end, .. } = self;
         let mut cx = Cx { now: NOW, crypto, counters };
-        let needed = match measured(end.region, || endpoint.poll(&mut cx, out)) {
+        let needed = match worked::<R, _>(end, || endpoint.poll(&mut cx, out)) {
             Some(Event::Transmit { datagram, .. }) => return datagram.len(),
             Some(Event::Need(id)) if R::LOOKS => id,
             _ => return 0,
@@ -232,7 +256,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         loop {
             let Self { endpoint, crypto, counters, end, .. } = self;
             let mut cx = Cx { now: NOW, crypto, counters };
-            match measured(end.region, || endpoint.handle(&mut cx, &end.path, &mut records, out)) {
+            match worked::<R, _>(end, || endpoint.handle(&mut cx, &end.path, &mut records, out)) {
                 Some(Event::Answer(datagram)) => answer_len = datagram.len(),
                 Some(Event::Need(id)) => self.give_key(id),
                 Some(Event::Established(id)) => self.session = Some(id),
@@ -248,7 +272,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         let mut room = [0; ANSWER_LEN];
         if R::LOOKS {
             let Self { endpoint, crypto, counters, end, .. } = self;
-            measured(end.region, || {
+            worked::<R, _>(end, || {
                 let answer = endpoint.need(id).map_or(Answer::Unknown, |need| R::answer(crypto, need, &mut room));
                 endpoint.resume(&mut Cx { now: NOW, crypto, counters }, id, answer);
             });
@@ -257,7 +281,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
         let Self { endpoint, crypto, counters, end, .. } = self;
         let mut cx = Cx { now: NOW, crypto, counters };
-        measured(end.region, || endpoint.resume(&mut cx, id, answer));
+        worked::<R, _>(end, || endpoint.resume(&mut cx, id, answer));
     }
 
     /// Protects `text` in `wire`.
@@ -285,6 +309,32 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 }
+
+/// The work of an end on a flight: sending it, or taking it in and what follows from that.
+#[inline(always)]
+fn worked<R: Answers, T>(end: &End, work: impl FnOnce() -> T) -> T {
+    if R::BY_FLIGHT {
+        return measured(flight_region(end, FLIGHT.load(Ordering::Relaxed).max(1)), || measured(end.region, work));
+    }
+    measured(end.region, work)
+}
+
+#[inline(always)]
+fn next_flight<R: Answers>() {
+    if R::BY_FLIGHT {
+        FLIGHT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What the work of an end on a flight is measured as, from 1 to 6.
+pub const fn flight_region(end: &End, flight: u32) -> u32 {
+    FLIGHTS + 6 * end.region + flight - 1
+}
+
+/// The flight under way; 0 before the first.
+static FLIGHT: AtomicU32 = AtomicU32::new(0);
+/// The first of the regions of flights.
+const FLIGHTS: u32 = 8;
 
 /// The answer to [`Need::Sign`] with a private key on secp256r1. Apart, so that it is not on the stack while signatures are
 /// checked.

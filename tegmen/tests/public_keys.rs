@@ -2,6 +2,7 @@
 
 mod world;
 
+use tegmen::crypto::curves;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
 use tegmen::endpoint::ClientAuthentication;
@@ -150,6 +151,36 @@ fn long_chains_come_in_fragments() {
             speaks(&mut world);
         }
     }
+}
+
+#[test]
+fn certificates_that_a_mote_reads_come_in_fragments() {
+    for mtu in [200, 1232] {
+        for lost in 0..14 {
+            let server = Badge::certified().asking(ClientAuthentication::Required);
+            let mut world = world(lost as u64, ECDSA_CCM_8, Badge::certified(), server);
+            world.client.limit_mtu(mtu);
+            world.server.limit_mtu(mtu);
+            world.network = Box::new(move |n, _| if n == lost { Fate::LOST } else { Fate::arrives() });
+            speaks(&mut world);
+        }
+    }
+}
+
+#[test]
+fn who_has_no_certificate_of_the_anchor_is_refused() {
+    // The key of the anchor is another; then the peer shows the certificates of others with a key of its own.
+    let mut elsewhere = Badge::certified();
+    elsewhere.anchor.as_mut().unwrap().1 = curves::public_key_of(&[9; 32]).unwrap();
+    let mut one = world(1, ECDSA_CCM_8, elsewhere, Badge::certified());
+    one.connect();
+    one.run(Duration::from_secs(10));
+    assert!(matches!(one.client.closed, Some(Fatal::Refused(_))), "{:?}", one.client.closed);
+    let thief = Badge { private: Some([9; 32]), ..Badge::certified() };
+    let mut other = world(1, ECDSA_CCM_8, Badge::certified(), thief);
+    other.connect();
+    other.run(Duration::from_secs(10));
+    assert_eq!(other.client.closed, Some(Fatal::BadSignature));
 }
 
 #[test]

@@ -11,13 +11,14 @@ use tegmen::endpoint::{Both, ClientAuthentication, Credential, Cx, Endpoint, Key
 use tegmen::x509::{self, Anchor, Name, Purpose, Refusal, Rules};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};
-use tegmen_firmware::pair::{self, ANSWER_LEN, CLIENT, Pair, Proves, SERVER, WHO};
+use tegmen_firmware::pair::{self, ANSWER_LEN, HANDSHAKE_NOTES, Pair, Proves, WHO};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
-static NOTES: [Note; 6] = [
-    Note::operation(CLIENT.region, "handshake client"),
-    Note::operation(SERVER.region, "handshake server"),
+static HANDSHAKE: [Note; HANDSHAKE_NOTES.len()] = HANDSHAKE_NOTES;
+#[used]
+#[unsafe(link_section = ".footprint")]
+static SIZES: [Note; 4] = [
     Note::size("Peer", size_of::<Peer>()),
     Note::size("HandshakeState", size_of::<HandshakeState>()),
     Note::size("peer table of one", size_of::<Table>()),

@@ -1,11 +1,13 @@
 //! What a node proves itself with, and whom it trusts.
 
+use tegmen::crypto::compact::Compact;
 use tegmen::crypto::curves;
 use tegmen::crypto::hash::DIGEST_LEN;
-use tegmen::crypto::{MAX_SHARE, SCALAR_LEN, SignatureScheme};
+use tegmen::crypto::{MAX_SHARE, P256_PREFIX, SCALAR_LEN, SignatureScheme};
 use tegmen::dtls::Suites;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::endpoint::{ClientAuthentication, Credential, Keys};
+use tegmen::x509::{Anchor, Name, PublicKey, Purpose, Rules};
 
 /// A private key, shown as a raw public key or in a list of "certificates": the key itself, and chaff behind it, so that the
 /// message is as long as one likes.
@@ -19,6 +21,8 @@ pub struct Badge {
     pub client_authentication: ClientAuthentication,
     pub peer_types: Vec<CertificateType>,
     pub trusted: Vec<Vec<u8>>,
+    /// Believes those whom this anchor vouches for, as a mote does, instead of the keys it trusts: a Name and its key.
+    pub anchor: Option<(Vec<u8>, PublicKey)>,
     /// Signs with another key than it shows.
     pub impostor: bool,
 }
@@ -43,6 +47,16 @@ impl Badge {
         Self { private, content, peer_types, ..Self::default() }
     }
 
+    /// The device of the image `dtls_x509`, with its certificate, who believes the CA that issued it.
+    pub fn certified() -> Self {
+        let path = include_bytes!("../../../firmware/x509/path.bin");
+        let [device, ca] = certificate::each(path).collect::<Vec<_>>()[..] else { panic!("a device and its CA") };
+        let key = ca.windows(P256_PREFIX.len()).position(|bytes| bytes == P256_PREFIX).unwrap();
+        let name = b"\x30\x13\x31\x11\x30\x0f\x06\x03\x55\x04\x03\x0c\x08Works CA".to_vec();
+        let anchor = Some((name, *ca[key..].first_chunk().unwrap()));
+        Self { anchor, content: path[..3 + device.len()].to_vec(), ..Self::chain(1, 0) }
+    }
+
     /// Has no key of its own.
     pub fn blank(peer_type: CertificateType) -> Self {
         Self { peer_types: vec![peer_type], ..Self::default() }
@@ -58,11 +72,18 @@ impl Badge {
         self
     }
 
-    pub fn trusts(&self, kind: CertificateType, content: &[u8]) -> Option<&[u8]> {
+    pub fn trusts(&self, kind: CertificateType, content: &[u8]) -> Option<Vec<u8>> {
         assert!(self.peer_types.contains(&kind));
+        if let Some((name, public_key)) = &self.anchor {
+            let id = Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]);
+            let anchors = [Anchor { name, public_key }];
+            // The certificate is for servers and clients.
+            let rules = Rules { anchors: &anchors, purpose: Purpose::Client, name: id, now: None };
+            return Some(rules.verify(&mut Compact::new([0; 32]), content).ok()?.public_key.to_vec());
+        }
         let key = if kind == CertificateType::X509 { certificate::each(content).next()? } else { content };
         assert!(key.len() >= MAX_SHARE);
-        self.trusted.iter().find(|trusted| *trusted == key).map(Vec::as_slice)
+        self.trusted.iter().find(|trusted| *trusted == key).cloned()
     }
 
     pub fn sign<'s>(&self, digest: &[u8; DIGEST_LEN], out: &'s mut [u8; curves::MAX_SIGNATURE]) -> &'s [u8] {

@@ -193,9 +193,13 @@ impl Node {
         let (identity, key) = (self.identity.clone(), self.key);
         let principal = Principal(7);
         let mut signature = [0; curves::MAX_SIGNATURE];
+        let trusted;
         let answer = match self.endpoint.need(id)? {
             Need::VerifyPeer { certificate_type, content } => match self.badge.trusts(certificate_type, content) {
-                Some(public_key) => Answer::Peer { public_key, principal },
+                Some(public_key) => {
+                    trusted = public_key;
+                    Answer::Peer { public_key: &trusted, principal }
+                }
                 None => Answer::Refused(AlertDescription::CERTIFICATE_UNKNOWN),
             },
             Need::Sign { credential, digest } => {
