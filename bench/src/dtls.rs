@@ -1,7 +1,7 @@
 //! DTLS 1.2 with PSK and CCM_8: both ends of each stack in one thread, interleaved pass by pass.
 
 use crate::{
-    Options, limit,
+    Options, certificates, limit,
     program::{CANDIDATES, Candidate, Program, counts_instructions},
     report::{Absent, Header, Limit, Report, Samples},
 };
@@ -38,6 +38,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
         }
         report.rows.extend(samples.rows());
     }
+    drop(programs);
+    report.rows.extend(certificates::rows(&names, options.passes, &mut report.header.notes)?);
     eprintln!("records at the limit");
     report.rows.extend(limit::rows(options.passes)?);
     report.rows.extend(sizes(&names)?);

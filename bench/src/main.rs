@@ -2,6 +2,7 @@
 //!
 //! `tegmen-bench dtls|coap|oscore|sessions [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
 mod blocks;
+mod certificates;
 mod coap;
 mod crowd;
 mod dtls;

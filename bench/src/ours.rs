@@ -3,8 +3,8 @@
 //! `tegmen-bench ours` runs [`stack`] behind the same line protocol as every peer, and `coap` starts
 //! [`serve_command`]. The work itself (so many handshakes, so many records of that size) is in `tegmen_bench_line`.
 
-use crate::memory::Memory;
-use std::{cell::RefCell, rc::Rc};
+use crate::{certificates::Proof, memory::Memory};
+use std::{cell::RefCell, rc::Rc, time::SystemTime};
 use tegmen::{
     buf::Frame,
     counters::Counters,
@@ -14,22 +14,27 @@ use tegmen::{
         resumption::{Handle, Resumable, SessionState},
         ticket::TicketKeys,
     },
-    endpoint::{Address, Both, Cx, Endpoint, Event, HEADROOM, Path, PeerId, Peers, Principal, Resuming},
+    endpoint::{
+        Address, Both, Cx, Endpoint, Event, HEADROOM, Path, PeerId, Peers, Principal, PublicKeys as PublicKeysRole,
+        Resuming,
+    },
     secret::Secret,
     time::Instant,
 };
-use tegmen_bench_line::{DATAGRAM_MAX, End, Failure, IDENTITY, KEY, Outbox, Resumption, Stack};
+use tegmen_bench_line::{DATAGRAM_MAX, End, Failure, IDENTITY, KEY, Outbox, PublicKeys, Resumption, Stack};
 use tegmen_host::{
     provider::HostCrypto,
+    public_keys::PublicKeys as HostKeys,
     slab::{Capacity, Slab},
+    x509::{Purpose, signer::Signer as _},
 };
 
 /// The ciphers that are measured.
 type Provider = HostCrypto;
 /// The table of peers that is measured.
 type Table = Slab<()>;
-/// The roles: those of a host, in which resumption can be had.
-type Role = Resuming<Both, Memory>;
+/// The roles: those of a host, in which public keys and resumption can be had.
+type Role = PublicKeysRole<Resuming<Both, Memory>, HostKeys>;
 
 /// Our stack with its credentials, or why there is none.
 pub(crate) fn stack() -> Result<Ours, Failure> {
@@ -61,6 +66,14 @@ impl Ours {
     pub(crate) fn new(config: Config) -> Result<Self, Failure> {
         Ok(Self { client: Side::new(config)?, server: Side::new(config)?, clients: 0 })
     }
+
+    /// Both ends with public keys, in place of what they were.
+    fn prove(&mut self, keys: &PublicKeys, remembered: bool) -> Result<(), Failure> {
+        for (side, role) in [(&mut self.client, Purpose::Server), (&mut self.server, Purpose::Client)] {
+            *side = Side::with(Config::default(), Some(Proof::from_files(keys, role, remembered)?))?;
+        }
+        Ok(())
+    }
 }
 
 /// Every session of one role.
@@ -76,6 +89,7 @@ pub(crate) struct Node {
     pub(crate) crypto: Provider,
     pub(crate) counters: Counters,
     pub(crate) now: Instant,
+    proof: Option<Proof>,
     outbound: Box<[u8; DATAGRAM_MAX]>,
 }
 
@@ -100,14 +114,22 @@ impl Stack for Ours {
         format!("tegmen {}", env!("CARGO_PKG_VERSION"))
     }
 
+    fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
+        self.prove(keys, false)
+    }
+
+    fn remember_chains(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
+        self.prove(keys, true)
+    }
+
     fn use_resumption(&mut self, by: Resumption) -> Result<(), Failure> {
         if by != Resumption::Ticket {
             return Err(Failure::new("only tickets are measured"));
         }
         for side in [&self.client, &self.server] {
             let node = &mut side.borrow_mut().node;
-            node.endpoint.roles().sessions.is_on.set(true);
-            *node.endpoint.roles().sessions.keys.borrow_mut() = TicketKeys::draw(&mut node.crypto);
+            node.endpoint.roles().role.sessions.is_on.set(true);
+            *node.endpoint.roles().role.sessions.keys.borrow_mut() = TicketKeys::draw(&mut node.crypto);
         }
         Ok(())
     }
@@ -221,12 +243,17 @@ fn note(event: Event<'_, '_>) -> Noted {
 
 impl Side {
     pub(crate) fn new(config: Config) -> Result<Rc<RefCell<Self>>, Failure> {
+        Self::with(config, None)
+    }
+
+    fn with(config: Config, proof: Option<Proof>) -> Result<Rc<RefCell<Self>>, Failure> {
         let mut crypto = Provider::from_os().map_err(failure)?;
         let (mut counters, now) = (Counters::default(), Instant::default());
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
-        let role = Resuming { role: Both, sessions: Memory::default() };
+        let keys = proof.as_ref().map_or_else(|| HostKeys::new(config.suites), |proof| proof.keys.clone());
+        let role = PublicKeysRole { role: Resuming { role: Both, sessions: Memory::default() }, keys };
         let endpoint = Endpoint::with_roles(&mut cx, Table::new(Capacity::default()), config, role);
-        let node = Node { endpoint, crypto, counters, now, outbound: Box::new([0; DATAGRAM_MAX]) };
+        let node = Node { endpoint, crypto, counters, now, proof, outbound: Box::new([0; DATAGRAM_MAX]) };
         Ok(Rc::new(RefCell::new(Self { node, inbound: Box::new([0; DATAGRAM_MAX]) })))
     }
 }
@@ -250,7 +277,7 @@ impl Node {
 
     /// Whether the session was resumed, and what it can be resumed with.
     fn established(&mut self, peer: Option<PeerId>) -> (bool, Option<(SessionState, Vec<u8>)>) {
-        let Some(peer) = peer.filter(|_| self.endpoint.roles().sessions.is_on.get()) else { return (false, None) };
+        let Some(peer) = peer.filter(|_| self.endpoint.roles().role.sessions.is_on.get()) else { return (false, None) };
         let kept = match self.endpoint.resumable(peer) {
             Some(Resumable::With { session, handle: Handle::Ticket(ticket), .. }) => Some((session, ticket.to_vec())),
             _ => None,
@@ -292,12 +319,35 @@ impl Node {
         }
     }
 
+    /// Answers what public keys ask for; none if something else was asked for, or nothing comes of it.
+    fn prove(&mut self, id: PeerId) -> Result<Option<Noted>, Failure> {
+        let Some(proof) = &self.proof else { return Ok(None) };
+        let (content, signature);
+        let answer = match self.endpoint.need(id) {
+            Some(Need::VerifyPeer { content: shown, .. }) => {
+                content = shown.to_vec();
+                let verified = proof.verifier.verify(&content, proof.peer, None, SystemTime::now()).map_err(failure)?;
+                Answer::Peer { public_key: verified.spki, principal: Principal(1) }
+            }
+            Some(Need::Sign { digest, .. }) => {
+                signature = proof.signer.sign_digest(&digest).map_err(failure)?;
+                Answer::Signature(&signature)
+            }
+            _ => return Ok(None),
+        };
+        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
+        Ok(Some(self.endpoint.resume(&mut cx, id, answer).map_or(Noted::Other, note)))
+    }
+
     /// Does what an event asks for; `true` if the session is ready.
     fn on(&mut self, noted: Noted, peer: &mut Option<PeerId>, out: &mut Outbox) -> Result<bool, Failure> {
         match noted {
             Noted::Transmit(len) => out.push(&self.outbound[..len]),
             Noted::Need(id) => {
                 *peer = Some(id);
+                if let Some(next) = self.prove(id)? {
+                    return self.on(next, peer, out);
+                }
                 let answer = match self.endpoint.need(id) {
                     Some(Need::PskOfClient { identity }) if identity != IDENTITY.as_bytes() => Answer::Unknown,
                     _ => Answer::Psk { identity: IDENTITY.as_bytes(), key: &KEY, principal: Principal(1) },

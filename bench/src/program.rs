@@ -1,13 +1,16 @@
 //! The programs that are measured: how each is found, asked, and counted by callgrind.
 
-use crate::report::{Absent, Report};
+use crate::{
+    certificates,
+    report::{Absent, Report},
+};
 use std::{
     env,
     io::{BufRead, BufReader, Write},
     path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command as Process, Stdio},
 };
-use tegmen_bench_line::{Command, Failure, Reply};
+use tegmen_bench_line::{Certificates, Command, Failure, Reply};
 
 /// A DTLS stack that may be measured.
 pub(crate) struct Candidate {
@@ -100,10 +103,14 @@ pub(crate) fn instructions(words: &[String]) -> Result<u64, Failure> {
 
 /// Where the program of a peer lies, if it was built.
 pub(crate) fn peer_binary(name: &str) -> Result<PathBuf, Failure> {
-    let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
-    let target = exe.parent().and_then(|profile| profile.parent()).map(PathBuf::from).unwrap_or_default();
-    let path = target.join("bench-peers/release").join(name);
+    let path = target()?.join("bench-peers/release").join(name);
     if path.is_file() { Ok(path) } else { Err(Failure::new("not built")) }
+}
+
+/// The target directory that this program lies in.
+pub(crate) fn target() -> Result<PathBuf, Failure> {
+    let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
+    Ok(exe.parent().and_then(|profile| profile.parent()).map(PathBuf::from).unwrap_or_default())
 }
 
 /// Whether callgrind is there; if not, the report says what to type.
@@ -169,6 +176,9 @@ impl Drop for Program {
 fn process(words: &[String]) -> Process {
     let mut process = Process::new(&words[0]);
     process.args(&words[1..]);
+    if let Ok(target) = target() {
+        process.env(Certificates::DIRECTORY, target.join(certificates::DIRECTORY));
+    }
     process
 }
 

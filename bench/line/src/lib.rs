@@ -15,7 +15,7 @@ pub use heap::in_use as heap_in_use;
 pub use measure::{cpu_time, run, run_with};
 pub use pair::{End, Outbox, Pair, Resumption, Stack, Tally, Wire};
 pub use public_keys::{Agreed, KeyForm, PublicKeys};
-pub use words::{Command, Reply};
+pub use words::{Certificates, Command, Reply};
 
 use std::{fmt, sync::OnceLock};
 

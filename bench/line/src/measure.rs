@@ -1,7 +1,7 @@
 //! Obeys commands: the loops that are timed.
 
 use crate::{
-    Command, DATAGRAM_MAX, Failure, Reply, Resumption, Stack,
+    Certificates, Command, DATAGRAM_MAX, Failure, Reply, Resumption, Stack,
     pair::{Pair, Tally, Wire},
     socket,
 };
@@ -53,10 +53,24 @@ fn measure<S: Stack>(stack: &mut S, command: Command) -> Result<Reply, Failure> 
         Command::Suites => Ok(Reply::Suites(stack.suites().join(" "))),
         Command::Handshakes(count) => handshakes(stack, count),
         Command::Resumptions(count) => resumptions(stack, count),
+        Command::Certified(certificates, count) => {
+            prove(stack, certificates)?;
+            handshakes(stack, count)
+        }
+        Command::Held(certificates, sessions) => {
+            prove(stack, certificates)?;
+            held(stack, sessions)
+        }
         Command::Records { count, size } => records(stack, count, size),
         Command::Heap(sessions) => held(stack, sessions),
         Command::Wire => wire(stack),
     }
+}
+
+/// Every session from here on shows certificates.
+fn prove<S: Stack>(stack: &mut S, certificates: Certificates) -> Result<(), Failure> {
+    let keys = certificates.public_keys()?;
+    if certificates.remembered { stack.remember_chains(&keys) } else { stack.use_public_keys(&keys) }
 }
 
 fn handshakes<S: Stack>(stack: &mut S, count: u32) -> Result<Reply, Failure> {

@@ -28,6 +28,11 @@ pub trait Stack {
         let _ = keys;
         Err(Failure::new("it has no public keys"))
     }
+    /// As [`Self::use_public_keys`], and a chain that was verified is not verified again.
+    fn remember_chains(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
+        let _ = keys;
+        Err(Failure::new("it remembers no chains"))
+    }
     /// Every end made from now on has this suite, by its name in the registry, with the key that is shared.
     fn use_suite(&mut self, suite: &str) -> Result<(), Failure> {
         Err(Failure::new(format!("it has no choice of {suite}")))

@@ -1,7 +1,7 @@
 //! The words between the driver and a stack's program: one command a line, one reply a line.
 
-use crate::Failure;
-use std::{fmt, str::FromStr};
+use crate::{Failure, KeyForm, PublicKeys};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 /// What a stack's program is asked to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +14,10 @@ pub enum Command {
     Handshakes(u32),
     /// `resumptions N`: make a session, and that many more, each of which goes on from the one before it with a ticket.
     Resumptions(u32),
+    /// `certified KEY N`: as `handshakes`, both ends with certificates.
+    Certified(Certificates, u32),
+    /// `held KEY N`: as `heap`, both ends with certificates.
+    Held(Certificates, u32),
     /// `records N SIZE`: seal and open that many records of that many bytes.
     Records {
         /// How many records.
@@ -25,6 +29,59 @@ pub enum Command {
     Heap(u32),
     /// `wire`: say what one handshake puts on the wire.
     Wire,
+}
+
+/// Which certificates both ends have: a chain of two below a trust anchor, which lies in the directory that the variable
+/// [`DIRECTORY`](Certificates::DIRECTORY) names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Certificates {
+    /// `rsa` (2048 bits) or else `ecdsa` (secp256r1).
+    pub rsa: bool,
+    /// `-remembered`: chains that were verified before are not verified again, where a stack can do that.
+    pub remembered: bool,
+}
+
+impl Certificates {
+    /// The variable of the environment that names the directory.
+    pub const DIRECTORY: &str = "TEGMEN_BENCH_CERTIFICATES";
+
+    /// `ecdsa` or `rsa`.
+    pub const fn kind(self) -> &'static str {
+        if self.rsa { "rsa" } else { "ecdsa" }
+    }
+
+    /// What a stack is to use.
+    ///
+    /// # Errors
+    /// There is no such variable.
+    pub fn public_keys(self) -> Result<PublicKeys, Failure> {
+        let directory = std::env::var_os(Self::DIRECTORY).map(PathBuf::from);
+        let directory = directory.ok_or_else(|| Failure::new(format!("{} is not set", Self::DIRECTORY)))?;
+        let file = |name: &str| directory.join(format!("{}-{name}", self.kind()));
+        let signature = if self.rsa { "RSA" } else { "ECDSA" };
+        Ok(PublicKeys {
+            suite: format!("TLS_ECDHE_{signature}_WITH_AES_128_GCM_SHA256"),
+            form: KeyForm::X509 { ca: file("ca.pem"), certificate: file("chain.pem"), key: file("key.pem") },
+        })
+    }
+}
+
+impl fmt::Display for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.kind(), if self.remembered { "-remembered" } else { "" })
+    }
+}
+
+impl FromStr for Certificates {
+    type Err = Failure;
+
+    fn from_str(word: &str) -> Result<Self, Failure> {
+        let (kind, remembered) = word.strip_suffix("-remembered").map_or((word, false), |kind| (kind, true));
+        match kind {
+            "ecdsa" | "rsa" => Ok(Self { rsa: kind == "rsa", remembered }),
+            _ => Err(Failure::new(format!("no certificates of this kind: {word:?}"))),
+        }
+    }
 }
 
 /// What it answers.
@@ -63,6 +120,8 @@ impl fmt::Display for Command {
             Self::Suites => write!(f, "suites"),
             Self::Handshakes(count) => write!(f, "handshakes {count}"),
             Self::Resumptions(count) => write!(f, "resumptions {count}"),
+            Self::Certified(certificates, count) => write!(f, "certified {certificates} {count}"),
+            Self::Held(certificates, count) => write!(f, "held {certificates} {count}"),
             Self::Records { count, size } => write!(f, "records {count} {size}"),
             Self::Heap(sessions) => write!(f, "heap {sessions}"),
             Self::Wire => write!(f, "wire"),
@@ -80,6 +139,8 @@ impl FromStr for Command {
             ["suites"] => Ok(Self::Suites),
             ["handshakes", count] => Ok(Self::Handshakes(number(count)?)),
             ["resumptions", count] => Ok(Self::Resumptions(number(count)?)),
+            ["certified", certificates, count] => Ok(Self::Certified(certificates.parse()?, number(count)?)),
+            ["held", certificates, count] => Ok(Self::Held(certificates.parse()?, number(count)?)),
             ["records", count, size] => Ok(Self::Records { count: number(count)?, size: number(size)? }),
             ["heap", sessions] => Ok(Self::Heap(number(sessions)?)),
             ["wire"] => Ok(Self::Wire),
@@ -136,6 +197,8 @@ mod tests {
             Command::Suites,
             Command::Handshakes(7),
             Command::Resumptions(7),
+            Command::Certified(Certificates { rsa: false, remembered: true }, 7),
+            Command::Held(Certificates { rsa: true, remembered: false }, 7),
             Command::Records { count: 9, size: 64 },
             Command::Heap(100),
             Command::Wire,

@@ -4,6 +4,8 @@
 //! outbox of the running call.
 #![expect(unsafe_code, reason = "libssl is a C library")]
 
+mod public_keys;
+
 use std::{
     ffi::{CStr, c_char, c_int, c_long, c_uchar, c_uint, c_ulong, c_void},
     ptr, slice,

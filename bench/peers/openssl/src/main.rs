@@ -1,9 +1,10 @@
-//! The system's OpenSSL: DTLS 1.2 with PSK and CCM_8, cookie exchange on, session cache off, tickets where they are wanted.
+//! The system's OpenSSL: DTLS 1.2 with PSK and CCM_8 or with certificates, cookie exchange on, session cache off, tickets
+//! where they are wanted.
 mod ffi;
 
 use ffi::{Connection, Context, Role};
 use std::process::ExitCode;
-use tegmen_bench_line::{End, Failure, Outbox, Resumption, Stack, run};
+use tegmen_bench_line::{End, Failure, Outbox, PublicKeys, Resumption, Stack, run};
 
 struct OpenSsl {
     client: Context,
@@ -26,6 +27,12 @@ impl Stack for OpenSsl {
 
     fn version(&self) -> String {
         ffi::version()
+    }
+
+    fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
+        *self = Self::new()?;
+        self.client.use_public_keys(keys)?;
+        self.server.use_public_keys(keys)
     }
 
     fn use_resumption(&mut self, by: Resumption) -> Result<(), Failure> {

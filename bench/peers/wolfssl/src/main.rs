@@ -35,6 +35,8 @@ impl Stack for WolfSsl {
     }
 
     fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
+        self.client = Context::new(Role::Client, None)?;
+        self.server = Context::new(Role::Server, None)?;
         self.client.use_public_keys(keys)?;
         self.server.use_public_keys(keys)
     }

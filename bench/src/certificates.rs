@@ -1,0 +1,261 @@
+//! DTLS 1.2 with certificates at both ends: beside every peer, and beside the bare operations of the ciphers.
+//!
+//! Each end shows a chain of two certificates below a trust anchor that the other end has, and proves that it has the key of
+//! the first. A handshake takes at each end a key pair, an agreement, a signature, and verifies the signatures of the other
+//! end and of the two certificates; an end that remembers the chain verifies one signature instead of three.
+
+use crate::{
+    limit::nanoseconds,
+    program::{Candidate, Program, target},
+    report::{Limit, Row, Samples, median},
+};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize,
+};
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use std::{fs, hint::black_box, path::Path, sync::Arc};
+use tegmen::{
+    crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN},
+    dtls::{CipherSuite, Suites},
+    endpoint::ClientAuthentication,
+};
+use tegmen_bench_line::{Certificates, Command, Failure, KeyForm, PublicKeys, Reply};
+use tegmen_host::{
+    provider::HostCrypto,
+    public_keys::PublicKeys as HostKeys,
+    x509::{
+        Purpose, Settings, Trust, Verifier,
+        signer::{Signer, SoftwareKey},
+    },
+};
+
+/// Where the files lie, in the target directory.
+pub(crate) const DIRECTORY: &str = "bench-certificates";
+
+const KINDS: [Certificates; 2] =
+    [Certificates { rsa: false, remembered: false }, Certificates { rsa: true, remembered: false }];
+
+/// Handshakes of both kinds beside every peer and beside the bare operations, and what an established session takes.
+pub(crate) fn rows(
+    candidates: &[&'static Candidate],
+    passes: usize,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Row>, Failure> {
+    let directory = target()?.join(DIRECTORY);
+    fs::create_dir_all(&directory).map_err(|error| Failure::new(format!("{}: {error}", directory.display())))?;
+    let mut rows = Vec::new();
+    for of in KINDS {
+        let name = format!("mutual {} handshake, chains of two certificates", of.kind().to_uppercase());
+        eprintln!("{name}");
+        draw(of, &directory)?;
+        let mut programs = Vec::new();
+        for candidate in candidates {
+            let able = candidate.start().and_then(|mut program| {
+                program.nanoseconds(Command::Certified(of, 1))?;
+                Ok(program)
+            });
+            match able {
+                Ok(program) => programs.push(program),
+                Err(reason) => notes.push(format!("{name}: {}: {reason}", candidate.name)),
+            }
+        }
+        rows.extend(beside_peers(of, &name, &mut programs, passes)?);
+        rows.push(beside_bare(of, &name, &mut programs, passes, &directory)?);
+        let held = candidates.iter().find(|candidate| candidate.name == "ours");
+        if let Some(Reply::Heap { server, .. }) = held.map(|ours| ours.ask_once(Command::Held(of, HELD))).transpose()? {
+            let name = format!("heap of an established session with {} certificates, server", of.kind().to_uppercase());
+            let judged = Limit::AtMost(SESSION_MAX).judge("ours", Some(server as f64));
+            rows.push(Row { ours: Some(server as f64), ..Row::new(name, "", "B", Some(judged)) });
+        }
+    }
+    notes.push(NOTE.into());
+    Ok(rows)
+}
+
+/// Two rows for each peer: all verified each time at both, and ours with chains that it remembers.
+fn beside_peers(of: Certificates, name: &str, programs: &mut [Program], passes: usize) -> Result<Vec<Row>, Failure> {
+    let mut every = Samples::new(name, "1/CPU s", true);
+    every.demanded = (Some(Limit::AtLeast(1.0)), None);
+    let remembered = format!("{name}, ours remembers verified chains");
+    let mut cached = Samples::new(&remembered, "1/CPU s", true);
+    cached.demanded = (Some(Limit::AtLeast(1.8)), None);
+    let count = programs.len();
+    for pass in 0..passes {
+        for turn in 0..count {
+            let program = &mut programs[(pass + turn) % count];
+            let rate = rate(program, of)?;
+            every.push(program.candidate.name, rate);
+            if program.candidate.name != "ours" {
+                cached.push(program.candidate.name, rate);
+            } else {
+                cached.push("ours", self::rate(program, Certificates { remembered: true, ..of })?);
+            }
+        }
+    }
+    Ok(every.rows().into_iter().chain(cached.rows()).collect())
+}
+
+/// Handshakes for each second of CPU time.
+fn rate(program: &mut Program, of: Certificates) -> Result<f64, Failure> {
+    let spent = program.nanoseconds(Command::Certified(of, HANDSHAKES))?;
+    Ok(f64::from(HANDSHAKES) * 1e9 / spent as f64)
+}
+
+/// Ours beside the operations of its ciphers and nothing else.
+fn beside_bare(
+    of: Certificates,
+    name: &str,
+    programs: &mut [Program],
+    passes: usize,
+    directory: &Path,
+) -> Result<Row, Failure> {
+    let mut bare = Bare::new(of, directory)?;
+    let ours = programs.iter_mut().find(|program| program.candidate.name == "ours");
+    let ours = ours.ok_or_else(|| Failure::new("nothing of ours was measured"))?;
+    let (mut of_ours, mut of_bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    bare.handshake()?; // warm
+    for _ in 0..passes {
+        let spent = nanoseconds(|| (0..HANDSHAKES).try_for_each(|_| bare.handshake()))?;
+        let (possible, done) = (f64::from(HANDSHAKES) * 1e9 / spent, rate(ours, of)?);
+        of_ours.push(done);
+        of_bare.push(possible);
+        ratios.push(done / possible);
+    }
+    let ratio = median(&ratios);
+    Ok(Row {
+        ours: median(&of_ours),
+        peer: median(&of_bare),
+        ratio,
+        more_is_better: true,
+        ..Row::new(name, "bare operations", "1/CPU s", Some(Limit::AtLeast(0.85).judge("ratio", ratio)))
+    })
+}
+
+/// What both ends of a handshake ask their provider for.
+struct Bare {
+    crypto: HostCrypto,
+    signer: SoftwareKey,
+    digest: [u8; 32],
+    /// Public key, digest and signature of what is verified: of the two certificates, and of the other end.
+    links: Vec<(Vec<u8>, [u8; 32], Vec<u8>)>,
+}
+
+impl Bare {
+    fn new(of: Certificates, directory: &Path) -> Result<Self, Failure> {
+        let pem = read(&directory.join(format!("{}-key.pem", of.kind())))?;
+        let signer = SoftwareKey::from_pem(&pem).map_err(Failure::new)?;
+        let digest = [7; 32];
+        let signature = signer.sign_digest(&digest).map_err(|error| Failure::new(error.to_string()))?;
+        // All keys and digests are as long, whoever they are of.
+        let links = vec![(signer.public_key().to_vec(), digest, signature); 3];
+        Ok(Self { crypto: HostCrypto::from_os().map_err(crate::ours::failure)?, signer, digest, links })
+    }
+
+    fn handshake(&mut self) -> Result<(), Failure> {
+        let group = *HostCrypto::GROUPS.first().ok_or_else(|| Failure::new("no groups"))?;
+        let (mut client, client_share) = self.key_pair(group)?;
+        let (mut server, server_share) = self.key_pair(group)?;
+        for (private, share) in [(&mut client, &server_share), (&mut server, &client_share)] {
+            let mut secret = [0; SCALAR_LEN];
+            self.crypto.agree(group, private, share, &mut secret).map_err(crate::ours::failure)?;
+            black_box(secret);
+            black_box(self.signer.sign_digest(&self.digest)).map_err(|error| Failure::new(error.to_string()))?;
+            for (public_key, digest, signature) in &self.links {
+                let scheme = self.signer.scheme();
+                let verified = self.crypto.verify(scheme, black_box(public_key), digest, signature);
+                verified.map_err(crate::ours::failure)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn key_pair(&mut self, group: NamedGroup) -> Result<([u8; SCALAR_LEN], Vec<u8>), Failure> {
+        let (mut private, mut share) = ([0; SCALAR_LEN], [0; MAX_SHARE]);
+        let len = self.crypto.key_pair(group, &mut private, &mut share).map_err(crate::ours::failure)?;
+        Ok((private, share[..len].to_vec()))
+    }
+}
+
+/// What an end of ours proves itself with, and how it believes the other.
+pub(crate) struct Proof {
+    pub(crate) keys: HostKeys,
+    pub(crate) signer: Arc<SoftwareKey>,
+    pub(crate) verifier: Arc<Verifier>,
+    /// What the other end is.
+    pub(crate) peer: Purpose,
+}
+
+impl Proof {
+    pub(crate) fn from_files(keys: &PublicKeys, peer: Purpose, remembered: bool) -> Result<Self, Failure> {
+        let KeyForm::X509 { ca, certificate, key } = &keys.form else {
+            return Err(Failure::new("raw public keys are not measured"));
+        };
+        let suites = match keys.suite.as_str() {
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" => &[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" => &[CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256],
+            other => return Err(Failure::new(format!("{other} is not measured"))),
+        };
+        let mut trust = Trust::default();
+        trust.add_anchors(&read(ca)?).map_err(Failure::new)?;
+        let settings = Settings { cache_entries: if remembered { 1024 } else { 0 }, ..Settings::default() };
+        let verifier = Arc::new(Verifier::new(trust, settings));
+        let signer = Arc::new(SoftwareKey::from_pem(&read(key)?).map_err(Failure::new)?);
+        let pem = read(certificate)?;
+        let chain: Result<Vec<Vec<u8>>, _> =
+            CertificateDer::pem_slice_iter(&pem).map(|der| der.map(|der| der.to_vec())).collect();
+        let chain = chain.map_err(crate::ours::failure)?;
+        let keys = HostKeys::new(Suites(suites)).with_chain(&chain, signer.clone()).map_err(crate::ours::failure)?;
+        let keys = keys.believing(verifier.clone()).asking(ClientAuthentication::Required);
+        Ok(Self { keys, signer, verifier, peer })
+    }
+}
+
+/// Makes a trust anchor, an authority below it, and a certificate with its key.
+fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
+    let error = |error: rcgen::Error| Failure::new(error.to_string());
+    let key = || match of.rsa {
+        true => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
+        false => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+    };
+    let authority = |name: &str| -> Result<CertificateParams, Failure> {
+        let mut params = CertificateParams::new(Vec::new()).map_err(error)?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        Ok(params)
+    };
+    let (root_key, between_key, own_key) = (key().map_err(error)?, key().map_err(error)?, key().map_err(error)?);
+    let root = authority("trust anchor")?;
+    let anchor = root.self_signed(&root_key).map_err(error)?;
+    let root = Issuer::new(root, root_key);
+    let between = authority("authority")?;
+    let issuing = between.signed_by(&between_key, &root).map_err(error)?;
+    let between = Issuer::new(between, between_key);
+    let mut own = CertificateParams::new(vec!["peer.example".to_owned()]).map_err(error)?;
+    own.distinguished_name.push(DnType::CommonName, "peer");
+    own.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    own.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let own = own.signed_by(&own_key, &between).map_err(error)?;
+    let chain = format!("{}{}", own.pem(), issuing.pem());
+    for (name, text) in [("ca.pem", anchor.pem()), ("chain.pem", chain), ("key.pem", own_key.serialize_pem())] {
+        let file = directory.join(format!("{}-{name}", of.kind()));
+        fs::write(&file, text).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
+}
+
+/// What these rows count.
+const NOTE: &str = "mutual handshakes: keys of secp256r1 or of RSA with 2048 bits, an agreement on the group that a stack likes \
+                    best, AES-128-GCM, both ends in the time; bare operations are those of both of our ends: two key pairs \
+                    and two agreements of x25519, two signatures made and six verified, without any message";
+/// Of a pass: about a tenth of a second with ECDSA.
+const HANDSHAKES: u32 = 150;
+/// Sessions held at once to see what one costs.
+const HELD: u32 = 1_000;
+/// What one may cost a server, in bytes.
+const SESSION_MAX: f64 = 400.0;
