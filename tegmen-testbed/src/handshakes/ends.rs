@@ -52,18 +52,19 @@ pub(super) fn certificate_chains() -> Vec<Sent> {
     shown(&Shown { kind: CertificateType::X509, content: PATH.to_vec() })
 }
 
-/// With the ticket of an earlier handshake with a pre-shared key, as the image `dtls_resume`; and how long the ticket is.
-pub(super) fn resumed() -> (Vec<Sent>, usize) {
+/// With what an earlier handshake with a pre-shared key left, as the image `dtls_resume`: a ticket, or an id under which the
+/// server remembers; and how long that is.
+pub(super) fn resumed(tickets: bool) -> (Vec<Sent>, usize) {
     let role = |seed| {
         let keys = RefCell::new(TicketKeys::draw(&mut Compact::new([seed; 32])));
-        Resuming { role: Both, sessions: Memory { keys } }
+        Resuming { role: Both, sessions: Memory { tickets, keys, known: RefCell::default() } }
     };
     let mut ends = Ends::new(Profile::Default, [role(1), role(2)]);
     ends.connect();
-    let (session, ticket) = ends.ends[0].kept.take().expect("a server that gives tickets gave one");
+    let (session, handle) = ends.ends[0].kept.take().expect("a server that gives tickets or ids gave one");
     ends.forget();
-    ends.connect_again(&session, &ticket);
-    (ends.sent, ticket.len())
+    ends.connect_again(&session, if tickets { Handle::Ticket(&handle) } else { Handle::Id(&handle) });
+    (ends.sent, handle.len())
 }
 
 fn shown(content: &Shown) -> Vec<Sent> {
@@ -85,7 +86,7 @@ struct End<R: Roles> {
     counters: Counters,
     path: Path,
     session: Option<PeerId>,
-    /// What a client may resume with, and the ticket for it.
+    /// What a client may resume with, and the ticket or the id for it.
     kept: Option<(SessionState, Vec<u8>)>,
 }
 
@@ -106,10 +107,10 @@ impl<R: Roles> Ends<R> {
         self.deliver();
     }
 
-    fn connect_again(&mut self, session: &SessionState, ticket: &[u8]) {
+    fn connect_again(&mut self, session: &SessionState, handle: Handle<'_>) {
         let client = &mut self.ends[0];
         let path = client.path;
-        let connected = client.with(|endpoint, cx| endpoint.connect_again(cx, &path, session, Handle::Ticket(ticket)));
+        let connected = client.with(|endpoint, cx| endpoint.connect_again(cx, &path, session, handle));
         connected.expect("a table with room");
         self.deliver();
     }
@@ -209,8 +210,10 @@ impl<R: Roles> End<R> {
 
     fn established(&mut self, id: PeerId) {
         self.session = Some(id);
-        if let Some(Resumable::With { session, handle: Handle::Ticket(ticket), .. }) = self.endpoint.resumable(id) {
-            self.kept = Some((session, ticket.to_vec()));
+        if let Some(Resumable::With { session, handle: Handle::Ticket(bytes) | Handle::Id(bytes), .. }) =
+            self.endpoint.resumable(id)
+        {
+            self.kept = Some((session, bytes.to_vec()));
         }
     }
 }
@@ -290,14 +293,40 @@ impl Keys for Shown {
     }
 }
 
-/// The keys under which a server seals its tickets; what stands in one is what stands in those of the image.
+/// What a server remembers: the keys of its tickets, in which stands what stands in those of the image, or the last session
+/// with its id.
 struct Memory {
+    tickets: bool,
     keys: RefCell<TicketKeys>,
+    known: RefCell<Option<Known>>,
 }
+
+/// An id, and its session.
+type Known = (Vec<u8>, CipherSuite, [u8; MASTER_LEN], Principal);
 
 impl Resumption for Memory {
     fn gives_tickets(&self) -> bool {
-        true
+        self.tickets
+    }
+
+    fn gives_ids(&self) -> bool {
+        !self.tickets
+    }
+
+    fn takes_tickets(&self) -> bool {
+        self.tickets
+    }
+
+    fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
+        let known = self.known.borrow();
+        let (_, cipher_suite, master, principal) = known.as_ref().filter(|(known, ..)| known == id)?;
+        let (cipher_suite, master, principal) = (*cipher_suite, Secret::new(*master), *principal);
+        Some(SessionState { cipher_suite, master, principal, since: None })
+    }
+
+    fn remember(&self, _: Instant, id: &[u8], session: &SessionState) {
+        let SessionState { cipher_suite, master, principal, .. } = session;
+        *self.known.borrow_mut() = Some((id.to_vec(), *cipher_suite, *master.expose(), *principal));
     }
 
     fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
