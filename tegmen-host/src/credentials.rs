@@ -7,6 +7,7 @@
 //! allow = ["GET /*", "PUT /blink"]            # optional; without it everything is allowed
 //! ```
 
+use crate::private;
 use crate::server::KeyTicket;
 use crate::x509::Digest;
 use serde::Deserialize;
@@ -426,17 +427,13 @@ impl std::fmt::Debug for Credentials {
 fn load(path: &Path) -> Result<(Table, Option<SystemTime>), CredentialsError> {
     let file = path.display().to_string();
     let unreadable = |source| CredentialsError::Unreadable { file: file.clone(), source };
-    let meta = std::fs::metadata(path).map_err(unreadable)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        let mode = meta.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(CredentialsError::Exposed { file, mode });
-        }
+    let handle = std::fs::File::open(path).map_err(unreadable)?;
+    if let Some(mode) = private::exposed(&handle).map_err(unreadable)? {
+        return Err(CredentialsError::Exposed { file, mode });
     }
-    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(unreadable)?);
-    Ok((Table::parse(&file, &text)?, meta.modified().ok()))
+    let modified = handle.metadata().and_then(|meta| meta.modified()).ok();
+    let text = Zeroizing::new(std::io::read_to_string(handle).map_err(unreadable)?);
+    Ok((Table::parse(&file, &text)?, modified))
 }
 
 /// Rights as the credentials file gives them. Requests without protection may do what `plain_allowed` says.

@@ -77,13 +77,10 @@ impl Guard {
     pub(crate) fn open(file: &Path) -> Result<Self, StateError> {
         let path = beside(file, "key");
         let failed = |source| StateError::File { file: path.display().to_string(), source };
-        #[cfg(unix)]
-        if let Ok(meta) = std::fs::metadata(&path) {
-            use std::os::unix::fs::PermissionsExt as _;
-            let mode = meta.permissions().mode() & 0o777;
-            if mode & 0o077 != 0 {
-                return Err(StateError::Exposed { file: path.display().to_string(), mode });
-            }
+        if let Ok(handle) = File::open(&path)
+            && let Some(mode) = private::exposed(&handle).map_err(failed)?
+        {
+            return Err(StateError::Exposed { file: path.display().to_string(), mode });
         }
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);

@@ -2,8 +2,11 @@
 
 use super::{ContextError, file_error};
 use crate::credentials::{from_hex, to_hex};
+use crate::private;
 use crate::state::database::context_name;
 use serde::Deserialize;
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use tegmen::oscore::{Aead, Parameters};
 use toml::Spanned;
@@ -69,16 +72,11 @@ impl ContextFile {
     pub fn read(dir: &Path) -> Result<Self, ContextError> {
         let path = dir.join(CONTEXT);
         let file = path.display().to_string();
-        let meta = std::fs::metadata(&path).map_err(file_error(&path))?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            let mode = meta.permissions().mode() & 0o777;
-            if mode & 0o077 != 0 {
-                return Err(ContextError::Exposed { file, mode });
-            }
+        let handle = File::open(&path).map_err(file_error(&path))?;
+        if let Some(mode) = private::exposed(&handle).map_err(file_error(&path))? {
+            return Err(ContextError::Exposed { file, mode });
         }
-        let text = Zeroizing::new(std::fs::read_to_string(&path).map_err(file_error(&path))?);
+        let text = Zeroizing::new(io::read_to_string(handle).map_err(file_error(&path))?);
         Self::parse(&file, &text)
     }
 

@@ -1,12 +1,15 @@
 //! Keys of our own: a [`Signer`] proves to a peer who this end is.
 
 use super::{MAX_RSA_BITS, MIN_RSA_BITS};
+use crate::private;
 use aws_lc_rs::digest::{Digest, SHA256};
 use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
 use aws_lc_rs::rsa;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256};
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 pub use tegmen::crypto::SignatureScheme;
 use tegmen::secret::Secret;
@@ -116,15 +119,12 @@ impl SoftwareKey {
     pub fn from_file(path: &Path) -> Result<Self, KeyError> {
         let file = path.display().to_string();
         let unreadable = |source| KeyError::Unreadable { file: file.clone(), source };
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode() & 0o777;
-            if mode & 0o077 != 0 {
-                return Err(KeyError::Exposed { file, mode });
-            }
+        let mut handle = File::open(path).map_err(unreadable)?;
+        if let Some(mode) = private::exposed(&handle).map_err(unreadable)? {
+            return Err(KeyError::Exposed { file, mode });
         }
-        let pem = Zeroizing::new(std::fs::read(path).map_err(unreadable)?);
+        let mut pem = Zeroizing::new(Vec::new());
+        handle.read_to_end(&mut pem).map_err(unreadable)?;
         Self::from_pem(&pem).map_err(|message| KeyError::Unusable { file, message })
     }
 
