@@ -2,7 +2,7 @@
 //!
 //! Energies, sums, battery lives and the overhead of records are computed from what the paper prints beside them, and must
 //! come out. Round trips are simulated; the records of TLS_RSA_WITH_AES_128_CBC_SHA, which no mote of this program speaks, are
-//! plain datagrams as long as those records are ([`Protection::record_len`]), and their ciphers take the time that the paper
+//! plain datagrams as long as those records are (`Protection::record_len`), and their ciphers take the time that the paper
 //! gives. What this stack takes on the same processor stands beside.
 
 mod round_trip;

@@ -22,8 +22,8 @@ use crate::dtls::alert::AlertDescription;
 use crate::dtls::handshake::certificate::each;
 use certificate::{Certificate, KeyUsage, PathLen};
 
-/// The most certificates of a path: that of the end entity, and two of CAs below the anchor. No more than three signatures
-/// are checked for each anchor of one name, whatever a peer sends.
+/// The most certificates of a path: that of the end entity, and two of CAs below the anchor. Whatever a peer sends, no more
+/// signatures are checked than two between certificates, and three with each anchor.
 pub const MAX_CERTIFICATES: u8 = 3;
 
 /// A SubjectPublicKeyInfo on secp256r1, DER.

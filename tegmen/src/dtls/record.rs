@@ -1,4 +1,4 @@
-//! The record layer (RFC 6347, section 4.1): what records look like, the [ciphers](cipher) that protect them, and the
+//! The record layer (RFC 6347, section 4.1): what records look like, the ciphers that protect them, and the
 //! [`Channel`] of a session, which seals and opens them.
 
 mod channel;
