@@ -5,11 +5,10 @@ use tegmen::{
     buf::{Reader, Writer},
     crypto::Crypto,
     dtls::{
-        CipherSuite,
-        resumption::{Found, MASTER_LEN, Resumption, SessionState},
+        resumption::{Found, Resumption, SessionState},
         ticket::TicketKeys,
     },
-    endpoint::{Cx, Principal},
+    endpoint::Cx,
     secret::Secret,
 };
 
@@ -20,8 +19,6 @@ pub(crate) struct Memory {
     pub(crate) keys: RefCell<TicketKeys>,
 }
 
-/// What a ticket holds: cipher suite, master secret, and who the client is.
-const STATE_LEN: usize = 2 + MASTER_LEN + 4;
 /// Seconds for which tickets are said to be taken.
 const LIFETIME: u32 = 3600;
 
@@ -35,13 +32,10 @@ impl Resumption for Memory {
     }
 
     fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
-        let mut room = Secret::<STATE_LEN>::zeroed();
+        let mut room = Secret::<{ SessionState::LEN }>::zeroed();
         let keys = self.keys.borrow();
         let mut reader = Reader::new(keys.open(cx.crypto, ticket, room.expose_mut())?.state);
-        let cipher_suite = CipherSuite(reader.u16().ok()?);
-        let master = Secret::new(reader.array().ok()?);
-        let principal = Principal(reader.u32().ok()?);
-        let session = SessionState { cipher_suite, master, principal, since: None };
+        let session = SessionState::read(&mut reader).ok()?;
         // A new one each time, as others give it.
         Some(Found { session, renew: true })
     }
@@ -52,11 +46,9 @@ impl Resumption for Memory {
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {
-        let mut room = Secret::<STATE_LEN>::zeroed();
+        let mut room = Secret::<{ SessionState::LEN }>::zeroed();
         let mut state = Writer::new(room.expose_mut());
-        state.u16(session.cipher_suite.0).ok()?;
-        state.put(session.master.expose()).ok()?;
-        state.u32(session.principal.0).ok()?;
+        session.write(&mut state).ok()?;
         let mut keys = self.keys.borrow_mut();
         if keys.is_worn() {
             *keys = TicketKeys::draw(cx.crypto);

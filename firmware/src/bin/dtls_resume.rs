@@ -6,10 +6,10 @@
 use core::cell::{Cell, RefCell};
 use tegmen::buf::{Reader, Writer};
 use tegmen::crypto::Crypto;
-use tegmen::dtls::resumption::{Found, Handle, MASTER_LEN, Resumable, Resumption, SessionState};
+use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
 use tegmen::dtls::ticket::{OVERHEAD, TicketKeys};
-use tegmen::dtls::{CipherSuite, Config, HandshakeState};
-use tegmen::endpoint::{Both, Cx, Endpoint, Peer, PeerArray, Principal, Resuming};
+use tegmen::dtls::{Config, HandshakeState};
+use tegmen::endpoint::{Both, Cx, Endpoint, Peer, PeerArray, Resuming};
 use tegmen::secret::Secret;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, measured, stack_of};
@@ -87,9 +87,7 @@ struct Memory {
     kept: Cell<Option<(SessionState, [u8; TICKET_LEN])>>,
 }
 
-/// What a ticket holds: cipher suite, master secret, and who the client is.
-const STATE_LEN: usize = 2 + MASTER_LEN + 4;
-const TICKET_LEN: usize = OVERHEAD + STATE_LEN;
+const TICKET_LEN: usize = OVERHEAD + SessionState::LEN;
 /// Seconds for which tickets are taken. A mote that draws its keys when it starts needs no clock to end them.
 const LIFETIME: u32 = 86400;
 
@@ -99,14 +97,11 @@ impl Resumption for Memory {
     }
 
     fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
-        let mut room = Secret::<STATE_LEN>::zeroed();
+        let mut room = Secret::<{ SessionState::LEN }>::zeroed();
         let keys = self.keys.try_borrow().ok()?;
         let opened = keys.open(cx.crypto, ticket, room.expose_mut())?;
         let mut reader = Reader::new(opened.state);
-        let cipher_suite = CipherSuite(reader.u16().ok()?);
-        let master = Secret::new(reader.array().ok()?);
-        let principal = Principal(reader.u32().ok()?);
-        let session = SessionState { cipher_suite, master, principal, since: None };
+        let session = SessionState::read(&mut reader).ok()?;
         Some(Found { session, renew: false })
     }
 
@@ -116,11 +111,9 @@ impl Resumption for Memory {
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {
-        let mut room = Secret::<STATE_LEN>::zeroed();
+        let mut room = Secret::<{ SessionState::LEN }>::zeroed();
         let mut state = Writer::new(room.expose_mut());
-        state.u16(session.cipher_suite.0).ok()?;
-        state.put(session.master.expose()).ok()?;
-        state.u32(session.principal.0).ok()?;
+        session.write(&mut state).ok()?;
         self.keys.try_borrow_mut().ok()?.seal(cx.crypto, state.written(), ticket).ok()?;
         Some(LIFETIME)
     }

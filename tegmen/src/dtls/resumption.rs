@@ -16,7 +16,7 @@ use super::kept::{self, Item};
 use super::state::{Flags, Local, MAX_TEXT, NO_CREDENTIAL, Ongoing, Step, Stop};
 use super::suite::CipherSuite;
 use super::{Fatal, Profile, VERSION, public_key::Agreed};
-use crate::buf::Writer;
+use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Principal, Roles};
 use crate::secret::Secret;
@@ -44,6 +44,34 @@ pub struct SessionState {
     pub principal: Principal,
     /// When it proved that with its key, in seconds of the owner's clock; `None` if that is now.
     pub since: Option<u32>,
+}
+
+impl SessionState {
+    /// Bytes of [`Self::write`].
+    pub const LEN: usize = 2 + MASTER_LEN + 4;
+
+    /// Writes what a ticket has to hold at least: cipher suite, master secret and principal.
+    ///
+    /// # Errors
+    /// [`Full`].
+    #[inline]
+    pub fn write(&self, state: &mut Writer<'_>) -> Result<(), Full> {
+        state.u16(self.cipher_suite.0)?;
+        state.put(self.master.expose())?;
+        state.u32(self.principal.0)
+    }
+
+    /// Reads what [`Self::write`] wrote; `since` is not part of it.
+    ///
+    /// # Errors
+    /// [`Truncated`].
+    #[inline]
+    pub fn read(state: &mut Reader<'_>) -> Result<Self, Truncated> {
+        let cipher_suite = CipherSuite(state.u16()?);
+        let master = Secret::new(state.array()?);
+        let principal = Principal(state.u32()?);
+        Ok(Self { cipher_suite, master, principal, since: None })
+    }
 }
 
 /// What a client resumes a session with.

@@ -58,12 +58,10 @@ impl Resumption for Memory {
         let mut room = [0; 100];
         let opened = self.keys.borrow().open(cx.crypto, ticket, &mut room)?;
         let mut reader = Reader::new(opened.state);
-        let cipher_suite = CipherSuite(reader.u16().ok()?);
-        let master = Secret::new(reader.array().ok()?);
-        let principal = Principal(reader.u32().ok()?);
+        let session = SessionState::read(&mut reader).ok()?;
         let since = reader.u32().ok()?;
         self.opened.set(self.opened.get() + 1);
-        let session = SessionState { cipher_suite, master, principal, since: Some(since) };
+        let session = SessionState { since: Some(since), ..session };
         let live = cx.now < Instant::from_micros(u64::from(since) * 1_000_000).after_millis(LIFETIME * 1000);
         (live && !self.revoked.get()).then_some(Found { session, renew: !opened.fresh })
     }
@@ -77,9 +75,7 @@ impl Resumption for Memory {
         let since = session.since.unwrap_or((cx.now.as_micros() / 1_000_000) as u32);
         let mut room = [0; 100];
         let mut state = Writer::new(&mut room);
-        state.u16(session.cipher_suite.0).ok()?;
-        state.put(session.master.expose()).ok()?;
-        state.u32(session.principal.0).ok()?;
+        session.write(&mut state).ok()?;
         state.u32(since).ok()?;
         self.keys.borrow_mut().seal(cx.crypto, state.written(), ticket).ok()?;
         self.sealed.set(self.sealed.get() + 1);
