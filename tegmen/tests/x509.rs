@@ -4,6 +4,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use tegmen::crypto::compact::Compact;
+use tegmen::crypto::curves;
+use tegmen::crypto::hash::Sha256;
 use tegmen::x509::{Anchor, EndEntity, Name, Path, PublicKey, Purpose, Refusal, Rules, UnixTime};
 
 static CERTIFICATES: LazyLock<BTreeMap<&str, Vec<u8>>> = LazyLock::new(|| {
@@ -174,6 +176,123 @@ fn an_eui64_has_one_form() {
     for other in ["01:23:45:67:89:AB:CD:EF", "01-23-45-67-89-AB-CD-EG", "0123456789ABCDEF-------"] {
         assert_eq!(named(other), Err(Refusal::WrongName), "{other}");
     }
+}
+
+/// The parts of what a CA signs, each with its tag and length; a CA that writes what it should not signs it all the same.
+struct Body {
+    version: Vec<u8>,
+    serial: Vec<u8>,
+    algorithm: Vec<u8>,
+    validity: Vec<u8>,
+    key: Vec<u8>,
+    ids: Vec<u8>,
+    extensions: Option<Vec<Vec<u8>>>,
+    outer_algorithm: Vec<u8>,
+    behind: Vec<u8>,
+}
+
+fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let value = parts.concat();
+    let len = match value.len() {
+        short @ 0..0x80 => vec![short as u8],
+        long @ 0x80..0x100 => vec![0x81, long as u8],
+        longer => [&[0x82][..], &(longer as u16).to_be_bytes()].concat(),
+    };
+    [&[tag][..], &len, &value].concat()
+}
+
+const ECDSA: [u8; 10] = [6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
+/// Key usage whose BIT STRING has not even the number of unused bits.
+const KEY_USAGE: [u8; 11] = [0x30, 9, 6, 3, 0x55, 0x1d, 15, 4, 2, 3, 0];
+
+/// An extension in its OCTET STRING.
+fn extension(id: u8, critical: &[u8], value: &[u8]) -> Vec<u8> {
+    tlv(0x30, &[&[6, 3, 0x55, 0x1d, id], critical, &tlv(4, &[value])])
+}
+
+impl Body {
+    fn good() -> Self {
+        let time = |text: &str| tlv(0x17, &[text.as_bytes()]);
+        Self {
+            version: vec![0xa0, 3, 2, 1, 2],
+            serial: vec![2, 1, 7],
+            algorithm: tlv(0x30, &[&ECDSA]),
+            validity: tlv(0x30, &[&time("260101000000Z"), &time("491231235959Z")]),
+            key: curves::public_key_of(&[5; 32]).unwrap().to_vec(),
+            ids: vec![],
+            extensions: Some(vec![extension(15, &[1, 1, 0xff], &[3, 2, 7, 0x80])]),
+            outer_algorithm: tlv(0x30, &[&ECDSA]),
+            behind: vec![],
+        }
+    }
+
+    /// The verdict on a certificate with this body, whose signature is good.
+    fn verdict(&self) -> Result<EndEntity, Refusal> {
+        let key = [9; 32];
+        let public_key = curves::public_key_of(&key).unwrap();
+        let name = tlv(0x30, &[&tlv(0x31, &[&tlv(0x30, &[&[6, 3, 0x55, 4, 3], &tlv(12, &[b"CA"])])])]);
+        let extensions = self.extensions.as_ref().map(|extensions| tlv(0xa3, &[&tlv(0x30, &[&extensions.concat()])]));
+        let Self { version, serial, algorithm, validity, key: own, ids, outer_algorithm, behind, .. } = self;
+        let body = [version, serial, algorithm, &name, validity, &tlv(0x30, &[]), own, ids].map(Vec::as_slice).concat();
+        let signed = tlv(0x30, &[&body, &extensions.unwrap_or_default(), behind]);
+        let mut digest = Sha256::new();
+        digest.update::<Compact>(&signed);
+        let mut signature = [0; curves::MAX_SIGNATURE];
+        let len = curves::sign(&key, &digest.finish::<Compact>(), &mut signature).unwrap();
+        let der = tlv(0x30, &[&signed, outer_algorithm, &tlv(3, &[&[0], &signature[..len]])]);
+        let anchors = [Anchor { name: &name, public_key: &public_key }];
+        let rules = Rules { anchors: &anchors, purpose: Purpose::Client, name: Name::Any, now: NOW };
+        rules.verify(&mut Compact::new([1; 32]), &list(&[&der]))
+    }
+}
+
+#[test]
+fn what_a_ca_should_not_write_is_refused_though_it_is_signed() {
+    use Refusal::{EndEntityIsCa, Malformed, UnsupportedAlgorithm, UnsupportedExtension, UnsupportedKey, WrongPurpose};
+    let good = Body::good;
+    assert!(good().verdict().is_ok());
+    assert!(Body { extensions: None, ..good() }.verdict().is_ok());
+    assert!(Body { serial: [&[2, 20, 1][..], &[0; 19]].concat(), ..good() }.verdict().is_ok());
+    for (what, body, refusal) in [
+        ("version 1", Body { version: vec![], ..good() }, Malformed),
+        ("version 1, written", Body { version: vec![0xa0, 3, 2, 1, 0], ..good() }, Malformed),
+        ("version 4", Body { version: vec![0xa0, 3, 2, 1, 3], ..good() }, Malformed),
+        ("no serial number", Body { serial: vec![2, 1, 0], ..good() }, Malformed),
+        ("a negative one", Body { serial: vec![2, 1, 0x80], ..good() }, Malformed),
+        ("a long one", Body { serial: [&[2, 21, 1][..], &[0; 20]].concat(), ..good() }, Malformed),
+        ("a parameter", Body { algorithm: tlv(0x30, &[&ECDSA, &[5, 0]]), ..good() }, UnsupportedAlgorithm),
+        ("two algorithms", Body { outer_algorithm: tlv(0x30, &[&[6, 1, 1]]), ..good() }, UnsupportedAlgorithm),
+        ("one time", Body { validity: tlv(0x30, &[&tlv(0x17, &[b"260101000000Z"])]), ..good() }, Malformed),
+        ("a short key", Body { key: good().key[..90].to_vec(), ..good() }, Malformed),
+        ("no key", Body { key: tlv(0x30, &[]), ..good() }, UnsupportedKey),
+        ("unique ids", Body { ids: vec![0x81, 2, 0, 1], ..good() }, Malformed),
+        ("something behind", Body { behind: vec![5, 0], ..good() }, Malformed),
+    ] {
+        assert_eq!(body.verdict(), Err(refusal), "{what}");
+    }
+    let usage = || extension(15, &[], &[3, 2, 7, 0x80]);
+    for (what, extensions, refusal) in [
+        ("an empty list", vec![], Malformed),
+        ("the same twice", vec![usage(), usage()], Malformed),
+        ("false, written", vec![extension(15, &[1, 1, 0], &[3, 2, 7, 0x80])], Malformed),
+        ("a truth of another form", vec![extension(15, &[1, 1, 1], &[3, 2, 7, 0x80])], Malformed),
+        ("no usage", vec![KEY_USAGE.to_vec()], Malformed),
+        ("something behind the usage", vec![extension(15, &[], &[3, 2, 7, 0x80, 5, 0])], Malformed),
+        ("no names", vec![extension(17, &[], &[0x30, 0])], Malformed),
+        ("no purposes", vec![extension(37, &[], &[0x30, 0])], Malformed),
+        ("a purpose that is a number", vec![extension(37, &[], &[0x30, 3, 2, 1, 2])], Malformed),
+        ("another purpose", vec![extension(37, &[], &[0x30, 3, 6, 1, 2])], WrongPurpose),
+        ("no CA, written", vec![extension(19, &[], &[0x30, 3, 1, 1, 0])], Malformed),
+        ("a length for no CA", vec![extension(19, &[], &[0x30, 3, 2, 1, 0])], Malformed),
+        ("a CA", vec![extension(19, &[], &[0x30, 3, 1, 1, 0xff])], EndEntityIsCa),
+        ("name constraints", vec![extension(30, &[], &[0x30, 0])], UnsupportedExtension),
+        ("an unknown one, critical", vec![extension(99, &[1, 1, 0xff], &[5, 0])], UnsupportedExtension),
+    ] {
+        let body = Body { extensions: Some(extensions), ..good() };
+        assert_eq!(body.verdict(), Err(refusal), "{what}");
+    }
+    let unknown = vec![extension(99, &[], &[5, 0]), extension(14, &[], &[4, 1, 7]), usage()];
+    assert!(Body { extensions: Some(unknown), ..good() }.verdict().is_ok());
 }
 
 proptest! {
