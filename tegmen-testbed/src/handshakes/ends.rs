@@ -10,7 +10,7 @@ use tegmen::crypto::curves::{self, MAX_SIGNATURE};
 use tegmen::crypto::{Crypto, P256_PREFIX, SCALAR_LEN, SignatureScheme};
 use tegmen::dtls::handshake::certificate::{CertificateType, each};
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::resumption::{Found, Handle, MASTER_LEN, Resumable, Resumption, SessionState};
+use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
 use tegmen::dtls::ticket::TicketKeys;
 use tegmen::dtls::{CipherSuite, Config, Profile, Records, Suites};
 use tegmen::endpoint::{
@@ -293,16 +293,12 @@ impl Keys for Shown {
     }
 }
 
-/// What a server remembers: the keys of its tickets, in which stands what stands in those of the image, or the last session
-/// with its id.
+/// What a server remembers: the keys of its tickets, or the last session with its id.
 struct Memory {
     tickets: bool,
     keys: RefCell<TicketKeys>,
-    known: RefCell<Option<Known>>,
+    known: RefCell<Option<(Vec<u8>, [u8; SessionState::LEN])>>,
 }
-
-/// An id, and its session.
-type Known = (Vec<u8>, CipherSuite, [u8; MASTER_LEN], Principal);
 
 impl Resumption for Memory {
     fn gives_tickets(&self) -> bool {
@@ -319,25 +315,22 @@ impl Resumption for Memory {
 
     fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
         let known = self.known.borrow();
-        let (_, cipher_suite, master, principal) = known.as_ref().filter(|(known, ..)| known == id)?;
-        let (cipher_suite, master, principal) = (*cipher_suite, Secret::new(*master), *principal);
-        Some(SessionState { cipher_suite, master, principal, since: None })
+        let (_, state) = known.as_ref().filter(|(known, _)| known == id)?;
+        SessionState::read(&mut Reader::new(state)).ok()
     }
 
     fn remember(&self, _: Instant, id: &[u8], session: &SessionState) {
-        let SessionState { cipher_suite, master, principal, .. } = session;
-        *self.known.borrow_mut() = Some((id.to_vec(), *cipher_suite, *master.expose(), *principal));
+        let mut state = [0; SessionState::LEN];
+        session.write(&mut Writer::new(&mut state)).expect("room for a session");
+        *self.known.borrow_mut() = Some((id.to_vec(), state));
     }
 
     fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
-        let mut room = Secret::<STATE_LEN>::zeroed();
+        let mut room = Secret::<{ SessionState::LEN }>::zeroed();
         let keys = self.keys.borrow();
         let opened = keys.open(cx.crypto, ticket, room.expose_mut())?;
-        let mut reader = Reader::new(opened.state);
-        let cipher_suite = CipherSuite(reader.u16().ok()?);
-        let master = Secret::new(reader.array().ok()?);
-        let principal = Principal(reader.u32().ok()?);
-        Some(Found { session: SessionState { cipher_suite, master, principal, since: None }, renew: false })
+        let session = SessionState::read(&mut Reader::new(opened.state)).ok()?;
+        Some(Found { session, renew: false })
     }
 
     fn seal_ticket<C: Crypto>(
@@ -346,11 +339,9 @@ impl Resumption for Memory {
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {
-        let mut room = Secret::<STATE_LEN>::zeroed();
+        let mut room = Secret::<{ SessionState::LEN }>::zeroed();
         let mut state = Writer::new(room.expose_mut());
-        state.u16(session.cipher_suite.0).ok()?;
-        state.put(session.master.expose()).ok()?;
-        state.u32(session.principal.0).ok()?;
+        session.write(&mut state).ok()?;
         self.keys.borrow_mut().seal(cx.crypto, state.written(), ticket).ok()?;
         Some(86400)
     }
@@ -379,8 +370,6 @@ const NOW: Instant = Instant::from_micros(0);
 const WHO: Principal = Principal(1);
 /// The longest message is that with the certificates.
 const DATAGRAM: usize = 1232;
-/// Cipher suite, master secret, and who the client is.
-const STATE_LEN: usize = 2 + MASTER_LEN + 4;
 /// The private key of the device.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
 const PATH: &[u8] = include_bytes!("../../../firmware/x509/path.bin");
