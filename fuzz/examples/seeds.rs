@@ -106,6 +106,12 @@ fn main() -> std::io::Result<()> {
             }
         }
     }
+    // Behind the flags of a resumed one: which end is under test, by id, first closed, with keys forgotten, bytes changed.
+    for how in [0, 1, 2, 3, 4, 6, 8, 9, 64, 65, 128] {
+        for (name, script) in scripts() {
+            write("dtls_resumed", &format!("{how}-{name}"), &[&[0, how][..], &script].concat())?;
+        }
+    }
     Ok(())
 }
 

@@ -5,33 +5,166 @@
 //! showed no cookie gets no more bytes than it sent (three times as many with connection ids), and nothing goes on for ever.
 
 use crate::Input;
-use std::collections::{HashSet, VecDeque};
-use tegmen::buf::Frame;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet, VecDeque};
+use tegmen::buf::{Frame, Reader, Writer};
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use tegmen::dtls::connection_id::Policy;
 use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
+use tegmen::dtls::ticket::TicketKeys;
 use tegmen::dtls::{Config, Profile, Records};
 use tegmen::endpoint::{
-    Address, Both, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal,
+    Address, Both, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Path, PeerArray, PeerId, Peers, Principal, Resuming,
+    Roles,
 };
+use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 
 /// The fuzzer stands in front of the server.
 pub fn server(data: &[u8]) {
-    Duel::new(data, true).fight();
+    Duel::<Full>::new(data, true).fight();
 }
 
 /// The fuzzer stands in front of the client.
 pub fn client(data: &[u8]) {
-    Duel::new(data, false).fight();
+    Duel::<Full>::new(data, false).fight();
+}
+
+/// Both have a session behind them, and the client comes with what it got there, or what the fuzzer makes of it: by the
+/// second byte of the script a ticket or an id, before the server (even) or the client (odd).
+pub fn resumed(data: &[u8]) {
+    let how = data.get(1).copied().unwrap_or(0);
+    let mut duel = Duel::<Resumed>::new(data, how & 1 == 0);
+    let _ = duel.input.byte();
+    duel.come_again(how);
+    duel.fight();
+}
+
+/// Which ends meet.
+trait Ends {
+    type Role: Roles;
+    type Table: Peers;
+
+    fn table() -> Self::Table;
+    fn role(crypto: &mut impl Crypto, config: &Config) -> Self::Role;
+    /// Whatever is to be kept of the session that was just established.
+    fn keep(_: &mut Endpoint<Self::Table, Self::Role>, _: PeerId) -> Option<Kept> {
+        None
+    }
+    /// For each byte of a stranger it gets at most so many.
+    const AMPLIFICATION: usize = 1;
+    /// A stranger may hear more than answers.
+    const LATER: bool = false;
+}
+
+/// What a client has of a session: the state, and a ticket or else an id.
+type Kept = (SessionState, bool, Vec<u8>);
+
+/// Ends without a past.
+struct Full;
+
+impl Ends for Full {
+    type Role = Extended<Both>;
+    type Table = PeerArray<(), 3, 2, 32, 160, 3>;
+
+    fn table() -> Self::Table {
+        PeerArray::new()
+    }
+
+    fn role(_: &mut impl Crypto, config: &Config) -> Self::Role {
+        Extended::with(Both, config)
+    }
+}
+
+/// Ends that resume sessions.
+struct Resumed;
+
+impl Ends for Resumed {
+    type Role = Resuming<Extended<Both>, Memory>;
+    type Table = PeerArray<(), 3, 2, 400, 160, 3>;
+    // Whoever repeats a hello with a ticket that opens gets the first flight, and that twice again.
+    const AMPLIFICATION: usize = 6;
+    const LATER: bool = true;
+
+    fn table() -> Self::Table {
+        PeerArray::new()
+    }
+
+    fn role(crypto: &mut impl Crypto, config: &Config) -> Self::Role {
+        let keys = RefCell::new(TicketKeys::draw(crypto));
+        let sessions = Memory { keys, ids: RefCell::default(), by_id: Cell::new(false) };
+        Resuming { role: Extended::with(Both, config), sessions }
+    }
+
+    fn keep(endpoint: &mut Endpoint<Self::Table, Self::Role>, id: PeerId) -> Option<Kept> {
+        match endpoint.resumable(id)? {
+            Resumable::With { session, handle: Handle::Ticket(ticket), .. } => Some((session, true, ticket.to_vec())),
+            Resumable::With { session, handle: Handle::Id(id), .. } => Some((session, false, id.to_vec())),
+            Resumable::Again => None,
+        }
+    }
+}
+
+/// What a server remembers.
+struct Memory {
+    keys: RefCell<TicketKeys>,
+    ids: RefCell<HashMap<Vec<u8>, SessionState>>,
+    by_id: Cell<bool>,
+}
+
+impl Resumption for Memory {
+    fn gives_tickets(&self) -> bool {
+        !self.by_id.get()
+    }
+
+    fn gives_ids(&self) -> bool {
+        self.by_id.get()
+    }
+
+    fn takes_tickets(&self) -> bool {
+        !self.by_id.get()
+    }
+
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+        let mut room = [0; SessionState::LEN];
+        let opened = self.keys.borrow().open(cx.crypto, ticket, &mut room)?;
+        let session = SessionState::read(&mut Reader::new(opened.state)).expect("it is what was sealed");
+        Some(Found { session, renew: ticket[ticket.len() - 1] & 1 == 0 })
+    }
+
+    fn seal_ticket<C: Crypto>(
+        &self,
+        cx: &mut Cx<'_, C>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
+        let mut room = [0; SessionState::LEN];
+        let mut state = Writer::new(&mut room);
+        session.write(&mut state).ok()?;
+        self.keys.borrow_mut().seal(cx.crypto, state.written(), ticket).ok()?;
+        Some(3600)
+    }
+
+    fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
+        self.ids.borrow().get(id).map(copy_of)
+    }
+
+    fn remember(&self, _: Instant, id: &[u8], session: &SessionState) {
+        self.ids.borrow_mut().insert(id.to_vec(), copy_of(session));
+    }
+}
+
+fn copy_of(session: &SessionState) -> SessionState {
+    SessionState { master: Secret::new(*session.master.expose()), ..*session }
 }
 
 /// Everything that is sent in a faithful handshake and an exchange behind it, from both ends.
 pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
     let flags = [flags];
-    let mut duel = Duel::new(&flags, true);
+    let mut duel = Duel::<Full>::new(&flags, true);
     let mut all = Vec::new();
     for round in 0..12 {
         duel.settle();
@@ -76,12 +209,12 @@ pub mod step {
     pub const COUNT: u8 = 10;
 }
 
-struct Duel<'a> {
+struct Duel<'a, E: Ends> {
     input: Input<'a>,
     now: Instant,
     /// The end under test, and the honest one.
-    target: Node,
-    honest: Node,
+    target: Node<E>,
+    honest: Node<E>,
     to_target: VecDeque<Vec<u8>>,
     to_honest: VecDeque<Vec<u8>>,
     /// What was on its way to the end under test.
@@ -93,7 +226,43 @@ struct Duel<'a> {
     to_say: u32,
 }
 
-impl<'a> Duel<'a> {
+impl<'a> Duel<'a, Resumed> {
+    /// A faithful handshake, after which the client begins again with what it kept, and with what the server forgot.
+    fn come_again(&mut self, how: u8) {
+        for node in [&mut self.target, &mut self.honest] {
+            node.endpoint.roles().sessions.by_id.set(how & 2 != 0);
+        }
+        for _ in 0..12 {
+            self.settle();
+            while let Some(datagram) = self.to_target.pop_front() {
+                self.target_receives(2, datagram);
+            }
+        }
+        let client = if self.target.is_client { &mut self.target } else { &mut self.honest };
+        let Some((session, is_ticket, mut handle)) = client.kept.take() else { return };
+        if how & 4 != 0 {
+            client.close();
+        }
+        for _ in 0..how >> 6 {
+            let (at, value) = (usize::from(self.input.byte()), self.input.byte());
+            let len = handle.len();
+            handle[at % len] = value;
+        }
+        let client = if self.target.is_client { &mut self.target } else { &mut self.honest };
+        let path = client.path(3 - client.number);
+        let handle = if is_ticket { Handle::Ticket(&handle) } else { Handle::Id(&handle) };
+        let mut cx = Cx { now: self.now, crypto: &mut client.crypto, counters: &mut client.counters };
+        let _ = client.endpoint.connect_again(&mut cx, &path, &session, handle);
+        if how & 8 != 0 {
+            let server = if self.target.is_client { &mut self.honest } else { &mut self.target };
+            *server.endpoint.roles().sessions.keys.borrow_mut() = TicketKeys::draw(&mut server.crypto);
+            server.endpoint.roles().sessions.ids.borrow_mut().clear();
+        }
+        self.seen.clear();
+    }
+}
+
+impl<'a, E: Ends> Duel<'a, E> {
     fn new(data: &'a [u8], target_is_server: bool) -> Self {
         let mut input = Input::new(data);
         let flags = input.byte();
@@ -129,7 +298,7 @@ impl<'a> Duel<'a> {
             seen: Vec::new(),
             stranger: [0; 2],
             // One who knows an id may repeat what came under it, and is asked whether he is the one.
-            amplification: if config.connection_id.is_some() { 3 } else { 1 },
+            amplification: E::AMPLIFICATION.max(if config.connection_id.is_some() { 3 } else { 1 }),
             to_say: 0,
         }
     }
@@ -276,8 +445,13 @@ impl<'a> Duel<'a> {
     fn settle(&mut self) {
         for _ in 0..100 {
             for (to, datagram) in self.target.poll(self.now) {
-                assert_ne!(to, 3, "a stranger is answered at once or not at all");
-                self.to_honest.push_back(datagram);
+                if to != 3 {
+                    self.to_honest.push_back(datagram);
+                    continue;
+                }
+                assert!(E::LATER, "a stranger is answered at once or not at all");
+                self.stranger[1] += datagram.len();
+                assert!(self.stranger[1] <= self.amplification * self.stranger[0], "a stranger gets more and more");
             }
             for (_, datagram) in self.honest.poll(self.now) {
                 self.toward_target(datagram);
@@ -289,7 +463,7 @@ impl<'a> Duel<'a> {
                 }
                 assert_heard(&mut self.honest, &self.target);
             }
-            let later = |node: &Node| node.endpoint.next_alarm().is_none_or(|at| at > self.now);
+            let later = |node: &Node<E>| node.endpoint.next_alarm().is_none_or(|at| at > self.now);
             if later(&self.target) && later(&self.honest) && self.to_honest.is_empty() {
                 return;
             }
@@ -299,33 +473,35 @@ impl<'a> Duel<'a> {
 }
 
 /// What `listener` heard was said by `speaker`, and only once.
-fn assert_heard(listener: &mut Node, speaker: &Node) {
+fn assert_heard<E: Ends>(listener: &mut Node<E>, speaker: &Node<E>) {
     for text in std::mem::take(&mut listener.heard) {
         assert!(speaker.said.contains(&text), "heard what nobody said: {text:02x?}");
         assert!(listener.heard_before.insert(text), "heard twice");
     }
 }
 
-struct Node {
-    endpoint: Endpoint<PeerArray<(), 3, 2, 32, 160, 3>, Extended<Both>>,
+struct Node<E: Ends> {
+    endpoint: Endpoint<E::Table, E::Role>,
     crypto: Recorder,
     counters: Counters,
     number: u8,
     is_client: bool,
     key: [u8; 16],
     session: Option<PeerId>,
+    kept: Option<Kept>,
     established: u32,
     said: HashSet<Vec<u8>>,
     heard: Vec<Vec<u8>>,
     heard_before: HashSet<Vec<u8>>,
 }
 
-impl Node {
+impl<E: Ends> Node<E> {
     fn new(number: u8, is_client: bool, config: Config, now: Instant) -> Self {
         let mut crypto = Recorder { inner: RustCrypto::new([number; 32]), spent: HashSet::new() };
         let mut counters = Counters::default();
+        let role = E::role(&mut crypto, &config);
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
-        let endpoint = Endpoint::new(&mut cx, PeerArray::new(), config);
+        let endpoint = Endpoint::with_roles(&mut cx, E::table(), config, role);
         Self {
             endpoint,
             crypto,
@@ -334,6 +510,7 @@ impl Node {
             is_client,
             key: *b"0123456789abcdef",
             session: None,
+            kept: None,
             established: 0,
             said: HashSet::new(),
             heard: Vec::new(),
@@ -420,7 +597,12 @@ impl Node {
                     self.on(now, noted, sent);
                 }
             }
-            Noted::Established(id) => (self.session, self.established) = (Some(id), self.established + 1),
+            Noted::Established(id) => {
+                (self.session, self.established) = (Some(id), self.established + 1);
+                if let Some(kept) = E::keep(&mut self.endpoint, id) {
+                    self.kept = Some(kept);
+                }
+            }
             Noted::Message(bytes) => self.heard.push(bytes),
             Noted::Closed(id) => self.session = self.session.filter(|session| *session != id),
             Noted::Alarm => {}

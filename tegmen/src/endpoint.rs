@@ -271,8 +271,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 [_, 0] => Err(Fatal::Closed.into()),
                 _ => Ok(()),
             },
-            // The client's Finished again: our last flight was lost. Renegotiation is refused by silence.
-            ContentType::HANDSHAKE if let Some(ongoing) = &mut self.peers.ongoing(id) => {
+            // The other end's Finished again: our last flight was lost. Whoever had not the last one, in a resumed handshake
+            // the server, has nothing to say to that: two that answer each other would never stop. Renegotiation is
+            // refused by silence.
+            ContentType::HANDSHAKE
+                if (!R::RESUMPTION || self.peers.peer(id).is_some_and(|peer| peer.lingers))
+                    && let Some(ongoing) = &mut self.peers.ongoing(id) =>
+            {
                 if content.first() == Some(&MessageType::FINISHED.0) && ongoing.state.is_lingering() {
                     bump(&mut cx.counters.retransmitted);
                     ongoing.state.send_flight();

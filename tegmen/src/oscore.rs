@@ -8,7 +8,7 @@
 //! No number is ever used twice: each comes from a [lease](crate::lease) whose end was made durable before. After a power
 //! cut the window of the other end's numbers is lost, and a request is delivered only once a challenge was repeated
 //! ([`Context::write_challenge`]; appendix B.1.2). Where nothing that was kept can be trusted, both ends derive new keys,
-//! if they agreed on that beforehand ([`Context::rederive`], [`Offers`]; appendix B.2, feature `rederivation`).
+//! if they agreed on that beforehand (`Context::rederive`, `Offers`; appendix B.2, feature `rederivation`).
 
 mod context;
 mod cose;

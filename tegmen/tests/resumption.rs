@@ -8,7 +8,7 @@ use tegmen::endpoint::ClientAuthentication;
 use tegmen::time::Duration;
 use world::badge::Badge;
 use world::puppet::last_alert;
-use world::{Fate, World};
+use world::{Damage, Fate, World};
 
 const CCM_8: Suites = Suites::CCM_8;
 const CHACHA20: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256]);
@@ -144,6 +144,33 @@ fn every_single_loss_and_every_pair_of_losses_is_survived() {
                     if sent == one + 1 || sent == other + 1 { Fate::LOST } else { Fate::arrives() }
                 });
                 resumes(&mut world);
+            }
+        }
+    }
+}
+
+/// A record of a datagram may be lost alone. What is sent again for that comes to an end.
+#[test]
+fn any_byte_of_any_datagram_may_be_spoiled_and_nobody_answers_for_ever() {
+    for (of, datagrams) in [(with_tickets as fn(u64, Suites) -> World, 3), (with_ids, 5)] {
+        for spoiled in 0..datagrams {
+            for at in 0..250 {
+                let mut world = first(of(1, CCM_8));
+                let mut sent = 0;
+                world.network = Box::new(move |_, datagram| {
+                    sent += 1;
+                    let here = sent == spoiled + 1 && at < datagram.len();
+                    let damage = if here { Damage::Flipped { at, bit: 3 } } else { Damage::Intact };
+                    Fate(vec![(Duration::from_millis(10), damage)])
+                });
+                world.connect_again();
+                world.run(Duration::from_secs(59));
+                assert!(world.sent.len() < 20, "byte {at} of datagram {spoiled}: {} datagrams", world.sent.len());
+                // A hello that was changed may end it all: Finished tells.
+                if spoiled + 1 == datagrams {
+                    assert!(world.client.established && world.server.established, "byte {at} of the last");
+                    speaks(&mut world);
+                }
             }
         }
     }
