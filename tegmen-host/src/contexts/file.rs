@@ -32,7 +32,7 @@ pub struct ContextFile {
     /// The AEAD algorithm.
     pub aead: Aead,
     /// When it was made, in seconds since 1970: numbers are leased no faster than 4 a millisecond since a day before, so that
-    /// [`recover`] knows which cannot have been used.
+    /// a context whose file of numbers was lost can tell which cannot have been used.
     pub created: u64,
     /// When it may not be used any more, in seconds since 1970, and as the file has it.
     pub expires: Option<(u64, String)>,
