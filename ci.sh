@@ -4,6 +4,7 @@
 #   ./ci.sh                 everything below but the long runs, under 45 minutes on 2 cores
 #   ./ci.sh format lint     single steps
 #   ./ci.sh faults          a line for each class of fault that others had, and whether ours survives it
+#   ./ci.sh timing          records with MAC-then-encrypt: no instruction and no address depends on what is secret
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
 #   ./ci.sh bench           the benchmarks beside every peer, results in bench/results/
@@ -123,6 +124,12 @@ step_faults() {
     cargo run --locked --quiet -p tegmen-testbed --example faults
 }
 
+# Whether the opening of records with MAC-then-encrypt tells anything of padding and code, by every instruction and address.
+step_timing() {
+    need valgrind
+    cargo run --release --locked --quiet -p tegmen --example timing --features cbc
+}
+
 # Keys in a TPM: a TPM in software, and the only parts of the workspace that need the TPM2 software stack.
 step_tpm() {
     need swtpm libtss2-dev pkg-config openssl
@@ -157,7 +164,7 @@ step_bench() {
     done
 }
 
-gate=(format lint docs test faults seeds crash nostd up lab firmware interop tpm fuzz)
+gate=(format lint docs test faults timing seeds crash nostd up lab firmware interop tpm fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
 took=()
 for name in "$@"; do

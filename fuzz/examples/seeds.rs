@@ -30,6 +30,10 @@ fn main() -> std::io::Result<()> {
     )?;
     write("oscore", "option", &[0x19, 0x05, 0x02, 0x44, 0x61, 0x25])?;
     write("oscore", "forged", &[135, 9, 0, b'c', 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9])?;
+    for padding in [0, 16, 64, 240] {
+        let text = [&[1][..], &[b'c'; 31], &[0; 32], &vec![padding; usize::from(padding) + 1]].concat();
+        write("dtls_cbc", &format!("padding-{padding}"), &text)?;
+    }
     for (name, bytes) in messages() {
         write("coap_message", name, &bytes)?;
         write("slip_ip", name, &packet(&bytes))?;

@@ -20,6 +20,17 @@ pub(crate) fn lacks(relay: &Capture, hello: Hello, (name, number): (&str, u16)) 
     }
 }
 
+/// The last ServerHello that passed has to have an extension, given by name and number, or has to be without it.
+pub(crate) fn agreed(relay: &Capture, (name, number): (&str, u16), expected: bool) -> Check {
+    let datagrams = relay.datagrams();
+    let read = datagrams.iter().rev().find_map(|datagram| read(&datagram.bytes, Hello::Server));
+    match read.ok_or("no ServerHello passed")?.extension(number).is_some() {
+        found if found == expected => Ok(()),
+        true => Err(format!("the ServerHello has {name}").into()),
+        false => Err(format!("the ServerHello is without {name}").into()),
+    }
+}
+
 /// What rows look at in a hello.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Read {

@@ -51,6 +51,30 @@ pub(crate) const ECDHE_PSK_CHACHA20: EcdhePsk = EcdhePsk {
     marks: ["CHACHA20", "ChaCha20"],
 };
 
+/// With a pre-shared key alone, for peers that have nothing better.
+pub(crate) const PSK_CBC: Suite = Suite { name: "TLS_PSK_WITH_AES_128_CBC_SHA256", ours: "psk-cbc", rsa: false };
+
+/// In which order records of it are protected.
+#[derive(Clone, Copy)]
+pub(crate) enum Cbc {
+    EncryptThenMac,
+    MacThenEncrypt,
+}
+
+impl Cbc {
+    pub(crate) const fn scenario(self) -> &'static str {
+        match self {
+            Self::EncryptThenMac => "PSK, CBC, encrypt-then-MAC",
+            Self::MacThenEncrypt => "PSK, CBC, MAC-then-encrypt",
+        }
+    }
+
+    /// That the two ends agreed on it.
+    pub(crate) fn was_agreed(self, relay: &Capture) -> Check {
+        hello::agreed(relay, ("encrypt_then_mac", 22), matches!(self, Self::EncryptThenMac))
+    }
+}
+
 /// What `tegmen get` proves itself with, and whom it believes.
 pub(crate) const AS_DEVICE: [&str; 6] =
     ["--ca", "ca/ca.pem", "--cert", "ca/device1.pem", "--cert-key", "ca/device1.key"];

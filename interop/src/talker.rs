@@ -14,7 +14,7 @@ use crate::dtls::{self, DtlsClient, DtlsServer, Plaintext};
 use crate::ours::{Psk, probe_record_size};
 use crate::peers::{self, Built, Places};
 use crate::process::Process;
-use crate::public_keys::{ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20};
+use crate::public_keys::{Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20};
 use crate::resumption::By;
 use public_keys::Knows;
 use std::net::SocketAddr;
@@ -61,7 +61,7 @@ fn tinydtls(places: &Places) -> Peer {
         closes: false,
         record_size: &[],
         connection_id: false,
-        knows: Knows { x509: false, raw: true, ecdhe_psk: &[] },
+        knows: Knows { x509: false, raw: true, ecdhe_psk: &[], cbc: None },
         resumes: &[],
     }
 }
@@ -78,7 +78,7 @@ fn wolfssl(places: &Places) -> Peer {
         closes: false,
         record_size: &[],
         connection_id: true,
-        knows: Knows { x509: true, raw: true, ecdhe_psk: &[ECDHE_PSK_CHACHA20] },
+        knows: Knows { x509: true, raw: true, ecdhe_psk: &[ECDHE_PSK_CHACHA20], cbc: Some(Cbc::EncryptThenMac) },
         resumes: &By::ALL,
     }
 }
@@ -99,7 +99,7 @@ fn mbedtls(places: &Places) -> Peer {
         closes: true,
         record_size: &["max_fragment_length"],
         connection_id: false,
-        knows: Knows { x509: true, raw: false, ecdhe_psk: &[ECDHE_PSK_CHACHA20] },
+        knows: Knows { x509: true, raw: false, ecdhe_psk: &[ECDHE_PSK_CHACHA20], cbc: Some(Cbc::EncryptThenMac) },
         resumes: &By::ALL,
     }
 }
@@ -115,7 +115,7 @@ fn pion(places: &Places) -> Peer {
         closes: true,
         record_size: &[],
         connection_id: true,
-        knows: Knows { x509: true, raw: false, ecdhe_psk: &[ECDHE_PSK_CHACHA20] },
+        knows: Knows { x509: true, raw: false, ecdhe_psk: &[ECDHE_PSK_CHACHA20], cbc: Some(Cbc::MacThenEncrypt) },
         resumes: &[By::Id],
     }
 }
@@ -131,7 +131,7 @@ fn scandium(java: &Arc<Built>) -> Peer {
         closes: true,
         record_size: &["max_fragment_length", "record_size_limit"],
         connection_id: true,
-        knows: Knows { x509: true, raw: true, ecdhe_psk: &[ECDHE_PSK_CCM_8] },
+        knows: Knows { x509: true, raw: true, ecdhe_psk: &[ECDHE_PSK_CCM_8], cbc: Some(Cbc::MacThenEncrypt) },
         resumes: &[By::Id],
     }
 }

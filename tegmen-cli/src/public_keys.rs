@@ -236,6 +236,7 @@ pub(crate) fn suites(text: &str) -> Result<Suites, String> {
         Ok(match word {
             "ccm8" => CipherSuite::PSK_WITH_AES_128_CCM_8,
             "gcm" => CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
+            "psk-cbc" => CipherSuite::PSK_WITH_AES_128_CBC_SHA256,
             "ecdhe-psk-ccm8" => CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256,
             "ecdhe-psk-chacha20" => CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256,
             "ecdhe-ecdsa-ccm8" => CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
@@ -243,7 +244,7 @@ pub(crate) fn suites(text: &str) -> Result<Suites, String> {
             "ecdhe-rsa-gcm" => CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
             _ => {
                 return Err(format!(
-                    "{word} is none of ccm8, gcm (both with a pre-shared key), ecdhe-psk-ccm8, ecdhe-psk-chacha20, \
+                    "{word} is none of ccm8, gcm, psk-cbc (all with a pre-shared key), ecdhe-psk-ccm8, ecdhe-psk-chacha20, \
                      ecdhe-ecdsa-ccm8, ecdhe-ecdsa-gcm, ecdhe-rsa-gcm"
                 ));
             }

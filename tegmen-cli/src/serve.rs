@@ -110,7 +110,7 @@ pub(crate) struct Serve {
     hello_limits: HelloLimits,
     /// Cipher suites that are accepted, the one that is rather had first, with commas between: ccm8, gcm (these two if
     /// nothing is said), ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three
-    /// before them with --cert-key).
+    /// before them with --cert-key). For peers that have nothing better, and only if it is named: psk-cbc.
     #[arg(long, value_name = "SUITES", value_parser = suites)]
     suites: Option<Suites>,
     #[command(flatten)]

@@ -154,6 +154,16 @@ impl Crypto for HostCrypto {
         public::chacha20_poly1305_open(key, nonce, aad, (&self.sealed, tag), body).ok_or(NotAuthentic)
     }
 
+    const CBC: bool = true;
+
+    fn cbc_encrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+        rustcrypto::cbc_encrypt(key, iv, body)
+    }
+
+    fn cbc_decrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+        rustcrypto::cbc_decrypt(key, iv, body)
+    }
+
     /// x25519 first: an agreement takes half the time.
     const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
 

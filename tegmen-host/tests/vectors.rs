@@ -17,6 +17,11 @@ fn the_host_agrees_with_every_chacha20_poly1305_vector() {
 }
 
 #[test]
+fn the_host_agrees_with_every_cbc_vector() {
+    checks::wycheproof_aes_cbc(&mut HostCrypto::new([0; 32], 16));
+}
+
+#[test]
 fn the_host_agrees_with_every_ccm_vector() {
     let all = |nonce: usize, tag: usize| (7..=13).contains(&nonce) && (4..=16).contains(&tag) && tag.is_multiple_of(2);
     let crypto = &mut HostCrypto::new([0; 32], 16);

@@ -159,6 +159,28 @@ pub trait Crypto {
         Err(NotAuthentic)
     }
 
+    /// True if the provider has AES-128-CBC, for [suites that are off unless they are
+    /// named](crate::dtls::CipherSuite::PSK_WITH_AES_128_CBC_SHA256); a constant as [`Self::CHACHA20`] is.
+    const CBC: bool = false;
+
+    /// Encrypts `body`, whole blocks of 16 bytes, in place with AES-128-CBC (NIST SP 800-38A). Nothing authenticates it.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the provider does not have it, or `body` is not of whole blocks; it is then unchanged.
+    fn cbc_encrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+        let _ = (key, iv, body);
+        Err(Unsupported)
+    }
+
+    /// Decrypts `body` in place, in a time that depends on its length alone; the inverse of [`Self::cbc_encrypt`].
+    ///
+    /// # Errors
+    /// As [`Self::cbc_encrypt`].
+    fn cbc_decrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+        let _ = (key, iv, body);
+        Err(Unsupported)
+    }
+
     /// The groups that the provider has, the one it would rather use first. It is a constant so that an image without any
     /// links nothing of their use.
     const GROUPS: &'static [NamedGroup] = &[];

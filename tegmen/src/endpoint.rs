@@ -52,12 +52,12 @@ pub struct Cx<'c, C> {
 
 /// Room before the content of a datagram that [`Endpoint::seal`] needs.
 pub const HEADROOM: usize = record::HEADROOM;
-/// Room before it, whatever connection id the peer has.
-pub const MAX_HEADROOM: usize = HEADROOM + connection_id::MAX_OVERHEAD.0;
+/// Room before it, whatever the cipher suite, and whatever connection id the peer has.
+pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cbc::BLOCK_LEN + connection_id::MAX_OVERHEAD.0;
 /// Room behind it, for CCM_8.
 pub const TAILROOM: usize = record::TAG_LEN;
 /// Room behind it, whatever the cipher suite, and with or without a connection id; padding takes what is there beyond it.
-pub const MAX_TAILROOM: usize = record::GCM_TAG_LEN + connection_id::MAX_OVERHEAD.1;
+pub const MAX_TAILROOM: usize = record::cbc::MAX_TAIL_LEN + connection_id::MAX_OVERHEAD.1;
 
 /// All peers behind one or more sockets, in the roles `R`.
 pub struct Endpoint<P: Peers, R: Roles = Both> {
@@ -438,7 +438,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Protects what is in `frame` for `id`. The frame needs [`HEADROOM`] before its content and
-    /// [`TAILROOM`] behind, or [`MAX_HEADROOM`] and [`MAX_TAILROOM`] where GCM or a connection id may have been agreed on.
+    /// [`TAILROOM`] behind, or [`MAX_HEADROOM`] and [`MAX_TAILROOM`] where another suite or a connection id may have been agreed on.
     ///
     /// # Errors
     /// [`Misuse`]; the frame must then not be sent.

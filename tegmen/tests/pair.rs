@@ -2,7 +2,7 @@
 
 mod world;
 
-use tegmen::dtls::{Config, Fatal, Profile, Suites};
+use tegmen::dtls::{CipherSuite, Config, Fatal, Profile, Suites};
 use tegmen::time::Duration;
 use world::{Fate, World};
 
@@ -55,6 +55,23 @@ fn the_server_chooses_what_it_would_rather_have_of_what_is_offered() {
         (Suites::CCM_8, Suites::GCM, None),
     ] {
         assert_eq!(agreed(client, server), expected, "{client:?} {server:?}");
+    }
+}
+
+/// Both ends know encrypt-then-MAC; what a peer without it is sent and sends is tried in the interoperability tests.
+#[test]
+fn cbc_is_agreed_on_only_where_it_is_named_and_then_with_encrypt_then_mac() {
+    const CBC: Suites = Suites(&[CipherSuite::PSK_WITH_AES_128_CBC_SHA256]);
+    let encrypt_then_mac = 13 + 16 + 16 + 32;
+    assert_eq!(agreed(CBC, CBC), Some(encrypt_then_mac));
+    assert_eq!((agreed(CBC, Suites::ALL), agreed(Suites::ALL, CBC)), (None, None));
+    assert!(!Suites::ALL.0.contains(&CipherSuite::PSK_WITH_AES_128_CBC_SHA256));
+    for lost in 0..12 {
+        let mut world = World::new(7, Config { suites: CBC, ..Config::default() });
+        world.network = Box::new(move |n, _| if n == lost { Fate::LOST } else { Fate::arrives() });
+        world.connect();
+        world.run(Duration::from_secs(60));
+        assert!(world.client.established && world.server.established, "lost datagram {lost}");
     }
 }
 

@@ -11,6 +11,7 @@ use world::puppet::last_alert;
 use world::{Damage, Fate, World};
 
 const CCM_8: Suites = Suites::CCM_8;
+const CBC: Suites = Suites(&[CipherSuite::PSK_WITH_AES_128_CBC_SHA256]);
 const CHACHA20: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256]);
 const ECDHE_PSK: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256]);
 const ECDSA: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
@@ -94,7 +95,7 @@ fn falls_back(world: &mut World) {
 
 #[test]
 fn tickets_of_every_kind_of_session() {
-    for suites in [CCM_8, Suites::GCM, ECDHE_PSK, CHACHA20] {
+    for suites in [CCM_8, Suites::GCM, ECDHE_PSK, CHACHA20, CBC] {
         let mut world = first(with_tickets(1, suites));
         resumes(&mut world);
         resumes(&mut world);

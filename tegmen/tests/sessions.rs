@@ -67,11 +67,12 @@ fn say(world: &mut World, from_client: bool, text: &[u8]) {
     assert_eq!(heard.last().map(Vec::as_slice), Some(text));
 }
 
+const CBC: Suites = Suites(&[CipherSuite::PSK_WITH_AES_128_CBC_SHA256]);
 const CHACHA20: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256]);
 
 #[test]
 fn a_session_moves_in_order_and_goes_on_without_a_handshake() {
-    for suites in [Suites::CCM_8, Suites::GCM, CHACHA20] {
+    for suites in [Suites::CCM_8, Suites::GCM, CHACHA20, CBC] {
         let mut world = established(1, Config { suites, ..Config::default() });
         say(&mut world, true, b"one");
         say(&mut world, false, b"two");

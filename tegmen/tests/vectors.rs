@@ -24,6 +24,11 @@ fn rustcrypto_agrees_with_every_chacha20_poly1305_vector() {
 }
 
 #[test]
+fn rustcrypto_agrees_with_every_cbc_vector() {
+    checks::wycheproof_aes_cbc(&mut RustCrypto::new([0; 32]));
+}
+
+#[test]
 fn compact_agrees_with_every_ccm_vector() {
     let crypto = &mut Compact::new([0; 32]);
     assert_eq!(checks::cavp(crypto, all), Count { run: CAVP_CASES, refused: 0 });

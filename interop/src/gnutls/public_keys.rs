@@ -1,13 +1,14 @@
 //! GnuTLS with certificates and with raw public keys.
 
 use super::{CLIENT, PEER, SERVER, Session};
+use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::dtls::{LOOPBACK, Plaintext as _};
 use crate::openssl::holds;
 use crate::ours::{Psk, Served, start_ask};
 use crate::process::Process;
 use crate::public_keys::{
-    AS_DEVICE, AS_SERVER, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, RAW, RawKeys, certificates, lacks_suite,
+    AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, PSK_CBC, RAW, RawKeys, certificates, lacks_suite,
 };
 use std::net::SocketAddr;
 use std::process::Command;
@@ -31,6 +32,10 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
         server(RAW, server_raw),
         server(ECDHE_PSK_CCM_8.scenario, |_| lacks_ecdhe_psk_ccm_8()),
         server(ECDHE_PSK_CHACHA20.scenario, server_ecdhe_psk),
+        server(Cbc::EncryptThenMac.scenario(), |scene| server_cbc(scene, Cbc::EncryptThenMac)),
+        server(Cbc::MacThenEncrypt.scenario(), |scene| server_cbc(scene, Cbc::MacThenEncrypt)),
+        client(Cbc::EncryptThenMac.scenario(), |scene| client_cbc(scene, Cbc::EncryptThenMac)),
+        client(Cbc::MacThenEncrypt.scenario(), |scene| client_cbc(scene, Cbc::MacThenEncrypt)),
         client("mutual ECDSA, CCM_8", |scene| client_mutual(scene, CCM_8, ECDSA_CCM_8, false)),
         client("mutual ECDSA, GCM", |scene| client_mutual(scene, GCM, ECDSA_GCM, false)),
         client("mutual RSA, GCM", |scene| client_mutual(scene, GCM, RSA_GCM, true)),
@@ -123,6 +128,36 @@ fn client_ecdhe_psk(scene: &Scene) -> Check {
     client.await_error("FINISHED (20) was received", 0)?;
     served.process.await_output(format!(" is {}", psk.identity), 0)?;
     holds(&client.err.text(), &["Selected cipher suite: GNUTLS_ECDHE_PSK_CHACHA20_POLY1305"])
+}
+
+fn cbc(mode: Cbc) -> String {
+    let without = if matches!(mode, Cbc::MacThenEncrypt) { ":%NO_ETM" } else { "" };
+    format!("NORMAL:-VERS-ALL:+VERS-DTLS1.2:-KX-ALL:+PSK:-CIPHER-ALL:+AES-128-CBC:-MAC-ALL:+SHA256{without}")
+}
+
+fn server_cbc(scene: &Scene, mode: Cbc) -> Check {
+    let psk = Psk::usual();
+    let (server, port) = super::serve_with(scene, &psk, &cbc(mode), &[])?;
+    let relay = Capture::start((LOOPBACK, port).into())?;
+    let uri = format!("coaps://{}/question", SocketAddr::new(LOOPBACK, relay.port));
+    let words = ["put", &uri, "a blink", "--suites", PSK_CBC.ours];
+    let failure = start_ask(scene, &words, Some(&psk))?.failure()?;
+    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?;
+    mode.was_agreed(&relay)?;
+    holds(&server.err.text(), &["(GNUTLS_PSK_AES_128_CBC_SHA256)"])
+}
+
+fn client_cbc(scene: &Scene, mode: Cbc) -> Check {
+    let psk = Psk::usual();
+    let served = Served::start_with(scene, &psk, &["--suites", PSK_CBC.ours])?;
+    let relay = Capture::start((LOOPBACK, served.port).into())?;
+    let words = ["--priority", &cbc(mode), "--pskusername", &psk.identity, "--pskkey", &psk.hex()];
+    let mut session = client_session(scene, relay.port, &words)?;
+    session.get_v()?;
+    mode.was_agreed(&relay)?;
+    holds(&session.process.out.text(), &["(PSK)-(AES-128-CBC)-(SHA256)", "extended master secret"])?;
+    served.process.await_output(format!("({}) GET /v: 2.05", psk.identity), 0)?;
+    Ok(())
 }
 
 fn lacks_ecdhe_psk_ccm_8() -> Check {

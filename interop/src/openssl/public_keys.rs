@@ -1,12 +1,14 @@
 //! OpenSSL with certificates, and with an agreement beside a pre-shared key.
 
 use super::{Client, PEER, PROGRAM, Server, client_get, holds};
+use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::dtls::Plaintext as _;
 use crate::ours::{Psk, Served, start_ask};
+use crate::process::Process;
 use crate::public_keys::{
-    AS_DEVICE, AS_SERVER, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, ECDSA_GCM, RAW, RSA_GCM, RawKeys, Suite,
-    certificates, client_lacks_raw, lacks_suite, server_lacks_raw, tegmen,
+    AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, ECDSA_GCM, PSK_CBC, RAW, RSA_GCM,
+    RawKeys, Suite, certificates, client_lacks_raw, lacks_suite, server_lacks_raw, tegmen,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -36,6 +38,10 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
         server(RAW, no_raw_server),
         server(ECDHE_PSK_CCM_8.scenario, |_| lacks_ecdhe_psk_ccm_8()),
         server(ECDHE_PSK_CHACHA20.scenario, server_ecdhe_psk),
+        server(Cbc::EncryptThenMac.scenario(), |scene| server_cbc(scene, Cbc::EncryptThenMac)),
+        server(Cbc::MacThenEncrypt.scenario(), |scene| server_cbc(scene, Cbc::MacThenEncrypt)),
+        client(Cbc::EncryptThenMac.scenario(), |scene| client_cbc(scene, Cbc::EncryptThenMac)),
+        client(Cbc::MacThenEncrypt.scenario(), |scene| client_cbc(scene, Cbc::MacThenEncrypt)),
         server("certificate for another name", server_of_another_name),
         client("mutual ECDSA, CCM_8", |scene| client_mutual(scene, ECDSA_CCM_8, &[])),
         client("mutual ECDSA, GCM", |scene| client_mutual(scene, ECDSA_GCM, &[])),
@@ -155,6 +161,47 @@ fn client_ecdhe_psk(scene: &Scene) -> Check {
     let served = Served::start_with(scene, &Psk::usual(), &["--suites", ECDHE_PSK_CHACHA20.suite.ours])?;
     let (_, session) = client_get(scene, &served, &ECDHE_PSK)?;
     holds(&session, &["Cipher is ECDHE-PSK-CHACHA20-POLY1305", "Extended master secret: yes"])
+}
+
+const CBC: [&str; 2] = ["-cipher", "PSK-AES128-CBC-SHA256:@SECLEVEL=0"];
+/// It has no word for the other order on its command line, but its configuration file has.
+const WITHOUT_ENCRYPT_THEN_MAC: &str = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n\
+                                        [tls]\nOptions = -EncryptThenMac\n";
+
+fn with_cbc(scene: &Scene, mut command: Command, mode: Cbc) -> Result<Process, String> {
+    if matches!(mode, Cbc::MacThenEncrypt) {
+        command.env("OPENSSL_CONF", scene.file("openssl.cnf", WITHOUT_ENCRYPT_THEN_MAC)?);
+    }
+    scene.start_command(command)
+}
+
+fn server_cbc(scene: &Scene, mode: Cbc) -> Check {
+    let psk = Psk::usual();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+    let (accept, key) = (address.to_string(), psk.hex());
+    let mut command = Command::new(PROGRAM);
+    command.args(["s_server", "-dtls1_2", "-accept", &accept, "-nocert", "-psk", &key]).args(CBC);
+    command.args(["-psk_identity", &psk.identity]);
+    let process = with_cbc(scene, command, mode)?;
+    process.await_output("ACCEPT", 0)?;
+    let relay = Capture::start(address)?;
+    let mut server = Server { process, address: (Ipv4Addr::LOCALHOST, relay.port).into(), read: 0 };
+    server.exchange(scene, &psk, &["--suites", PSK_CBC.ours])?;
+    mode.was_agreed(&relay)?;
+    holds(&server.session(scene)?, &["Cipher    : PSK-AES128-CBC-SHA256", "Extended master secret: yes"])
+}
+
+fn client_cbc(scene: &Scene, mode: Cbc) -> Check {
+    let psk = Psk::usual();
+    let served = Served::start_with(scene, &psk, &["--suites", PSK_CBC.ours])?;
+    let relay = Capture::start((Ipv4Addr::LOCALHOST, served.port).into())?;
+    let mut command = Command::new(PROGRAM);
+    Client::arguments(&mut command, "127.0.0.1", relay.port, &psk, &CBC);
+    let mut client = Client { process: with_cbc(scene, command, mode)?, read: 0 };
+    let session = client.established()?;
+    client.get_v()?;
+    mode.was_agreed(&relay)?;
+    holds(&session, &["Cipher is PSK-AES128-CBC-SHA256", "Extended master secret: yes"])
 }
 
 fn lacks_ecdhe_psk_ccm_8() -> Check {

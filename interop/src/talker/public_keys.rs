@@ -4,13 +4,14 @@
 //! `psk SUITE IDENTITY KEY`; they print `suite NAME` and `peer NAME`. Their word `suites` prints the names of all.
 
 use super::{Peer, Session};
+use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::dtls::{self, LOOPBACK, Plaintext as _};
 use crate::openssl::holds;
 use crate::ours::{Psk, Served, start_ask};
 use crate::public_keys::{
-    AS_DEVICE, AS_SERVER, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, EcdhePsk, MUTUAL, RAW, RawKeys, Suite,
-    certificates, client_lacks_raw, lacks_suite, server_lacks_raw,
+    AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, EcdhePsk, MUTUAL, PSK_CBC, RAW,
+    RawKeys, Suite, certificates, client_lacks_raw, lacks_suite, server_lacks_raw,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(super) struct Knows {
     pub(super) raw: bool,
     /// Its suites with a pre-shared key and an agreement.
     pub(super) ecdhe_psk: &'static [EcdhePsk],
+    /// How its records with CBC and a pre-shared key are protected.
+    pub(super) cbc: Option<Cbc>,
 }
 
 pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
@@ -56,6 +59,10 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
             add(Role::Server, of.scenario, Box::new(move |_, peer| lacks_ecdhe_psk(peer, of)));
             add(Role::Client, of.scenario, Box::new(move |_, peer| lacks_ecdhe_psk(peer, of)));
         }
+    }
+    if let Some(mode) = knows.cbc {
+        add(Role::Server, mode.scenario(), Box::new(move |scene, peer| server_cbc(scene, peer, mode)));
+        add(Role::Client, mode.scenario(), Box::new(move |scene, peer| client_cbc(scene, peer, mode)));
     }
     cells
 }
@@ -170,6 +177,25 @@ fn client_ecdhe_psk(scene: &Scene, peer: &Peer, suite: Suite) -> Check {
     let words = ["psk", suite.name, &psk.identity, &psk.hex()];
     let mut session = peer.connect(scene, served.port, &words)?;
     gets(&served, &mut session, suite, &psk.identity, &psk.identity)
+}
+
+fn server_cbc(scene: &Scene, peer: &Peer, mode: Cbc) -> Check {
+    let psk = Psk::usual();
+    let (mut session, address) = peer.serve(scene, &["psk", PSK_CBC.name, &psk.identity, &psk.hex()])?;
+    let relay = Capture::start(address)?;
+    let server = (LOOPBACK, relay.port).into();
+    asks(scene, &mut session, server, &["--suites", PSK_CBC.ours], Some(&psk))?;
+    mode.was_agreed(&relay)?;
+    session.says(PSK_CBC, &psk.identity)
+}
+
+fn client_cbc(scene: &Scene, peer: &Peer, mode: Cbc) -> Check {
+    let psk = Psk::usual();
+    let served = Served::start_with(scene, &psk, &["--suites", PSK_CBC.ours])?;
+    let relay = Capture::start((LOOPBACK, served.port).into())?;
+    let mut session = peer.connect(scene, relay.port, &["psk", PSK_CBC.name, &psk.identity, &psk.hex()])?;
+    gets(&served, &mut session, PSK_CBC, &psk.identity, &psk.identity)?;
+    mode.was_agreed(&relay)
 }
 
 fn lacks_ecdhe_psk(peer: &Peer, of: EcdhePsk) -> Check {

@@ -4,6 +4,7 @@ use super::object::Objects;
 use super::outer::is_cut;
 use super::{Ask, Client, ClientError, Reply, Tapped, describe};
 use crate::clock;
+use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
 use crate::x509::{CertificateInfo, Purpose};
 use std::io::{self, ErrorKind};
@@ -15,9 +16,8 @@ use tegmen::coap::{Block, Builder, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::record::GCM_TAG_LEN;
 use tegmen::dtls::{Fatal, Records};
-use tegmen::endpoint::{Cx, Event, HEADROOM, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
+use tegmen::endpoint::{Cx, Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
 use tegmen::oscore::OVERHEAD;
 use tegmen::time::{Duration, Instant};
 
@@ -180,9 +180,10 @@ impl Client {
     /// Bytes that a message to the server may have: what fits a datagram, and a record of the session.
     pub(super) fn most(&mut self) -> usize {
         // Without an offer there is no connection id.
-        let overhead = match self.config.dtls.connection_id {
-            Some(_) => MAX_HEADROOM + MAX_TAILROOM,
-            None => HEADROOM + GCM_TAG_LEN,
+        let channel = self.endpoint.peers.peer(self.peer).map(|peer| peer.channel());
+        let overhead = match (self.config.dtls.connection_id, channel) {
+            (None, Some(channel)) => channel.headroom::<HostCrypto>() + channel.max_tailroom::<HostCrypto>(),
+            _ => MAX_HEADROOM + MAX_TAILROOM,
         };
         let datagram = usize::from(self.config.dtls.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);
         let record = self.endpoint.peers.peer(self.peer).map_or(usize::MAX, |peer| peer.max_content());

@@ -220,11 +220,31 @@ impl HmacKey {
             hash.update::<C>(part);
         }
         hash.complete::<C>();
+        self.run_outer::<C>(hash);
+    }
+
+    /// From the state of the inner hash to the code.
+    #[inline(always)]
+    fn run_outer<C: Crypto>(&self, hash: &mut Sha256) {
         // The digest is the message of the outer hash.
         put(&mut hash.block, &hash.state);
         hash.state = self.outer;
         hash.len = const { 64 + DIGEST_LEN as u32 };
         hash.complete::<C>();
+    }
+
+    /// The state before a message: for one whose end must not be known to the code that hashes it.
+    pub(crate) const fn begun(&self) -> [u32; 8] {
+        self.inner
+    }
+
+    /// The code of a message after whose last block the state is this.
+    pub(crate) fn end<C: Crypto>(&self, state: [u32; 8]) -> [u8; DIGEST_LEN] {
+        let mut hash = Sha256 { state, ..Sha256::none() };
+        self.run_outer::<C>(&mut hash);
+        let code = hash.digest();
+        hash.wipe();
+        code
     }
 
     /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2; label and seed are given as parts that are concatenated.

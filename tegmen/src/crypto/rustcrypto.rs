@@ -6,6 +6,8 @@ use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 #[cfg(feature = "curves")]
 use super::{MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme, curves, hash::DIGEST_LEN};
 use aes::Aes128;
+#[cfg(feature = "cbc")]
+use aes::cipher::{BlockCipherDecrypt as _, BlockCipherEncrypt as _};
 use aes_gcm::Aes128Gcm;
 use ccm::aead::array::ArraySize;
 use ccm::aead::inout::InOutBuf;
@@ -117,6 +119,19 @@ impl Crypto for RustCrypto {
         chacha20_open(key, nonce, aad, body, tag)
     }
 
+    #[cfg(feature = "cbc")]
+    const CBC: bool = true;
+
+    #[cfg(feature = "cbc")]
+    fn cbc_encrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+        cbc_encrypt(key, iv, body)
+    }
+
+    #[cfg(feature = "cbc")]
+    fn cbc_decrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+        cbc_decrypt(key, iv, body)
+    }
+
     #[cfg(feature = "curves")]
     const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
 
@@ -223,6 +238,41 @@ pub fn chacha20_open(
 ) -> Result<(), NotAuthentic> {
     let cipher = ChaCha20Poly1305::new(key.into());
     cipher.decrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body), tag.into()).map_err(|_| NotAuthentic)
+}
+
+/// AES-128-CBC as [`Crypto::cbc_encrypt`] has it, for providers that have no other.
+///
+/// # Errors
+/// [`Unsupported`] if `body` is not of whole blocks.
+#[cfg(feature = "cbc")]
+pub fn cbc_encrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+    let cipher = Aes128::new(key.into());
+    let (blocks, []) = body.as_chunks_mut::<16>() else { return Err(Unsupported) };
+    let mut before = *iv;
+    for block in blocks {
+        before.iter_mut().zip(&*block).for_each(|(before, byte)| *before ^= byte);
+        cipher.encrypt_block((&mut before).into());
+        *block = before;
+    }
+    Ok(())
+}
+
+/// As [`Crypto::cbc_decrypt`].
+///
+/// # Errors
+/// [`Unsupported`] if `body` is not of whole blocks.
+#[cfg(feature = "cbc")]
+pub fn cbc_decrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+    let cipher = Aes128::new(key.into());
+    let (blocks, []) = body.as_chunks_mut::<16>() else { return Err(Unsupported) };
+    let mut before = *iv;
+    for block in blocks {
+        let sealed = *block;
+        cipher.decrypt_block(block.into());
+        block.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
+        before = sealed;
+    }
+    Ok(())
 }
 
 fn seal<M: ArraySize + TagSize, N: ArraySize + NonceSize>(

@@ -366,7 +366,7 @@ mod tests {
             id in vec(any::<u8>(), 1..21),
             padding in 0usize..40,
             kind in 1u8..,
-            cipher in 0u8..3,
+            cipher in 0u8..5,
             flip: u16,
         ) {
             let crypto = &mut RustCrypto::new([2; 32]);
@@ -377,9 +377,10 @@ mod tests {
             let before = client.headroom::<RustCrypto>() + len;
             let mut frame = Frame::new(&mut storage, before);
             frame.append(&content).unwrap();
-            let behind = 1 + padding + client.tag_len::<RustCrypto>();
+            let inner = content.len() + 1 + padding;
+            let behind = 1 + padding + client.tailroom::<RustCrypto>(inner);
             let record = frame.widen(before, behind).unwrap();
-            client.seal_with_id(crypto, ContentType(kind), &id, content.len(), record).unwrap();
+            client.seal_with_id(crypto, ContentType(kind), &id, content.len(), inner, record).unwrap();
             let sealed: Vec<u8> = record.to_vec();
             for bit in [Some(usize::from(flip) % (sealed.len() * 8)), None] {
                 let mut datagram = sealed.clone();

@@ -195,7 +195,7 @@ impl Ongoing<'_> {
         }
         let sealed = element == Element::Finished;
         let (mut before, mut behind) = if sealed {
-            (self.peer.channel.headroom::<C>(), self.peer.channel.tag_len::<C>())
+            (self.peer.channel.headroom::<C>(), self.peer.channel.max_tailroom::<C>())
         } else {
             (record::HEADER_LEN, 0)
         };
@@ -252,13 +252,16 @@ impl Ongoing<'_> {
                 server_hello::write_front(&mut body, &state.server_random, session_id, suite)?;
                 let answers = R::PUBLIC_KEYS && state.exchange.is_ephemeral() && !state.flags.has(Flags::RESUMED);
                 let ticket = R::RESUMPTION && state.flags.has(Flags::TICKET);
-                if answers || ticket {
+                if answers || ticket || R::KEEPS && state.cipher.encrypts_then_macs() {
                     extensions.write_with(&mut body, |writer| {
                         if answers {
                             public_key::write_answers(writer, state)?;
                         }
                         if ticket {
                             extension::put(writer, ExtensionType::SESSION_TICKET, &[])?;
+                        }
+                        if state.cipher.encrypts_then_macs() {
+                            extension::put(writer, ExtensionType::ENCRYPT_THEN_MAC, &[])?;
                         }
                         writer.put(more)
                     })?;
@@ -346,15 +349,15 @@ impl Ongoing<'_> {
         if !sealed {
             return record::write_plain(out, ContentType::HANDSHAKE, self.next_number(), &header, piece);
         }
-        let record = out.get_mut(..before.wrapping_add(piece).wrapping_add(behind)).ok_or(Full)?;
-        let headroom = before.wrapping_sub(HEADER_LEN);
-        copy(record.get_mut(headroom..).ok_or(Full)?, &header)?;
         let channel = &mut self.peer.channel;
+        let (headroom, content) = (before.wrapping_sub(HEADER_LEN), HEADER_LEN.wrapping_add(piece));
+        let inner = content.wrapping_add(id.is_some().into());
+        let len = headroom.wrapping_add(inner).wrapping_add(channel.tailroom::<C>(inner));
+        let record = out.get_mut(..len).ok_or(Full)?;
+        copy(record.get_mut(headroom..).ok_or(Full)?, &header)?;
         let outcome = match id {
-            None => channel.seal_record(cx.crypto, ContentType::HANDSHAKE, record),
-            Some(id) => {
-                channel.seal_with_id(cx.crypto, ContentType::HANDSHAKE, id, HEADER_LEN.wrapping_add(piece), record)
-            }
+            None => channel.seal_record(cx.crypto, ContentType::HANDSHAKE, content, record),
+            Some(id) => channel.seal_with_id(cx.crypto, ContentType::HANDSHAKE, id, content, inner, record),
         };
         outcome.map_err(|_| Full)?;
         Ok(record.len())

@@ -18,7 +18,7 @@ use super::handshake::server_key_exchange::{self, ServerKeyExchange};
 use super::handshake::{self, MessageType, Write};
 use super::kept::{self, Item};
 use super::need::Answer;
-use super::record::Cipher;
+use super::record::{Cipher, LongKeys};
 use super::resumption::Resumption as _;
 use super::state::{Flags, HandshakeState, Local, NO_CREDENTIAL, Ongoing, Step, Stop};
 use super::suite::{CipherSuite, KeyExchange, usable};
@@ -290,6 +290,12 @@ impl Ongoing<'_> {
         let offered = self.state.minimal;
         let keys = local.roles.keys();
         for (kind, data) in extension::each(extensions) {
+            // Answered only where the suite has a code of its own (RFC 7366, section 3).
+            if LongKeys::FIT && kind == ExtensionType::ENCRYPT_THEN_MAC && data.is_empty() {
+                let cipher = self.state.cipher.with_encrypt_then_mac();
+                self.state.cipher = cipher.ok_or(Fatal::UnsupportedExtension)?;
+                continue;
+            }
             match kind {
                 ExtensionType::EXTENDED_MASTER_SECRET | ExtensionType::RENEGOTIATION_INFO => {}
                 ExtensionType::RECORD_SIZE_LIMIT | ExtensionType::MAX_FRAGMENT_LENGTH if R::RECORD_SIZE => {}

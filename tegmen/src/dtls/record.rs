@@ -1,6 +1,7 @@
 //! The record layer (RFC 6347, section 4.1): what records look like, the ciphers that protect them, and the
 //! [`Channel`] of a session, which seals and opens them.
 
+pub(crate) mod cbc;
 mod channel;
 pub(crate) mod cipher;
 mod keys;
@@ -30,6 +31,8 @@ pub const SALT_LEN: usize = 4;
 
 /// Longest content of a record (RFC 5246, section 6.2.1).
 pub const MAX_CONTENT: usize = 1 << 14;
+/// What a cipher may add to it at most (RFC 5246, section 6.2.3).
+const MAX_EXPANSION: usize = 2048;
 /// Records sealed under one key before a new handshake is due.
 pub const MAX_SEALED: u32 = 1 << 23;
 /// Records that failed to open under one key before a new handshake is due.
@@ -164,7 +167,7 @@ impl<'r> Records<'r> {
         let record = Record { header, body };
         // Before the version is agreed on the minor one may be any; afterwards it is what the tag is computed with.
         let version_fits = major == VERSION[0] && (record.epoch() == 0 || minor == VERSION[1]);
-        if !version_fits || len > MAX_CONTENT.saturating_add(EXPLICIT_LEN + GCM_TAG_LEN) {
+        if !version_fits || len > MAX_CONTENT.saturating_add(MAX_EXPANSION) {
             return None;
         }
         self.rest = rest;

@@ -5,6 +5,7 @@
 
 use super::flight::Element;
 use super::handshake::client_hello::ClientHello;
+use super::handshake::extension::ExtensionType;
 use super::handshake::{Fragment, MessageType, key_exchange};
 use super::need::{Answer, MAX_PSK};
 use super::public_key::Agreed;
@@ -29,6 +30,11 @@ impl HandshakeState {
         self.begin(Step::AwaitClientKeyExchange, Element::ServerHello, cx.now, settings);
         if C::GCM || R::KEEPS {
             self.cipher = agreed.cipher;
+            if let Some(cipher) = agreed.cipher.with_encrypt_then_mac()
+                && hello.extension(ExtensionType::ENCRYPT_THEN_MAC).is_some()
+            {
+                self.cipher = cipher;
+            }
         }
         if R::KEEPS {
             (self.exchange, self.credential, self.flags) = (agreed.exchange, agreed.credential, agreed.flags);

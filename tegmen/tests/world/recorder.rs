@@ -103,6 +103,17 @@ impl Crypto for Recorder {
         self.inner.chacha20_open(key, nonce, aad, body, tag)
     }
 
+    const CBC: bool = true;
+
+    fn cbc_encrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+        self.spend(key, iv);
+        self.inner.cbc_encrypt(key, iv, body)
+    }
+
+    fn cbc_decrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+        self.inner.cbc_decrypt(key, iv, body)
+    }
+
     const GROUPS: &'static [NamedGroup] = RustCrypto::GROUPS;
 
     fn key_pair(

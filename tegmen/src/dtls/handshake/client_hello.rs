@@ -6,6 +6,7 @@ use super::extension::{self, ExtensionType, Extensions, UNCOMPRESSED};
 use super::{Random, Write, end};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::NamedGroup;
+use crate::dtls::record::LongKeys;
 use crate::dtls::record_size::MaxFragmentLength;
 use crate::dtls::{CipherSuite, Suites, VERSION};
 use crate::endpoint::Roles;
@@ -127,6 +128,13 @@ pub(crate) struct Offer<'o> {
 }
 
 impl Offer<'_> {
+    /// True if one of the suites has a code of its own.
+    fn knows_encrypt_then_mac(&self) -> bool {
+        let usable = self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
+        let mut ciphers = usable.filter_map(CipherSuite::parts).map(|(_, cipher)| cipher);
+        ciphers.any(|cipher| cipher.with_encrypt_then_mac().is_some())
+    }
+
     /// Writes what stands behind the cookie, of an endpoint in the roles `R`.
     pub(crate) fn write<R: Roles>(&self, writer: &mut Writer<'_>) -> Write {
         let usable = || self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
@@ -165,6 +173,9 @@ impl Offer<'_> {
                         })
                     })?;
                 }
+            }
+            if LongKeys::FIT && self.knows_encrypt_then_mac() {
+                extension::put(writer, ExtensionType::ENCRYPT_THEN_MAC, &[])?;
             }
             if let Some(ticket) = self.ticket {
                 extension::put(writer, ExtensionType::SESSION_TICKET, ticket)?;

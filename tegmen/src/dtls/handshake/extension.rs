@@ -21,6 +21,8 @@ impl ExtensionType {
     pub const CLIENT_CERTIFICATE_TYPE: Self = Self(0x0013);
     /// server_certificate_type (RFC 7250).
     pub const SERVER_CERTIFICATE_TYPE: Self = Self(0x0014);
+    /// A record is encrypted before its code is made (RFC 7366); empty.
+    pub const ENCRYPT_THEN_MAC: Self = Self(0x0016);
     /// extended_master_secret (RFC 7627).
     pub const EXTENDED_MASTER_SECRET: Self = Self(0x0017);
     /// SessionTicket (RFC 5077, section 3.2).

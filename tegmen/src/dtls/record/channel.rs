@@ -1,5 +1,6 @@
 //! Both directions of a session: keys, numbers, and the window of what was received.
 
+use super::cbc::BLOCK_LEN;
 use super::cipher::{associated_data, nonce, nonce_of_number};
 use super::{
     Cipher, ContentType, EXPLICIT_LEN, HEADER_LEN, LongKey, LongKeys, MAX_CONTENT, MAX_FAILED, MAX_SEALED, NUMBER_END,
@@ -7,9 +8,9 @@ use super::{
 };
 use crate::buf::{Frame, Full, Reader, Truncated, Writer};
 use crate::crypto::Crypto;
-use crate::dtls::Discard;
 use crate::dtls::connection_id::{self, ConnectionId};
 use crate::dtls::session::Session;
+use crate::dtls::{CipherSuite, Discard};
 use crate::replay::ReplayWindow;
 
 /// Both directions of an association in its protected epoch: what is left of a handshake.
@@ -65,16 +66,34 @@ impl Channel {
         }
     }
 
-    /// Bytes that [`Self::seal`] puts before the content, up to [`HEADROOM`](super::HEADROOM).
+    /// A channel of one end under a key block (RFC 5246, section 6.3) that did not come from a handshake here: for tools and
+    /// tests that look at records. `encrypt_then_mac` is that of RFC 7366.
+    ///
+    /// `None` if the suite is not known, or the block too short.
+    pub fn from_key_block(suite: CipherSuite, encrypt_then_mac: bool, block: &[u8], client: bool) -> Option<Self> {
+        let (_, cipher) = suite.parts()?;
+        let cipher = if encrypt_then_mac { cipher.with_encrypt_then_mac()? } else { cipher };
+        let mut channel = Self::none();
+        channel.set_keys(block, client, cipher).ok()?;
+        Some(channel)
+    }
+
+    /// Bytes that [`Self::seal`] puts before the content.
     #[inline]
     pub const fn headroom<C: Crypto>(&self) -> usize {
         HEADER_LEN.wrapping_add(self.cipher.explicit_len::<C>())
     }
 
-    /// Bytes that [`Self::seal`] puts behind the content.
+    /// Bytes that [`Self::seal`] puts behind a content of `len` bytes.
     #[inline]
-    pub const fn tag_len<C: Crypto>(&self) -> usize {
-        self.cipher.tag_len::<C>()
+    pub const fn tailroom<C: Crypto>(&self, len: usize) -> usize {
+        self.cipher.tail_len::<C>(len)
+    }
+
+    /// Bytes that [`Self::seal`] puts behind any content at most.
+    #[inline]
+    pub const fn max_tailroom<C: Crypto>(&self) -> usize {
+        self.cipher.max_tail_len::<C>()
     }
 
     /// Begins anew with the keys of a key block (RFC 5246, section 6.3; no MAC keys): client key, server key, client
@@ -120,7 +139,7 @@ impl Channel {
         self.next_sequence
     }
 
-    /// Seals what is in `frame`, which needs [`Self::headroom`] bytes before its content and [`Self::tag_len`] behind.
+    /// Seals what is in `frame`, which needs [`Self::headroom`] bytes before its content and [`Self::tailroom`] behind.
     ///
     /// # Errors
     /// [`SealError`]; no number is spent on [`SealError::Full`] before the cipher ran.
@@ -132,11 +151,12 @@ impl Channel {
         frame: &mut Frame<'_>,
     ) -> Result<(), SealError> {
         // What is too short is refused after its number was spent, as whatever else does not fit.
-        let record = frame.widen(self.headroom::<C>(), self.tag_len::<C>()).unwrap_or(&mut []);
-        self.seal_record(crypto, content_type, record)
+        let len = frame.len();
+        let record = frame.widen(self.headroom::<C>(), self.tailroom::<C>(len)).unwrap_or(&mut []);
+        self.seal_record(crypto, content_type, len, record)
     }
 
-    /// As [`Self::seal`], for a whole record: what is sealed, and around it the room that it needs.
+    /// As [`Self::seal`], for a whole record: a content of `len` bytes, and around it the room that it needs.
     // As with `open`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
@@ -144,9 +164,10 @@ impl Channel {
         &mut self,
         crypto: &mut C,
         content_type: ContentType,
+        len: usize,
         record: &mut [u8],
     ) -> Result<(), SealError> {
-        self.seal_with(crypto, self.headroom::<C>(), record, |place, number, sealed_len, len| {
+        self.seal_with(crypto, self.headroom::<C>(), len, record, |place, number, sealed_len, len| {
             let place = place.first_chunk_mut::<HEADER_LEN>().ok_or(Full)?;
             *place = header(content_type, number, sealed_len);
             Ok(associated_data(place, len))
@@ -155,26 +176,23 @@ impl Channel {
 
     /// As [`Self::seal_record`], for a record with the connection id `id` (RFC 9146, section 4): before the content lies
     /// room of [`Self::headroom`] and the length of the id, behind it one byte for its type, then as much padding as the record
-    /// is to have, then room for the tag. `content` is the length of the content.
+    /// is to have, `inner` bytes in all, then room for the tag. `content` is the length of the content.
     pub(crate) fn seal_with_id<C: Crypto>(
         &mut self,
         crypto: &mut C,
         content_type: ContentType,
         id: &ConnectionId,
         content: usize,
+        inner: usize,
         record: &mut [u8],
     ) -> Result<(), SealError> {
         let headroom = self.headroom::<C>().wrapping_add(id.bytes().len());
-        let tag_len = self.tag_len::<C>();
-        let inner = record.get_mut(headroom..).and_then(|rest| {
-            let len = rest.len().checked_sub(tag_len)?;
-            rest.get_mut(..len)?.get_mut(content..)
-        });
-        if let Some([kind, padding @ ..]) = inner {
+        let end = headroom.wrapping_add(inner);
+        if let Some([kind, padding @ ..]) = record.get_mut(headroom.wrapping_add(content)..end) {
             *kind = content_type.0;
             padding.fill(0);
         }
-        self.seal_with(crypto, headroom, record, |place, number, sealed_len, len| {
+        self.seal_with(crypto, headroom, inner, record, |place, number, sealed_len, len| {
             let header = header(ContentType::TLS12_CID, number, sealed_len);
             let (number, length) = header.split_at(NUMBER_END);
             let mut writer = Writer::new(place);
@@ -185,13 +203,14 @@ impl Channel {
         })
     }
 
-    /// Seals a whole record, before whose content lie `headroom` bytes; `write_header` is given those before the explicit
+    /// Seals a whole record, before whose content of `content` bytes lie `headroom` bytes; `write_header` is given those before the explicit
     /// nonce, the number, the length of what follows the header and that of the content, and makes the associated data.
     #[inline(always)]
     fn seal_with<C: Crypto, A: AsRef<[u8]>>(
         &mut self,
         crypto: &mut C,
         headroom: usize,
+        content: usize,
         record: &mut [u8],
         write_header: impl FnOnce(&mut [u8], RecordNumber, u16, u16) -> Result<A, Full>,
     ) -> Result<(), SealError> {
@@ -202,7 +221,16 @@ impl Channel {
         // The number is spent before the cipher runs: whatever happens next, it is not used again.
         self.next_sequence = self.next_sequence.wrapping_add(1);
         let (head, record) = record.split_at_mut_checked(headroom).ok_or(SealError::Full)?;
-        let len = record.len().checked_sub(self.tag_len::<C>()).filter(|len| *len <= MAX_CONTENT);
+        if let Some(order) = self.cipher.order::<C>() {
+            let fits = content <= MAX_CONTENT && record.len() == content.wrapping_add(order.tail_len(content));
+            let (place, iv) = head.split_last_chunk_mut().filter(|_| fits).ok_or(SealError::Full)?;
+            crypto.random(iv);
+            let sealed_len = record.len().wrapping_add(iv.len()) as u16;
+            let aad = write_header(place, number, sealed_len, order.authentic_len(content) as u16)?;
+            let key = self.long.write().ok_or(SealError::Full)?;
+            return order.seal(crypto, key, aad.as_ref(), iv, content, record).ok_or(SealError::Full);
+        }
+        let len = record.len().checked_sub(self.cipher.tail_len::<C>(content)).filter(|len| *len <= MAX_CONTENT);
         let len = len.ok_or(SealError::Full)? as u16;
         let sealed_len = (self.cipher.explicit_len::<C>() as u16).wrapping_add(record.len() as u16);
         let mut nowhere = [0; EXPLICIT_LEN];
@@ -289,8 +317,21 @@ impl Channel {
             return Err(Discard::NotAuthentic);
         }
         let fresh = self.window.fresh(record.number().sequence()).map_err(|_| Discard::Replayed)?;
+        if let Some(order) = self.cipher.order::<C>() {
+            if !order.fits(record.body.len()) {
+                return Err(Discard::Malformed);
+            }
+            let key = self.long.read().ok_or(Discard::NotAuthentic)?;
+            let Some(len) = order.open(crypto, key, |len| associated_data(record.header, len), record.body) else {
+                self.failed_opens = self.failed_opens.saturating_add(1);
+                return Err(Discard::NotAuthentic);
+            };
+            fresh.accept();
+            let content = record.body.get_mut(BLOCK_LEN..).and_then(|text| text.get_mut(..len));
+            return content.filter(|content| content.len() <= limit).ok_or(Discard::Malformed);
+        }
         let number = record.number().0.to_be_bytes();
-        let tag_len = self.cipher.tag_len::<C>();
+        let tag_len = self.cipher.tail_len::<C>(0);
         let (explicit, rest) = match self.cipher.is_chacha20::<C>() {
             true => (&number, record.body),
             false => {

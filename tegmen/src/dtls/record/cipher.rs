@@ -1,5 +1,6 @@
 //! The ciphers of records: what each adds to a content, what its keys are, and how its nonces are made.
 
+use super::cbc::{self, Order};
 use super::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, LongKeys, SALT_LEN, TAG_LEN};
 use crate::crypto::{CHACHA20_KEY_LEN, Crypto, KEY_LEN};
 
@@ -12,16 +13,22 @@ pub(crate) enum Cipher {
     Gcm,
     /// CHACHA20_POLY1305 (RFC 7905): a tag of 16 bytes, and no part of the nonce in the record.
     ChaCha20Poly1305,
+    /// AES_128_CBC_SHA256 (RFC 5246): MAC-then-encrypt.
+    CbcSha256,
+    /// The same with encrypt-then-MAC (RFC 7366).
+    CbcSha256EncryptThenMac,
 }
 
 impl Cipher {
     /// True if the provider has it. Of a provider that has CCM_8 alone, nothing of others is linked.
     pub(crate) const fn is_in<C: Crypto>(self) -> bool {
         match self {
-            // Where these keys do not fit, no suite has such a cipher.
-            _ if self.is_long() => C::CHACHA20,
             Self::Ccm8 => true,
-            _ => C::GCM,
+            // Where their keys do not fit, no suite has another one.
+            _ if !LongKeys::FIT => C::GCM,
+            Self::Gcm => C::GCM,
+            Self::ChaCha20Poly1305 => C::CHACHA20,
+            Self::CbcSha256 | Self::CbcSha256EncryptThenMac => C::CBC,
         }
     }
 
@@ -33,23 +40,66 @@ impl Cipher {
         C::CHACHA20 && LongKeys::FIT && matches!(self, Self::ChaCha20Poly1305)
     }
 
+    pub(crate) const fn is_cbc<C: Crypto>(self) -> bool {
+        C::CBC && LongKeys::FIT && matches!(self, Self::CbcSha256 | Self::CbcSha256EncryptThenMac)
+    }
+
+    /// In which order, if it is with CBC.
+    pub(super) const fn order<C: Crypto>(self) -> Option<Order> {
+        match self {
+            _ if !self.is_cbc::<C>() => None,
+            Self::CbcSha256EncryptThenMac => Some(Order::EncryptThenMac),
+            _ => Some(Order::MacThenEncrypt),
+        }
+    }
+
+    /// The same cipher with encrypt-then-MAC, if there is such a one: where both ends say that they know it (RFC 7366,
+    /// section 2).
+    pub(crate) const fn with_encrypt_then_mac(self) -> Option<Self> {
+        match self {
+            Self::CbcSha256 if LongKeys::FIT => Some(Self::CbcSha256EncryptThenMac),
+            _ => None,
+        }
+    }
+
+    /// True if encrypt-then-MAC was agreed on.
+    pub(crate) const fn encrypts_then_macs(self) -> bool {
+        LongKeys::FIT && matches!(self, Self::CbcSha256EncryptThenMac)
+    }
+
     /// Bytes between the header of a record and what is encrypted.
     #[inline]
     pub(crate) const fn explicit_len<C: Crypto>(self) -> usize {
-        if self.is_chacha20::<C>() { 0 } else { EXPLICIT_LEN }
-    }
-
-    /// Bytes of the tag.
-    #[inline]
-    pub(crate) const fn tag_len<C: Crypto>(self) -> usize {
-        if self.is_gcm::<C>() || self.is_chacha20::<C>() { GCM_TAG_LEN } else { TAG_LEN }
-    }
-
-    /// Bytes of the parts of a key in the order of the key block (RFC 5246, section 6.3): key, initialization vector.
-    pub(crate) const fn key_parts(self) -> [usize; 2] {
         match self {
-            Self::Ccm8 | Self::Gcm => [KEY_LEN, SALT_LEN],
-            Self::ChaCha20Poly1305 => [CHACHA20_KEY_LEN, NONCE_LEN],
+            _ if self.is_chacha20::<C>() => 0,
+            _ if self.is_cbc::<C>() => cbc::BLOCK_LEN,
+            _ => EXPLICIT_LEN,
+        }
+    }
+
+    /// Bytes behind a content of `len` bytes: a tag, or code and padding.
+    #[inline]
+    pub(crate) const fn tail_len<C: Crypto>(self, len: usize) -> usize {
+        match self.order::<C>() {
+            Some(order) => order.tail_len(len),
+            None if self.is_gcm::<C>() || self.is_chacha20::<C>() => GCM_TAG_LEN,
+            None => TAG_LEN,
+        }
+    }
+
+    /// Most bytes behind any content.
+    #[inline]
+    pub(crate) const fn max_tail_len<C: Crypto>(self) -> usize {
+        if self.is_cbc::<C>() { cbc::MAX_TAIL_LEN } else { self.tail_len::<C>(0) }
+    }
+
+    /// Bytes of the parts of a key in the order of the key block (RFC 5246, section 6.3): key of the code, key,
+    /// initialization vector.
+    pub(crate) const fn key_parts(self) -> [usize; 3] {
+        match self {
+            Self::Ccm8 | Self::Gcm => [0, KEY_LEN, SALT_LEN],
+            Self::ChaCha20Poly1305 => [0, CHACHA20_KEY_LEN, NONCE_LEN],
+            Self::CbcSha256 | Self::CbcSha256EncryptThenMac => [cbc::MAC_KEY_LEN, KEY_LEN, 0],
         }
     }
 
@@ -63,7 +113,9 @@ impl Cipher {
         match byte {
             0 => Some(Self::Ccm8),
             1 => Some(Self::Gcm),
-            2 if Self::ChaCha20Poly1305.is_long() => Some(Self::ChaCha20Poly1305),
+            2 if LongKeys::FIT => Some(Self::ChaCha20Poly1305),
+            3 if LongKeys::FIT => Some(Self::CbcSha256),
+            4 if LongKeys::FIT => Some(Self::CbcSha256EncryptThenMac),
             _ => None,
         }
     }

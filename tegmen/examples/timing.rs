@@ -1,0 +1,325 @@
+//! Whether the opening of records with MAC-then-encrypt tells by its instructions or addresses what it found: `./ci.sh timing`.
+//!
+//! The program calls itself under `valgrind --tool=lackey --trace-mem=yes`, which prints each instruction and each access to
+//! memory. Records of one length, with every padding and right or wrong in several ways, have to leave the same trace from
+//! the first instruction on; those that open part from those that do not at the end, when the outcome is known. So that it
+//! is known that a difference would be found, an opening without a thought of time is traced as well.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::hint::black_box;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc;
+use tegmen::crypto::Crypto as _;
+use tegmen::crypto::hash::HmacKey;
+use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::dtls::{Channel, CipherSuite, Records};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    let named = |mode: &&Mode| words.get(1).is_some_and(|word| word == mode.name);
+    let outcome = match MODES.iter().find(named) {
+        Some(mode) => open_all(mode).map(|()| true),
+        None => compare(),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("timing: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+// --- what is traced ---
+
+/// What makes a record wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wrong {
+    Nothing,
+    /// A byte of the code.
+    Code,
+    /// The first byte of the padding; with a padding of one byte, that one.
+    FirstOfPadding,
+    /// The byte before the last.
+    LastOfPadding,
+}
+
+const WRONG: [Wrong; 4] = [Wrong::Nothing, Wrong::Code, Wrong::FirstOfPadding, Wrong::LastOfPadding];
+
+/// Who opens which records.
+struct Mode {
+    name: &'static str,
+    open: Open,
+    /// Bytes of their encrypted part, and in which steps paddings are tried.
+    lens: &'static [(usize, usize)],
+    /// Whether it is to be found out.
+    differs: bool,
+}
+
+/// The shortest records, some in which not every padding fits, and the shortest in which all do.
+const MODES: [Mode; 2] = [
+    Mode { name: "careless", open: open_carelessly, lens: &[(288, 16)], differs: true },
+    Mode { name: "records", open: Channel::open_record, lens: &[(48, 7), (160, 5), (288, 1)], differs: false },
+];
+const IV: [u8; 16] = [9; 16];
+
+fn block() -> [u8; 96] {
+    std::array::from_fn(|i| i as u8)
+}
+
+fn mac_key() -> [u8; 32] {
+    std::array::from_fn(|i| i as u8)
+}
+
+fn key() -> [u8; 16] {
+    std::array::from_fn(|i| 64 + i as u8)
+}
+
+/// A record of this length with this padding, as a client seals it.
+fn record(len: usize, padding: u8, wrong: Wrong) -> Vec<u8> {
+    let [high, low] = (len as u16 + 16).to_be_bytes();
+    let header = [23, 254, 253, 0, 1, 0, 0, 0, 0, 0, 7, high, low];
+    let mut text: Vec<u8> = (0..len).map(|i| i as u8 ^ 0x55).collect();
+    let behind = len.saturating_sub(usize::from(padding) + 1);
+    text[behind..].fill(padding);
+    if let Some(content) = behind.checked_sub(32) {
+        let [high, low] = (content as u16).to_be_bytes();
+        let aad = [0, 1, 0, 0, 0, 0, 0, 7, 23, 254, 253, high, low];
+        let code = HmacKey::new::<RustCrypto>(&[&mac_key()]).mac::<RustCrypto>(&[&aad, &text[..content]]);
+        text[content..behind].copy_from_slice(&code);
+    }
+    let at = match wrong {
+        Wrong::Nothing => len,
+        Wrong::Code => behind.saturating_sub(7),
+        Wrong::FirstOfPadding => behind,
+        Wrong::LastOfPadding => len.saturating_sub(2),
+    };
+    if let Some(byte) = text.get_mut(at) {
+        *byte ^= 0x40;
+    }
+    RustCrypto::new([0; 32]).cbc_encrypt(&key(), &IV, &mut text).expect("whole blocks");
+    [&header[..], &IV, &text].concat()
+}
+
+/// What opens a record: true if it is authentic.
+type Open = fn(&mut Channel, &mut RustCrypto, &mut [u8]) -> bool;
+
+trait OpenRecord {
+    fn open_record(&mut self, crypto: &mut RustCrypto, datagram: &mut [u8]) -> bool;
+}
+
+impl OpenRecord for Channel {
+    #[inline(never)]
+    fn open_record(&mut self, crypto: &mut RustCrypto, datagram: &mut [u8]) -> bool {
+        let Some(Ok(record)) = Records::new(datagram).next_record() else { return false };
+        self.open(crypto, record).is_ok()
+    }
+}
+
+/// As one would write it who never heard of Lucky Thirteen.
+#[inline(never)]
+fn open_carelessly(_: &mut Channel, crypto: &mut RustCrypto, datagram: &mut [u8]) -> bool {
+    let (header, body) = datagram.split_at_mut(13);
+    let (_, text) = body.split_at_mut(16);
+    if crypto.cbc_decrypt(&key(), &IV, text).is_err() {
+        return false;
+    }
+    let padding = usize::from(text[text.len() - 1]);
+    let Some(len) = text.len().checked_sub(padding + 33) else { return false };
+    let (content, rest) = text.split_at(len);
+    let (code, padded) = rest.split_at(32);
+    if padded.iter().any(|byte| usize::from(*byte) != padding) {
+        return false;
+    }
+    let [high, low] = (len as u16).to_be_bytes();
+    let aad = [&header[3..11], &header[..3], &[high, low]].concat();
+    HmacKey::new::<RustCrypto>(&[&mac_key()]).mac::<RustCrypto>(&[&aad, content]) == code
+}
+
+/// Written before each opening, and behind it where it refused the record or opened it: so the trace has both ends of it.
+static MARKS: [AtomicU8; 3] = [const { AtomicU8::new(0) }; 3];
+
+/// Openings of each length that only warm up: what is looked up once is looked up there.
+const WARM_UP: usize = 16;
+
+/// All cases of one length, in the order in which they are opened.
+fn cases(step: usize) -> impl Iterator<Item = (u8, Wrong)> {
+    let warm_up = (0..WARM_UP).map(|_| (0, Wrong::Nothing));
+    warm_up.chain((0..=255).step_by(step).flat_map(|padding| WRONG.map(|wrong| (padding, wrong))))
+}
+
+fn open_all(mode: &Mode) -> io::Result<()> {
+    println!("{:p}", &raw const MARKS);
+    io::stdout().flush()?;
+    let crypto = &mut RustCrypto::new([0; 32]);
+    let suite = CipherSuite::PSK_WITH_AES_128_CBC_SHA256;
+    let mut room = [0; 512];
+    let [begin, refused, opened] = &MARKS;
+    let mut channel = None;
+    for &(len, step) in mode.lens {
+        for (padding, wrong) in cases(step) {
+            let sealed = record(len, padding, wrong);
+            let datagram = &mut room[..sealed.len()];
+            datagram.copy_from_slice(&sealed);
+            // In the place of the one before, with its keys where those were.
+            drop(channel.take());
+            let channel =
+                channel.insert(Channel::from_key_block(suite, false, &block(), false).expect("a known suite"));
+            begin.store(1, Ordering::Release);
+            let authentic = (mode.open)(channel, crypto, black_box(datagram));
+            if authentic { opened } else { refused }.store(1, Ordering::Release);
+        }
+    }
+    Ok(())
+}
+
+// --- who looks at the trace ---
+
+/// What one opening left: of every line, which is an instruction or an access, with its address and its size.
+#[derive(Clone, Default)]
+struct Trace {
+    instructions: usize,
+    accesses: usize,
+    lines: Vec<u32>,
+}
+
+impl Trace {
+    fn add(&mut self, line: &[u8]) {
+        match line.first() {
+            Some(b'I') => self.instructions += 1,
+            _ => self.accesses += 1,
+        }
+        let mut hasher = DefaultHasher::new();
+        hasher.write(line);
+        self.lines.push(hasher.finish() as u32);
+    }
+
+    /// Lines in which it differs from another, once the two have parted.
+    fn parted(&self, other: &Self) -> usize {
+        let common = self.lines.iter().zip(&other.lines).take_while(|(a, b)| a == b).count();
+        self.lines.len().max(other.lines.len()) - common
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} instructions, {} accesses", self.instructions, self.accesses)
+    }
+}
+
+/// Openings that must be alike: the records of one length that were refused, or those that opened.
+#[derive(Default)]
+struct Group {
+    first: Option<(u8, Wrong, Trace)>,
+    members: usize,
+    different: usize,
+    example: Option<String>,
+}
+
+impl Group {
+    fn add(&mut self, (padding, wrong): (u8, Wrong), trace: Trace) {
+        self.members += 1;
+        let Some((first_padding, first_wrong, first)) = &self.first else {
+            self.first = Some((padding, wrong, trace));
+            return;
+        };
+        if first.lines == trace.lines {
+            return;
+        }
+        self.different += 1;
+        self.example.get_or_insert_with(|| {
+            format!(
+                "padding {first_padding}, wrong {first_wrong:?}: {first}; padding {padding}, wrong {wrong:?}: {trace}"
+            )
+        });
+    }
+}
+
+fn compare() -> io::Result<bool> {
+    let mut fine = true;
+    for mode in &MODES {
+        for (&(len, step), [refused, opened]) in mode.lens.iter().zip(trace(mode)?) {
+            let different = refused.different + opened.different;
+            let (no, yes) = (refused.members, opened.members);
+            println!(
+                "{}: {len} bytes: {no} refused and {yes} opened, {different} unlike the first of these",
+                mode.name
+            );
+            refused.example.iter().chain(&opened.example).for_each(|example| println!("    {example}"));
+            fine &= no + yes == cases(step).count() - WARM_UP && (different > 0) == mode.differs;
+            let (Some((.., no)), Some((.., yes))) = (&refused.first, &opened.first) else {
+                println!("    none was refused, or none opened");
+                fine = false;
+                continue;
+            };
+            if !mode.differs {
+                println!("    {no}; whether it opens is seen in the last {} lines", no.parted(yes));
+                fine &= no.parted(yes) <= MOST_PARTED;
+            }
+        }
+    }
+    println!("{}", if fine { "nothing tells of padding and code" } else { "failed" });
+    Ok(fine)
+}
+
+/// Lines in which a record that opens may differ from one that does not, once that is known: where the window moves, or the
+/// failure is counted.
+const MOST_PARTED: usize = 300;
+
+/// Of each length the records that were refused, and those that opened.
+fn trace(mode: &Mode) -> io::Result<Vec<[Group; 2]>> {
+    let mut command = Command::new("valgrind");
+    command.args(["-q", "--tool=lackey", "--basic-counts=no", "--trace-mem=yes"]);
+    command.arg(std::env::current_exe()?).arg(mode.name).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| {
+        io::Error::other(format!("valgrind: {error}; type: sudo apt-get install --no-install-recommends valgrind"))
+    })?;
+    let (Some(said), Some(traced)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    // It says where the marks are before it warms up, and goes on only when the trace of that is read.
+    let (send, receive) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(said).read_line(&mut line);
+        let address = usize::from_str_radix(line.trim().trim_start_matches("0x"), 16);
+        let _ = read.map(|_| address.map(|address| send.send(address)));
+    });
+    let mut traced = BufReader::with_capacity(1 << 20, traced);
+    let mut groups: Vec<[Group; 2]> = mode.lens.iter().map(|_| <[Group; 2]>::default()).collect();
+    let mut expected =
+        mode.lens.iter().enumerate().flat_map(|(at, &(_, step))| {
+            cases(step).enumerate().map(move |(number, case)| (at, case, number >= WARM_UP))
+        });
+    let (mut line, mut marks, mut trace) = (Vec::new(), None, None::<Trace>);
+    while traced.read_until(b'\n', &mut line)? > 0 {
+        if marks.is_none() {
+            let lines = |address: usize| [0, 1, 2].map(|i| format!(" S {:08x},1\n", address + i).into_bytes());
+            marks = receive.try_recv().ok().map(lines);
+        }
+        let [begin, refused, opened] = marks.as_ref().map_or([&[][..]; 3], |marks| marks.each_ref().map(Vec::as_slice));
+        if line == begin {
+            trace = Some(Trace::default());
+        } else if (line == refused || line == opened)
+            && let Some(trace) = trace.take()
+        {
+            let Some((at, case, counts)) = expected.next() else { break };
+            if let Some(groups) = groups.get_mut(at).filter(|_| counts) {
+                groups[usize::from(line == opened)].add(case, trace);
+            }
+        } else if let Some(trace) = &mut trace {
+            trace.add(&line);
+        }
+        line.clear();
+    }
+    let ended = child.wait()?;
+    let _ = reader.join();
+    match ended.success() && expected.next().is_none() {
+        true => Ok(groups),
+        false => Err(io::Error::other(format!("the trace has not all openings; {ended}"))),
+    }
+}

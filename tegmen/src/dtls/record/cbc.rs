@@ -1,0 +1,211 @@
+//! AES-128-CBC with HMAC-SHA-256 (RFC 5246, section 6.2.3.2), in two orders.
+//!
+//! Encrypt-then-MAC (RFC 7366), where both ends have it: a record whose code is wrong is not decrypted. Else
+//! MAC-then-encrypt, where the receiver knows only after the decryption how long the padding is, and must not let anybody
+//! learn it: which instructions run and which addresses are touched depends on the length of the record alone, and wrong
+//! padding and a wrong code are one outcome (Lucky Thirteen; `./ci.sh timing` counts both).
+
+use super::LongKey;
+use crate::buf::copy;
+use crate::crypto::hash::{DIGEST_LEN as MAC_LEN, HmacKey};
+use crate::crypto::{Crypto, KEY_LEN};
+use crate::secret::same;
+use core::hint::black_box;
+
+/// Bytes of a block, and of the initialization vector before what is encrypted.
+pub(crate) const BLOCK_LEN: usize = 16;
+/// Most bytes behind a content: the code, and a block of padding.
+pub(crate) const MAX_TAIL_LEN: usize = MAC_LEN + BLOCK_LEN;
+/// Bytes of the key of the code.
+pub(super) const MAC_KEY_LEN: usize = MAC_LEN;
+
+/// In which order a record is encrypted and gets its code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    MacThenEncrypt,
+    EncryptThenMac,
+}
+
+impl Order {
+    /// Bytes behind a content of `len` bytes.
+    pub(super) const fn tail_len(self, len: usize) -> usize {
+        let encrypted = match self {
+            Self::MacThenEncrypt => len.wrapping_add(MAC_LEN),
+            Self::EncryptThenMac => len,
+        };
+        MAC_LEN.wrapping_add(BLOCK_LEN).wrapping_sub(encrypted % BLOCK_LEN)
+    }
+
+    /// The length in the associated data of a record: of its content, or of what the code is over.
+    pub(super) const fn authentic_len(self, content: usize) -> usize {
+        match self {
+            Self::MacThenEncrypt => content,
+            Self::EncryptThenMac => {
+                BLOCK_LEN.wrapping_add(content).wrapping_add(self.tail_len(content)).wrapping_sub(MAC_LEN)
+            }
+        }
+    }
+
+    /// Seals the first `content` bytes of `body`, which has [`Self::tail_len`] more. `None` if it has not.
+    pub(super) fn seal<C: Crypto>(
+        self,
+        crypto: &mut C,
+        key: &LongKey,
+        aad: &[u8],
+        iv: &[u8; BLOCK_LEN],
+        content: usize,
+        body: &mut [u8],
+    ) -> Option<()> {
+        let (key, hmac) = keys::<C>(key)?;
+        match self {
+            Self::MacThenEncrypt => {
+                let (text, tail) = body.split_at_mut_checked(content)?;
+                let (code, padding) = tail.split_first_chunk_mut()?;
+                *code = hmac.mac::<C>(&[aad, text]);
+                pad(padding)?;
+                crypto.cbc_encrypt(key, iv, body).ok()
+            }
+            Self::EncryptThenMac => {
+                let (encrypted, code) = body.split_last_chunk_mut()?;
+                pad(encrypted.get_mut(content..)?)?;
+                crypto.cbc_encrypt(key, iv, encrypted).ok()?;
+                *code = hmac.mac::<C>(&[aad, iv, encrypted]);
+                Some(())
+            }
+        }
+    }
+
+    /// Opens what follows the header of a record: the length of its content, which then begins behind the initialization
+    /// vector. `None` if it is not authentic, and nothing tells why.
+    pub(super) fn open<C: Crypto, A: AsRef<[u8]>>(
+        self,
+        crypto: &mut C,
+        key: &LongKey,
+        associated_data: impl FnOnce(u16) -> A,
+        body: &mut [u8],
+    ) -> Option<usize> {
+        let (key, hmac) = keys::<C>(key)?;
+        let (iv, text) = body.split_first_chunk_mut()?;
+        match self {
+            Self::MacThenEncrypt => {
+                crypto.cbc_decrypt(key, iv, text).ok()?;
+                open_text::<C, A>(&hmac, associated_data, text)
+            }
+            Self::EncryptThenMac => {
+                let (text, code) = text.split_last_chunk_mut::<MAC_LEN>()?;
+                let aad = associated_data(BLOCK_LEN.wrapping_add(text.len()) as u16);
+                if !same(&hmac.mac::<C>(&[aad.as_ref(), iv, text]), code) {
+                    return None;
+                }
+                crypto.cbc_decrypt(key, iv, text).ok()?;
+                let padding = *text.last()?;
+                let content = text.len().checked_sub(usize::from(padding).wrapping_add(1))?;
+                text.get(content..)?.iter().all(|byte| *byte == padding).then_some(content)
+            }
+        }
+    }
+
+    /// True if a body of so many bytes may be a record: whole blocks, and room for what is in each.
+    pub(super) const fn fits(self, body: usize) -> bool {
+        let encrypted = match self {
+            Self::MacThenEncrypt => body,
+            Self::EncryptThenMac => body.wrapping_sub(MAC_LEN),
+        };
+        body >= BLOCK_LEN + MAX_TAIL_LEN && encrypted.is_multiple_of(BLOCK_LEN)
+    }
+}
+
+fn keys<C: Crypto>(key: &LongKey) -> Option<(&[u8; KEY_LEN], HmacKey)> {
+    let (mac_key, key) = key.cbc()?;
+    Some((key, HmacKey::new::<C>(&[mac_key])))
+}
+
+/// Fills in the padding: each byte is the number of those before the last. `None` if there is no place for any.
+fn pad(padding: &mut [u8]) -> Option<()> {
+    let last = padding.len().checked_sub(1)?;
+    padding.fill(last as u8);
+    Some(())
+}
+
+/// The length of the content of a decrypted text, which has its code and its padding behind. Only whether the record is
+/// authentic may be known of it outside.
+fn open_text<C: Crypto, A: AsRef<[u8]>>(
+    hmac: &HmacKey,
+    associated_data: impl FnOnce(u16) -> A,
+    text: &[u8],
+) -> Option<usize> {
+    // What is public: the longest content, and so the longest padding.
+    let most = text.len().checked_sub(MAC_LEN.wrapping_add(1))?;
+    let padding = u32::from(*text.last()?);
+    let mut good = !below(most as u32, padding);
+    for (place, byte) in (0..).zip(text.iter().rev().take(MAX_PADDING_LEN)) {
+        good &= below(padding, place) | equal(u32::from(*byte), padding);
+    }
+    // Wrong padding counts as none, so that a code is computed all the same (RFC 5246, section 6.2.3.2).
+    let len = (most as u32).wrapping_sub(padding & good);
+    let aad = associated_data(len as u16);
+    let code = code_of_first::<C>(hmac, aad.as_ref(), text.get(..most)?, len);
+    let found = code_behind(text, most, len)?;
+    let authentic = black_box(good) != 0;
+    (authentic & same(&code, &found)).then_some(len as usize)
+}
+
+/// The code of the associated data and the first `len` bytes of `text`, in as many compressions as all of it takes.
+fn code_of_first<C: Crypto>(hmac: &HmacKey, aad: &[u8], text: &[u8], len: u32) -> [u8; MAC_LEN] {
+    let mut message = aad.iter().chain(text).copied();
+    let end = (aad.len() as u32).wrapping_add(len);
+    let most = (aad.len() as u32).wrapping_add(text.len() as u32);
+    // The last block has the end of the padding of SHA-256: a byte 0x80, and the length in bits in eight bytes.
+    let last = end.wrapping_add(8) / 64;
+    let bits = u64::from(end.wrapping_add(64)).wrapping_mul(8).to_be_bytes();
+    let (mut state, mut ended) = (hmac.begun(), [0; 8]);
+    for number in 0..=most.wrapping_add(8) / 64 {
+        let is_last = equal(number, last);
+        let mut block = [0; 64];
+        for (place, byte) in (number.wrapping_mul(64)..).zip(&mut block) {
+            let next = u32::from(message.next().unwrap_or(0));
+            *byte = (next & below(place, end) | 0x80 & equal(place, end)) as u8;
+        }
+        for (byte, bits) in block.iter_mut().skip(56).zip(bits) {
+            *byte |= bits & is_last as u8;
+        }
+        C::sha256_compress(&mut state, core::slice::from_ref(&block));
+        for (kept, word) in ended.iter_mut().zip(state) {
+            *kept |= word & is_last;
+        }
+    }
+    hmac.end::<C>(ended)
+}
+
+/// The code that stands in `text` behind `len` bytes, somewhere in the end of it: that is shifted to the left by each power
+/// of two, or by nothing.
+fn code_behind(text: &[u8], most: usize, len: u32) -> Option<[u8; MAC_LEN]> {
+    let start = most.saturating_sub(MAX_PADDING_LEN.wrapping_sub(1));
+    let mut end = [0; MAX_PADDING_LEN + MAC_LEN];
+    copy(&mut end, text.get(start..most.wrapping_add(MAC_LEN))?).ok()?;
+    let by = len.wrapping_sub(start as u32);
+    for power in 0..8 {
+        let shifts = equal(by >> power & 1, 1) as u8;
+        let distance = 1usize << power;
+        for to in 0..end.len().wrapping_sub(distance) {
+            let from = *end.get(to.wrapping_add(distance))?;
+            let byte = end.get_mut(to)?;
+            *byte ^= (*byte ^ from) & shifts;
+        }
+    }
+    end.first_chunk().copied()
+}
+
+/// Bytes of the longest padding, with the one that says how long it is.
+const MAX_PADDING_LEN: usize = 256;
+
+/// All bits if `a` is below `b`, else none; both are below 2^31. The compiler may not know that it is one of two.
+fn below(a: u32, b: u32) -> u32 {
+    black_box((a.wrapping_sub(b) as i32 >> 31) as u32)
+}
+
+/// All bits if both are the same, else none.
+fn equal(a: u32, b: u32) -> u32 {
+    let differs = a ^ b;
+    black_box(!((differs | differs.wrapping_neg()) as i32 >> 31) as u32)
+}
