@@ -21,7 +21,6 @@
 
 mod cache;
 mod certificate;
-mod der;
 mod public_key;
 mod raw;
 mod refusal;
@@ -44,6 +43,7 @@ pub use verifier::{Settings, Verifier};
 
 use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen::dtls::handshake::certificate::CertificateType;
+use time::OffsetDateTime;
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
@@ -135,7 +135,11 @@ pub trait PeerVerifier: Send + Sync {
 
 /// A point in time for people: `2027-01-31 12:00:00 UTC`.
 pub fn date(time: SystemTime) -> String {
-    der::date(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let Some(at) = i64::try_from(seconds).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()) else {
+        return "a time after the year 9999".to_owned();
+    };
+    format!("{} {:02}:{:02}:{:02} UTC", at.date(), at.hour(), at.minute(), at.second())
 }
 
 /// SHA-256 of a certificate, a key, a message to be signed.

@@ -14,7 +14,7 @@
 //! anchor's own certificate is valid, and unless a CA that certified a new key of its own limits the path: hosts count that.
 
 mod certificate;
-mod der;
+pub mod der;
 
 use crate::crypto::hash::{DIGEST_LEN, Sha256};
 use crate::crypto::{Crypto, SignatureScheme};

@@ -9,6 +9,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use tegmen::oscore::{Aead, Parameters};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use toml::Spanned;
 use toml::value::Datetime;
 use zeroize::{Zeroize as _, Zeroizing};
@@ -224,36 +226,15 @@ const EARLIEST: u64 = 1_767_225_600;
 
 /// A time as files have it.
 fn utc(seconds: u64) -> String {
-    // Days since 1970 to a date of the Gregorian calendar, by eras of 400 years that begin in March.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let year = era * 400 + year + u64::from(month <= 2);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let time = i64::try_from(seconds).ok().and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
+    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned())
 }
 
 /// Seconds since 1970 of a time with its zone; a day without time is its beginning in UTC.
 fn unix_seconds(at: &Datetime) -> Option<u64> {
-    let date = at.date?;
-    let offset = match at.offset {
-        Some(toml::value::Offset::Z) => 0,
-        Some(toml::value::Offset::Custom { minutes }) => i64::from(minutes) * 60,
-        None if at.time.is_none() => 0,
-        None => return None,
-    };
-    let time =
-        at.time.map_or(0, |time| i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second));
-    // Days since 1970 in the Gregorian calendar, years counted from March.
-    let (year, month) = match date.month {
-        1 | 2 => (i64::from(date.year) - 1, i64::from(date.month) + 9),
-        month => (i64::from(date.year), i64::from(month) - 3),
-    };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + i64::from(date.day) - 719_469;
-    u64::try_from(days * 86_400 + time - offset).ok()
+    let midnight = if at.time.is_none() { "T00:00:00Z" } else { "" };
+    let time = OffsetDateTime::parse(&format!("{at}{midnight}"), &Rfc3339).ok()?;
+    u64::try_from(time.unix_timestamp()).ok()
 }
 
 #[cfg(test)]

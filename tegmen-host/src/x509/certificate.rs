@@ -1,12 +1,13 @@
 //! What a certificate says (RFC 5280, section 4), read where it lies; nothing here decides whether it is true.
 
-use super::der::{BIT_STRING, BOOLEAN, Der, INTEGER, OCTET_STRING, OID, SEQUENCE, SET, context};
 use super::public_key::{KeyKind, PublicKey};
 use super::refusal::moment;
 use super::{Digest, digest};
-use std::fmt::Write as _;
+use crate::credentials::to_hex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
+use tegmen::buf::Reader;
+use tegmen::x509::der::{self, BIT_STRING, BOOLEAN, INTEGER, Malformed, OCTET_STRING, OID, SEQUENCE, SET, context};
 
 /// A parsed certificate: views into its DER.
 #[derive(Clone, Copy)]
@@ -24,7 +25,7 @@ pub(crate) struct Certificate<'a> {
     /// Its validity in seconds since 1970, both ends within it.
     pub(crate) not_before: u64,
     pub(crate) not_after: u64,
-    extensions: Der<'a>,
+    extensions: Reader<'a>,
 }
 
 /// Bit 0 of KeyUsage (RFC 5280, section 4.2.1.3).
@@ -34,42 +35,50 @@ pub(crate) const KEY_CERT_SIGN: u8 = 5;
 
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 17];
 const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
+/// An empty list.
+const NO_EXTENSIONS: &[u8] = &[SEQUENCE, 0];
 
 impl<'a> Certificate<'a> {
     pub(crate) fn parse(der: &'a [u8]) -> Option<Self> {
-        let mut outside = Der::new(der);
-        let mut whole = outside.inside(SEQUENCE)?;
-        let mut tbs = whole.inside(SEQUENCE)?;
-        let _algorithm = whole.value(SEQUENCE)?;
-        let _signature = whole.whole_bits()?;
-        if !outside.is_empty() || !whole.is_empty() {
-            return None;
+        Self::read(der).ok()
+    }
+
+    fn read(der: &'a [u8]) -> Result<Self, Malformed> {
+        let mut outside = Reader::new(der);
+        let mut whole = der::inside(&mut outside, SEQUENCE)?;
+        der::end(&outside)?;
+        let mut tbs = der::inside(&mut whole, SEQUENCE)?;
+        let _algorithm = der::value(&mut whole, SEQUENCE)?;
+        let _signature = der::whole_bits(&mut whole)?;
+        der::end(&whole)?;
+        let _version = der::optional(&mut tbs, context(0))?;
+        let serial = der::value(&mut tbs, INTEGER)?;
+        let _algorithm = der::value(&mut tbs, SEQUENCE)?;
+        let issuer = der::whole(&mut tbs, SEQUENCE)?;
+        let mut validity = der::inside(&mut tbs, SEQUENCE)?;
+        let (not_before, not_after) = (der::time(&mut validity)?, der::time(&mut validity)?);
+        der::end(&validity)?;
+        let subject = der::whole(&mut tbs, SEQUENCE)?;
+        let spki = der::whole(&mut tbs, SEQUENCE)?;
+        let _unique_identifiers = (der::optional(&mut tbs, 0x81)?, der::optional(&mut tbs, 0x82)?);
+        let mut field = Reader::new(der::optional(&mut tbs, context(3))?.unwrap_or(NO_EXTENSIONS));
+        let extensions = der::inside(&mut field, SEQUENCE)?;
+        der::end(&field)?;
+        der::end(&tbs)?;
+        if not_before > not_after {
+            return Err(Malformed);
         }
-        let _version = tbs.value(context(0));
-        let serial = tbs.value(INTEGER)?;
-        let _algorithm = tbs.value(SEQUENCE)?;
-        let issuer = tbs.optional(SEQUENCE)?.whole;
-        let mut validity = tbs.inside(SEQUENCE)?;
-        let (not_before, not_after) = (validity.time()?, validity.time()?);
-        let subject = tbs.optional(SEQUENCE)?.whole;
-        let spki = tbs.optional(SEQUENCE)?.whole;
-        let _unique_identifiers = (tbs.optional(0x81), tbs.optional(0x82));
-        let extensions = match tbs.inside(context(3)) {
-            Some(mut field) => field.inside(SEQUENCE).filter(|_| field.is_empty())?,
-            None => Der::new(&[]),
-        };
-        let complete = tbs.is_empty() && validity.is_empty() && not_before <= not_after;
-        complete.then_some(Self { der, serial, issuer, subject, spki, not_before, not_after, extensions })
+        Ok(Self { der, serial, issuer, subject, spki, not_before, not_after, extensions })
     }
 
     /// The value of an extension.
     fn extension(&self, id: &[u8]) -> Option<&'a [u8]> {
         let mut extensions = self.extensions;
         loop {
-            let mut extension = extensions.inside(SEQUENCE)?;
-            let same = extension.value(OID)? == id;
-            let _critical = extension.value(BOOLEAN);
-            let value = extension.value(OCTET_STRING)?;
+            let mut extension = der::inside(&mut extensions, SEQUENCE).ok()?;
+            let same = der::value(&mut extension, OID).ok()? == id;
+            let _critical = der::optional(&mut extension, BOOLEAN).ok()?;
+            let value = der::value(&mut extension, OCTET_STRING).ok()?;
             if same {
                 return Some(value);
             }
@@ -79,8 +88,8 @@ impl<'a> Certificate<'a> {
     /// True if the key may be used so: the bit is set, or the certificate says nothing about usage.
     pub(crate) fn may(&self, bit: u8) -> bool {
         let Some(usage) = self.extension(KEY_USAGE) else { return true };
-        match Der::new(usage).value(BIT_STRING) {
-            Some([_unused, first, ..]) => first << bit & 0x80 != 0,
+        match der::value(&mut Reader::new(usage), BIT_STRING) {
+            Ok([_unused, first, ..]) => first << bit & 0x80 != 0,
             _ => false,
         }
     }
@@ -88,11 +97,10 @@ impl<'a> Certificate<'a> {
     /// The names of subjectAltName: DNS names, addresses and URIs.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        let Some(mut list) = self.extension(SUBJECT_ALT_NAME).and_then(|value| Der::new(value).inside(SEQUENCE)) else {
-            return names;
-        };
-        while let Some(name) = list.element() {
-            match (name.tag, name.value) {
+        let mut value = Reader::new(self.extension(SUBJECT_ALT_NAME).unwrap_or(&[]));
+        let mut list = der::inside(&mut value, SEQUENCE).unwrap_or(Reader::new(&[]));
+        while let Ok(name) = der::element(&mut list) {
+            match name {
                 (0x82 | 0x86, text) => names.extend(printable(text)),
                 (0x87, address) => {
                     let v4 = <[u8; 4]>::try_from(address).map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
@@ -167,33 +175,28 @@ fn printable(text: &[u8]) -> Option<String> {
 
 /// A Name as text (RFC 4514), its last part first: `CN=device1,O=Works`. `None` if it is none.
 pub(crate) fn name_text(name: &[u8]) -> Option<String> {
-    let mut parts = Der::new(name).inside(SEQUENCE)?;
+    let mut parts = der::inside(&mut Reader::new(name), SEQUENCE).ok()?;
     let mut texts = Vec::new();
     while !parts.is_empty() {
-        let mut set = parts.inside(SET)?;
+        let mut set = der::inside(&mut parts, SET).ok()?;
         let mut text = String::new();
         while !set.is_empty() {
-            let mut pair = set.inside(SEQUENCE)?;
-            let (kind, value) = (pair.value(OID)?, pair.element()?);
+            let mut pair = der::inside(&mut set, SEQUENCE).ok()?;
+            let kind = der::value(&mut pair, OID).ok()?;
+            let whole = pair.rest();
+            let (tag, value) = der::element(&mut pair).ok()?;
+            der::end(&pair).ok()?;
             if !text.is_empty() {
                 text.push('+');
             }
-            let readable = match value.tag {
+            text.push_str(&attribute(kind).map_or_else(|| dotted(kind), str::to_owned));
+            text.push('=');
+            let readable = match tag {
                 // UTF8String, NumericString, PrintableString, IA5String
-                12 | 18 | 19 | 22 => printable(value.value),
+                12 | 18 | 19 | 22 => printable(value).filter(|_| attribute(kind).is_some()),
                 _ => None,
             };
-            match (attribute(kind), readable) {
-                (Some(attribute), Some(readable)) => {
-                    let _ = write!(text, "{attribute}={}", escaped(&readable));
-                }
-                (Some(attribute), None) => {
-                    let _ = write!(text, "{attribute}=#{}", crate::credentials::to_hex(value.whole));
-                }
-                (None, _) => {
-                    let _ = write!(text, "{}=#{}", dotted(kind), crate::credentials::to_hex(value.whole));
-                }
-            }
+            text.push_str(&readable.map_or_else(|| format!("#{}", to_hex(whole)), |readable| escaped(&readable)));
         }
         texts.push(text);
     }

@@ -1,6 +1,7 @@
 //! What kind of key a SubjectPublicKeyInfo holds (RFC 5280, section 4.1.2.7; RFC 3279; RFC 5480).
 
-use super::der::{Der, OID, SEQUENCE};
+use tegmen::buf::Reader;
+use tegmen::x509::der::{self, Malformed, OID, SEQUENCE};
 
 /// A parsed SubjectPublicKeyInfo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,40 +27,41 @@ pub enum KeyKind {
 }
 
 const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
-const SECP256R1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+/// The OBJECT IDENTIFIER of the curve, with tag and length.
+const SECP256R1: &[u8] = &[OID, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
 const NULL: &[u8] = &[5, 0];
 
 impl<'a> PublicKey<'a> {
     /// Parses a SubjectPublicKeyInfo in DER, with nothing behind it; `None` if it is none.
     pub fn parse(spki: &'a [u8]) -> Option<Self> {
-        let mut outside = Der::new(spki);
-        let mut whole = outside.inside(SEQUENCE)?;
-        let mut algorithm = whole.inside(SEQUENCE)?;
-        let bytes = whole.whole_bits()?;
-        if !outside.is_empty() || !whole.is_empty() {
-            return None;
-        }
-        let kind = match algorithm.value(OID)? {
-            EC_PUBLIC_KEY => match algorithm.value(OID) {
-                // The compressed form may be left out (RFC 5480, section 2.2), and here it is.
-                Some(SECP256R1) if algorithm.is_empty() && bytes.len() == 65 && bytes.first() == Some(&4) => {
-                    KeyKind::P256
-                }
-                _ => KeyKind::Other,
-            },
-            RSA_ENCRYPTION => {
-                let parameters = algorithm.element().map(|element| element.whole);
-                let mut outside = Der::new(bytes);
-                let mut pair = outside.inside(SEQUENCE)?;
-                let (modulus, _exponent) = (pair.unsigned()?, pair.unsigned()?);
-                let complete =
-                    parameters == Some(NULL) && algorithm.is_empty() && pair.is_empty() && outside.is_empty();
-                let top = modulus.first().filter(|_| complete)?;
-                KeyKind::Rsa { bits: modulus.len() * 8 - top.leading_zeros() as usize }
+        Self::read(spki).ok()
+    }
+
+    fn read(spki: &'a [u8]) -> Result<Self, Malformed> {
+        let mut outside = Reader::new(spki);
+        let mut whole = der::inside(&mut outside, SEQUENCE)?;
+        der::end(&outside)?;
+        let mut algorithm = der::inside(&mut whole, SEQUENCE)?;
+        let bytes = der::whole_bits(&mut whole)?;
+        der::end(&whole)?;
+        let kind = match der::value(&mut algorithm, OID)? {
+            // The compressed form may be left out (RFC 5480, section 2.2), and here it is.
+            EC_PUBLIC_KEY if algorithm.rest() == SECP256R1 && bytes.len() == 65 && bytes.first() == Some(&4) => {
+                KeyKind::P256
             }
+            RSA_ENCRYPTION if algorithm.rest() == NULL => {
+                let mut outside = Reader::new(bytes);
+                let mut pair = der::inside(&mut outside, SEQUENCE)?;
+                der::end(&outside)?;
+                let (modulus, _exponent) = (der::positive(&mut pair)?, der::positive(&mut pair)?);
+                der::end(&pair)?;
+                let zeros = modulus.first().map_or(0, |top| top.leading_zeros());
+                KeyKind::Rsa { bits: modulus.len() * 8 - zeros as usize }
+            }
+            RSA_ENCRYPTION => return Err(Malformed),
             _ => KeyKind::Other,
         };
-        Some(Self { kind, bytes })
+        Ok(Self { kind, bytes })
     }
 }

@@ -1,10 +1,11 @@
 //! Certificate requests (PKCS #10, RFC 2986): a key that asks for a certificate, signed by itself.
 
 use super::certificate::name_text;
-use super::der::{Der, INTEGER, OID, SEQUENCE, context};
 use super::digest;
 use super::signer::SignatureScheme;
 use crate::provider::public::verify_digest;
+use tegmen::buf::Reader;
+use tegmen::x509::der::{self, INTEGER, Malformed, OID, SEQUENCE, context};
 
 /// A request whose signature was verified: its maker has the private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,28 +25,37 @@ impl Request {
     /// # Errors
     /// What is wrong with it.
     pub fn verify(der: &[u8]) -> Result<Self, &'static str> {
-        let (signed, request, scheme, signature) = parse(der).ok_or("no certificate request (PKCS #10)")?;
-        verify_digest(scheme, &request.spki, &digest(&[signed]), signature)
+        let (request, signed) = parse(der).map_err(|Malformed| "no certificate request (PKCS #10)")?;
+        verify_digest(signed.scheme, &request.spki, &digest(&[signed.info]), signed.signature)
             .map_err(|_| "its signature does not verify, or its key is not used here")?;
         Ok(request)
     }
 }
 
-fn parse(der: &[u8]) -> Option<(&[u8], Request, SignatureScheme, &[u8])> {
-    let mut outside = Der::new(der);
-    let mut whole = outside.inside(SEQUENCE)?;
-    let signed = whole.optional(SEQUENCE)?;
-    let scheme = match whole.inside(SEQUENCE)?.value(OID)? {
+/// What is signed, and how.
+struct Signed<'d> {
+    info: &'d [u8],
+    scheme: SignatureScheme,
+    signature: &'d [u8],
+}
+
+fn parse(der: &[u8]) -> Result<(Request, Signed<'_>), Malformed> {
+    let mut outside = Reader::new(der);
+    let mut whole = der::inside(&mut outside, SEQUENCE)?;
+    der::end(&outside)?;
+    let signed = der::whole(&mut whole, SEQUENCE)?;
+    let scheme = match der::value(&mut der::inside(&mut whole, SEQUENCE)?, OID)? {
         ECDSA_WITH_SHA256 => SignatureScheme::ECDSA_SECP256R1_SHA256,
         SHA256_WITH_RSA_ENCRYPTION => SignatureScheme::RSA_PKCS1_SHA256,
-        _ => return None,
+        _ => return Err(Malformed),
     };
-    let signature = whole.whole_bits()?;
-    let mut info = Der::new(signed.value);
-    let _version = info.value(INTEGER)?;
-    let subject = name_text(info.optional(SEQUENCE)?.whole)?;
-    let spki = info.optional(SEQUENCE)?.whole.to_vec();
-    let _attributes = info.optional(context(0))?;
-    let complete = outside.is_empty() && whole.is_empty() && info.is_empty();
-    complete.then_some((signed.whole, Request { subject, spki }, scheme, signature))
+    let signature = der::whole_bits(&mut whole)?;
+    der::end(&whole)?;
+    let mut info = der::inside(&mut Reader::new(signed), SEQUENCE)?;
+    let _version = der::value(&mut info, INTEGER)?;
+    let subject = name_text(der::whole(&mut info, SEQUENCE)?).ok_or(Malformed)?;
+    let spki = der::whole(&mut info, SEQUENCE)?.to_vec();
+    let _attributes = der::value(&mut info, context(0))?;
+    der::end(&info)?;
+    Ok((Request { subject, spki }, Signed { info: signed, scheme, signature }))
 }

@@ -9,9 +9,10 @@
 //! ```
 
 use super::certificate::{Certificate, name_text, significant};
-use super::der::{Der, INTEGER, SEQUENCE};
 use super::{Digest, digest};
 use std::collections::HashSet;
+use tegmen::buf::Reader;
+use tegmen::x509::der::{self, INTEGER, Malformed, SEQUENCE};
 use webpki::{BorrowedCertRevocationList, CertRevocationList};
 
 /// The revocation lists in force.
@@ -33,7 +34,7 @@ struct Times {
 impl Revocations {
     /// Adds a CRL; the text says what is wrong with it.
     pub(crate) fn add_crl(&mut self, der: &[u8]) -> Result<(), String> {
-        let times = Times::of(der).ok_or("no CRL with nextUpdate (RFC 5280, section 5.1)")?;
+        let times = Times::of(der).map_err(|Malformed| "no CRL with nextUpdate (RFC 5280, section 5.1)")?;
         let crl = BorrowedCertRevocationList::from_der(der).and_then(|crl| crl.to_owned()).map_err(|error| {
             format!(
                 "a CRL that cannot be used ({error}): give a complete one of the CA itself, version 2, with all reasons"
@@ -85,10 +86,10 @@ impl Revocations {
 }
 
 impl Times {
-    fn of(crl: &[u8]) -> Option<Self> {
-        let mut tbs = Der::new(crl).inside(SEQUENCE)?.inside(SEQUENCE)?;
-        let _version = tbs.value(INTEGER)?;
-        let (_algorithm, _issuer) = (tbs.value(SEQUENCE)?, tbs.value(SEQUENCE)?);
-        Some(Self { this_update: tbs.time()?, next_update: tbs.time()? })
+    fn of(crl: &[u8]) -> Result<Self, Malformed> {
+        let mut tbs = der::inside(&mut der::inside(&mut Reader::new(crl), SEQUENCE)?, SEQUENCE)?;
+        let _version = der::value(&mut tbs, INTEGER)?;
+        let (_algorithm, _issuer) = (der::value(&mut tbs, SEQUENCE)?, der::value(&mut tbs, SEQUENCE)?);
+        Ok(Self { this_update: der::time(&mut tbs)?, next_update: der::time(&mut tbs)? })
     }
 }

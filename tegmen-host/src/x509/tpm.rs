@@ -4,7 +4,6 @@
 //! software for TPMs reads too (`BEGIN TSS2 PRIVATE KEY`). Whoever reaches the TPM may use the key: it has no password, so
 //! the rights on the device are what guards it.
 
-use super::der::{Der, INTEGER, OCTET_STRING, OID, SEQUENCE};
 use super::signer::{PremasterDecrypter, SignError, SignatureScheme, Signer, premaster_secret};
 use crate::credentials::to_hex;
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
@@ -12,7 +11,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::sync::{Mutex, PoisonError};
+use tegmen::buf::Reader;
 use tegmen::secret::{Secret, wipe};
+use tegmen::x509::der::{self, INTEGER, OCTET_STRING, OID, SEQUENCE};
 use tss_esapi::attributes::ObjectAttributesBuilder;
 use tss_esapi::constants::CapabilityType;
 use tss_esapi::constants::tss::{TPM2_RH_NULL, TPM2_ST_HASHCHECK};
@@ -245,8 +246,10 @@ impl Signer for TpmKey {
 impl PremasterDecrypter for TpmKey {
     fn premaster_secret(&self, encrypted: &[u8], version: [u8; 2], random: &Secret<48>) -> Secret<48> {
         // What cannot be a ciphertext is no secret, and the TPM is not asked.
-        let modulus =
-            super::PublicKey::parse(&self.spki).and_then(|key| Der::new(key.bytes).inside(SEQUENCE)?.unsigned());
+        let modulus = super::PublicKey::parse(&self.spki).and_then(|key| {
+            let mut pair = der::inside(&mut Reader::new(key.bytes), SEQUENCE).ok()?;
+            der::positive(&mut pair).ok()
+        });
         if !modulus.is_some_and(|modulus| encrypted.len() == modulus.len() && encrypted < modulus) {
             return Secret::new(*random.expose());
         }
@@ -443,7 +446,7 @@ fn sequence(parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn bits(value: &[u8]) -> Vec<u8> {
-    element(super::der::BIT_STRING, &[&[0], value].concat())
+    element(der::BIT_STRING, &[&[0], value].concat())
 }
 
 /// An INTEGER that is not negative.
@@ -466,7 +469,7 @@ fn write_file(file: &std::path::Path, private: &Private, public: &Public) -> Res
     let public = public.marshall().map_err(refused("describe the key"))?;
     let der = sequence(&[
         element(OID, LOADABLE_KEY),
-        element(super::der::context(0), &element(super::der::BOOLEAN, &[0xff])),
+        element(der::context(0), &element(der::BOOLEAN, &[0xff])),
         unsigned(&OWNER),
         element(OCTET_STRING, &sized(&public)),
         element(OCTET_STRING, &sized(private.value())),
@@ -491,15 +494,16 @@ fn parse_file(contents: &[u8]) -> Option<(Private, Public)> {
     // The reader of PEM knows only the labels of certificates and keys.
     let pem = format!("-----BEGIN PRIVATE KEY-----{body}-----END PRIVATE KEY-----\n");
     let (_, der) = <(SectionKind, Vec<u8>)>::from_pem_slice(pem.as_bytes()).ok()?;
-    let mut key = Der::new(&der).inside(SEQUENCE)?;
-    let loadable = key.value(OID)? == LOADABLE_KEY;
-    let _empty_password = key.value(super::der::context(0));
-    let of_owner = key.unsigned()? == OWNER;
+    let mut key = der::inside(&mut Reader::new(&der), SEQUENCE).ok()?;
+    let loadable = der::value(&mut key, OID).ok()? == LOADABLE_KEY;
+    let _empty_password = der::optional(&mut key, der::context(0)).ok()?;
+    let of_owner = der::positive(&mut key).ok()? == OWNER;
     let sized = |bytes: &[u8]| {
         let (len, rest) = bytes.split_first_chunk::<2>()?;
         (rest.len() == usize::from(u16::from_be_bytes(*len))).then(|| rest.to_vec())
     };
-    let (public, private) = (sized(key.value(OCTET_STRING)?)?, sized(key.value(OCTET_STRING)?)?);
+    let mut octets = || der::value(&mut key, OCTET_STRING).ok().and_then(sized);
+    let (public, private) = (octets()?, octets()?);
     if !loadable || !of_owner || !key.is_empty() {
         return None;
     }

@@ -351,7 +351,7 @@ impl Check<'_> {
             Error::UnknownRevocationStatus => Refusal::RevocationUnknown("a CA of it has no CRL here".to_owned()),
             Error::CrlExpired { next_update, .. } => Refusal::RevocationUnknown(format!(
                 "a CRL was to be replaced by {}",
-                super::der::date(next_update.as_secs())
+                super::date(moment(next_update.as_secs()))
             )),
             Error::InvalidCrlSignatureForPublicKey
             | Error::IssuerNotCrlSigner

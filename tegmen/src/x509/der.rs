@@ -1,10 +1,11 @@
-//! As much of DER (ITU-T X.690) as certificates need, of which every value has one form.
+//! As much of DER (ITU-T X.690) as certificates need, of which every value has one form. Nothing is read behind the bytes
+//! that are there.
 
 use crate::buf::{Reader, Truncated};
 
 /// Not DER, or not what is due here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 impl From<Truncated> for Malformed {
     fn from(_: Truncated) -> Self {
@@ -12,25 +13,37 @@ impl From<Truncated> for Malformed {
     }
 }
 
-pub(crate) const BOOLEAN: u8 = 0x01;
-pub(crate) const INTEGER: u8 = 0x02;
-pub(crate) const BIT_STRING: u8 = 0x03;
-pub(crate) const OCTET_STRING: u8 = 0x04;
-pub(crate) const OID: u8 = 0x06;
-pub(crate) const UTC_TIME: u8 = 0x17;
-pub(crate) const GENERALIZED_TIME: u8 = 0x18;
-pub(crate) const SEQUENCE: u8 = 0x30;
-pub(crate) const SET: u8 = 0x31;
+/// The tag of a BOOLEAN.
+pub const BOOLEAN: u8 = 0x01;
+/// The tag of a INTEGER.
+pub const INTEGER: u8 = 0x02;
+/// The tag of a BIT STRING.
+pub const BIT_STRING: u8 = 0x03;
+/// The tag of a OCTET STRING.
+pub const OCTET_STRING: u8 = 0x04;
+/// The tag of a OBJECT IDENTIFIER.
+pub const OID: u8 = 0x06;
+/// The tag of a UTCTime.
+pub const UTC_TIME: u8 = 0x17;
+/// The tag of a GeneralizedTime.
+pub const GENERALIZED_TIME: u8 = 0x18;
+/// The tag of a SEQUENCE, and SEQUENCE OF.
+pub const SEQUENCE: u8 = 0x30;
+/// The tag of a SET, and SET OF.
+pub const SET: u8 = 0x31;
 
 /// The tag `[n]` of a constructed field.
-pub(crate) const fn context(n: u8) -> u8 {
+pub const fn context(n: u8) -> u8 {
     0xa0 | n
 }
 
-/// The next element: its tag and its value. A length has no more bytes than it needs, at most two; tags of more than one
+/// The next element: its tag and its value. A length has no more bytes than it needs, at most three; tags of more than one
 /// byte do not occur in certificates.
+///
+/// # Errors
+/// [`Malformed`].
 #[inline(never)]
-pub(crate) fn element<'r>(reader: &mut Reader<'r>) -> Result<(u8, &'r [u8]), Malformed> {
+pub fn element<'r>(reader: &mut Reader<'r>) -> Result<(u8, &'r [u8]), Malformed> {
     let tag = reader.u8()?;
     if tag & 0x1f == 0x1f {
         return Err(Malformed);
@@ -39,6 +52,7 @@ pub(crate) fn element<'r>(reader: &mut Reader<'r>) -> Result<(u8, &'r [u8]), Mal
         short @ 0..=0x7f => (usize::from(short), 0),
         0x81 => (usize::from(reader.u8()?), 0x80),
         0x82 => (usize::from(reader.u16()?), 0x100),
+        0x83 => (reader.u24()? as usize, 0x1_0000),
         _ => return Err(Malformed),
     };
     if len < least {
@@ -48,8 +62,11 @@ pub(crate) fn element<'r>(reader: &mut Reader<'r>) -> Result<(u8, &'r [u8]), Mal
 }
 
 /// The value of the next element, which has this tag.
+///
+/// # Errors
+/// [`Malformed`].
 #[inline(never)]
-pub(crate) fn value<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<&'r [u8], Malformed> {
+pub fn value<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<&'r [u8], Malformed> {
     match element(reader)? {
         (found, value) if found == tag => Ok(value),
         _ => Err(Malformed),
@@ -57,19 +74,28 @@ pub(crate) fn value<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<&'r [u8], Ma
 }
 
 /// What is inside the next element, which has this tag.
-pub(crate) fn inside<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Reader<'r>, Malformed> {
+///
+/// # Errors
+/// [`Malformed`].
+pub fn inside<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Reader<'r>, Malformed> {
     value(reader, tag).map(Reader::new)
 }
 
 /// All of the next element, which has this tag: tag, length and value.
-pub(crate) fn whole<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<&'r [u8], Malformed> {
+///
+/// # Errors
+/// [`Malformed`].
+pub fn whole<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<&'r [u8], Malformed> {
     let bytes = reader.rest();
     value(reader, tag)?;
     bytes.get(..bytes.len().wrapping_sub(reader.rest().len())).ok_or(Malformed)
 }
 
 /// The value of the next element if it has this tag; otherwise nothing is taken.
-pub(crate) fn optional<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Option<&'r [u8]>, Malformed> {
+///
+/// # Errors
+/// [`Malformed`].
+pub fn optional<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Option<&'r [u8]>, Malformed> {
     match reader.rest().first() {
         Some(next) if *next == tag => value(reader, tag).map(Some),
         _ => Ok(None),
@@ -77,12 +103,18 @@ pub(crate) fn optional<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Option<&'
 }
 
 /// Nothing is left.
-pub(crate) const fn end(reader: &Reader<'_>) -> Result<(), Malformed> {
+///
+/// # Errors
+/// [`Malformed`].
+pub const fn end(reader: &Reader<'_>) -> Result<(), Malformed> {
     if reader.is_empty() { Ok(()) } else { Err(Malformed) }
 }
 
 /// The bytes of an INTEGER that is greater than zero, without the zero that may stand before them.
-pub(crate) fn positive<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malformed> {
+///
+/// # Errors
+/// [`Malformed`].
+pub fn positive<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malformed> {
     match value(reader, INTEGER)? {
         [0, rest @ ..] if rest.first().is_some_and(|byte| *byte >= 0x80) => Ok(rest),
         bytes if bytes.first().is_some_and(|byte| (1..0x80).contains(byte)) => Ok(bytes),
@@ -91,7 +123,10 @@ pub(crate) fn positive<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malforme
 }
 
 /// An INTEGER from 0 to 127.
-pub(crate) fn small(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
+///
+/// # Errors
+/// [`Malformed`].
+pub fn small(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     match *value(reader, INTEGER)? {
         [number @ 0..=0x7f] => Ok(number),
         _ => Err(Malformed),
@@ -99,12 +134,18 @@ pub(crate) fn small(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
 }
 
 /// The bytes of a BIT STRING in which no bit is unused: a signature.
-pub(crate) fn whole_bits<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malformed> {
+///
+/// # Errors
+/// [`Malformed`].
+pub fn whole_bits<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malformed> {
     value(reader, BIT_STRING)?.strip_prefix(&[0]).ok_or(Malformed)
 }
 
 /// The first eight bits of a BIT STRING that is a list of named ones: the last bit of all is set (X.690, section 11.2.2).
-pub(crate) fn named_bits(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
+///
+/// # Errors
+/// [`Malformed`].
+pub fn named_bits(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     let (unused, bytes) = value(reader, BIT_STRING)?.split_first().ok_or(Malformed)?;
     let last = *bytes.last().ok_or(Malformed)?;
     if last == 0 || last.trailing_zeros() != u32::from(*unused) {
@@ -114,7 +155,10 @@ pub(crate) fn named_bits(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
 }
 
 /// A BOOLEAN that is not its DEFAULT FALSE: only TRUE is written, as 0xff (X.690, sections 11.1 and 11.5).
-pub(crate) fn optional_true(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
+///
+/// # Errors
+/// [`Malformed`].
+pub fn optional_true(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
     match optional(reader, BOOLEAN)? {
         None => Ok(false),
         Some([0xff]) => Ok(true),
@@ -123,7 +167,10 @@ pub(crate) fn optional_true(reader: &mut Reader<'_>) -> Result<bool, Malformed> 
 }
 
 /// A UTCTime or GeneralizedTime in the one form of RFC 5280, section 4.1.2.5: seconds since 1970, zero before that.
-pub(crate) fn time(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
+///
+/// # Errors
+/// [`Malformed`].
+pub fn time(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
     let (tag, text) = element(reader)?;
     let (digits, zulu) = text.split_last_chunk::<1>().ok_or(Malformed)?;
     if zulu != b"Z" {
@@ -256,6 +303,7 @@ mod tests {
         }
         assert_eq!(read(&long(&[4, 0x81, 200], 200)).map(|value| value.len()), Some(200));
         assert_eq!(read(&long(&[4, 0x82, 1, 44], 300)).map(|value| value.len()), Some(300));
+        assert_eq!(read(&long(&[4, 0x83, 1, 0, 0], 65_536)).map(|value| value.len()), Some(65_536));
 
         let number = |der: &[u8]| positive(&mut Reader::new(der)).ok().map(<[u8]>::to_vec);
         assert_eq!(number(&[2, 2, 0, 0x80]), Some(Vec::from([0x80])));
