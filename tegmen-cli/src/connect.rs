@@ -52,7 +52,7 @@ pub(crate) struct Connect {
     non: bool,
     /// Cipher suites that are offered, with commas between: ccm8, gcm (these two if there is a pre-shared key and nothing
     /// is said), ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three with --ca
-    /// or --server-key). For peers that have nothing better, and only if it is named: psk-cbc.
+    /// or --server-key). For peers that have nothing better, and only if they are named: psk-cbc, rsa-cbc.
     #[arg(long, value_name = "SUITES", value_parser = suites)]
     suites: Option<Suites>,
     #[command(flatten)]

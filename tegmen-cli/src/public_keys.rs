@@ -125,6 +125,18 @@ impl Clients {
     }
 }
 
+/// What was named with --suites has to be of use with the key.
+pub(crate) fn check_suites(keys: &PublicKeys, named: Suites) -> Result<(), Failure> {
+    let unusable = named.0.iter().find(|suite| suite.encrypts_to_server() && !keys.can_serve(**suite));
+    match unusable {
+        None => Ok(()),
+        Some(_) => Err(Failure::usage(
+            "--suites rsa-cbc: clients encrypt to the key of the server, and so it has to be an RSA key that decrypts: give one \
+             with --cert and --cert-key (`tegmen ca issue --rsa` makes both), or name ecdhe-ecdsa-gcm in its place",
+        )),
+    }
+}
+
 impl Own {
     fn add_to(&self, keys: PublicKeys) -> Result<PublicKeys, Failure> {
         let Some(file) = &self.cert_key else { return Ok(keys) };
@@ -237,6 +249,7 @@ pub(crate) fn suites(text: &str) -> Result<Suites, String> {
             "ccm8" => CipherSuite::PSK_WITH_AES_128_CCM_8,
             "gcm" => CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
             "psk-cbc" => CipherSuite::PSK_WITH_AES_128_CBC_SHA256,
+            "rsa-cbc" => CipherSuite::RSA_WITH_AES_128_CBC_SHA,
             "ecdhe-psk-ccm8" => CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256,
             "ecdhe-psk-chacha20" => CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256,
             "ecdhe-ecdsa-ccm8" => CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
@@ -245,7 +258,7 @@ pub(crate) fn suites(text: &str) -> Result<Suites, String> {
             _ => {
                 return Err(format!(
                     "{word} is none of ccm8, gcm, psk-cbc (all with a pre-shared key), ecdhe-psk-ccm8, ecdhe-psk-chacha20, \
-                     ecdhe-ecdsa-ccm8, ecdhe-ecdsa-gcm, ecdhe-rsa-gcm"
+                     ecdhe-ecdsa-ccm8, ecdhe-ecdsa-gcm, ecdhe-rsa-gcm, rsa-cbc"
                 ));
             }
         })

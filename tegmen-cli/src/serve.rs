@@ -1,7 +1,7 @@
 //! `tegmen serve`: values, files and commands as resources.
 
 use crate::output::{Failure, Output, runtime};
-use crate::public_keys::{Clients, suites};
+use crate::public_keys::{Clients, check_suites, suites};
 use clap::Args;
 use serde_json::json;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -110,7 +110,7 @@ pub(crate) struct Serve {
     hello_limits: HelloLimits,
     /// Cipher suites that are accepted, the one that is rather had first, with commas between: ccm8, gcm (these two if
     /// nothing is said), ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three
-    /// before them with --cert-key). For peers that have nothing better, and only if it is named: psk-cbc.
+    /// before them with --cert-key). For peers that have nothing better, and only if they are named: psk-cbc, rsa-cbc.
     #[arg(long, value_name = "SUITES", value_parser = suites)]
     suites: Option<Suites>,
     #[command(flatten)]
@@ -214,6 +214,9 @@ impl Serve {
         if let (None, Some(suites)) = (&config.public_keys, self.suites) {
             // Also agreements of the moment need more than the settings.
             config.public_keys = Some(PublicKeys::new(suites));
+        }
+        if let (Some(keys), Some(named)) = (&config.public_keys, self.suites) {
+            check_suites(keys, named)?;
         }
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
         let (padding, follow_unchecked) = (self.padding, self.follow_unchecked);

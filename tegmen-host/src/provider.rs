@@ -164,6 +164,12 @@ impl Crypto for HostCrypto {
         rustcrypto::cbc_decrypt(key, iv, body)
     }
 
+    const SHA1: bool = true;
+
+    fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
+        rustcrypto::sha1_compress(state, blocks);
+    }
+
     /// x25519 first: an agreement takes half the time.
     const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
 

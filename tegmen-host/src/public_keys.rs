@@ -1,13 +1,16 @@
 //! What a client or a server proves itself with by public keys, and whom it believes.
 
-use crate::x509::signer::Signer;
+use crate::provider::public;
+use crate::x509::signer::{SignatureScheme, Signer};
 use crate::x509::{Digest, PeerVerifier, Purpose, Refusal, Verified};
 use std::sync::Arc;
 use std::time::SystemTime;
 use tegmen::crypto::hash::DIGEST_LEN;
 use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::rsa::PREMASTER_LEN;
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::{ClientAuthentication, Credential, Keys};
+use tegmen::secret::Secret;
 
 /// Public keys of an endpoint. The one of [`Default`] has none and believes nobody: then only suites with pre-shared keys
 /// are of use.
@@ -115,11 +118,17 @@ impl PublicKeys {
         purpose: Purpose,
     ) -> Result<Verified<'c>, Refusal> {
         let verifier = self.verifier.as_ref().ok_or(Refusal::NotTaken("public keys"))?;
-        if kind == CertificateType::RAW_PUBLIC_KEY {
-            return verifier.verify_raw(content);
+        let name = Some(self.server_name.as_str()).filter(|name| purpose != Purpose::Client && !name.is_empty());
+        let verified = match kind == CertificateType::RAW_PUBLIC_KEY {
+            true => verifier.verify_raw(content)?,
+            false => verifier.verify(content, purpose, name, SystemTime::now())?,
+        };
+        match purpose {
+            Purpose::EncryptedServer if !public::encrypts(verified.spki) => Err(Refusal::WrongUsage(
+                "nothing can be encrypted to a key that is not one of RSA of 2048 to 4096 bits",
+            )),
+            _ => Ok(verified),
         }
-        let name = Some(self.server_name.as_str()).filter(|name| purpose == Purpose::Server && !name.is_empty());
-        verifier.verify(content, purpose, name, SystemTime::now())
     }
 
     /// A client that comes back with a session of before: see [`PeerVerifier::recall`].
@@ -130,6 +139,35 @@ impl PublicKeys {
     /// Signs with one of our keys; none if what holds it cannot.
     pub(crate) fn sign(&self, credential: u8, digest: &[u8; DIGEST_LEN]) -> Option<Vec<u8>> {
         self.own.get(usize::from(credential))?.signer.sign_digest(digest).ok()
+    }
+
+    /// Decrypts a premaster secret with one of our keys: see [`PremasterDecrypter`](crate::x509::signer::PremasterDecrypter).
+    /// `random` is the result if it cannot.
+    pub(crate) fn decrypt(
+        &self,
+        credential: u8,
+        encrypted: &[u8],
+        version: [u8; 2],
+        random: Secret<PREMASTER_LEN>,
+    ) -> Secret<PREMASTER_LEN> {
+        let own = self.own.get(usize::from(credential));
+        match own.and_then(|own| own.signer.decrypter()) {
+            Some(decrypter) => decrypter.premaster_secret(encrypted, version, &random),
+            None => random,
+        }
+    }
+
+    /// Whether a server with these keys can serve the suite at all.
+    pub fn can_serve(&self, suite: CipherSuite) -> bool {
+        let scheme = match suite {
+            CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => SignatureScheme::RSA_PKCS1_SHA256,
+            _ => SignatureScheme::ECDSA_SECP256R1_SHA256,
+        };
+        !suite.has_certificate()
+            || self.own.iter().any(|own| match suite.encrypts_to_server() {
+                true => own.signer.decrypter().is_some(),
+                false => own.signer.scheme() == scheme,
+            })
     }
 }
 

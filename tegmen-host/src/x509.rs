@@ -26,6 +26,7 @@ mod raw;
 mod refusal;
 mod request;
 mod revocation;
+mod rsa;
 pub mod signer;
 #[cfg(feature = "tpm")]
 pub mod tpm;
@@ -61,6 +62,9 @@ pub enum Purpose {
     Server,
     /// The peer is a client: id-kp-clientAuth.
     Client,
+    /// The peer is a server to whose key a secret is encrypted, which so has to be one of RSA: as [`Self::Server`], but its key
+    /// usage has keyEncipherment where others have digitalSignature.
+    EncryptedServer,
 }
 
 /// A peer that is believed.

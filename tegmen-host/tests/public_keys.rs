@@ -2,7 +2,7 @@
 
 mod works;
 
-use rcgen::ExtendedKeyUsagePurpose;
+use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,6 +61,47 @@ async fn certificates_on_both_sides() {
         assert_eq!((value.as_str(), server.as_deref()), ("first", Some("CN=127.0.0.1")));
     }
     assert!(notes.lock().unwrap().iter().any(|note| note.contains("identity: \"CN=device1\"")));
+}
+
+const RSA: Suites = Suites(&[CipherSuite::RSA_WITH_AES_128_CBC_SHA]);
+
+/// A server with an RSA key whose certificate allows it to be used so.
+fn rsa_server(works: &Works, usage: KeyUsagePurpose) -> PublicKeys {
+    let (certificate, signer) = works.issue_rsa("127.0.0.1", usage);
+    PublicKeys::new(RSA).with_chain(&[certificate], signer).unwrap()
+}
+
+#[tokio::test]
+async fn a_secret_that_is_encrypted_to_the_server() {
+    let works = Works::new("Works");
+    for mutual in [false, true] {
+        let keys = rsa_server(&works, KeyUsagePurpose::KeyEncipherment);
+        let keys = match mutual {
+            true => keys.believing(works.verifier()).asking(ClientAuthentication::Required),
+            false => keys,
+        };
+        let (server, remote, notes) = start(keys);
+        let (value, name) = get(remote, works.client(RSA).expecting("127.0.0.1")).await.unwrap();
+        // Who is nobody in particular gets nothing here.
+        let expected = if mutual { "first" } else { "" };
+        assert_eq!((value.as_str(), name.as_deref()), (expected, Some("CN=127.0.0.1")));
+        let identity = if mutual { "identity: \"CN=device1\"" } else { "identity: \"\"" };
+        assert!(notes.lock().unwrap().iter().any(|note| note.contains(identity)), "{:?}", notes.lock().unwrap());
+        drop(server);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_encrypted_to_a_key_that_is_not_for_it() {
+    let works = Works::new("Works");
+    let (_server, remote, _) = start(rsa_server(&works, KeyUsagePurpose::DigitalSignature));
+    let refused = get(remote, works.client(RSA).expecting("127.0.0.1")).await.unwrap_err();
+    assert!(refused.to_string().contains("keyEncipherment"), "{refused}");
+    // The other way round as well.
+    let keys = rsa_server(&works, KeyUsagePurpose::KeyEncipherment);
+    assert!(keys.can_serve(CipherSuite::RSA_WITH_AES_128_CBC_SHA));
+    assert!(!keys.can_serve(CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8));
+    assert!(!works.server().can_serve(CipherSuite::RSA_WITH_AES_128_CBC_SHA));
 }
 
 #[tokio::test]

@@ -22,6 +22,11 @@ fn the_host_agrees_with_every_cbc_vector() {
 }
 
 #[test]
+fn the_hosts_provider_agrees_with_every_vector_of_hmac_with_sha1() {
+    assert_eq!(checks::wycheproof_hmac_sha1::<HostCrypto>(), 170);
+}
+
+#[test]
 fn the_host_agrees_with_every_ccm_vector() {
     let all = |nonce: usize, tag: usize| (7..=13).contains(&nonce) && (4..=16).contains(&tag) && tag.is_multiple_of(2);
     let crypto = &mut HostCrypto::new([0; 32], 16);

@@ -217,6 +217,16 @@ fn each_reason_has_a_refusal_of_its_own() {
     assert!(matches!(refusal, Refusal::WrongUsage(why) if why.contains("clientAuth")));
     let encipher = issue(&|params| params.key_usages = vec![KeyUsagePurpose::KeyEncipherment]);
     assert!(matches!(refuse(&encipher), Refusal::WrongUsage(why) if why.contains("digitalSignature")));
+    // Where a secret is encrypted to the key, that is what has to be allowed, if anything is said of it.
+    let encrypted = |party: &Party| {
+        let chain = list(&[&party.der]);
+        verifier.verify(&chain, Purpose::EncryptedServer, None, at(NOW)).map(|verified| verified.digest)
+    };
+    assert!(encrypted(&encipher).is_ok());
+    assert!(encrypted(&issue(&|params| params.key_usages = vec![])).is_ok());
+    let signs = issue(&|params| params.key_usages = vec![KeyUsagePurpose::DigitalSignature]);
+    assert!(matches!(encrypted(&signs), Err(Refusal::WrongUsage(why)) if why.contains("keyEncipherment")));
+    assert!(matches!(encrypted(&client), Err(Refusal::WrongUsage(why)) if why.contains("serverAuth")));
     let authority = issue(&|params| {
         ca(params);
         params.key_usages.push(KeyUsagePurpose::DigitalSignature);

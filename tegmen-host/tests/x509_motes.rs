@@ -64,7 +64,7 @@ impl Both {
             anchors: &anchors,
             purpose: match purpose {
                 Purpose::Client => tegmen::x509::Purpose::Client,
-                Purpose::Server => tegmen::x509::Purpose::Server,
+                Purpose::Server | Purpose::EncryptedServer => tegmen::x509::Purpose::Server,
             },
             name: name.map_or(Name::Any, |name| Name::Dns(name.as_bytes())),
             now: Some(UnixTime(now)),

@@ -181,6 +181,16 @@ pub trait Crypto {
         Err(Unsupported)
     }
 
+    /// True if the provider has SHA-1, for [the records of one suite that is off unless it is
+    /// named](crate::dtls::CipherSuite::RSA_WITH_AES_128_CBC_SHA); a constant as [`Self::CHACHA20`] is.
+    const SHA1: bool = false;
+
+    /// The compression function of SHA-1 (FIPS 180-4, section 6.1.2), over `blocks` in order, in a time that depends on their
+    /// number alone. Not called of a provider without [`Self::SHA1`].
+    fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
+        let _ = (state, blocks);
+    }
+
     /// The groups that the provider has, the one it would rather use first. It is a constant so that an image without any
     /// links nothing of their use.
     const GROUPS: &'static [NamedGroup] = &[];

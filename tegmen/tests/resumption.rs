@@ -16,6 +16,8 @@ const CHACHA20: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_
 const ECDHE_PSK: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256]);
 const ECDSA: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
+const RSA: Suites = Suites(&[CipherSuite::RSA_WITH_AES_128_CBC_SHA]);
+
 /// Both know tickets.
 fn with_tickets(seed: u64, suites: Suites) -> World {
     let mut world = World::new(seed, Config { suites, ..Config::default() });
@@ -35,6 +37,14 @@ fn with_ids(seed: u64, suites: Suites) -> World {
 fn mutual(world: &mut World, of: fn(u8) -> Badge) {
     let (client, server) = (of(1), of(2));
     let server = server.clone().trusting(&client).asking(ClientAuthentication::Required);
+    world.client.wear(client.trusting(&server));
+    world.server.wear(server);
+}
+
+/// The key of the server is one of RSA, that of the client one of ECDSA.
+fn mutual_rsa(world: &mut World) {
+    let (client, server) = (certificate(1), Badge { rsa: true, ..certificate(2) });
+    let server = server.trusting(&client).asking(ClientAuthentication::Required);
     world.client.wear(client.trusting(&server));
     world.server.wear(server);
 }
@@ -106,6 +116,22 @@ fn tickets_of_every_kind_of_session() {
         let mut world = first(world);
         resumes(&mut world);
         resumes(&mut world);
+    }
+}
+
+#[test]
+fn sessions_whose_secret_was_encrypted() {
+    for with in [with_tickets, with_ids] {
+        let mut world = with(1, RSA);
+        mutual_rsa(&mut world);
+        let mut world = first(world);
+        resumes(&mut world);
+        resumes(&mut world);
+        // Only under their own suite.
+        world.server.offer(ECDSA);
+        world.connect_again();
+        world.run(Duration::from_secs(59));
+        assert!(!world.client.established && !world.server.established);
     }
 }
 

@@ -29,6 +29,11 @@ fn rustcrypto_agrees_with_every_cbc_vector() {
 }
 
 #[test]
+fn rustcrypto_agrees_with_every_vector_of_hmac_with_sha1() {
+    assert_eq!(checks::wycheproof_hmac_sha1::<RustCrypto>(), 170);
+}
+
+#[test]
 fn compact_agrees_with_every_ccm_vector() {
     let crypto = &mut Compact::new([0; 32]);
     assert_eq!(checks::cavp(crypto, all), Count { run: CAVP_CASES, refused: 0 });

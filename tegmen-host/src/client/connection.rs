@@ -5,6 +5,7 @@ use super::outer::is_cut;
 use super::{Ask, Client, ClientError, Reply, Tapped, describe};
 use crate::clock;
 use crate::provider::HostCrypto;
+use crate::provider::public::draw_premaster;
 use crate::udp::MAX_DATAGRAM;
 use crate::x509::{CertificateInfo, Purpose};
 use std::io::{self, ErrorKind};
@@ -16,7 +17,7 @@ use tegmen::coap::{Block, Builder, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::{Fatal, Records};
+use tegmen::dtls::{CipherSuite, Fatal, Records};
 use tegmen::endpoint::{Cx, Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
 use tegmen::oscore::OVERHEAD;
 use tegmen::time::{Duration, Instant};
@@ -433,11 +434,14 @@ impl Client {
         loop {
             let mut out = [0; MAX_DATAGRAM];
             let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-            let event = match self.endpoint.handle(&mut cx, &path, &mut records, &mut out) {
+            let mut event = match self.endpoint.handle(&mut cx, &path, &mut records, &mut out) {
                 None => return Ok(result),
-                Some(Event::Need(_)) => self.on_need(),
-                Some(event) => Some(event),
+                event => event,
             };
+            // What waited behind one question may lead to the next.
+            while let Some(Event::Need(_)) = event {
+                event = self.on_need();
+            }
             match event {
                 Some(Event::Answer(datagram)) => {
                     let len = datagram.len();
@@ -476,7 +480,9 @@ impl Client {
                 if certificate_type == CertificateType::X509 {
                     self.chain = certificate::each(&content).filter_map(CertificateInfo::parse).collect();
                 }
-                let verified = self.endpoint.roles().keys.verify(certificate_type, &content, Purpose::Server);
+                let encrypts = self.endpoint.cipher_suite(self.peer).is_some_and(CipherSuite::encrypts_to_server);
+                let purpose = if encrypts { Purpose::EncryptedServer } else { Purpose::Server };
+                let verified = self.endpoint.roles().keys.verify(certificate_type, &content, purpose);
                 let answer = match &verified {
                     Ok(verified) => Answer::Peer { public_key: verified.spki, principal: Principal(0) },
                     Err(refusal) => Answer::Refused(refusal.alert()),
@@ -495,7 +501,15 @@ impl Client {
                 let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
                 return self.endpoint.resume(&mut cx, self.peer, answer);
             }
-            Some(Need::PskOfClient { .. }) | None => {}
+            Some(Need::Encrypt { public_key, version }) => {
+                let drawn = draw_premaster(&mut self.crypto, public_key, version);
+                let answer = drawn
+                    .as_ref()
+                    .map_or(Answer::Unknown, |(premaster, encrypted)| Answer::Encrypted { premaster, encrypted });
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                return self.endpoint.resume(&mut cx, self.peer, answer);
+            }
+            Some(Need::PskOfClient { .. } | Need::Decrypt { .. }) | None => {}
         }
         let answer = match &self.config.key {
             Some(key) => Answer::Psk { identity: key.identity.as_bytes(), key: &key.key, principal: Principal(0) },

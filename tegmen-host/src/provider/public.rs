@@ -6,8 +6,10 @@ use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{Algorithm, ECDH_P256, PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::digest::{Digest, SHA256};
 use aws_lc_rs::encoding::{AsBigEndian as _, Curve25519SeedBin, EcPrivateKeyBin};
+use aws_lc_rs::rsa::{Pkcs1PublicEncryptingKey, PublicEncryptingKey};
 use aws_lc_rs::signature::{self, VerificationAlgorithm};
-use tegmen::crypto::{NamedGroup, NotAuthentic};
+use tegmen::crypto::{Crypto, NamedGroup, NotAuthentic};
+use tegmen::dtls::rsa::PREMASTER_LEN;
 use tegmen::secret::Secret;
 
 /// Verifies a peer's signature over a SHA-256 digest with its SubjectPublicKeyInfo in DER.
@@ -35,6 +37,29 @@ pub fn verify_digest(
     };
     let digest = Digest::import_less_safe(digest, &SHA256).map_err(|_| NotAuthentic)?;
     algorithm.verify_digest_sig(key.bytes, &digest, signature).map_err(|_| NotAuthentic)
+}
+
+/// Draws a premaster secret that begins with `version`, and encrypts it to the key of a SubjectPublicKeyInfo (RFC 5246,
+/// section 7.4.7.1); `None` unless that is RSA of 2048 to 4096 bits.
+pub fn draw_premaster(
+    crypto: &mut impl Crypto,
+    spki: &[u8],
+    version: [u8; 2],
+) -> Option<(Secret<PREMASTER_LEN>, Vec<u8>)> {
+    let key = encrypts(spki).then(|| PublicEncryptingKey::from_der(spki))?.ok()?;
+    let key = Pkcs1PublicEncryptingKey::new(key).ok()?;
+    let mut premaster = Secret::<PREMASTER_LEN>::zeroed();
+    crypto.random(premaster.expose_mut());
+    let [major, minor, ..] = premaster.expose_mut();
+    [*major, *minor] = version;
+    let mut encrypted = vec![0; key.ciphertext_size()];
+    key.encrypt(premaster.expose(), &mut encrypted).ok()?;
+    Some((premaster, encrypted))
+}
+
+/// True if [`draw_premaster`] takes the key.
+pub(crate) fn encrypts(spki: &[u8]) -> bool {
+    matches!(PublicKey::parse(spki).map(|key| key.kind), Some(KeyKind::Rsa { bits: MIN_RSA_BITS..=MAX_RSA_BITS }))
 }
 
 /// A group for key agreement (RFC 8422, section 5.1.1).

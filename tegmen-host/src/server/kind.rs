@@ -13,13 +13,15 @@ pub enum Kind {
     EcdheEcdsa,
     /// From an agreement that the server signed with RSA.
     EcdheRsa,
+    /// From what the client encrypted to the RSA key of the server.
+    Rsa,
     /// From an earlier session.
     Resumed,
 }
 
 impl Kind {
     /// What they are called in metrics, in the order of the numbers.
-    pub const NAMES: [&str; 5] = ["psk", "ecdhe_psk", "ecdhe_ecdsa", "ecdhe_rsa", "resumed"];
+    pub const NAMES: [&str; 6] = ["psk", "ecdhe_psk", "ecdhe_ecdsa", "ecdhe_rsa", "rsa", "resumed"];
 
     /// The kind of a session under this suite.
     pub(super) const fn of(suite: CipherSuite, resumed: bool) -> Self {
@@ -32,6 +34,7 @@ impl Kind {
                 Self::EcdheEcdsa
             }
             CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => Self::EcdheRsa,
+            CipherSuite::RSA_WITH_AES_128_CBC_SHA => Self::Rsa,
             _ => Self::Psk,
         }
     }

@@ -6,10 +6,12 @@ use super::{Application, Kind, Note};
 use crate::clock;
 use crate::x509::Purpose;
 use std::net::SocketAddr;
+use tegmen::crypto::Crypto as _;
 use tegmen::dtls::Fatal;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::endpoint::{Cx, Event, PeerId, Peers as _, Principal};
+use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
@@ -66,6 +68,14 @@ impl<A: Application> Shard<A> {
                 let signature = self.endpoint.roles().keys.sign(credential, &digest);
                 let answer = signature.as_deref().map_or(Answer::Unknown, Answer::Signature);
                 return self.resume(now, peer, answer);
+            }
+            Some(Need::Decrypt { credential, encrypted, version }) => {
+                // Drawn before, and whatever comes out (RFC 5246, section 7.4.7.1).
+                let mut random = Secret::zeroed();
+                self.crypto.random(random.expose_mut());
+                let encrypted = encrypted.to_vec();
+                let premaster = self.endpoint.roles().keys.decrypt(credential, &encrypted, version, random);
+                return self.resume(now, peer, Answer::Premaster(&premaster));
             }
             _ => return,
         };

@@ -30,6 +30,8 @@ pub(crate) struct Certificate<'a> {
 
 /// Bit 0 of KeyUsage (RFC 5280, section 4.2.1.3).
 pub(crate) const DIGITAL_SIGNATURE: u8 = 0;
+/// Bit 2 of KeyUsage.
+pub(crate) const KEY_ENCIPHERMENT: u8 = 2;
 /// Bit 5 of KeyUsage: signs certificates.
 pub(crate) const KEY_CERT_SIGN: u8 = 5;
 

@@ -4,7 +4,7 @@
 //! software for TPMs reads too (`BEGIN TSS2 PRIVATE KEY`). Whoever reaches the TPM may use the key: it has no password, so
 //! the rights on the device are what guards it.
 
-use super::signer::{PremasterDecrypter, SignError, SignatureScheme, Signer, premaster_secret};
+use super::signer::{PremasterDecrypter, SignError, SignatureScheme, Signer};
 use crate::credentials::to_hex;
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use std::fmt::Write as _;
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::sync::{Mutex, PoisonError};
 use tegmen::buf::Reader;
+use tegmen::dtls::rsa::premaster_secret;
 use tegmen::secret::{Secret, wipe};
 use tegmen::x509::der::{self, INTEGER, OCTET_STRING, OID, SEQUENCE};
 use tss_esapi::attributes::ObjectAttributesBuilder;
@@ -89,6 +90,7 @@ pub struct TpmKey {
     connection: Mutex<Connection>,
     scheme: SignatureScheme,
     spki: Vec<u8>,
+    decrypts: bool,
 }
 
 struct Connection {
@@ -202,7 +204,8 @@ impl TpmKey {
     fn from(connection: Connection, public: &Public, place: &Place) -> Result<Self, TpmError> {
         let (scheme, spki) = spki(public)
             .ok_or_else(|| place.wrong("a key that is not used here: ECDSA P-256, or RSA of 2048 to 4096 bits"))?;
-        Ok(Self { connection: Mutex::new(connection), scheme, spki })
+        let decrypts = matches!(public, Public::Rsa { object_attributes, .. } if object_attributes.decrypt());
+        Ok(Self { connection: Mutex::new(connection), scheme, spki, decrypts })
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Context, KeyHandle) -> Result<T, Error>) -> Result<T, Error> {
@@ -240,6 +243,10 @@ impl Signer for TpmKey {
             }
             _ => Err(SignError("the TPM made a signature of another kind".to_owned())),
         }
+    }
+
+    fn decrypter(&self) -> Option<&dyn PremasterDecrypter> {
+        self.decrypts.then_some(self)
     }
 }
 

@@ -2,7 +2,7 @@
 //! the validity of trust anchors, and lists of revoked certificates.
 
 use super::cache::{Cache, CacheCounters, Span};
-use super::certificate::{Certificate, DIGITAL_SIGNATURE, KEY_CERT_SIGN, name_text};
+use super::certificate::{Certificate, DIGITAL_SIGNATURE, KEY_CERT_SIGN, KEY_ENCIPHERMENT, name_text};
 use super::public_key::KeyKind;
 use super::refusal::moment;
 use super::trust::{Files, LoadError, Trust};
@@ -232,8 +232,14 @@ impl Check<'_> {
             KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
             KeyKind::P256 | KeyKind::Rsa { .. } => {}
         }
-        if !end_entity.may(DIGITAL_SIGNATURE) {
-            return Err(Refusal::WrongUsage("the key usage of its end entity is without digitalSignature"));
+        match self.purpose {
+            Purpose::EncryptedServer if !end_entity.may(KEY_ENCIPHERMENT) => {
+                return Err(Refusal::WrongUsage("the key usage of its end entity is without keyEncipherment"));
+            }
+            Purpose::Server | Purpose::Client if !end_entity.may(DIGITAL_SIGNATURE) => {
+                return Err(Refusal::WrongUsage("the key usage of its end entity is without digitalSignature"));
+            }
+            _ => {}
         }
         let der = CertificateDer::from(end_entity.der);
         let parsed = EndEntityCert::try_from(&der).map_err(|error| self.refusal(error, end_entity, others))?;
@@ -247,7 +253,7 @@ impl Check<'_> {
             options.with_status_policy(status).with_expiration_policy(ExpirationPolicy::Enforce).build()
         });
         let usage = match self.purpose {
-            Purpose::Server => KeyUsage::server_auth(),
+            Purpose::Server | Purpose::EncryptedServer => KeyUsage::server_auth(),
             Purpose::Client => KeyUsage::client_auth(),
         };
         // The verdict of our own rules on the last path that was looked at; the library goes on to the next one.
@@ -327,7 +333,7 @@ impl Check<'_> {
             Error::NameConstraintViolation => Refusal::NameConstraint,
             Error::RequiredEkuNotFoundContext(_) | Error::EmptyEkuExtension => {
                 Refusal::WrongUsage(match self.purpose {
-                    Purpose::Server => "its extended key usage is without serverAuth",
+                    Purpose::Server | Purpose::EncryptedServer => "its extended key usage is without serverAuth",
                     Purpose::Client => "its extended key usage is without clientAuth",
                 })
             }

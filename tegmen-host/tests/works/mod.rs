@@ -25,12 +25,27 @@ impl Works {
     }
 
     pub fn issue(&self, name: &str, purpose: ExtendedKeyUsagePurpose) -> (Vec<u8>, Arc<dyn Signer>) {
-        let key = KeyPair::generate().unwrap();
+        self.issue_for(&KeyPair::generate().unwrap(), name, purpose, KeyUsagePurpose::DigitalSignature)
+    }
+
+    /// For an RSA key.
+    pub fn issue_rsa(&self, name: &str, usage: KeyUsagePurpose) -> (Vec<u8>, Arc<dyn Signer>) {
+        let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
+        self.issue_for(&key, name, ExtendedKeyUsagePurpose::ServerAuth, usage)
+    }
+
+    fn issue_for(
+        &self,
+        key: &KeyPair,
+        name: &str,
+        purpose: ExtendedKeyUsagePurpose,
+        usage: KeyUsagePurpose,
+    ) -> (Vec<u8>, Arc<dyn Signer>) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
         params.extended_key_usages = vec![purpose];
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        let certificate = params.signed_by(&key, &self.ca).unwrap();
+        params.key_usages = vec![usage];
+        let certificate = params.signed_by(key, &self.ca).unwrap();
         let signer = SoftwareKey::from_pem(key.serialize_pem().as_bytes()).unwrap();
         (certificate.der().to_vec(), Arc::new(signer))
     }

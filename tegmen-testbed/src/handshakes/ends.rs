@@ -255,6 +255,8 @@ fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> A
             room[..len].copy_from_slice(&signature[..len]);
             Answer::Signature(&room[..len])
         }
+        // No mote has RSA.
+        Need::Encrypt { .. } | Need::Decrypt { .. } => Answer::Unknown,
     }
 }
 

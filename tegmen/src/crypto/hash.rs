@@ -1,5 +1,8 @@
 //! SHA-256, HMAC (RFC 2104) and the PRF of TLS 1.2 (RFC 5246, section 5) over a provider's compression function.
 //!
+//! Hash and HMAC are written once for SHA-256 and SHA-1 (FIPS 180-4), and told apart by the length of their digests; nothing
+//! but the records of one old cipher suite has SHA-1.
+//!
 //! They stand here and not in a library because a mote keeps pad states of 32 bytes each, and because every provider
 //! has to give no more than its compression function.
 
@@ -11,22 +14,45 @@ use zeroize::optimization_barrier;
 /// Length of a SHA-256 digest in bytes.
 pub const DIGEST_LEN: usize = 32;
 
-const INITIAL: [u32; 8] =
+/// Length of a SHA-1 digest in bytes.
+pub const SHA1_LEN: usize = 20;
+
+const SHA256_INITIAL: [u32; 8] =
     [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
+/// Of eight words SHA-1 has the first five.
+const SHA1_INITIAL: [u32; 8] = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0, 0, 0, 0];
+
+const fn initial<const LEN: usize>() -> [u32; 8] {
+    const { assert!(LEN == DIGEST_LEN || LEN == SHA1_LEN) };
+    if LEN == SHA1_LEN { SHA1_INITIAL } else { SHA256_INITIAL }
+}
+
+/// The compression function of the hash with digests of `LEN` bytes.
+#[inline(always)]
+pub(crate) fn compress<C: Crypto, const LEN: usize>(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+    if LEN == DIGEST_LEN {
+        C::sha256_compress(state, blocks);
+    } else if let Some(state) = state.first_chunk_mut() {
+        C::sha1_compress(state, blocks);
+    }
+}
 
 /// A running SHA-256. Cloning it takes an intermediate digest, as a handshake transcript needs.
+pub type Sha256 = Running<DIGEST_LEN>;
+
+/// A running hash with digests of `LEN` bytes: [`DIGEST_LEN`] or [`SHA1_LEN`].
 #[derive(Clone)]
-pub struct Sha256 {
+pub struct Running<const LEN: usize> {
     state: [u32; 8],
     block: [u8; 64],
     /// Bytes hashed so far; what is not a multiple of 64 waits in `block`.
     len: u32,
 }
 
-impl Sha256 {
+impl<const LEN: usize> Running<LEN> {
     /// The empty hash.
     pub const fn new() -> Self {
-        Self { state: INITIAL, block: [0; 64], len: 0 }
+        Self { state: const { initial::<LEN>() }, block: [0; 64], len: 0 }
     }
 
     /// A place for a hash; to be begun with [`Self::restart`].
@@ -37,7 +63,7 @@ impl Sha256 {
     /// Begins anew with the empty hash.
     #[inline(never)]
     pub(crate) fn restart(&mut self) {
-        self.state = INITIAL;
+        self.state = const { initial::<LEN>() };
         self.len = 0;
     }
 
@@ -58,21 +84,21 @@ impl Sha256 {
         }
         let (blocks, rest) = data.as_chunks::<64>();
         if !blocks.is_empty() {
-            C::sha256_compress(&mut self.state, blocks);
+            compress::<C, LEN>(&mut self.state, blocks);
         }
         let _ = copy(&mut self.block, rest);
     }
 
     /// The digest of everything added so far; more may follow.
     #[inline(never)]
-    pub fn digest_so_far<C: Crypto>(&self) -> [u8; DIGEST_LEN] {
+    pub fn digest_so_far<C: Crypto>(&self) -> [u8; LEN] {
         let mut hash = self.clone();
         hash.complete::<C>();
         hash.digest()
     }
 
     /// The digest of everything added.
-    pub fn finish<C: Crypto>(mut self) -> [u8; DIGEST_LEN] {
+    pub fn finish<C: Crypto>(mut self) -> [u8; LEN] {
         self.complete::<C>();
         self.digest()
     }
@@ -103,12 +129,12 @@ impl Sha256 {
     }
 
     fn compress<C: Crypto>(&mut self) {
-        C::sha256_compress(&mut self.state, core::slice::from_ref(&self.block));
+        compress::<C, LEN>(&mut self.state, core::slice::from_ref(&self.block));
     }
 
     /// The state as bytes, after [`Self::complete`].
-    fn digest(&self) -> [u8; DIGEST_LEN] {
-        let mut digest = [0; DIGEST_LEN];
+    fn digest(&self) -> [u8; LEN] {
+        let mut digest = [0; LEN];
         put(&mut digest, &self.state);
         digest
     }
@@ -119,7 +145,7 @@ impl Sha256 {
         for word in self.block.as_chunks_mut::<4>().0 {
             *word = (u32::from_ne_bytes(*word) ^ pad).to_ne_bytes();
         }
-        self.state = INITIAL;
+        self.state = const { initial::<LEN>() };
         self.compress::<C>();
     }
 
@@ -130,7 +156,7 @@ impl Sha256 {
     }
 }
 
-impl Default for Sha256 {
+impl<const LEN: usize> Default for Running<LEN> {
     fn default() -> Self {
         Self::new()
     }
@@ -149,13 +175,16 @@ fn put(out: &mut [u8], state: &[u32; 8]) {
     }
 }
 
-/// A key of HMAC-SHA-256, as the states after its two pads: each message saves two compressions.
-pub struct HmacKey {
+/// A key of HMAC-SHA-256.
+pub type HmacKey = Hmac<DIGEST_LEN>;
+
+/// A key of HMAC with a hash of `LEN` bytes, as the states after its two pads: each message saves two compressions.
+pub struct Hmac<const LEN: usize> {
     inner: [u32; 8],
     outer: [u32; 8],
 }
 
-impl HmacKey {
+impl<const LEN: usize> Hmac<LEN> {
     /// A place for a key that is not known yet.
     pub(crate) const fn none() -> Self {
         Self { inner: [0; 8], outer: [0; 8] }
@@ -178,7 +207,7 @@ impl HmacKey {
     /// As [`Self::new`], in the place of another key.
     #[inline(never)]
     pub(crate) fn set<C: Crypto>(&mut self, key: &[&[u8]]) {
-        let mut hash = Sha256::none();
+        let mut hash = Running::<LEN>::none();
         let mut writer = Writer::new(&mut hash.block);
         if !key.iter().all(|part| writer.put(part).is_ok()) {
             hash.restart();
@@ -197,22 +226,22 @@ impl HmacKey {
     }
 
     /// The code of a message given in parts.
-    pub fn mac<C: Crypto>(&self, message: &[&[u8]]) -> [u8; DIGEST_LEN] {
-        let mut code = [0; DIGEST_LEN];
+    pub fn mac<C: Crypto>(&self, message: &[&[u8]]) -> [u8; LEN] {
+        let mut code = [0; LEN];
         self.mac_into::<C>(message, &mut code);
         code
     }
 
     /// Writes as much of the code of a message as `out` has room for.
     pub(crate) fn mac_into<C: Crypto>(&self, message: &[&[u8]], out: &mut [u8]) {
-        let mut hash = Sha256::none();
+        let mut hash = Running::<LEN>::none();
         self.run::<C>(&mut hash, &[], message);
         put(out, &hash.state);
         hash.wipe();
     }
 
     /// Leaves the code of `first` and `message` in the state of `hash`, whatever that held before.
-    fn run<C: Crypto>(&self, hash: &mut Sha256, first: &[u8], message: &[&[u8]]) {
+    fn run<C: Crypto>(&self, hash: &mut Running<LEN>, first: &[u8], message: &[&[u8]]) {
         hash.state = self.inner;
         hash.len = 64;
         hash.update::<C>(first);
@@ -225,11 +254,11 @@ impl HmacKey {
 
     /// From the state of the inner hash to the code.
     #[inline(always)]
-    fn run_outer<C: Crypto>(&self, hash: &mut Sha256) {
+    fn run_outer<C: Crypto>(&self, hash: &mut Running<LEN>) {
         // The digest is the message of the outer hash.
         put(&mut hash.block, &hash.state);
         hash.state = self.outer;
-        hash.len = const { 64 + DIGEST_LEN as u32 };
+        hash.len = const { 64 + LEN as u32 };
         hash.complete::<C>();
     }
 
@@ -239,14 +268,16 @@ impl HmacKey {
     }
 
     /// The code of a message after whose last block the state is this.
-    pub(crate) fn end<C: Crypto>(&self, state: [u32; 8]) -> [u8; DIGEST_LEN] {
-        let mut hash = Sha256 { state, ..Sha256::none() };
+    pub(crate) fn end<C: Crypto>(&self, state: [u32; 8]) -> [u8; LEN] {
+        let mut hash = Running { state, ..Running::none() };
         self.run_outer::<C>(&mut hash);
         let code = hash.digest();
         hash.wipe();
         code
     }
+}
 
+impl HmacKey {
     /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2; label and seed are given as parts that are concatenated.
     #[inline(never)]
     pub fn prf<C: Crypto>(&self, seed: &[&[u8]], out: &mut [u8]) {
@@ -265,7 +296,7 @@ impl HmacKey {
     }
 }
 
-impl Drop for HmacKey {
+impl<const LEN: usize> Drop for Hmac<LEN> {
     fn drop(&mut self) {
         self.wipe();
     }

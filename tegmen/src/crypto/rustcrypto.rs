@@ -132,6 +132,14 @@ impl Crypto for RustCrypto {
         cbc_decrypt(key, iv, body)
     }
 
+    #[cfg(feature = "cbc")]
+    const SHA1: bool = true;
+
+    #[cfg(feature = "cbc")]
+    fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
+        sha1_compress(state, blocks);
+    }
+
     #[cfg(feature = "curves")]
     const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
 
@@ -273,6 +281,12 @@ pub fn cbc_decrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Resul
         before = sealed;
     }
     Ok(())
+}
+
+/// SHA-1 as [`Crypto::sha1_compress`] has it, for providers that have no other.
+#[cfg(feature = "cbc")]
+pub fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
+    sha1::block_api::compress(state, blocks);
 }
 
 fn seal<M: ArraySize + TagSize, N: ArraySize + NonceSize>(

@@ -91,7 +91,7 @@ impl Ongoing<'_> {
                 Ok(self.on_certificate_request(local, body)?)
             }
             (Step::AwaitServerHelloDone, MessageType::SERVER_KEY_EXCHANGE)
-                if !R::PUBLIC_KEYS || !self.state.exchange.is_ephemeral() =>
+                if !R::PUBLIC_KEYS || self.state.exchange.is_psk() =>
             {
                 let hint = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
                 self.keep::<R>(hint)?;
@@ -100,6 +100,9 @@ impl Ongoing<'_> {
             (Step::AwaitServerHelloDone, MessageType::SERVER_HELLO_DONE) => {
                 if !body.is_empty() {
                     return Err(Fatal::Decode.into());
+                }
+                if R::PUBLIC_KEYS && self.state.exchange.is_rsa() {
+                    return self.ask_to_encrypt();
                 }
                 if R::PUBLIC_KEYS && self.state.exchange.has_certificate() {
                     return self.answer_server(cx, local, None);

@@ -97,9 +97,13 @@ impl HandshakeState {
             Element::NewSessionTicket => Element::ChangeCipherSpec,
             Element::ServerHello if self.exchange.has_certificate() => Element::ServerCertificate,
             Element::ServerHello if self.exchange.is_ephemeral() => Element::ServerKeyExchange,
-            Element::ServerCertificate => Element::ServerKeyExchange,
-            Element::ServerKeyExchange if self.flags.has(Flags::ASKED) => Element::CertificateRequest,
-            Element::ServerKeyExchange | Element::CertificateRequest => Element::ServerHelloDone,
+            Element::ServerCertificate if !self.exchange.is_rsa() => Element::ServerKeyExchange,
+            Element::ServerCertificate | Element::ServerKeyExchange if self.flags.has(Flags::ASKED) => {
+                Element::CertificateRequest
+            }
+            Element::ServerCertificate | Element::ServerKeyExchange | Element::CertificateRequest => {
+                Element::ServerHelloDone
+            }
             Element::ClientCertificate => Element::ClientKeyExchange,
             Element::CertificateVerify => Element::ChangeCipherSpec,
             Element::ClientKeyExchange if self.flags.has(Flags::ASKED) && self.credential != NO_CREDENTIAL => {
@@ -250,7 +254,7 @@ impl Ongoing<'_> {
                     false => CipherSuite::PSK_WITH_AES_128_CCM_8,
                 };
                 server_hello::write_front(&mut body, &state.server_random, session_id, suite)?;
-                let answers = R::PUBLIC_KEYS && state.exchange.is_ephemeral() && !state.flags.has(Flags::RESUMED);
+                let answers = R::PUBLIC_KEYS && !state.exchange.is_psk() && !state.flags.has(Flags::RESUMED);
                 let ticket = R::RESUMPTION && state.flags.has(Flags::TICKET);
                 if answers || ticket || R::KEEPS && state.cipher.encrypts_then_macs() {
                     extensions.write_with(&mut body, |writer| {
@@ -297,6 +301,10 @@ impl Ongoing<'_> {
                     key_exchange::write(&mut body, kept)?;
                 }
                 body.with_len8(kept::get(self.buffers.outgoing, Item::Share))?;
+                MessageType::CLIENT_KEY_EXCHANGE
+            }
+            Element::ClientKeyExchange if R::PUBLIC_KEYS && R::CLIENT && state.exchange.is_rsa() => {
+                key_exchange::write(&mut body, kept::get(self.buffers.outgoing, Item::EncryptedPremaster))?;
                 MessageType::CLIENT_KEY_EXCHANGE
             }
             Element::ClientKeyExchange if R::CLIENT => {

@@ -32,6 +32,10 @@ pub(crate) enum Item {
     Ticket,
     /// The ticket that a server gives, behind its lifetime.
     NewTicket,
+    /// The premaster secret as the client sends it, perhaps again.
+    EncryptedPremaster,
+    /// The version of the hello, with which a premaster secret begins.
+    ClientVersion,
 }
 
 /// Bytes behind each item.

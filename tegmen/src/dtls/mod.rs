@@ -3,7 +3,7 @@
 //!
 //! [`record`] opens and seals; [`handshake`] has one file per message; `inbox` puts fragments together in bounded
 //! room; `flight` writes what is sent, again if need be; `client` and `server` are the two state machines, and
-//! `public_key` is what both do only where a public key is in play.
+//! `public_key` is what both do only where a public key is in play, `rsa` what they do where RSA is the key exchange.
 //! Nothing here knows a peer table or a socket: that is [`crate::endpoint`].
 
 pub mod alert;
@@ -21,6 +21,7 @@ pub mod record;
 pub mod record_size;
 pub mod resumption;
 pub(crate) mod return_routability;
+pub mod rsa;
 mod server;
 pub mod session;
 pub mod state;

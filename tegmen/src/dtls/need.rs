@@ -1,12 +1,16 @@
 //! What a handshake asks its owner for, and how it goes on with the answer.
 
-use super::AlertDescription;
 use super::handshake::certificate::CertificateType;
+use super::handshake::key_exchange;
 use super::kept::{self, Item};
+use super::record::LongKeys;
+use super::rsa::PREMASTER_LEN;
 use super::state::{Buffers, Local, Ongoing, Step, Stop};
+use super::{AlertDescription, VERSION};
 use crate::crypto::Crypto;
 use crate::crypto::hash::DIGEST_LEN;
 use crate::endpoint::{Cx, Principal, Roles};
+use crate::secret::Secret;
 
 /// What a suspended handshake waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +39,26 @@ pub enum Need<'n> {
         /// SHA-256 of what is signed.
         digest: [u8; DIGEST_LEN],
     },
+    /// We are the client: draw a premaster secret and encrypt it to the peer, with RSAES-PKCS1-v1_5 (RFC 5246,
+    /// section 7.4.7.1).
+    Encrypt {
+        /// SubjectPublicKeyInfo of the peer, DER.
+        public_key: &'n [u8],
+        /// What the secret begins with; the other 46 bytes are random.
+        version: [u8; 2],
+    },
+    /// We are the server: decrypt this with our private key.
+    ///
+    /// Nobody may learn, by the answer or its time, whether the padding was right, or what else was wrong:
+    /// [`premaster_secret`](super::rsa::premaster_secret) takes care of it.
+    Decrypt {
+        /// The number of our [`Credential`](crate::endpoint::Credential).
+        credential: u8,
+        /// EncryptedPreMasterSecret.
+        encrypted: &'n [u8],
+        /// The version of the ClientHello, with which the secret has to begin.
+        version: [u8; 2],
+    },
 }
 
 /// The answer to a [`Need`].
@@ -62,6 +86,16 @@ pub enum Answer<'n> {
     Refused(AlertDescription),
     /// The signature, in the form of its scheme: of ECDSA DER.
     Signature(&'n [u8]),
+    /// A premaster secret that was drawn.
+    Encrypted {
+        /// The version, and 46 random bytes.
+        premaster: &'n Secret<PREMASTER_LEN>,
+        /// The same, encrypted: as many bytes as the modulus of the peer's key has.
+        encrypted: &'n [u8],
+    },
+    /// The premaster secret that was decrypted, or a random one. Any other answer to [`Need::Decrypt`] counts as a random one,
+    /// too.
+    Premaster(&'n Secret<PREMASTER_LEN>),
 }
 
 /// Longest pre-shared key in bytes (RFC 4279, section 5.3, asks for 64).
@@ -80,6 +114,8 @@ impl Ongoing<'_> {
             Step::ServerNeedsPsk if R::SERVER => self.resume_server::<C, R>(cx, answer),
             Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS => self.on_verified(answer)?,
             Step::ClientSigns | Step::ServerSigns if R::PUBLIC_KEYS => self.on_signed(local, answer)?,
+            Step::ClientEncrypts if R::PUBLIC_KEYS && LongKeys::FIT => self.on_encrypted(cx, local, answer)?,
+            Step::ServerDecrypts if R::PUBLIC_KEYS && LongKeys::FIT => self.on_decrypted::<C, R>(cx, answer),
             _ => {}
         }
         self.settle(cx, local)
@@ -101,6 +137,14 @@ impl<'b> Ongoing<'b> {
             Step::ClientSigns | Step::ServerSigns => {
                 let digest = *kept::get(outgoing, Item::Digest).first_chunk()?;
                 Some(Need::Sign { credential: self.state.credential, digest })
+            }
+            Step::ClientEncrypts if LongKeys::FIT => {
+                Some(Need::Encrypt { public_key: kept::get(outgoing, Item::PeerKey), version: VERSION })
+            }
+            Step::ServerDecrypts if LongKeys::FIT => {
+                let encrypted = key_exchange::read(self.state.inbox.kept(self.buffers.incoming)).ok()?;
+                let version = *kept::get(outgoing, Item::ClientVersion).first_chunk()?;
+                Some(Need::Decrypt { credential: self.state.credential, encrypted, version })
             }
             _ => None,
         }

@@ -24,7 +24,7 @@ use super::state::{Flags, HandshakeState, Local, NO_CREDENTIAL, Ongoing, Step, S
 use super::suite::{CipherSuite, KeyExchange, usable};
 use crate::buf::{Full, Reader, Writer};
 use crate::crypto::hash::{DIGEST_LEN, Sha256};
-use crate::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme};
+use crate::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN};
 use crate::endpoint::{ClientAuthentication, Credential, Cx, Keys as _, Principal, Roles};
 use crate::secret::Secret;
 
@@ -55,28 +55,27 @@ impl Agreed {
         cipher: Cipher,
     ) -> Option<Self> {
         let mut flags = Flags(0);
-        // Without the extension a client takes any group (RFC 8422, section 4), and then what everybody has.
-        let offered = hello.extension(ExtensionType::SUPPORTED_GROUPS);
-        let offers = |group: &NamedGroup| match offered {
-            Some(list) => {
-                list.split_at_checked(2).is_some_and(|(_, list)| certificate_request::contains(list, group.0))
+        if !exchange.is_rsa() {
+            // Without the extension a client takes any group (RFC 8422, section 4), and then what everybody has.
+            let offered = hello.extension(ExtensionType::SUPPORTED_GROUPS);
+            let offers = |group: &NamedGroup| match offered {
+                Some(list) => {
+                    list.split_at_checked(2).is_some_and(|(_, list)| certificate_request::contains(list, group.0))
+                }
+                None => *group == NamedGroup::SECP256R1,
+            };
+            let group = C::GROUPS.iter().copied().find(offers)?;
+            flags.set(Flags::X25519, group == NamedGroup::X25519);
+            if !exchange.has_certificate() {
+                return Some(Self { cipher, exchange, credential: NO_CREDENTIAL, flags });
             }
-            None => *group == NamedGroup::SECP256R1,
-        };
-        let group = C::GROUPS.iter().copied().find(offers)?;
-        flags.set(Flags::X25519, group == NamedGroup::X25519);
-        if !exchange.has_certificate() {
-            return Some(Self { cipher, exchange, credential: NO_CREDENTIAL, flags });
+            // Without the extension a client means SHA-1, which is not to be had here.
+            let (_, schemes) = hello.extension(ExtensionType::SIGNATURE_ALGORITHMS)?.split_at_checked(2)?;
+            if !certificate_request::contains(schemes, exchange.scheme().0) {
+                return None;
+            }
         }
-        let scheme = match exchange {
-            KeyExchange::EcdheRsa => SignatureScheme::RSA_PKCS1_SHA256,
-            _ => SignatureScheme::ECDSA_SECP256R1_SHA256,
-        };
-        // Without the extension a client means SHA-1, which is not to be had here.
-        let (_, schemes) = hello.extension(ExtensionType::SIGNATURE_ALGORITHMS)?.split_at_checked(2)?;
-        if !certificate_request::contains(schemes, scheme.0) {
-            return None;
-        }
+        let scheme = exchange.scheme();
         let types = |kind| hello.extension(kind).and_then(|data| data.get(1..));
         let taken = |types: Option<&[u8]>, kind: CertificateType| match types {
             Some(types) => types.contains(&kind.0),
@@ -146,7 +145,9 @@ impl<'l, R: Roles> Local<'l, R> {
 
 /// What our ServerHello answers to extensions that belong to public keys.
 pub(crate) fn write_answers(writer: &mut Writer<'_>, state: &HandshakeState) -> Write {
-    extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
+    if !state.exchange.is_rsa() {
+        extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
+    }
     let flags = state.flags;
     for (answered, kind, raw) in [
         (Flags::CLIENT_TYPE, ExtensionType::CLIENT_CERTIFICATE_TYPE, Flags::RAW_CLIENT),
@@ -208,7 +209,7 @@ impl Ongoing<'_> {
         kept::clear(self.buffers.outgoing);
     }
 
-    fn put(&mut self, item: Item, bytes: &[u8]) -> Result<(), Fatal> {
+    pub(crate) fn put(&mut self, item: Item, bytes: &[u8]) -> Result<(), Fatal> {
         kept::put(self.buffers.outgoing, self.state.outgoing_len.into(), item, bytes)
     }
 
@@ -273,7 +274,7 @@ impl Ongoing<'_> {
         Ok(())
     }
 
-    fn send_server_flight<R: Roles>(&mut self, _: Local<'_, R>) {
+    pub(crate) fn send_server_flight<R: Roles>(&mut self, _: Local<'_, R>) {
         self.state.step = match self.state.flags.has(Flags::ASKED) {
             true => Step::AwaitClientCertificate,
             false => Step::AwaitClientKeyExchange,
@@ -345,7 +346,10 @@ impl Ongoing<'_> {
             _ => return Err(Fatal::Refused(super::AlertDescription::CERTIFICATE_UNKNOWN)),
         }
         if self.state.step == Step::ClientVerifies {
-            self.state.step = Step::AwaitServerKeyExchange;
+            self.state.step = match self.state.exchange.is_rsa() {
+                true => Step::AwaitServerHelloDone,
+                false => Step::AwaitServerKeyExchange,
+            };
         } else {
             self.state.flags.set(Flags::CERTIFIED, true);
             self.state.step = Step::AwaitClientKeyExchange;
@@ -365,11 +369,7 @@ impl Ongoing<'_> {
             return Err(Fatal::IllegalParameter);
         }
         if let Some((scheme, signature)) = message.signature {
-            let expected = match self.state.exchange {
-                KeyExchange::EcdheRsa => SignatureScheme::RSA_PKCS1_SHA256,
-                _ => SignatureScheme::ECDSA_SECP256R1_SHA256,
-            };
-            if scheme != expected {
+            if scheme != self.state.exchange.scheme() {
                 return Err(Fatal::IllegalParameter);
             }
             let digest = self.digest_of_parameters::<C>(&[message.parameters]);
@@ -404,14 +404,7 @@ impl Ongoing<'_> {
         let private = self.draw(cx)?;
         self.agree(cx, &private, None)?;
         kept::forget(self.buffers.outgoing, Item::PeerShare);
-        let asked = self.state.flags.has(Flags::ASKED);
-        self.state.start_flight::<R>(if asked { Element::ClientCertificate } else { Element::ClientKeyExchange });
-        // Both belong to the session hash, and so are hashed before they are written.
-        if asked {
-            let content = content_of(local, self.state.credential);
-            let len = (content.len() as u32).to_be_bytes();
-            self.hash_ahead::<C>(MessageType::CERTIFICATE, 0, &[len.get(1..).unwrap_or(&[]), content]);
-        }
+        self.begin_answer::<C, R>(local);
         let room = &*self.buffers.outgoing;
         let share = kept::get(room, Item::Share);
         let share_len = [share.len() as u8];
@@ -419,12 +412,43 @@ impl Ongoing<'_> {
         let identity_len = (identity.len() as u16).to_be_bytes();
         let all: [&[u8]; 4] = [&identity_len, identity, &share_len, share];
         let parts = if psk.is_some() { &all[..] } else { all.get(2..).unwrap_or(&[]) };
+        let asked = self.state.flags.has(Flags::ASKED);
         hash_ahead::<C>(self.state, MessageType::CLIENT_KEY_EXCHANGE, asked.into(), parts);
+        self.end_answer(cx, |ongoing, cx| ongoing.derive_keys_agreed::<C, R>(cx, psk, true))
+    }
+
+    /// Client: begins its flight with the Certificate that was asked for. Both that and ClientKeyExchange belong to the
+    /// session hash, and so are hashed before they are written.
+    #[inline]
+    pub(crate) fn begin_answer<C: Crypto, R: Roles>(&mut self, local: Local<'_, R>) {
+        let asked = self.state.flags.has(Flags::ASKED);
+        self.state.start_flight::<R>(if asked { Element::ClientCertificate } else { Element::ClientKeyExchange });
+        if asked {
+            let content = content_of(local, self.state.credential);
+            let len = (content.len() as u32).to_be_bytes();
+            self.hash_ahead::<C>(MessageType::CERTIFICATE, 0, &[len.get(1..).unwrap_or(&[]), content]);
+        }
+    }
+
+    /// Client: adds its ClientKeyExchange to the transcript.
+    pub(crate) fn hash_key_exchange<C: Crypto>(&mut self, parts: &[&[u8]]) {
+        let asked = self.state.flags.has(Flags::ASKED);
+        self.hash_ahead::<C>(MessageType::CLIENT_KEY_EXCHANGE, asked.into(), parts);
+    }
+
+    /// Client: derives the keys; its flight is due, or the signature for it.
+    #[inline]
+    pub(crate) fn end_answer<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        derive_keys: impl FnOnce(&mut Self, &mut Cx<'_, C>),
+    ) -> Result<(), Stop> {
+        let asked = self.state.flags.has(Flags::ASKED);
         let signs = asked && self.state.credential != NO_CREDENTIAL;
         self.state.hashed = if signs { Element::CertificateVerify } else { Element::ChangeCipherSpec };
         // The transcript up to here, which CertificateVerify signs (RFC 5246, section 7.4.8).
         let digest = self.state.transcript.digest_so_far::<C>();
-        self.derive_keys_agreed::<C, R>(cx, psk, true);
+        derive_keys(self, cx);
         if signs {
             return self.ask_to_sign(Step::ClientSigns, &digest);
         }
@@ -511,14 +535,19 @@ impl Ongoing<'_> {
             return Err(Stop::Need);
         }
         self.derive_keys_agreed::<C, R>(cx, None, false);
+        self.await_client_proof();
+        Ok(())
+    }
+
+    /// Server: the client has CertificateVerify to send if it showed a certificate, and else is nobody in particular.
+    pub(crate) fn await_client_proof(&mut self) {
         self.state.step = match self.state.flags.has(Flags::CERTIFIED) {
             true => Step::AwaitCertificateVerify,
             false => {
                 self.peer.principal = Principal::NOBODY;
-                Step::AwaitClientChangeCipherSpec
+                self.after_proof()
             }
         };
-        Ok(())
     }
 
     /// Server: checks that the client has the private key of its certificate, before the message is hashed.

@@ -6,7 +6,7 @@ use super::flight::Element;
 use super::handshake::finished::{VERIFY_LEN, write_verify_data};
 use super::handshake::{Fragment, HEADER_LEN, MessageType};
 use super::inbox::Held;
-use super::record::{ContentType, Record};
+use super::record::{ContentType, LongKeys, Record};
 use super::state::{Flags, Local, Ongoing, Step, Stop};
 use super::{AlertDescription, Discard, Fatal};
 use crate::buf::Reader;
@@ -15,9 +15,10 @@ use crate::endpoint::{Cx, Roles};
 use crate::secret::same;
 
 impl Step {
-    /// True while the certificate of the peer is looked at.
+    /// True while the owner looks at the message that came last: the certificate of the peer, or what that encrypted.
     const fn verifies(self) -> bool {
         matches!(self, Self::ClientVerifies | Self::ServerVerifies)
+            || LongKeys::FIT && matches!(self, Self::ServerDecrypts)
     }
 }
 
@@ -83,8 +84,13 @@ impl Ongoing<'_> {
                 self.state.inbox.hold(self.buffers.incoming, Held::Record, record.header, record.body)?;
                 return Ok(());
             }
-            Step::AwaitClientCertificate | Step::ServerVerifies | Step::AwaitCertificateVerify
-                if R::PUBLIC_KEYS && content_type == ContentType::HANDSHAKE =>
+            Step::AwaitClientCertificate
+            | Step::ServerVerifies
+            | Step::ServerDecrypts
+            | Step::AwaitCertificateVerify
+                if R::PUBLIC_KEYS
+                    && (content_type == ContentType::HANDSHAKE
+                        || R::CONNECTION_ID && content_type == ContentType::TLS12_CID) =>
             {
                 self.state.inbox.hold(self.buffers.incoming, Held::Record, record.header, record.body)?;
                 return Ok(());
@@ -132,6 +138,10 @@ impl Ongoing<'_> {
             Step::AwaitServerChangeCipherSpec => Step::AwaitServerFinished,
             Step::AwaitClientChangeCipherSpec => Step::AwaitClientFinished,
             Step::ServerNeedsPsk => {
+                self.state.change_cipher_spec = true;
+                return Ok(());
+            }
+            Step::ServerDecrypts if LongKeys::FIT => {
                 self.state.change_cipher_spec = true;
                 return Ok(());
             }
@@ -199,7 +209,7 @@ impl Ongoing<'_> {
             | Step::AwaitCertificateVerify => R::PUBLIC_KEYS && !protected,
             Step::AwaitServerChangeCipherSpec if R::RESUMPTION => !protected && state.flags.has(Flags::TICKET),
             // Not before the question is answered.
-            Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS && !protected => {
+            Step::ClientVerifies | Step::ServerVerifies | Step::ServerDecrypts if R::PUBLIC_KEYS && !protected => {
                 if ahead < 8 && fragment.is_whole() {
                     state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?;
                 }
@@ -224,6 +234,10 @@ impl Ongoing<'_> {
                 self.state.inbox.keep(self.buffers.incoming, fragment.body)?;
             }
             return outcome;
+        }
+        // A piece of a Finished that waited as a record: there is no room at hand for it, and the peer sends it again.
+        if R::KEEPS && self.buffers.incoming.is_empty() {
+            return Err(Discard::NoRoom.into());
         }
         let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(()) };
         // The message lies in the room while it is handled, so the room is put aside.

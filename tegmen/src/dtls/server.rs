@@ -71,7 +71,7 @@ impl HandshakeState {
         }
         let mut chosen = local.roles.suites().0.iter().copied().filter(usable).filter_map(|suite| {
             let (exchange, cipher) = suite.parts()?;
-            match R::PUBLIC_KEYS && exchange.is_ephemeral() {
+            match R::PUBLIC_KEYS && !exchange.is_psk() {
                 true => Agreed::with_public_key::<C, R>(hello, local, exchange, cipher),
                 false => Some(Agreed::psk(cipher)),
             }
@@ -97,8 +97,13 @@ impl Ongoing<'_> {
             {
                 self.on_client_share::<C, R>(cx, body)
             }
+            (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE)
+                if R::PUBLIC_KEYS && self.state.exchange.is_rsa() =>
+            {
+                self.on_encrypted_premaster(body)
+            }
             (Step::AwaitCertificateVerify, MessageType::CERTIFICATE_VERIFY) if R::PUBLIC_KEYS => {
-                self.state.step = Step::AwaitClientChangeCipherSpec;
+                self.state.step = self.after_proof();
                 Ok(())
             }
             (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE) => {
@@ -144,9 +149,23 @@ impl Ongoing<'_> {
             true => self.derive_keys_agreed::<C, R>(cx, Some(key), false),
             false => self.derive_keys::<C, R>(cx, key, false),
         }
-        self.state.step = match self.state.change_cipher_spec {
+        self.state.step = self.after_key_exchange();
+    }
+
+    /// Server: what is due when a client with public keys has proved what it has to. ChangeCipherSpec may have come before that
+    /// only where there was something to decrypt.
+    pub(crate) const fn after_proof(&self) -> Step {
+        match self.state.exchange.is_rsa() {
+            true => self.after_key_exchange(),
+            false => Step::AwaitClientChangeCipherSpec,
+        }
+    }
+
+    /// Server: what is due when the keys are known.
+    pub(crate) const fn after_key_exchange(&self) -> Step {
+        match self.state.change_cipher_spec {
             true => Step::AwaitClientFinished,
             false => Step::AwaitClientChangeCipherSpec,
-        };
+        }
     }
 }

@@ -238,9 +238,12 @@ mod tests {
 
     #[test]
     fn a_sealed_session_opens_as_it_was_and_only_as_it_was() {
-        for (cipher, len) in
-            [(Cipher::Gcm, SEALED_LEN - 56), (Cipher::ChaCha20Poly1305, SEALED_LEN), (Cipher::CbcSha256, SEALED_LEN)]
-        {
+        for (cipher, len) in [
+            (Cipher::Gcm, SEALED_LEN - 56),
+            (Cipher::ChaCha20Poly1305, SEALED_LEN),
+            (Cipher::CbcSha256, SEALED_LEN),
+            (Cipher::CbcShaEncryptThenMac, SEALED_LEN),
+        ] {
             opens_as_it_was(cipher, len);
         }
     }

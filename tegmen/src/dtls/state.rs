@@ -46,6 +46,10 @@ pub(crate) enum Step {
     AwaitClientCertificate,
     ServerVerifies,
     AwaitCertificateVerify,
+
+    // With RSA as the key exchange.
+    ClientEncrypts,
+    ServerDecrypts,
 }
 
 /// What one handshake remembers besides its [`Buffers`] and the [`Channel`](super::Channel) that it fills.

@@ -3,7 +3,7 @@
 use super::Profile;
 use super::record::{Cipher, LongKeys};
 use super::state::Local;
-use crate::crypto::Crypto;
+use crate::crypto::{Crypto, SignatureScheme};
 use crate::endpoint::Roles;
 
 /// A cipher suite (IANA TLS Cipher Suites registry).
@@ -29,6 +29,10 @@ impl CipherSuite {
     /// here. Without encrypt-then-MAC (RFC 7366), which is used where the peer has it, it stands on an opening in constant
     /// time alone; and whoever gets the key later opens what was recorded.
     pub const PSK_WITH_AES_128_CBC_SHA256: Self = Self(0x00ae);
+    /// TLS_RSA_WITH_AES_128_CBC_SHA (RFC 5246), the suite that every TLS 1.2 had to have, for peers that have nothing better: off
+    /// unless it is named, and in no list here. Beside what is said of the suite above, its codes are of SHA-1, and whoever has
+    /// the key of the server opens what was recorded before.
+    pub const RSA_WITH_AES_128_CBC_SHA: Self = Self(0x002f);
     /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3).
     pub const EMPTY_RENEGOTIATION_INFO_SCSV: Self = Self(0x00ff);
 
@@ -43,6 +47,7 @@ impl CipherSuite {
             Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
             Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
             Self::PSK_WITH_AES_128_CBC_SHA256 => "TLS_PSK_WITH_AES_128_CBC_SHA256",
+            Self::RSA_WITH_AES_128_CBC_SHA => "TLS_RSA_WITH_AES_128_CBC_SHA",
             _ => "unknown",
         }
     }
@@ -50,6 +55,11 @@ impl CipherSuite {
     /// True if the server proves itself with a certificate or a raw public key.
     pub fn has_certificate(self) -> bool {
         self.parts().is_some_and(|(exchange, _)| exchange.has_certificate())
+    }
+
+    /// True if the client encrypts a secret to the key of the server, which so has to be one of RSA.
+    pub fn encrypts_to_server(self) -> bool {
+        self.parts().is_some_and(|(exchange, _)| exchange.is_rsa())
     }
 
     /// How the keys are agreed on, and the cipher; `None` of a suite that does not exist here.
@@ -65,6 +75,7 @@ impl CipherSuite {
             Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheEcdsa, Cipher::Gcm),
             Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheRsa, Cipher::Gcm),
             Self::PSK_WITH_AES_128_CBC_SHA256 if LongKeys::FIT => (KeyExchange::Psk, Cipher::CbcSha256),
+            Self::RSA_WITH_AES_128_CBC_SHA if LongKeys::FIT => (KeyExchange::Rsa, Cipher::CbcSha),
             _ => return None,
         })
     }
@@ -83,7 +94,8 @@ impl CipherSuite {
             (KeyExchange::EcdhePsk, _) => Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256,
             (KeyExchange::EcdheEcdsa, Cipher::Ccm8) => Self::ECDHE_ECDSA_WITH_AES_128_CCM_8,
             (KeyExchange::EcdheEcdsa, _) => Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-            (KeyExchange::EcdheRsa, _) => Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            (KeyExchange::Rsa, _) if LongKeys::FIT => Self::RSA_WITH_AES_128_CBC_SHA,
+            (KeyExchange::EcdheRsa | KeyExchange::Rsa, _) => Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         }
     }
 }
@@ -93,6 +105,8 @@ impl CipherSuite {
 pub(crate) enum KeyExchange {
     /// From a pre-shared key alone (RFC 4279, section 2).
     Psk,
+    /// From what the client draws and encrypts to the RSA key of the server (RFC 5246, section 7.4.7.1).
+    Rsa,
     /// From a pre-shared key and an agreement of the moment (RFC 5489, section 2).
     EcdhePsk,
     /// From an agreement that the server signs with ECDSA (RFC 8422, section 2).
@@ -102,14 +116,33 @@ pub(crate) enum KeyExchange {
 }
 
 impl KeyExchange {
+    /// True if it takes a pre-shared key and nothing else.
+    pub(crate) const fn is_psk(self) -> bool {
+        matches!(self, Self::Psk)
+    }
+
+    /// The kind of the server's key, by how that signs.
+    pub(crate) const fn scheme(self) -> SignatureScheme {
+        match self {
+            Self::EcdheRsa => SignatureScheme::RSA_PKCS1_SHA256,
+            _ if self.is_rsa() => SignatureScheme::RSA_PKCS1_SHA256,
+            _ => SignatureScheme::ECDSA_SECP256R1_SHA256,
+        }
+    }
+
     /// True if both ends draw key pairs for it.
     pub(crate) const fn is_ephemeral(self) -> bool {
-        !matches!(self, Self::Psk)
+        !matches!(self, Self::Psk) && !self.is_rsa()
+    }
+
+    /// True if the client encrypts the premaster secret. No mote has it.
+    pub(crate) const fn is_rsa(self) -> bool {
+        LongKeys::FIT && matches!(self, Self::Rsa)
     }
 
     /// True if the server proves itself with a certificate, or with a raw public key in its place.
     pub(crate) const fn has_certificate(self) -> bool {
-        matches!(self, Self::EcdheEcdsa | Self::EcdheRsa)
+        matches!(self, Self::EcdheEcdsa | Self::EcdheRsa) || self.is_rsa()
     }
 }
 
@@ -148,7 +181,7 @@ pub(crate) fn usable<C: Crypto, R: Roles>(suite: CipherSuite) -> bool {
     suite.parts().is_some_and(|(exchange, cipher)| {
         cipher.is_in::<C>()
             && (R::KEEPS || !cipher.is_cbc::<C>())
-            && (!exchange.is_ephemeral() || R::PUBLIC_KEYS && !C::GROUPS.is_empty())
+            && (exchange.is_psk() || R::PUBLIC_KEYS && (exchange.is_rsa() || !C::GROUPS.is_empty()))
     })
 }
 

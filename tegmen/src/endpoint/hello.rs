@@ -162,6 +162,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 // Costly, and so left to the next call of `poll`.
                 ongoing.state.step = Step::ServerBegins;
             }
+            if R::PUBLIC_KEYS && ongoing.state.exchange.is_rsa() {
+                let begun = ongoing.begin_decryption(local, hello.version);
+                return begun.map(|()| 0).map_err(|_| {
+                    self.peers.remove(id);
+                    Discard::NoRoom
+                });
+            }
         }
         Ok(0)
     }

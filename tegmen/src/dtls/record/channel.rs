@@ -221,14 +221,14 @@ impl Channel {
         // The number is spent before the cipher runs: whatever happens next, it is not used again.
         self.next_sequence = self.next_sequence.wrapping_add(1);
         let (head, record) = record.split_at_mut_checked(headroom).ok_or(SealError::Full)?;
-        if let Some(order) = self.cipher.order::<C>() {
-            let fits = content <= MAX_CONTENT && record.len() == content.wrapping_add(order.tail_len(content));
+        if let Some(mode) = self.cipher.mode::<C>() {
+            let fits = content <= MAX_CONTENT && record.len() == content.wrapping_add(mode.tail_len(content));
             let (place, iv) = head.split_last_chunk_mut().filter(|_| fits).ok_or(SealError::Full)?;
             crypto.random(iv);
             let sealed_len = record.len().wrapping_add(iv.len()) as u16;
-            let aad = write_header(place, number, sealed_len, order.authentic_len(content) as u16)?;
+            let aad = write_header(place, number, sealed_len, mode.authentic_len(content) as u16)?;
             let key = self.long.write().ok_or(SealError::Full)?;
-            return order.seal(crypto, key, aad.as_ref(), iv, content, record).ok_or(SealError::Full);
+            return mode.seal(crypto, key, aad.as_ref(), iv, content, record).ok_or(SealError::Full);
         }
         let len = record.len().checked_sub(self.cipher.tail_len::<C>(content)).filter(|len| *len <= MAX_CONTENT);
         let len = len.ok_or(SealError::Full)? as u16;
@@ -317,12 +317,12 @@ impl Channel {
             return Err(Discard::NotAuthentic);
         }
         let fresh = self.window.fresh(record.number().sequence()).map_err(|_| Discard::Replayed)?;
-        if let Some(order) = self.cipher.order::<C>() {
-            if !order.fits(record.body.len()) {
+        if let Some(mode) = self.cipher.mode::<C>() {
+            if !mode.fits(record.body.len()) {
                 return Err(Discard::Malformed);
             }
             let key = self.long.read().ok_or(Discard::NotAuthentic)?;
-            let Some(len) = order.open(crypto, key, |len| associated_data(record.header, len), record.body) else {
+            let Some(len) = mode.open(crypto, key, |len| associated_data(record.header, len), record.body) else {
                 self.failed_opens = self.failed_opens.saturating_add(1);
                 return Err(Discard::NotAuthentic);
             };

@@ -1,6 +1,6 @@
 //! The ciphers of records: what each adds to a content, what its keys are, and how its nonces are made.
 
-use super::cbc::{self, Order};
+use super::cbc::{self, Mac, Mode, Order};
 use super::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, LongKeys, SALT_LEN, TAG_LEN};
 use crate::crypto::{CHACHA20_KEY_LEN, Crypto, KEY_LEN};
 
@@ -17,6 +17,10 @@ pub(crate) enum Cipher {
     CbcSha256,
     /// The same with encrypt-then-MAC (RFC 7366).
     CbcSha256EncryptThenMac,
+    /// AES_128_CBC_SHA (RFC 5246), with HMAC-SHA-1: MAC-then-encrypt.
+    CbcSha,
+    /// The same with encrypt-then-MAC.
+    CbcShaEncryptThenMac,
 }
 
 impl Cipher {
@@ -29,6 +33,7 @@ impl Cipher {
             Self::Gcm => C::GCM,
             Self::ChaCha20Poly1305 => C::CHACHA20,
             Self::CbcSha256 | Self::CbcSha256EncryptThenMac => C::CBC,
+            Self::CbcSha | Self::CbcShaEncryptThenMac => C::CBC && C::SHA1,
         }
     }
 
@@ -41,16 +46,22 @@ impl Cipher {
     }
 
     pub(crate) const fn is_cbc<C: Crypto>(self) -> bool {
-        C::CBC && LongKeys::FIT && matches!(self, Self::CbcSha256 | Self::CbcSha256EncryptThenMac)
+        self.mode::<C>().is_some()
     }
 
-    /// In which order, if it is with CBC.
-    pub(super) const fn order<C: Crypto>(self) -> Option<Order> {
-        match self {
-            _ if !self.is_cbc::<C>() => None,
-            Self::CbcSha256EncryptThenMac => Some(Order::EncryptThenMac),
-            _ => Some(Order::MacThenEncrypt),
+    /// How its records are made, if it is with CBC.
+    pub(super) const fn mode<C: Crypto>(self) -> Option<Mode> {
+        if !LongKeys::FIT || !C::CBC {
+            return None;
         }
+        let (order, mac) = match self {
+            Self::CbcSha256 => (Order::MacThenEncrypt, Mac::Sha256),
+            Self::CbcSha256EncryptThenMac => (Order::EncryptThenMac, Mac::Sha256),
+            Self::CbcSha if C::SHA1 => (Order::MacThenEncrypt, Mac::Sha1),
+            Self::CbcShaEncryptThenMac if C::SHA1 => (Order::EncryptThenMac, Mac::Sha1),
+            _ => return None,
+        };
+        Some(Mode { order, mac })
     }
 
     /// The same cipher with encrypt-then-MAC, if there is such a one: where both ends say that they know it (RFC 7366,
@@ -58,13 +69,14 @@ impl Cipher {
     pub(crate) const fn with_encrypt_then_mac(self) -> Option<Self> {
         match self {
             Self::CbcSha256 if LongKeys::FIT => Some(Self::CbcSha256EncryptThenMac),
+            Self::CbcSha if LongKeys::FIT => Some(Self::CbcShaEncryptThenMac),
             _ => None,
         }
     }
 
     /// True if encrypt-then-MAC was agreed on.
     pub(crate) const fn encrypts_then_macs(self) -> bool {
-        LongKeys::FIT && matches!(self, Self::CbcSha256EncryptThenMac)
+        LongKeys::FIT && matches!(self, Self::CbcSha256EncryptThenMac | Self::CbcShaEncryptThenMac)
     }
 
     /// Bytes between the header of a record and what is encrypted.
@@ -80,8 +92,8 @@ impl Cipher {
     /// Bytes behind a content of `len` bytes: a tag, or code and padding.
     #[inline]
     pub(crate) const fn tail_len<C: Crypto>(self, len: usize) -> usize {
-        match self.order::<C>() {
-            Some(order) => order.tail_len(len),
+        match self.mode::<C>() {
+            Some(mode) => mode.tail_len(len),
             None if self.is_gcm::<C>() || self.is_chacha20::<C>() => GCM_TAG_LEN,
             None => TAG_LEN,
         }
@@ -90,7 +102,10 @@ impl Cipher {
     /// Most bytes behind any content.
     #[inline]
     pub(crate) const fn max_tail_len<C: Crypto>(self) -> usize {
-        if self.is_cbc::<C>() { cbc::MAX_TAIL_LEN } else { self.tail_len::<C>(0) }
+        match self.mode::<C>() {
+            Some(mode) => mode.mac.len().wrapping_add(cbc::BLOCK_LEN),
+            None => self.tail_len::<C>(0),
+        }
     }
 
     /// Bytes of the parts of a key in the order of the key block (RFC 5246, section 6.3): key of the code, key,
@@ -99,7 +114,8 @@ impl Cipher {
         match self {
             Self::Ccm8 | Self::Gcm => [0, KEY_LEN, SALT_LEN],
             Self::ChaCha20Poly1305 => [0, CHACHA20_KEY_LEN, NONCE_LEN],
-            Self::CbcSha256 | Self::CbcSha256EncryptThenMac => [cbc::MAC_KEY_LEN, KEY_LEN, 0],
+            Self::CbcSha256 | Self::CbcSha256EncryptThenMac => [Mac::Sha256.len(), KEY_LEN, 0],
+            Self::CbcSha | Self::CbcShaEncryptThenMac => [Mac::Sha1.len(), KEY_LEN, 0],
         }
     }
 
@@ -116,6 +132,8 @@ impl Cipher {
             2 if LongKeys::FIT => Some(Self::ChaCha20Poly1305),
             3 if LongKeys::FIT => Some(Self::CbcSha256),
             4 if LongKeys::FIT => Some(Self::CbcSha256EncryptThenMac),
+            5 if LongKeys::FIT => Some(Self::CbcSha),
+            6 if LongKeys::FIT => Some(Self::CbcShaEncryptThenMac),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! The keys of a channel.
 
 use super::SALT_LEN;
-use super::cbc::MAC_KEY_LEN;
+use super::cbc::MAX_MAC_LEN;
 use super::cipher::{Cipher, NONCE_LEN};
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::{CHACHA20_KEY_LEN, KEY_LEN};
@@ -40,7 +40,7 @@ impl TrafficKey {
 pub(crate) struct LongKey(Secret<LONG_KEY_LEN>);
 
 /// Bytes of the longest, which is that of CBC.
-pub(crate) const LONG_KEY_LEN: usize = MAC_KEY_LEN + KEY_LEN;
+pub(crate) const LONG_KEY_LEN: usize = MAX_MAC_LEN + KEY_LEN;
 const _: () = assert!(LONG_KEY_LEN >= CHACHA20_KEY_LEN + NONCE_LEN);
 /// Bytes of the longest key block.
 pub(crate) const KEY_BLOCK_LEN: usize = 2 * LONG_KEY_LEN;
@@ -68,8 +68,8 @@ impl LongKey {
         self.0.expose()
     }
 
-    /// Key of the code, and key, of CBC with HMAC-SHA-256.
-    pub(super) fn cbc(&self) -> Option<(&[u8; MAC_KEY_LEN], &[u8; KEY_LEN])> {
+    /// Key of the code, and key, of CBC.
+    pub(super) fn cbc<const MAC_LEN: usize>(&self) -> Option<(&[u8; MAC_LEN], &[u8; KEY_LEN])> {
         let (mac_key, key) = self.0.expose().split_first_chunk()?;
         Some((mac_key, key.first_chunk()?))
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::buf::Frame;
 use crate::crypto::Crypto as _;
 use crate::crypto::compact::Compact;
-use crate::crypto::hash::HmacKey;
+use crate::crypto::hash::{DIGEST_LEN, Hmac, SHA1_LEN};
 use crate::crypto::rustcrypto::RustCrypto;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -24,8 +24,15 @@ pub(crate) fn pair_of(cipher: Cipher) -> (Channel, Channel) {
     (with_keys(true), with_keys(false))
 }
 
-const CIPHERS: [Cipher; 5] =
-    [Cipher::Ccm8, Cipher::Gcm, Cipher::ChaCha20Poly1305, Cipher::CbcSha256, Cipher::CbcSha256EncryptThenMac];
+const CIPHERS: [Cipher; 7] = [
+    Cipher::Ccm8,
+    Cipher::Gcm,
+    Cipher::ChaCha20Poly1305,
+    Cipher::CbcSha256,
+    Cipher::CbcSha256EncryptThenMac,
+    Cipher::CbcSha,
+    Cipher::CbcShaEncryptThenMac,
+];
 
 fn sealed(channel: &mut Channel, content_type: ContentType, content: &[u8]) -> Result<Vec<u8>, SealError> {
     let headroom = HEADER_LEN + cbc::BLOCK_LEN;
@@ -125,37 +132,39 @@ fn keys_of_one_cipher_are_gone_when_those_of_another_are_set() {
     assert_eq!(opened(&mut server, record), Err(Discard::NotAuthentic));
 }
 
+/// The code of a record of CBC, under the client's key; the hash has digests of `LEN` bytes.
+fn code<const LEN: usize>(header: &[u8; HEADER_LEN], content: &[u8]) -> [u8; LEN] {
+    let mac_key: [u8; LEN] = core::array::from_fn(|i| i as u8);
+    let aad = cipher::associated_data(header, content.len() as u16);
+    Hmac::<LEN>::new::<RustCrypto>(&[&mac_key]).mac::<RustCrypto>(&[&aad, content])
+}
+
 /// What a record of CBC holds when it is decrypted: as RFC 5246, section 6.2.3.2 says, without a thought of time.
-fn content_of(text: &[u8], header: &[u8; HEADER_LEN]) -> Option<usize> {
-    let mac_key: [u8; 32] = core::array::from_fn(|i| i as u8);
+fn content_of<const LEN: usize>(text: &[u8], header: &[u8; HEADER_LEN]) -> Option<usize> {
     let padding = usize::from(*text.last()?);
     let behind = text.len().checked_sub(padding + 1)?;
-    let len = behind.checked_sub(32)?;
-    let aad = cipher::associated_data(header, len as u16);
-    let code = HmacKey::new::<RustCrypto>(&[&mac_key]).mac::<RustCrypto>(&[&aad, &text[..len]]);
-    (text[behind..].iter().all(|byte| usize::from(*byte) == padding) && text[len..behind] == code).then_some(len)
+    let len = behind.checked_sub(LEN)?;
+    let right = text[len..behind] == code::<LEN>(header, &text[..len]);
+    (text[behind..].iter().all(|byte| usize::from(*byte) == padding) && right).then_some(len)
 }
 
 /// Every padding, right and wrong, of records of several lengths, with codes right and wrong: what is opened, and what not.
-#[test]
-fn a_record_with_mac_then_encrypt_opens_when_padding_and_code_are_right() {
+fn opens_when_padding_and_code_are_right<const LEN: usize>(cipher: Cipher, blocks: &[usize]) {
     let crypto = &mut RustCrypto::new([0; 32]);
-    let key: [u8; 16] = core::array::from_fn(|i| 64 + i as u8);
-    let mac_key: [u8; 32] = core::array::from_fn(|i| i as u8);
+    let key: [u8; 16] = core::array::from_fn(|i| (2 * LEN + i) as u8);
     let (mut taken, mut refused) = (0, 0);
-    for blocks in [3, 4, 7, 16, 17, 18, 19, 23, 40] {
+    for blocks in blocks {
         for padding in 0..=255_usize {
             for wrong in 0..6 {
                 let mut text: Vec<u8> = (0..blocks * 16).map(|i| i as u8).collect();
                 let header = header(ContentType::APPLICATION_DATA, RecordNumber::new(1, 0), text.len() as u16 + 16);
-                let (_, mut server) = pair_of(Cipher::CbcSha256);
+                let (_, mut server) = pair_of(cipher);
                 let total = text.len();
                 // Of a padding that is too long, as much as there is.
                 let behind = total.saturating_sub(padding + 1);
                 text[behind..].fill(padding as u8);
-                if let Some(len) = behind.checked_sub(32) {
-                    let aad = cipher::associated_data(&header, len as u16);
-                    let code = HmacKey::new::<RustCrypto>(&[&mac_key]).mac::<RustCrypto>(&[&aad, &text[..len]]);
+                if let Some(len) = behind.checked_sub(LEN) {
+                    let code = code::<LEN>(&header, &text[..len]);
                     text[len..behind].copy_from_slice(&code);
                 }
                 let at = match wrong {
@@ -164,12 +173,12 @@ fn a_record_with_mac_then_encrypt_opens_when_padding_and_code_are_right() {
                     2 => behind + padding / 2,
                     3 => total - 1,
                     4 => behind.saturating_sub(1),
-                    _ => behind.saturating_sub(32),
+                    _ => behind.saturating_sub(LEN),
                 };
                 if let Some(byte) = text.get_mut(at) {
                     *byte ^= 0x10;
                 }
-                let expected = content_of(&text, &header).map(|len| text[..len].to_vec());
+                let expected = content_of::<LEN>(&text, &header).map(|len| text[..len].to_vec());
                 crypto.cbc_encrypt(&key, &[9; 16], &mut text).unwrap();
                 let datagram = [&header[..], &[9; 16], &text].concat();
                 assert_eq!(opened(&mut server, datagram).ok(), expected, "{blocks} {padding} {wrong}");
@@ -184,8 +193,19 @@ fn a_record_with_mac_then_encrypt_opens_when_padding_and_code_are_right() {
 }
 
 #[test]
+fn a_record_with_mac_then_encrypt_opens_when_padding_and_code_are_right() {
+    opens_when_padding_and_code_are_right::<DIGEST_LEN>(Cipher::CbcSha256, &[3, 4, 7, 16, 17, 18, 19, 23, 40]);
+    opens_when_padding_and_code_are_right::<SHA1_LEN>(Cipher::CbcSha, &[2, 3, 4, 7, 16, 17, 18, 19, 23, 40]);
+}
+
+#[test]
 fn a_record_of_cbc_has_another_vector_each_time_and_as_little_padding_as_can_be() {
-    for (cipher, before) in [(Cipher::CbcSha256, 32), (Cipher::CbcSha256EncryptThenMac, 0)] {
+    for (cipher, mac, before) in [
+        (Cipher::CbcSha256, 32, 32),
+        (Cipher::CbcSha256EncryptThenMac, 32, 0),
+        (Cipher::CbcSha, 20, 20),
+        (Cipher::CbcShaEncryptThenMac, 20, 0),
+    ] {
         let (mut client, mut server) = pair_of(cipher);
         let mut generator = RustCrypto::new([3; 32]);
         let mut vectors = std::collections::HashSet::new();
@@ -195,7 +215,7 @@ fn a_record_of_cbc_has_another_vector_each_time_and_as_little_padding_as_can_be(
             frame.append(&std::vec![7; len]).unwrap();
             client.seal(&mut generator, ContentType::APPLICATION_DATA, &mut frame).unwrap();
             let record = frame.finish().to_vec();
-            assert_eq!(record.len(), 13 + 16 + (len + before + 1).next_multiple_of(16) + 32 - before);
+            assert_eq!(record.len(), 13 + 16 + (len + before + 1).next_multiple_of(16) + mac - before);
             assert!(vectors.insert(record[13..29].to_vec()));
             // In all of it each bit counts.
             for byte in 13..record.len() {
@@ -215,7 +235,7 @@ proptest! {
         contents in vec(vec(any::<u8>(), 0..200), 1..10),
         kind: u8,
         order: u64,
-        cipher in 0u8..5,
+        cipher in 0u8..7,
     ) {
         let (mut client, mut server) = pair_of(Cipher::from_byte(cipher).unwrap());
         let mut records: Vec<_> = contents.iter().map(|content| {
@@ -260,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn any_record_is_refused_or_was_sealed(bytes in vec(any::<u8>(), 0..80), sequence in 0u64..3, cipher in 0u8..5) {
+    fn any_record_is_refused_or_was_sealed(bytes in vec(any::<u8>(), 0..80), sequence in 0u64..3, cipher in 0u8..7) {
         let (_, mut server) = pair_of(Cipher::from_byte(cipher).unwrap());
         let body = header(ContentType::APPLICATION_DATA, RecordNumber::new(1, sequence), bytes.len() as u16);
         prop_assert!(opened(&mut server, [&body[..], &bytes].concat()).is_err());

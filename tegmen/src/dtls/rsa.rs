@@ -1,0 +1,140 @@
+//! RSA as the key exchange (RFC 5246, section 7.4.7.1): the client draws the premaster secret and encrypts it to the key of
+//! the server's certificate.
+//!
+//! Client: verify the server's Certificate -> encrypt -> Certificate, ClientKeyExchange, CertificateVerify.
+//! Server: ServerHello, Certificate, CertificateRequest, ServerHelloDone -> decrypt -> check CertificateVerify.
+//!
+//! The core does no RSA: the owner of the endpoint does, who is asked with [`Need`](super::need::Need). A server goes on
+//! whatever came out, and what was wrong shows in the Finished messages alone, which then do not agree (Bleichenbacher's
+//! attack).
+
+use super::Fatal;
+use super::handshake::key_exchange;
+use super::kept::{self, Item};
+use super::need::Answer;
+use super::state::{Local, Ongoing, Step, Stop};
+use crate::crypto::Crypto;
+use crate::endpoint::{Cx, Roles};
+use crate::secret::Secret;
+use core::hint::black_box;
+
+/// Bytes of a premaster secret: the version of the ClientHello, and 46 random ones.
+pub const PREMASTER_LEN: usize = 48;
+
+/// The premaster secret of a decrypted block with its padding (RFC 8017, section 7.2.2, for a message of 48 bytes) if that
+/// is right and the secret begins with `version`, which is that of the ClientHello; else `random`, 48 bytes that were drawn
+/// before. Which of them it is is not decided by a branch, nor by an address: `./ci.sh timing` looks at both.
+///
+/// `modulus_len` is that of the key in bytes. It is no secret; a block of another length leads to `random` as well.
+pub fn premaster_secret(
+    block: &[u8],
+    modulus_len: usize,
+    version: [u8; 2],
+    random: &Secret<PREMASTER_LEN>,
+) -> Secret<PREMASTER_LEN> {
+    let mut out = Secret::new(*random.expose());
+    // 00 02, at least eight bytes that are not zero, 00, the secret.
+    let Some((padding, secret)) = block.split_last_chunk::<PREMASTER_LEN>().filter(|_| block.len() == modulus_len)
+    else {
+        return out;
+    };
+    let Some(([zero, two], [filler @ .., end])) = padding.split_first_chunk::<2>() else { return out };
+    if filler.len() < 8 {
+        return out;
+    }
+    let mut wrong = zero | (two ^ 2) | end | (secret[0] ^ version[0]) | (secret[1] ^ version[1]);
+    for byte in filler {
+        // Ones only if the byte is zero: then one less of it wraps around.
+        wrong |= (u16::from(*byte).wrapping_sub(1) >> 8) as u8;
+    }
+    let keep = black_box((u16::from(wrong).wrapping_sub(1) >> 8) as u8);
+    for (byte, right) in out.expose_mut().iter_mut().zip(secret) {
+        *byte = (right & keep) | (*byte & !keep);
+    }
+    out
+}
+
+impl Ongoing<'_> {
+    /// Server: remembers the version of the hello, and sends its flight: nothing is to be signed.
+    pub(crate) fn begin_decryption<R: Roles>(&mut self, local: Local<'_, R>, version: [u8; 2]) -> Result<(), Fatal> {
+        self.put(Item::ClientVersion, &version)?;
+        self.send_server_flight(local);
+        Ok(())
+    }
+
+    /// Server: takes the encrypted premaster secret, which the owner is asked to decrypt.
+    pub(crate) fn on_encrypted_premaster(&mut self, body: &[u8]) -> Result<(), Stop> {
+        key_exchange::read(body).map_err(|_| Fatal::Decode)?;
+        self.state.step = Step::ServerDecrypts;
+        self.state.deadline = self.state.give_up;
+        Err(Stop::Need)
+    }
+
+    /// Server: goes on with the premaster secret, and with a random one if the owner has none.
+    pub(crate) fn on_decrypted<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
+        self.state.inbox.forget_pieces();
+        // Drawn in either case, so that it takes the same time.
+        let mut random = Secret::<PREMASTER_LEN>::zeroed();
+        cx.crypto.random(random.expose_mut());
+        let premaster = match answer {
+            Answer::Premaster(premaster) => premaster,
+            _ => &random,
+        };
+        self.derive_keys_from::<C, R>(cx, &[premaster.expose()], false);
+        self.await_client_proof();
+    }
+
+    /// Client: asks its owner to draw a premaster secret and to encrypt it.
+    pub(crate) fn ask_to_encrypt(&mut self) -> Result<(), Stop> {
+        self.state.step = Step::ClientEncrypts;
+        self.state.deadline = self.state.give_up;
+        Err(Stop::Need)
+    }
+
+    /// Client: takes both forms of the premaster secret; the flight is due, or the signature for it.
+    pub(crate) fn on_encrypted<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        local: Local<'_, R>,
+        answer: Answer<'_>,
+    ) -> Result<(), Stop> {
+        let Answer::Encrypted { premaster, encrypted } = answer else { return Err(Fatal::NoCredentials.into()) };
+        kept::forget(self.buffers.outgoing, Item::PeerKey);
+        self.put(Item::EncryptedPremaster, encrypted)?;
+        self.begin_answer::<C, R>(local);
+        self.hash_key_exchange::<C>(&[&(encrypted.len() as u16).to_be_bytes(), encrypted]);
+        self.end_answer(cx, |ongoing, cx| ongoing.derive_keys_from::<C, R>(cx, &[premaster.expose()], true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// FAULTS 33: whatever is wrong with the block, the result is the random secret.
+    #[test]
+    fn a_wrong_block_gives_the_random_secret() {
+        let version = [0xfe, 0xfd];
+        let random = Secret::new([0xaa; 48]);
+        let open = |block: &[u8]| *premaster_secret(block, 256, version, &random).expose();
+        let mut right: Vec<u8> = std::vec![1; 256];
+        right[..2].copy_from_slice(&[0, 2]);
+        right[256 - 49] = 0;
+        right[256 - 48..256 - 46].copy_from_slice(&version);
+        assert_eq!(open(&right), right[256 - 48..]);
+        for at in 0..256 - 46 {
+            for bit in 0..8 {
+                let mut wrong = right.clone();
+                wrong[at] ^= 1 << bit;
+                let filler = (2..256 - 49).contains(&at);
+                // A byte of the filler is 1: only with its lowest bit away it is zero.
+                assert_eq!(open(&wrong) == *random.expose(), !filler || bit == 0, "byte {at}, bit {bit}");
+            }
+        }
+        for len in [0, 1, 48, 49, 58, 255] {
+            assert_eq!(open(&right[256 - len..]), *random.expose());
+        }
+        assert_eq!(*premaster_secret(&right[..255], 255, version, &random).expose(), *random.expose());
+    }
+}
