@@ -95,7 +95,8 @@ pub(crate) struct Serve {
     /// Longest body that is taken, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     max_body: usize,
-    /// Send so many notifications in a row without asking for an acknowledgement: quicker, and some may be lost.
+    /// Send so many notifications in a row without asking for an acknowledgement: quicker, and some may be lost. Those that
+    /// follow one another faster than a byte a second ask for one (PROBING_RATE of RFC 7252).
     #[arg(long, value_name = "N", default_value_t = 0)]
     unconfirmed: u8,
     /// Make plain clients show that they receive at their address before they are sent long answers (RFC 9175). Clients

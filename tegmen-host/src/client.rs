@@ -32,7 +32,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tegmen::coap::{Block, Code, Exchanges, MessageRef, OptionNumber, RequestId};
+use tegmen::coap::{Block, Code, Exchanges, MessageRef, OptionNumber, Probing, RequestId};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::connection_id::ConnectionIds;
@@ -78,7 +78,8 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// Bytes of each token, 0 to 8. Without protection a token must be hard to guess (RFC 7252, section 5.3.1).
     pub token_len: usize,
-    /// Requests are acknowledged and sent again if need be.
+    /// Requests are acknowledged and sent again if need be. Those that are not wait for one another while the server does
+    /// not answer: a byte a second is sent then (PROBING_RATE of RFC 7252, section 4.7).
     pub confirmable: bool,
     /// File for a key log (RFC 9850): whoever reads it reads the traffic.
     pub key_log: Option<PathBuf>,
@@ -228,6 +229,8 @@ pub struct Client {
     buffer: Vec<u8>,
     /// Responses that came while another was waited for.
     unread: VecDeque<(RequestId, Reply)>,
+    /// When the next request may be sent that is not confirmable.
+    probing: Probing,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
     objects: Option<Objects>,
     kept: Option<session::Kept>,
@@ -379,6 +382,7 @@ impl Client {
             chain: Vec::new(),
             buffer: Vec::new(),
             unread: VecDeque::new(),
+            probing: Probing::new(),
             progress: None,
             objects: objects.map(Objects::new),
             kept,

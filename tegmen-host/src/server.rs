@@ -100,7 +100,8 @@ pub struct ServerConfig {
     /// Observations (RFC 7641) for all peers together.
     pub max_observations: usize,
     /// So many notifications in a row go without being confirmable; 0 makes each confirmable, and then a client is never
-    /// sent a second one before it acknowledges the first.
+    /// sent a second one before it acknowledges the first. One that follows sooner than PROBING_RATE allows (a byte a
+    /// second; RFC 7252, section 4.7), while nothing was heard of the client, is confirmable all the same.
     pub unconfirmed_notifications: u8,
     /// True if a client without DTLS has to show that it receives at its address before it is sent an answer more than
     /// three times its request (RFC 9175, section 2.4). Clients that do not know the Echo option are then not served.

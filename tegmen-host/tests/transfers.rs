@@ -244,6 +244,57 @@ async fn observers_are_told_of_changes_in_order_until_they_cancel() {
     }
 }
 
+/// RFC 7252, section 4.7: PROBING_RATE.
+#[tokio::test]
+async fn a_server_that_is_silent_is_sent_a_byte_a_second() {
+    let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let config = ClientConfig { confirmable: false, timeout: Duration::from_millis(50), ..ClientConfig::default() };
+    let mut client = Client::connect_to(silent.local_addr().unwrap(), false, config).await.unwrap();
+    let path = ["value".to_owned()];
+    let asking = asking(Code::GET, &path, b"", &[]);
+    assert!(client.request(&asking).await.is_err());
+    let mut datagram = [0; 64];
+    let (_, from) = silent.recv_from(&mut datagram).await.unwrap();
+    let again = tokio::time::timeout(Duration::from_millis(500), client.request(&asking)).await;
+    assert!(again.is_err(), "it waits");
+    assert_eq!(silent.try_recv(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    // A sign of life, even one that says nothing: a Reset of the message that came.
+    let reset = [0x70, 0, datagram[2], datagram[3]];
+    silent.send_to(&reset, from).await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_secs(5), client.request(&asking)).await.unwrap().is_err());
+    silent.recv_from(&mut datagram).await.unwrap();
+}
+
+/// RFC 7641, section 4.5.1.
+#[tokio::test]
+async fn an_observer_that_is_silent_has_to_acknowledge_what_follows_too_soon() {
+    let server = start_with(resources(), |config| config.unconfirmed_notifications = 9);
+    let mut writer = connect(&server, false).await;
+    let observer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    observer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    observer.connect(server.addresses().iter().find(|listen| !listen.secure).unwrap().address).unwrap();
+    // GET /value, Observe: 0
+    observer.send(b"\x51\x01\x00\x01t\x60\x55value").unwrap();
+    let mut message = [0; 64];
+    let mut next = || {
+        observer.recv(&mut message).unwrap();
+        (message[0] >> 4 & 3, [0x60, 0, message[2], message[3]])
+    };
+    let (non, con) = (1, 0);
+    assert_eq!(next().0, non);
+    ask(&mut writer, Code::PUT, "value", b"1").await;
+    assert_eq!(next().0, non);
+    ask(&mut writer, Code::PUT, "value", b"2").await;
+    let (message_type, acknowledgement) = next();
+    assert_eq!(message_type, con);
+    observer.send(&acknowledgement).unwrap();
+    // Whoever acknowledges is there. The server may take the change before the acknowledgement.
+    settles(&server, |totals| totals.observations == 1).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    ask(&mut writer, Code::PUT, "value", b"3").await;
+    assert_eq!(next().0, non);
+}
+
 #[tokio::test]
 async fn a_flood_of_requests_does_not_hold_up_notifications() {
     let server = start_with(resources(), |config| config.shards = 1);

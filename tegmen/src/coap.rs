@@ -2,7 +2,8 @@
 //!
 //! [`message`] parses into a view and builds in place; [`exchange`] is the message layer of one peer (retransmission,
 //! deduplication, matching of responses); [`handler`] takes a request to the application and back; [`link`] writes
-//! `/.well-known/core`; [`block`] and [`observe`] are what their names say (RFC 7959 and RFC 7641).
+//! `/.well-known/core`; [`block`] and [`observe`] are what their names say (RFC 7959 and RFC 7641); [`probing`] spares
+//! those who do not answer.
 
 pub mod block;
 pub mod code;
@@ -12,6 +13,7 @@ pub mod link;
 pub mod message;
 pub mod observe;
 pub mod option;
+pub mod probing;
 mod response;
 
 pub use block::Block;
@@ -20,3 +22,4 @@ pub use exchange::{Exchanges, Received, RequestId};
 pub use handler::{Authorized, Handler, Identity, Policy, Request, Response};
 pub use message::{Builder, MessageRef, MessageType, Token};
 pub use option::OptionNumber;
+pub use probing::Probing;

@@ -137,6 +137,9 @@ impl Client {
         if let Some(reason) = self.closed {
             return Err(ClientError::Ended { remote: self.remote, detail: describe(reason) });
         }
+        if !self.config.confirmable {
+            self.wait_to_probe().await?;
+        }
         let start = clock::now();
         let mut random = [0; 9];
         self.crypto.random(&mut random);
@@ -174,8 +177,32 @@ impl Client {
             objects.wait(request, pending, message);
         }
         let message = message.to_vec();
+        if !self.config.confirmable {
+            self.probing.sent(start, message.len());
+        }
         self.send(start, &message).await?;
         Ok((request, start))
+    }
+
+    /// Waits until a server that does not answer may be sent another message that nobody acknowledges.
+    async fn wait_to_probe(&mut self) -> Result<(), ClientError> {
+        while clock::now() < self.probing.next() {
+            match self.turn(self.probing.next()).await? {
+                Some(Happened::Response(id, reply)) => self.keep(id, reply),
+                Some(Happened::Closed(reason)) => {
+                    return Err(ClientError::Ended { remote: self.remote, detail: describe(reason) });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what another request waits for.
+    fn keep(&mut self, id: RequestId, reply: Reply) {
+        if self.unread.len() < MAX_UNREAD {
+            self.unread.push_back((id, reply));
+        }
     }
 
     /// Bytes that a message to the server may have: what fits a datagram, and a record of the session.
@@ -277,11 +304,7 @@ impl Client {
             };
             match happened {
                 Happened::Response(id, reply) if id == request => return self.uncut(request, reply).await.map(Some),
-                Happened::Response(id, reply) => {
-                    if self.unread.len() < MAX_UNREAD {
-                        self.unread.push_back((id, reply));
-                    }
-                }
+                Happened::Response(id, reply) => self.keep(id, reply),
                 Happened::Refused(id, error) if id == request => return Err(error),
                 Happened::Reset(id) if id == request => return Err(ClientError::Reset { remote: self.remote }),
                 Happened::Unanswered(id) if id != request => {}
@@ -351,31 +374,36 @@ impl Client {
     /// Receives, and does what is due, until something happens or the deadline has come.
     pub(super) async fn step(&mut self, deadline: Instant) -> Result<Happened, ClientError> {
         loop {
-            if let Some(happened) = self.poll().await? {
+            if let Some(happened) = self.turn(deadline).await? {
                 return Ok(happened);
             }
             if clock::now() >= deadline {
                 return Ok(Happened::TimedOut);
             }
-            let alarm = self.endpoint.next_alarm().map_or(deadline, |alarm| alarm.min(deadline));
-            // Taken out while it is read from; whoever gives up in between leaves it empty.
-            let mut buffer = std::mem::take(&mut self.buffer);
-            buffer.resize(RECEIVE_LEN, 0);
-            let received = tokio::time::timeout_at(clock::tokio_instant(alarm), self.socket.recv(&mut buffer)).await;
-            let happened = match received {
-                Err(_) => Ok(None),
-                Ok(Err(error)) => self.network_error(error).map(|()| None),
-                Ok(Ok(len)) => {
-                    let datagram = buffer.get_mut(..len).unwrap_or(&mut []);
-                    self.tap(false, datagram);
-                    self.on_datagram(datagram).await
-                }
-            };
-            self.buffer = buffer;
-            if let Some(happened) = happened? {
-                return Ok(happened);
-            }
         }
+    }
+
+    /// Does what is due, and receives one datagram if one comes before the deadline and the next alarm.
+    async fn turn(&mut self, deadline: Instant) -> Result<Option<Happened>, ClientError> {
+        if let Some(happened) = self.poll().await? {
+            return Ok(Some(happened));
+        }
+        let alarm = self.endpoint.next_alarm().map_or(deadline, |alarm| alarm.min(deadline));
+        // Taken out while it is read from; whoever gives up in between leaves it empty.
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(RECEIVE_LEN, 0);
+        let received = tokio::time::timeout_at(clock::tokio_instant(alarm), self.socket.recv(&mut buffer)).await;
+        let happened = match received {
+            Err(_) => Ok(None),
+            Ok(Err(error)) => self.network_error(error).map(|()| None),
+            Ok(Ok(len)) => {
+                let datagram = buffer.get_mut(..len).unwrap_or(&mut []);
+                self.tap(false, datagram);
+                self.on_datagram(datagram).await
+            }
+        };
+        self.buffer = buffer;
+        happened
     }
 
     /// Sends what is due.
@@ -521,6 +549,7 @@ impl Client {
 
     async fn on_message(&mut self, bytes: &mut [u8]) -> Result<Option<Happened>, ClientError> {
         let now = clock::now();
+        self.probing.heard();
         let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Ok(None) };
         let mut answered = None;
         let (answer, happened) = match exchanges.receive(now, bytes) {

@@ -159,6 +159,7 @@ impl<A: Application> Desk<A> {
         frame: &mut Frame<'_>,
     ) {
         talk.last = from.now;
+        talk.probing.heard();
         match talk.exchanges.receive(from.now, bytes) {
             Received::Request(message) if message.option(OptionNumber::OSCORE).is_some() => {
                 let message_id = message.message_id();
@@ -404,7 +405,9 @@ impl<A: Application> Desk<A> {
         let index = talk.observations.iter().position(Observed::is_due)?;
         let observed = talk.observations.get_mut(index)?;
         observed.changed = false;
-        let confirmable = observed.observation.confirm(self.limits.unconfirmed);
+        // Sooner than PROBING_RATE allows, an acknowledgement has to show that the client is there (RFC 7641, section 4.5.1).
+        let early = from.now < talk.probing.next();
+        let confirmable = observed.observation.confirm(self.limits.unconfirmed) || early;
         let message_type = if confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
         let head = (message_type, talk.exchanges.message_id());
         let served = match observed.object.clone() {
@@ -419,6 +422,9 @@ impl<A: Application> Desk<A> {
             }
         };
         let sent = talk.exchanges.sent(from.now, frame.bytes(), random).ok();
+        if !confirmable {
+            talk.probing.sent(from.now, frame.len());
+        }
         observed.pending = sent.filter(|_| confirmable);
         observed.message_id = (!confirmable).then_some(head.1);
         // An error is the last notification (RFC 7641, section 4.2); so is a response that cannot be had at once.

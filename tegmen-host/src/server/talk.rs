@@ -4,7 +4,7 @@ use super::object::Object;
 use super::transfer::{Share, Transfers};
 use std::sync::Arc;
 use tegmen::coap::observe::Observation;
-use tegmen::coap::{Exchanges, RequestId};
+use tegmen::coap::{Exchanges, Probing, RequestId};
 use tegmen::time::Instant;
 
 /// Exchanges of one peer of a server: two messages of ours open (NSTART is 1 for responses and for notifications
@@ -23,6 +23,8 @@ pub(super) struct Talk {
     pub(super) observations: Vec<Observed>,
     /// When the peer said something last.
     pub(super) last: Instant,
+    /// When it may be sent a notification that is not confirmable.
+    pub(super) probing: Probing,
     /// What a peer without protection has to repeat to show that it receives at its address (RFC 9175, section 2.4).
     pub(super) echo: [u8; 8],
     pub(super) verified: bool,
@@ -41,6 +43,7 @@ impl Talk {
             transfers: Transfers::default(),
             observations: Vec::new(),
             last: now,
+            probing: Probing::new(),
             echo,
             verified: false,
             queued: false,

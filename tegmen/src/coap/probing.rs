@@ -1,0 +1,70 @@
+//! How much an endpoint is sent that does not answer (RFC 7252, section 4.7).
+
+use crate::time::{Duration, Instant};
+
+/// PROBING_RATE (RFC 7252, section 4.8): bytes a second, on average.
+pub const PROBING_RATE: u32 = 1;
+
+/// When the next message that nobody acknowledges may be sent to an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Probing {
+    next: Instant,
+}
+
+impl Default for Probing {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Probing {
+    /// Nothing was sent yet.
+    pub const fn new() -> Self {
+        Self { next: Instant::AT_ONCE }
+    }
+
+    /// A message of `len` bytes is sent that is not confirmable, and that is no response to what came.
+    pub fn sent(&mut self, now: Instant, len: usize) {
+        let seconds = (len as u64).div_ceil(PROBING_RATE.into());
+        self.next = self.next.max(now).after(Duration::from_secs(seconds));
+    }
+
+    /// The endpoint said something: it is there, and may be sent the next at once.
+    pub const fn heard(&mut self) {
+        self.next = Instant::AT_ONCE;
+    }
+
+    /// When that is.
+    pub const fn next(&self) -> Instant {
+        self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_is_silent_is_sent_one_byte_a_second() {
+        let at = |seconds| Instant::AT_ONCE.after(Duration::from_secs(seconds));
+        let mut probing = Probing::new();
+        assert_eq!(probing.next(), Instant::AT_ONCE);
+        probing.sent(at(10), 40);
+        assert_eq!(probing.next(), at(50));
+        probing.sent(at(50), 5);
+        // Sent too early, all the same: what was left of the wait is not lost.
+        probing.sent(at(51), 5);
+        assert_eq!(probing.next(), at(60));
+        probing.heard();
+        assert!(probing.next() <= at(52));
+        probing.sent(at(52), 20);
+        assert_eq!(probing.next(), at(72));
+    }
+
+    #[test]
+    fn no_length_and_no_time_overflow() {
+        let mut probing = Probing::new();
+        probing.sent(Instant::NEVER, usize::MAX);
+        assert_eq!(probing.next(), Instant::NEVER);
+    }
+}
