@@ -15,7 +15,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
-use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::server::{Kind, Listen, Note, Server, ServerConfig};
 use tegmen_host::x509::signer::Signer;
 use tegmen_host::x509::{AllowedKey, RawKeys, Trust};
 use works::Works;
@@ -98,8 +98,8 @@ async fn a_client_comes_back_with_a_ticket_or_an_id() {
         let totals = running.server.stop();
         let resumption = totals.resumption;
         let taken = if tickets { resumption.tickets_opened } else { resumption.ids_found };
-        assert_eq!((taken, totals.established[4]), (2, 2), "{resumption:?}");
-        assert_eq!(totals.established[0], 2);
+        assert_eq!((taken, totals.established[Kind::Resumed as usize]), (2, 2), "{resumption:?}");
+        assert_eq!(totals.established[Kind::Psk as usize], 2);
     }
 }
 
