@@ -1,7 +1,8 @@
 //! Tegmen: what constrained devices say, secured.
 //!
 //! The core: CoAP, DTLS and OSCORE as state machines over the caller's bytes and the caller's clock. No operating system, no
-//! heap (but for the long keys of some ciphers, with the feature `alloc`), no socket, no `unsafe`; no byte from the network can make it panic.
+//! heap (but for the long keys of some ciphers, with the feature `alloc`), no socket, no `unsafe`; no byte from the network
+//! can make it panic.
 //!
 //! The way of a datagram, in the order of the calls:
 //!
