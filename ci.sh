@@ -4,7 +4,7 @@
 #   ./ci.sh                 everything below but the long runs, under 45 minutes on 2 cores
 #   ./ci.sh format lint     single steps
 #   ./ci.sh faults          a line for each class of fault that others had, and whether ours survives it
-#   ./ci.sh timing          records with MAC-then-encrypt: no instruction and no address depends on what is secret
+#   ./ci.sh timing          records with MAC-then-encrypt, premaster secrets of RSA: no instruction and no address depends on what is secret
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
 #   ./ci.sh bench           the benchmarks beside every peer, results in bench/results/
@@ -124,7 +124,8 @@ step_faults() {
     cargo run --locked --quiet -p tegmen-testbed --example faults
 }
 
-# Whether the opening of records with MAC-then-encrypt tells anything of padding and code, by every instruction and address.
+# Whether the opening of records with MAC-then-encrypt, or of a decrypted premaster secret, tells anything of padding and code,
+# by every instruction and address.
 step_timing() {
     need valgrind
     cargo run --release --locked --quiet -p tegmen --example timing --features cbc

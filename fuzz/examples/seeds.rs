@@ -33,7 +33,11 @@ fn main() -> std::io::Result<()> {
     for padding in [0, 16, 64, 240] {
         let text = [&[1][..], &[b'c'; 31], &[0; 32], &vec![padding; usize::from(padding) + 1]].concat();
         write("dtls_cbc", &format!("padding-{padding}"), &text)?;
+        let text = [&[3][..], &[b'c'; 27], &[0; 20], &vec![padding; usize::from(padding) + 1]].concat();
+        write("dtls_cbc", &format!("sha1-padding-{padding}"), &text)?;
     }
+    let premaster = [&[4, 0, 2][..], &[0x11; 20], &[0, 254, 253], &[7; 46]].concat();
+    write("dtls_cbc", "premaster", &premaster)?;
     for (name, bytes) in messages() {
         write("coap_message", name, &bytes)?;
         write("slip_ip", name, &packet(&bytes))?;

@@ -2,15 +2,17 @@
 
 use tegmen::buf::{Frame, Reader};
 use tegmen::crypto::Crypto as _;
-use tegmen::crypto::hash::HmacKey;
+use tegmen::crypto::hash::{DIGEST_LEN, Hmac, SHA1_LEN};
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::dtls::handshake::client_hello::ClientHello;
 use tegmen::dtls::handshake::extension::Extensions;
 use tegmen::dtls::handshake::server_hello::ServerHello;
 use tegmen::dtls::handshake::{Fragment, hello_verify_request, key_exchange};
+use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
 use tegmen::dtls::{Channel, CipherSuite, Records};
 use tegmen::endpoint::Path;
 use tegmen::ip::{Datagram, HEADROOM, prepend_headers};
+use tegmen::secret::Secret;
 use tegmen::slip::{Control, Decoder, encode};
 
 /// A datagram: its records are pieces of it in order, and fragments lie within their messages.
@@ -38,41 +40,63 @@ pub fn records(data: &[u8]) {
 }
 
 /// A text that comes out of the decryption of a record with CBC, and before it a byte: its lowest bit puts the code in the
-/// place where the text says that it is. What opens is what does without a thought of time, and only that.
+/// place where the text says that it is, the next makes it one of SHA-1; the third makes the text one that RSA decrypted.
+/// What opens is what does without a thought of time, and only that.
 pub fn cbc(data: &[u8]) {
     let Some((&choice, text)) = data.split_first() else { return };
+    match choice & 6 {
+        0 => record_of_cbc::<DIGEST_LEN>(CipherSuite::PSK_WITH_AES_128_CBC_SHA256, choice & 1 == 1, text),
+        2 => record_of_cbc::<SHA1_LEN>(CipherSuite::RSA_WITH_AES_128_CBC_SHA, choice & 1 == 1, text),
+        _ => premaster(text),
+    }
+}
+
+fn record_of_cbc<const LEN: usize>(suite: CipherSuite, with_code: bool, text: &[u8]) {
     let mut text = text.to_vec();
     text.truncate(text.len() / 16 * 16);
-    if text.len() < 48 {
+    if text.len() <= LEN {
         return;
     }
     let crypto = &mut RustCrypto::new([0; 32]);
     let [high, low] = (text.len() as u16 + 16).to_be_bytes();
     let header = [23, 254, 253, 0, 1, 0, 0, 0, 0, 0, 7, high, low];
-    let (mac_key, rest) = KEY_BLOCK.split_at(32);
-    let key: &[u8; 16] = rest[32..48].try_into().unwrap();
+    let (mac_key, rest) = KEY_BLOCK.split_at(LEN);
+    let key: &[u8; 16] = rest[LEN..LEN + 16].try_into().unwrap();
     let code_of = |content: &[u8]| {
         let [high, low] = (content.len() as u16).to_be_bytes();
         let aad = [0, 1, 0, 0, 0, 0, 0, 7, 23, 254, 253, high, low];
-        HmacKey::new::<RustCrypto>(&[mac_key]).mac::<RustCrypto>(&[&aad, content])
+        Hmac::<LEN>::new::<RustCrypto>(&[mac_key]).mac::<RustCrypto>(&[&aad, content])
     };
     let padding = usize::from(text[text.len() - 1]);
-    let len = text.len().checked_sub(padding + 33);
-    if let Some(len) = len.filter(|_| choice & 1 == 1) {
+    let len = text.len().checked_sub(padding + LEN + 1);
+    if let Some(len) = len.filter(|_| with_code) {
         let code = code_of(&text[..len]);
-        text[len..len + 32].copy_from_slice(&code);
+        text[len..len + LEN].copy_from_slice(&code);
     }
     let expected = len.filter(|&len| {
-        let (code, padded) = text[len..].split_at(32);
+        let (code, padded) = text[len..].split_at(LEN);
         code == code_of(&text[..len]) && padded.iter().all(|byte| usize::from(*byte) == padding)
     });
     let content = expected.map(|len| text[..len].to_vec());
     crypto.cbc_encrypt(key, &[9; 16], &mut text).unwrap();
     let mut datagram = [&header[..], &[9; 16], &text].concat();
-    let suite = CipherSuite::PSK_WITH_AES_128_CBC_SHA256;
     let mut server = Channel::from_key_block(suite, false, &KEY_BLOCK, false).unwrap();
     let record = Records::new(&mut datagram).next_record().unwrap().unwrap();
     assert_eq!(server.open(crypto, record).ok().map(|opened| opened.to_vec()), content);
+}
+
+fn premaster(block: &[u8]) {
+    let version = [254, 253];
+    let secret = || {
+        let rest = block.strip_prefix(&[0, 2])?;
+        let end = rest.iter().position(|byte| *byte == 0).filter(|end| *end >= 8)?;
+        let secret: [u8; PREMASTER_LEN] = rest[end + 1..].try_into().ok()?;
+        secret.starts_with(&version).then_some(secret)
+    };
+    let random = Secret::new([0xaa; PREMASTER_LEN]);
+    let expected = secret().unwrap_or(*random.expose());
+    assert_eq!(*premaster_secret(block, block.len(), version, &random).expose(), expected);
+    assert_eq!(premaster_secret(block, block.len() + 1, version, &random).expose(), random.expose());
 }
 
 /// Of the client the key of the code, of the server; the client's key, the server's.

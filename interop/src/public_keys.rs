@@ -54,7 +54,10 @@ pub(crate) const ECDHE_PSK_CHACHA20: EcdhePsk = EcdhePsk {
 /// With a pre-shared key alone, for peers that have nothing better.
 pub(crate) const PSK_CBC: Suite = Suite { name: "TLS_PSK_WITH_AES_128_CBC_SHA256", ours: "psk-cbc", rsa: false };
 
-/// In which order records of it are protected.
+/// With a secret that is encrypted to the RSA key of the server, for peers that have nothing better; certificates at both ends.
+pub(crate) const RSA_CBC: Suite = Suite { name: "TLS_RSA_WITH_AES_128_CBC_SHA", ours: "rsa-cbc", rsa: true };
+
+/// In which order records of both are protected.
 #[derive(Clone, Copy)]
 pub(crate) enum Cbc {
     EncryptThenMac,
@@ -66,6 +69,14 @@ impl Cbc {
         match self {
             Self::EncryptThenMac => "PSK, CBC, encrypt-then-MAC",
             Self::MacThenEncrypt => "PSK, CBC, MAC-then-encrypt",
+        }
+    }
+
+    /// The row of [`RSA_CBC`].
+    pub(crate) const fn rsa_scenario(self) -> &'static str {
+        match self {
+            Self::EncryptThenMac => "mutual RSA key exchange, CBC, encrypt-then-MAC",
+            Self::MacThenEncrypt => "mutual RSA key exchange, CBC, MAC-then-encrypt",
         }
     }
 
@@ -187,6 +198,21 @@ pub(crate) fn lacks_suite(list: &str, of: EcdhePsk, command: &str) -> Check {
             Err(format!("{command} names no suite of ECDHE_PSK: is the list what it was?").into())
         }
         None => Err(Trouble::Lacks(format!("{command}: {} with ECDHE_PSK, none with {mark}", near.len()))),
+    }
+}
+
+/// A list of suites that has others, and not [`RSA_CBC`] by any of these names.
+pub(crate) fn lacks_rsa_cbc(list: &str, command: &str) -> Check {
+    let names: Vec<&str> =
+        list.split(|c: char| c.is_whitespace() || c == ':').filter(|name| !name.is_empty()).collect();
+    if let Some(name) = names.iter().find(|name| name.contains("TLS_RSA_WITH_AES_128_CBC_SHA")) {
+        return Err(format!("it has {name}, and no row tries it").into());
+    }
+    match names.iter().filter(|name| name.contains("ECDHE")).count() {
+        0 => Err(format!("{command} names no suite of ECDHE: is the list what it was?").into()),
+        others => {
+            Err(Trouble::Lacks(format!("{command}: {others} with ECDHE, none with RSA as the key exchange and CBC")))
+        }
     }
 }
 

@@ -61,7 +61,7 @@ fn tinydtls(places: &Places) -> Peer {
         closes: false,
         record_size: &[],
         connection_id: false,
-        knows: Knows { x509: false, raw: true, ecdhe_psk: &[], cbc: None },
+        knows: Knows { x509: false, raw: true, ecdhe_psk: &[], cbc: None, rsa_cbc: None },
         resumes: &[],
     }
 }
@@ -78,7 +78,13 @@ fn wolfssl(places: &Places) -> Peer {
         closes: false,
         record_size: &[],
         connection_id: true,
-        knows: Knows { x509: true, raw: true, ecdhe_psk: &[ECDHE_PSK_CHACHA20], cbc: Some(Cbc::EncryptThenMac) },
+        knows: Knows {
+            x509: true,
+            raw: true,
+            ecdhe_psk: &[ECDHE_PSK_CHACHA20],
+            cbc: Some(Cbc::EncryptThenMac),
+            rsa_cbc: Some(Cbc::EncryptThenMac),
+        },
         resumes: &By::ALL,
     }
 }
@@ -99,7 +105,13 @@ fn mbedtls(places: &Places) -> Peer {
         closes: true,
         record_size: &["max_fragment_length"],
         connection_id: false,
-        knows: Knows { x509: true, raw: false, ecdhe_psk: &[ECDHE_PSK_CHACHA20], cbc: Some(Cbc::EncryptThenMac) },
+        knows: Knows {
+            x509: true,
+            raw: false,
+            ecdhe_psk: &[ECDHE_PSK_CHACHA20],
+            cbc: Some(Cbc::EncryptThenMac),
+            rsa_cbc: Some(Cbc::EncryptThenMac),
+        },
         resumes: &By::ALL,
     }
 }
@@ -115,7 +127,13 @@ fn pion(places: &Places) -> Peer {
         closes: true,
         record_size: &[],
         connection_id: true,
-        knows: Knows { x509: true, raw: false, ecdhe_psk: &[ECDHE_PSK_CHACHA20], cbc: Some(Cbc::MacThenEncrypt) },
+        knows: Knows {
+            x509: true,
+            raw: false,
+            ecdhe_psk: &[ECDHE_PSK_CHACHA20],
+            cbc: Some(Cbc::MacThenEncrypt),
+            rsa_cbc: None,
+        },
         resumes: &[By::Id],
     }
 }
@@ -131,7 +149,13 @@ fn scandium(java: &Arc<Built>) -> Peer {
         closes: true,
         record_size: &["max_fragment_length", "record_size_limit"],
         connection_id: true,
-        knows: Knows { x509: true, raw: true, ecdhe_psk: &[ECDHE_PSK_CCM_8], cbc: Some(Cbc::MacThenEncrypt) },
+        knows: Knows {
+            x509: true,
+            raw: true,
+            ecdhe_psk: &[ECDHE_PSK_CCM_8],
+            cbc: Some(Cbc::MacThenEncrypt),
+            rsa_cbc: None,
+        },
         resumes: &[By::Id],
     }
 }

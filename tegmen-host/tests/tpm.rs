@@ -11,10 +11,14 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use swtpm::Swtpm;
+use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::secret::Secret;
 use tegmen_host::client::{Client, ClientConfig};
+use tegmen_host::credentials::Credentials;
 use tegmen_host::provider::public::verify_digest;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
+use tegmen_host::resources::Resources;
+use tegmen_host::server::{Listen, Server, ServerConfig};
 use tegmen_host::x509::signer::{PremasterDecrypter as _, SignatureScheme, Signer as _};
 use tegmen_host::x509::tpm::{Place, TpmError, TpmKey, TpmKeyKind};
 use tegmen_host::x509::{Settings, Trust, Verifier};
@@ -216,4 +220,26 @@ async fn a_mutual_handshake_with_openssl_whose_key_is_in_the_tpm_alone() {
         assert!(lines.by_ref().any(|line| line.contains("subject=") && line.contains("device")));
         assert!(lines.by_ref().any(|line| line.starts_with("CIPHER is ECDHE-ECDSA-AES128-GCM-SHA256")));
     }
+}
+
+#[tokio::test]
+async fn a_server_whose_key_is_in_the_tpm_decrypts_what_clients_encrypt() {
+    const RSA: Suites = Suites(&[CipherSuite::RSA_WITH_AES_128_CBC_SHA]);
+    let Some(tpm) = Swtpm::start("tpm-server") else { return };
+    let ca = CertifiedIssuer::self_signed(params("CA", None), KeyPair::generate().unwrap()).unwrap();
+    let in_tpm = TpmKey::create(&tpm.name, TpmKeyKind::Rsa2048, &Place::Persistent(0x8101_0021)).unwrap();
+    let mut ours = params("server", Some(ExtendedKeyUsagePurpose::ServerAuth));
+    ours.key_usages = vec![KeyUsagePurpose::KeyEncipherment];
+    let ours = ours.signed_by(&Certified(&in_tpm), &ca).unwrap();
+    let keys = PublicKeys::new(RSA).with_chain(&[ours.der().to_vec()], Arc::new(in_tpm)).unwrap();
+    assert!(keys.can_serve(CipherSuite::RSA_WITH_AES_128_CBC_SHA));
+    let listen = vec![Listen { address: ([127, 0, 0, 1], 0).into(), secure: true }];
+    let config = ServerConfig { listen, public_keys: Some(keys), ..ServerConfig::default() };
+    let server = Server::start(&config, &Credentials::default(), Resources::new([]), Arc::new(|_| ())).unwrap();
+    let mut trust = Trust::default();
+    trust.add_anchors(ca.pem().as_bytes()).unwrap();
+    let keys = PublicKeys::new(RSA).believing(Arc::new(Verifier::new(trust, Settings::default())));
+    let config = ClientConfig { public_keys: Some(keys.expecting("127.0.0.1")), ..ClientConfig::default() };
+    let client = Client::connect_to(server.addresses()[0].address, true, config).await.unwrap();
+    assert_eq!(client.server(), Some("CN=server"));
 }

@@ -1,9 +1,11 @@
-//! Whether the opening of records with MAC-then-encrypt tells by its instructions or addresses what it found: `./ci.sh timing`.
+//! Whether the opening of records with MAC-then-encrypt, or of what RSA decrypted, tells by its instructions or addresses what it
+//! found: `./ci.sh timing`.
 //!
 //! The program calls itself under `valgrind --tool=lackey --trace-mem=yes`, which prints each instruction and each access to
 //! memory. Records of one length, with every padding and right or wrong in several ways, have to leave the same trace from
-//! the first instruction on; those that open part from those that do not at the end, when the outcome is known. So that it
-//! is known that a difference would be found, an opening without a thought of time is traced as well.
+//! the first instruction on; those that open part from those that do not at the end, when the outcome is known. Decrypted
+//! blocks of RSA, with a byte that is wrong at every place, never part: whether they were right is not known at all. So that
+//! it is known that a difference would be found, openings without a thought of time are traced as well.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -13,9 +15,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 use tegmen::crypto::Crypto as _;
-use tegmen::crypto::hash::HmacKey;
+use tegmen::crypto::hash::{DIGEST_LEN, Hmac, HmacKey, SHA1_LEN};
 use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
 use tegmen::dtls::{Channel, CipherSuite, Records};
+use tegmen::secret::Secret;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
@@ -48,22 +52,53 @@ enum Wrong {
     LastOfPadding,
 }
 
+// Of a block of RSA, the one byte at the place of the padding: as it should be, changed, zero, all ones.
+
 const WRONG: [Wrong; 4] = [Wrong::Nothing, Wrong::Code, Wrong::FirstOfPadding, Wrong::LastOfPadding];
 
-/// Who opens which records.
+/// Who opens what.
 struct Mode {
     name: &'static str,
-    open: Open,
-    /// Bytes of their encrypted part, and in which steps paddings are tried.
+    work: Work,
+    /// Bytes of what is encrypted, and in which steps paddings or places are tried.
     lens: &'static [(usize, usize)],
     /// Whether it is to be found out.
     differs: bool,
 }
 
-/// The shortest records, some in which not every padding fits, and the shortest in which all do.
-const MODES: [Mode; 2] = [
-    Mode { name: "careless", open: open_carelessly, lens: &[(288, 16)], differs: true },
-    Mode { name: "records", open: Channel::open_record, lens: &[(48, 7), (160, 5), (288, 1)], differs: false },
+#[derive(Clone, Copy)]
+enum Work {
+    /// Records of a suite.
+    Records(CipherSuite, fn(usize, u8, Wrong) -> Vec<u8>, Open),
+    /// Decrypted blocks of RSA.
+    Premaster(OpenBlock),
+}
+
+const SHA256: CipherSuite = CipherSuite::PSK_WITH_AES_128_CBC_SHA256;
+const SHA1: CipherSuite = CipherSuite::RSA_WITH_AES_128_CBC_SHA;
+
+/// The shortest records, some in which not every padding fits, and the shortest in which all do; and a block of RSA-2048.
+const MODES: [Mode; 5] = [
+    Mode {
+        name: "careless",
+        work: Work::Records(SHA256, record::<DIGEST_LEN>, open_carelessly),
+        lens: &[(288, 16)],
+        differs: true,
+    },
+    Mode {
+        name: "records",
+        work: Work::Records(SHA256, record::<DIGEST_LEN>, Channel::open_record),
+        lens: &[(48, 7), (160, 5), (288, 1)],
+        differs: false,
+    },
+    Mode {
+        name: "records-sha1",
+        work: Work::Records(SHA1, record::<SHA1_LEN>, Channel::open_record),
+        lens: &[(32, 7), (160, 5), (288, 1)],
+        differs: false,
+    },
+    Mode { name: "careless-rsa", work: Work::Premaster(premaster_carelessly), lens: &[(256, 16)], differs: true },
+    Mode { name: "rsa", work: Work::Premaster(premaster), lens: &[(256, 1)], differs: false },
 ];
 const IV: [u8; 16] = [9; 16];
 
@@ -71,25 +106,26 @@ fn block() -> [u8; 96] {
     std::array::from_fn(|i| i as u8)
 }
 
-fn mac_key() -> [u8; 32] {
+fn mac_key<const LEN: usize>() -> [u8; LEN] {
     std::array::from_fn(|i| i as u8)
 }
 
-fn key() -> [u8; 16] {
-    std::array::from_fn(|i| 64 + i as u8)
+/// Behind the keys of both ends' codes.
+fn key<const LEN: usize>() -> [u8; 16] {
+    std::array::from_fn(|i| (2 * LEN + i) as u8)
 }
 
-/// A record of this length with this padding, as a client seals it.
-fn record(len: usize, padding: u8, wrong: Wrong) -> Vec<u8> {
+/// A record of this length with this padding, as a client seals it; the hash of its code has digests of `LEN` bytes.
+fn record<const LEN: usize>(len: usize, padding: u8, wrong: Wrong) -> Vec<u8> {
     let [high, low] = (len as u16 + 16).to_be_bytes();
     let header = [23, 254, 253, 0, 1, 0, 0, 0, 0, 0, 7, high, low];
     let mut text: Vec<u8> = (0..len).map(|i| i as u8 ^ 0x55).collect();
     let behind = len.saturating_sub(usize::from(padding) + 1);
     text[behind..].fill(padding);
-    if let Some(content) = behind.checked_sub(32) {
+    if let Some(content) = behind.checked_sub(LEN) {
         let [high, low] = (content as u16).to_be_bytes();
         let aad = [0, 1, 0, 0, 0, 0, 0, 7, 23, 254, 253, high, low];
-        let code = HmacKey::new::<RustCrypto>(&[&mac_key()]).mac::<RustCrypto>(&[&aad, &text[..content]]);
+        let code = Hmac::<LEN>::new::<RustCrypto>(&[&mac_key::<LEN>()]).mac::<RustCrypto>(&[&aad, &text[..content]]);
         text[content..behind].copy_from_slice(&code);
     }
     let at = match wrong {
@@ -101,8 +137,46 @@ fn record(len: usize, padding: u8, wrong: Wrong) -> Vec<u8> {
     if let Some(byte) = text.get_mut(at) {
         *byte ^= 0x40;
     }
-    RustCrypto::new([0; 32]).cbc_encrypt(&key(), &IV, &mut text).expect("whole blocks");
+    RustCrypto::new([0; 32]).cbc_encrypt(&key::<LEN>(), &IV, &mut text).expect("whole blocks");
     [&header[..], &IV, &text].concat()
+}
+
+const VERSION: [u8; 2] = [254, 253];
+
+/// A decrypted block, in which one byte may be wrong.
+fn block_of_rsa(len: usize, at: u8, wrong: Wrong) -> Vec<u8> {
+    let mut block = vec![0x11; len];
+    let secret = len - PREMASTER_LEN;
+    [block[0], block[1], block[secret - 1]] = [0, 2, 0];
+    block[secret..secret + 2].copy_from_slice(&VERSION);
+    let byte = &mut block[usize::from(at)];
+    match wrong {
+        Wrong::Nothing => {}
+        Wrong::Code => *byte ^= 0x40,
+        Wrong::FirstOfPadding => *byte = 0,
+        Wrong::LastOfPadding => *byte = 0xff,
+    }
+    block
+}
+
+/// What takes the secret out of a block, or the random one.
+type OpenBlock = fn(&[u8], &Secret<PREMASTER_LEN>) -> Secret<PREMASTER_LEN>;
+
+#[inline(never)]
+fn premaster(block: &[u8], random: &Secret<PREMASTER_LEN>) -> Secret<PREMASTER_LEN> {
+    premaster_secret(block, block.len(), VERSION, random)
+}
+
+/// As one would write it who never heard of Bleichenbacher.
+#[inline(never)]
+fn premaster_carelessly(block: &[u8], random: &Secret<PREMASTER_LEN>) -> Secret<PREMASTER_LEN> {
+    let secret = || {
+        let rest = block.strip_prefix(&[0, 2])?;
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        let secret: &[u8; PREMASTER_LEN] = rest.get(end + 1..)?.try_into().ok()?;
+        (end >= 8 && secret.starts_with(&VERSION)).then_some(*secret)
+    };
+    Secret::new(secret().unwrap_or(*random.expose()))
 }
 
 /// What opens a record: true if it is authentic.
@@ -125,7 +199,7 @@ impl OpenRecord for Channel {
 fn open_carelessly(_: &mut Channel, crypto: &mut RustCrypto, datagram: &mut [u8]) -> bool {
     let (header, body) = datagram.split_at_mut(13);
     let (_, text) = body.split_at_mut(16);
-    if crypto.cbc_decrypt(&key(), &IV, text).is_err() {
+    if crypto.cbc_decrypt(&key::<DIGEST_LEN>(), &IV, text).is_err() {
         return false;
     }
     let padding = usize::from(text[text.len() - 1]);
@@ -137,7 +211,7 @@ fn open_carelessly(_: &mut Channel, crypto: &mut RustCrypto, datagram: &mut [u8]
     }
     let [high, low] = (len as u16).to_be_bytes();
     let aad = [&header[3..11], &header[..3], &[high, low]].concat();
-    HmacKey::new::<RustCrypto>(&[&mac_key()]).mac::<RustCrypto>(&[&aad, content]) == code
+    HmacKey::new::<RustCrypto>(&[&mac_key::<DIGEST_LEN>()]).mac::<RustCrypto>(&[&aad, content]) == code
 }
 
 /// Written before each opening, and behind it where it refused the record or opened it: so the trace has both ends of it.
@@ -156,22 +230,37 @@ fn open_all(mode: &Mode) -> io::Result<()> {
     println!("{:p}", &raw const MARKS);
     io::stdout().flush()?;
     let crypto = &mut RustCrypto::new([0; 32]);
-    let suite = CipherSuite::PSK_WITH_AES_128_CBC_SHA256;
     let mut room = [0; 512];
     let [begin, refused, opened] = &MARKS;
     let mut channel = None;
+    let random = Secret::new([0xaa; PREMASTER_LEN]);
     for &(len, step) in mode.lens {
         for (padding, wrong) in cases(step) {
-            let sealed = record(len, padding, wrong);
-            let datagram = &mut room[..sealed.len()];
-            datagram.copy_from_slice(&sealed);
-            // In the place of the one before, with its keys where those were.
-            drop(channel.take());
-            let channel =
-                channel.insert(Channel::from_key_block(suite, false, &block(), false).expect("a known suite"));
-            begin.store(1, Ordering::Release);
-            let authentic = (mode.open)(channel, crypto, black_box(datagram));
-            if authentic { opened } else { refused }.store(1, Ordering::Release);
+            match mode.work {
+                Work::Records(suite, record, open) => {
+                    let sealed = record(len, padding, wrong);
+                    let datagram = &mut room[..sealed.len()];
+                    datagram.copy_from_slice(&sealed);
+                    // In the place of the one before, with its keys where those were.
+                    drop(channel.take());
+                    let made = Channel::from_key_block(suite, false, &block(), false);
+                    let channel = channel.insert(made.expect("a known suite"));
+                    begin.store(1, Ordering::Release);
+                    let authentic = open(channel, crypto, black_box(datagram));
+                    if authentic { opened } else { refused }.store(1, Ordering::Release);
+                }
+                Work::Premaster(open) => {
+                    let made = block_of_rsa(len, padding, wrong);
+                    let place = &mut room[..len];
+                    place.copy_from_slice(&made);
+                    // What it is to be is known before, and not looked at while it is traced.
+                    let right = *premaster_carelessly(place, &random).expose() != *random.expose();
+                    begin.store(1, Ordering::Release);
+                    let secret = black_box(open(black_box(place), &random));
+                    if right { opened } else { refused }.store(1, Ordering::Release);
+                    drop(secret);
+                }
+            }
         }
     }
     Ok(())
@@ -257,12 +346,16 @@ fn compare() -> io::Result<bool> {
                 continue;
             };
             if !mode.differs {
+                let most = match mode.work {
+                    Work::Records(..) => MOST_PARTED,
+                    Work::Premaster(_) => 0,
+                };
                 println!("    {no}; whether it opens is seen in the last {} lines", no.parted(yes));
-                fine &= no.parted(yes) <= MOST_PARTED;
+                fine &= no.parted(yes) <= most;
             }
         }
     }
-    println!("{}", if fine { "nothing tells of padding and code" } else { "failed" });
+    println!("{}", if fine { "nothing tells of padding, code and secret" } else { "failed" });
     Ok(fine)
 }
 

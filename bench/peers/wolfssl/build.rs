@@ -67,7 +67,7 @@ fn run(command: &mut Command, directory: &Path) {
 }
 
 /// A callback that hears of a peer that was verified, too, learns who it is; one public key is expected at most.
-const CFLAGS: &str = "-O3 -DWOLFSSL_STATIC_PSK -DWOLFSSL_ALWAYS_VERIFY_CB -DWOLFSSL_MAX_RPK_PINS=1";
+const CFLAGS: &str = "-O3 -DWOLFSSL_STATIC_PSK -DWOLFSSL_STATIC_RSA -DWOLFSSL_ALWAYS_VERIFY_CB -DWOLFSSL_MAX_RPK_PINS=1";
 
 const OPTIONS: &[&str] = &[
     "--enable-static",

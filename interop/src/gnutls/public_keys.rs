@@ -8,7 +8,8 @@ use crate::openssl::holds;
 use crate::ours::{Psk, Served, start_ask};
 use crate::process::Process;
 use crate::public_keys::{
-    AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, PSK_CBC, RAW, RawKeys, certificates, lacks_suite,
+    AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, PSK_CBC, RAW, RSA_CBC, RawKeys, certificates,
+    lacks_suite,
 };
 use std::net::SocketAddr;
 use std::process::Command;
@@ -34,6 +35,10 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
         server(ECDHE_PSK_CHACHA20.scenario, server_ecdhe_psk),
         server(Cbc::EncryptThenMac.scenario(), |scene| server_cbc(scene, Cbc::EncryptThenMac)),
         server(Cbc::MacThenEncrypt.scenario(), |scene| server_cbc(scene, Cbc::MacThenEncrypt)),
+        server(Cbc::EncryptThenMac.rsa_scenario(), |scene| server_rsa_cbc(scene, Cbc::EncryptThenMac)),
+        server(Cbc::MacThenEncrypt.rsa_scenario(), |scene| server_rsa_cbc(scene, Cbc::MacThenEncrypt)),
+        client(Cbc::EncryptThenMac.rsa_scenario(), |scene| client_rsa_cbc(scene, Cbc::EncryptThenMac)),
+        client(Cbc::MacThenEncrypt.rsa_scenario(), |scene| client_rsa_cbc(scene, Cbc::MacThenEncrypt)),
         client(Cbc::EncryptThenMac.scenario(), |scene| client_cbc(scene, Cbc::EncryptThenMac)),
         client(Cbc::MacThenEncrypt.scenario(), |scene| client_cbc(scene, Cbc::MacThenEncrypt)),
         client("mutual ECDSA, CCM_8", |scene| client_mutual(scene, CCM_8, ECDSA_CCM_8, false)),
@@ -61,12 +66,51 @@ fn echoes(scene: &Scene, port: u16, words: &[&str]) -> Check {
     Ok(holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?)
 }
 
+const THEIR_SERVER: [&str; 7] = [
+    "--x509cafile",
+    "ca/ca.pem",
+    "--x509certfile",
+    "ca/server.pem",
+    "--x509keyfile",
+    "ca/server.key",
+    "--verify-client-cert",
+];
+const THEIR_DEVICE: [&str; 6] =
+    ["--x509cafile", "ca/ca.pem", "--x509certfile", "ca/device1.pem", "--x509keyfile", "ca/device1.key"];
+
 fn server_mutual(scene: &Scene, priority: &str, suite: &str, rsa: bool) -> Check {
     certificates(scene, rsa)?;
-    let keys = ["--x509cafile", "ca/ca.pem", "--x509certfile", "ca/server.pem", "--x509keyfile", "ca/server.key"];
-    let (server, port) = serve(scene, priority, &[&keys[..], &["--verify-client-cert"]].concat())?;
+    let (server, port) = serve(scene, priority, &THEIR_SERVER)?;
     echoes(scene, port, &AS_DEVICE)?;
     holds(&server.err.text(), &[&format!("GNUTLS_{suite}")])
+}
+
+fn rsa_cbc(mode: Cbc) -> String {
+    let without = if matches!(mode, Cbc::MacThenEncrypt) { ":%NO_ETM" } else { "" };
+    format!("NORMAL:-VERS-ALL:+VERS-DTLS1.2:-KX-ALL:+RSA:-CIPHER-ALL:+AES-128-CBC:-MAC-ALL:+SHA1{without}")
+}
+
+fn server_rsa_cbc(scene: &Scene, mode: Cbc) -> Check {
+    certificates(scene, true)?;
+    let (server, port) = serve(scene, &rsa_cbc(mode), &THEIR_SERVER)?;
+    let relay = Capture::start((LOOPBACK, port).into())?;
+    echoes(scene, relay.port, &[&AS_DEVICE[..], &["--suites", RSA_CBC.ours]].concat())?;
+    mode.was_agreed(&relay)?;
+    holds(&server.err.text(), &["(GNUTLS_RSA_AES_128_CBC_SHA1)"])
+}
+
+fn client_rsa_cbc(scene: &Scene, mode: Cbc) -> Check {
+    certificates(scene, true)?;
+    let served = Served::start_with(scene, &Psk::usual(), &[&AS_SERVER[..], &["--suites", RSA_CBC.ours]].concat())?;
+    let relay = Capture::start((LOOPBACK, served.port).into())?;
+    let priority = rsa_cbc(mode);
+    let mut session = client_session(scene, relay.port, &[&["--priority", &priority], &THEIR_DEVICE[..]].concat())?;
+    session.get_v()?;
+    mode.was_agreed(&relay)?;
+    let text = session.process.out.text();
+    holds(&text, &["The certificate is trusted", "(RSA)-(AES-128-CBC)-(SHA1)", "extended master secret"])?;
+    served.process.await_output("(CN=device1) GET /v: 2.05", 0)?;
+    Ok(())
 }
 
 fn server_raw(scene: &Scene) -> Check {
@@ -85,8 +129,7 @@ fn client_session(scene: &Scene, port: u16, words: &[&str]) -> Result<Session, S
 fn client_mutual(scene: &Scene, priority: &str, description: &str, rsa: bool) -> Check {
     certificates(scene, rsa)?;
     let served = Served::start_with(scene, &Psk::usual(), &AS_SERVER)?;
-    let theirs = ["--x509cafile", "ca/ca.pem", "--x509certfile", "ca/device1.pem", "--x509keyfile", "ca/device1.key"];
-    let mut session = client_session(scene, served.port, &[&["--priority", priority], &theirs[..]].concat())?;
+    let mut session = client_session(scene, served.port, &[&["--priority", priority], &THEIR_DEVICE[..]].concat())?;
     session.get_v()?;
     holds(&session.process.out.text(), &["The certificate is trusted", description, "extended master secret"])?;
     served.process.await_output("(CN=device1) GET /v: 2.05", 0)?;

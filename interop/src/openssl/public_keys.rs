@@ -7,8 +7,8 @@ use crate::dtls::Plaintext as _;
 use crate::ours::{Psk, Served, start_ask};
 use crate::process::Process;
 use crate::public_keys::{
-    AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, ECDSA_GCM, PSK_CBC, RAW, RSA_GCM,
-    RawKeys, Suite, certificates, client_lacks_raw, lacks_suite, server_lacks_raw, tegmen,
+    AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, ECDSA_GCM, PSK_CBC, RAW, RSA_CBC,
+    RSA_GCM, RawKeys, Suite, certificates, client_lacks_raw, lacks_suite, server_lacks_raw, tegmen,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -19,6 +19,7 @@ impl Suite {
         match self.ours {
             "ecdhe-ecdsa-ccm8" => "ECDHE-ECDSA-AES128-CCM8",
             "ecdhe-ecdsa-gcm" => "ECDHE-ECDSA-AES128-GCM-SHA256",
+            "rsa-cbc" => "AES128-SHA",
             _ => "ECDHE-RSA-AES128-GCM-SHA256",
         }
     }
@@ -40,6 +41,10 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
         server(ECDHE_PSK_CHACHA20.scenario, server_ecdhe_psk),
         server(Cbc::EncryptThenMac.scenario(), |scene| server_cbc(scene, Cbc::EncryptThenMac)),
         server(Cbc::MacThenEncrypt.scenario(), |scene| server_cbc(scene, Cbc::MacThenEncrypt)),
+        server(Cbc::EncryptThenMac.rsa_scenario(), |scene| server_rsa_cbc(scene, Cbc::EncryptThenMac)),
+        server(Cbc::MacThenEncrypt.rsa_scenario(), |scene| server_rsa_cbc(scene, Cbc::MacThenEncrypt)),
+        client(Cbc::EncryptThenMac.rsa_scenario(), |scene| client_rsa_cbc(scene, Cbc::EncryptThenMac)),
+        client(Cbc::MacThenEncrypt.rsa_scenario(), |scene| client_rsa_cbc(scene, Cbc::MacThenEncrypt)),
         client(Cbc::EncryptThenMac.scenario(), |scene| client_cbc(scene, Cbc::EncryptThenMac)),
         client(Cbc::MacThenEncrypt.scenario(), |scene| client_cbc(scene, Cbc::MacThenEncrypt)),
         server("certificate for another name", server_of_another_name),
@@ -56,21 +61,34 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
 }
 
 pub(super) fn server(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Server, String> {
+    let (address, mut command) = server_command(suite)?;
+    command.args(more);
+    start_server(scene.start_command(command)?, address)
+}
+
+fn server_command(suite: Suite) -> Result<(SocketAddr, Command), String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
     let cipher = format!("{}:@SECLEVEL=0", suite.openssl());
     let accept = address.to_string();
     let mut command = Command::new(PROGRAM);
     command.args(["s_server", "-dtls1_2", "-accept", &accept, "-cipher", &cipher]);
     command.args(["-cert", "ca/server.pem", "-key", "ca/server.key", "-CAfile", "ca/ca.pem"]);
-    command.args(["-Verify", "2", "-verify_return_error"]).args(more);
-    let process = scene.start_command(command)?;
+    command.args(["-Verify", "2", "-verify_return_error"]);
+    Ok((address, command))
+}
+
+fn start_server(process: Process, address: SocketAddr) -> Result<Server, String> {
     process.await_output("ACCEPT", 0)?;
     Ok(Server { process, address, read: 0 })
 }
 
 fn server_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
     certificates(scene, suite.rsa)?;
-    let mut server = server(scene, suite, more)?;
+    asked(scene, server(scene, suite, more)?, suite)
+}
+
+/// `tegmen put` asks the server, both with certificates.
+fn asked(scene: &Scene, mut server: Server, suite: Suite) -> Check {
     let uri = format!("coaps://{}/question", server.address);
     let asked = start_ask(scene, &[&["put", &uri, "a blink", "--suites", suite.ours], &AS_DEVICE[..]].concat(), None)?;
     let request = server.request(3, "question", b"a blink", 4)?;
@@ -98,18 +116,48 @@ fn served(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Served, crate::c
 }
 
 pub(super) fn client(scene: &Scene, port: u16, suite: Suite, more: &[&str]) -> Result<Client, String> {
+    let mut command = client_command(port, suite);
+    command.args(more);
+    Ok(Client { process: scene.start_command(command)?, read: 0 })
+}
+
+fn client_command(port: u16, suite: Suite) -> Command {
     let mut command = Command::new(PROGRAM);
     let (cipher, to) = (format!("{}:@SECLEVEL=0", suite.openssl()), format!("127.0.0.1:{port}"));
     command.args(["s_client", "-dtls1_2", "-connect", &to, "-cipher", &cipher, "-nocommands"]);
-    command.args(["-CAfile", "ca/ca.pem", "-verify_return_error"]).args(more);
-    Ok(Client { process: scene.start_command(command)?, read: 0 })
+    command.args(["-CAfile", "ca/ca.pem", "-verify_return_error"]);
+    command
+}
+
+fn server_rsa_cbc(scene: &Scene, mode: Cbc) -> Check {
+    certificates(scene, true)?;
+    let (address, command) = server_command(RSA_CBC)?;
+    let process = with_cbc(scene, command, mode)?;
+    let relay = Capture::start(address)?;
+    let mut server = start_server(process, address)?;
+    server.address = (Ipv4Addr::LOCALHOST, relay.port).into();
+    asked(scene, server, RSA_CBC)?;
+    mode.was_agreed(&relay)
+}
+
+fn client_rsa_cbc(scene: &Scene, mode: Cbc) -> Check {
+    let served = served(scene, RSA_CBC, &[])?;
+    let relay = Capture::start((Ipv4Addr::LOCALHOST, served.port).into())?;
+    let mut command = client_command(relay.port, RSA_CBC);
+    command.args(THEIRS);
+    let client = Client { process: with_cbc(scene, command, mode)?, read: 0 };
+    gets(&served, client, RSA_CBC)?;
+    mode.was_agreed(&relay)
 }
 
 pub(super) const THEIRS: [&str; 4] = ["-cert", "ca/device1.pem", "-key", "ca/device1.key"];
 
 fn client_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
     let served = served(scene, suite, &[])?;
-    let mut client = client(scene, served.port, suite, &[&THEIRS[..], more].concat())?;
+    gets(&served, client(scene, served.port, suite, &[&THEIRS[..], more].concat())?, suite)
+}
+
+fn gets(served: &Served, mut client: Client, suite: Suite) -> Check {
     let session = client.established()?;
     client.get_v()?;
     let cipher = format!("Cipher is {}", suite.openssl());

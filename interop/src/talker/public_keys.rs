@@ -11,7 +11,7 @@ use crate::openssl::holds;
 use crate::ours::{Psk, Served, start_ask};
 use crate::public_keys::{
     AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, EcdhePsk, MUTUAL, PSK_CBC, RAW,
-    RawKeys, Suite, certificates, client_lacks_raw, lacks_suite, server_lacks_raw,
+    RSA_CBC, RawKeys, Suite, certificates, client_lacks_raw, lacks_rsa_cbc, lacks_suite, server_lacks_raw,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub(super) struct Knows {
     pub(super) ecdhe_psk: &'static [EcdhePsk],
     /// How its records with CBC and a pre-shared key are protected.
     pub(super) cbc: Option<Cbc>,
+    /// The same with RSA as the key exchange, if it has that.
+    pub(super) rsa_cbc: Option<Cbc>,
 }
 
 pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
@@ -63,6 +65,13 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
     if let Some(mode) = knows.cbc {
         add(Role::Server, mode.scenario(), Box::new(move |scene, peer| server_cbc(scene, peer, mode)));
         add(Role::Client, mode.scenario(), Box::new(move |scene, peer| client_cbc(scene, peer, mode)));
+    }
+    if let Some(mode) = knows.rsa_cbc {
+        add(Role::Server, mode.rsa_scenario(), Box::new(move |scene, peer| server_rsa_cbc(scene, peer, mode)));
+        add(Role::Client, mode.rsa_scenario(), Box::new(move |scene, peer| client_rsa_cbc(scene, peer, mode)));
+    } else if let Some(mode) = knows.cbc {
+        add(Role::Server, mode.rsa_scenario(), Box::new(|_, peer| no_rsa_cbc(peer)));
+        add(Role::Client, mode.rsa_scenario(), Box::new(|_, peer| no_rsa_cbc(peer)));
     }
     cells
 }
@@ -196,6 +205,30 @@ fn client_cbc(scene: &Scene, peer: &Peer, mode: Cbc) -> Check {
     let mut session = peer.connect(scene, relay.port, &["psk", PSK_CBC.name, &psk.identity, &psk.hex()])?;
     gets(&served, &mut session, PSK_CBC, &psk.identity, &psk.identity)?;
     mode.was_agreed(&relay)
+}
+
+fn server_rsa_cbc(scene: &Scene, peer: &Peer, mode: Cbc) -> Check {
+    certificates(scene, true)?;
+    let (mut session, address) = peer.serve(scene, &[&["x509", RSA_CBC.name], &THEIR_SERVER[..]].concat())?;
+    let relay = Capture::start(address)?;
+    let server = (LOOPBACK, relay.port).into();
+    asks(scene, &mut session, server, &[&["--suites", RSA_CBC.ours], &AS_DEVICE[..]].concat(), None)?;
+    mode.was_agreed(&relay)?;
+    session.says(RSA_CBC, "device1")
+}
+
+fn client_rsa_cbc(scene: &Scene, peer: &Peer, mode: Cbc) -> Check {
+    certificates(scene, true)?;
+    let served = Served::start_with(scene, &Psk::usual(), &[&AS_SERVER[..], &["--suites", RSA_CBC.ours]].concat())?;
+    let relay = Capture::start((LOOPBACK, served.port).into())?;
+    let mut session = peer.connect(scene, relay.port, &[&["x509", RSA_CBC.name], &THEIR_DEVICE[..]].concat())?;
+    gets(&served, &mut session, RSA_CBC, "server", "CN=device1")?;
+    mode.was_agreed(&relay)
+}
+
+fn no_rsa_cbc(peer: &Peer) -> Check {
+    let output = peer.program.command()?.arg("suites").output().map_err(|error| error.to_string())?;
+    lacks_rsa_cbc(&String::from_utf8_lossy(&output.stdout), "its list of suites")
 }
 
 fn lacks_ecdhe_psk(peer: &Peer, of: EcdhePsk) -> Check {
