@@ -41,8 +41,9 @@ impl Inbox {
         Self { kind: MessageType(0), total: 0, missing: 0, held: 0 }
     }
 
-    /// Adds a fragment of the message that is due. Returns the length of the message once it is complete.
-    pub(crate) fn add(&mut self, room: &mut [u8], fragment: &Fragment<'_>) -> Result<Option<usize>, Stop> {
+    /// Adds a fragment of the message that is due. Returns the length of the message once it is complete. Where messages may
+    /// be `long`, as certificates are, a fragment of which nothing has come yet is taken in one piece.
+    pub(crate) fn add(&mut self, room: &mut [u8], fragment: &Fragment<'_>, long: bool) -> Result<Option<usize>, Stop> {
         let total = fragment.length() as usize;
         let free = room.len().saturating_sub(self.held.into());
         let (message, rest) = room.split_at_mut_checked(total).ok_or(Fatal::TooLarge)?;
@@ -58,13 +59,25 @@ impl Inbox {
         } else if self.kind != fragment.message_type() || usize::from(self.total) != total {
             return Err(Discard::Malformed.into());
         }
+        let offset = fragment.offset() as usize;
+        let new = long
+            && masks(offset, fragment.body.len()).all(|(at, bits)| come.get(at).is_some_and(|come| come & bits == 0));
+        if new {
+            copy(message.get_mut(offset..).unwrap_or(&mut []), fragment.body).map_err(|_| Discard::Malformed)?;
+            for (at, bits) in masks(offset, fragment.body.len()) {
+                if let Some(come) = come.get_mut(at) {
+                    *come |= bits;
+                }
+            }
+            self.missing = self.missing.wrapping_sub(fragment.body.len() as u16);
+        }
         // Looked at before it is written, so that what contradicts is dropped whole.
-        for write in [false, true] {
-            for (at, new) in (fragment.offset() as usize..).zip(fragment.body) {
+        for write in if new { &[][..] } else { &[false, true] } {
+            for (at, new) in (offset..).zip(fragment.body) {
                 let (Some(old), Some(come)) = (message.get_mut(at), come.get_mut(at / 8)) else { break };
                 let bit = 1 << (at % 8);
                 if *come & bit == 0 {
-                    if write {
+                    if *write {
                         *old = *new;
                         *come |= bit;
                         self.missing = self.missing.wrapping_sub(1);
@@ -189,6 +202,16 @@ impl Inbox {
     }
 }
 
+/// Where the bits of `len` bytes from `offset` stand: the byte, and those in it.
+fn masks(offset: usize, len: usize) -> impl Iterator<Item = (usize, u8)> {
+    let end = offset.saturating_add(len);
+    (offset / 8..end.div_ceil(8)).map(move |at| {
+        let before = offset.saturating_sub(at.wrapping_mul(8));
+        let behind = at.wrapping_mul(8).wrapping_add(8).saturating_sub(end);
+        (at, 0xff_u8.checked_shl(before as u32).unwrap_or(0) & 0xff_u8.checked_shr(behind as u32).unwrap_or(0))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +232,7 @@ mod tests {
         fn what_comes_together_is_the_message_or_nothing(
             message in vec(any::<u8>(), 2..60),
             pieces in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()), 0..60),
+            long: bool,
         ) {
             let mut room = [0; 72];
             let mut inbox = Inbox::new();
@@ -222,7 +246,7 @@ mod tests {
                     honest &= piece.is_empty();
                 }
                 let header = header(message.len(), start, piece.len());
-                if let Ok(Some(len)) = inbox.add(&mut room, &Fragment { header: &header, body: &piece }) {
+                if let Ok(Some(len)) = inbox.add(&mut room, &Fragment { header: &header, body: &piece }, long) {
                     prop_assert_eq!(len, message.len());
                     // First wins: each byte is that of the message or that of the forger, who never overwrites.
                     let whole = &room[..len];
@@ -235,7 +259,7 @@ mod tests {
             if honest {
                 let header = header(message.len(), 0, message.len());
                 let whole = Fragment { header: &header, body: &message };
-                prop_assert!(matches!(inbox.add(&mut room, &whole), Ok(Some(_))));
+                prop_assert!(matches!(inbox.add(&mut room, &whole, long), Ok(Some(_))));
             }
         }
 
@@ -272,6 +296,7 @@ mod tests {
         fn any_fragments_in_any_room_are_total(
             room in 0usize..80,
             steps in vec((0u32..100, 0u32..100, vec(any::<u8>(), 0..50), any::<u8>()), 0..50),
+            long: bool,
         ) {
             let mut room = std::vec![0; room];
             let mut inbox = Inbox::new();
@@ -286,7 +311,7 @@ mod tests {
                     3 => { inbox.take_fragment(&mut room, u16::from(step)); }
                     4 => inbox.forget_pieces(),
                     5 if step > 250 => inbox.clear(),
-                    _ => if let Ok(Some(len)) = inbox.add(&mut room, &piece) { prop_assert!(len <= room.len()) },
+                    _ => if let Ok(Some(len)) = inbox.add(&mut room, &piece, long) { prop_assert!(len <= room.len()) },
                 }
             }
         }

@@ -239,7 +239,7 @@ impl Ongoing<'_> {
         if R::KEEPS && self.buffers.incoming.is_empty() {
             return Err(Discard::NoRoom.into());
         }
-        let Some(len) = state.inbox.add(self.buffers.incoming, fragment)? else { return Ok(()) };
+        let Some(len) = state.inbox.add(self.buffers.incoming, fragment, R::PUBLIC_KEYS)? else { return Ok(()) };
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
