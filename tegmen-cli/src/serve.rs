@@ -30,7 +30,7 @@ use tegmen_host::state::Database;
     tegmen serve --command '/uptime=uptime -p' --blink /blink --listen 127.0.0.1")]
 pub(crate) struct Serve {
     /// Address to listen at; several times. All addresses of this machine if there is none.
-    #[arg(long)]
+    #[arg(long, value_name = "IP", value_parser = listen_address)]
     listen: Vec<IpAddr>,
     /// Port of coaps (DTLS); 0 takes any free one.
     #[arg(long, default_value_t = 5684)]
@@ -144,6 +144,13 @@ pub(crate) struct Serve {
     /// Append the secrets of all sessions to this file (RFC 9850). Whoever reads it reads the traffic.
     #[arg(long)]
     key_log: Option<PathBuf>,
+}
+
+fn listen_address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| match text.parse::<SocketAddr>() {
+        Ok(both) => format!("give the address alone, {}; ports are --port {} and --plain-port", both.ip(), both.port()),
+        Err(_) => "an IP address of this machine, as 127.0.0.1 or ::1".to_owned(),
+    })
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -375,4 +382,16 @@ pub(crate) fn observer(out: Output) -> Observer {
             ),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_with_its_port_is_told_apart() {
+        assert_eq!(listen_address("::1"), Ok(IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)));
+        assert!(listen_address("[::1]:5684").unwrap_err().contains("--port 5684"));
+        assert!(listen_address("localhost").unwrap_err().contains("127.0.0.1"));
+    }
 }

@@ -72,7 +72,7 @@ fn what_is_interrupted_keeps_what_is_done_and_computes_the_rest() {
         assert!(begin.elapsed() < Duration::from_secs(120) && child.try_wait().unwrap().is_none(), "it runs");
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     assert!(!child.wait().unwrap().success());
     let before = folder.kept();
     assert!((3..24).contains(&before.len()), "{} runs were done", before.len());
