@@ -239,7 +239,9 @@ impl Ongoing<'_> {
         if R::KEEPS && self.buffers.incoming.is_empty() {
             return Err(Discard::NoRoom.into());
         }
-        let Some(len) = state.inbox.add(self.buffers.incoming, fragment, R::PUBLIC_KEYS)? else { return Ok(()) };
+        // Certificates are long; a mote has fewer of them than bytes of code to spare.
+        let long = R::PUBLIC_KEYS && cfg!(feature = "alloc");
+        let Some(len) = state.inbox.add(self.buffers.incoming, fragment, long)? else { return Ok(()) };
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
