@@ -7,6 +7,7 @@ mod again;
 mod connection;
 mod error;
 mod group;
+mod handshake;
 mod object;
 mod observation;
 mod outer;

@@ -1,13 +1,11 @@
-//! The datagrams of a client: the handshake, one exchange, and what is due by the clock.
+//! The datagrams of a client: one exchange, and what is due by the clock.
 
 use super::object::Objects;
 use super::outer::is_cut;
 use super::{Ask, Client, ClientError, Reply, Tapped, describe};
 use crate::clock;
 use crate::provider::HostCrypto;
-use crate::provider::public::draw_premaster;
 use crate::udp::MAX_DATAGRAM;
-use crate::x509::{CertificateInfo, Purpose};
 use std::io::{self, ErrorKind};
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::{Busy, Due, Received};
@@ -15,10 +13,8 @@ use tegmen::coap::message::BuildError;
 use tegmen::coap::option::uint_bytes;
 use tegmen::coap::{Block, Builder, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
-use tegmen::dtls::handshake::certificate::{self, CertificateType};
-use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::{CipherSuite, Fatal, Records};
-use tegmen::endpoint::{Cx, Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Principal, Protection};
+use tegmen::dtls::{Fatal, Records};
+use tegmen::endpoint::{Cx, Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Protection};
 use tegmen::oscore::OVERHEAD;
 use tegmen::time::{Duration, Instant};
 
@@ -48,67 +44,6 @@ pub(super) struct Part<'a> {
 }
 
 impl Client {
-    pub(super) async fn handshake(&mut self) -> Result<(), ClientError> {
-        let start = clock::now();
-        let deadline = start.after(self.config.dtls.handshake_timeout).after_millis(1000);
-        loop {
-            match self.step(deadline).await? {
-                Happened::Established => {
-                    self.handshake_time = clock::now().since(start);
-                    // In a resumed handshake our flight is the last, and goes before the first request.
-                    return match self.poll().await? {
-                        Some(Happened::Closed(reason)) => Err(self.explain(reason)),
-                        _ => Ok(()),
-                    };
-                }
-                Happened::Closed(reason) => return Err(self.explain(reason)),
-                Happened::TimedOut => return Err(self.explain(Fatal::TimedOut { after_finished: false })),
-                Happened::Response(..) | Happened::Refused(..) | Happened::Reset(_) | Happened::Unanswered(_) => {}
-            }
-        }
-    }
-
-    fn explain(&self, reason: Fatal) -> ClientError {
-        let remote = self.remote;
-        let identity = self.config.key.as_ref().map(|key| key.identity.clone()).unwrap_or_default();
-        let handshake = |detail: &str| ClientError::Handshake { remote, detail: detail.to_owned() };
-        match reason {
-            Fatal::TimedOut { after_finished: false } => {
-                ClientError::Silence { remote, seconds: self.config.dtls.handshake_timeout.as_secs() }
-            }
-            Fatal::TimedOut { after_finished: true } => {
-                ClientError::IdentityOrKey { remote, identity, detail: "it fell silent" }
-            }
-            // decrypt_error, bad_record_mac, unknown_psk_identity, and what some say instead
-            Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115) => {
-                ClientError::IdentityOrKey { remote, identity, detail: alert.name() }
-            }
-            Fatal::Alert(alert) if alert.0 == 40 => ClientError::Handshake {
-                remote,
-                detail:
-                    "the server says handshake_failure: it has no cipher suite of ours (--suites), wants a certificate of ours \
-                         (--cert), or knows no identity of this name"
-                        .to_owned(),
-            },
-            Fatal::Alert(alert) => {
-                ClientError::Handshake { remote, detail: format!("the server says {}", alert.name()) }
-            }
-            Fatal::Refused(_) if let Some(refusal) = &self.refusal => {
-                ClientError::Handshake { remote, detail: format!("the server is not believed: {refusal}") }
-            }
-            Fatal::BadSignature => handshake("the server does not have the private key of what it showed: somebody else answered"),
-            Fatal::Version => handshake("the server speaks no DTLS 1.2"),
-            Fatal::IllegalParameter | Fatal::UnsupportedExtension => handshake("the server chose what was not offered"),
-            Fatal::BadFinished => handshake("the server's Finished is wrong: somebody changed the handshake"),
-            Fatal::UnexpectedMessage(kind) => ClientError::Handshake {
-                remote,
-                detail: format!("handshake message {} came out of turn: does the server want certificates?", kind.0),
-            },
-            Fatal::Decode => handshake("a message of the server does not parse"),
-            other => ClientError::Handshake { remote, detail: format!("{other:?}") },
-        }
-    }
-
     /// Sends one message and waits for its response.
     pub(super) async fn exchange(&mut self, ask: &Ask<'_>, part: Part<'_>) -> Result<Reply, ClientError> {
         self.converse(ask, part).await.map(|(_, reply)| reply)
@@ -407,7 +342,7 @@ impl Client {
     }
 
     /// Sends what is due.
-    async fn poll(&mut self) -> Result<Option<Happened>, ClientError> {
+    pub(super) async fn poll(&mut self) -> Result<Option<Happened>, ClientError> {
         loop {
             let mut out = [0; MAX_DATAGRAM];
             let now = clock::now();
@@ -496,55 +431,6 @@ impl Client {
                 _ => {}
             }
         }
-    }
-
-    /// The server asks who we are.
-    fn on_need<'r, 't>(&mut self) -> Option<Event<'r, 't>> {
-        let now = clock::now();
-        match self.endpoint.need(self.peer) {
-            Some(Need::PskForServer { hint }) => self.hint = hint.to_vec(),
-            Some(Need::VerifyPeer { certificate_type, content }) => {
-                let content = content.to_vec();
-                if certificate_type == CertificateType::X509 {
-                    self.chain = certificate::each(&content).filter_map(CertificateInfo::parse).collect();
-                }
-                let encrypts = self.endpoint.cipher_suite(self.peer).is_some_and(CipherSuite::encrypts_to_server);
-                let purpose = if encrypts { Purpose::EncryptedServer } else { Purpose::Server };
-                let verified = self.endpoint.roles().keys.verify(certificate_type, &content, purpose);
-                let answer = match &verified {
-                    Ok(verified) => Answer::Peer { public_key: verified.spki, principal: Principal(0) },
-                    Err(refusal) => Answer::Refused(refusal.alert()),
-                };
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                let event = self.endpoint.resume(&mut cx, self.peer, answer);
-                match verified {
-                    Ok(verified) => (self.server, self.believed_until) = (Some(verified.name), verified.until),
-                    Err(refusal) => self.refusal = Some(refusal),
-                }
-                return event;
-            }
-            Some(Need::Sign { credential, digest }) => {
-                let signature = self.endpoint.roles().keys.sign(credential, &digest);
-                let answer = signature.as_deref().map_or(Answer::Unknown, Answer::Signature);
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                return self.endpoint.resume(&mut cx, self.peer, answer);
-            }
-            Some(Need::Encrypt { public_key, version }) => {
-                let drawn = draw_premaster(&mut self.crypto, public_key, version);
-                let answer = drawn
-                    .as_ref()
-                    .map_or(Answer::Unknown, |(premaster, encrypted)| Answer::Encrypted { premaster, encrypted });
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                return self.endpoint.resume(&mut cx, self.peer, answer);
-            }
-            Some(Need::PskOfClient { .. } | Need::Decrypt { .. }) | None => {}
-        }
-        let answer = match &self.config.key {
-            Some(key) => Answer::Psk { identity: key.identity.as_bytes(), key: &key.key, principal: Principal(0) },
-            None => Answer::Unknown,
-        };
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint.resume(&mut cx, self.peer, answer)
     }
 
     async fn on_message(&mut self, bytes: &mut [u8]) -> Result<Option<Happened>, ClientError> {
