@@ -1,0 +1,130 @@
+//! Which ends meet: those without a past, and those that have a session behind them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use tegmen::buf::{Reader, Writer};
+use tegmen::crypto::Crypto;
+use tegmen::dtls::Config;
+use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
+use tegmen::dtls::ticket::TicketKeys;
+use tegmen::endpoint::{Both, Cx, Endpoint, Extended, PeerArray, PeerId, Peers, Resuming, Roles};
+use tegmen::secret::Secret;
+use tegmen::time::Instant;
+
+/// Which ends meet.
+pub(super) trait Ends {
+    type Role: Roles;
+    type Table: Peers;
+
+    fn table() -> Self::Table;
+    fn role(crypto: &mut impl Crypto, config: &Config) -> Self::Role;
+    /// Whatever is to be kept of the session that was just established.
+    fn keep(_: &mut Endpoint<Self::Table, Self::Role>, _: PeerId) -> Option<Kept> {
+        None
+    }
+    /// For each byte of a stranger it gets at most so many.
+    const AMPLIFICATION: usize = 1;
+    /// A stranger may hear more than answers.
+    const LATER: bool = false;
+}
+
+/// What a client has of a session: the state, and a ticket or else an id.
+pub(super) type Kept = (SessionState, bool, Vec<u8>);
+
+/// Ends without a past.
+pub(super) struct Full;
+
+impl Ends for Full {
+    type Role = Extended<Both>;
+    type Table = PeerArray<(), 3, 2, 32, 160, 3>;
+
+    fn table() -> Self::Table {
+        PeerArray::new()
+    }
+
+    fn role(_: &mut impl Crypto, config: &Config) -> Self::Role {
+        Extended::with(Both, config)
+    }
+}
+
+/// Ends that resume sessions.
+pub(super) struct Resumed;
+
+impl Ends for Resumed {
+    type Role = Resuming<Extended<Both>, Memory>;
+    type Table = PeerArray<(), 3, 2, 400, 160, 3>;
+    // Whoever repeats a hello with a ticket that opens gets the first flight, and that twice again.
+    const AMPLIFICATION: usize = 6;
+    const LATER: bool = true;
+
+    fn table() -> Self::Table {
+        PeerArray::new()
+    }
+
+    fn role(crypto: &mut impl Crypto, config: &Config) -> Self::Role {
+        let keys = RefCell::new(TicketKeys::draw(crypto));
+        let sessions = Memory { keys, ids: RefCell::default(), by_id: Cell::new(false) };
+        Resuming { role: Extended::with(Both, config), sessions }
+    }
+
+    fn keep(endpoint: &mut Endpoint<Self::Table, Self::Role>, id: PeerId) -> Option<Kept> {
+        match endpoint.resumable(id)? {
+            Resumable::With { session, handle: Handle::Ticket(ticket), .. } => Some((session, true, ticket.to_vec())),
+            Resumable::With { session, handle: Handle::Id(id), .. } => Some((session, false, id.to_vec())),
+            Resumable::Again => None,
+        }
+    }
+}
+
+/// What a server remembers.
+pub(super) struct Memory {
+    pub(super) keys: RefCell<TicketKeys>,
+    pub(super) ids: RefCell<HashMap<Vec<u8>, SessionState>>,
+    pub(super) by_id: Cell<bool>,
+}
+
+impl Resumption for Memory {
+    fn gives_tickets(&self) -> bool {
+        !self.by_id.get()
+    }
+
+    fn gives_ids(&self) -> bool {
+        self.by_id.get()
+    }
+
+    fn takes_tickets(&self) -> bool {
+        !self.by_id.get()
+    }
+
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+        let mut room = [0; SessionState::LEN];
+        let opened = self.keys.borrow().open(cx.crypto, ticket, &mut room)?;
+        let session = SessionState::read(&mut Reader::new(opened.state)).expect("it is what was sealed");
+        Some(Found { session, renew: ticket[ticket.len() - 1] & 1 == 0 })
+    }
+
+    fn seal_ticket<C: Crypto>(
+        &self,
+        cx: &mut Cx<'_, C>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
+        let mut room = [0; SessionState::LEN];
+        let mut state = Writer::new(&mut room);
+        session.write(&mut state).ok()?;
+        self.keys.borrow_mut().seal(cx.crypto, state.written(), ticket).ok()?;
+        Some(3600)
+    }
+
+    fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
+        self.ids.borrow().get(id).map(copy_of)
+    }
+
+    fn remember(&self, _: Instant, id: &[u8], session: &SessionState) {
+        self.ids.borrow_mut().insert(id.to_vec(), copy_of(session));
+    }
+}
+
+fn copy_of(session: &SessionState) -> SessionState {
+    SessionState { master: Secret::new(*session.master.expose()), ..*session }
+}

@@ -1,0 +1,206 @@
+//! An end: its endpoint, what it said and heard, and a provider that sees every nonce.
+
+use super::ends::{Ends, Kept};
+use std::collections::HashSet;
+use tegmen::buf::Frame;
+use tegmen::counters::Counters;
+use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::{Config, Records};
+use tegmen::endpoint::{Address, Cx, Endpoint, Event, MAX_HEADROOM, Path, PeerId, Peers as _, Principal};
+use tegmen::time::Instant;
+
+pub(super) struct Node<E: Ends> {
+    pub(super) endpoint: Endpoint<E::Table, E::Role>,
+    pub(super) crypto: Recorder,
+    pub(super) counters: Counters,
+    pub(super) number: u8,
+    pub(super) is_client: bool,
+    pub(super) key: [u8; 16],
+    pub(super) session: Option<PeerId>,
+    pub(super) kept: Option<Kept>,
+    pub(super) established: u32,
+    pub(super) said: HashSet<Vec<u8>>,
+    pub(super) heard: Vec<Vec<u8>>,
+    pub(super) heard_before: HashSet<Vec<u8>>,
+}
+
+impl<E: Ends> Node<E> {
+    pub(super) fn new(number: u8, is_client: bool, config: Config, now: Instant) -> Self {
+        let mut crypto = Recorder { inner: RustCrypto::new([number; 32]), spent: HashSet::new() };
+        let mut counters = Counters::default();
+        let role = E::role(&mut crypto, &config);
+        let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
+        let endpoint = Endpoint::with_roles(&mut cx, E::table(), config, role);
+        Self {
+            endpoint,
+            crypto,
+            counters,
+            number,
+            is_client,
+            key: *b"0123456789abcdef",
+            session: None,
+            kept: None,
+            established: 0,
+            said: HashSet::new(),
+            heard: Vec::new(),
+            heard_before: HashSet::new(),
+        }
+    }
+
+    pub(super) fn path(&self, remote: u8) -> Path {
+        let address = |last: u8| Address { ip: [last; 16], port: last.into(), scope: 0 };
+        Path { local: address(self.number), remote: address(remote) }
+    }
+
+    pub(super) fn connect(&mut self, now: Instant) {
+        let path = self.path(3 - self.number);
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let _ = self.endpoint.connect(&mut cx, &path);
+    }
+
+    pub(super) fn close(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.endpoint.close(session);
+        }
+    }
+
+    pub(super) fn say(&mut self, now: Instant, text: &[u8]) -> Option<Vec<u8>> {
+        let mut storage = [0; 200];
+        let mut frame = Frame::new(&mut storage, MAX_HEADROOM);
+        frame.append(text).expect("a short text");
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        self.endpoint.seal(&mut cx, self.session?, &mut frame).ok()?;
+        self.said.insert(text.to_vec());
+        Some(frame.finish().to_vec())
+    }
+
+    pub(super) fn receive(&mut self, now: Instant, from: u8, mut datagram: Vec<u8>) -> Vec<(u8, Vec<u8>)> {
+        let path = self.path(from);
+        let mut records = Records::new(&mut datagram);
+        let mut sent = Vec::new();
+        loop {
+            let mut out = [0; 1400];
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut out) else { return sent };
+            let noted = Noted::from(event);
+            match noted {
+                Noted::Answer(datagram) => sent.push((from, datagram)),
+                noted => self.on(now, noted, &mut sent),
+            }
+        }
+    }
+
+    pub(super) fn poll(&mut self, now: Instant) -> Vec<(u8, Vec<u8>)> {
+        let mut sent = Vec::new();
+        for _ in 0..100 {
+            let mut out = [0; 1400];
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            let Some(event) = self.endpoint.poll(&mut cx, &mut out) else { return sent };
+            let noted = Noted::from(event);
+            self.on(now, noted, &mut sent);
+        }
+        panic!("poll never comes to an end");
+    }
+
+    fn on(&mut self, now: Instant, noted: Noted, sent: &mut Vec<(u8, Vec<u8>)>) {
+        match noted {
+            Noted::Answer(_) => panic!("nothing was received"),
+            Noted::Transmit(peer, datagram) => {
+                assert!(!datagram.is_empty(), "an empty datagram");
+                let to = self.endpoint.peers.peer(peer).expect("still there").path().remote.port as u8;
+                sent.push((to, datagram));
+            }
+            Noted::Need(id) => {
+                let known = match self.endpoint.need(id) {
+                    Some(Need::PskOfClient { identity }) => identity == b"me",
+                    Some(Need::PskForServer { .. }) => true,
+                    other => panic!("asked for {other:?}, which is not needed"),
+                };
+                let answer = match known {
+                    true => Answer::Psk { identity: b"me", key: &self.key, principal: Principal(1) },
+                    false => Answer::Unknown,
+                };
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                if let Some(event) = self.endpoint.resume(&mut cx, id, answer) {
+                    let noted = Noted::from(event);
+                    self.on(now, noted, sent);
+                }
+            }
+            Noted::Established(id) => {
+                (self.session, self.established) = (Some(id), self.established + 1);
+                if let Some(kept) = E::keep(&mut self.endpoint, id) {
+                    self.kept = Some(kept);
+                }
+            }
+            Noted::Message(bytes) => self.heard.push(bytes),
+            Noted::Closed(id) => self.session = self.session.filter(|session| *session != id),
+            Noted::Alarm => {}
+        }
+    }
+}
+
+/// An event without its borrows.
+pub(super) enum Noted {
+    Answer(Vec<u8>),
+    Transmit(PeerId, Vec<u8>),
+    Need(PeerId),
+    Established(PeerId),
+    Message(Vec<u8>),
+    Alarm,
+    Closed(PeerId),
+}
+
+impl From<Event<'_, '_>> for Noted {
+    fn from(event: Event<'_, '_>) -> Self {
+        match event {
+            Event::Answer(datagram) => Self::Answer(datagram.to_vec()),
+            Event::Transmit { peer, datagram } => Self::Transmit(peer, datagram.to_vec()),
+            Event::Need(id) => Self::Need(id),
+            Event::Established(id) => Self::Established(id),
+            Event::Message { bytes, .. } => Self::Message(bytes.to_vec()),
+            Event::Alarm(_) | Event::Moved(_) => Self::Alarm,
+            Event::Closed { peer, .. } => Self::Closed(peer),
+        }
+    }
+}
+
+/// A provider that notices when a nonce is used twice with one key.
+pub(super) struct Recorder {
+    pub(super) inner: RustCrypto,
+    pub(super) spent: HashSet<([u8; KEY_LEN], Vec<u8>)>,
+}
+
+impl Crypto for Recorder {
+    fn ccm_seal(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported> {
+        assert!(self.spent.insert((*key, nonce.to_vec())), "a nonce twice under one key");
+        self.inner.ccm_seal(key, nonce, aad, body, tag)
+    }
+
+    fn ccm_open(
+        &mut self,
+        key: &[u8; KEY_LEN],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.inner.ccm_open(key, nonce, aad, body, tag)
+    }
+
+    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+        RustCrypto::sha256_compress(state, blocks);
+    }
+
+    fn random(&mut self, out: &mut [u8]) {
+        self.inner.random(out);
+    }
+}
