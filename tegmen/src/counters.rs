@@ -34,6 +34,25 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// All are zero.
+    pub const fn new() -> Self {
+        Self {
+            malformed: 0,
+            unknown_peer: 0,
+            replayed: 0,
+            not_authentic: 0,
+            unexpected: 0,
+            no_room: 0,
+            cookies_sent: 0,
+            table_full: 0,
+            evicted: 0,
+            established: 0,
+            failed: 0,
+            retransmitted: 0,
+            duplicates: 0,
+        }
+    }
+
     /// Counts a dropped record.
     #[inline(never)]
     pub fn discard(&mut self, why: Discard) {

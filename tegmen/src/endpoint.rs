@@ -11,6 +11,7 @@ mod array;
 mod event;
 mod hello;
 mod mobility;
+mod one;
 pub mod peers;
 mod restore;
 mod resumption;
@@ -20,6 +21,7 @@ pub use address::{Address, Path};
 pub use array::PeerArray;
 pub use event::{Event, Misuse};
 pub use mobility::Mobility;
+pub use one::OnePeer;
 pub use peers::{NewPeer, Peer, PeerId, Peers, Phase, Principal, Protection, Rank, TableFull};
 pub use restore::NotRestored;
 pub use roles::{
@@ -125,11 +127,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             };
             if R::SERVER && record.is_client_hello() {
                 match self.on_client_hello(cx, path, &record, out) {
-                    Ok(0) => {}
-                    Ok(len) => break len,
-                    Err(discard) => cx.counters.discard(discard),
+                    0 => continue,
+                    len => break len,
                 }
-                continue;
             }
             if R::CONNECTION_ID
                 && record.is_return_routability_check()
@@ -360,13 +360,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.settle_connection_ids(id);
         }
         if !lingers {
-            match &mut self.peers.ongoing(id) {
+            if R::RESUMPTION
+                && let Some(ongoing) = &mut self.peers.ongoing(id)
+            {
                 // The owner may look at it first.
-                Some(ongoing) if R::RESUMPTION => {
-                    ongoing.state.end();
-                    self.peers.schedule(id, Instant::AT_ONCE);
-                }
-                _ => self.peers.release_handshake(id),
+                ongoing.state.end();
+                self.peers.schedule(id, Instant::AT_ONCE);
+            } else {
+                self.peers.release_handshake(id);
             }
         }
         self.schedule_idle(id, cx.now);
@@ -461,8 +462,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Takes the peer out of the search by address; it goes for good when its alert was sent.
-    #[inline(never)]
     fn close_with<'r, 't>(&mut self, id: PeerId, reason: Fatal) -> Event<'r, 't> {
+        self.begin_to_close(id, reason);
+        Event::Closed { peer: id, reason }
+    }
+
+    #[inline(never)]
+    fn begin_to_close(&mut self, id: PeerId, reason: Fatal) {
         let alert = reason.alert();
         if let Some(peer) = self.peers.peer(id)
             && peer.phase != Phase::Closing
@@ -471,7 +477,6 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.peers.set_phase(id, Phase::Closing);
             self.peers.schedule(id, Instant::AT_ONCE);
         }
-        Event::Closed { peer: id, reason }
     }
 
     /// When to call [`Self::poll`] again; calling early is harmless, late costs latency.

@@ -48,19 +48,15 @@ impl<const N: usize> fmt::Debug for Secret<N> {
 }
 
 /// Compares two tags, cookies or verify data without telling by time where they differ.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks(), b.as_chunks());
     let mut difference = 0;
     // Nothing may be known of it before the last byte was looked at.
     for (a, b) in a.iter().zip(b) {
-        difference |= u32::from_ne_bytes(*a) ^ u32::from_ne_bytes(*b);
-        optimization_barrier(&difference);
-    }
-    for (a, b) in a_rest.iter().zip(b_rest) {
-        difference |= u32::from(a ^ b);
+        difference |= a ^ b;
         optimization_barrier(&difference);
     }
     difference == 0

@@ -5,7 +5,7 @@ use super::handshake::client_hello::ClientHello;
 use crate::crypto::Crypto;
 use crate::crypto::hash::HmacKey;
 use crate::endpoint::Address;
-use crate::secret::{Secret, same};
+use crate::secret::Secret;
 use crate::time::Instant;
 
 /// Bytes of a cookie.
@@ -31,25 +31,21 @@ impl Cookies {
         self.key.set::<C>(&[key.expose()]);
     }
 
-    pub(crate) fn make<C: Crypto>(
+    /// What a client has to show with its hello, and is sent if it does not: of this generation, or of the one before if
+    /// it says to have that. So a wrong cookie costs no more than none.
+    ///
+    /// Bound to the address and to the parameters of the client (RFC 6347, section 4.2.1). Extensions are none of them: some
+    /// clients write them in another order when they come back.
+    #[inline(never)]
+    pub(crate) fn of<C: Crypto>(
         &self,
         generation: u32,
         address: &Address,
         hello: &ClientHello<'_>,
     ) -> [u8; COOKIE_LEN] {
-        self.cookie::<C>(generation, address, hello)
-    }
-
-    pub(crate) fn is_valid<C: Crypto>(&self, generation: u32, address: &Address, hello: &ClientHello<'_>) -> bool {
-        let Some(&first) = hello.cookie.first() else { return false };
-        let age = (generation ^ u32::from(first)) & 1;
-        same(&self.cookie::<C>(generation.wrapping_sub(age), address, hello), hello.cookie)
-    }
-
-    /// Bound to the address and to the parameters of the client (RFC 6347, section 4.2.1). Extensions are none of them: some
-    /// clients write them in another order when they come back.
-    #[inline(never)]
-    fn cookie<C: Crypto>(&self, generation: u32, address: &Address, hello: &ClientHello<'_>) -> [u8; COOKIE_LEN] {
+        // The lowest bit of a cookie is that of its generation.
+        let before = hello.cookie.first().map_or(0, |first| (generation ^ u32::from(*first)) & 1);
+        let generation = generation.wrapping_sub(before);
         let [before, suites, compression] = hello.parameters();
         let mut cookie = [0; COOKIE_LEN];
         let (generation_bytes, port) = (generation.to_be_bytes(), address.port.to_be_bytes());
@@ -96,12 +92,16 @@ mod tests {
     }
 
     /// Whether a cookie made at the start of a generation is valid after these seconds.
+    fn is_valid(cookies: &Cookies, generation: u32, address: &Address, hello: &ClientHello<'_>) -> bool {
+        cookies.of::<Compact>(generation, address, hello) == hello.cookie
+    }
+
     fn valid_after(seconds: u64) -> bool {
         let settings = Settings::from(Config { cookie_lifetime: Duration::from_secs(60), ..Config::default() });
         let cookies = cookies_of(&mut Compact::new([1; 32]));
-        let cookie = cookies.make::<Compact>(generation(START, &settings), &HERE, &hello(&[]));
+        let cookie = cookies.of::<Compact>(generation(START, &settings), &HERE, &hello(&[]));
         let later = generation(START.after(Duration::from_secs(seconds)), &settings);
-        cookies.is_valid::<Compact>(later, &HERE, &hello(&cookie))
+        is_valid(&cookies, later, &HERE, &hello(&cookie))
     }
 
     #[test]
@@ -123,12 +123,12 @@ mod tests {
     fn a_cookie_is_bound_to_address_and_key() {
         let mut crypto = Compact::new([1; 32]);
         let cookies = cookies_of(&mut crypto);
-        let cookie = cookies.make::<Compact>(1, &HERE, &hello(&[]));
-        assert!(cookies.is_valid::<Compact>(1, &HERE, &hello(&cookie)));
-        assert!(!cookies.is_valid::<Compact>(1, &THERE, &hello(&cookie)));
-        assert!(!cookies.is_valid::<Compact>(1, &HERE, &hello(&[])));
+        let cookie = cookies.of::<Compact>(1, &HERE, &hello(&[]));
+        assert!(is_valid(&cookies, 1, &HERE, &hello(&cookie)));
+        assert!(!is_valid(&cookies, 1, &THERE, &hello(&cookie)));
+        assert!(!is_valid(&cookies, 1, &HERE, &hello(&[])));
         let other = cookies_of(&mut crypto);
-        assert!(!other.is_valid::<Compact>(1, &HERE, &hello(&cookie)));
+        assert!(!is_valid(&other, 1, &HERE, &hello(&cookie)));
     }
 
     /// wolfSSL writes the extensions of its second hello in another order than those of the first.
@@ -142,15 +142,15 @@ mod tests {
         };
         let cookies = cookies_of(&mut Compact::new([1; 32]));
         let first = hello(7, 0xa8, [22, 23]);
-        let cookie = cookies.make::<Compact>(1, &HERE, &ClientHello::read(&first, false).unwrap());
-        let is_valid = |body: &[u8]| {
+        let cookie = cookies.of::<Compact>(1, &HERE, &ClientHello::read(&first, false).unwrap());
+        let shown_with = |body: &[u8]| {
             let mut hello = ClientHello::read(body, false).unwrap();
             hello.cookie = &cookie;
-            cookies.is_valid::<Compact>(1, &HERE, &hello)
+            is_valid(&cookies, 1, &HERE, &hello)
         };
-        assert!(is_valid(&first));
-        assert!(is_valid(&hello(7, 0xa8, [23, 22])));
-        assert!(!is_valid(&hello(8, 0xa8, [22, 23])));
-        assert!(!is_valid(&hello(7, 0xae, [22, 23])));
+        assert!(shown_with(&first));
+        assert!(shown_with(&hello(7, 0xa8, [23, 22])));
+        assert!(!shown_with(&hello(8, 0xa8, [22, 23])));
+        assert!(!shown_with(&hello(7, 0xae, [22, 23])));
     }
 }

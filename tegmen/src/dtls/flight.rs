@@ -225,17 +225,20 @@ impl Ongoing<'_> {
             ids.write_extensions(&mut more)?;
         }
         let more = if R::CONNECTION_ID { more.written() } else { &[] };
-        let kind = match element {
+        // The end of most messages is a text that stands somewhere.
+        let (kind, last): (_, &[u8]) = match element {
             Element::ClientHello if R::CLIENT => {
                 client_hello::write_front(&mut body, &state.client_random, session_id, kept)?;
-                match state.minimal || !C::GCM && !R::RECORD_SIZE && !R::KEEPS {
-                    true => body.put(if state.minimal { &MINIMAL_OFFER } else { &DEFAULT_OFFER })?,
+                let offer: &[u8] = match state.minimal || !C::GCM && !R::RECORD_SIZE && !R::KEEPS {
+                    true if state.minimal => &MINIMAL_OFFER,
+                    true => &DEFAULT_OFFER,
                     false => {
                         let ticket = if R::RESUMPTION { local.ticket_to_show(self.buffers.outgoing) } else { None };
                         Offer { ticket, ..local.offer::<C>(more) }.write::<R>(&mut body)?;
+                        &[]
                     }
-                }
-                MessageType::CLIENT_HELLO
+                };
+                (MessageType::CLIENT_HELLO, offer)
             }
             Element::ServerHello if R::SERVER => {
                 let (record_size_limit, max_fragment_length) = match R::RECORD_SIZE {
@@ -269,47 +272,48 @@ impl Ongoing<'_> {
                         }
                         writer.put(more)
                     })?;
+                    (MessageType::SERVER_HELLO, &[])
                 } else if R::RECORD_SIZE && (self.peer.record_size != RecordSize::UNLIMITED || !more.is_empty()) {
                     extensions.write_with(&mut body, |writer| writer.put(more))?;
+                    (MessageType::SERVER_HELLO, &[])
                 } else {
-                    extensions.write(&mut body)?;
+                    (MessageType::SERVER_HELLO, extensions.bytes())
                 }
-                MessageType::SERVER_HELLO
             }
             Element::ServerCertificate | Element::ClientCertificate if R::PUBLIC_KEYS => {
                 certificate::write(&mut body, public_key::content_of(local, state.credential))?;
-                MessageType::CERTIFICATE
+                (MessageType::CERTIFICATE, &[])
             }
             Element::ServerKeyExchange if R::PUBLIC_KEYS && R::SERVER => {
                 public_key::write_server_key_exchange(&mut body, local, state, self.buffers.outgoing)?;
-                MessageType::SERVER_KEY_EXCHANGE
+                (MessageType::SERVER_KEY_EXCHANGE, &[])
             }
             Element::CertificateRequest if R::PUBLIC_KEYS && R::SERVER => {
                 certificate_request::write(&mut body)?;
-                MessageType::CERTIFICATE_REQUEST
+                (MessageType::CERTIFICATE_REQUEST, &[])
             }
             Element::NewSessionTicket if R::RESUMPTION && R::SERVER => {
                 new_session_ticket::write(&mut body, kept::get(self.buffers.outgoing, Item::NewTicket))?;
-                MessageType::NEW_SESSION_TICKET
+                (MessageType::NEW_SESSION_TICKET, &[])
             }
             Element::CertificateVerify if R::PUBLIC_KEYS && R::CLIENT => {
                 public_key::write_signature(&mut body, local, state, self.buffers.outgoing)?;
-                MessageType::CERTIFICATE_VERIFY
+                (MessageType::CERTIFICATE_VERIFY, &[])
             }
             Element::ClientKeyExchange if R::PUBLIC_KEYS && R::CLIENT && state.exchange.is_ephemeral() => {
                 if !state.exchange.has_certificate() {
                     key_exchange::write(&mut body, kept)?;
                 }
                 body.with_len8(kept::get(self.buffers.outgoing, Item::Share))?;
-                MessageType::CLIENT_KEY_EXCHANGE
+                (MessageType::CLIENT_KEY_EXCHANGE, &[])
             }
             Element::ClientKeyExchange if R::PUBLIC_KEYS && R::CLIENT && state.exchange.is_rsa() => {
                 key_exchange::write(&mut body, kept::get(self.buffers.outgoing, Item::EncryptedPremaster))?;
-                MessageType::CLIENT_KEY_EXCHANGE
+                (MessageType::CLIENT_KEY_EXCHANGE, &[])
             }
             Element::ClientKeyExchange if R::CLIENT => {
-                key_exchange::write(&mut body, kept)?;
-                MessageType::CLIENT_KEY_EXCHANGE
+                key_exchange::write_len(&mut body, kept)?;
+                (MessageType::CLIENT_KEY_EXCHANGE, kept)
             }
             Element::Finished => {
                 if state.hashed.place::<R>() <= element.place::<R>() {
@@ -319,11 +323,11 @@ impl Ongoing<'_> {
                     };
                     finished::write_verify_data::<C>(&state.master, client, &state.transcript, &mut state.verify);
                 }
-                body.put(&state.verify)?;
-                MessageType::FINISHED
+                (MessageType::FINISHED, &state.verify)
             }
-            _ => MessageType::SERVER_HELLO_DONE,
+            _ => (MessageType::SERVER_HELLO_DONE, &[]),
         };
+        body.put(last)?;
         let body = body.finish();
         // ChangeCipherSpec has no number.
         let before_it = match R::KEEPS {
@@ -343,9 +347,11 @@ impl Ongoing<'_> {
         }
         let header = handshake::header(kind, body.len() as u32, seq, offset as u32, piece as u32);
         if offset > 0 {
+            // Not `copy_within`, which can panic as far as the compiler sees.
             for i in 0..piece {
-                let byte = *body.get(offset.wrapping_add(i)).ok_or(Full)?;
-                *body.get_mut(i).ok_or(Full)? = byte;
+                let Some(&byte) = body.get(offset.wrapping_add(i)) else { break };
+                let Some(place) = body.get_mut(i) else { break };
+                *place = byte;
             }
         }
         if piece < left {

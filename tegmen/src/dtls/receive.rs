@@ -162,7 +162,7 @@ impl Ongoing<'_> {
         let mut reader = Reader::new(bytes);
         let mut outcome = Ok(());
         while !reader.is_empty() {
-            let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
+            let Ok(fragment) = Fragment::read(&mut reader) else { return Err(Discard::Malformed.into()) };
             match self.on_fragment(cx, local, &fragment, protected) {
                 Ok(()) => {}
                 // What follows in the record is kept for later.
@@ -183,8 +183,9 @@ impl Ongoing<'_> {
         protected: bool,
     ) -> Result<(), Stop> {
         let state = &mut *self.state;
+        let whole = fragment.is_whole();
         // A server without state numbers its HelloVerifyRequests as it likes.
-        let hello_verify = fragment.message_type() == MessageType::HELLO_VERIFY_REQUEST && fragment.is_whole();
+        let hello_verify = fragment.message_type() == MessageType::HELLO_VERIFY_REQUEST && whole;
         if R::CLIENT && hello_verify && matches!(state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello) {
             return self.on_hello_verify_request::<R>(fragment);
         }
@@ -210,7 +211,7 @@ impl Ongoing<'_> {
             Step::AwaitServerChangeCipherSpec if R::RESUMPTION => !protected && state.flags.has(Flags::TICKET),
             // Not before the question is answered.
             Step::ClientVerifies | Step::ServerVerifies | Step::ServerDecrypts if R::PUBLIC_KEYS && !protected => {
-                if ahead < 8 && fragment.is_whole() {
+                if ahead < 8 && whole {
                     state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?;
                 }
                 return Ok(());
@@ -221,12 +222,12 @@ impl Ongoing<'_> {
             return Err(Discard::Unexpected.into());
         }
         if ahead > 0 {
-            if ahead < 8 && fragment.is_whole() {
+            if ahead < 8 && whole {
                 state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?;
             }
             return Ok(());
         }
-        if fragment.is_whole() {
+        if whole {
             state.inbox.forget_pieces();
             let outcome = self.on_message(cx, local, fragment.message_type(), fragment.body);
             // The room is not at hand while what waited in it is handled.

@@ -91,6 +91,20 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         candidates.min_by_key(key).map(|(index, _)| index)
     }
 
+    /// Frees the handshake of whoever is at `index`.
+    #[inline(never)]
+    fn free_handshake(&mut self, index: u32) {
+        let owner = index.wrapping_add(1);
+        for handshake in self.handshakes.iter_mut().filter(|handshake| handshake.owner == owner) {
+            handshake.owner = 0;
+            handshake.state.wipe();
+            // Of a room that is no larger than a text nothing else is kept.
+            if O > MAX_TEXT {
+                wipe_room(&mut handshake.outgoing);
+            }
+        }
+    }
+
     /// A free handshake slot, one that only lingers, or that of the oldest stranger; and whom it is taken from, who then
     /// has nothing left.
     fn handshake_place(&self, rank: Rank) -> Option<(usize, Option<usize>)> {
@@ -187,16 +201,9 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         }
     }
 
-    #[inline(never)]
     fn release_handshake(&mut self, id: PeerId) {
-        let owner = id.index.wrapping_add(1);
-        for handshake in self.handshakes.iter_mut().filter(|handshake| handshake.owner == owner) {
-            handshake.owner = 0;
-            handshake.state.wipe();
-            // Of a room that is no larger than a text nothing else is kept.
-            if O > MAX_TEXT {
-                wipe_room(&mut handshake.outgoing);
-            }
+        if self.slot(id).is_some() {
+            self.free_handshake(id.index);
         }
     }
 
@@ -234,7 +241,7 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         slot.peer.vacate();
         slot.attached = None;
         slot.generation = slot.generation.wrapping_add(1);
-        self.release_handshake(id);
+        self.free_handshake(id.index);
     }
 
     fn schedule(&mut self, id: PeerId, at: Instant) {

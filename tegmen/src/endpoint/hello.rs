@@ -14,6 +14,7 @@ use crate::dtls::record_size::RecordSize;
 use crate::dtls::resumption::Found;
 use crate::dtls::state::{Local, Step};
 use crate::dtls::{Discard, Fatal, HandshakeState, Profile, alert};
+use crate::secret::same;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// True if a handshake goes on that began with this very hello.
@@ -25,10 +26,23 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             .is_some_and(|ongoing| ongoing.state.client_random == *hello.random && ongoing.state.answered_seq == number)
     }
 
-    /// A ClientHello: answered without state until its cookie proves the address (RFC 6347, section 4.2.1). The length of
-    /// an answer in `out`, 0 if there is none.
+    /// A ClientHello: the length of an answer in `out`, 0 if there is none.
     #[inline(never)]
     pub(super) fn on_client_hello<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        record: &Record<'_>,
+        out: &mut [u8],
+    ) -> usize {
+        self.answer_hello(cx, path, record, out).unwrap_or_else(|discard| {
+            cx.counters.discard(discard);
+            0
+        })
+    }
+
+    /// Without state until a cookie proves the address (RFC 6347, section 4.2.1).
+    fn answer_hello<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
@@ -42,18 +56,23 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return Err(Discard::Malformed);
         }
         let hello = ClientHello::read(fragment.body, R::RECORD_SIZE).map_err(|_| Discard::Malformed)?;
-        let generation = cookie::generation(cx.now, &self.settings);
-        let reachable = self.cookies.is_valid::<C>(generation, &path.remote, &hello);
+        // Who shows a ticket that opens needs no cookie, and none is made for him.
         if R::RESUMPTION
-            && (reachable || hello.cookie.is_empty())
-            && let Some(outcome) = self.on_hello_to_resume(cx, path, record, (&fragment, &hello), reachable, out)
+            && hello.cookie.is_empty()
+            && let Some(outcome) = self.on_hello_to_resume(cx, path, record, (&fragment, &hello), false, out)
         {
             return outcome;
         }
-        if !reachable {
+        let generation = cookie::generation(cx.now, &self.settings);
+        let cookie = self.cookies.of::<C>(generation, &path.remote, &hello);
+        if !same(&cookie, hello.cookie) {
             bump(&mut cx.counters.cookies_sent);
-            let cookie = self.cookies.make::<C>(generation, &path.remote, &hello);
             return Ok(write_hello_verify_request(record.number(), fragment.message_seq(), &cookie, out).unwrap_or(0));
+        }
+        if R::RESUMPTION
+            && let Some(outcome) = self.on_hello_to_resume(cx, path, record, (&fragment, &hello), true, out)
+        {
+            return outcome;
         }
         self.begin(cx, path, record, (&fragment, &hello), None, out)
     }

@@ -3,12 +3,12 @@
 use super::certificate::CertificateType;
 use super::certificate_request::SIGNATURE_ALGORITHMS;
 use super::extension::{self, ExtensionType, Extensions, UNCOMPRESSED};
-use super::{Random, Write, end};
+use super::{Random, Write, end, write_hello};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::NamedGroup;
 use crate::dtls::record::LongKeys;
 use crate::dtls::record_size::MaxFragmentLength;
-use crate::dtls::{CipherSuite, Suites, VERSION};
+use crate::dtls::{CipherSuite, Suites};
 use crate::endpoint::Roles;
 
 /// A ClientHello as it was received.
@@ -96,8 +96,7 @@ impl<'r> ClientHello<'r> {
 /// Writes the body of our hello up to the cookie.
 #[inline]
 pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: &[u8], cookie: &[u8]) -> Write {
-    writer.put(&VERSION)?;
-    writer.put(random)?;
+    write_hello(writer, random)?;
     match session_id.is_empty() {
         true => writer.u8(0)?,
         false => writer.with_len8(session_id)?,

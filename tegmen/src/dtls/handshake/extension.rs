@@ -102,14 +102,14 @@ impl Extensions {
     }
 
     /// Writes the block of a mote, which has two extensions at most; nothing at all where none is set.
-    pub(crate) fn write(&self, writer: &mut Writer<'_>) -> Write {
+    pub(crate) fn bytes(&self) -> &'static [u8] {
         // The length of the list, and of each extension its type, length and content.
-        writer.put(match (self.extended_master_secret, self.renegotiation_info) {
+        match (self.extended_master_secret, self.renegotiation_info) {
             (false, false) => &[],
             (true, false) => &[0, 4, 0x00, 0x17, 0, 0],
             (false, true) => &[0, 5, 0xff, 0x01, 0, 1, 0],
             (true, true) => &[0, 9, 0x00, 0x17, 0, 0, 0xff, 0x01, 0, 1, 0],
-        })
+        }
     }
 
     /// Writes the block with all that is set, and what `more` writes; nothing at all if that is nothing.

@@ -1,7 +1,7 @@
 //! ServerKeyExchange and ClientKeyExchange for plain PSK (RFC 4279, section 2): each is one text behind its length.
 
 use super::{Write, end};
-use crate::buf::{Reader, Truncated, Writer};
+use crate::buf::{Full, Reader, Truncated, Writer};
 
 /// Reads the identity hint, or the identity.
 pub fn read(body: &[u8]) -> Result<&[u8], Truncated> {
@@ -13,5 +13,11 @@ pub fn read(body: &[u8]) -> Result<&[u8], Truncated> {
 
 /// Writes the identity.
 pub(crate) fn write(writer: &mut Writer<'_>, identity: &[u8]) -> Write {
-    writer.with_len16(identity)
+    write_len(writer, identity)?;
+    writer.put(identity)
+}
+
+/// Writes what comes before the identity.
+pub(crate) fn write_len(writer: &mut Writer<'_>, identity: &[u8]) -> Write {
+    writer.u16(u16::try_from(identity.len()).map_err(|_| Full)?)
 }

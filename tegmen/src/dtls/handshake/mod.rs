@@ -11,7 +11,8 @@ pub mod new_session_ticket;
 pub mod server_hello;
 pub mod server_key_exchange;
 
-use crate::buf::{Full, Reader, Truncated};
+use super::VERSION;
+use crate::buf::{Full, Reader, Truncated, Writer};
 
 /// Bytes of a handshake header.
 pub const HEADER_LEN: usize = 12;
@@ -127,11 +128,16 @@ pub(crate) fn end(reader: &Reader<'_>) -> Result<(), Truncated> {
 
 pub(crate) type Write = Result<(), Full>;
 
+/// What both hellos begin with, before the session id (RFC 5246, sections 7.4.1.2 and 7.4.1.3).
+fn write_hello(writer: &mut Writer<'_>, random: &Random) -> Write {
+    writer.put(&VERSION)?;
+    writer.put(random)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buf::Writer;
-    use crate::dtls::{CipherSuite, VERSION};
+    use crate::dtls::CipherSuite;
     use extension::Extensions;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -154,7 +160,7 @@ mod tests {
     fn answer(random: &Random, extensions: Extensions) -> Vec<u8> {
         written(|w| {
             server_hello::write_front(w, random, &[], CipherSuite::PSK_WITH_AES_128_CCM_8)?;
-            extensions.write(w)
+            w.put(extensions.bytes())
         })
     }
 

@@ -1,9 +1,9 @@
 //! ServerHello (RFC 5246, section 7.4.1.3).
 
 use super::extension::Extensions;
-use super::{Random, Write, end};
+use super::{Random, Write, end, write_hello};
 use crate::buf::{Reader, Truncated, Writer};
-use crate::dtls::{CipherSuite, VERSION};
+use crate::dtls::CipherSuite;
 
 /// A ServerHello as it was received.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +46,7 @@ impl<'r> ServerHello<'r> {
 /// Writes the body up to the extensions.
 #[inline]
 pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: &[u8], suite: CipherSuite) -> Write {
-    writer.put(&VERSION)?;
-    writer.put(random)?;
+    write_hello(writer, random)?;
     let [high, low] = suite.0.to_be_bytes();
     if !session_id.is_empty() {
         writer.with_len8(session_id)?;

@@ -1,0 +1,281 @@
+//! The peer table of a mote that speaks with one other end, a sensor with its server: no search, and less code.
+
+use super::address::Path;
+use super::peers::{Inserted, NewPeer, Peer, PeerId, Peers, Phase, TableFull, may_displace};
+use crate::dtls::connection_id::ConnectionIds;
+use crate::dtls::state::{MAX_TEXT, wipe_room};
+use crate::dtls::{Buffers, HandshakeState, Ongoing};
+use crate::time::Instant;
+
+/// One peer, with room for an outgoing cookie or identity of `OUTGOING` bytes and for `INCOMING` bytes of fragments and
+/// early records. It has no connection id.
+#[repr(C)] // as with `Peer`
+pub struct OnePeer<A, const OUTGOING: usize = 64, const INCOMING: usize = 128> {
+    /// Odd while there is a peer.
+    generation: u32,
+    /// True while it needs the memory of its handshake.
+    has_handshake: bool,
+    alarm: Instant,
+    peer: Peer,
+    attached: Option<A>,
+    state: HandshakeState,
+    outgoing: [u8; OUTGOING],
+    incoming: [u8; INCOMING],
+}
+
+impl<A, const O: usize, const I: usize> OnePeer<A, O, I> {
+    /// Without a peer.
+    pub const fn new() -> Self {
+        Self {
+            generation: 0,
+            has_handshake: false,
+            alarm: Instant::from_micros(0),
+            peer: Peer::vacant(),
+            attached: None,
+            state: HandshakeState::idle(),
+            outgoing: [0; O],
+            incoming: [0; I],
+        }
+    }
+
+    fn id(&self) -> PeerId {
+        PeerId::new(0, self.generation)
+    }
+
+    fn is(&self, id: PeerId) -> bool {
+        self.generation == id.generation.get()
+    }
+
+    fn is_vacant(&self) -> bool {
+        self.generation & 1 == 0
+    }
+}
+
+impl<A, const O: usize, const I: usize> Default for OnePeer<A, O, I> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<A: Default, const O: usize, const I: usize> Peers for OnePeer<A, O, I> {
+    type Attached = A;
+
+    #[inline(never)]
+    fn find(&self, path: &Path, phase: Phase) -> Option<PeerId> {
+        (self.peer.phase == phase && self.peer.path == *path).then(|| self.id())
+    }
+
+    fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.is(id).then_some(&mut self.peer)
+    }
+
+    fn attached(&mut self, id: PeerId) -> Option<&mut A> {
+        if self.is(id) { self.attached.as_mut() } else { None }
+    }
+
+    #[inline(never)]
+    fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
+        if !self.is(id) || !self.has_handshake {
+            return None;
+        }
+        let Self { state, outgoing, incoming, .. } = self;
+        Some(self.peer.ongoing(state, None, Buffers { outgoing, incoming }))
+    }
+
+    fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {
+        let evicted = !self.is_vacant();
+        if evicted && !may_displace(new.rank, self.peer.rank) {
+            return Err(TableFull);
+        }
+        self.remove(self.id());
+        self.generation |= 1;
+        self.peer.occupy(new);
+        self.alarm = Instant::NEVER;
+        self.attached = Some(A::default());
+        self.has_handshake = new.with_handshake;
+        Ok(Inserted { id: self.id(), evicted })
+    }
+
+    fn set_phase(&mut self, id: PeerId, phase: Phase) {
+        if let Some(peer) = self.peer(id) {
+            peer.phase = phase;
+        }
+    }
+
+    #[inline(never)]
+    fn release_handshake(&mut self, id: PeerId) {
+        if self.is(id) {
+            self.has_handshake = false;
+            self.state.wipe();
+            // Of a room that is no larger than a text nothing else is kept.
+            if O > MAX_TEXT {
+                wipe_room(&mut self.outgoing);
+            }
+        }
+    }
+
+    fn can_spare_handshakes(&self) -> bool {
+        !self.has_handshake
+    }
+
+    fn find_connection_id(&self, _: &[u8]) -> Option<PeerId> {
+        None
+    }
+
+    fn connection_ids(&mut self, _: PeerId) -> Option<&mut ConnectionIds> {
+        None
+    }
+
+    fn set_connection_ids(&mut self, _: PeerId, _: Option<ConnectionIds>) -> bool {
+        false
+    }
+
+    fn set_path(&mut self, id: PeerId, path: &Path) {
+        if let Some(peer) = self.peer(id) {
+            peer.set_path(path);
+        }
+    }
+
+    #[inline(never)]
+    fn remove(&mut self, id: PeerId) {
+        if self.is(id) {
+            self.peer.vacate();
+            self.attached = None;
+            self.release_handshake(id);
+            self.generation = self.generation.wrapping_add(1);
+        }
+    }
+
+    fn schedule(&mut self, id: PeerId, at: Instant) {
+        if self.is(id) {
+            self.alarm = self.alarm.min(at);
+        }
+    }
+
+    fn next_alarm(&self) -> Option<Instant> {
+        (!self.is_vacant() && self.alarm < Instant::NEVER).then_some(self.alarm)
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<PeerId> {
+        if self.is_vacant() || self.alarm > now {
+            return None;
+        }
+        self.alarm = Instant::NEVER;
+        Some(self.id())
+    }
+
+    fn len(&self) -> usize {
+        usize::from(!self.is_vacant())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtls::state::Step;
+    use crate::endpoint::address::Address;
+    use crate::endpoint::{PeerArray, Protection, Rank};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+    use std::vec::Vec;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Act {
+        Insert { path: u8, rank: Rank, established: bool },
+        SetPhase(usize, Phase),
+        SetRank(usize, Rank),
+        SetPath(usize, u8),
+        Linger(usize),
+        ReleaseHandshake(usize),
+        Remove(usize),
+        Schedule(usize, u64),
+        TakeDue(u64),
+    }
+
+    fn acts() -> impl Strategy<Value = Act> {
+        let rank = || select(&[Rank::Stranger, Rank::Authenticated, Rank::Ours][..]);
+        let phase = || select(&[Phase::Handshaking, Phase::Established, Phase::Closing][..]);
+        prop_oneof![
+            (0..PATHS, rank(), any::<bool>()).prop_map(|(path, rank, established)| Act::Insert {
+                path,
+                rank,
+                established
+            }),
+            (0..9usize, phase()).prop_map(|(id, phase)| Act::SetPhase(id, phase)),
+            (0..9usize, rank()).prop_map(|(id, rank)| Act::SetRank(id, rank)),
+            (0..9usize, 0..PATHS).prop_map(|(id, path)| Act::SetPath(id, path)),
+            (0..9usize).prop_map(Act::Linger),
+            (0..9usize).prop_map(Act::ReleaseHandshake),
+            (0..9usize).prop_map(Act::Remove),
+            (0..9usize, 0..5u64).prop_map(|(id, at)| Act::Schedule(id, at)),
+            (0..5u64).prop_map(Act::TakeDue),
+        ]
+    }
+
+    const PATHS: u8 = 3;
+
+    fn path(number: u8) -> Path {
+        let address = |last| Address { ip: [last; 16], port: 1, scope: 0 };
+        Path { local: address(200), remote: address(number) }
+    }
+
+    /// What the act gives, and all that can be seen of the table afterwards.
+    fn after(table: &mut impl Peers<Attached = u8>, ids: &mut Vec<PeerId>, act: Act) -> std::string::String {
+        let id = |at: usize| ids.iter().rev().nth(at).copied().unwrap_or(PeerId::new(0, 0));
+        let mut inserted = None;
+        let mut due = None;
+        match act {
+            Act::Insert { path: number, rank, established } => {
+                let phase = if established { Phase::Established } else { Phase::Handshaking };
+                let (path, protection) = (&path(number), Protection::Dtls);
+                inserted = Some(table.insert(&NewPeer { path, rank, phase, protection, with_handshake: !established }));
+            }
+            Act::SetPhase(at, phase) => table.set_phase(id(at), phase),
+            Act::SetRank(at, rank) => {
+                if let Some(peer) = table.peer(id(at)) {
+                    peer.rank = rank;
+                }
+            }
+            Act::SetPath(at, number) => table.set_path(id(at), &path(number)),
+            Act::Linger(at) => {
+                if let Some(ongoing) = table.ongoing(id(at)) {
+                    ongoing.state.step = Step::Lingering;
+                }
+            }
+            Act::ReleaseHandshake(at) => table.release_handshake(id(at)),
+            Act::Remove(at) => table.remove(id(at)),
+            Act::Schedule(at, micros) => table.schedule(id(at), Instant::from_micros(micros)),
+            Act::TakeDue(micros) => due = table.take_due(Instant::from_micros(micros)),
+        }
+        if let Some(Ok(inserted)) = inserted {
+            ids.push(inserted.id);
+            if let Some(ongoing) = table.ongoing(inserted.id) {
+                ongoing.state.step = Step::AwaitClientKeyExchange;
+            }
+        }
+        let found = (0..PATHS)
+            .flat_map(|number| [Phase::Handshaking, Phase::Established].map(|phase| table.find(&path(number), phase)));
+        let found = found.collect::<Vec<_>>();
+        let known = ids.iter().map(|id| {
+            let peer = table.peer(*id).map(|peer| (peer.phase, peer.rank, peer.path));
+            (peer, table.attached(*id).is_some(), table.ongoing(*id).is_some())
+        });
+        let known = known.collect::<Vec<_>>();
+        let rest = (table.next_alarm(), table.len(), table.can_spare_handshakes());
+        std::format!("{inserted:?} {due:?} {found:?} {known:?} {rest:?}")
+    }
+
+    proptest! {
+        /// It is the array of one, in less code.
+        #[test]
+        fn one_peer_is_an_array_of_one(acts in vec(acts(), 0..60)) {
+            let (mut one, mut array) = (OnePeer::<u8, 8, 8>::new(), PeerArray::<u8, 1, 1, 8, 8>::new());
+            let (mut ids, mut ids_of_array) = (Vec::new(), Vec::new());
+            for act in acts {
+                let seen = after(&mut one, &mut ids, act);
+                prop_assert_eq!(seen, after(&mut array, &mut ids_of_array, act));
+            }
+        }
+    }
+}
