@@ -7,31 +7,64 @@ use core::sync::atomic::{Ordering, compiler_fence};
 /// Begins the measured region `id`, below [`REGIONS`].
 #[inline(always)]
 pub fn mark_begin(id: u32) {
-    mark(id, 0);
+    Region::new(id).begin();
 }
 
 /// Ends the measured region `id`.
 #[inline(always)]
 pub fn mark_end(id: u32) {
-    mark(id, 4);
-}
-
-#[inline(always)]
-fn mark(id: u32, end: usize) {
-    compiler_fence(Ordering::SeqCst);
-    let word = MARKS + 8 * (id % REGIONS) as usize + end;
-    // SAFETY: link.x keeps these bytes of RAM free for the marks.
-    unsafe { core::ptr::with_exposed_provenance_mut::<u32>(word).write_volatile(id) };
-    compiler_fence(Ordering::SeqCst);
+    Region::new(id).end();
 }
 
 /// Counts `work` as the region `id`.
 #[inline(always)]
 pub fn measured<T>(id: u32, work: impl FnOnce() -> T) -> T {
-    mark_begin(id);
-    let result = work();
-    mark_end(id);
-    result
+    Region::new(id).measured(work)
+}
+
+/// A region that is chosen when the image runs: where its marks lie, so that this costs no more than one that is known.
+#[derive(Clone, Copy)]
+pub struct Region(usize);
+
+impl Region {
+    /// The region `id`, below [`REGIONS`].
+    #[inline(always)]
+    pub const fn new(id: u32) -> Self {
+        Self(MARKS + 8 * (id % REGIONS) as usize)
+    }
+
+    /// Its number.
+    pub const fn id(self) -> u32 {
+        ((self.0 - MARKS) / 8) as u32
+    }
+
+    /// Counts `work`.
+    #[inline(always)]
+    pub fn measured<T>(self, work: impl FnOnce() -> T) -> T {
+        self.begin();
+        let result = work();
+        self.end();
+        result
+    }
+
+    #[inline(always)]
+    fn begin(self) {
+        mark(self.0);
+    }
+
+    #[inline(always)]
+    fn end(self) {
+        mark(self.0 + 4);
+    }
+}
+
+/// Any word will do.
+#[inline(always)]
+fn mark(word: usize) {
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: link.x keeps these bytes of RAM free for the marks, and only `Region::new` says where one lies.
+    unsafe { core::ptr::with_exposed_provenance_mut::<usize>(word).write_volatile(word) };
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// Counts all of `work` towards the stack, beyond what its operations use: what comes before and between them.

@@ -1,9 +1,10 @@
 //! Two DTLS endpoints in one image, which exchange real datagrams in memory.
 
 use crate::Provider;
-use crate::measure::{Note, measured};
-use crate::place::{Kept, Place};
+use crate::measure::{Note, Region, measured};
+use crate::place::Kept;
 use core::hint::black_box;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
@@ -13,8 +14,8 @@ use tegmen::dtls::Records;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::resumption::Resumption;
 use tegmen::endpoint::{
-    Address, Both, Cx, Endpoint, Event, HEADROOM, Keys, Misuse, Path, PeerId, Peers, Principal, PublicKeys, Resuming,
-    Roles, TAILROOM,
+    Address, Both, Cx, Endpoint, Event, HEADROOM, Keys, Path, PeerId, Peers, Principal, PublicKeys, Resuming, Roles,
+    TAILROOM,
 };
 use tegmen::time::Instant;
 use tegmen::x509::PublicKey;
@@ -23,10 +24,6 @@ use tegmen::x509::PublicKey;
 pub struct Node<T: Peers + 'static, R: Roles + 'static> {
     /// The endpoint.
     pub endpoint: Endpoint<&'static mut T, R>,
-    /// Its provider.
-    pub crypto: Provider,
-    /// What it counts.
-    pub counters: Counters,
     /// What distinguishes it.
     pub end: &'static End,
     /// The session, once there is one.
@@ -34,14 +31,21 @@ pub struct Node<T: Peers + 'static, R: Roles + 'static> {
 }
 
 /// Two ends in the same roles, and all that they need in memory; datagrams have at most `LEN` bytes.
-pub struct Pair<T: Peers + 'static, R: Roles + 'static, const LEN: usize> {
-    nodes: [Place<Node<T, R>>; 2],
-    tables: [Kept<T>; 2],
-    wire: Kept<Wire<LEN>>,
+pub struct Pair<T: Peers + 'static, R: Roles + 'static, const LEN: usize>(Kept<Memory<T, R, LEN>>);
+
+struct Memory<T: Peers + 'static, R: Roles + 'static, const LEN: usize> {
+    nodes: [MaybeUninit<Node<T, R>>; 2],
+    tables: [T; 2],
+    // Both ends use one of each, as a mote does that is client and server.
+    crypto: MaybeUninit<Provider>,
+    counters: Counters,
+    wire: Wire<LEN>,
 }
 
 /// The two when they run.
 pub struct Running<T: Peers + 'static, R: Roles + 'static, const LEN: usize> {
+    /// What every call gets.
+    pub cx: Cx<'static, Provider>,
     /// The one that opens sessions.
     pub client: &'static mut Node<T, R>,
     /// The other.
@@ -61,12 +65,13 @@ impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
     /// With the table of each.
     pub const fn new(client: T, server: T) -> Self {
         const { assert!(LEN >= MIN_DATAGRAM) };
-        let wire = Wire { there: [0; LEN], back: [0; LEN], text: [0; RECORD_LEN] };
-        Self {
-            nodes: [Place::empty(), Place::empty()],
-            tables: [Kept::new(client), Kept::new(server)],
-            wire: Kept::new(wire),
-        }
+        Self(Kept::new(Memory {
+            nodes: [MaybeUninit::uninit(), MaybeUninit::uninit()],
+            tables: [client, server],
+            crypto: MaybeUninit::uninit(),
+            counters: Counters::new(),
+            wire: Wire { there: [0; LEN], back: [0; LEN], text: [0; RECORD_LEN] },
+        }))
     }
 
     /// Starts both; `None` from the second call on. Both are made by the same function, so that it is in the image once.
@@ -75,13 +80,12 @@ impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
         &'static self,
         endpoint: fn(&mut Cx<'_, Provider>, &'static mut T) -> Endpoint<&'static mut T, R>,
     ) -> Option<Running<T, R, LEN>> {
-        let [client, server] = &self.nodes;
-        let [client_table, server_table] = &self.tables;
-        Some(Running {
-            client: Node::start(client, client_table, &CLIENT, endpoint)?,
-            server: Node::start(server, server_table, &SERVER, endpoint)?,
-            wire: self.wire.take()?,
-        })
+        let Memory { nodes: [client, server], tables: [client_table, server_table], crypto, counters, wire } =
+            self.0.take()?;
+        let mut cx = Cx { now: NOW, crypto: crypto.write(Provider::new([0; 32])), counters };
+        let client = Node::start(&mut cx, client, client_table, &CLIENT, endpoint);
+        let server = Node::start(&mut cx, server, server_table, &SERVER, endpoint);
+        Some(Running { cx, client, server, wire })
     }
 }
 
@@ -90,11 +94,11 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
     /// said any more.
     #[inline]
     pub fn meet(&mut self, mut each_time: impl FnMut(&mut Node<T, R>) -> Option<()>) -> Option<()> {
-        let Self { client, server, wire: Wire { there, back, .. } } = self;
+        let Self { cx, client, server, wire: Wire { there, back, .. } } = self;
         while client.session.is_none() || server.session.is_none() {
-            let sent = client.send_flight(there, back, server)? + server.send_flight(there, back, client)?;
+            let said = client.send_flight(cx, there, back, server) | server.send_flight(cx, there, back, client);
             each_time(client)?;
-            if sent == 0 {
+            if !said {
                 return None;
             }
         }
@@ -104,23 +108,23 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
     /// Says what is said in the end.
     #[inline]
     pub fn speak(&mut self) -> Option<()> {
-        let Self { client, server, wire: Wire { there, text, .. } } = self;
-        let datagram = client.seal(there, text).ok()?;
-        server.open(datagram, text)
+        let Self { cx, client, server, wire: Wire { there, text, .. } } = self;
+        let datagram = client.seal(cx, there, text)?;
+        server.open(cx, datagram, text)
     }
 
     /// Sends what the client has left to send: where its flight is the last.
     #[inline]
-    pub fn finish(&mut self) -> Option<()> {
-        let Self { client, server, wire: Wire { there, back, .. } } = self;
-        client.send_flight(there, back, server).map(|_| ())
+    pub fn finish(&mut self) {
+        let Self { cx, client, server, wire: Wire { there, back, .. } } = self;
+        client.send_flight(cx, there, back, server);
     }
 }
 
 /// What distinguishes the client.
-pub static CLIENT: End = End { region: 0, path: THERE };
+pub static CLIENT: End = End { region: Region::new(0), path: THERE };
 /// What distinguishes the server.
-pub static SERVER: End = End { region: 1, path: BACK };
+pub static SERVER: End = End { region: Region::new(1), path: BACK };
 /// From the client to the server.
 pub const THERE: Path = Path { local: address(1), remote: address(2) };
 /// From the server to the client.
@@ -128,8 +132,8 @@ pub const BACK: Path = Path { local: address(2), remote: address(1) };
 
 /// What the images with public keys measure of a handshake. Flight 2 is sent by the work on flight 1.
 pub const HANDSHAKE_NOTES: [Note; 13] = [
-    Note::operation(CLIENT.region, "handshake client"),
-    Note::operation(SERVER.region, "handshake server"),
+    Note::operation(CLIENT.region.id(), "handshake client"),
+    Note::operation(SERVER.region.id(), "handshake server"),
     Note::operation(flight_region(&CLIENT, 1), "client flight 1"),
     Note::operation(flight_region(&CLIENT, 2), "client flight 2"),
     Note::operation(flight_region(&CLIENT, 3), "client flight 3"),
@@ -146,7 +150,7 @@ pub const HANDSHAKE_NOTES: [Note; 13] = [
 /// What distinguishes the ends.
 pub struct End {
     /// What its work is measured as.
-    pub region: u32,
+    pub region: Region,
     /// From it to the other.
     pub path: Path,
 }
@@ -186,48 +190,41 @@ impl<K: Keys + Proves> Answers for PublicKeys<Both, K> {
 impl<T: Peers, R: Answers> Node<T, R> {
     /// Apart, so that the stack holds the node only while it is made.
     #[inline(never)]
-    pub fn start(
-        place: &'static Place<Self>,
-        table: &'static Kept<T>,
+    fn start(
+        cx: &mut Cx<'_, Provider>,
+        place: &'static mut MaybeUninit<Self>,
+        table: &'static mut T,
         end: &'static End,
-        endpoint: impl FnOnce(&mut Cx<'_, Provider>, &'static mut T) -> Endpoint<&'static mut T, R>,
-    ) -> Option<&'static mut Self> {
-        let table = table.take()?;
-        place.fill(|| {
-            let mut crypto = Provider::new([end.region as u8; 32]);
-            let mut counters = Counters::default();
-            let mut cx = Cx { now: NOW, crypto: &mut crypto, counters: &mut counters };
-            let endpoint = endpoint(&mut cx, table);
-            Self { endpoint, crypto, counters, end, session: None }
-        })
+        endpoint: fn(&mut Cx<'_, Provider>, &'static mut T) -> Endpoint<&'static mut T, R>,
+    ) -> &'static mut Self {
+        place.write(Self { endpoint: endpoint(cx, table), end, session: None })
     }
 
     /// Opens a session.
-    pub fn connect(&mut self) -> Option<()> {
-        let Self { endpoint, crypto, counters, end, .. } = self;
-        let mut cx = Cx { now: NOW, crypto, counters };
-        worked::<R, _>(end, || endpoint.connect(&mut cx, &end.path)).ok().map(|_| ())
+    pub fn connect(&mut self, cx: &mut Cx<'_, Provider>) -> Option<()> {
+        worked::<R, _>(self.end, || self.endpoint.connect(cx, &self.end.path)).ok().map(|_| ())
     }
 
-    /// Sends what is due to the other end, and takes back what that answers at once: a cookie. How many were sent.
+    /// Sends what is due to the other end, and takes back what that answers at once: a cookie. False if nothing was due.
     pub fn send_flight<const LEN: usize>(
         &mut self,
+        cx: &mut Cx<'_, Provider>,
         there: &mut [u8; LEN],
         back: &mut [u8; LEN],
         other: &mut Self,
-    ) -> Option<usize> {
-        let mut sent = 0;
+    ) -> bool {
+        let mut sent = false;
         next_flight::<R>();
         loop {
-            let len = self.poll(there);
+            let len = self.poll(cx, there);
             if len == 0 {
-                return Some(sent);
+                return sent;
             }
-            sent += 1;
-            let answer_len = other.receive(there.get_mut(..len)?, back);
+            sent = true;
+            let answer_len = other.receive(cx, there.get_mut(..len).unwrap_or(&mut []), back);
             if answer_len > 0 {
                 next_flight::<R>();
-                self.receive(back.get_mut(..answer_len)?, &mut []);
+                self.receive(cx, back.get_mut(..answer_len).unwrap_or(&mut []), &mut []);
                 next_flight::<R>();
             }
         }
@@ -236,29 +233,26 @@ impl<T: Peers, R: Answers> Node<T, R> {
     /// The length of the next datagram that is due, 0 if there is none. Apart, so that the other end's turn does not stand
     /// on this one's stack.
     #[inline(never)]
-    fn poll(&mut self, out: &mut [u8]) -> usize {
-        let Self { endpoint, crypto, counters, end, .. } = self;
-        let mut cx = Cx { now: NOW, crypto, counters };
-        let needed = match worked::<R, _>(end, || endpoint.poll(&mut cx, out)) {
-            Some(Event::Transmit { datagram, .. }) => return datagram.len(),
-            Some(Event::Need(id)) if R::LOOKS => id,
-            _ => return 0,
-        };
-        self.give_key(needed);
-        self.poll(out)
+    fn poll(&mut self, cx: &mut Cx<'_, Provider>, out: &mut [u8]) -> usize {
+        loop {
+            match worked::<R, _>(self.end, || self.endpoint.poll(cx, out)) {
+                Some(Event::Transmit { datagram, .. }) => return datagram.len(),
+                Some(Event::Need(id)) if R::LOOKS => self.give_key(cx, id),
+                _ => return 0,
+            }
+        }
     }
 
     /// Takes a datagram of the other end; the length of the answer, 0 if there is none.
     #[inline(never)]
-    fn receive(&mut self, datagram: &mut [u8], out: &mut [u8]) -> usize {
+    fn receive(&mut self, cx: &mut Cx<'_, Provider>, datagram: &mut [u8], out: &mut [u8]) -> usize {
         let mut records = Records::new(datagram);
         let mut answer_len = 0;
         loop {
-            let Self { endpoint, crypto, counters, end, .. } = self;
-            let mut cx = Cx { now: NOW, crypto, counters };
-            match worked::<R, _>(end, || endpoint.handle(&mut cx, &end.path, &mut records, out)) {
+            let Self { endpoint, end, .. } = self;
+            match worked::<R, _>(end, || endpoint.handle(cx, &end.path, &mut records, out)) {
                 Some(Event::Answer(datagram)) => answer_len = datagram.len(),
-                Some(Event::Need(id)) => self.give_key(id),
+                Some(Event::Need(id)) => self.give_key(cx, id),
                 Some(Event::Established(id)) => self.session = Some(id),
                 Some(_) => {}
                 None => return answer_len,
@@ -268,42 +262,33 @@ impl<T: Peers, R: Answers> Node<T, R> {
 
     /// Apart, so that it does not stand on the stack while records are handled.
     #[inline(never)]
-    fn give_key(&mut self, id: PeerId) {
+    fn give_key(&mut self, cx: &mut Cx<'_, Provider>, id: PeerId) {
+        let Self { endpoint, end, .. } = self;
         let mut room = [0; ANSWER_LEN];
         if R::LOOKS {
-            let Self { endpoint, crypto, counters, end, .. } = self;
             worked::<R, _>(end, || {
-                let answer = endpoint.need(id).map_or(Answer::Unknown, |need| R::answer(crypto, need, &mut room));
-                endpoint.resume(&mut Cx { now: NOW, crypto, counters }, id, answer);
+                let answer = endpoint.need(id).map_or(Answer::Unknown, |need| R::answer(cx.crypto, need, &mut room));
+                endpoint.resume(cx, id, answer);
             });
             return;
         }
         let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
-        let Self { endpoint, crypto, counters, end, .. } = self;
-        let mut cx = Cx { now: NOW, crypto, counters };
-        worked::<R, _>(end, || endpoint.resume(&mut cx, id, answer));
+        worked::<R, _>(end, || endpoint.resume(cx, id, answer));
     }
 
-    /// Protects `text` in `wire`.
-    ///
-    /// # Errors
-    /// [`Misuse`].
-    pub fn seal<'w>(&mut self, wire: &'w mut [u8], text: &[u8]) -> Result<&'w mut [u8], Misuse> {
-        let id = self.session.ok_or(Misuse::NotEstablished)?;
+    /// Protects `text` in `wire`; `None` if that is refused.
+    pub fn seal<'w>(&mut self, cx: &mut Cx<'_, Provider>, wire: &'w mut [u8], text: &[u8]) -> Option<&'w mut [u8]> {
         let mut frame = Frame::new(wire, HEADROOM);
-        frame.append(text).map_err(|_| Misuse::Full)?;
-        let Self { endpoint, crypto, counters, .. } = self;
-        let mut cx = Cx { now: NOW, crypto, counters };
-        measured(SEAL, || endpoint.seal(&mut cx, id, &mut frame))?;
-        Ok(black_box(frame.finish()))
+        frame.append(text).ok()?;
+        let id = self.session?;
+        measured(SEAL, || self.endpoint.seal(cx, id, &mut frame)).ok()?;
+        Some(black_box(frame.finish()))
     }
 
     /// Takes a datagram that holds what is `expected`; `None` if it does not.
-    pub fn open(&mut self, datagram: &mut [u8], expected: &[u8]) -> Option<()> {
-        let Self { endpoint, crypto, counters, end, .. } = self;
-        let mut cx = Cx { now: NOW, crypto, counters };
+    pub fn open(&mut self, cx: &mut Cx<'_, Provider>, datagram: &mut [u8], expected: &[u8]) -> Option<()> {
         let mut records = Records::new(datagram);
-        match measured(OPEN, || endpoint.handle(&mut cx, &end.path, &mut records, &mut [])) {
+        match measured(OPEN, || self.endpoint.handle(cx, &self.end.path, &mut records, &mut [])) {
             Some(Event::Message { bytes, .. }) if bytes == expected => Some(()),
             _ => None,
         }
@@ -314,9 +299,10 @@ impl<T: Peers, R: Answers> Node<T, R> {
 #[inline(always)]
 fn worked<R: Answers, T>(end: &End, work: impl FnOnce() -> T) -> T {
     if R::BY_FLIGHT {
-        return measured(flight_region(end, FLIGHT.load(Ordering::Relaxed).max(1)), || measured(end.region, work));
+        let flight = Region::new(flight_region(end, FLIGHT.load(Ordering::Relaxed).max(1)));
+        return flight.measured(|| end.region.measured(work));
     }
-    measured(end.region, work)
+    end.region.measured(work)
 }
 
 #[inline(always)]
@@ -328,7 +314,7 @@ fn next_flight<R: Answers>() {
 
 /// What the work of an end on a flight is measured as, from 1 to 6.
 pub const fn flight_region(end: &End, flight: u32) -> u32 {
-    FLIGHTS + 6 * end.region + flight - 1
+    FLIGHTS + 6 * end.region.id() + flight - 1
 }
 
 /// The flight under way; 0 before the first.

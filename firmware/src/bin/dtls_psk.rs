@@ -6,17 +6,16 @@
 use tegmen::counters::Counters;
 use tegmen::dtls::HandshakeState;
 use tegmen::dtls::{Channel, Config};
-use tegmen::endpoint::{Both, Cx, Endpoint, Path, Peer, PeerArray};
+use tegmen::endpoint::{Both, Cx, Endpoint, OnePeer, Peer};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};
-use tegmen_firmware::pair::{End, MIN_DATAGRAM, Node, OPEN, RECORD_LEN, SEAL, address};
-use tegmen_firmware::place::{Kept, Place};
+use tegmen_firmware::pair::{CLIENT, OPEN, Pair, SEAL, SERVER};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
 static NOTES: [Note; 10] = [
-    Note::operation(CLIENT.region, "handshake client"),
-    Note::operation(SERVER.region, "handshake server"),
+    Note::operation(CLIENT.region.id(), "handshake client"),
+    Note::operation(SERVER.region.id(), "handshake server"),
     Note::operation(SEAL, "seal 64 B"),
     Note::operation(OPEN, "open 64 B"),
     Note::size("Channel", size_of::<Channel>()),
@@ -34,20 +33,10 @@ extern "C" fn main() -> ! {
 
 /// The whole exchange; `None` if anything goes another way than expected.
 fn run() -> Option<()> {
-    let client = Node::start(&CLIENT_NODE, &CLIENT_TABLE, &CLIENT, endpoint)?;
-    let server = Node::start(&SERVER_NODE, &SERVER_TABLE, &SERVER, endpoint)?;
-    let Wire { there, back, text } = WIRE.take()?;
-
-    client.connect()?;
-    while client.session.is_none() || server.session.is_none() {
-        let sent = client.send_flight(there, back, server)? + server.send_flight(there, back, client)?;
-        if sent == 0 {
-            return None;
-        }
-    }
-
-    let datagram = client.seal(there, text).ok()?;
-    server.open(datagram, text)
+    let mut pair = PAIR.start(endpoint)?;
+    pair.client.connect(&mut pair.cx)?;
+    pair.meet(|_| Some(()))?;
+    pair.speak()
 }
 
 /// The same for both, so that it is in the image once.
@@ -55,26 +44,10 @@ fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'
     Endpoint::new(cx, table, Config::default())
 }
 
-/// The datagrams under way, and what is said in the end.
-struct Wire {
-    there: Datagram,
-    back: Datagram,
-    text: [u8; RECORD_LEN],
-}
-
-type Datagram = [u8; DATAGRAM_LEN];
-
 /// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of what comes early.
-type Table = PeerArray<(), 1, 1, 32, 96>;
+type Table = OnePeer<(), 32, 96>;
 
-static CLIENT_NODE: Place<Node<Table, Both>> = Place::empty();
-static SERVER_NODE: Place<Node<Table, Both>> = Place::empty();
-static CLIENT_TABLE: Kept<Table> = Kept::new(Table::new());
-static SERVER_TABLE: Kept<Table> = Kept::new(Table::new());
-static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; DATAGRAM_LEN], back: [0; DATAGRAM_LEN], text: [0; RECORD_LEN] });
+static PAIR: Pair<Table, Both, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 
-static CLIENT: End = End { region: 0, path: Path { local: address(1), remote: address(2) } };
-static SERVER: End = End { region: 1, path: Path { local: address(2), remote: address(1) } };
 /// Flights of the handshake are below 140 bytes.
 const DATAGRAM_LEN: usize = 200;
-const _: () = assert!(DATAGRAM_LEN >= MIN_DATAGRAM);

@@ -8,7 +8,7 @@ use tegmen::counters::Counters;
 use tegmen::dtls::HandshakeState;
 use tegmen::dtls::need::Answer;
 use tegmen::dtls::{Config, Records};
-use tegmen::endpoint::{Address, ClientOnly, Cx, Endpoint, Event, HEADROOM, Path, Peer, PeerArray, Principal};
+use tegmen::endpoint::{Address, ClientOnly, Cx, Endpoint, Event, HEADROOM, OnePeer, Path, Peer, Principal};
 use tegmen::time::Instant;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit};
@@ -69,7 +69,7 @@ fn run() -> Option<()> {
 }
 
 /// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of what comes early.
-type Table = PeerArray<(), 1, 1, 32, 96>;
+type Table = OnePeer<(), 32, 96>;
 
 /// What nothing moves: the table, what was received and what is to be sent.
 struct Memory {

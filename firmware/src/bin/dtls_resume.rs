@@ -12,16 +12,16 @@ use tegmen::dtls::{Config, HandshakeState};
 use tegmen::endpoint::{Both, Cx, Endpoint, Peer, PeerArray, Resuming};
 use tegmen::secret::Secret;
 use tegmen_firmware::Provider;
-use tegmen_firmware::measure::{Note, exit, measured, stack_of};
-use tegmen_firmware::pair::{self, BACK, CLIENT, End, NOW, Pair, Running, SERVER, THERE};
+use tegmen_firmware::measure::{Note, Region, exit, stack_of};
+use tegmen_firmware::pair::{self, BACK, CLIENT, End, Pair, Running, SERVER, THERE};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
 static NOTES: [Note; 9] = [
-    Note::operation(CLIENT.region, "handshake client"),
-    Note::operation(SERVER.region, "handshake server"),
-    Note::operation(CLIENT_AGAIN.region, "resumption client"),
-    Note::operation(SERVER_AGAIN.region, "resumption server"),
+    Note::operation(CLIENT.region.id(), "handshake client"),
+    Note::operation(SERVER.region.id(), "handshake server"),
+    Note::operation(CLIENT_AGAIN.region.id(), "resumption client"),
+    Note::operation(SERVER_AGAIN.region.id(), "resumption server"),
     Note::size("Peer", size_of::<Peer>()),
     Note::size("HandshakeState", size_of::<HandshakeState>()),
     Note::size("peer table of one", size_of::<Table>()),
@@ -37,14 +37,14 @@ extern "C" fn main() -> ! {
 /// The whole exchange; `None` if anything goes another way than expected.
 fn run() -> Option<()> {
     let mut pair = PAIR.start(endpoint)?;
-    pair.client.connect()?;
+    pair.client.connect(&mut pair.cx)?;
     meet(&mut pair)?;
     // Whoever has read this needs the last flight no more, and has room for another handshake.
     pair.speak()?;
 
     (pair.client.end, pair.server.end) = (&CLIENT_AGAIN, &SERVER_AGAIN);
     (pair.client.session, pair.server.session) = (None, None);
-    come_back(pair.client)?;
+    come_back(&mut pair.cx, pair.client)?;
     meet(&mut pair)?;
     pair.speak()
 }
@@ -63,15 +63,15 @@ fn meet(pair: &mut Running<Table, Role, DATAGRAM_LEN>) -> Option<()> {
         Some(())
     })?;
     // In a resumed handshake the client's flight is the last.
-    pair.finish()
+    pair.finish();
+    Some(())
 }
 
-fn come_back(client: &mut Node) -> Option<()> {
+fn come_back(cx: &mut Cx<'_, Provider>, client: &mut Node) -> Option<()> {
     let (session, ticket) = client.endpoint.roles().sessions.kept.take()?;
-    let pair::Node { endpoint, crypto, counters, end, .. } = client;
-    let mut cx = Cx { now: NOW, crypto, counters };
+    let pair::Node { endpoint, end, .. } = client;
     let handle = Handle::Ticket(&ticket);
-    measured(end.region, || endpoint.connect_again(&mut cx, &end.path, &session, handle)).ok().map(|_| ())
+    end.region.measured(|| endpoint.connect_again(cx, &end.path, &session, handle)).ok().map(|_| ())
 }
 
 /// Both may be either.
@@ -128,7 +128,7 @@ type Table = PeerArray<(), 2, 1, 400, 160>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 
-static CLIENT_AGAIN: End = End { region: 4, path: THERE };
-static SERVER_AGAIN: End = End { region: 5, path: BACK };
+static CLIENT_AGAIN: End = End { region: Region::new(4), path: THERE };
+static SERVER_AGAIN: End = End { region: Region::new(5), path: BACK };
 /// The hello with a ticket is the longest.
 const DATAGRAM_LEN: usize = 300;

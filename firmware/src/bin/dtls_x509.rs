@@ -33,7 +33,7 @@ extern "C" fn main() -> ! {
 /// The whole exchange; `None` if anything goes another way than expected.
 fn run() -> Option<()> {
     let mut pair = PAIR.start(endpoint)?;
-    pair.client.connect()?;
+    pair.client.connect(&mut pair.cx)?;
     pair.meet(|_| Some(()))?;
     pair.speak()
 }
