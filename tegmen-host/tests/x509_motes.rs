@@ -293,7 +293,12 @@ proptest! {
         }
         let chain: Vec<&[u8]> = chain.iter().map(Vec::as_slice).collect();
         let verdicts = both.verdicts(Purpose::Client, name, NOW, &list(&chain));
-        prop_assert_eq!(verdicts.mote.as_ref().ok(), verdicts.host.as_ref().ok(), "{:?}", verdicts);
+        // As in the vectors: hosts count certificates that a CA issued to itself toward pathLenConstraint.
+        let self_issued = cas.windows(2).any(|pair| pair.iter().all(|made| made.renamed));
+        let limited = cas.iter().any(|made| matches!(made.ca, Some(Some(_))));
+        if !(self_issued && limited && verdicts.mote.is_ok()) {
+            prop_assert_eq!(verdicts.mote.as_ref().ok(), verdicts.host.as_ref().ok(), "{:?}", verdicts);
+        }
     }
 }
 
