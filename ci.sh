@@ -55,10 +55,11 @@ step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 }
 
-# Licences and advisories of dependencies; the list of advisories comes from outside, so it is asked for by name.
+# Licences, versions and sources of dependencies. Not of the gate, because installing it takes minutes; advisories, whose list
+# comes from elsewhere: cargo deny check advisories
 step_deny() {
     command -v cargo-deny >/dev/null || cargo install --locked --quiet cargo-deny
-    cargo deny --offline check licenses bans sources
+    cargo deny check licenses bans sources
 }
 
 step_test() {
