@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen::dtls::connection_id::Policy;
-use tegmen::dtls::{CipherSuite, Suites};
+use tegmen::dtls::{AlertDescription, CipherSuite, Suites};
 use tegmen_host::client::describe;
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
@@ -335,6 +335,18 @@ pub(crate) async fn ended() {
     let _ = tokio::signal::ctrl_c().await;
 }
 
+/// What a client offered that it is refused with this alert for, and what to do.
+const fn why_refused(alert: AlertDescription) -> &'static str {
+    match alert {
+        AlertDescription::HANDSHAKE_FAILURE => {
+            "its hello offers no cipher suite of this server, or not what the suite needs; see --suites, and whether it has a \
+             pre-shared key where certificates are served, or the reverse"
+        }
+        AlertDescription::PROTOCOL_VERSION => "it does not offer DTLS 1.2; update it, or switch DTLS 1.2 on there",
+        _ => "its hello is not as the standards ask for; capture it with tshark to see what it offers",
+    }
+}
+
 /// Prints what a server has to say.
 pub(crate) fn observer(out: Output) -> Observer {
     Arc::new(move |note| {
@@ -355,6 +367,10 @@ pub(crate) fn observer(out: Output) -> Observer {
             Note::Failed { remote, identity, reason } => out.line(
                 || format!("{remote} failed: {}", describe(reason)),
                 || json!({ "event": "failed", "remote": remote.to_string(), "identity": identity, "reason": describe(reason) }),
+            ),
+            Note::HelloRefused { remote, alert } => out.line(
+                || format!("{remote} is refused ({}): {}", alert.name(), why_refused(alert)),
+                || json!({ "event": "hello-refused", "remote": remote.to_string(), "alert": alert.name(), "reason": why_refused(alert) }),
             ),
             Note::Refused { remote, refusal } => out.line(
                 || format!("{remote} is not believed: {refusal}"),

@@ -50,7 +50,7 @@ use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
 use tegmen::dtls::connection_id::{AddressChanges, Policy};
-use tegmen::dtls::{Config, Fatal, Suites};
+use tegmen::dtls::{AlertDescription, Config, Fatal, Suites};
 use tegmen::endpoint::{Cx, Endpoint, Extended, Resuming, ServerOnly};
 use tegmen::time::Instant;
 use tokio::sync::{mpsc, watch};
@@ -185,6 +185,13 @@ pub enum Note {
         identity: Option<String>,
         /// Why.
         reason: Fatal,
+    },
+    /// A hello was refused from an address that was proved: there is no handshake.
+    HelloRefused {
+        /// Whose.
+        remote: SocketAddr,
+        /// What the client was told.
+        alert: AlertDescription,
     },
     /// The certificate or raw public key of a client was refused; it learns that, and not why.
     Refused {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen::dtls::Fatal;
 use tegmen::dtls::connection_id::Policy;
+use tegmen::dtls::{CipherSuite, Fatal, Suites};
 use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply, ask_group};
 use tegmen_host::credentials::{Credentials, KeyStore, StoredKey};
 use tegmen_host::group::Group;
@@ -124,6 +124,17 @@ async fn wrong_identity_and_wrong_key_are_told_apart_by_the_operator_alone() {
     assert_eq!(texts[0], texts[1]);
     let reason = |identity_known| format!("{:?}", Fatal::WrongKeyOrIdentity { identity_known });
     assert!(running.heard(&reason(true)) && running.heard(&reason(false)));
+}
+
+#[tokio::test]
+async fn a_hello_without_a_common_suite_is_refused_and_the_operator_is_told() {
+    let mut with_gcm = Running::both();
+    with_gcm.dtls.suites = Suites(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256]);
+    let running = Running::start(&Credentials::single("me", b"key"), with_gcm);
+    let mut config = config("me", b"key");
+    config.dtls.suites = Suites(&[CipherSuite::PSK_WITH_AES_128_CCM_8]);
+    assert!(Client::connect_to(running.address(true), true, config).await.is_err());
+    assert!(running.heard("HelloRefused") && running.heard("AlertDescription(40)"));
 }
 
 #[tokio::test]

@@ -24,12 +24,24 @@ use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME};
 use tegmen::coap::handler::Identity;
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
-use tegmen::dtls::Records;
+use tegmen::dtls::record::ContentType;
+use tegmen::dtls::{AlertDescription, Records};
 use tegmen::endpoint::{
     Cx, Endpoint, Event, Extended, Path, PeerId, Peers as _, Protection, Rank, Resuming, ServerOnly,
 };
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
+
+/// The alert, if this answer to a hello refuses it: a fatal one in clear (RFC 6347, section 4.1).
+fn refusal(answer: &[u8]) -> Option<AlertDescription> {
+    const FATAL: u8 = 2;
+    match *answer {
+        [content_type, _, _, 0, 0, .., FATAL, description] if content_type == ContentType::ALERT.0 => {
+            Some(AlertDescription(description))
+        }
+        _ => None,
+    }
+}
 
 pub(super) type Table = Slab<Attached>;
 type Role = tegmen::endpoint::PublicKeys<Extended<Resuming<ServerOnly, ServerResumption>>, PublicKeys>;
@@ -179,8 +191,11 @@ impl<A: Application> Shard<A> {
             let event = match endpoint.handle(&mut cx, &path, &mut records, draft.storage) {
                 None => return,
                 Some(Event::Answer(datagram)) => {
-                    let len = datagram.len();
+                    let (len, refusal) = (datagram.len(), refusal(datagram));
                     outbox.queue(path, len);
+                    if let Some(alert) = refusal {
+                        (self.desk.observer)(Note::HelloRefused { remote: path.remote.into(), alert });
+                    }
                     continue;
                 }
                 Some(Event::Message { peer, bytes }) => {
