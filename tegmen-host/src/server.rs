@@ -186,7 +186,7 @@ pub enum Note {
         /// Why.
         reason: Fatal,
     },
-    /// A hello was refused from an address that was proved: there is no handshake.
+    /// A hello was refused, and there is no handshake. Its address is proved, or it showed a ticket of this server.
     HelloRefused {
         /// Whose.
         remote: SocketAddr,

@@ -25,7 +25,7 @@ use tegmen::coap::handler::Identity;
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::record::ContentType;
-use tegmen::dtls::{AlertDescription, Records};
+use tegmen::dtls::{AlertDescription, Records, alert};
 use tegmen::endpoint::{
     Cx, Endpoint, Event, Extended, Path, PeerId, Peers as _, Protection, Rank, Resuming, ServerOnly,
 };
@@ -34,9 +34,8 @@ use tokio::sync::{mpsc, watch};
 
 /// The alert, if this answer to a hello refuses it: a fatal one in clear (RFC 6347, section 4.1).
 fn refusal(answer: &[u8]) -> Option<AlertDescription> {
-    const FATAL: u8 = 2;
     match *answer {
-        [content_type, _, _, 0, 0, .., FATAL, description] if content_type == ContentType::ALERT.0 => {
+        [content_type, _, _, 0, 0, .., alert::FATAL, description] if content_type == ContentType::ALERT.0 => {
             Some(AlertDescription(description))
         }
         _ => None,

@@ -70,7 +70,7 @@ impl AlertDescription {
 }
 
 /// Level byte of a fatal alert; anything else is a warning.
-pub(crate) const FATAL: u8 = 2;
+pub const FATAL: u8 = 2;
 /// Level byte of a warning.
 pub(crate) const WARNING: u8 = 1;
 

@@ -120,6 +120,18 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_cookie_of_either_generation_is_answered_with_one_that_is_taken() {
+        let cookies = cookies_of(&mut Compact::new([1; 32]));
+        for generation in [0, 1, u32::MAX] {
+            for wrong in [&[0; 16][..], &[1; 16], &[1], &[0; 255]] {
+                let sent = cookies.of::<Compact>(generation, &HERE, &hello(wrong));
+                assert!(!is_valid(&cookies, generation, &HERE, &hello(wrong)));
+                assert!(is_valid(&cookies, generation, &HERE, &hello(&sent)));
+            }
+        }
+    }
+
+    #[test]
     fn a_cookie_is_bound_to_address_and_key() {
         let mut crypto = Compact::new([1; 32]);
         let cookies = cookies_of(&mut crypto);

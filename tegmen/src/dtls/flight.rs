@@ -225,7 +225,7 @@ impl Ongoing<'_> {
             ids.write_extensions(&mut more)?;
         }
         let more = if R::CONNECTION_ID { more.written() } else { &[] };
-        // The end of most messages is a text that stands somewhere.
+        // What a message ends with where that need not be made: a constant, or what is kept.
         let (kind, last): (_, &[u8]) = match element {
             Element::ClientHello if R::CLIENT => {
                 client_hello::write_front(&mut body, &state.client_random, session_id, kept)?;

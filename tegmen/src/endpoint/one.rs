@@ -9,6 +9,10 @@ use crate::time::Instant;
 
 /// One peer, with room for an outgoing cookie or identity of `OUTGOING` bytes and for `INCOMING` bytes of fragments and
 /// early records. It has no connection id.
+///
+/// As in any table that is full, a session gives way to no stranger, and one that we opened to none of ours: a server takes
+/// nobody, nor the same client that has lost its session, before the old one is over or idle; a client ends the old one
+/// ([`Peers::remove`]) before it connects again.
 #[repr(C)] // as with `Peer`
 pub struct OnePeer<A, const OUTGOING: usize = 64, const INCOMING: usize = 128> {
     /// Odd while there is a peer.
