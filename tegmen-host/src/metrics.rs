@@ -91,28 +91,4 @@ pub fn render(totals: &Totals) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_line_is_one_of_openmetrics() {
-        let mut totals = Totals { requests: 7, ..Totals::default() };
-        totals.counters.replayed = 3;
-        let text = render(&totals);
-        assert!(text.ends_with("# EOF\n") && text.contains("\ntegmen_requests_total 7\n"));
-        assert!(text.contains("\ntegmen_records_dropped_total{reason=\"replayed\"} 3\n"));
-        let mut family = String::new();
-        for line in text.lines().filter(|line| *line != "# EOF") {
-            match line.strip_prefix("# ") {
-                Some(rest) => {
-                    let (_, rest) = rest.split_once(' ').unwrap();
-                    family = rest.split(' ').next().unwrap().to_owned();
-                }
-                None => {
-                    assert!(line.starts_with(&family), "{line} belongs to {family}");
-                    assert!(line.rsplit(' ').next().unwrap().parse::<u64>().is_ok());
-                }
-            }
-        }
-    }
-}
+mod tests;

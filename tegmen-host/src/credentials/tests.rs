@@ -1,0 +1,59 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Table, String> {
+    Table::parse("keys.toml", text).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_good_file_is_read() {
+    let table = parse("[[psk]]\nidentity = \"a\"\nkey = \"00ff\"\nallow = [\"GET /*\", \"PUT /blink\"]\n").unwrap();
+    let entry = &table.entries["a"];
+    assert_eq!(**entry.key, [0, 255]);
+    let rules = entry.allow.as_ref().unwrap();
+    assert!(rules.iter().any(|rule| rule.covers(Code::PUT, "/blink")));
+    assert!(!rules.iter().any(|rule| rule.covers(Code::PUT, "/blinker")));
+    assert!(rules.iter().any(|rule| rule.covers(Code::GET, "/anything/below")));
+}
+
+#[test]
+fn a_bad_file_names_line_key_and_fix() {
+    for (text, expected) in [
+        ("[[psk]]\nidentity = \"a\"\nkey = \"0g\"", "keys.toml:3: key: an even number of hexadecimal"),
+        ("[[psk]]\nidentity = \"a\"\nkye = \"00\"", "keys.toml:3: unknown field `kye`"),
+        ("[[psk]]\nidentity = \"a\"\n", "keys.toml:1: a: key is missing"),
+        ("[[psk]]\nidentity = \"\"\nkey = \"00\"", "keys.toml:2: identity: 1 to 128 bytes"),
+        ("[[psk]]\nidentity = \"a\"\nkey = \"\"", "keys.toml:3: key: 1 to 64 bytes"),
+        ("\n\n[[psk]\n", "keys.toml:3: "),
+        ("[[psk]]\nidentity=\"a\"\nkey=\"00\"\nallow=[\"READ /\"]", "keys.toml:4: allow: a method"),
+        (
+            "[[psk]]\nidentity=\"a\"\nkey=\"00\"\n[[psk]]\nidentity=\"a\"\nkey=\"00\"",
+            "keys.toml:5: identity: a is there twice",
+        ),
+    ] {
+        let error = parse(text).err().unwrap();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_others_may_read_is_refused_and_a_bad_change_keeps_the_old() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = std::env::temp_dir().join(format!("tegmen-credentials-{}.toml", std::process::id()));
+    std::fs::write(&path, "[[psk]]\nidentity = \"a\"\nkey = \"00\"\n").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(Credentials::from_file(&path), Err(CredentialsError::Exposed { mode: 0o644, .. })));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let credentials = Credentials::from_file(&path).unwrap();
+    let (_, first) = credentials.key_of(b"a").unwrap();
+    let later = SystemTime::now() + std::time::Duration::from_secs(5);
+    std::fs::write(&path, "[[psk]]\nidentity = \"a\"\n").unwrap();
+    std::fs::File::open(&path).unwrap().set_modified(later).unwrap();
+    assert!(credentials.reload_if_changed().is_err());
+    assert!(credentials.key_of(b"a").is_some());
+    std::fs::write(&path, "[[psk]]\nidentity = \"b\"\nkey = \"01\"\n").unwrap();
+    std::fs::File::open(&path).unwrap().set_modified(later + std::time::Duration::from_secs(5)).unwrap();
+    assert_eq!(credentials.reload_if_changed().unwrap(), Some(1));
+    assert!(credentials.key_of(b"a").is_none());
+    assert!(!credentials.allows(first, Code::GET, "/"));
+    std::fs::remove_file(&path).unwrap();
+}

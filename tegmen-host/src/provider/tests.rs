@@ -1,0 +1,42 @@
+use super::*;
+use std::sync::{Arc, Mutex};
+
+#[test]
+fn keys_that_share_a_slot_do_not_share_a_schedule() {
+    for entries in [0, 1, 2, 1000] {
+        let mut crypto = HostCrypto::new([0; 32], entries);
+        assert_eq!(crypto.cache_bytes(), 176 * entries.max(1).next_power_of_two());
+        let mut reference = HostCrypto::new([0; 32], 1);
+        for turn in 0..2000_u32 {
+            let key = [(turn % 7) as u8; KEY_LEN];
+            let mut nonce = [0; 12];
+            nonce[..4].copy_from_slice(&(turn % 5).to_le_bytes());
+            let (mut body, mut tag) = ([turn as u8; 20], [0; 8]);
+            crypto.ccm_seal(&key, &nonce, &[], &mut body, &mut tag).unwrap();
+            reference.schedules = Schedules::new(1);
+            assert_eq!(reference.ccm_open(&key, &nonce, &[], &mut body, &tag), Ok(()));
+            assert_eq!(body, [turn as u8; 20]);
+        }
+    }
+}
+
+#[test]
+fn the_key_log_has_the_lines_of_rfc_9850() {
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let log = Log::default();
+    let mut crypto = HostCrypto::new([0; 32], 1);
+    crypto.key_log(&[0; 32], &[0; 48]);
+    crypto.add_key_log(Box::new(log.clone()));
+    crypto.key_log(&[0xa5; 32], &[0x0f; 48]);
+    let expected = format!("CLIENT_RANDOM {} {}\n", "a5".repeat(32), "0f".repeat(48));
+    assert_eq!(log.0.lock().unwrap().as_slice(), expected.as_bytes());
+}

@@ -1,0 +1,105 @@
+use super::*;
+use crate::clock;
+use crate::provider::HostCrypto;
+use tegmen::counters::Counters;
+
+fn resumption(credentials: &Credentials, config: &ResumptionConfig) -> ServerResumption {
+    let crypto = &mut HostCrypto::from_os().unwrap();
+    ServerResumption::new(crypto, config, credentials, &PublicKeys::default(), false).unwrap()
+}
+
+fn session(credentials: &Credentials, identity: &str, since: Option<u32>) -> SessionState {
+    let (_, principal) = credentials.key_of(identity.as_bytes()).unwrap();
+    let cipher_suite = CipherSuite::PSK_WITH_AES_128_CCM_8;
+    SessionState { cipher_suite, master: Secret::new([7; MASTER_LEN]), principal, since }
+}
+
+fn sealed(resumption: &ServerResumption, session: &SessionState) -> Vec<u8> {
+    let (crypto, counters) = (&mut HostCrypto::from_os().unwrap(), &mut Counters::default());
+    let mut storage = [0; 512];
+    let mut ticket = Writer::new(&mut storage);
+    let mut cx = Cx { now: clock::now(), crypto, counters };
+    resumption.seal_ticket(&mut cx, session, &mut ticket).unwrap();
+    ticket.written().to_vec()
+}
+
+fn opened(resumption: &ServerResumption, ticket: &[u8]) -> Option<Found> {
+    let (crypto, counters) = (&mut HostCrypto::from_os().unwrap(), &mut Counters::default());
+    resumption.open_ticket(&mut Cx { now: clock::now(), crypto, counters }, ticket)
+}
+
+#[test]
+fn a_ticket_of_a_pre_shared_key_takes_less_than_100_bytes() {
+    let credentials = Credentials::single("Client_identity", b"0123456789abcdef");
+    let resumption = resumption(&credentials, &ResumptionConfig::default());
+    let session = session(&credentials, "Client_identity", None);
+    let ticket = sealed(&resumption, &session);
+    assert!(ticket.len() < 100, "{}", ticket.len());
+    let found = opened(&resumption, &ticket).unwrap();
+    assert_eq!(found.session.principal, session.principal);
+    assert_eq!(found.session.master.expose(), &[7; MASTER_LEN]);
+    assert!(!found.renew);
+}
+
+#[test]
+fn a_ticket_of_who_was_removed_or_got_another_key_is_refused() {
+    let credentials = Credentials::single("a", b"one key");
+    let resumption = resumption(&credentials, &ResumptionConfig::default());
+    let ticket = sealed(&resumption, &session(&credentials, "a", None));
+    assert!(opened(&resumption, &ticket).is_some());
+    credentials.set_single("a", b"another key");
+    assert!(opened(&resumption, &ticket).is_none());
+    credentials.set_single("b", b"one key");
+    assert!(opened(&resumption, &ticket).is_none());
+    credentials.set_single("a", b"one key");
+    assert!(opened(&resumption, &ticket).is_some());
+    assert_eq!(resumption.counters().tickets_refused, 2);
+}
+
+#[test]
+fn a_ticket_is_taken_for_its_lifetime() {
+    let credentials = Credentials::single("a", b"key");
+    let config = ResumptionConfig { lifetime: Duration::from_secs(100), ..ResumptionConfig::default() };
+    let resumption = resumption(&credentials, &config);
+    for (age, taken) in [(0, true), (99, true), (102, false), (1_000_000, false)] {
+        let session = session(&credentials, "a", Some(seconds() - age));
+        assert_eq!(opened(&resumption, &sealed(&resumption, &session)).is_some(), taken, "{age} s");
+    }
+    let ahead = session(&credentials, "a", Some(seconds() + 50));
+    assert!(opened(&resumption, &sealed(&resumption, &ahead)).is_none());
+}
+
+#[test]
+fn keys_in_a_file_outlive_the_process_and_are_its_owners_alone() {
+    let dir = std::env::temp_dir().join(format!("tegmen-ticket-keys-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("keys");
+    let _ = std::fs::remove_file(&file);
+    let credentials = Credentials::single("a", b"key");
+    let config = ResumptionConfig { keys: Some(file.clone()), ..ResumptionConfig::default() };
+    let ticket = sealed(&resumption(&credentials, &config), &session(&credentials, "a", None));
+    assert!(opened(&resumption(&credentials, &config), &ticket).is_some());
+    std::fs::write(&file, "no keys\n").unwrap();
+    let crypto = &mut HostCrypto::from_os().unwrap();
+    let damaged = ServerResumption::new(crypto, &config, &credentials, &PublicKeys::default(), false);
+    assert!(matches!(damaged, Err(TicketKeyError::Damaged { line: 1, .. })));
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&file, readable).unwrap();
+    let exposed = ServerResumption::new(crypto, &config, &credentials, &PublicKeys::default(), false);
+    assert!(matches!(exposed, Err(TicketKeyError::Exposed { mode: 0o644, .. })));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn ids_are_bounded() {
+    let credentials = Credentials::single("a", b"key");
+    let config = ResumptionConfig { max_ids: 8, ..ResumptionConfig::default() };
+    let resumption = resumption(&credentials, &config);
+    let session = session(&credentials, "a", None);
+    for number in 0..100_u8 {
+        resumption.remember(clock::now(), &[number; 32], &session);
+    }
+    let found = (0..100_u8).filter(|number| resumption.find(clock::now(), &[*number; 32]).is_some()).count();
+    assert!((4..=8).contains(&found), "{found}");
+    assert!(resumption.find(clock::now(), &[99; 32]).is_some());
+}

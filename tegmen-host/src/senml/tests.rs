@@ -1,0 +1,65 @@
+use super::*;
+use proptest::prelude::*;
+
+#[test]
+fn the_examples_of_rfc_8428_section_5_1() {
+    // 5.1.2, and its resolution as 5.1.4 resolves.
+    let pack =
+        br#"[{"bn":"urn:dev:ow:10e2073a01080063:","n":"voltage","u":"V","v":120.1},{"n":"current","u":"A","v":1.2}]"#;
+    let records = from_json(pack).unwrap();
+    assert_eq!(to_json(&records), pack);
+    let resolved = resolve(&records);
+    assert_eq!(resolved[1].n.as_deref(), Some("urn:dev:ow:10e2073a01080063:current"));
+    assert_eq!((resolved[1].u.as_deref(), resolved[1].v), (Some("A"), Some(1.2)));
+    assert_eq!(
+        table(&records),
+        "urn:dev:ow:10e2073a01080063:voltage  120.1 V\nurn:dev:ow:10e2073a01080063:current    1.2 A"
+    );
+    // 5.1.3: base time and unit.
+    let pack = br#"[{"bn":"urn:dev:ow:10e2073a0108006:","bt":1.276020076001e+09,"bu":"A","bver":5,"n":"voltage","u":"V","v":120.1},{"n":"current","t":-5,"v":1.2}]"#;
+    let resolved = resolve(&from_json(pack).unwrap());
+    assert_eq!((resolved[1].u.as_deref(), resolved[1].t), (Some("A"), Some(1_276_020_071.001)));
+}
+
+#[test]
+fn a_field_that_must_be_understood_refuses_the_pack() {
+    assert!(from_json(br#"[{"n":"a","v":1,"new_":2}]"#).is_err());
+    assert!(from_json(br#"[{"n":"a","v":1,"new":2}]"#).is_ok());
+    assert!(from_json(b"{}").is_err());
+}
+
+#[test]
+fn a_negative_zero_stays_one_in_cbor() {
+    let pack = [Record { v: Some(-0.0), ..Record::default() }];
+    assert!(from_cbor(&to_cbor(&pack)).unwrap()[0].v.unwrap().is_sign_negative());
+}
+
+#[test]
+fn base64url_is_that_of_rfc_4648() {
+    for (bytes, text) in [(&b""[..], ""), (b"f", "Zg"), (b"fo", "Zm8"), (b"foo", "Zm9v"), (&[0xff, 0xfe], "__4")] {
+        assert_eq!(base64url(bytes), text);
+        assert_eq!(from_base64url(text).unwrap(), bytes);
+    }
+    assert_eq!((from_base64url("Z"), from_base64url("Z*")), (None, None));
+}
+
+fn records() -> impl Strategy<Value = Vec<Record>> {
+    let number = proptest::option::of(prop_oneof![-1e6..1e6f64, (-1000i32..1000).prop_map(f64::from)]);
+    let text = proptest::option::of("[a-z:/]{0,8}");
+    let record = (text.clone(), number.clone(), text.clone(), number.clone(), text, any::<Option<bool>>(), number)
+        .prop_map(|(bn, bt, n, v, vs, vb, t)| Record { bn, bt, n, v, vs, vb, t, ..Record::default() });
+    proptest::collection::vec(record, 0..5)
+}
+
+proptest! {
+    #[test]
+    fn json_and_cbor_carry_the_same_pack(records in records()) {
+        prop_assert_eq!(&from_json(&to_json(&records)).unwrap(), &records);
+        prop_assert_eq!(&from_cbor(&to_cbor(&records)).unwrap(), &records);
+    }
+
+    #[test]
+    fn any_bytes_are_a_pack_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = (from_json(&bytes), from_cbor(&bytes));
+    }
+}

@@ -1,0 +1,20 @@
+use super::*;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+#[tokio::test]
+async fn two_sockets_with_one_port_each_send_from_their_own_address() {
+    let v4 = Socket::bind((Ipv4Addr::LOCALHOST, 0).into(), false).unwrap();
+    let Ok(v6) = Socket::bind((Ipv6Addr::LOCALHOST, v4.local().port()).into(), false) else {
+        return; // no IPv6 here, or somebody has the port
+    };
+    let sockets = [v4, v6];
+    let mut outbox = Outbox::default();
+    for socket in &sockets {
+        let receiver = std::net::UdpSocket::bind((socket.local().ip(), 0)).unwrap();
+        receiver.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        outbox.push(path(socket.local(), receiver.local_addr().unwrap()), b"datagram");
+        outbox.flush(&sockets).await;
+        let mut buffer = [0; 16];
+        assert_eq!(receiver.recv_from(&mut buffer).unwrap(), (8, socket.local()));
+    }
+}

@@ -1,0 +1,26 @@
+use super::*;
+
+#[test]
+fn uris_are_taken_apart() {
+    let uri = Uri::parse("coaps://[fe80::1%25eth0]:61616/a%2fb/c?x=1&y").unwrap();
+    assert_eq!(uri.host, "fe80::1%eth0");
+    assert_eq!((uri.secure, uri.port), (true, 61616));
+    assert_eq!(uri.path, ["a/b", "c"]);
+    assert_eq!(uri.query, ["x=1", "y"]);
+    assert_eq!(Uri::parse("coap://h").unwrap().port, 5683);
+    assert!(Uri::parse("coap://h/").unwrap().path == [""; 0]);
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    for (text, part) in [
+        ("http://h/", "neither coap nor coaps"),
+        ("coap:h", "no scheme"),
+        ("coap://", "host is missing"),
+        ("coap://fe80::1/", "brackets"),
+        ("coap://h:70000/", "no number"),
+        ("coap://h/%zz", "two hexadecimal"),
+    ] {
+        assert!(Uri::parse(text).unwrap_err().to_string().contains(part), "{text}");
+    }
+}

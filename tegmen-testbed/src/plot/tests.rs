@@ -1,0 +1,21 @@
+use super::*;
+
+#[test]
+fn axes_end_at_round_numbers() {
+    assert_eq!(scale(97.0), (20.0, 100.0));
+    assert_eq!(scale(0.31), (0.1, 0.4));
+    assert_eq!(scale(0.0), (1.0, 1.0));
+    assert_eq!([number(0.30000000000000004), number(20.0)], ["0.3", "20"]);
+}
+
+#[test]
+fn every_point_and_bar_is_drawn_and_names_are_escaped() {
+    let series = Series { name: "a < b".into(), points: vec![(0.0, 1.0, 0.5), (1.0, 2.0, 0.0)] };
+    let plot = lines("title & more", "x", "y", &[series]);
+    assert_eq!(plot.matches("<circle").count(), 2);
+    assert!(plot.contains("a &lt; b") && plot.contains("title &amp; more") && !plot.contains("NaN"));
+    let bars = pairs("t", "y", ["paper", "ours"], &[("one".into(), 1.0, 2.0), ("two".into(), 0.0, 0.0)]);
+    assert_eq!(bars.matches("<rect").count(), 4 + 2);
+    assert!(!bars.contains("NaN"));
+    assert!(!lines("empty", "x", "y", &[]).contains("NaN"));
+}

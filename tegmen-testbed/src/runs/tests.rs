@@ -1,0 +1,46 @@
+use super::*;
+
+fn plan(seeds: u64) -> Plan {
+    let text = format!(
+        "about = \"a test\"\n[network]\ntopology = \"star\"\nnodes = 2\n[traffic]\nperiod_s = 1.0\npayload = 4\n\
+             readings = 5\n[run]\nseeds = {seeds}\n[sweep]\n\"network.loss\" = [0.0, 0.2]\n"
+    );
+    Plan::parse("test.toml", &text).unwrap()
+}
+
+#[test]
+fn every_case_is_summed_up_under_every_protection() {
+    let summaries = run(&plan(3), &Store::none(), |_, _| {});
+    let named: Vec<_> = summaries.iter().map(|s| (s.case["network.loss"].as_str(), s.protection)).collect();
+    let expected = ["0.0", "0.2"].map(|loss| Protection::USUAL.map(|protection| (loss, protection)));
+    assert_eq!(named, expected.concat());
+    assert!(summaries.iter().all(|s| (s.seeds, s.readings) == (3, 30) && s.rom > 0));
+    assert!(summaries[1].rom > summaries[0].rom && summaries[1].battery_years < summaries[0].battery_years);
+    assert!(summaries[0].battery_years_always_on < summaries[0].battery_years / 10.0);
+    assert!((7..=13).contains(&table(&summaries).lines().count()));
+    assert!(summaries.iter().all(|s| s.by_node.len() == 2 && s.by_node[1].node == 2));
+}
+
+#[test]
+fn a_finished_run_is_not_computed_again_and_gives_the_same() {
+    let folder = std::env::temp_dir().join(format!("tegmen-runs-{}", std::process::id()));
+    let store = Store::at(&folder).unwrap();
+    let plan = plan(2);
+    let first = run(&plan, &store, |_, _| {});
+    let again = run(&plan, &store, |_, _| {});
+    let more = run(&self::plan(3), &store, |_, _| {});
+    let _ = fs::remove_dir_all(&folder);
+    assert!(first.iter().all(|summary| summary.speed.is_some()));
+    assert!(again.iter().all(|summary| summary.speed.is_none()));
+    assert!(more.iter().all(|summary| summary.seeds == 3 && summary.speed.is_some()));
+    let json = |summaries: &[Summary]| serde_json::to_string(summaries).unwrap();
+    assert_eq!(json(&first), json(&again));
+}
+
+#[test]
+fn the_interval_is_that_of_student() {
+    let of = mean(&[1.0, 2.0, 3.0, 4.0]);
+    assert!((of.mean - 2.5).abs() < 1e-12);
+    assert!((of.interval - 3.182 * (5.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-9);
+    assert_eq!(mean(&[7.0]), Mean { mean: 7.0, interval: 0.0 });
+}

@@ -1,0 +1,88 @@
+use super::*;
+use crate::crypto::compact::Compact;
+use crate::dtls::connection_id::ConnectionId;
+use std::vec::Vec;
+
+fn ids() -> ConnectionIds {
+    let id = |bytes| ConnectionId::new(bytes).unwrap();
+    ConnectionIds::agreed(id(b"12345678"), id(&[9; 20]), true)
+}
+
+fn session(cipher: Cipher) -> Session {
+    let long = |byte| LongKey::of_bytes(&[byte; LONG_KEY_LEN]);
+    let key = |byte| TrafficKey { key: Secret::new([byte; 16]), salt: [byte; 4] };
+    let (write, read, long) = match cipher.is_long() {
+        true => (TrafficKey::none(), TrafficKey::none(), LongKeys::new(long(5), long(6))),
+        false => (key(1), key(3), LongKeys::none()),
+    };
+    let window = ReplayWindow::seen_up_to(99);
+    Session {
+        write,
+        read,
+        long,
+        cipher,
+        record_size: RecordSize::from_bits(512),
+        next: 70_000,
+        window,
+        ids: Some(ids()),
+    }
+}
+
+fn sealed(cipher: Cipher, purpose: &[u8]) -> Vec<u8> {
+    let mut storage = [0; SEALED_LEN];
+    let mut writer = Writer::new(&mut storage);
+    session(cipher).seal(&mut Compact::new([0; 32]), &[9; 16], purpose, &mut writer).unwrap();
+    writer.written().to_vec()
+}
+
+#[test]
+fn a_sealed_session_opens_as_it_was_and_only_as_it_was() {
+    for (cipher, len) in [
+        (Cipher::Gcm, SEALED_LEN - 56),
+        (Cipher::ChaCha20Poly1305, SEALED_LEN),
+        (Cipher::CbcSha256, SEALED_LEN),
+        (Cipher::CbcShaEncryptThenMac, SEALED_LEN),
+    ] {
+        opens_as_it_was(cipher, len);
+    }
+}
+
+fn opens_as_it_was(cipher: Cipher, len: usize) {
+    let crypto = &mut Compact::new([7; 32]);
+    let (before, bytes) = (session(cipher), sealed(cipher, b"peer"));
+    assert_eq!(bytes.len(), len);
+    let got = Session::open(crypto, &[9; 16], b"peer", &bytes).unwrap();
+    assert_eq!(
+        (got.cipher, got.record_size.to_bits(), got.next, got.window.parts()),
+        (cipher, 512, 70_000, (100, u64::MAX))
+    );
+    assert_eq!(got.ids, Some(ids()));
+    let short = |session: &Session| {
+        let (write, read) = (&session.write, &session.read);
+        (*write.key.expose(), write.salt, *read.key.expose(), read.salt)
+    };
+    let long = |session: &Session| session.long.get().map(|keys| keys.each_ref().map(|key| *key.bytes()));
+    assert_eq!((short(&got), long(&got)), (short(&before), long(&before)));
+    for cut in 0..bytes.len() {
+        assert_eq!(Session::open(crypto, &[9; 16], b"peer", &bytes[..cut]).err(), Some(OpenError::Length));
+    }
+    for bit in 0..bytes.len() * 8 {
+        let mut forged = bytes.clone();
+        forged[bit / 8] ^= 1 << (bit % 8);
+        assert!(Session::open(crypto, &[9; 16], b"peer", &forged).is_err());
+    }
+    assert_eq!(Session::open(crypto, &[8; 16], b"peer", &bytes).err(), Some(OpenError::NotAuthentic));
+    assert_eq!(Session::open(crypto, &[9; 16], b"else", &bytes).err(), Some(OpenError::NotAuthentic));
+    assert_eq!(Session::open(crypto, &[9; 16], b"peer", &[&bytes[..], &[0]].concat()).err(), Some(OpenError::Length));
+}
+
+#[test]
+fn skipping_goes_to_the_beginning_of_a_chunk_that_nobody_has_begun() {
+    let mut session = session(Cipher::Gcm);
+    session.skip(0);
+    assert_eq!(session.next, 2 * CHUNK);
+    session.skip(2);
+    assert_eq!(session.next, 4 * CHUNK);
+    session.skip(u32::MAX);
+    assert!(!session.is_usable());
+}
