@@ -461,6 +461,24 @@ impl Scenario {
         if traffic.readings == 0 {
             return Err(("traffic", "readings", "readings = 0: 1 at least".into()));
         }
+        let makers = self.makers(links.nodes()).len() as u64;
+        let all = u64::from(traffic.readings) * makers;
+        if all > MAX_READINGS {
+            let what = format!(
+                "readings = {} of each of {makers} nodes are {all}: a run keeps the delay of each, and may have \
+                 {MAX_READINGS} at most; more seeds give more readings",
+                traffic.readings
+            );
+            return Err(("traffic", "readings", what));
+        }
+        let length_s = f64::from(traffic.readings) * traffic.period_s;
+        if length_s > MAX_LENGTH_S {
+            let what = format!(
+                "readings = {} every {} s take {length_s:.0} s: a run lasts {MAX_LENGTH_S:.0} s at most, about three years",
+                traffic.readings, traffic.period_s
+            );
+            return Err(("traffic", "readings", what));
+        }
         if let Some(reboot) = traffic.reboot_after {
             share("traffic", "reboot_after", reboot)?;
         }
@@ -484,9 +502,17 @@ impl Scenario {
                 let what = format!("moves: node = {node}: one of the nodes 1 to {}", links.nodes() - 1);
                 return Err(("moves", "node", what));
             }
-            if !(at_s.is_finite() && *at_s >= 0.0) {
-                return Err(("moves", "at_s", format!("moves: at_s = {at_s}: seconds after the beginning")));
+            if !(0.0..=length_s).contains(at_s) {
+                let what = format!(
+                    "moves: at_s = {at_s}: seconds after the beginning, up to {length_s}, when the last reading is made"
+                );
+                return Err(("moves", "at_s", what));
             }
+        }
+        let twice = |(place, name): &(usize, &Protection)| self.stack.protections[..*place].contains(name);
+        if let Some((_, name)) = self.stack.protections.iter().enumerate().find(twice) {
+            let what = format!("protections: {} stands there twice, and gives the same figures twice", name.name());
+            return Err(("stack", "protections", what));
         }
         if self.stack.protections.is_empty() {
             return Err(("stack", "protections", format!("protections: one at least of {}", names())));
@@ -518,8 +544,16 @@ impl Scenario {
         if !(1.0..=4.0).contains(&self.mote.cycles_per_instruction) {
             return Err(("mote", "cycles_per_instruction", "cycles_per_instruction: from 1 to 4".into()));
         }
-        if !(self.mote.battery_mah > 0.0 && self.mote.sleep_ua >= 0.0) {
-            return Err(("mote", "battery_mah", "battery_mah is more than 0, sleep_ua 0 at least".into()));
+        let Hardware { stack_us, battery_mah, sleep_ua, .. } = self.mote;
+        if stack_us > MAX_STACK_US {
+            let what = format!("stack_us = {stack_us}: microseconds for a datagram, {MAX_STACK_US} at most");
+            return Err(("mote", "stack_us", what));
+        }
+        if !(battery_mah > 0.0 && battery_mah <= 1e9) {
+            return Err(("mote", "battery_mah", format!("battery_mah = {battery_mah}: more than 0, 1e9 at most")));
+        }
+        if !(0.0..=1e9).contains(&sleep_ua) {
+            return Err(("mote", "sleep_ua", format!("sleep_ua = {sleep_ua}: from 0 to 1e9")));
         }
         if !(1..=MAX_SEEDS).contains(&self.run.seeds) {
             return Err(("run", "seeds", format!("seeds = {}: from 1 to {MAX_SEEDS}", self.run.seeds)));
@@ -539,6 +573,12 @@ impl Scenario {
     }
 }
 
+/// Readings of all nodes in one run.
+const MAX_READINGS: u64 = 5_000_000;
+/// Virtual time of one run, in seconds.
+const MAX_LENGTH_S: f64 = 1e8;
+/// Longest time that an operating system may take for a datagram: a second.
+const MAX_STACK_US: u32 = 1_000_000;
 /// Seeds of a plan.
 pub(crate) const MAX_SEEDS: u64 = 1_000_000;
 /// The last seed.

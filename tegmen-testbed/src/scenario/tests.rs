@@ -53,6 +53,25 @@ fn what_cannot_be_is_named_with_its_line_and_what_is_allowed() {
 }
 
 #[test]
+fn what_would_never_end_or_never_happen_is_refused_with_its_line() {
+    let refused = |text: &str, line: usize, words: &[&str]| {
+        let wrong = wrong(text);
+        assert_eq!(wrong.line, Some(line), "{wrong}");
+        assert!(words.iter().all(|word| wrong.what.contains(word)), "{wrong}");
+    };
+    refused(&format!("{GOOD}readings = 4000000000\n"), 9, &["12000000000", "5000000 at most"]);
+    let slow = changed("period_s = 2.0", "period_s = 1e6");
+    refused(&format!("{slow}readings = 1000\n"), 9, &["1000000000 s", "three years"]);
+    refused(&format!("{GOOD}[mote]\nbattery_mah = inf\n"), 10, &["inf", "1e9 at most"]);
+    refused(&format!("{GOOD}[mote]\nsleep_ua = inf\n"), 10, &["sleep_ua", "1e9"]);
+    refused(&format!("{GOOD}[mote]\nstack_us = 4000000000\n"), 10, &["4000000000", "1000000 at most"]);
+    for at_s in ["1e300", "200.5"] {
+        refused(&format!("{GOOD}[[moves]]\nnode = 1\nat_s = {at_s}\n"), 11, &["up to 200", "last reading"]);
+    }
+    refused(&format!("{GOOD}[stack]\nprotections = [\"coap\", \"coap\"]\n"), 10, &["coap stands there twice"]);
+}
+
+#[test]
 fn a_node_without_a_way_is_named() {
     let text = changed("\"star\"", "\"links\"").replace("loss = 0.1", "links = [[0, 1], [2, 3]]");
     let wrong = wrong(&text);
