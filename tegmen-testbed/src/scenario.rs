@@ -343,7 +343,7 @@ impl Plan {
         let cases = cases.into_iter().map(|(values, table)| {
             let scenario: Scenario = table.try_into().map_err(|error: toml::de::Error| {
                 let what = values.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
-                wrong(line_of(text, "", "[sweep]"), format!("with {what}: {}", error.message()))
+                wrong(line_of(text, "", "[sweep]"), format!("with {what}: {}", in_words(error.message())))
             })?;
             scenario.check().map_err(|(section, key, what)| {
                 let swept = line_of(text, "sweep", &format!("{section}.{key}"));
@@ -413,7 +413,7 @@ pub struct Wrong {
 impl Wrong {
     fn of_toml(file: &str, text: &str, error: &toml::de::Error) -> Self {
         let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        Self { file: file.into(), line, what: error.message().into() }
+        Self { file: file.into(), line, what: in_words(error.message()) }
     }
 }
 
@@ -427,6 +427,20 @@ impl fmt::Display for Wrong {
 }
 
 impl std::error::Error for Wrong {}
+
+/// A message of the parser, with ranges of numbers in place of the names of types.
+fn in_words(message: &str) -> String {
+    let Some((head, expected)) = message.rsplit_once("expected ") else { return message.into() };
+    let most = match expected {
+        "usize" | "u64" => u64::MAX,
+        "u32" => u32::MAX.into(),
+        "u16" => u16::MAX.into(),
+        "u8" => u8::MAX.into(),
+        "f64" => return format!("{head}expected a number"),
+        _ => return message.into(),
+    };
+    format!("{head}expected a whole number from 0 to {most}")
+}
 
 /// Section and key that are wrong, and why.
 type Fault = (&'static str, &'static str, String);

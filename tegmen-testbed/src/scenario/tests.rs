@@ -72,6 +72,22 @@ fn what_would_never_end_or_never_happen_is_refused_with_its_line() {
 }
 
 #[test]
+fn a_number_of_the_wrong_kind_is_told_what_is_allowed() {
+    for (from, to, words) in [
+        ("nodes = 3", "nodes = -3", "a whole number from 0 to 18446744073709551615"),
+        ("period_s = 2.0", "period_s = 2.0\nreadings = 1.5", "a whole number from 0 to 4294967295"),
+        ("period_s = 2.0", "period_s = \"often\"", "expected a number"),
+        ("loss = 0.1", "loss = 0.1\n[stack]\nports = [70000, 1]", "a whole number from 0 to 65535"),
+        ("loss = 0.1", "loss = 0.1\n[stack]\nhop_limit = 300", "a whole number from 0 to 255"),
+    ] {
+        let wrong = wrong(&changed(from, to));
+        assert!(wrong.line.is_some() && wrong.what.contains(words), "{wrong}");
+    }
+    let swept = wrong(&format!("{GOOD}[sweep]\n\"network.nodes\" = [1, -2]\n"));
+    assert!(swept.what.contains("a whole number from 0"), "{swept}");
+}
+
+#[test]
 fn a_node_without_a_way_is_named() {
     let text = changed("\"star\"", "\"links\"").replace("loss = 0.1", "links = [[0, 1], [2, 3]]");
     let wrong = wrong(&text);
