@@ -11,7 +11,7 @@ use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::runs::{self, Run, Store, parts};
 use tegmen_testbed::{
-    agreement, blink, deployment, footprint, handshakes, objects, pcap, plans, report, scenario, two_way,
+    agreement, blink, deployment, footprint, handshakes, objects, parallel, pcap, plans, report, scenario, two_way,
 };
 
 #[derive(Args)]
@@ -353,7 +353,10 @@ impl Lab {
                     Failure::usage(format!("--protection: one of {}", Protection::ALL.map(Protection::name).join(", ")))
                 })?;
                 let case = plan.cases.first().ok_or_else(|| Failure::usage("the file has no case"))?;
-                let (_, frames) = deployment::run(&case.scenario, protection, case.scenario.run.first_seed, true);
+                let seed = case.scenario.run.first_seed;
+                // On a thread with the stack that large networks need.
+                let once = |(): &()| deployment::run(&case.scenario, protection, seed, true).1;
+                let frames = parallel::each(&[()], once, |_| {}).concat();
                 let named = |error| Failure::new(format!("{}: {error}", file.display()));
                 let mut capture = std::io::BufWriter::new(std::fs::File::create(&file).map_err(named)?);
                 pcap::write(&frames, &mut capture).map_err(named)?;

@@ -3,7 +3,7 @@
 mod group;
 
 use crate::cost::{self, Costs};
-use crate::mote::{HUB, LEAF, Mote, Node, Protection, Setup, Wish};
+use crate::mote::{HUB, LEAF, Mote, Node, Protection, SMALL_HUB, Setup, Wish};
 use crate::platform::{Energy, Platform};
 use crate::scenario::{Addresses, Changes, Prefix, Rebooted, Scenario};
 use crate::sim::random::{Purpose, Stream};
@@ -129,7 +129,10 @@ impl<'s> World<'s> {
         let stack = &scenario.stack;
         let link_of = |node: NodeId| match stack.link_addresses {
             Addresses::Short => LinkAddress::Short(node as u16 + 1),
-            Addresses::Extended => LinkAddress::Extended([2, 0, 0, 0, 0, 0, (node >> 8) as u8, node as u8 + 1]),
+            Addresses::Extended => {
+                let [high, low] = (node as u16 + 1).to_be_bytes();
+                LinkAddress::Extended([2, 0, 0, 0, 0, 0, high, low])
+            }
         };
         let addresses: Vec<_> = (0..nodes).map(link_of).collect();
         let makers = scenario.makers(nodes);
@@ -157,7 +160,8 @@ impl<'s> World<'s> {
                 costs,
             };
             let mote: Box<dyn Mote> = match node {
-                0 => Box::new(Node::<HUB>::new(seed, node, setup)),
+                0 if nodes > SMALL_HUB + 1 => Box::new(Node::<HUB>::new(seed, node, setup)),
+                0 => Box::new(Node::<SMALL_HUB>::new(seed, node, setup)),
                 _ => Box::new(Node::<LEAF>::new(seed, node, setup)),
             };
             // Down to every node below this one over the child that leads there; up over the parent.

@@ -211,7 +211,7 @@ impl<const PEERS: usize> Node<PEERS> {
         }
         builder.payload(&[0x42; MESSAGE][..payload]).ok()?;
         let pending = match self.setup.protection {
-            Protection::Oscore => Some(self.objects.protect_request(self.number as u8, &mut frame)?),
+            Protection::Oscore => Some(self.objects.protect_request(self.number as u16, &mut frame)?),
             _ => None,
         };
         let exchanges = self.exchanges(id)?;
@@ -329,7 +329,7 @@ impl<const PEERS: usize> Node<PEERS> {
         if let Some(Asked { reading, pending, .. }) = self.asked.take_if(|asked| asked.request == request) {
             let mut good = true;
             if let Some(mut pending) = pending {
-                let opened = self.objects.unprotect_response(self.number as u8, &mut pending, bytes);
+                let opened = self.objects.unprotect_response(self.number as u16, &mut pending, bytes);
                 let message = opened.as_deref().and_then(|opened| MessageRef::parse(opened).ok());
                 let challenge = message.filter(|message| message.code() == Code::UNAUTHORIZED);
                 if let Some(echo) = challenge.and_then(|message| message.option(OptionNumber::ECHO)) {
@@ -483,7 +483,7 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
     }
 
     fn forget(&mut self, maker: usize) {
-        self.objects.forget(maker as u8);
+        self.objects.forget(maker as u16);
     }
 
     fn moved(&mut self, now: Instant, local: Address, to: Address, wishes: &mut Vec<Wish>) {
@@ -562,7 +562,11 @@ const DATAGRAM: usize = HEADROOM + OVERHEAD + MESSAGE + TAILROOM + 64;
 /// Peers of a node that makes readings.
 pub const LEAF: usize = 2;
 /// Peers of a node that takes them.
-pub const HUB: usize = 128;
+pub const HUB: usize = 1024;
+/// Peers of a node that takes the readings of few: its table is searched from end to end.
+pub const SMALL_HUB: usize = 128;
+/// Nodes that make readings, at most.
+pub const MAX_NODES: usize = 1000;
 const CLIENT_FLIGHTS: u64 = 3;
 const SERVER_FLIGHTS: u64 = 3;
 const IDENTITY: &[u8] = b"Client_identity";

@@ -11,7 +11,7 @@ pub fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync, done: 
     let results = Mutex::new(Vec::with_capacity(items.len()));
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| {
+            let worker = || {
                 while let Some((index, item)) = {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     items.get(index).map(|item| (index, item))
@@ -22,13 +22,20 @@ pub fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync, done: 
                     }
                     done(finished.fetch_add(1, Ordering::Relaxed) + 1);
                 }
-            });
+            };
+            // What cannot be a thread is done here.
+            if std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, worker).is_err() {
+                worker();
+            }
         }
     });
     let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()
 }
+
+/// Bytes of stack of a thread: a node's table of a thousand peers is made there before it is boxed.
+const STACK: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ pub use radio::Radio;
 use mac::Station;
 use queue::{Event, Queue};
 use random::{Purpose, Stream};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use tegmen::lowpan::frame::{self, LinkAddress, PanId};
 
 /// A point or a span of virtual time, in microseconds.
@@ -110,6 +110,7 @@ pub struct Network {
     links: Links,
     queue: Queue,
     stations: Vec<Station>,
+    by_address: BTreeMap<LinkAddress, NodeId>,
     air: air::Air,
     told: VecDeque<Told>,
     next_ticket: u64,
@@ -139,6 +140,7 @@ impl Network {
             now: 0,
             air: air::Air::new(seed, &links),
             stations: stations.collect(),
+            by_address: addresses.iter().enumerate().map(|(node, address)| (*address, node)).collect(),
             radio,
             links,
             queue: Queue::default(),
@@ -201,7 +203,7 @@ impl Network {
         let psdu = frame::write(&header, payload, &mut out).ok()?;
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let to = self.stations.iter().position(|station| station.address == to);
+        let to = self.by_address.get(&to).copied();
         self.enqueue(node, mac::Outgoing { ticket, header, psdu: (*psdu).into(), to });
         Some(ticket)
     }

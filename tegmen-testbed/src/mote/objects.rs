@@ -12,11 +12,11 @@ use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::oscore::{Aead, Context, OscoreOption, Parameters, Pending, RequestBinding, RequestNonce, Unprotected};
 use tegmen::secret::Secret;
 
-/// Contexts and keys of a node. A pair of nodes is named by the one that makes readings, in one byte.
+/// Contexts and keys of a node. A pair of nodes is named by the one that makes readings.
 pub(super) struct Objects {
     crypto: RustCrypto,
     costs: Costs,
-    contexts: BTreeMap<u8, Context>,
+    contexts: BTreeMap<u16, Context>,
     resource: Option<(u16, Resource)>,
     kept: Kept,
     /// Instructions since they were asked for.
@@ -26,7 +26,7 @@ pub(super) struct Objects {
 /// What is in flash memory: the ends of leases.
 #[derive(Clone, Default)]
 pub(super) struct Kept {
-    contexts: BTreeMap<u8, u64>,
+    contexts: BTreeMap<u16, u64>,
     /// The key of the protected payloads, and the end of its numbers.
     resource: (u16, u64),
 }
@@ -51,22 +51,25 @@ impl Objects {
     }
 
     /// The context with a node is lost from memory; what was kept of it is not.
-    pub(super) fn forget(&mut self, maker: u8) {
+    pub(super) fn forget(&mut self, maker: u16) {
         self.contexts.remove(&maker);
     }
 
     /// The context that node `maker` shares with node 0, as the one or the other. It is derived at the start of a node, before
     /// anything is asked, and not counted.
-    fn context(&mut self, maker: u8, is_maker: bool) -> &mut Context {
+    fn context(&mut self, maker: u16, is_maker: bool) -> &mut Context {
         let kept = &mut self.kept.contexts;
         let context = self.contexts.entry(maker).or_insert_with(|| {
-            let secret = [maker; 16];
-            let [sender_id, recipient_id] = if is_maker { [[maker], [TAKER]] } else { [[TAKER], [maker]] };
+            let secret = [maker as u8; 16];
+            let (bytes, len) = id_of(maker);
+            let id = &bytes[2 - len..];
+            let [sender_id, recipient_id]: [&[u8]; 2] = if is_maker { [id, &[TAKER]] } else { [&[TAKER], id] };
             let parameters = Parameters {
                 master_secret: &secret,
-                master_salt: &[],
-                sender_id: &sender_id,
-                recipient_id: &recipient_id,
+                // The first byte of a longer ID tells its keys from those of the node with the same last byte.
+                master_salt: &bytes[..len - 1],
+                sender_id,
+                recipient_id,
                 id_context: None,
                 aead: Aead::AesCcm16_64_128,
             };
@@ -74,7 +77,7 @@ impl Objects {
                 None => Context::new::<RustCrypto>(&parameters),
                 Some(kept) => Context::resume::<RustCrypto>(&parameters, *kept),
             };
-            context.expect("two IDs of a byte")
+            context.expect("two short IDs")
         });
         if context.lease().left() == 0 {
             let end = context.lease().end() + LEASE;
@@ -85,7 +88,7 @@ impl Objects {
     }
 
     /// Protects a request of this node.
-    pub(super) fn protect_request(&mut self, maker: u8, frame: &mut Frame<'_>) -> Option<Pending> {
+    pub(super) fn protect_request(&mut self, maker: u16, frame: &mut Frame<'_>) -> Option<Pending> {
         let enciphered = enciphered(frame.bytes());
         self.instructions += Oscore::of_request(self.costs.oscore.protect_request, enciphered);
         self.context(maker, true);
@@ -93,7 +96,7 @@ impl Objects {
     }
 
     /// Opens a request, and says of whom it is.
-    pub(super) fn unprotect_request(&mut self, datagram: &[u8]) -> Option<(u8, Opened)> {
+    pub(super) fn unprotect_request(&mut self, datagram: &[u8]) -> Option<(u16, Opened)> {
         let maker = maker_of(datagram)?;
         let mut datagram = datagram.to_vec();
         self.context(maker, false);
@@ -108,7 +111,7 @@ impl Objects {
     }
 
     /// Protects the response to a request.
-    pub(super) fn protect_response(&mut self, maker: u8, nonce: RequestNonce, frame: &mut Frame<'_>) -> Option<()> {
+    pub(super) fn protect_response(&mut self, maker: u16, nonce: RequestNonce, frame: &mut Frame<'_>) -> Option<()> {
         let enciphered = enciphered(frame.bytes());
         self.instructions += Oscore::of_response(self.costs.oscore.protect_response, enciphered);
         let context = self.contexts.get_mut(&maker)?;
@@ -118,7 +121,7 @@ impl Objects {
     /// Writes the challenge to a request that may be a replay.
     pub(super) fn challenge(
         &mut self,
-        maker: u8,
+        maker: u16,
         binding: &RequestBinding,
         request: &MessageRef<'_>,
         frame: &mut Frame<'_>,
@@ -131,7 +134,7 @@ impl Objects {
     }
 
     /// Opens a response: the message inside.
-    pub(super) fn unprotect_response(&mut self, maker: u8, pending: &mut Pending, datagram: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn unprotect_response(&mut self, maker: u16, pending: &mut Pending, datagram: &[u8]) -> Option<Vec<u8>> {
         let mut datagram = datagram.to_vec();
         let context = self.contexts.get(&maker)?;
         let message = context.unprotect_response(&mut self.crypto, pending, &mut datagram).ok()?;
@@ -172,10 +175,19 @@ fn payload_key(key_id: u16, kept: u64) -> Resource {
     Resource::new::<RustCrypto>(Secret::new(key), key_id, super::RESOURCE.as_bytes(), kept)
 }
 
-fn maker_of(datagram: &[u8]) -> Option<u8> {
+/// The ID of a node in its context with node 0, behind zeros, and its length: one byte as far as that goes, then two.
+fn id_of(maker: u16) -> ([u8; 2], usize) {
+    (maker.to_be_bytes(), if maker <= 0xff { 1 } else { 2 })
+}
+
+fn maker_of(datagram: &[u8]) -> Option<u16> {
     let message = MessageRef::parse(datagram).ok()?;
     let option = OscoreOption::parse(message.option(OptionNumber::OSCORE)?).ok()?;
-    option.kid?.first().copied()
+    match option.kid? {
+        [one] => Some(u16::from(*one)),
+        [first, second] => Some(u16::from_be_bytes([*first, *second])),
+        _ => None,
+    }
 }
 
 /// Bytes of a message that are enciphered: its code, options and payload.

@@ -44,3 +44,13 @@ fn the_interval_is_that_of_student() {
     assert!((of.interval - 3.182 * (5.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-9);
     assert_eq!(mean(&[7.0]), Mean { mean: 7.0, interval: 0.0 });
 }
+
+#[test]
+fn a_thousand_nodes_in_a_tree_of_three_hops_are_answered() {
+    let text = include_str!("../../../examples/thousand.toml").replace("readings = 30", "readings = 1");
+    let plan = Plan::parse("thousand.toml", &text.replace("seeds = 2", "seeds = 1")).unwrap();
+    let summaries = run(&plan, &Store::none(), |_, _| {});
+    let of_it = &summaries[0];
+    assert_eq!((of_it.hops, of_it.by_node.len(), of_it.readings), (3, 1000, 1000));
+    assert!(of_it.delivered.mean > 0.99, "{:?}", of_it.delivered);
+}

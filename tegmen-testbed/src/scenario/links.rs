@@ -170,7 +170,7 @@ impl Scenario {
         let mut links = match network.topology {
             Shape::Star => {
                 unused("hops", network.hops.is_some())?;
-                Links::all(count("nodes", network.nodes, mote::HUB)? + 1)
+                Links::all(count("nodes", network.nodes, mote::MAX_NODES)? + 1)
             }
             Shape::Chain => {
                 unused("nodes", network.nodes.is_some())?;
@@ -178,15 +178,15 @@ impl Scenario {
             }
             Shape::Tree => {
                 unused("hops", network.hops.is_some())?;
-                let nodes = count("nodes", network.nodes, mote::HUB)? + 1;
-                let fanout = count("fanout", network.fanout, mote::HUB)?;
+                let nodes = count("nodes", network.nodes, mote::MAX_NODES)? + 1;
+                let fanout = count("fanout", network.fanout, mote::MAX_NODES)?;
                 let mut links = Links::none(nodes);
                 (1..nodes).for_each(|node| links.connect(node, (node - 1) / fanout, STRONG_DBM));
                 links
             }
             Shape::Links => {
                 unused("hops", network.hops.is_some())?;
-                let nodes = count("nodes", network.nodes, mote::HUB)? + 1;
+                let nodes = count("nodes", network.nodes, mote::MAX_NODES)? + 1;
                 let mut links = Links::none(nodes);
                 let pairs = network.links.as_deref();
                 let pairs = pairs.ok_or(("network", "topology", "this topology needs links = [[0, 1], ...]".into()))?;

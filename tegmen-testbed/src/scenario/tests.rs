@@ -42,7 +42,7 @@ fn what_cannot_be_is_named_with_its_line_and_what_is_allowed() {
     let long = wrong(&changed("payload = 10", "payload = 4000"));
     assert_eq!((long.line, long.what.contains("1024 bytes")), (Some(8), true), "{long}");
     let none = wrong(&changed("nodes = 3", "nodes = 0"));
-    assert_eq!((none.line, none.what.contains("from 1 to 128")), (Some(4), true), "{none}");
+    assert_eq!((none.line, none.what.contains("from 1 to 1000")), (Some(4), true), "{none}");
     let platform = wrong(&format!("{GOOD}[mote]\nplatform = \"abacus\"\n"));
     assert_eq!((platform.line, platform.what.contains("z1")), (Some(10), true), "{platform}");
     let chain = wrong(&changed("\"star\"", "\"chain\""));
