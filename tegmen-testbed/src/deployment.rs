@@ -41,7 +41,8 @@ pub struct Outcome {
     pub challenges: u64,
     /// Changes of address.
     pub moves: u64,
-    /// From a change of address to the next answer that the node heard, in microseconds, in the order of the answers.
+    /// From when a node that changed its address wants to speak to the next answer that it heard, in microseconds, in the order
+    /// of the answers.
     pub recoveries: Vec<Micros>,
     /// Virtual time of the run.
     pub elapsed: Micros,
@@ -355,7 +356,9 @@ impl<'s> World<'s> {
                     }
                     self.outcome.by_node[node].push(delay);
                     if let Some(moved) = station.moved_at.take() {
-                        self.outcome.recoveries.push(self.network.now() - moved + working);
+                        // It wanted to speak when it made the reading, or at the move if the reading waited already.
+                        let wanted = moved.max((made.as_micros() - 1) as Micros);
+                        self.outcome.recoveries.push(self.network.now() - wanted + working);
                     }
                 }
                 Wish::Established => self.outcome.sessions += u64::from(node != 0),

@@ -61,7 +61,7 @@ pub struct Summary {
     pub sessions: Mean,
     /// Changes of address in a run.
     pub moves: Mean,
-    /// Mean time from a change of address to the mote's next answer; 0 without changes.
+    /// Mean time to the next answer from when a mote that changed its address wants to speak; 0 without changes.
     pub recovery_ms: Mean,
     /// Years on the battery for the mote that uses most, its radio on only for frames.
     pub battery_years: f64,
@@ -393,7 +393,7 @@ pub fn table(summaries: &[Summary]) -> String {
     for summary in summaries.iter().filter(|summary| summary.moves.mean > 0.0) {
         let _ = writeln!(
             text,
-            "{:width$}  {:<10} {:.1} changes of address; the next answer {:.0} ms ±{:.0} later",
+            "{:width$}  {:<10} {:.1} changes of address; the next answer {:.1} ms ±{:.1} after the mote wanted to speak",
             name(summary),
             summary.protection.name(),
             summary.moves.mean,
