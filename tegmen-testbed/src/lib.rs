@@ -9,6 +9,7 @@ pub mod figure;
 pub mod footprint;
 pub mod frames;
 pub mod handshakes;
+pub mod interval;
 pub mod mote;
 pub mod objects;
 pub mod parallel;

@@ -7,15 +7,16 @@ use std::fmt::Write as _;
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// Points, and half the width of their interval.
-    pub points: Vec<(f64, f64, f64)>,
+    /// Points, and the bounds of their intervals.
+    pub points: Vec<(f64, f64, Option<[f64; 2]>)>,
 }
 
 /// Lines over two axes. Both begin at zero.
 pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> String {
     let all = || series.iter().flat_map(|series| &series.points);
     let (x_step, x_end) = scale(all().map(|point| point.0).fold(0.0, f64::max));
-    let (y_step, y_end) = scale(all().map(|point| point.1 + point.2).fold(0.0, f64::max));
+    let most = all().map(|point| point.2.map_or(point.1, |bounds| bounds[1])).fold(0.0, f64::max);
+    let (y_step, y_end) = scale(most);
     let x = |value: f64| LEFT + value / x_end * (RIGHT - LEFT);
     let y = |value: f64| BOTTOM - value / y_end * (BOTTOM - TOP);
     let mut svg = open(title, series.len());
@@ -32,8 +33,8 @@ pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> St
         );
         for (px, py, interval) in points {
             let (cx, cy) = (x(*px), y(*py));
-            if *interval > 0.0 {
-                let (low, high) = (y((py - interval).max(0.0)), y(py + interval));
+            if let Some([low, high]) = interval {
+                let (low, high) = (y(low.max(0.0)), y(*high));
                 let _ = writeln!(svg, "<path d=\"M{cx:.1},{low:.1}V{high:.1}\" stroke=\"{color}\"/>");
             }
             let _ = writeln!(

@@ -5,6 +5,7 @@ use crate::agreement;
 use crate::blink::paper;
 use crate::figure::Figure;
 use crate::handshakes;
+use crate::interval::Mean;
 use crate::objects;
 use crate::plans::Named;
 use crate::plot::{self, Series, escape};
@@ -227,7 +228,7 @@ impl Report<'_> {
                     let start = format!("fig6/{hops}/{name}/");
                     let point = |figure: &Figure| {
                         let size = figure.id.strip_prefix(&start)?.strip_suffix("_bytes")?;
-                        Some((size.parse().ok()?, figure.ours?, 0.0))
+                        Some((size.parse().ok()?, figure.ours?, None))
                     };
                     Series { name: name.replace('_', " "), points: figures.iter().filter_map(point).collect() }
                 })
@@ -322,7 +323,7 @@ impl Report<'_> {
         let (seeds, readings) =
             (summaries.first().map_or(0, |s| s.seeds), summaries.iter().map(|s| s.readings).sum::<u64>());
         self.say(&format!(
-            "{readings} readings in all; {seeds} seeds for each line, and intervals of 95 % over the seeds. Energy is that \
+            "{readings} readings in all; {seeds} seeds for each line, and intervals of 95 %. Energy is that \
              of the mote's processor and radio for one reading: with a radio that is on for frames only, and with one \
              that is always on."
         ));
@@ -344,7 +345,7 @@ impl Report<'_> {
     }
 }
 
-type Pick = fn(&Summary) -> runs::Mean;
+type Pick = fn(&Summary) -> Mean;
 
 /// What is plotted of a plan with a key that is a number.
 const FIGURES: &[(&str, &str, Pick)] = &[
@@ -388,9 +389,11 @@ const HEADER: &[&str] = &[
     "protection",
     "hops",
     "delivered",
-    "interval",
+    "low_95",
+    "high_95",
     "median_ms",
-    "interval",
+    "low_95",
+    "high_95",
     "p95_ms",
     "bytes_per_reading",
     "frames_per_reading",
@@ -405,6 +408,11 @@ const HEADER: &[&str] = &[
     "seeds",
 ];
 
+/// A bound of an interval; empty where there is none.
+fn bound(mean: &Mean, end: usize) -> String {
+    mean.interval.map_or(String::new(), |bounds| format!("{:.4}", bounds[end]))
+}
+
 fn row(summary: &Summary) -> Vec<String> {
     let case: Vec<String> = summary.case.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     vec![
@@ -412,9 +420,11 @@ fn row(summary: &Summary) -> Vec<String> {
         summary.protection.name().into(),
         summary.hops.to_string(),
         format!("{:.4}", summary.delivered.mean),
-        format!("{:.4}", summary.delivered.interval),
+        bound(&summary.delivered, 0),
+        bound(&summary.delivered, 1),
         format!("{:.3}", summary.delay_p50_ms.mean),
-        format!("{:.3}", summary.delay_p50_ms.interval),
+        bound(&summary.delay_p50_ms, 0),
+        bound(&summary.delay_p50_ms, 1),
         format!("{:.3}", summary.delay_p95_ms.mean),
         format!("{:.2}", summary.bytes_per_reading.mean),
         format!("{:.2}", summary.frames_per_reading.mean),

@@ -8,6 +8,7 @@ pub mod parts;
 
 use crate::cost::Memory;
 use crate::deployment::{self, Outcome};
+use crate::interval::{Mean, mean, share};
 use crate::mote::Protection;
 use crate::parallel;
 use crate::platform::{Energy, Platform};
@@ -18,15 +19,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// A mean over seeds, and half the width of its 95 % interval.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Mean {
-    /// The mean.
-    pub mean: f64,
-    /// What the true mean is away from it, at most, in 95 of 100 cases; 0 for one seed, where it is not known.
-    pub interval: f64,
-}
 
 /// What a case gave under one protection.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -266,6 +258,8 @@ fn once(case: &Case, protection: Protection, seed: u64, store: &Store) -> (Kept,
 
 fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) -> Summary {
     let over = |figure: &dyn Fn(&Kept) -> f64| mean(&runs.iter().map(|(run, _)| figure(run)).collect::<Vec<_>>());
+    let of_made =
+        |hits: &dyn Fn(&Kept) -> u64| share(&runs.iter().map(|(run, _)| (hits(run), run.made)).collect::<Vec<_>>());
     let readings_of_a_mote = |run: &Kept| run.made as f64 / run.makers as f64;
     let hardware = &case.scenario.mote;
     let volts = Platform::find(&hardware.platform).map_or(3.0, |platform| platform.volts);
@@ -283,7 +277,7 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
         let delays = runs.iter().map(|(run, _)| of(run)).filter(|(answered, _)| *answered > 0);
         OfNode {
             node,
-            delivered: over(&|run| of(run).0 as f64 / readings_of_a_mote(run)),
+            delivered: share(&runs.iter().map(|(run, _)| (of(run).0, run.made / run.makers)).collect::<Vec<_>>()),
             delay_p50_ms: mean(&delays.map(|(_, p50)| p50 as f64 / 1e3).collect::<Vec<_>>()),
         }
     });
@@ -294,7 +288,7 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
         hops,
         seeds: runs.len() as u64,
         readings: runs.iter().map(|(run, _)| run.made).sum(),
-        delivered: over(&|run| run.answered as f64 / run.made as f64),
+        delivered: of_made(&|run| run.answered),
         delay_p50_ms: over(&|run| run.p50 as f64 / 1e3),
         delay_p95_ms: over(&|run| run.p95 as f64 / 1e3),
         bytes_per_reading: over(&|run| run.bytes as f64 / run.made as f64),
@@ -313,20 +307,15 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
     }
 }
 
-/// The mean, and its interval by Student's distribution.
-fn mean(values: &[f64]) -> Mean {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n.max(1.0);
-    if values.len() < 2 {
-        return Mean { mean, interval: 0.0 };
-    }
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    // The 97.5 % quantiles for 1 degree of freedom and more, then near enough for all.
-    let quantile = STUDENT.get(values.len() - 2).copied().unwrap_or(1.96 + 2.4 / (n - 1.0));
-    Mean { mean, interval: quantile * (variance / n).sqrt() }
+/// A share in percent, with the bounds of its interval.
+fn percent(share: &Mean) -> String {
+    let bounds = share.interval.map(|[low, high]| format!(" ({:.2} to {:.2})", low * 100.0, high * 100.0));
+    format!("{:.2}%{}", share.mean * 100.0, bounds.unwrap_or_default())
 }
 
-const STUDENT: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+fn with_interval(mean: &Mean) -> String {
+    format!("{:.2} ±{:>5}", mean.mean, mean.half_width(2))
+}
 
 /// Summaries as a table for people.
 pub fn table(summaries: &[Summary]) -> String {
@@ -335,11 +324,11 @@ pub fn table(summaries: &[Summary]) -> String {
     };
     let width = summaries.iter().map(|summary| name(summary).len()).max().unwrap_or(0);
     let mut text = format!(
-        "{:width$}  {:<10} {:>4} {:>16} {:>15} {:>11} {:>13} {:>12} {:>10} {:>15} {:>8} {:>14} {:>7} {:>6}\n",
+        "{:width$}  {:<10} {:>4} {:>24} {:>15} {:>9} {:>13} {:>12} {:>10} {:>15} {:>8} {:>14} {:>7} {:>6}\n",
         "",
         "protection",
         "hops",
-        "delivered",
+        "delivered (95 %)",
         "delay p50, ms",
         "p95, ms",
         "bytes/reading",
@@ -355,14 +344,12 @@ pub fn table(summaries: &[Summary]) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "{:width$}  {:<10} {:>4} {:>8.2}% ±{:>5.2} {:>8.2} ±{:>5.2} {:>11.2} {:>13.1} {:>12.0} {:>10.0} {:>15.0} {:>8.1} {:>14} {:>7} {:>6}",
+            "{:width$}  {:<10} {:>4} {:>24} {:>15} {:>9.2} {:>13.1} {:>12.0} {:>10.0} {:>15.0} {:>8.1} {:>14} {:>7} {:>6}",
             name(summary),
             summary.protection.name(),
             summary.hops,
-            summary.delivered.mean * 100.0,
-            summary.delivered.interval * 100.0,
-            summary.delay_p50_ms.mean,
-            summary.delay_p50_ms.interval,
+            percent(&summary.delivered),
+            with_interval(&summary.delay_p50_ms),
             summary.delay_p95_ms.mean,
             summary.bytes_per_reading.mean,
             summary.energy_uj.mean,
@@ -379,26 +366,25 @@ pub fn table(summaries: &[Summary]) -> String {
         if let Some(worst) = worst.filter(|worst| worst.delivered.mean < 1.0) {
             let _ = writeln!(
                 text,
-                "{:width$}  {:<10} worst off: node {} with {:.2}% ±{:.2}, {:.0} ms ±{:.0}; every node with --json",
+                "{:width$}  {:<10} worst off: node {} with {}, {:.0} ms ±{}; every node with --json",
                 name(summary),
                 summary.protection.name(),
                 worst.node,
-                worst.delivered.mean * 100.0,
-                worst.delivered.interval * 100.0,
+                percent(&worst.delivered),
                 worst.delay_p50_ms.mean,
-                worst.delay_p50_ms.interval,
+                worst.delay_p50_ms.half_width(0),
             );
         }
     }
     for summary in summaries.iter().filter(|summary| summary.moves.mean > 0.0) {
         let _ = writeln!(
             text,
-            "{:width$}  {:<10} {:.1} changes of address; the next answer {:.1} ms ±{:.1} after the mote wanted to speak",
+            "{:width$}  {:<10} {:.1} changes of address; the next answer {:.1} ms ±{} after the mote wanted to speak",
             name(summary),
             summary.protection.name(),
             summary.moves.mean,
             summary.recovery_ms.mean,
-            summary.recovery_ms.interval,
+            summary.recovery_ms.half_width(1),
         );
     }
     text

@@ -10,7 +10,7 @@ fn axes_end_at_round_numbers() {
 
 #[test]
 fn every_point_and_bar_is_drawn_and_names_are_escaped() {
-    let series = Series { name: "a < b".into(), points: vec![(0.0, 1.0, 0.5), (1.0, 2.0, 0.0)] };
+    let series = Series { name: "a < b".into(), points: vec![(0.0, 1.0, Some([0.5, 1.5])), (1.0, 2.0, None)] };
     let plot = lines("title & more", "x", "y", &[series]);
     assert_eq!(plot.matches("<circle").count(), 2);
     assert!(plot.contains("a &lt; b") && plot.contains("title &amp; more") && !plot.contains("NaN"));

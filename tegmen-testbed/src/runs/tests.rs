@@ -38,11 +38,14 @@ fn a_finished_run_is_not_computed_again_and_gives_the_same() {
 }
 
 #[test]
-fn the_interval_is_that_of_student() {
-    let of = mean(&[1.0, 2.0, 3.0, 4.0]);
-    assert!((of.mean - 2.5).abs() < 1e-12);
-    assert!((of.interval - 3.182 * (5.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-9);
-    assert_eq!(mean(&[7.0]), Mean { mean: 7.0, interval: 0.0 });
+fn a_share_of_few_readings_is_not_certain() {
+    let text = "about = \"few\"\n[network]\ntopology = \"star\"\nnodes = 1\n[traffic]\nperiod_s = 2.0\npayload = 4\n\
+                readings = 20\n[stack]\nprotections = [\"coap\"]\n[run]\nseeds = 2\n";
+    let plan = Plan::parse("few.toml", text).unwrap();
+    let summaries = run(&plan, &Store::none(), |_, _| {});
+    let [low, high] = summaries[0].delivered.interval.unwrap();
+    assert!(summaries[0].delivered.mean == 1.0 && low < 0.95 && high == 1.0, "{low} {high}");
+    assert!(table(&summaries).contains("100.00% (9"), "{}", table(&summaries));
 }
 
 #[test]

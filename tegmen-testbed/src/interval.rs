@@ -1,0 +1,65 @@
+//! Means and shares with the intervals that their samples allow.
+
+use serde::Serialize;
+
+/// A mean, and the bounds of its 95 % interval.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Mean {
+    /// The mean.
+    pub mean: f64,
+    /// Its bounds; empty where one run says nothing of how far others are off.
+    pub interval: Option<[f64; 2]>,
+}
+
+impl Mean {
+    /// Half the width of its interval, as text; a dash where it is not known.
+    pub fn half_width(&self, digits: usize) -> String {
+        self.interval.map_or("-".into(), |[low, high]| format!("{:.digits$}", (high - low) / 2.0))
+    }
+}
+
+/// The mean of what runs gave, and its interval by Student's distribution.
+pub fn mean(values: &[f64]) -> Mean {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n.max(1.0);
+    if values.len() < 2 {
+        return Mean { mean, interval: None };
+    }
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    // The 97.5 % quantiles for 1 degree of freedom and more, then near enough for all.
+    let quantile = STUDENT.get(values.len() - 2).copied().unwrap_or(1.96 + 2.4 / (n - 1.0));
+    let half = quantile * (variance / n).sqrt();
+    Mean { mean, interval: Some([mean - half, mean + half]) }
+}
+
+/// The share of hits among the cases of runs, given as pairs (hits, cases): the wider of Wilson's interval for all cases
+/// together and of Student's for the runs, as cases of one run may depend on each other.
+pub fn share(runs: &[(u64, u64)]) -> Mean {
+    let (hits, cases) = runs.iter().fold((0, 0), |(hits, cases), run| (hits + run.0, cases + run.1));
+    if cases == 0 {
+        return Mean { mean: f64::NAN, interval: None };
+    }
+    let [mut low, mut high] = wilson(hits, cases);
+    let of_each: Vec<f64> = runs.iter().filter(|run| run.1 > 0).map(|run| run.0 as f64 / run.1 as f64).collect();
+    if let Some([least, most]) = mean(&of_each).interval {
+        (low, high) = (low.min(least).max(0.0), high.max(most).min(1.0));
+    }
+    Mean { mean: hits as f64 / cases as f64, interval: Some([low, high]) }
+}
+
+/// The 95 % interval of a share, after Wilson.
+fn wilson(hits: u64, cases: u64) -> [f64; 2] {
+    const Z: f64 = 1.96;
+    let (n, p) = (cases as f64, hits as f64 / cases as f64);
+    let middle = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
+    let half = Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
+    // A bound that is the end itself, but for rounding.
+    let low = if hits == 0 { 0.0 } else { middle - half };
+    let high = if hits == cases { 1.0 } else { middle + half };
+    [low, high]
+}
+
+const STUDENT: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+
+#[cfg(test)]
+mod tests;
