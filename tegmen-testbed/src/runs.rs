@@ -35,6 +35,10 @@ pub struct Summary {
     pub readings: u64,
     /// The share of readings that were answered.
     pub delivered: Mean,
+    /// The share of readings that were answered at the first try: they waited for no other, and were sent once.
+    pub first_try: Mean,
+    /// Mean from reading to answer.
+    pub delay_mean_ms: Mean,
     /// Median from reading to answer.
     pub delay_p50_ms: Mean,
     /// What 95 of 100 stay below.
@@ -104,6 +108,9 @@ impl Run {
 struct Kept {
     made: u64,
     answered: u64,
+    first_try: u64,
+    /// All delays together.
+    delay: Micros,
     p50: Micros,
     p95: Micros,
     bytes: u64,
@@ -136,6 +143,8 @@ impl Kept {
         Self {
             made: outcome.made,
             answered: outcome.answered,
+            first_try: outcome.first_try.len() as u64,
+            delay: outcome.delays.iter().sum(),
             p50: percentile(&outcome.delays, 50),
             p95: percentile(&outcome.delays, 95),
             bytes: outcome.bytes,
@@ -260,6 +269,7 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
     let over = |figure: &dyn Fn(&Kept) -> f64| mean(&runs.iter().map(|(run, _)| figure(run)).collect::<Vec<_>>());
     let of_made =
         |hits: &dyn Fn(&Kept) -> u64| share(&runs.iter().map(|(run, _)| (hits(run), run.made)).collect::<Vec<_>>());
+    let answered: Vec<&Kept> = runs.iter().map(|(run, _)| run).filter(|run| run.answered > 0).collect();
     let readings_of_a_mote = |run: &Kept| run.made as f64 / run.makers as f64;
     let hardware = &case.scenario.mote;
     let volts = Platform::find(&hardware.platform).map_or(3.0, |platform| platform.volts);
@@ -289,6 +299,10 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
         seeds: runs.len() as u64,
         readings: runs.iter().map(|(run, _)| run.made).sum(),
         delivered: of_made(&|run| run.answered),
+        first_try: of_made(&|run| run.first_try),
+        delay_mean_ms: mean(
+            &answered.iter().map(|run| run.delay as f64 / run.answered as f64 / 1e3).collect::<Vec<_>>(),
+        ),
         delay_p50_ms: over(&|run| run.p50 as f64 / 1e3),
         delay_p95_ms: over(&|run| run.p95 as f64 / 1e3),
         bytes_per_reading: over(&|run| run.bytes as f64 / run.made as f64),
@@ -324,12 +338,14 @@ pub fn table(summaries: &[Summary]) -> String {
     };
     let width = summaries.iter().map(|summary| name(summary).len()).max().unwrap_or(0);
     let mut text = format!(
-        "{:width$}  {:<10} {:>4} {:>24} {:>15} {:>9} {:>13} {:>12} {:>10} {:>15} {:>8} {:>14} {:>7} {:>6}\n",
+        "{:width$}  {:<10} {:>4} {:>24} {:>9} {:>15} {:>15} {:>9} {:>13} {:>12} {:>10} {:>15} {:>8} {:>14} {:>7} {:>6}\n",
         "",
         "protection",
         "hops",
         "delivered (95 %)",
-        "delay p50, ms",
+        "first try",
+        "delay mean, ms",
+        "p50, ms",
         "p95, ms",
         "bytes/reading",
         "uJ/reading",
@@ -344,11 +360,13 @@ pub fn table(summaries: &[Summary]) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "{:width$}  {:<10} {:>4} {:>24} {:>15} {:>9.2} {:>13.1} {:>12.0} {:>10.0} {:>15.0} {:>8.1} {:>14} {:>7} {:>6}",
+            "{:width$}  {:<10} {:>4} {:>24} {:>8.2}% {:>15} {:>15} {:>9.2} {:>13.1} {:>12.0} {:>10.0} {:>15.0} {:>8.1} {:>14} {:>7} {:>6}",
             name(summary),
             summary.protection.name(),
             summary.hops,
             percent(&summary.delivered),
+            summary.first_try.mean * 100.0,
+            with_interval(&summary.delay_mean_ms),
             with_interval(&summary.delay_p50_ms),
             summary.delay_p95_ms.mean,
             summary.bytes_per_reading.mean,

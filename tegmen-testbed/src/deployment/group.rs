@@ -87,6 +87,7 @@ impl World<'_> {
             let delay = self.network.now() - *asked;
             self.outcome.answered += 1;
             self.outcome.delays.push(delay);
+            self.outcome.first_try.push(delay);
             self.outcome.by_node[node].push(delay);
         }
     }

@@ -38,13 +38,16 @@ fn a_finished_run_is_not_computed_again_and_gives_the_same() {
 }
 
 #[test]
-fn a_share_of_few_readings_is_not_certain() {
+fn a_share_of_few_readings_is_not_certain_and_the_mean_is_told() {
     let text = "about = \"few\"\n[network]\ntopology = \"star\"\nnodes = 1\n[traffic]\nperiod_s = 2.0\npayload = 4\n\
                 readings = 20\n[stack]\nprotections = [\"coap\"]\n[run]\nseeds = 2\n";
     let plan = Plan::parse("few.toml", text).unwrap();
     let summaries = run(&plan, &Store::none(), |_, _| {});
     let [low, high] = summaries[0].delivered.interval.unwrap();
     assert!(summaries[0].delivered.mean == 1.0 && low < 0.95 && high == 1.0, "{low} {high}");
+    assert_eq!(summaries[0].first_try.mean, 1.0);
+    let (mean, median) = (summaries[0].delay_mean_ms.mean, summaries[0].delay_p50_ms.mean);
+    assert!((0.7..1.5).contains(&(mean / median)), "{mean} {median}");
     assert!(table(&summaries).contains("100.00% (9"), "{}", table(&summaries));
 }
 
