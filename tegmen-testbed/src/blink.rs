@@ -6,6 +6,7 @@
 
 pub mod paper;
 
+use crate::figure::{DIFFERS, EQUAL, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -32,6 +33,17 @@ pub struct Row {
     pub ours: u64,
     /// In what.
     pub unit: String,
+    /// Where our number comes from.
+    pub source: Source,
+    /// `equal` or `differs`, where the paper prints something.
+    pub verdict: Option<&'static str>,
+}
+
+impl Row {
+    fn new(id: String, paper: Option<u64>, ours: u64, unit: String) -> Self {
+        let verdict = paper.map(|paper| if paper == ours { EQUAL } else { DIFFERS });
+        Self { id, paper, ours, unit, source: Source::Built, verdict }
+    }
 }
 
 /// Measures all rows of the plan: tables II and III of the paper first, then what the default profile costs.
@@ -45,7 +57,7 @@ pub fn blink_bytes() -> Vec<Row> {
         let rows = ORDER.iter().filter_map(|id| figures.get(*id).map(|paper| (id, *paper)));
         rows.map(|(id, paper)| {
             let ours = measured.get(*id).copied().unwrap_or(0);
-            Row { id: format!("{name}/{id}"), paper: Some(paper), ours, unit: plan.unit.clone() }
+            Row::new(format!("{name}/{id}"), Some(paper), ours, plan.unit.clone())
         })
         .collect::<Vec<_>>()
     };
@@ -53,7 +65,7 @@ pub fn blink_bytes() -> Vec<Row> {
     rows.extend(table("table3", &plan.table3));
 
     let mut add = |id: &str, ours: usize, unit: &str| {
-        rows.push(Row { id: id.into(), paper: None, ours: ours as u64, unit: unit.into() });
+        rows.push(Row::new(id.into(), None, ours as u64, unit.into()));
     };
     for (profile, run) in [("minimal", &minimal), ("default", &default)] {
         let bytes = run.handshake.iter().map(|sent| sent.bytes.len()).sum();

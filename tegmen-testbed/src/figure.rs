@@ -3,6 +3,32 @@
 use serde::Serialize;
 use std::fmt::Write as _;
 
+/// Where a number of ours comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Arithmetic on numbers of the paper itself: nothing is measured.
+    Paper,
+    /// Messages and frames that this program builds.
+    Built,
+    /// Runs of the simulator.
+    Simulated,
+    /// Instructions and memory of firmware images, counted under QEMU.
+    Counted,
+}
+
+impl Source {
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Built => "built",
+            Self::Simulated => "simulated",
+            Self::Counted => "counted",
+        }
+    }
+}
+
 /// One figure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figure {
@@ -12,54 +38,98 @@ pub struct Figure {
     pub paper: Option<f64>,
     /// What came out here, where it was measured.
     pub ours: Option<f64>,
+    /// The value that follows from other numbers of the paper; ours is empty then.
+    pub derived: Option<f64>,
     /// In what.
     pub unit: &'static str,
-    /// How they compare: see [`EQUAL`], [`WITHIN`], [`DIFFERS`], [`MISPRINT`]; or why they need not agree.
+    /// Where our number comes from; empty if there is none.
+    pub source: Option<Source>,
+    /// The verdict: see [`EQUAL`], [`CONSISTENT`], [`DIFFERS`], [`MISPRINT`]; or why they need not agree.
     pub verdict: String,
 }
 
 impl Figure {
+    fn new(id: String, paper: Option<f64>, ours: Option<f64>, unit: &'static str, verdict: String) -> Self {
+        let source = ours.map(|_| Source::Built);
+        Self { id, paper, ours, derived: None, unit, source, verdict }
+    }
+
     /// A figure that must be the paper's.
     pub fn equal(id: String, paper: f64, ours: f64, unit: &'static str) -> Self {
         let verdict = if paper == ours { EQUAL } else { DIFFERS };
-        Self { id, paper: Some(paper), ours: Some(ours), unit, verdict: verdict.into() }
+        Self::new(id, Some(paper), Some(ours), unit, verdict.into())
+    }
+
+    /// A figure that must follow from other numbers of the paper, within a number of percent.
+    pub fn follows(id: String, paper: f64, derived: f64, unit: &'static str, percent: f64) -> Self {
+        // Exact numbers need no tolerance.
+        let near = paper == derived || (derived / paper - 1.0).abs() * 100.0 <= percent;
+        let verdict = if near { CONSISTENT } else { DIFFERS };
+        Self::new(id, Some(paper), Some(derived), unit, verdict.into()).of(Source::Paper)
     }
 
     /// A figure that shows something, and why it is not held to the paper's.
     pub fn shown(id: String, paper: Option<f64>, ours: f64, unit: &'static str, why: &str) -> Self {
-        Self { id, paper, ours: Some(ours), unit, verdict: format!("not judged: {why}") }
+        Self::new(id, paper, Some(ours), unit, format!("not judged: {why}"))
     }
 
     /// A figure of what is not part of this program.
     pub fn missing(id: String, paper: f64, unit: &'static str, why: &str) -> Self {
-        Self { id, paper: Some(paper), ours: None, unit, verdict: format!("not measured: {why}") }
+        Self::new(id, Some(paper), None, unit, format!("not measured: {why}"))
     }
 
     /// Something that must hold, as 1 if it does.
     pub fn holds(id: String, holds: bool, what: &str) -> Self {
         let verdict = if holds { format!("holds: {what}") } else { DIFFERS.to_owned() };
-        Self { id, paper: None, ours: Some(f64::from(u8::from(holds))), unit: "assertion", verdict }
+        Self::new(id, None, Some(f64::from(u8::from(holds))), "assertion", verdict)
     }
+
+    /// The figure with another source of our number.
+    pub fn of(mut self, source: Source) -> Self {
+        if self.ours.is_some() {
+            self.source = Some(source);
+        }
+        if source == Source::Paper {
+            self.derived = self.ours.take();
+            if self.verdict.starts_with("holds") {
+                self.verdict = self.verdict.replacen("holds", CONSISTENT, 1);
+            }
+        }
+        self
+    }
+}
+
+/// Figures that are all of one source.
+pub fn all_of(source: Source, figures: Vec<Figure>) -> impl Iterator<Item = Figure> {
+    figures.into_iter().map(move |figure| figure.of(source))
 }
 
 /// The figures as a table for people.
 pub fn table(figures: &[Figure]) -> String {
     let width = figures.iter().map(|figure| figure.id.len()).max().unwrap_or(0);
-    let mut text = format!("{:width$}  {:>10}  {:>10}\n", "", "paper", "ours");
-    for Figure { id, paper, ours, unit, verdict } in figures {
+    let mut text = format!("{:width$}  {:>10}  {:>10}  {:9}\n", "", "paper", "ours", "source");
+    for figure in figures {
         let number = |value: f64| if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.2}") };
-        let [paper, ours] = [paper, ours].map(|value| value.map_or("-".into(), number));
+        let [paper, ours] = [figure.paper, figure.ours].map(|value| value.map_or("-".into(), number));
+        let source = figure.source.map_or("-", Source::name);
+        let mut verdict = figure.verdict.clone();
+        if let Some(derived) = figure.derived {
+            verdict += &format!(" ({} follows from the paper's own numbers)", number(derived));
+        }
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{id:width$}  {paper:>10}  {ours:>10}  {unit}: {verdict}");
+        let _ = writeln!(text, "{:width$}  {paper:>10}  {ours:>10}  {source:9}  {}: {verdict}", figure.id, figure.unit);
     }
     text
 }
 
 /// The paper's figure is ours.
 pub const EQUAL: &str = "equal";
-/// The paper's model gives its figure within 0.5 %.
-pub const WITHIN: &str = "within 0.5 %";
+/// The paper's figure follows from its others; nothing of ours is in it.
+pub const CONSISTENT: &str = "paper agrees with itself";
 /// The figures should agree, and do not.
 pub const DIFFERS: &str = "differs";
 /// The paper contradicts itself; what fits follows.
 pub const MISPRINT: &str = "misprint";
+
+#[cfg(test)]
+mod tests;

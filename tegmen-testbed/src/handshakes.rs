@@ -7,7 +7,7 @@
 mod ends;
 
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Image};
-use crate::figure::{DIFFERS, Figure};
+use crate::figure::{DIFFERS, Figure, Source, all_of};
 use crate::frames::frames;
 use crate::platform::Platform;
 use ends::Sent;
@@ -23,8 +23,8 @@ pub fn figures() -> Vec<Figure> {
     let (handshakes, ticket_len) = handshakes();
     let mut figures = transmission(&paper, &handshakes);
     figures.push(Figure::shown("transmission/resumed/ticket".into(), None, ticket_len as f64, BYTES, TICKET));
-    figures.extend(memory(&paper));
-    figures.extend(processing(&paper));
+    figures.extend(all_of(Source::Counted, memory(&paper)));
+    figures.extend(all_of(Source::Counted, processing(&paper)));
     figures.extend(energy(&paper, &handshakes));
     figures.extend(delegation(&paper));
     figures.extend(verdict(&handshakes));
@@ -222,7 +222,8 @@ fn energy(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
             let why = "the client's, at 1.3 cycles for an instruction, with the power of the Opal, a Cortex-M3: the paper \
                        has no current of its processor";
             let processor = opal.cpu_active_mw * time;
-            figures.push(Figure::shown(format!("energy/{}/processor", handshake.name), None, processor, "mJ", why));
+            let id = format!("energy/{}/processor", handshake.name);
+            figures.push(Figure::shown(id, None, processor, "mJ", why).of(Source::Counted));
         }
     }
     figures

@@ -3,7 +3,7 @@
 use crate::advice::Advice;
 use crate::agreement;
 use crate::blink::paper;
-use crate::figure::Figure;
+use crate::figure::{Figure, Source};
 use crate::handshakes;
 use crate::interval::Mean;
 use crate::objects;
@@ -220,7 +220,6 @@ impl Report<'_> {
              mote here has that cipher suite. Over four hops protection adds nearly what the paper says; over one hop more, in \
              proportion, as its plain text takes longer there than radio alone explains.",
         );
-        self.pairs("two-way-energy", "Energy of a handshake (table I)", "mJ", figures, "/fully_authenticated")?;
         for hops in ["single_hop", "four_hops"] {
             let series: Vec<_> = ["plain", "sha1_only", "aes128_sha1"]
                 .into_iter()
@@ -261,11 +260,14 @@ impl Report<'_> {
             .map(|figure| {
                 let both = figure.paper.zip(figure.ours).filter(|(paper, _)| *paper != 0.0);
                 let ratio = both.map_or(String::new(), |(paper, ours)| format!("{:.3}", ours / paper));
-                let (paper, ours) = (number(figure.paper), number(figure.ours));
-                vec![figure.id.clone(), paper, ours, ratio, figure.unit.into(), figure.verdict.clone()]
+                let [paper, ours, derived] = [figure.paper, figure.ours, figure.derived].map(number);
+                let source = figure.source.map_or("", Source::name).to_owned();
+                vec![figure.id.clone(), paper, ours, ratio, derived, figure.unit.into(), source, figure.verdict.clone()]
             })
             .collect();
-        self.table(csv, &["figure", "paper", "ours", "ratio", "unit", "verdict"], &rows)
+        let header =
+            ["figure", "paper", "ours", "ratio", "from_the_paper's_own_numbers", "unit", "source", "verdict"];
+        self.table(csv, &header, &rows)
     }
 
     fn agreement(&mut self, rows: &[agreement::Row]) -> io::Result<()> {
@@ -323,7 +325,7 @@ impl Report<'_> {
         let (seeds, readings) =
             (summaries.first().map_or(0, |s| s.seeds), summaries.iter().map(|s| s.readings).sum::<u64>());
         self.say(&format!(
-            "{readings} readings in all; {seeds} seeds for each line, and intervals of 95 %. Energy is that \
+            "Simulated: {readings} readings in all; {seeds} seeds for each line, and intervals of 95 %. Energy is that \
              of the mote's processor and radio for one reading: with a radio that is on for frames only, and with one \
              that is always on."
         ));
@@ -388,6 +390,7 @@ const HEADER: &[&str] = &[
     "case",
     "protection",
     "hops",
+    "source",
     "delivered",
     "low_95",
     "high_95",
@@ -423,6 +426,7 @@ fn row(summary: &Summary) -> Vec<String> {
         case.join("; "),
         summary.protection.name().into(),
         summary.hops.to_string(),
+        summary.source.name().into(),
         format!("{:.4}", summary.delivered.mean),
         bound(&summary.delivered, 0),
         bound(&summary.delivered, 1),

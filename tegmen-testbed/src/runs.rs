@@ -8,6 +8,7 @@ pub mod parts;
 
 use crate::cost::Memory;
 use crate::deployment::{self, Outcome};
+use crate::figure::Source;
 use crate::interval::{Mean, mean, share};
 use crate::mote::Protection;
 use crate::parallel;
@@ -27,6 +28,8 @@ pub struct Summary {
     pub case: BTreeMap<String, String>,
     /// What protected the readings.
     pub protection: Protection,
+    /// Where these figures come from.
+    pub source: Source,
     /// Hops of the farthest node.
     pub hops: usize,
     /// Runs.
@@ -295,6 +298,7 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
         by_node: by_node.collect(),
         case: case.values.clone(),
         protection,
+        source: Source::Simulated,
         hops,
         seeds: runs.len() as u64,
         readings: runs.iter().map(|(run, _)| run.made).sum(),

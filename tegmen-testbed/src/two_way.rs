@@ -8,7 +8,7 @@
 mod round_trip;
 
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Image};
-use crate::figure::{DIFFERS, Figure, MISPRINT};
+use crate::figure::{Figure, MISPRINT, Source, all_of};
 use crate::platform::Platform;
 pub use round_trip::{Effort, FULL};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     let paper = paper();
     let mut figures = energies(&paper);
     figures.extend(batteries(&paper));
-    figures.extend(computation(&paper));
+    figures.extend(all_of(Source::Counted, computation(&paper)));
     figures.extend(handshake_times(&paper));
     figures.extend(overhead(&paper));
     figures.extend(round_trip::figures(&paper, effort, done));
@@ -38,7 +38,8 @@ fn energies(paper: &Paper) -> Vec<Figure> {
                 let energy = table.supply_v * row.ma * row.ms[column] / 1e3;
                 sums[all][column] += energy;
                 if row.ms[column] > 0.0 {
-                    figures.push(near(format!("table1/{name}/{handshake}"), row.mj[column], energy, "mJ"));
+                    let id = format!("table1/{name}/{handshake}");
+                    figures.push(Figure::follows(id, row.mj[column], energy, "mJ", PERCENT));
                 }
             }
         }
@@ -46,7 +47,8 @@ fn energies(paper: &Paper) -> Vec<Figure> {
     let [minimum, idle] = sums;
     for (column, handshake) in HANDSHAKES.into_iter().enumerate() {
         let mut sum = |name: &str, printed: [f64; 2], ours| {
-            figures.push(near(format!("table1/{name}/{handshake}"), printed[column], ours, "mJ"));
+            let id = format!("table1/{name}/{handshake}");
+            figures.push(Figure::follows(id, printed[column], ours, "mJ", PERCENT));
         };
         sum("total_minimum", table.total_minimum_mj, minimum[column]);
         sum("total", table.total_mj, minimum[column] + idle[column]);
@@ -58,15 +60,17 @@ fn energies(paper: &Paper) -> Vec<Figure> {
 fn batteries(paper: &Paper) -> Vec<Figure> {
     let battery = &paper.battery;
     let joules = battery.mah * battery.volts * 3.6;
-    let mut figures = vec![Figure::equal("battery/energy".into(), battery.joules, joules, "J")];
+    let mut figures = vec![Figure::follows("battery/energy".into(), battery.joules, joules, "J", 0.0)];
     for (column, handshake) in HANDSHAKES.into_iter().enumerate() {
         let a_day = paper.table1.total_minimum_mj[column] / 1e3;
         let years = joules * battery.share_percent / 100.0 / a_day / DAYS;
         // The paper says "more than", and gives half years.
         let ours = (years * 2.0).floor() / 2.0;
-        figures.push(Figure::equal(format!("battery/{handshake}/half_years"), battery.years[column], ours, "years"));
+        let id = format!("battery/{handshake}/half_years");
+        figures.push(Figure::follows(id, battery.years[column], ours, "years", 0.0));
         let why = "the same before it is rounded down";
-        figures.push(Figure::shown(format!("battery/{handshake}/years"), None, years, "years", why));
+        let id = format!("battery/{handshake}/years");
+        figures.push(Figure::shown(id, None, years, "years", why).of(Source::Paper));
     }
     figures
 }
@@ -118,14 +122,14 @@ fn handshake_times(paper: &Paper) -> Vec<Figure> {
         .enumerate()
         .map(|(column, handshake)| {
             let why = "figure 7 prints no number; this follows from table I";
-            Figure::shown(format!("fig7/{handshake}/time"), None, lasts(column), "s", why)
+            Figure::shown(format!("fig7/{handshake}/time"), None, lasts(column), "s", why).of(Source::Paper)
         })
         .collect();
     let shorter = lasts(0) - lasts(1);
     let almost = paper.figure7.shorter_without_client_s;
     let what = "a handshake without the client's certificate is shorter by almost two seconds";
     let holds = shorter < almost && shorter > 0.8 * almost;
-    figures.push(Figure::holds("fig7/almost_two_seconds_shorter".into(), holds, what));
+    figures.push(Figure::holds("fig7/almost_two_seconds_shorter".into(), holds, what).of(Source::Paper));
     figures
 }
 
@@ -133,14 +137,15 @@ fn handshake_times(paper: &Paper) -> Vec<Figure> {
 fn overhead(paper: &Paper) -> Vec<Figure> {
     let Records { header, iv, hmac, padding, max } = paper.records;
     let mut figures =
-        vec![Figure::equal("overhead/sum".into(), max as f64, (header + iv + hmac + padding) as f64, BYTES)];
+        vec![Figure::follows("overhead/sum".into(), max as f64, (header + iv + hmac + padding) as f64, BYTES, 0.0)];
     let added = |len: usize| Protection::Aes128Sha1.record_len(len) - len;
     let (least, most) = (0..1024).map(added).fold((usize::MAX, 0), |(least, most), n| (least.min(n), most.max(n)));
-    let verdict =
+    let mut longest = Figure::follows("overhead/most".into(), max as f64, most as f64, BYTES, 0.0);
+    longest.verdict =
         format!("{MISPRINT}: the byte with the length of the padding counts as well (RFC 5246, section 6.2.3.2)");
-    let (unit, paper) = (BYTES, Some(max as f64));
-    figures.push(Figure { id: "overhead/most".into(), paper, ours: Some(most as f64), unit, verdict });
-    figures.push(Figure::shown("overhead/least".into(), None, least as f64, BYTES, "where no padding is needed"));
+    figures.push(longest);
+    let shortest = Figure::shown("overhead/least".into(), None, least as f64, BYTES, "where no padding is needed");
+    figures.push(shortest.of(Source::Paper));
     figures
 }
 
@@ -150,7 +155,7 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     for (place, what) in ["ram", "rom"].into_iter().enumerate() {
         let sum: u64 = paper.table2.values().map(|bytes| bytes[place]).sum();
         let printed = paper.table2_total.bytes[place];
-        figures.push(Figure::equal(format!("table2/total/{what}"), printed as f64, sum as f64, BYTES));
+        figures.push(Figure::follows(format!("table2/total/{what}"), printed as f64, sum as f64, BYTES, 0.0));
         let of = |image: &str| {
             let memory = Image::of(image).expect(BUDGET).memory;
             if place == 0 { memory.ram } else { memory.rom }
@@ -179,16 +184,10 @@ fn memory(paper: &Paper) -> Vec<Figure> {
             ("ip_stack", row("ip_stack"), beyond("lowpan", "empty"), "6LoWPAN alone; BLIP routes as well"),
         ] {
             let id = format!("table2/ours/{name}/{what}");
-            figures.push(Figure::shown(id, Some(printed as f64), ours as f64, BYTES, why));
+            figures.push(Figure::shown(id, Some(printed as f64), ours as f64, BYTES, why).of(Source::Counted));
         }
     }
     figures
-}
-
-/// A figure that must be within 0.4 % of the paper's.
-fn near(id: String, paper: f64, ours: f64, unit: &'static str) -> Figure {
-    let verdict = if (ours / paper - 1.0).abs() <= 0.004 { NEAR } else { DIFFERS };
-    Figure { id, paper: Some(paper), ours: Some(ours), unit, verdict: verdict.into() }
 }
 
 fn instructions(image: &str, operation: &str) -> u64 {
@@ -326,7 +325,8 @@ const BLOCK: usize = 16;
 const HMAC: usize = 20;
 const BYTES: &str = "bytes";
 /// Supply, current and time give the energy within this.
-const NEAR: &str = "within 0.4 %";
+/// Largest difference of a number of the paper from what follows from its others.
+const PERCENT: f64 = 0.4;
 const BUDGET: &str = "the budget is part of the program, and a test reads it";
 
 #[cfg(test)]

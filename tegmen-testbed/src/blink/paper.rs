@@ -5,7 +5,7 @@
 
 use super::{ORDER, Profile, Run, plan};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs, Memory};
-use crate::figure::{DIFFERS, Figure, MISPRINT, WITHIN};
+use crate::figure::{DIFFERS, Figure, MISPRINT, Source, all_of};
 use crate::frames::frames;
 use crate::platform::behind_resistor;
 use serde::Deserialize;
@@ -17,9 +17,9 @@ use tegmen::lowpan::frame::LinkAddress;
 pub fn figures() -> Vec<Figure> {
     let paper = paper();
     let mut figures = bytes(&paper);
-    figures.extend(memory(&paper));
+    figures.extend(all_of(Source::Counted, memory(&paper)));
     figures.extend(energy_model(&paper));
-    figures.extend(ours(&paper));
+    figures.extend(all_of(Source::Counted, ours(&paper)));
     figures
 }
 
@@ -63,13 +63,9 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     for (name, image) in [("secured", "blink_server"), ("unsecured", "coap")] {
         let (Some(printed), Some(ours)) = (paper.table1.get(name), Memory::of_image(image)) else { continue };
         for (what, printed, ours) in [("rom", printed.rom, ours.rom), ("ram", printed.ram, ours.ram)] {
-            figures.push(Figure {
-                id: format!("table1/{name}/{what}"),
-                paper: Some(printed as f64),
-                ours: Some(ours as f64),
-                unit: "bytes",
-                verdict: format!("not judged: theirs with TinyOS on an MSP430, ours the image {image} on a Cortex-M3"),
-            });
+            let why = format!("theirs with TinyOS on an MSP430, ours the image {image} on a Cortex-M3");
+            let id = format!("table1/{name}/{what}");
+            figures.push(Figure::shown(id, Some(printed as f64), ours as f64, "bytes", &why));
         }
     }
     figures
@@ -84,12 +80,11 @@ fn energy_model(paper: &Paper) -> Vec<Figure> {
             let id = format!("{table}/{name}");
             let misprint = paper.misprints.get(&id);
             let model = |id: String, unit, printed: f64, ours: f64, touched: bool| {
-                let verdict = match (within(printed, ours), misprint.filter(|_| touched)) {
-                    (true, _) => WITHIN.to_owned(),
-                    (false, Some(misprint)) => format!("{MISPRINT}: {}", misprint.why),
-                    (false, None) => DIFFERS.to_owned(),
-                };
-                Figure { id, paper: Some(printed), ours: Some(ours), unit, verdict }
+                let mut figure = Figure::follows(id, printed, ours, unit, PERCENT);
+                if let Some(misprint) = misprint.filter(|_| touched && figure.verdict == DIFFERS) {
+                    figure.verdict = format!("{MISPRINT}: {}", misprint.why);
+                }
+                figure
             };
             figures.push(model(format!("{id}/energy"), "uJ", row.uj, milliwatts * row.ms, true));
             figures.push(model(format!("{id}/ticks"), "thousand ticks", row.kticks, row.ms * paper.clock_mhz, true));
@@ -112,14 +107,7 @@ fn energy_model(paper: &Paper) -> Vec<Figure> {
         ("handshake_in_secured_transactions", "transactions", handshake.round()),
     ] {
         let Some(printed) = paper.derived.get(name).copied() else { continue };
-        let verdict = if within(printed, ours) { WITHIN } else { DIFFERS };
-        figures.push(Figure {
-            id: format!("derived/{name}"),
-            paper: Some(printed),
-            ours: Some(ours),
-            unit,
-            verdict: verdict.into(),
-        });
+        figures.push(Figure::follows(format!("derived/{name}"), printed, ours, unit, PERCENT));
     }
     figures
 }
@@ -137,11 +125,10 @@ fn ours(paper: &Paper) -> Vec<Figure> {
     let printed = |table: &BTreeMap<String, Timed>, name: &str| table.get(name).copied();
     let mut figures = Vec::new();
     let mut operation = |name: &str, instructions: u64, printed: Option<Timed>| {
-        let verdict =
-            "not judged: instructions of a Cortex-M3 at the clock and power of the paper's board, without radio";
+        let why = "instructions of a Cortex-M3 at the clock and power of the paper's board, without radio";
         let mut add = |what: String, paper, ours, unit| {
             let id = format!("ours/{name}/{what}");
-            figures.push(Figure { id, paper, ours: Some(ours), unit, verdict: verdict.into() });
+            figures.push(Figure::shown(id, paper, ours, unit, why));
         };
         let hertz = (paper.clock_mhz * 1e6) as u64;
         let [least, most] = CYCLES_PER_INSTRUCTION.map(|cycles| cost::micros(instructions, cycles, hertz) as f64 / 1e3);
@@ -163,12 +150,8 @@ fn ours(paper: &Paper) -> Vec<Figure> {
     operation("open", costs.open_of(request), printed(&paper.table4, "parsing_and_decryption"));
     operation("handshake_client", costs.client, printed(&paper.table5, "client_all"));
     operation("handshake_server", costs.server, printed(&paper.table5, "server_all"));
-    let ratio = |name: &str, paper: Option<f64>, ours| Figure {
-        id: format!("ours/{name}"),
-        paper,
-        ours: Some(ours),
-        unit: "ratio",
-        verdict: "not judged: of the processor alone, in instructions".into(),
+    let ratio = |name: &str, paper: Option<f64>, ours| {
+        Figure::shown(format!("ours/{name}"), paper, ours, "ratio", "of the processor alone, in instructions")
     };
     let derived = |name: &str| paper.derived.get(name).copied();
     figures.push(ratio("e_dtls", derived("secured_over_unsecured_energy"), secured as f64 / unsecured as f64));
@@ -180,10 +163,8 @@ fn ours(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// True if the two are apart by half a percent at most.
-fn within(printed: f64, ours: f64) -> bool {
-    (ours / printed - 1.0).abs() <= 0.005
-}
+/// Largest difference of a number of the paper from what follows from its others.
+const PERCENT: f64 = 0.5;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

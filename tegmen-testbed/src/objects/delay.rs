@@ -7,7 +7,7 @@
 
 use super::{NO_NDN, Paper, Spread, paper};
 use crate::deployment::{self, Outcome};
-use crate::figure::Figure;
+use crate::figure::{Figure, Source, all_of};
 use crate::mote::Protection;
 use crate::parallel;
 use crate::scenario::{Loss, Plan, Rebooted, Reboots, Scenario, Weather};
@@ -50,7 +50,7 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     figures.extend(single_hop(&paper, &results));
     figures.extend(recovery(&results));
     figures.extend(multi_hop(&paper, &results));
-    figures
+    all_of(Source::Simulated, figures).collect()
 }
 
 fn scenario(text: &str) -> Scenario {

@@ -17,7 +17,7 @@ fn a_report_has_every_section_and_its_files() {
     let plan = Plan::parse("test.toml", text).unwrap();
     let summaries = runs::run(&plan, &Store::none(), |_, _| {});
     report.plan("test", &plan, summaries).unwrap();
-    assert_eq!(report.body.matches("<svg").count(), 9 + FIGURES.len());
+    assert_eq!(report.body.matches("<svg").count(), 8 + FIGURES.len());
     assert!(report.body.contains("a &lt; b") && !report.body.contains("NaN"));
     let csv = fs::read_to_string(folder.join("test.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 3 * 3);

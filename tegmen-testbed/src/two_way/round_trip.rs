@@ -2,7 +2,7 @@
 
 use super::{Increase, Increases, Paper, Protection};
 use crate::deployment;
-use crate::figure::Figure;
+use crate::figure::{Figure, Source, all_of};
 use crate::mote;
 use crate::parallel;
 use crate::scenario::{Plan, Scenario};
@@ -54,17 +54,18 @@ pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize)
             for size in sizes() {
                 let id = format!("fig6/{name}/{called}/{size}_bytes");
                 let drawn = "the paper draws it and prints no number";
-                figures.push(Figure::shown(id, None, mean_ms(Case { hops, protection, size }), "ms", drawn));
+                figures.push(Figure::shown(id, None, mean_ms(Case { hops, protection, size }), "ms", drawn).of(Source::Simulated));
             }
         }
         let printed = if hops == 1 { &paper.round_trip.single_hop } else { &paper.round_trip.four_hops };
-        figures.extend(increases(name, printed, |protection, size| mean_ms(Case { hops, protection, size })));
+        let more = increases(name, printed, |protection, size| mean_ms(Case { hops, protection, size }));
+        figures.extend(all_of(Source::Simulated, more));
     }
     let ms = paper.round_trip.sha1_255_bytes_ms + paper.round_trip.aes_255_bytes_ms;
     let milliwatts = paper.table1.supply_v * paper.table1.minimum["computation"].ma;
     let (id, why) = ("fig6/ciphers/energy_for_each_byte".into(), "the paper says in the order of");
     let printed = Some(paper.round_trip.uj_for_each_byte);
-    figures.push(Figure::shown(id, printed, milliwatts * ms / 255.0, "uJ", why));
+    figures.push(Figure::shown(id, printed, milliwatts * ms / 255.0, "uJ", why).of(Source::Paper));
     figures
 }
 

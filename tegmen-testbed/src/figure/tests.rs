@@ -1,0 +1,14 @@
+use super::*;
+
+#[test]
+fn arithmetic_on_the_papers_own_numbers_is_never_ours() {
+    let figure = Figure::follows("table1/energy".into(), 100.0, 100.3, "mJ", 0.4);
+    assert_eq!((figure.ours, figure.derived, figure.source), (None, Some(100.3), Some(Source::Paper)));
+    assert_eq!(figure.verdict, CONSISTENT);
+    let json = serde_json::to_value(&figure).unwrap();
+    assert_eq!((&json["source"], &json["ours"]), (&"paper".into(), &serde_json::Value::Null));
+    assert!(table(&[figure]).contains("paper agrees with itself (100.30 follows"));
+    assert_eq!(Figure::follows("x".into(), 100.0, 100.5, "mJ", 0.4).verdict, DIFFERS);
+    let held = Figure::holds("x".into(), true, "it is shorter").of(Source::Paper);
+    assert_eq!((held.ours, held.verdict.as_str()), (None, "paper agrees with itself: it is shorter"));
+}
