@@ -60,6 +60,13 @@ impl Figure {
         Self::new(id, Some(paper), Some(ours), unit, verdict.into())
     }
 
+    /// A figure that must equal the paper's within a number of percent.
+    pub fn near(id: String, paper: f64, ours: f64, unit: &'static str, percent: f64) -> Self {
+        let near = (ours / paper - 1.0).abs() * 100.0 <= percent;
+        let verdict = if near { format!("within {percent} %") } else { DIFFERS.into() };
+        Self::new(id, Some(paper), Some(ours), unit, verdict)
+    }
+
     /// A figure that must follow from other numbers of the paper, within a number of percent.
     pub fn follows(id: String, paper: f64, derived: f64, unit: &'static str, percent: f64) -> Self {
         // Exact numbers need no tolerance.
@@ -124,6 +131,8 @@ pub fn table(figures: &[Figure]) -> String {
 
 /// The paper's figure is ours.
 pub const EQUAL: &str = "equal";
+/// Ours is near the paper's: the bound follows.
+pub const WITHIN: &str = "within";
 /// The paper's figure follows from its others; nothing of ours is in it.
 pub const CONSISTENT: &str = "paper agrees with itself";
 /// The figures should agree, and do not.

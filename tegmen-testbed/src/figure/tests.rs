@@ -12,3 +12,9 @@ fn arithmetic_on_the_papers_own_numbers_is_never_ours() {
     let held = Figure::holds("x".into(), true, "it is shorter").of(Source::Paper);
     assert_eq!((held.ours, held.verdict.as_str()), (None, "paper agrees with itself: it is shorter"));
 }
+
+#[test]
+fn a_figure_that_is_not_near_enough_differs() {
+    assert!(Figure::near("x".into(), 100.0, 109.0, "ms", 10.0).verdict.starts_with(WITHIN));
+    assert_eq!(Figure::near("x".into(), 100.0, 111.0, "ms", 10.0).verdict, DIFFERS);
+}
