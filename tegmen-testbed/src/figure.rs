@@ -1,5 +1,6 @@
 //! A figure of a paper, and ours.
 
+use crate::interval::Mean;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -29,6 +30,17 @@ impl Source {
     }
 }
 
+/// The sample behind a number.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Sample {
+    /// Exchanges of all runs.
+    pub n: u64,
+    /// Runs.
+    pub seeds: u64,
+    /// Bounds of its 95 % interval; empty for one run.
+    pub interval: Option<[f64; 2]>,
+}
+
 /// One figure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figure {
@@ -44,6 +56,9 @@ pub struct Figure {
     pub unit: &'static str,
     /// Where our number comes from; empty if there is none.
     pub source: Option<Source>,
+    /// The sample behind it, if there is one.
+    #[serde(flatten)]
+    pub sample: Option<Sample>,
     /// The verdict: see [`EQUAL`], [`CONSISTENT`], [`DIFFERS`], [`MISPRINT`]; or why they need not agree.
     pub verdict: String,
 }
@@ -51,7 +66,7 @@ pub struct Figure {
 impl Figure {
     fn new(id: String, paper: Option<f64>, ours: Option<f64>, unit: &'static str, verdict: String) -> Self {
         let source = ours.map(|_| Source::Built);
-        Self { id, paper, ours, derived: None, unit, source, verdict }
+        Self { id, paper, ours, derived: None, unit, source, sample: None, verdict }
     }
 
     /// A figure that must be the paper's.
@@ -104,6 +119,12 @@ impl Figure {
         }
         self
     }
+
+    /// Marks the figure as simulated, with the number of exchanges and of runs.
+    pub fn sampled(self, n: u64, seeds: u64, mean: &Mean) -> Self {
+        let sample = Some(Sample { n, seeds, interval: mean.interval });
+        Self { sample, ..self.of(Source::Simulated) }
+    }
 }
 
 /// Figures that are all of one source.
@@ -122,6 +143,10 @@ pub fn table(figures: &[Figure]) -> String {
         let mut verdict = figure.verdict.clone();
         if let Some(derived) = figure.derived {
             verdict += &format!(" ({} follows from the paper's own numbers)", number(derived));
+        }
+        if let Some(Sample { n, seeds, interval }) = figure.sample {
+            let bounds = interval.map(|[low, high]| format!("{} to {}, ", number(low), number(high)));
+            verdict += &format!(" ({}{n} exchanges, {seeds} seeds)", bounds.unwrap_or_default());
         }
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{:width$}  {paper:>10}  {ours:>10}  {source:9}  {}: {verdict}", figure.id, figure.unit);

@@ -3,7 +3,7 @@
 use crate::advice::Advice;
 use crate::agreement;
 use crate::blink::paper;
-use crate::figure::{Figure, Source};
+use crate::figure::{Figure, Sample, Source};
 use crate::handshakes;
 use crate::interval::Mean;
 use crate::objects;
@@ -227,7 +227,7 @@ impl Report<'_> {
                     let start = format!("fig6/{hops}/{name}/");
                     let point = |figure: &Figure| {
                         let size = figure.id.strip_prefix(&start)?.strip_suffix("_bytes")?;
-                        Some((size.parse().ok()?, figure.ours?, None))
+                        Some((size.parse().ok()?, figure.ours?, figure.sample?.interval))
                     };
                     Series { name: name.replace('_', " "), points: figures.iter().filter_map(point).collect() }
                 })
@@ -262,11 +262,27 @@ impl Report<'_> {
                 let ratio = both.map_or(String::new(), |(paper, ours)| format!("{:.3}", ours / paper));
                 let [paper, ours, derived] = [figure.paper, figure.ours, figure.derived].map(number);
                 let source = figure.source.map_or("", Source::name).to_owned();
-                vec![figure.id.clone(), paper, ours, ratio, derived, figure.unit.into(), source, figure.verdict.clone()]
+                let Sample { n, seeds, interval } = figure.sample.unwrap_or(Sample { n: 0, seeds: 0, interval: None });
+                let [low, high] = interval.map_or([None; 2], |bounds| bounds.map(Some)).map(number);
+                let [n, seeds] = [n, seeds].map(|count| if count == 0 { String::new() } else { count.to_string() });
+                let (unit, verdict) = (figure.unit.into(), figure.verdict.clone());
+                vec![figure.id.clone(), paper, ours, ratio, derived, unit, source, n, seeds, low, high, verdict]
             })
             .collect();
-        let header =
-            ["figure", "paper", "ours", "ratio", "from_the_paper's_own_numbers", "unit", "source", "verdict"];
+        let header = [
+            "figure",
+            "paper",
+            "ours",
+            "ratio",
+            "from_the_paper's_own_numbers",
+            "unit",
+            "source",
+            "n",
+            "seeds",
+            "low_95",
+            "high_95",
+            "verdict",
+        ];
         self.table(csv, &header, &rows)
     }
 
@@ -325,7 +341,7 @@ impl Report<'_> {
         let (seeds, readings) =
             (summaries.first().map_or(0, |s| s.seeds), summaries.iter().map(|s| s.readings).sum::<u64>());
         self.say(&format!(
-            "Simulated: {readings} readings in all; {seeds} seeds for each line, and intervals of 95 %. Energy is that \
+            "Simulated: {readings} readings in all, {seeds} seeds for each line, with intervals of 95 %. Energy is that \
              of the mote's processor and radio for one reading: with a radio that is on for frames only, and with one \
              that is always on."
         ));
@@ -391,6 +407,7 @@ const HEADER: &[&str] = &[
     "protection",
     "hops",
     "source",
+    "readings",
     "delivered",
     "low_95",
     "high_95",
@@ -427,6 +444,7 @@ fn row(summary: &Summary) -> Vec<String> {
         summary.protection.name().into(),
         summary.hops.to_string(),
         summary.source.name().into(),
+        summary.readings.to_string(),
         format!("{:.4}", summary.delivered.mean),
         bound(&summary.delivered, 0),
         bound(&summary.delivered, 1),

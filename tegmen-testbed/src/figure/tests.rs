@@ -14,6 +14,15 @@ fn arithmetic_on_the_papers_own_numbers_is_never_ours() {
 }
 
 #[test]
+fn a_sample_says_its_size_its_seeds_and_its_interval() {
+    let mean = crate::interval::mean(&[9.0, 10.0, 11.0]);
+    let figure = Figure::shown("x".into(), None, 10.0, "ms", "drawn").sampled(300, 3, &mean);
+    let json = serde_json::to_value(&figure).unwrap();
+    assert_eq!((&json["n"], &json["seeds"], &json["source"]), (&300.into(), &3.into(), &"simulated".into()));
+    assert!(json["interval"][0].as_f64().unwrap() < 8.0, "{json}");
+}
+
+#[test]
 fn a_figure_that_is_not_near_enough_differs() {
     assert!(Figure::near("x".into(), 100.0, 109.0, "ms", 10.0).verdict.starts_with(WITHIN));
     assert_eq!(Figure::near("x".into(), 100.0, 111.0, "ms", 10.0).verdict, DIFFERS);

@@ -7,7 +7,8 @@
 
 use super::{NO_NDN, Paper, Spread, paper};
 use crate::deployment::{self, Outcome};
-use crate::figure::{Figure, Source, all_of};
+use crate::figure::Figure;
+use crate::interval::{self, Mean};
 use crate::mote::Protection;
 use crate::parallel;
 use crate::scenario::{Loss, Plan, Rebooted, Reboots, Scenario, Weather};
@@ -43,14 +44,19 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     let outcomes = parallel::each(&jobs, once, |n| done(n, all));
     let mut results: BTreeMap<Key, Result> = BTreeMap::new();
     for ((case, _), outcome) in jobs.iter().zip(&outcomes) {
-        results.entry((case.name, case.protection)).or_default().add(outcome);
+        let result = results.entry((case.name, case.protection)).or_default();
+        let mut run = Result::default();
+        run.add(outcome);
+        run.first_try.sort_unstable();
+        result.add(outcome);
+        result.runs.push(run);
     }
     results.values_mut().for_each(|result| result.first_try.sort_unstable());
     let mut figures = table3(&paper, &results, stack_us);
     figures.extend(single_hop(&paper, &results));
     figures.extend(recovery(&results));
     figures.extend(multi_hop(&paper, &results));
-    all_of(Source::Simulated, figures).collect()
+    figures
 }
 
 fn scenario(text: &str) -> Scenario {
@@ -90,6 +96,8 @@ struct Result {
     /// The delays of requests that were answered at the first try, within a second. A single one more, at two seconds and
     /// in a thousand, would be a deviation of 60 ms, so the paper's contain none.
     first_try: Vec<Micros>,
+    /// The same of each run.
+    runs: Vec<Result>,
 }
 
 impl Result {
@@ -99,6 +107,22 @@ impl Result {
         self.challenges += outcome.challenges;
         self.answered += outcome.answered;
         self.first_try.extend(outcome.first_try.iter().filter(|delay| **delay < SECOND));
+    }
+
+    /// A figure of this result, which `of` computes: with the interval over its runs.
+    fn sampled(&self, figure: Figure, of: impl Fn(&Self) -> f64) -> Figure {
+        figure.sampled(
+            self.made,
+            self.runs.len() as u64,
+            &interval::mean(&self.runs.iter().map(of).collect::<Vec<_>>()),
+        )
+    }
+
+    /// The same of a share of the requests, in percent.
+    fn sampled_share(&self, figure: Figure, hits: impl Fn(&Self) -> u64) -> Figure {
+        let share = interval::share(&self.runs.iter().map(|run| (hits(run), run.made)).collect::<Vec<_>>());
+        let percent = Mean { interval: share.interval.map(|bounds| bounds.map(|bound| bound * 100.0)), ..share };
+        figure.sampled(self.made, self.runs.len() as u64, &percent)
     }
 
     fn mean_ms(&self) -> f64 {
@@ -117,9 +141,14 @@ impl Result {
         Spread { mean, sd, q1: quartile(0.25), median: quartile(0.5), q3: quartile(0.75) }
     }
 
-    /// Percentages of the requests: answered at the first try, and at all.
+    /// Requests that were answered at the first try, and at all.
+    fn hits(&self) -> [u64; 2] {
+        [self.first_try.len() as u64, self.answered]
+    }
+
+    /// The same in percent of the requests.
     fn percent(&self) -> [f64; 2] {
-        [self.first_try.len() as u64, self.answered].map(|count| count as f64 / self.made as f64 * 100.0)
+        self.hits().map(|count| count as f64 / self.made as f64 * 100.0)
     }
 }
 
@@ -165,20 +194,22 @@ fn table3(paper: &Paper, results: &BTreeMap<Key, Result>, stack_us: u32) -> Vec<
     let mut figures = Vec::new();
     let calibration =
         "chosen so that plain CoAP has the paper's median; every other figure follows from bytes and instructions";
-    figures.push(Figure::shown("calibration/stack_for_a_datagram".into(), None, stack_us.into(), "us", calibration));
-    let mut rows = |name: &str, printed: Option<Spread>, ours: Option<Spread>, why: &str| {
-        let ours = ours.map(Spread::parts);
+    let stack = Figure::shown("calibration/stack_for_a_datagram".into(), None, stack_us.into(), "us", calibration);
+    figures.push(results[&(STEADY, Protection::Coap)].sampled(stack, |_| f64::from(stack_us)));
+    let mut rows = |name: &str, printed: Option<Spread>, result: Option<&Result>, why: &str| {
+        let ours = result.map(|result| (result, result.spread().parts()));
         for (place, (part, printed)) in printed.map(Spread::parts).into_iter().flatten().enumerate() {
             let id = format!("table3/{name}/{part}");
             figures.push(match &ours {
                 None => Figure::missing(id, printed, MS, NO_NDN),
-                Some(ours) => {
+                Some((result, ours)) => {
                     let ours = ours[place].1;
-                    match (name, part) {
+                    let figure = match (name, part) {
                         ("coap", "median") => Figure::shown(id, Some(printed), ours, MS, "calibrated"),
                         (_, "median") => Figure::near(id, printed, ours, MS, MEDIAN_PERCENT),
                         _ => Figure::shown(id, Some(printed), ours, MS, why),
-                    }
+                    };
+                    result.sampled(figure, |run| run.spread().parts()[place].1)
                 }
             });
         }
@@ -196,9 +227,9 @@ fn table3(paper: &Paper, results: &BTreeMap<Key, Result>, stack_us: u32) -> Vec<
             }
             _ => "predicted; there is no state to lose",
         };
-        rows(name, Some(*printed), result.map(Result::spread), why);
+        rows(name, Some(*printed), result, why);
     }
-    let steady = results.get(&(STEADY, Protection::Oscore)).map(Result::spread);
+    let steady = results.get(&(STEADY, Protection::Oscore));
     rows("oscore_without_reboots", paper.table3.get("oscore").copied(), steady, "predicted");
     figures
 }
@@ -210,17 +241,28 @@ fn single_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
         let id = format!("fig9/single_hop/{name}/median");
         let protection = PROTOCOLS.iter().find(|(_, known)| known == name);
         figures.push(match protection.and_then(|(protection, _)| results.get(&(STEADY, *protection))) {
-            Some(ours) => match name.as_str() {
-                "coap" => Figure::shown(id, Some(*printed), ours.median_ms(), MS, "calibrated"),
-                _ => Figure::near(id, *printed, ours.median_ms(), MS, MEDIAN_PERCENT),
-            },
+            Some(ours) => {
+                let figure = match name.as_str() {
+                    "coap" => Figure::shown(id, Some(*printed), ours.median_ms(), MS, "calibrated"),
+                    _ => Figure::near(id, *printed, ours.median_ms(), MS, MEDIAN_PERCENT),
+                };
+                ours.sampled(figure, Result::median_ms)
+            }
             None => Figure::missing(id, *printed, MS, NO_NDN),
         });
     }
     let medians = PROTOCOLS.map(|(protection, _)| results[&(STEADY, protection)].median_ms());
     let order = "coap, coap-protected, oscore, coap+dtls: in this order, as in the paper";
-    figures.push(Figure::holds("fig9/single_hop/order".into(), medians.is_sorted_by(|a, b| a < b), order));
+    let order = Figure::holds("fig9/single_hop/order".into(), medians.is_sorted_by(|a, b| a < b), order);
+    figures.push(all_runs(order, results, STEADY));
     figures
+}
+
+/// A figure that all results of this name have part in; it has no interval of its own.
+fn all_runs(figure: Figure, results: &BTreeMap<Key, Result>, name: &str) -> Figure {
+    let of_it = || results.iter().filter(|((known, _), _)| *known == name).map(|(_, result)| result);
+    let seeds = of_it().map(|result| result.runs.len() as u64).max().unwrap_or(0);
+    figure.sampled(of_it().map(|result| result.made).sum(), seeds, &Mean { mean: 0.0, interval: None })
 }
 
 /// What a loss of memory costs the request that comes next.
@@ -234,7 +276,7 @@ fn recovery(results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let (oscore_ms, oscore_trips) = cost(Protection::Oscore, |result| result.challenges);
     let (dtls_ms, dtls_trips) = cost(Protection::CoapDtls, |result| result.sessions);
     let row = |id: &str, paper, ours, unit, why| Figure::shown(format!("recovery/{id}"), paper, ours, unit, why);
-    vec![
+    let figures = vec![
         row("oscore/time", None, oscore_ms, MS, "the challenge and the request that repeats it"),
         row("oscore/round_trips", Some(1.0), oscore_trips, "round trips", "in the mean time of an exchange"),
         row(
@@ -255,7 +297,8 @@ fn recovery(results: &BTreeMap<Key, Result>) -> Vec<Figure> {
             dtls_trips > 3.0,
             "DTLS needs a new handshake, several times as long",
         ),
-    ]
+    ];
+    figures.into_iter().map(|figure| all_runs(figure, results, REBOOTING)).collect()
 }
 
 /// Figure 9, right.
@@ -268,11 +311,13 @@ fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
         let [least, most] = printed["coap_family"];
         for (links, ..) in LINKS {
             for (protection, name) in PROTOCOLS {
-                let ours = results[&(links, protection)].percent()[place];
+                let result = &results[&(links, protection)];
+                let ours = result.percent()[place];
                 let compared = if (least..=most).contains(&ours) { "within" } else { "outside" };
                 let why = format!("{compared} the paper's {least} to {most} of all variants of CoAP");
                 let id = format!("fig9/multi_hop/{links}/{name}/{what}");
-                figures.push(Figure::shown(id, Some((least + most) / 2.0), ours, unit, &why));
+                let figure = Figure::shown(id, Some((least + most) / 2.0), ours, unit, &why);
+                figures.push(result.sampled_share(figure, |run| run.hits()[place]));
             }
         }
         let [least, most] = printed["ndn_family"];
@@ -281,10 +326,12 @@ fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let success = |links| results[&(links, Protection::Coap)].percent()[1];
     let equal = "links that lose frames equally and independently answer nearly all in the end, whatever is lost at first: \
                  the paper's 70 to 77 % needs links that differ and stay bad";
-    figures.push(Figure::holds("fig9/multi_hop/equal_links_do_not_explain_it".into(), success("equal") > 90.0, equal));
+    let equal = Figure::holds("fig9/multi_hop/equal_links_do_not_explain_it".into(), success("equal") > 90.0, equal);
+    figures.push(all_runs(equal, results, "equal"));
     let bursty = "links that differ and stay bad for a minute come near the paper's";
     let near = (65.0..82.0).contains(&success("unequal_bursty"));
-    figures.push(Figure::holds("fig9/multi_hop/unequal_bursty_links_come_near".into(), near, bursty));
+    let bursty = Figure::holds("fig9/multi_hop/unequal_bursty_links_come_near".into(), near, bursty);
+    figures.push(all_runs(bursty, results, "unequal_bursty"));
     figures
 }
 

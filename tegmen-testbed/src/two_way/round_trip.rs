@@ -2,7 +2,8 @@
 
 use super::{Increase, Increases, Paper, Protection};
 use crate::deployment;
-use crate::figure::{Figure, Source, all_of};
+use crate::figure::{Figure, Source};
+use crate::interval::{self, Mean};
 use crate::mote;
 use crate::parallel;
 use crate::scenario::{Plan, Scenario};
@@ -40,13 +41,16 @@ pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize)
     }
     let all = jobs.len();
     let times = parallel::each(&jobs, |(case, seed)| run(*case, effort, *seed), |n| done(n, all));
-    let mut round_trips: BTreeMap<Case, Vec<Micros>> = BTreeMap::new();
+    let mut round_trips: BTreeMap<Case, Vec<Vec<Micros>>> = BTreeMap::new();
     for ((case, _), times) in jobs.iter().zip(times) {
-        round_trips.entry(*case).or_default().extend(times);
+        round_trips.entry(*case).or_default().push(times);
     }
-    let mean_ms = |case: Case| {
-        let times = &round_trips[&case];
-        times.iter().sum::<Micros>() as f64 / times.len() as f64 / 1e3 + cipher_ms(paper, case)
+    // Of a case: exchanges, and their mean over the runs.
+    let sample = |case: Case| {
+        let runs = &round_trips[&case];
+        let mean = |times: &Vec<Micros>| times.iter().sum::<Micros>() as f64 / times.len() as f64 / 1e3;
+        let means: Vec<f64> = runs.iter().map(|times| mean(times) + cipher_ms(paper, case)).collect();
+        (runs.iter().map(|times| times.len() as u64).sum::<u64>(), interval::mean(&means))
     };
     let mut figures = Vec::new();
     for (hops, name) in HOPS {
@@ -54,12 +58,12 @@ pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize)
             for size in sizes() {
                 let id = format!("fig6/{name}/{called}/{size}_bytes");
                 let drawn = "the paper draws it and prints no number";
-                figures.push(Figure::shown(id, None, mean_ms(Case { hops, protection, size }), "ms", drawn).of(Source::Simulated));
+                let (n, mean) = sample(Case { hops, protection, size });
+                figures.push(Figure::shown(id, None, mean.mean, "ms", drawn).sampled(n, effort.seeds, &mean));
             }
         }
         let printed = if hops == 1 { &paper.round_trip.single_hop } else { &paper.round_trip.four_hops };
-        let more = increases(name, printed, |protection, size| mean_ms(Case { hops, protection, size }));
-        figures.extend(all_of(Source::Simulated, more));
+        figures.extend(increases(name, printed, effort, |protection, size| sample(Case { hops, protection, size })));
     }
     let ms = paper.round_trip.sha1_255_bytes_ms + paper.round_trip.aes_255_bytes_ms;
     let milliwatts = paper.table1.supply_v * paper.table1.minimum["computation"].ma;
@@ -70,7 +74,18 @@ pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize)
 }
 
 /// How much longer a round trip is with each protection.
-fn increases(hops: &str, printed: &Increases, ms: impl Fn(Protection, usize) -> f64) -> Vec<Figure> {
+fn increases(
+    hops: &str,
+    printed: &Increases,
+    effort: Effort,
+    sample: impl Fn(Protection, usize) -> (u64, Mean),
+) -> Vec<Figure> {
+    let ms = |protection, size| sample(protection, size).1.mean;
+    // Of all sizes, plain and protected; what is made of them has no interval of its own.
+    let sampled = |figure: Figure, protection| {
+        let n = sizes().map(|size| sample(Protection::None, size).0 + sample(protection, size).0).sum();
+        figure.sampled(n, effort.seeds, &Mean { mean: 0.0, interval: None })
+    };
     let mut figures = Vec::new();
     let mut means = Vec::new();
     for (protection, name, printed) in [
@@ -83,8 +98,9 @@ fn increases(hops: &str, printed: &Increases, ms: impl Fn(Protection, usize) -> 
         let mean = sizes().map(|size| more(size) / ms(Protection::None, size) * 100.0).sum::<f64>() / count;
         let max = sizes().map(more).fold(0.0, f64::max);
         let id = |what: &str| format!("fig6/{hops}/{name}/{what}");
-        figures.push(Figure::shown(id("mean_increase"), Some(mean_percent), mean, "percent", WHY));
-        figures.push(Figure::shown(id("most_increase"), Some(max_ms), max, "ms", WHY));
+        let mean_increase = Figure::shown(id("mean_increase"), Some(mean_percent), mean, "percent", WHY);
+        let most_increase = Figure::shown(id("most_increase"), Some(max_ms), max, "ms", WHY);
+        figures.extend([mean_increase, most_increase].map(|figure| sampled(figure, protection)));
         means.push(mean);
     }
     let order = "plain text is fastest at every size, an HMAC alone comes next, and AES is slowest";
@@ -92,10 +108,11 @@ fn increases(hops: &str, printed: &Increases, ms: impl Fn(Protection, usize) -> 
         ms(Protection::None, size) < ms(Protection::Sha1Only, size)
             && ms(Protection::Sha1Only, size) < ms(Protection::Aes128Sha1, size)
     };
-    figures.push(Figure::holds(format!("fig6/{hops}/order"), sizes().all(sorted), order));
+    let order = Figure::holds(format!("fig6/{hops}/order"), sizes().all(sorted), order);
     let jumps = PROTECTIONS.map(|(protection, _)| first_jump(|size| ms(protection, size)));
     let earlier = "round trips jump where one more frame is needed, and the more is added to the content, the earlier";
-    figures.push(Figure::holds(format!("fig6/{hops}/jumps"), jumps.is_sorted_by(|less, more| less > more), earlier));
+    let jumps = Figure::holds(format!("fig6/{hops}/jumps"), jumps.is_sorted_by(|less, more| less > more), earlier);
+    figures.extend([order, jumps].map(|figure| sampled(figure, Protection::Aes128Sha1)));
     figures
 }
 

@@ -16,7 +16,7 @@ fn what_follows_from_the_papers_own_figures_comes_out() {
     let paper: Vec<_> = figures.iter().filter(|figure| figure.source == Some(Source::Paper)).collect();
     assert!(paper.len() > own && paper.iter().all(|figure| figure.ours.is_none()), "{paper:?}");
     let simulated: Vec<_> = figures.iter().filter(|figure| figure.source == Some(Source::Simulated)).collect();
-    assert!(simulated.len() > 90);
+    assert!(simulated.len() > 90 && simulated.iter().all(|figure| figure.sample.is_some()));
 }
 
 #[test]
