@@ -159,7 +159,7 @@ impl Network {
         for node in audience.iter().map(|node| *node as usize) {
             let Some(lock) = &self.air.receivers[node].lock else { continue };
             if lock.slot != slot {
-                if !alone {
+                if !alone && !self.radio.forgets_interference {
                     self.air.judge(&self.links, self.now, node);
                 }
                 continue;

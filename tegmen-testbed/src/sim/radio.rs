@@ -17,20 +17,27 @@ pub struct Radio {
     /// A frame that comes again, because its acknowledgement was lost, is not handed up twice. The standard does not ask
     /// for it, and ns-3 does not do it.
     pub rejects_duplicates: bool,
+    /// Interference that ends before the frame that is received does no damage, as in ns-3, which draws bit errors only
+    /// when another frame begins and when the received frame ends.
+    pub forgets_interference: bool,
     /// The radio hears nothing from the start of a medium access to its end, as the AT86RF231 in its extended mode.
     pub deaf: bool,
 }
 
 impl Radio {
-    /// The defaults of the standard, as ns-3 has them.
+    /// The defaults of the standard.
     pub const STANDARD: Self = Self {
         min_exponent: 3,
         max_exponent: 5,
         max_backoffs: 4,
         max_retries: 3,
         rejects_duplicates: false,
+        forgets_interference: false,
         deaf: false,
     };
+
+    /// The defaults of the standard, and bit errors as the model lr-wpan of ns-3 draws them.
+    pub const NS3: Self = Self { forgets_interference: true, ..Self::STANDARD };
 }
 
 impl Default for Radio {

@@ -132,6 +132,36 @@ fn the_stronger_of_two_frames_survives_if_it_came_first() {
 }
 
 #[test]
+fn interference_that_ends_first_is_forgotten_as_in_ns3_and_does_damage_otherwise() {
+    // Nodes 0 and 2 do not hear each other; node 1 hears 2 somewhat more strongly, whose short frame comes second.
+    let mut links = Links::none(3);
+    links.connect(0, 1, -63.0);
+    links.connect(2, 1, -60.0);
+    let damaged = |radio: Radio| {
+        let (mut overlaps, mut lost) = (0, 0);
+        for seed in 0..300 {
+            let mut network = Network::new(seed, Radio { max_retries: 0, ..radio }, links.clone());
+            network.start_capture();
+            let middle = network.address(1);
+            assert!(network.send(0, middle, &[0; 110]).is_some() && network.send(2, middle, &[0; 10]).is_some());
+            let told = run(&mut network, Micros::MAX);
+            let sent = network.take_capture();
+            let end = |captured: &Captured| captured.at + radio::airtime(captured.psdu.len());
+            if sent[0].from == 0 && sent[1].at > sent[0].at && end(&sent[1]) < end(&sent[0]) {
+                overlaps += 1;
+                let came =
+                    |told: &(Micros, Told)| matches!(&told.1, Told::Received { payload, .. } if payload.len() == 110);
+                lost += usize::from(!told.iter().any(came));
+            }
+        }
+        assert!(overlaps > 30, "{overlaps}");
+        lost
+    };
+    assert_eq!(damaged(Radio::NS3), 0);
+    assert!(damaged(Radio::STANDARD) > 10);
+}
+
+#[test]
 fn a_deaf_radio_misses_what_comes_while_it_contends() {
     let missed = |deaf| {
         let mut frames = 0;
