@@ -10,24 +10,28 @@ fn the_reference_is_read_whole() {
     assert!(reference.iter().filter(|case| case.source == MEASURED).count() >= 15);
 }
 
-#[test]
-fn who_lies_on_a_ring_hears_the_hub_and_four_others() {
-    let links = ring(10);
-    assert_eq!(links.audience(0).count(), 10);
-    assert!((1..=10).all(|leaf| links.audience(leaf).count() == 5));
-    assert_eq!(links.audience(1).collect::<Vec<_>>(), [0, 2, 3, 9, 10]);
+/// The first case of a file whose timers have this period.
+fn case(source: &str, period: Micros) -> Case {
+    let reference = reference();
+    reference.iter().find(|case| case.source == source && case.case.period == period).unwrap().case
 }
 
 #[test]
-fn the_slots_of_leaves_are_spread_over_the_period() {
-    let mut case = reference().remove(0).case;
-    assert_eq!((case.topology, case.timing), (Topology::Ring { leaves: 10 }, Timing::Slots));
-    assert_eq!(
-        [(1, 0), (2, 0), (10, 0), (1, 3)].map(|(node, number)| slot(&case, node, number)),
-        [0, 200_000, 1_800_000, 6_000_000]
-    );
-    case.topology = Topology::Chain { hops: 3 };
-    assert_eq!([0, 1].map(|number| slot(&case, 0, number)), [0, 2_000_000]);
+fn node_0_asks_in_a_star_and_the_leaves_ask_where_they_gather() {
+    let star = case(GIVEN, 100_000);
+    assert_eq!(star.topology, Topology::Star { leaves: 10 });
+    assert_eq!(star.pairs(), (1..=10).map(|leaf| (0, leaf)).collect::<Vec<_>>());
+    let gather = case(MEASURED, 400_000);
+    assert_eq!(gather.topology, Topology::Gather { leaves: 10 });
+    assert_eq!(gather.pairs(), (1..=10).map(|leaf| (leaf, 0)).collect::<Vec<_>>());
+}
+
+#[test]
+fn requests_of_a_saturated_star_wait_in_one_queue() {
+    let saturated = Case { requests: 100, ..case(GIVEN, 80_000) };
+    let gathering = Case { topology: Topology::Gather { leaves: 10 }, ..saturated };
+    let (one_queue, ten_queues) = (saturated.average(2), gathering.average(2));
+    assert!(one_queue.mean_ms > 2.0 * ten_queues.mean_ms, "{one_queue:?} {ten_queues:?}");
 }
 
 #[test]
@@ -37,7 +41,6 @@ fn a_lonely_request_takes_what_the_standard_adds_up_to() {
         request: 80,
         response: 70,
         period: 1_000_000,
-        timing: Timing::Drifting,
         loss: 0.0,
         requests: 300,
     };
@@ -49,14 +52,36 @@ fn a_lonely_request_takes_what_the_standard_adds_up_to() {
 }
 
 #[test]
+fn a_few_seeds_of_the_loaded_star_come_out_as_in_ns3() {
+    let case = case(GIVEN, 120_000);
+    let figures = case.average(6);
+    assert!((figures.delivered - 0.952).abs() < 0.008 && (figures.mean_ms - 21.05).abs() < 0.6, "{figures:?}");
+}
+
+#[test]
 fn a_difference_beyond_the_tolerance_is_one() {
     let reference = reference().remove(0);
     let verdict = |ours| compare(&reference, ours).verdict;
     let theirs = reference.figures;
     assert_eq!(verdict(theirs), AGREES);
-    assert_eq!(verdict(Figures { mean_ms: theirs.mean_ms * 1.031, ..theirs }), DIFFERS);
-    assert_eq!(verdict(Figures { p50_ms: theirs.p50_ms * 0.969, ..theirs }), DIFFERS);
-    assert_eq!(verdict(Figures { delivered: theirs.delivered - 0.0051, ..theirs }), DIFFERS);
+    assert_eq!(verdict(Figures { mean_ms: theirs.mean_ms * 1.021, ..theirs }), DIFFERS);
+    // A median is off by a backoff period, 0.32 ms, at most.
+    assert_eq!(verdict(Figures { p50_ms: theirs.p50_ms + 0.31, ..theirs }), AGREES);
+    assert_eq!(verdict(Figures { p50_ms: theirs.p50_ms + 0.33, ..theirs }), DIFFERS);
+    assert_eq!(verdict(Figures { delivered: theirs.delivered - 0.0041, ..theirs }), DIFFERS);
+    assert_eq!(verdict(Figures { mean_ms: theirs.mean_ms * 1.019, ..theirs }), AGREES);
+    assert_eq!(verdict(Figures { delivered: theirs.delivered - 0.0039, ..theirs }), AGREES);
+}
+
+#[test]
+fn a_saturated_case_has_the_wider_tolerance() {
+    let reference = reference();
+    let saturated = reference.iter().find(|case| case.saturated).unwrap();
+    let theirs = saturated.figures;
+    let verdict = |ours| compare(saturated, ours).verdict;
+    assert_eq!(verdict(Figures { mean_ms: theirs.mean_ms * 1.14, ..theirs }), AGREES);
+    assert_eq!(verdict(Figures { mean_ms: theirs.mean_ms * 1.16, ..theirs }), DIFFERS);
+    assert_eq!(verdict(Figures { delivered: theirs.delivered - 0.021, ..theirs }), DIFFERS);
 }
 
 #[test]
