@@ -11,19 +11,19 @@ pub struct Series {
     pub points: Vec<(f64, f64, Option<[f64; 2]>)>,
 }
 
-/// Lines over two axes. Both begin at zero.
+/// Lines over two axes. Both begin at zero; where all that is shown are shares, the second ends at 1.
 pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> String {
     let all = || series.iter().flat_map(|series| &series.points);
     let (x_step, x_end) = scale(all().map(|point| point.0).fold(0.0, f64::max));
     let most = all().map(|point| point.2.map_or(point.1, |bounds| bounds[1])).fold(0.0, f64::max);
-    let (y_step, y_end) = scale(most);
+    let (y_step, y_end) = if (0.5..=1.0).contains(&most) { (0.2, 1.0) } else { scale(most) };
     let x = |value: f64| LEFT + value / x_end * (RIGHT - LEFT);
     let y = |value: f64| BOTTOM - value / y_end * (BOTTOM - TOP);
     let mut svg = open(title, series.len());
     axes(&mut svg, (x_step, x_end, x_label), (y_step, y_end, y_label));
     for (n, Series { name, points }) in series.iter().enumerate() {
         let color = COLORS[n % COLORS.len()];
-        let dash = ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""][n / COLORS.len() % 3];
+        let dash = DASHES[n / COLORS.len() % DASHES.len()];
         let path: Vec<String> = points.iter().map(|(px, py, _)| format!("{:.1},{:.1}", x(*px), y(*py))).collect();
         // Writing to a String cannot fail.
         let _ = writeln!(
@@ -43,61 +43,65 @@ pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> St
                 escape(name)
             );
         }
-        legend(
-            &mut svg,
-            LEFT + (n % 2) as f64 * (WIDTH - LEFT) / 2.0,
-            HEIGHT + 8.0 + 18.0 * (n / 2) as f64,
-            color,
-            name,
-        );
+        legend(&mut svg, LEFT, HEIGHT + 8.0 + LINE * n as f64, (color, dash), name);
     }
     svg + "</svg>\n"
 }
 
-/// Pairs of bars: what one says and what another says, by name.
-pub fn pairs(title: &str, y_label: &str, names: [&str; 2], rows: &[(String, f64, f64)]) -> String {
+/// Pairs of bars, from left to right, by name: what one says and what another says. Rows are as many as there are names,
+/// each with its name above its bars, so that no name is cut.
+pub fn pairs(title: &str, unit: &str, names: [&str; 2], rows: &[(String, f64, f64)]) -> String {
     let (step, end) = scale(rows.iter().map(|(_, a, b)| a.max(*b)).fold(0.0, f64::max));
-    let y = |value: f64| BOTTOM - value / end * (BOTTOM - TOP);
-    let mut svg = open(title, 0);
-    axes(&mut svg, (f64::INFINITY, 1.0, ""), (step, end, y_label));
-    let slot = (RIGHT - LEFT) / rows.len().max(1) as f64;
+    let x = |value: f64| LEFT_OF_BARS + value / end * (RIGHT - LEFT_OF_BARS);
+    let bottom = TOP + 14.0 + SLOT * rows.len() as f64;
+    let mut svg = sized(title, bottom + 40.0);
+    for (n, name) in names.iter().enumerate() {
+        legend(&mut svg, LEFT_OF_BARS + 130.0 * n as f64, 40.0, (COLORS[n], ""), name);
+    }
+    for n in 0..=(end / step).round() as u32 {
+        let value = f64::from(n) * step;
+        let x = x(value);
+        // Writing to a String cannot fail.
+        let _ = writeln!(svg, "<path class=\"grid\" d=\"M{x:.1},{}V{bottom:.1}\"/>", TOP + 4.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            bottom + 16.0,
+            number(value)
+        );
+    }
     for (n, (name, a, b)) in rows.iter().enumerate() {
-        let left = LEFT + slot * n as f64;
+        let top = TOP + 14.0 + SLOT * n as f64;
+        let _ = writeln!(svg, "<text x=\"{LEFT_OF_BARS}\" y=\"{:.1}\">{}</text>", top + 11.0, escape(name));
         for (half, value) in [a, b].into_iter().enumerate() {
             let _ = writeln!(
                 svg,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\"><title>{}, {}: {value}</title></rect>",
-                left + slot * (0.12 + 0.38 * half as f64),
-                y(*value),
-                slot * 0.36,
-                (BOTTOM - y(*value)).max(0.0),
+                "<rect x=\"{LEFT_OF_BARS}\" y=\"{:.1}\" width=\"{:.1}\" height=\"7\" fill=\"{}\"><title>{}, {}: {value}</title></rect>",
+                top + 15.0 + 8.0 * half as f64,
+                (x(*value) - LEFT_OF_BARS).max(0.0),
                 COLORS[half],
                 escape(name),
                 names[half]
             );
         }
-        let (cx, cy) = (left + slot / 2.0, BOTTOM + 12.0);
-        let _ = writeln!(
-            svg,
-            "<text x=\"{cx:.1}\" y=\"{cy:.1}\" transform=\"rotate(-35 {cx:.1} {cy:.1})\" text-anchor=\"end\" font-size=\"10\">{}</text>",
-            escape(name)
-        );
     }
-    // Above the bars: below them stand their names.
-    names
-        .iter()
-        .enumerate()
-        .for_each(|(n, name)| legend(&mut svg, RIGHT - 160.0 + 80.0 * n as f64, 40.0, COLORS[n], name));
+    let middle = (LEFT_OF_BARS + RIGHT) / 2.0;
+    let _ =
+        writeln!(svg, "<text x=\"{middle}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", bottom + 33.0, escape(unit));
     svg + "</svg>\n"
 }
 
+/// A picture with space for a legend of a number of lines.
 fn open(title: &str, entries: usize) -> String {
-    let height = HEIGHT + 18.0 * entries.div_ceil(2) as f64;
+    sized(title, HEIGHT + 8.0 + LINE * entries as f64)
+}
+
+fn sized(title: &str, height: f64) -> String {
     let title = escape(title);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\">\n<title>{title}</title>\n\
-         <text x=\"{LEFT}\" y=\"18\" font-size=\"14\" font-weight=\"600\">{title}</text>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"12\">\n<title>{title}</title>\n<style>{STYLE}</style>\n\
+         <text x=\"{LEFT_OF_BARS}\" y=\"18\" font-size=\"14\" font-weight=\"600\">{title}</text>\n"
     )
 }
 
@@ -105,7 +109,7 @@ fn axes(svg: &mut String, (x_step, x_end, x_label): (f64, f64, &str), (y_step, y
     for n in 0..=(y_end / y_step).round() as u32 {
         let value = f64::from(n) * y_step;
         let y = BOTTOM - value / y_end * (BOTTOM - TOP);
-        let _ = writeln!(svg, "<path d=\"M{LEFT},{y:.1}H{RIGHT}\" stroke=\"#ddd\"/>");
+        let _ = writeln!(svg, "<path class=\"grid\" d=\"M{LEFT},{y:.1}H{RIGHT}\"/>");
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
@@ -118,7 +122,7 @@ fn axes(svg: &mut String, (x_step, x_end, x_label): (f64, f64, &str), (y_step, y
         for n in 0..=(x_end / x_step).round() as u32 {
             let value = f64::from(n) * x_step;
             let x = LEFT + value / x_end * (RIGHT - LEFT);
-            let _ = writeln!(svg, "<path d=\"M{x:.1},{BOTTOM}v4\" stroke=\"#666\"/>");
+            let _ = writeln!(svg, "<path class=\"axis\" d=\"M{x:.1},{BOTTOM}v4\"/>");
             let _ = writeln!(
                 svg,
                 "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
@@ -127,21 +131,22 @@ fn axes(svg: &mut String, (x_step, x_end, x_label): (f64, f64, &str), (y_step, y
             );
         }
     }
-    let _ = writeln!(svg, "<path d=\"M{LEFT},{TOP}V{BOTTOM}H{RIGHT}\" fill=\"none\" stroke=\"#666\"/>");
+    let _ = writeln!(svg, "<path class=\"axis\" d=\"M{LEFT},{TOP}V{BOTTOM}H{RIGHT}\"/>");
     let middle = (LEFT + RIGHT) / 2.0;
     let _ =
         writeln!(svg, "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>", BOTTOM + 36.0, escape(x_label));
-    let _ = writeln!(
-        svg,
-        "<text x=\"{LEFT}\" y=\"{}\" text-anchor=\"start\" fill=\"#555\">{}</text>",
-        TOP - 8.0,
-        escape(y_label)
-    );
+    let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{}\" text-anchor=\"start\">{}</text>", TOP - 8.0, escape(y_label));
 }
 
-fn legend(svg: &mut String, x: f64, y: f64, color: &str, name: &str) {
-    let _ = writeln!(svg, "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{color}\"/>", y - 10.0);
-    let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 18.0, escape(name));
+/// A line of the legend: a stroke as the series has it, and its name.
+fn legend(svg: &mut String, x: f64, y: f64, (color, dash): (&str, &str), name: &str) {
+    let (end, middle) = (x + 24.0, y - 4.0);
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{x:.1},{middle:.1}H{end:.1}\" stroke=\"{color}\" stroke-width=\"4\"{dash}/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+        x + 30.0,
+        escape(name)
+    );
 }
 
 /// The step of an axis, 1, 2 or 5 of a power of ten, and its end.
@@ -167,10 +172,18 @@ pub fn escape(text: &str) -> String {
 
 /// Told apart by people who do not see red or green (Okabe and Ito).
 const COLORS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+/// Of lines that share a color, and so differ in their legend as well.
+const DASHES: [&str; 3] = ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""];
+const STYLE: &str = "text{fill:#222}.grid{stroke:#ddd}.axis{stroke:#666;fill:none}";
+/// Height of a line of the legend.
+const LINE: f64 = 18.0;
+/// Height of a pair of bars with its name.
+const SLOT: f64 = 38.0;
+const LEFT_OF_BARS: f64 = 12.0;
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
 const LEFT: f64 = 60.0;
-const RIGHT: f64 = 625.0;
+const RIGHT: f64 = 610.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 290.0;
 

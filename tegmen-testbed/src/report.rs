@@ -362,7 +362,7 @@ impl Report<'_> {
         for (key, label, figure) in FIGURES {
             let series = series(&summaries, *figure);
             if let Some((x_label, series)) = series {
-                let svg = plot::lines(label, &x_label, label, &series);
+                let svg = plot::lines(label, &x_label, "", &series);
                 self.plot(&format!("{name}-{key}"), &svg)?;
             }
         }
