@@ -174,7 +174,9 @@ pub fn escape(text: &str) -> String {
 const COLORS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 /// Of lines that share a color, and so differ in their legend as well.
 const DASHES: [&str; 3] = ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""];
-const STYLE: &str = "text{fill:#222}.grid{stroke:#ddd}.axis{stroke:#666;fill:none}";
+/// Text is legible on white and on black.
+const STYLE: &str = "text{fill:#222}.grid{stroke:#ddd}.axis{stroke:#666;fill:none}\
+                     @media(prefers-color-scheme:dark){text{fill:#ddd}.grid{stroke:#444}.axis{stroke:#999}}";
 /// Height of a line of the legend.
 const LINE: f64 = 18.0;
 /// Height of a pair of bars with its name.

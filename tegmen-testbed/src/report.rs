@@ -492,15 +492,21 @@ const TEMPLATE: &str = r#"<!doctype html>
 <link rel="icon" href="data:,">
 <title>Tegmen: the laboratory's report</title>
 <style>
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; color: #222; background: #fff; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-top: 1px solid #ddd; padding-top: 1rem; }
-a { color: #0055a0; }
+:root { color-scheme: light dark; --ink: #222; --paper: #fff; --line: #ddd; --head: #f6f6f6; --link: #0055a0; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #ddd; --paper: #181818; --line: #444; --head: #262626; --link: #7ab8ff; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 76rem; padding: 1rem; color: var(--ink);
+  background: var(--paper); }
+p, ul, figure { max-width: 60rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; }
+a { color: var(--link); }
 figure { margin: 1rem 0; } svg { width: 100%; max-width: 44rem; height: auto; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .85rem; white-space: nowrap; }
-th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #eee; }
-th { position: sticky; top: 0; background: #f6f6f6; }
+table { border-collapse: collapse; font-size: .8rem; }
+th, td { padding: .2rem .35rem; text-align: right; border-bottom: 1px solid var(--line); }
+td:first-child { overflow-wrap: anywhere; min-width: 8rem; }
+th { position: sticky; top: 0; background: var(--head); }
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
 td:last-child { white-space: normal; min-width: 9rem; }
 @media print {
