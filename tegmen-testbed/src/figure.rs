@@ -125,11 +125,24 @@ impl Figure {
         let sample = Some(Sample { n, seeds, interval: mean.interval });
         Self { sample, ..self.of(Source::Simulated) }
     }
+
+    /// The paper and the table or figure that it stands in: the part of its name before the first stroke.
+    pub fn table(&self) -> &str {
+        self.id.split('/').next().unwrap_or_default()
+    }
 }
 
 /// Figures that are all of one source.
 pub fn all_of(source: Source, figures: Vec<Figure>) -> impl Iterator<Item = Figure> {
     figures.into_iter().map(move |figure| figure.of(source))
+}
+
+/// Classes of verdicts, in the order of the report's first table.
+pub const CLASSES: [&str; 8] = [EQUAL, WITHIN, HOLDS, CONSISTENT, MISPRINT, "not judged", "not measured", DIFFERS];
+
+/// The class of a verdict: its place in [`CLASSES`].
+pub fn class(verdict: &str) -> usize {
+    CLASSES.iter().position(|class| verdict.starts_with(class)).unwrap_or(CLASSES.len() - 1)
 }
 
 /// The figures as a table for people.
@@ -158,6 +171,8 @@ pub fn table(figures: &[Figure]) -> String {
 pub const EQUAL: &str = "equal";
 /// Ours is near the paper's: the bound follows.
 pub const WITHIN: &str = "within";
+/// The paper's assertion holds here.
+pub const HOLDS: &str = "holds";
 /// The paper's figure follows from its others; nothing of ours is in it.
 pub const CONSISTENT: &str = "paper agrees with itself";
 /// The figures should agree, and do not.

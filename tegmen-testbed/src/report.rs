@@ -3,7 +3,7 @@
 use crate::advice::Advice;
 use crate::agreement;
 use crate::blink::paper;
-use crate::figure::{Figure, Sample, Source};
+use crate::figure::{CLASSES, Figure, Sample, Source, WITHIN, class};
 use crate::handshakes;
 use crate::interval::Mean;
 use crate::objects;
@@ -33,7 +33,7 @@ pub fn write(
     done: impl Fn(&str, usize, usize) + Sync,
 ) -> io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
-    let mut report = Report { folder, body: String::new(), contents: String::new() };
+    let mut report = Report::new(folder);
     report.blink(&paper::figures())?;
     report.objects_bytes(&objects::bytes::figures())?;
     let effort = objects::delay::Effort { seeds: objects::delay::FULL.seeds.min(seeds), ..objects::delay::FULL };
@@ -55,8 +55,10 @@ pub fn write(
     });
     fs::write(folder.join("manifest.json"), format!("{manifest:#}\n"))?;
     let file = folder.join("index.html");
+    let matrix = report.matrix();
     let Report { body, contents, .. } = report;
-    let html = TEMPLATE.replace("{contents}", &contents).replace("{body}", &body).replace("{commit}", &escape(commit));
+    let html = TEMPLATE.replace("{matrix}", &matrix).replace("{contents}", &contents);
+    let html = html.replace("{body}", &body).replace("{commit}", &escape(commit));
     fs::write(&file, html)?;
     Ok(file)
 }
@@ -65,9 +67,54 @@ struct Report<'f> {
     folder: &'f Path,
     body: String,
     contents: String,
+    /// Of each table of each paper: the section that has it, and how many verdicts of each class.
+    counts: Vec<Counted>,
 }
 
-impl Report<'_> {
+struct Counted {
+    section: String,
+    paper: &'static str,
+    table: String,
+    verdicts: [usize; CLASSES.len()],
+}
+
+impl<'f> Report<'f> {
+    const fn new(folder: &'f Path) -> Self {
+        Self { folder, body: String::new(), contents: String::new(), counts: Vec::new() }
+    }
+
+    fn count(&mut self, section: &str, paper: &'static str, table: &str, class: usize) {
+        let place = self.counts.iter().position(|counted| counted.paper == paper && counted.table == table);
+        let place = place.unwrap_or_else(|| {
+            let (section, table) = (section.to_owned(), table.to_owned());
+            self.counts.push(Counted { section, paper, table, verdicts: [0; CLASSES.len()] });
+            self.counts.len() - 1
+        });
+        self.counts[place].verdicts[class] += 1;
+    }
+
+    /// All tables of all papers, with how many of their rows have which verdict.
+    fn matrix(&self) -> String {
+        let header: String = CLASSES.iter().map(|class| format!("<th>{class}</th>")).collect();
+        let mut html = format!(
+            "<div class=\"wide\"><table id=\"matrix\"><thead><tr><th>paper</th><th>table</th>{header}</tr></thead><tbody>"
+        );
+        for Counted { section, paper, table, verdicts } in &self.counts {
+            let cells: String = verdicts
+                .iter()
+                .map(|count| if *count == 0 { "<td></td>".into() } else { format!("<td>{count}</td>") })
+                .collect();
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                html,
+                "<tr><td>{}</td><td><a href=\"#{section}\">{}</a></td>{cells}</tr>",
+                escape(paper),
+                escape(table)
+            );
+        }
+        html + "</tbody></table></div>"
+    }
+
     fn begin(&mut self, id: &str, title: &str) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.contents, "<li><a href=\"#{id}\">{}</a></li>", escape(title));
@@ -121,7 +168,7 @@ impl Report<'_> {
              ciphers, so they show what the protocol needs and not who is faster.",
         );
         self.pairs("blink-frames", "Frames of tables II and III", "bytes", figures, "/frame")?;
-        self.figures("blink.csv", figures)?;
+        self.figures("blink.csv", "The Blink paper", figures)?;
         self.end("blink.csv");
         Ok(())
     }
@@ -135,7 +182,7 @@ impl Report<'_> {
              GET of sensors/temperature with a token of two bytes.",
         );
         self.pairs("objects-overhead", "What protection adds", "bytes", figures, "/all")?;
-        self.figures("objects-bytes.csv", figures)?;
+        self.figures("objects-bytes.csv", "Content objects", figures)?;
         self.end("objects-bytes.csv");
         Ok(())
     }
@@ -169,7 +216,7 @@ impl Report<'_> {
             "/median",
         )?;
         self.pairs("objects-success", "Requests answered over several hops", "percent", figures, "/success")?;
-        self.figures("objects-delay.csv", figures)?;
+        self.figures("objects-delay.csv", "Content objects", figures)?;
         self.end("objects-delay.csv");
         Ok(())
     }
@@ -183,7 +230,7 @@ impl Report<'_> {
              the paper concludes holds: over DTLS each time is sealed anew, with OSCORE a request is protected once.",
         );
         self.pairs("objects-creation", "Creating a request", "us", figures, "/time_most")?;
-        self.figures("objects-creation.csv", figures)?;
+        self.figures("objects-creation.csv", "Content objects", figures)?;
         self.end("objects-creation.csv");
         Ok(())
     }
@@ -202,7 +249,7 @@ impl Report<'_> {
             .collect();
         let names = ["certificates", "pre-shared key"];
         self.plot("handshakes-flights", &plot::pairs("Flights of a handshake (figure 8)", "bytes", names, &bars))?;
-        self.figures("handshakes.csv", figures)?;
+        self.figures("handshakes.csv", "Delegated handshakes", figures)?;
         self.end("handshakes.csv");
         Ok(())
     }
@@ -235,7 +282,7 @@ impl Report<'_> {
             let title = format!("Round trips, {} (figure 6)", hops.replace('_', " "));
             self.plot(&format!("two-way-{hops}"), &plot::lines(&title, "bytes of plain text", "ms", &series))?;
         }
-        self.figures("two-way.csv", figures)?;
+        self.figures("two-way.csv", "Two-way authentication", figures)?;
         self.end("two-way.csv");
         Ok(())
     }
@@ -253,7 +300,11 @@ impl Report<'_> {
     }
 
     /// Figures of a paper beside ours, as a table.
-    fn figures(&mut self, csv: &str, figures: &[Figure]) -> io::Result<()> {
+    fn figures(&mut self, csv: &str, paper: &'static str, figures: &[Figure]) -> io::Result<()> {
+        let section = csv.trim_end_matches(".csv");
+        for figure in figures {
+            self.count(section, paper, figure.table(), class(&figure.verdict));
+        }
         let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{}", (v * 1000.0).round() / 1000.0));
         let rows: Vec<Vec<String>> = figures
             .iter()
@@ -301,6 +352,15 @@ impl Report<'_> {
             saturated.percent,
             saturated.points
         ));
+        for row in rows {
+            let verdict = if row.verdict == agreement::AGREES { WITHIN } else { row.verdict };
+            self.count(
+                "ns3",
+                "ns-3",
+                if row.file == agreement::GIVEN { "node 0 asks" } else { "leaves ask" },
+                class(verdict),
+            );
+        }
         for row in differing {
             self.say(&format!(
                 "{} differs by {:+.2} points of delivery and {:+.1} % of the mean.",
@@ -506,6 +566,7 @@ figure { margin: 1rem 0; } svg { width: 100%; max-width: 44rem; height: auto; }
 table { border-collapse: collapse; font-size: .8rem; }
 th, td { padding: .2rem .35rem; text-align: right; border-bottom: 1px solid var(--line); }
 td:first-child { overflow-wrap: anywhere; min-width: 8rem; }
+#matrix td:nth-child(2), #matrix th:nth-child(2) { text-align: left; }
 th { position: sticky; top: 0; background: var(--head); }
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
 td:last-child { white-space: normal; min-width: 9rem; }
@@ -519,6 +580,9 @@ td:last-child { white-space: normal; min-width: 9rem; }
 <h1>The laboratory's report</h1>
 <p>What the papers measured, run again on the real stack. Written by <code>tegmen lab report</code> from commit
 {commit}; the same seeds give the same figures on every machine.</p>
+<p>Each row of each paper has one verdict. "Equal", "within" and "holds" compare what this program builds, simulates or counts with
+the paper. "Paper agrees with itself" is arithmetic on the paper's own numbers: nothing of this program is in it.</p>
+{matrix}
 <nav><ul>
 {contents}</ul></nav>
 <main>

@@ -4,7 +4,7 @@ use super::*;
 fn a_report_has_every_section_and_its_files() {
     let folder = std::env::temp_dir().join(format!("tegmen-report-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    let mut report = Report { folder: &folder, body: String::new(), contents: String::new() };
+    let mut report = Report::new(&folder);
     report.blink(&paper::figures()).unwrap();
     report.objects_bytes(&objects::bytes::figures()).unwrap();
     report.objects_creation(&objects::creation::figures()).unwrap();
@@ -18,6 +18,14 @@ fn a_report_has_every_section_and_its_files() {
     let summaries = runs::run(&plan, &Store::none(), |_, _| {});
     report.plan("test", &plan, summaries).unwrap();
     assert_eq!(report.body.matches("<svg").count(), 8 + FIGURES.len());
+    let matrix = report.matrix();
+    let row = |paper: &str, table: &str| {
+        let row = report.counts.iter().find(|counted| counted.paper == paper && counted.table == table).unwrap();
+        CLASSES.into_iter().zip(row.verdicts).filter(|(_, count)| *count > 0).collect::<Vec<_>>()
+    };
+    assert_eq!(row("The Blink paper", "derived"), [("paper agrees with itself", 4)]);
+    assert_eq!(row("Content objects", "table2"), [("equal", 30), ("not measured", 10)]);
+    assert!(matrix.contains("<td><a href=\"#two-way\">table1</a></td>"), "{matrix}");
     assert!(report.body.contains("a &lt; b") && !report.body.contains("NaN"));
     let csv = fs::read_to_string(folder.join("test.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 3 * 3);
