@@ -62,9 +62,13 @@ enum Command {
         kept: Kept,
     },
     /// Run every plan and write the report: one HTML file that opens from disk, SVG and CSV beside it.
-    #[command(after_help = "Example:\n  tegmen lab report && xdg-open target/lab/index.html")]
+    #[command(
+        after_help = "Examples:\n  tegmen lab report && xdg-open target/lab/index.html\n  tegmen lab report my-deployment.toml"
+    )]
     Report {
-        /// Where to.
+        /// Files that describe your own deployments; the report shows them before the plans of the laboratory.
+        deployments: Vec<PathBuf>,
+        /// Directory for the report.
         #[arg(long, default_value = "target/lab")]
         folder: PathBuf,
         #[command(flatten)]
@@ -368,10 +372,26 @@ impl Lab {
                 );
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Report { folder, kept } => {
+            Command::Report { deployments, folder, kept } => {
+                let mut plans = Vec::new();
+                for path in &deployments {
+                    let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+                    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+                    let name = format!("own-{}", stem.chars().map(plain).collect::<String>());
+                    if plans.iter().any(|(known, _)| *known == name) {
+                        let path = path.display();
+                        return Err(Failure::usage(format!(
+                            "{path}: another deployment has this file name: rename one"
+                        )));
+                    }
+                    plans.push((name, read_file(path)?));
+                }
+                for named in plans::ALL {
+                    plans.push((named.name.to_owned(), named.plan().map_err(Failure::new)?));
+                }
                 let store = kept.store()?;
                 let progress = Progress::new();
-                let file = report::write(&folder, &store, &commit(), u64::MAX, plans::ALL, |what, done, all| {
+                let file = report::write(&folder, &store, &commit(), u64::MAX, &plans, |what, done, all| {
                     progress.0.set_message(what.to_owned());
                     progress.set(done, all);
                 });

@@ -7,7 +7,6 @@ use crate::figure::{CLASSES, Figure, Sample, Source, WITHIN, class};
 use crate::handshakes;
 use crate::interval::Mean;
 use crate::objects;
-use crate::plans::Named;
 use crate::plot::{self, Series, escape};
 use crate::runs::{self, Store, Summary};
 use crate::scenario::Plan;
@@ -19,8 +18,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Runs the paper, the comparison with ns-3 (with so many seeds at most) and these plans, and writes the report to
-/// `folder`; the path of its HTML file. `done` is told what is run, and how many of how many runs of it are.
+/// Runs the papers, the comparison with ns-3 (with at most this number of seeds) and these plans, each with a name, and writes the
+/// report to `folder`; the path of its HTML file. `done` is told what is run, and how many of how many runs of it are.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -29,7 +28,7 @@ pub fn write(
     store: &Store,
     commit: &str,
     seeds: u64,
-    plans: &[Named],
+    plans: &[(String, Plan)],
     done: impl Fn(&str, usize, usize) + Sync,
 ) -> io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
@@ -43,15 +42,14 @@ pub fn write(
     let effort = two_way::Effort { seeds: two_way::FULL.seeds.min(seeds), ..two_way::FULL };
     report.two_way(&two_way::figures(effort, |n, all| done("two-way", n, all)))?;
     report.agreement(&agreement::rows(seeds, |n, all| done("ns3-agreement", n, all)))?;
-    for named in plans {
-        let plan = named.plan().map_err(|wrong| io::Error::other(wrong.to_string()))?;
-        let summaries = runs::run(&plan, store, |n, all| done(named.name, n, all));
-        report.plan(named.name, &plan, summaries)?;
+    for (name, plan) in plans {
+        let summaries = runs::run(plan, store, |n, all| done(name, n, all));
+        report.plan(name, plan, summaries)?;
     }
     let manifest = json!({
         "commit": commit,
         "version": env!("CARGO_PKG_VERSION"),
-        "plans": plans.iter().map(|named| named.name).collect::<Vec<_>>(),
+        "plans": plans.iter().map(|(name, _)| name).collect::<Vec<_>>(),
     });
     fs::write(folder.join("manifest.json"), format!("{manifest:#}\n"))?;
     let file = folder.join("index.html");

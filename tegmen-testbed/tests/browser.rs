@@ -24,7 +24,9 @@ fn the_report_opens_from_disk_with_all_its_plots() {
         return;
     }
     let folder = std::env::temp_dir().join(format!("tegmen-browser-{}", std::process::id()));
-    let page = report::write(&folder, &Store::none(), "test", 1, &plans::ALL[..2], |_, _, _| {}).expect("a report");
+    let plans: Vec<_> =
+        plans::ALL[..2].iter().map(|named| (named.name.to_owned(), named.plan().expect("a plan"))).collect();
+    let page = report::write(&folder, &Store::none(), "test", 1, &plans, |_, _, _| {}).expect("a report");
     let html = std::fs::read_to_string(&page).expect("the page");
     for outside in ["http://", "https://", "<script", "@import", "src="] {
         let found = html.replace("http://www.w3.org/2000/svg", "").contains(outside);
