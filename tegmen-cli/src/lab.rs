@@ -3,7 +3,7 @@
 use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_testbed::advice::Advice;
@@ -263,11 +263,12 @@ fn write_runs(file: &Path, plan: &scenario::Plan, runs: &[Run]) -> Result<(), Fa
     written.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
-/// Rows as one JSON array, or as a table.
+/// Rows as JSON, one object a line, or as a table.
 fn print_rows<R: Serialize>(out: Output, rows: &[R], table: impl FnOnce() -> String) {
-    if out.json {
-        out.line(String::new, || Value::Array(rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect()));
-    } else {
+    for row in rows.iter().filter(|_| out.json) {
+        out.line(String::new, || serde_json::to_value(row).unwrap_or_default());
+    }
+    if !out.json {
         out.text(table().trim_end());
     }
 }

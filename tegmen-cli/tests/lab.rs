@@ -90,6 +90,15 @@ fn what_is_interrupted_keeps_what_is_done_and_computes_the_rest() {
 }
 
 #[test]
+fn json_is_one_object_a_line() {
+    let folder = Folder::new("lines");
+    let output = folder.run(&["run", "blink-bytes", "--json"]);
+    let lines: Vec<serde_json::Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() > 20 && lines.iter().all(serde_json::Value::is_object), "{} lines", lines.len());
+}
+
+#[test]
 fn parts_are_merged_to_the_bytes_of_the_whole() {
     let folder = Folder::new("merge");
     let part = |seeds: &str, out: &str| {

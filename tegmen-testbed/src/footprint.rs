@@ -78,7 +78,9 @@ pub fn run(project: &Path, options: &Options) -> Result<Verdict, Error> {
     write_json(&target.join("footprint.meta.json"), &build::Versions::read(project)?)?;
 
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&footprints).map_err(|error| Error::Json(error.to_string()))?);
+        for footprint in &footprints {
+            println!("{}", serde_json::to_string(footprint).map_err(|error| Error::Json(error.to_string()))?);
+        }
     } else {
         print!("{}", Table(&footprints));
     }
