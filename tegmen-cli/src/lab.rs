@@ -110,7 +110,17 @@ struct Kept {
 
 impl Kept {
     fn store(&self) -> Result<Store, Failure> {
-        Store::at(&self.runs).map_err(|error| Failure::new(format!("{}: {error}", self.runs.display())))
+        let unusable = |error| {
+            let folder = self.runs.display();
+            Failure::usage(format!(
+                "--runs {folder}: finished runs cannot be kept there ({error}): name a folder that can be written"
+            ))
+        };
+        let store = Store::at(&self.runs).map_err(unusable)?;
+        // Whether it can be written is known before anything is computed.
+        let probe = self.runs.join(format!("probe-{}", std::process::id()));
+        std::fs::write(&probe, []).and_then(|()| std::fs::remove_file(&probe)).map_err(unusable)?;
+        Ok(store)
     }
 }
 

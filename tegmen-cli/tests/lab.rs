@@ -90,6 +90,16 @@ fn what_is_interrupted_keeps_what_is_done_and_computes_the_rest() {
 }
 
 #[test]
+fn runs_that_cannot_be_kept_are_refused_before_they_are_computed() {
+    let folder = Folder::new("unusable");
+    fs::write(folder.0.join("file"), "not a folder").unwrap();
+    let output = folder.run(&["run", "rain.toml", "--runs", "file/runs"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--runs file/runs") && said.contains("name a folder that can be written"), "{said}");
+}
+
+#[test]
 fn json_is_one_object_a_line() {
     let folder = Folder::new("lines");
     let output = folder.run(&["run", "blink-bytes", "--json"]);
