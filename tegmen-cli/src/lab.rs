@@ -6,6 +6,8 @@ use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tegmen_testbed::advice::Advice;
 use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
@@ -121,6 +123,21 @@ impl Kept {
         let probe = self.runs.join(format!("probe-{}", std::process::id()));
         std::fs::write(&probe, []).and_then(|()| std::fs::remove_file(&probe)).map_err(unusable)?;
         Ok(store)
+    }
+
+    /// Ends the program on an interrupt or a termination signal, and says which runs are kept and where.
+    fn say_when_stopped(&self, out: Output, done: &Arc<AtomicUsize>, all: &Arc<AtomicUsize>) {
+        let (folder, done, all) = (self.runs.display().to_string(), done.clone(), all.clone());
+        std::thread::spawn(move || {
+            let Ok(runtime) = crate::output::runtime() else { return };
+            runtime.block_on(async { crate::serve::ended().await });
+            let (done, all) = (done.load(Ordering::Relaxed), all.load(Ordering::Relaxed));
+            let message = format!(
+                "stopped: {done} of {all} runs are finished and kept in {folder}; the same command computes only the rest"
+            );
+            out.failure(&Failure { message, code: STOPPED });
+            std::process::exit(STOPPED.into());
+        });
     }
 }
 
@@ -254,6 +271,7 @@ fn read_file(path: &Path) -> Result<scenario::Plan, Failure> {
 fn run_plan(out: Output, plan: &scenario::Plan, kept: &Kept) -> Result<Vec<Run>, Failure> {
     let store = kept.store()?;
     let progress = Progress::new();
+    kept.say_when_stopped(out, &progress.done, &progress.all);
     let runs = runs::all(plan, &store, |done, all| progress.set(done, all));
     progress.end();
     out.text(&plan.about);
@@ -283,25 +301,44 @@ fn print_rows<R: Serialize>(out: Output, rows: &[R], table: impl FnOnce() -> Str
     }
 }
 
-/// A bar with the time left, where somebody looks.
-struct Progress(indicatif::ProgressBar);
+/// A bar with the time left, where somebody looks, and how many of how many runs are done.
+struct Progress {
+    bar: indicatif::ProgressBar,
+    done: Arc<AtomicUsize>,
+    all: Arc<AtomicUsize>,
+}
 
 impl Progress {
     fn new() -> Self {
         let style = indicatif::ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left {msg}");
         let bar = indicatif::ProgressBar::new(0);
-        Self(style.map(|style| bar.clone().with_style(style)).unwrap_or(bar))
+        let bar = style.map(|style| bar.clone().with_style(style)).unwrap_or(bar);
+        Self { bar, done: Arc::default(), all: Arc::default() }
     }
 
     fn set(&self, done: usize, all: usize) {
-        self.0.set_length(all as u64);
-        self.0.set_position(done as u64);
+        self.bar.set_length(all as u64);
+        self.bar.set_position(done as u64);
+        // Threads tell in any order.
+        self.done.fetch_max(done, Ordering::Relaxed);
+        self.all.store(all, Ordering::Relaxed);
+    }
+
+    /// The runs of another plan are counted from here.
+    fn begin(&self, what: &str) {
+        if self.bar.message() != what {
+            self.bar.set_message(what.to_owned());
+            self.done.store(0, Ordering::Relaxed);
+        }
     }
 
     fn end(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
+
+/// The exit code of a program that an interrupt ended: 128 and the number of the signal.
+const STOPPED: u8 = 130;
 
 impl Lab {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
@@ -402,8 +439,9 @@ impl Lab {
                 }
                 let store = kept.store()?;
                 let progress = Progress::new();
+                kept.say_when_stopped(out, &progress.done, &progress.all);
                 let file = report::write(&folder, &store, &commit(), u64::MAX, &plans, |what, done, all| {
-                    progress.0.set_message(what.to_owned());
+                    progress.begin(what);
                     progress.set(done, all);
                 });
                 progress.end();

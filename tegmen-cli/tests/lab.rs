@@ -90,6 +90,22 @@ fn what_is_interrupted_keeps_what_is_done_and_computes_the_rest() {
 }
 
 #[test]
+fn an_interrupt_says_how_many_runs_are_kept_and_where() {
+    let folder = Folder::new("stopped");
+    let mut child = folder.lab(&["run", "rain.toml"]).spawn().unwrap();
+    let begin = Instant::now();
+    while folder.kept().len() < 3 {
+        assert!(begin.elapsed() < Duration::from_secs(120) && child.try_wait().unwrap().is_none(), "it runs");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("of 24 runs are finished and kept in target/lab/runs"), "{said}");
+}
+
+#[test]
 fn runs_that_cannot_be_kept_are_refused_before_they_are_computed() {
     let folder = Folder::new("unusable");
     fs::write(folder.0.join("file"), "not a folder").unwrap();
