@@ -88,12 +88,12 @@ enum Command {
         #[arg(long)]
         out: PathBuf,
     },
-    /// Build the firmware images, count them under QEMU, and compare with the committed budget.
+    /// Build the firmware images, measure them under QEMU, and compare with the committed budget.
     #[command(
-        after_help = "Examples:\n  tegmen lab footprint\n  tegmen lab footprint --update   make what was measured the budget"
+        after_help = "Examples:\n  tegmen lab footprint\n  tegmen lab footprint --update   write the measurements as the new budget"
     )]
     Footprint {
-        /// Make what was measured the budget.
+        /// Write the measurements as the new budget.
         #[arg(long)]
         update: bool,
         /// The source tree of Tegmen.
@@ -258,7 +258,7 @@ fn find_plan(name: &str) -> Result<scenario::Plan, Failure> {
 fn commit() -> String {
     let git = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     let text = git.ok().filter(|git| git.status.success()).and_then(|git| String::from_utf8(git.stdout).ok());
-    text.map_or_else(|| "unknown".into(), |text| text.trim().to_owned())
+    text.map_or_else(|| "unknown (not a checkout)".into(), |text| text.trim().to_owned())
 }
 
 fn read_file(path: &Path) -> Result<scenario::Plan, Failure> {

@@ -2,7 +2,7 @@
 //!
 //! Idle -> Contends (backoff, assessment, again while busy) -> TurnsToSend -> Sends -> AwaitsAcknowledgement -> Idle.
 //! A frame that asks for an acknowledgement interrupts all but sending: Acknowledges -> Idle, and what was contended for
-//! begins anew.
+//! begins again.
 
 use super::radio::{
     ACKNOWLEDGEMENT_WAIT, ASSESSMENT, BACKOFF, LONG_SPACING, SHORT_FRAME_LEN, SHORT_SPACING, TURNAROUND, airtime,
