@@ -39,10 +39,10 @@ pub(crate) struct Get {
 pub(crate) struct WithPayload {
     #[command(flatten)]
     request: RequestArgs,
-    /// The payload as text.
+    /// The payload as text; '' is an empty one. Only POST works without a payload.
     #[arg(conflicts_with_all = ["file", "hex"])]
     payload: Option<String>,
-    /// The payload from a file; - is standard input.
+    /// Read the payload from this file; - is standard input.
     #[arg(long, conflicts_with = "hex")]
     file: Option<PathBuf>,
     /// The payload in hexadecimal.
@@ -59,20 +59,20 @@ pub(crate) struct RequestArgs {
     uri: String,
     #[command(flatten)]
     pub(crate) connect: Connect,
-    /// Content-Format that is wanted: a number, a name such as json, or a media type.
+    /// Content-Format to request for the response (Accept): a number, a name such as json, or a media type.
     #[arg(long, value_parser = content_format)]
     accept: Option<u16>,
-    /// Another option, by its number, with a value in hexadecimal (0x...) or text; several times. If-Match is 1, ETag 4,
-    /// If-None-Match 5, No-Response 258.
+    /// Add a CoAP option by its number, with a value in hexadecimal (0x...) or text; may be repeated. If-Match is 1,
+    /// ETag 4, If-None-Match 5, No-Response 258.
     #[arg(long = "option", short = 'O', value_name = "NUMBER[=VALUE]", value_parser = other_option)]
     options: Vec<(OptionNumber, Vec<u8>)>,
-    /// Seconds for which responses of a group (a multicast address) are awaited; who is in it answers within 5 seconds.
+    /// Seconds to wait for responses of a group (a multicast address); members answer within 5 seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 7)]
     group_wait: u64,
-    /// Write the payload of the response to this file, as it is.
+    /// Write the payload of the response to this file, unchanged.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Show options, round trip and handshake time, on standard error.
+    /// Show options, round-trip time and handshake time on standard error.
     #[arg(long, short)]
     verbose: bool,
 }

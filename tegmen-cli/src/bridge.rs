@@ -17,26 +17,26 @@ pub(crate) struct Bridge {
     /// The mote's serial line: a device, a UNIX socket, or HOST:PORT of a TCP server.
     #[arg(long, value_name = "LINE", required_unless_present = "image")]
     serial: Option<String>,
-    /// Run this image in QEMU, with its UART as the line. QEMU ends with the bridge.
+    /// Run this image in QEMU, with its UART as the serial line. QEMU ends when the bridge ends.
     #[arg(long, value_name = "ELF", conflicts_with = "serial")]
     image: Option<PathBuf>,
-    /// The server that a mote contacts: coaps://host[:port].
+    /// The server that the mote connects to: coaps://host[:port].
     #[arg(long, value_name = "URI", required_unless_present = "listen")]
     peer: Option<String>,
-    /// Where others reach a mote that is a server: ADDRESS:PORT, or ADDRESS:PORT=PORT OF THE MOTE, which is 5684
-    /// unless given; several times.
+    /// Address at which clients reach a mote that is a server: ADDRESS:PORT, or ADDRESS:PORT=PORT OF THE MOTE (5684 by
+    /// default); may be repeated.
     #[arg(long, value_name = "ADDRESS:PORT[=PORT]")]
     listen: Vec<String>,
-    /// The IPv6 address that the mote is given.
+    /// IPv6 address to assign to the mote.
     #[arg(long, value_name = "ADDRESS", default_value_t = DEFAULT_MOTE)]
     mote: Ipv6Addr,
     /// Longest UDP payload that the mote's buffers take, in bytes; longer ones are dropped.
     #[arg(long, value_name = "BYTES", default_value_t = 320)]
     max_datagram: usize,
-    /// Remotes that are remembered at most.
+    /// Maximum number of remembered remote addresses.
     #[arg(long, value_name = "N", default_value_t = 256)]
     max_remotes: usize,
-    /// Seconds after which a silent remote is forgotten.
+    /// Seconds after which a silent remote address is forgotten.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
     idle: u64,
 }

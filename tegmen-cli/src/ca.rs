@@ -45,20 +45,20 @@ enum Command {
         dir: PathBuf,
         /// The certificate's file, or its serial number in hexadecimal.
         which: String,
-        /// Days until the next revocation list is due.
+        /// Days until the revocation list expires.
         #[arg(long, default_value_t = CRL_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
         crl_days: u32,
     },
-    /// Write the revocation list anew, before it is due: peers refuse everyone when it is.
+    /// Write a new revocation list before the old one expires; peers refuse every certificate once it has.
     #[command(after_help = "Example:\n  tegmen ca crl ca --crl-days 7")]
     Crl {
         /// Directory of the CA.
         dir: PathBuf,
-        /// Days until the next one is due.
+        /// Days until the revocation list expires.
         #[arg(long, default_value_t = CRL_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
         crl_days: u32,
     },
-    /// List what was issued.
+    /// List the issued certificates.
     List {
         /// Directory of the CA.
         dir: PathBuf,
@@ -69,19 +69,19 @@ const CRL_DAYS: u32 = 30;
 
 #[derive(Args)]
 struct Init {
-    /// Directory that is made.
+    /// Directory to create.
     dir: PathBuf,
-    /// Name of the CA: the common name of its certificate. Without it: `Tegmen CA` and a number of its own, since peers
-    /// that trust two CAs tell them by their names.
+    /// Common name of the CA's certificate. Default: `Tegmen CA` and a unique number, because peers that trust two CAs
+    /// distinguish them by name.
     #[arg(long)]
     name: Option<String>,
-    /// An ECDSA P-256 key (without --rsa this is so).
+    /// Create an ECDSA P-256 key (the default).
     #[arg(long, conflicts_with = "rsa")]
     ec: bool,
-    /// An RSA key of 3072 bits.
+    /// Create an RSA key of 3072 bits.
     #[arg(long)]
     rsa: bool,
-    /// Days that the CA's certificate is valid.
+    /// Days for which the CA's certificate is valid.
     #[arg(long, default_value_t = 7300, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: u32,
 }
@@ -93,31 +93,31 @@ struct Issue {
     /// Common name of the subject; NAME.pem and NAME.key are written.
     #[arg(long)]
     name: String,
-    /// A DNS name by which peers connect; several times.
+    /// A DNS name that peers connect to; may be repeated.
     #[arg(long)]
     dns: Vec<String>,
-    /// An address by which peers connect; several times.
+    /// An address that peers connect to; may be repeated.
     #[arg(long)]
     ip: Vec<IpAddr>,
-    /// For a client.
+    /// Issue the certificate for a client.
     #[arg(long)]
     client: bool,
-    /// For a server.
+    /// Issue the certificate for a server.
     #[arg(long)]
     server: bool,
-    /// Days that it is valid.
+    /// Days for which the certificate is valid.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: u32,
-    /// Private key that exists, in PEM; a new one without it.
+    /// Existing private key in PEM; by default a new one is created.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["csr", "rsa"])]
     key: Option<PathBuf>,
-    /// Certificate request (PKCS #10) of whoever has the key, PEM or DER.
+    /// Certificate request (PKCS #10), PEM or DER.
     #[arg(long, value_name = "FILE", conflicts_with = "rsa")]
     csr: Option<PathBuf>,
-    /// Draw an RSA key of 2048 bits; ECDSA P-256 without it.
+    /// Create an RSA key of 2048 bits instead of ECDSA P-256.
     #[arg(long)]
     rsa: bool,
-    /// Directory for certificate and key; the CA's without it.
+    /// Directory for certificate and key; by default that of the CA.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -14,7 +14,7 @@ use tegmen_host::pcapng::Capture;
 use tegmen_host::uri::Uri;
 use zeroize::Zeroizing;
 
-/// How to reach the server.
+/// Options that reach the server and prove an identity to it.
 #[derive(Args)]
 pub(crate) struct Connect {
     /// PSK identity for coaps.
@@ -30,11 +30,12 @@ pub(crate) struct Connect {
     /// them, or not sent.
     #[arg(long, value_name = "DIR", env = "TEGMEN_OSCORE")]
     oscore: Option<PathBuf>,
-    /// Map from URIs to OSCORE contexts, as aiocoap has it; what no pattern matches is not sent.
+    /// Map from URIs to OSCORE contexts, in the format of aiocoap; a request to a URI that no pattern matches is not
+    /// sent.
     #[arg(long, value_name = "FILE", conflicts_with = "oscore")]
     credentials_map: Option<PathBuf>,
-    /// Keep the DTLS session in this file, or in a file of this directory, and go on with the one that is there: a handshake
-    /// once, not with each command. FILE.key beside it is a secret.
+    /// Keep the DTLS session in this file, or in a file in this directory, and continue it with the next command instead
+    /// of a new handshake. FILE.key beside it is a secret.
     #[arg(long, value_name = "FILE", env = "TEGMEN_SESSION")]
     session: Option<PathBuf>,
     /// Keep what DTLS sessions can be resumed with in this directory, a file for each server, and come back with it: no key
@@ -50,27 +51,27 @@ pub(crate) struct Connect {
     /// Ask without wanting an acknowledgement (NON).
     #[arg(long)]
     non: bool,
-    /// Cipher suites that are offered, with commas between: ccm8, gcm (these two if there is a pre-shared key and nothing
-    /// is said), ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three with --ca
-    /// or --server-key). For peers that have nothing better, and only if they are named: psk-cbc, rsa-cbc.
+    /// Cipher suites to offer in order of preference, separated by commas: ccm8, gcm (the default with a pre-shared key),
+    /// ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (the default with --ca or
+    /// --server-key). Only if named, for peers that support nothing better: psk-cbc, rsa-cbc.
     #[arg(long, value_name = "SUITES", value_parser = suites)]
     suites: Option<Suites>,
     #[command(flatten)]
     servers: Servers,
-    /// Offer no TLS extensions: the bytes of the Blink paper. Weaker: no extended master secret.
+    /// Offer no TLS extensions, to send the same bytes as the Blink paper. Weaker: no extended master secret.
     #[arg(long)]
     minimal: bool,
-    /// Append the session's secrets to this file (RFC 9850). Whoever reads it reads the traffic.
+    /// Append the secrets of the session to this file (RFC 9850). Secret: anyone with this file can decrypt the traffic.
     #[arg(long, env = "SSLKEYLOGFILE")]
     key_log: Option<PathBuf>,
-    /// Write a capture to this file, with the session's secrets in it: Wireshark opens it decrypted. Whoever reads it
-    /// reads the traffic.
+    /// Write a capture to this file, with the secrets of the session in it: Wireshark opens it decrypted. Secret: anyone
+    /// with this file can decrypt the traffic.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Largest block that is sent and asked for (RFC 7959): 16, 32, 64, 128, 256, 512 or 1024 bytes.
+    /// Largest block to send and to request (RFC 7959): 16, 32, 64, 128, 256, 512 or 1024 bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1024, value_parser = block_size)]
     block_size: usize,
-    /// Longest response that is taken, in bytes.
+    /// Longest response body to accept, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     max_body: usize,
     /// Longest content of a DTLS record that is taken, 64 to 16384 bytes: the server is asked for it with

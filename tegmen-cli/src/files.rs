@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
-/// Who may read a file.
+/// The read permission of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readers {
     /// Its owner alone.

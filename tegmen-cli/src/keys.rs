@@ -22,21 +22,20 @@ pub(crate) struct Keys {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Draw a new key and add it to a credentials file, which is made if need be.
+    /// Create a key and add it to a credentials file, which is created if it does not exist.
     #[command(after_help = "Examples:\n  tegmen keys new --identity sensor-17\n  \
         tegmen keys new --identity gateway --file /etc/tegmen/keys.toml --allow 'GET /*'")]
     New(New),
-    /// Show what a certificate or a private key says of its public key: the digests that lists of allowed keys and of
-    /// revoked certificates are made of.
+    /// Show a certificate or a private key, with the digests that lists of allowed keys and of revoked certificates use.
     #[command(after_help = "Examples:\n  tegmen keys show device1.pem\n  tegmen keys show device1.key --json")]
     Show {
         /// A certificate (PEM or DER) or a private key (PEM).
         file: PathBuf,
     },
-    /// Keys that are made in a TPM 2.0 and never leave it.
+    /// Keys created in a TPM 2.0 that never leave it.
     #[cfg(feature = "tpm")]
     Tpm(tpm::Tpm),
-    /// Keys that are made in a TPM 2.0 and never leave it (this tegmen was built without).
+    /// Keys created in a TPM 2.0 that never leave it (this build has no TPM support).
     #[cfg(not(feature = "tpm"))]
     Tpm {
         #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -46,16 +45,16 @@ enum Command {
 
 #[derive(Args)]
 struct New {
-    /// The PSK identity that goes with the key.
+    /// The PSK identity of the key.
     #[arg(long)]
     identity: String,
     /// The credentials file.
     #[arg(long, default_value = "credentials.toml")]
     file: PathBuf,
-    /// Bytes of the key.
+    /// Length of the key in bytes.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u8).range(16..=64))]
     bytes: u8,
-    /// What the owner may do, as "METHOD /path"; several times. Without it: everything.
+    /// Allow this to the owner of the key, as "METHOD /path"; may be repeated. Default: everything.
     #[arg(long)]
     allow: Vec<String>,
 }

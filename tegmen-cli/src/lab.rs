@@ -32,9 +32,9 @@ enum Command {
         after_help = "Examples:\n  tegmen lab run blink-bytes --json\n  tegmen lab run loss --seeds 1..50 --out here.csv"
     )]
     Run {
-        /// Its name, from `tegmen lab list`, or a file that describes a deployment.
+        /// Name of the plan, from `tegmen lab list`, or a file that describes a deployment.
         plan: String,
-        /// Seeds instead of those of the file, first and last, as 1..50: some here, others on another machine.
+        /// First and last seed, as 1..50, instead of those in the file; other machines can run the other seeds.
         #[arg(long)]
         seeds: Option<String>,
         /// Write every run to this file, as CSV: a part for `tegmen lab merge`.
@@ -43,19 +43,19 @@ enum Command {
         #[command(flatten)]
         kept: Kept,
     },
-    /// Put together what `run --seeds FIRST..LAST --out FILE` gave on several machines, as if it were run on one.
+    /// Merge the files of `run --seeds FIRST..LAST --out FILE` from several machines into the result of one run.
     #[command(after_help = "Example:\n  tegmen lab merge loss here.csv there.csv --out all.csv")]
     Merge {
         /// The plan, or the file that describes the deployment.
         plan: String,
-        /// The parts.
+        /// The files to merge.
         #[arg(required = true)]
         parts: Vec<PathBuf>,
         /// Write every run to this file, as CSV.
         #[arg(long, short)]
         out: PathBuf,
     },
-    /// Say which protection a deployment can afford: bytes, delay, delivery, battery life and memory of each.
+    /// Compare the protections that a deployment can afford: bytes, delay, delivery, battery life and memory of each.
     #[command(after_help = "Example:\n  tegmen lab plan examples/greenhouse.toml")]
     Plan {
         /// The file that describes the deployment.
@@ -76,15 +76,15 @@ enum Command {
         #[command(flatten)]
         kept: Kept,
     },
-    /// Write what a deployment puts on the air to a capture that Wireshark and tshark decode.
+    /// Write the frames that a deployment sends by radio to a capture that Wireshark and tshark decode.
     #[command(after_help = "Example:\n  tegmen lab pcap examples/greenhouse.toml --out greenhouse.pcap")]
     Pcap {
-        /// A plan, or a file that describes a deployment; its first case is run, with its first seed.
+        /// A plan, or a file that describes a deployment. Its first case runs with its first seed.
         deployment: String,
-        /// Which protection.
+        /// Protection to use.
         #[arg(long, default_value = "coap+dtls")]
         protection: String,
-        /// The capture.
+        /// Capture file to write.
         #[arg(long)]
         out: PathBuf,
     },
@@ -102,10 +102,10 @@ enum Command {
     },
 }
 
-/// Where finished runs are kept.
+/// The directory of finished runs.
 #[derive(Args)]
 struct Kept {
-    /// Where finished runs are kept: what was run once is not computed again by the same program.
+    /// Directory that keeps finished runs; the same program does not compute a kept run again.
     #[arg(long, default_value = "target/lab/runs")]
     runs: PathBuf,
 }

@@ -43,7 +43,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show it working: a secured CoAP server and the Blink client against it, on this machine.
+    /// Run a demo on this machine: a secured CoAP server, and the Blink client that sends requests to it.
     Up(up::Up),
     /// Serve values, files and commands as CoAP resources.
     Serve(serve::Serve),
@@ -51,34 +51,34 @@ enum Command {
     Get(ask::Get),
     /// Write a resource.
     Put(ask::WithPayload),
-    /// Send to a resource.
+    /// Send a payload to a resource (POST).
     Post(ask::WithPayload),
     /// Remove a resource.
     Delete(ask::Get),
-    /// Read what a payload asks for (RFC 8132).
+    /// Query a resource with a request body (FETCH, RFC 8132).
     Fetch(ask::WithPayload),
-    /// Change a part of a resource (RFC 8132).
+    /// Update part of a resource (PATCH, RFC 8132).
     Patch(ask::WithPayload),
-    /// Change a part of a resource so that twice is as good as once (RFC 8132).
+    /// Update part of a resource idempotently (iPATCH, RFC 8132).
     Ipatch(ask::WithPayload),
-    /// Follow a resource: print its representation whenever it changes (RFC 7641).
+    /// Observe a resource: print its representation whenever it changes (RFC 7641).
     Observe(observe::Observe),
-    /// Look at a server: its handshake flight by flight, what it has agreed to, and what it lacks.
+    /// Examine a server: its handshake flight by flight, what it negotiated, and what it lacks.
     Probe(probe::Probe),
-    /// Make keys, and show what public keys are called.
+    /// Create keys, and show the digests of public keys.
     Keys(keys::Keys),
-    /// A certification authority in a directory, for those who have none.
+    /// Run a small built-in certification authority, for testing and small fleets.
     Ca(ca::Ca),
-    /// Make, show and carry over the security contexts of OSCORE.
+    /// Create, show, import and export OSCORE security contexts.
     Oscore(oscore::Oscore),
-    /// Carry the packets of a mote on a serial line to real sockets.
+    /// Connect a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
-    /// The laboratory: run what the papers measured, and measure the motes.
+    /// Run the laboratory: reproduce the measurements of papers, and measure the motes.
     Lab(lab::Lab),
     /// Print a completion script for a shell.
     #[command(after_help = "Example:\n  tegmen completion bash > ~/.local/share/bash-completion/completions/tegmen")]
     Completion {
-        /// Which shell.
+        /// The shell.
         shell: clap_complete::Shell,
     },
     /// Print the manual page.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use tegmen_host::uri::Uri;
 
-/// What a map says of a URI.
+/// The entry of a map for a URI.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// The directory of a context.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::io::Write as _;
 
-/// How to print.
+/// The format of the output: text or JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure of the work itself: exit code 1.
+    /// A failure of the work itself, which began: exit code 1.
     pub(crate) fn new(message: impl ToString) -> Self {
         Self { message: message.to_string(), code: 1 }
     }

@@ -20,61 +20,62 @@ use tegmen_host::x509::{
 /// What we prove ourselves with.
 #[derive(Args)]
 pub(crate) struct Own {
-    /// Our certificate in PEM, and behind it those that issued it, up to the one that the peer knows.
+    /// Our certificate in PEM, followed by the certificates that issued it, up to one that the peer trusts.
     #[arg(long, value_name = "FILE", requires = "cert_key")]
     cert: Option<PathBuf>,
-    /// The private key of --cert in PEM, which only its owner may read; or a key in a TPM: tpm:0x81010001, or the file of a
-    /// wrapped one (TEGMEN_TPM says which TPM). Without --cert its public half is shown raw (RFC 7250).
+    /// Private key of --cert in PEM, readable by its owner only; or a key in a TPM: tpm:0x81010001, or the file of a
+    /// wrapped key (TEGMEN_TPM names the TPM). Without --cert its public key is sent as a raw public key (RFC 7250).
     #[arg(long, value_name = "FILE", env = "TEGMEN_CERT_KEY")]
     cert_key: Option<PathBuf>,
 }
 
-/// Which servers are believed.
+/// Options that name the servers to trust.
 #[derive(Args)]
 pub(crate) struct Servers {
-    /// Certificates of authorities in PEM: servers with certificates from them are believed.
+    /// Certificates of authorities in PEM. Servers with a certificate that one of these issued are accepted.
     #[arg(long, value_name = "FILE")]
     ca: Vec<PathBuf>,
-    /// Revocation list of such an authority, PEM or DER.
+    /// Revocation list of one of these authorities, PEM or DER.
     #[arg(long, value_name = "FILE", requires = "ca")]
     crl: Vec<PathBuf>,
     /// Plain list of revoked certificates: lines of SHA-256 digests, or of `serial HEX issuer NAME`.
     #[arg(long, value_name = "FILE", requires = "ca")]
     revoked: Vec<PathBuf>,
-    /// A server with this raw public key is believed: SHA-256 of its SubjectPublicKeyInfo, as `tegmen keys show` prints it.
+    /// Accept the server with this raw public key: SHA-256 of its SubjectPublicKeyInfo, as `tegmen keys show` prints it.
     #[arg(long, value_name = "DIGEST")]
     server_key: Vec<String>,
-    /// The name that the server's certificate must have, if it is not the one in the URI.
+    /// Name expected in the server's certificate, if it differs from the one in the URI.
     #[arg(long, value_name = "NAME", requires = "ca")]
     server_name: Option<String>,
     #[command(flatten)]
     own: Own,
 }
 
-/// Which clients are believed.
+/// Options that name the clients to trust.
 #[derive(Args)]
 pub(crate) struct Clients {
     #[command(flatten)]
     own: Own,
-    /// Certificates of authorities in PEM: clients with certificates from them are believed, and known by their subject.
+    /// Certificates of authorities in PEM. Clients with a certificate that one of these issued are accepted, and identified
+    /// by its subject.
     #[arg(long, value_name = "FILE", requires = "cert_key")]
     client_ca: Vec<PathBuf>,
-    /// Revocation list of such an authority, PEM or DER; read again when it changes.
+    /// Revocation list of one of these authorities, PEM or DER; reloaded when it changes.
     #[arg(long, value_name = "FILE", requires = "client_ca")]
     client_crl: Vec<PathBuf>,
     /// Plain list of revoked certificates: lines of SHA-256 digests, or of `serial HEX issuer NAME`.
     #[arg(long, value_name = "FILE", requires = "client_ca")]
     client_revoked: Vec<PathBuf>,
-    /// A client with this raw public key is believed, and known by this name: SHA-256 of its SubjectPublicKeyInfo.
+    /// Accept the client with this raw public key under this name: SHA-256 of its SubjectPublicKeyInfo.
     #[arg(long, value_name = "DIGEST=NAME", requires = "cert_key")]
     client_key: Vec<String>,
-    /// Go on with clients that have neither certificate nor raw public key, as nobody in particular.
+    /// Also accept clients with neither a certificate nor a raw public key; they have no identity.
     #[arg(long)]
     client_may_be_nobody: bool,
 }
 
 impl Servers {
-    /// What the options say; `None` if they say nothing.
+    /// The public keys that the options name; `None` if they name none.
     pub(crate) fn keys(&self, suites: Option<Suites>) -> Result<Option<PublicKeys>, Failure> {
         if self.ca.is_empty() && self.server_key.is_empty() {
             return match self.own.cert_key {
@@ -98,7 +99,7 @@ impl Clients {
         self.own.cert_key.is_some()
     }
 
-    /// What the options say; `None` if they say nothing.
+    /// The public keys that the options name; `None` if they name none.
     pub(crate) fn keys(&self, suites: Option<Suites>) -> Result<Option<PublicKeys>, Failure> {
         if self.own.cert_key.is_none() {
             return Ok(None);
@@ -190,7 +191,7 @@ fn allowed(digest: &str, name: &str) -> Result<AllowedKey, Failure> {
     Ok(AllowedKey { digest, name: name.to_owned() })
 }
 
-/// Believes certificates of authorities, or raw public keys of a list, or both.
+/// Trusts certificates of authorities, or raw public keys of a list, or both.
 struct Believed {
     certificates: Option<Verifier>,
     raw: RawKeys,

@@ -61,7 +61,7 @@ pub(crate) struct Serve {
     /// A file: /path=file.
     #[arg(long, value_name = "PATH=FILE")]
     file: Vec<String>,
-    /// The files of a directory: /path=directory.
+    /// The files of a directory, read-only: /path=directory. Links that lead out of it are not followed.
     #[arg(long, value_name = "PATH=DIR")]
     dir: Vec<String>,
     /// The files of a directory, which PUT writes and DELETE removes: /path=directory.
@@ -92,7 +92,7 @@ pub(crate) struct Serve {
     /// Serve counts as OpenMetrics at http://ADDRESS:PORT/metrics. Whoever reaches it may read them.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Longest body that is taken, in bytes.
+    /// Longest request body in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     max_body: usize,
     /// Send so many notifications in a row without asking for an acknowledgement: quicker, and some may be lost. Those that
@@ -106,7 +106,8 @@ pub(crate) struct Serve {
     /// Answer at most so many requests of one peer in a second, others with 4.29.
     #[arg(long, value_name = "N", default_value_t = 0)]
     requests_per_second: u32,
-    /// Hellos that are looked at in a second, of one network prefix (/24 or /56) and of all; 0 sets no limit.
+    /// ClientHellos answered per second, for each network prefix (/24 or /56) and in total; twice as many may come in a
+    /// burst. 0 sets no limit.
     #[arg(long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
     hello_limits: HelloLimits,
     /// Cipher suites that are accepted, the one that is rather had first, with commas between: ccm8, gcm (these two if

@@ -21,7 +21,7 @@ const IDENTITY: &str = "Client_identity";
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen up\n  tegmen up --once 20 --json\n  tegmen up --port 0 --period 100")]
 pub(crate) struct Up {
-    /// End after so many exchanges, with a summary; the exit code is 0 if all of them succeeded.
+    /// Stop after N exchanges with a summary; the exit code is 0 if all of them succeeded.
     #[arg(long, value_name = "N")]
     once: Option<u64>,
     /// Port of the server; 0 takes any free one.

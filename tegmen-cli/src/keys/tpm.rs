@@ -22,7 +22,7 @@ pub(crate) struct Tpm {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a key in the TPM.
+    /// Create a key in the TPM.
     #[command(after_help = "Examples:\n  tegmen keys tpm create --handle 0x81010001\n  \
         tegmen keys tpm create --file device1.tpm --rsa\n\n\
         A key in a file is wrapped by the TPM: the file is of no use on any other machine. A handle needs no file, but \
@@ -30,34 +30,34 @@ enum Command {
     Create {
         #[command(flatten)]
         at: At,
-        /// An RSA key of 2048 bits, which signs and decrypts; ECDSA P-256 without it.
+        /// Create an RSA key of 2048 bits, which signs and decrypts, instead of ECDSA P-256.
         #[arg(long)]
         rsa: bool,
     },
-    /// Show the public key: its digest is what a list of allowed keys has.
+    /// Show the public key and its digest, which lists of allowed keys use.
     Show {
         #[command(flatten)]
         at: At,
     },
-    /// Make a certificate request (PKCS #10), signed in the TPM.
+    /// Create a certificate request (PKCS #10), signed in the TPM.
     #[command(after_help = "Example:\n  tegmen keys tpm csr --handle 0x81010001 --name device1 --out device1.csr\n  \
         tegmen ca issue ca --name device1 --csr device1.csr")]
     Csr {
         #[command(flatten)]
         at: At,
-        /// Common name that is asked for.
+        /// Common name to request.
         #[arg(long)]
         name: String,
-        /// Where the request goes; standard output without it.
+        /// File for the request; standard output by default.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Take a key out of the TPM's persistent memory, for good.
+    /// Remove a key from the TPM's persistent memory. This cannot be undone.
     Remove {
-        /// The handle, as 0x81010001.
+        /// The handle, such as 0x81010001.
         #[arg(long, value_parser = handle)]
         handle: u32,
-        /// Which TPM.
+        /// The TPM, in the syntax of the TPM2 software stack.
         #[arg(long, value_name = "TCTI", default_value = DEFAULT_TPM, env = "TEGMEN_TPM")]
         tpm: String,
     },
@@ -71,7 +71,7 @@ struct At {
     /// File of the wrapped key.
     #[arg(long, conflicts_with = "handle")]
     file: Option<PathBuf>,
-    /// Which TPM, as the TPM2 software stack names it: device:/dev/tpmrm0, swtpm:host=127.0.0.1,port=2321.
+    /// The TPM, in the syntax of the TPM2 software stack: device:/dev/tpmrm0, swtpm:host=127.0.0.1,port=2321.
     #[arg(long, value_name = "TCTI", default_value = DEFAULT_TPM, env = "TEGMEN_TPM")]
     tpm: String,
 }
