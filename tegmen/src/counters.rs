@@ -2,7 +2,8 @@
 
 use crate::dtls::Discard;
 
-/// Counts since start. Every dropped datagram or record is in one of them.
+/// Counts since start. Every dropped datagram or record is in one of them, except fragments of a handshake message that is not
+/// due yet: these come again with their flight.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// Records or messages that did not parse.

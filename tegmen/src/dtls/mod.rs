@@ -182,8 +182,8 @@ pub enum Fatal {
     },
     /// No key is configured for this server, so nothing can be offered to it.
     NoCredentials,
-    /// The peer fell silent before the handshake ended. Silence in answer to our Finished mostly means that the server
-    /// does not know this identity or has another key for it.
+    /// The peer fell silent before the handshake ended. A server that does not answer our Finished has
+    /// forgotten the handshake, or cannot be reached any more; some servers do not answer a wrong key either.
     TimedOut {
         /// True if our Finished was sent and not answered.
         after_finished: bool,

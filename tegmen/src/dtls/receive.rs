@@ -20,6 +20,11 @@ impl Step {
         matches!(self, Self::ClientVerifies | Self::ServerVerifies)
             || LongKeys::FIT && matches!(self, Self::ServerDecrypts)
     }
+
+    /// True while a server's first flight waits for its signature.
+    pub(crate) const fn signs(self) -> bool {
+        matches!(self, Self::ServerBegins | Self::ServerSigns)
+    }
 }
 
 impl Ongoing<'_> {

@@ -317,6 +317,16 @@ impl HandshakeState {
         self.step == Step::Lingering
     }
 
+    /// True while nothing of the flight came that answers ours, and so nothing yet behind the first flight of a server.
+    pub const fn is_unanswered(&self) -> bool {
+        self.receive_seq == self.answered_seq
+    }
+
+    /// True for a client that has answered the server's certificate or key exchange, and waits for the server's Finished.
+    pub const fn awaits_server_finished(&self) -> bool {
+        matches!(self.flight, Element::ClientCertificate | Element::ClientKeyExchange)
+    }
+
     /// The next flight, to be sent at once; what was received for the previous one is forgotten.
     #[inline(never)]
     pub(crate) fn start_flight<R: Roles>(&mut self, flight: Element) {

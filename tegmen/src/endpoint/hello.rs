@@ -127,7 +127,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if ongoing.state.client_random == *hello.random && (!R::RESUMPTION || ongoing.state.answered_seq == number)
             {
                 // Our flight was lost, if nothing came since; else the hello was late.
-                if ongoing.state.receive_seq == ongoing.state.answered_seq {
+                if ongoing.state.receive_seq == ongoing.state.answered_seq
+                    && !(R::PUBLIC_KEYS && ongoing.state.step.signs())
+                {
                     ongoing.state.answer_repetition(cx.counters);
                     let deadline = ongoing.state.deadline();
                     self.peers.schedule(id, deadline);

@@ -152,6 +152,11 @@ impl Peer {
         &self.path
     }
 
+    /// When something authentic came of it last, in units of 2^20 microseconds.
+    pub const fn last_heard(&self) -> u32 {
+        self.last_heard
+    }
+
     /// Who it proved to be.
     pub const fn principal(&self) -> Principal {
         self.principal
