@@ -32,21 +32,45 @@ use tegmen::oscore::OscoreOption;
 /// 4.1.3.4.2).
 pub const MAX_UNFRAGMENTED_SIZE: usize = 4096;
 
+/// The next step where the system refuses a file of a context.
+fn next_step(refusal: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match refusal.kind() {
+        ErrorKind::NotFound => "make a context with `tegmen oscore new`, or correct the path",
+        ErrorKind::AlreadyExists => "choose another directory, or move that one away",
+        _ => "correct the path, or the permissions there",
+    }
+}
+
 /// Why a context cannot be used. Each says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
     /// A file cannot be read or written.
-    #[error("{file}: {source}: make a context with `tegmen oscore new`, or correct the path")]
+    #[error("{file}: {source}: {}", next_step(source))]
     File {
         /// Which.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
+    },
+    /// A file cannot be made.
+    #[error("{file} cannot be written: {source}; choose another directory, or correct who may write there")]
+    NotWritten {
+        /// Which.
+        file: String,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// Nothing is written over.
+    #[error("{file} is there already, and nothing is written over: choose another path, or remove what is there")]
+    Exists {
+        /// Path of the file.
+        file: String,
     },
     /// Others on this machine can read the secret.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds a secret: chmod 600 {file}")]
     Exposed {
-        /// Which file.
+        /// Path of the file.
         file: String,
         /// Its permission bits.
         mode: u32,
@@ -54,7 +78,7 @@ pub enum ContextError {
     /// It is no such TOML.
     #[error("{file}:{line}: {message}")]
     Syntax {
-        /// Which file.
+        /// Path of the file.
         file: String,
         /// Which line, from 1.
         line: usize,
@@ -236,6 +260,14 @@ fn directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ContextError> {
         found.append(&mut inside);
     }
     Ok(found)
+}
+
+/// For files that are made.
+fn write_error(file: &Path) -> impl Fn(std::io::Error) -> ContextError + '_ {
+    move |source| match source.kind() {
+        std::io::ErrorKind::AlreadyExists => ContextError::Exists { file: file.display().to_string() },
+        _ => ContextError::NotWritten { file: file.display().to_string(), source },
+    }
 }
 
 fn file_error(file: &Path) -> impl Fn(std::io::Error) -> ContextError + '_ {

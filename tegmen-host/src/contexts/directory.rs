@@ -2,7 +2,7 @@
 
 use super::file::{CONTEXT, ContextFile};
 use super::rederivation::Rederivation;
-use super::{ContextError, file_error};
+use super::{ContextError, file_error, write_error};
 use crate::private;
 use crate::provider::HostCrypto;
 use crate::state::numbers::{LEASE, Numbers, now, now_millis};
@@ -79,12 +79,12 @@ pub(super) fn create_used(dir: &Path, context: &ContextFile, next: u64) -> Resul
 
 fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(), ContextError> {
     let path = dir.join(CONTEXT);
-    std::fs::create_dir_all(dir).map_err(file_error(dir))?;
-    let mut file = private::open(File::options().write(true).create_new(true), &path).map_err(file_error(&path))?;
+    std::fs::create_dir_all(dir).map_err(write_error(dir))?;
+    let mut file = private::open(File::options().write(true).create_new(true), &path).map_err(write_error(&path))?;
     let written = file.write_all(context.to_text().as_bytes()).and_then(|()| file.sync_all());
-    written.map_err(file_error(&path))?;
+    written.map_err(write_error(&path))?;
     let path = dir.join(NUMBERS);
-    numbers.keep(&path, false).map_err(file_error(&path))?;
+    numbers.keep(&path, false).map_err(write_error(&path))?;
     // What was written must be what is read.
     ContextFile::read(dir).map(|_| ())
 }
