@@ -8,7 +8,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
-use tegmen_host::client::{Client, Reply};
+use tegmen_host::client::{Client, ClientConfig, Reply};
 use tegmen_host::credentials::to_hex;
 
 #[derive(Args)]
@@ -19,6 +19,10 @@ use tegmen_host::credentials::to_hex;
 pub(crate) struct Observe {
     #[command(flatten)]
     request: RequestArgs,
+    /// Register again after this many seconds of silence, whatever Max-Age is: a restarted server may have forgotten the
+    /// observation.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    alive: Option<u64>,
     /// End after so many representations, the first included.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
@@ -30,7 +34,8 @@ pub(crate) struct Observe {
 impl Observe {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         let uri = self.request.uri()?;
-        let config = self.request.connect.config(&uri)?;
+        let alive = self.alive.map(Duration::from_secs);
+        let config = ClientConfig { alive, ..self.request.connect.config(&uri)? };
         let ask = self.request.ask(&uri, Code::GET, &[], None);
         runtime()?.block_on(async {
             let mut client = Client::connect(&uri, config).await.map_err(Failure::new)?;

@@ -6,6 +6,7 @@
 mod again;
 mod connection;
 mod error;
+mod establish;
 mod group;
 mod handshake;
 mod object;
@@ -35,9 +36,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tegmen::coap::{Block, Code, Exchanges, MessageRef, OptionNumber, Probing, RequestId};
 use tegmen::counters::Counters;
-use tegmen::crypto::Crypto as _;
 use tegmen::dtls::connection_id::ConnectionIds;
-use tegmen::dtls::resumption::Handle;
 use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
 use tegmen::endpoint::{
     ClientOnly, Cx, Endpoint, Event, Extended, Path, PeerArray, PeerId, Peers as _, Principal, Protection, Rank,
@@ -96,6 +95,9 @@ pub struct ClientConfig {
     /// Directory where sessions are kept, to come back without a key exchange: by a ticket (RFC 5077) or an id, whichever
     /// the server gives. It is made if it is not there.
     pub resume: Option<PathBuf>,
+    /// Longest silence of an observed server, whatever Max-Age says: it is then asked again, which shows whether it still
+    /// knows the observation. A random part of up to a quarter is added.
+    pub alive: Option<Duration>,
     /// Sees every datagram, and the secrets.
     pub tap: Option<Tap>,
 }
@@ -119,6 +121,7 @@ impl Default for ClientConfig {
             oscore: None,
             session: None,
             resume: None,
+            alive: None,
             tap: None,
         }
     }
@@ -329,12 +332,8 @@ impl Client {
             crypto.add_key_log(Box::new(TappedLog(tap)));
         }
         let mut counters = Counters::default();
+        let mut endpoint = establish::new_endpoint(&mut crypto, &mut counters, &config, config.dtls);
         let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
-        let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(config.dtls.suites));
-        let role = Resuming { role: ClientOnly, sessions: again::Takes(config.resume.is_some()) };
-        let role = tegmen::endpoint::PublicKeys { role: Extended::with(role, &config.dtls), keys };
-        let mut endpoint = Endpoint::with_roles(&mut cx, Table::new(), config.dtls, role);
-        let full = |_| ClientError::System(io::Error::other("no room for a peer"));
         let taken = match &mut kept {
             Some(kept) => kept.take(cx.crypto, path.local.port)?,
             None => None,
@@ -344,26 +343,13 @@ impl Client {
             endpoint.lease_session(peer, lease_end);
             Some(peer)
         });
-        let (peer, protection) = match secure {
-            true if let Some(peer) = restored => (peer, Protection::Dtls),
-            true => {
-                let memory = memory.as_ref().and_then(again::Memory::offer);
-                let connected = match &memory {
-                    Some((session, true, ticket)) => {
-                        endpoint.connect_again(&mut cx, &path, session, Handle::Ticket(ticket))
-                    }
-                    Some((session, false, id)) => endpoint.connect_again(&mut cx, &path, session, Handle::Id(id)),
-                    None => endpoint.connect(&mut cx, &path),
-                };
-                (connected.map_err(full)?, Protection::Dtls)
+        let (known, protection) = match secure {
+            true => (restored, Protection::Dtls),
+            false => {
+                let peer = endpoint.plain(&mut cx, &path, Rank::Ours).map_err(|_| establish::no_room())?;
+                (Some(peer), Protection::Plain)
             }
-            false => (endpoint.plain(&mut cx, &path, Rank::Ours).map_err(full)?, Protection::Plain),
         };
-        let mut first_id = [0; 2];
-        crypto.random(&mut first_id);
-        if let Some(exchanges) = endpoint.peers.attached(peer) {
-            **exchanges = Exchanges::new(u16::from_ne_bytes(first_id));
-        }
         let mut client = Self {
             socket,
             endpoint,
@@ -373,8 +359,8 @@ impl Client {
             path,
             remote,
             protection,
-            peer,
-            established: !secure || restored.is_some(),
+            peer: PeerId::new(0, 0),
+            established: known.is_some(),
             handshake_time: Duration::ZERO,
             closed: None,
             hint: Vec::new(),
@@ -392,9 +378,12 @@ impl Client {
             cipher_suite: None,
             believed_until: None,
         };
-        if !client.established {
-            client.handshake().await?;
-            client.keep_session()?;
+        match known {
+            Some(peer) => client.talk_to(peer),
+            None => {
+                client.establish(client.config.dtls.handshake_timeout).await?;
+                client.keep_session()?;
+            }
         }
         Ok(client)
     }

@@ -28,6 +28,9 @@ impl Resumption for Takes {
     }
 }
 
+/// A session that is offered to be resumed, whether by a ticket, and the ticket or id.
+pub(super) type Offer = (SessionState, bool, Vec<u8>);
+
 /// What is kept for one server.
 pub(super) struct Memory {
     file: PathBuf,
@@ -74,7 +77,7 @@ impl Memory {
     }
 
     /// What is offered to the server, and by what.
-    pub(super) fn offer(&self) -> Option<(SessionState, bool, Vec<u8>)> {
+    pub(super) fn offer(&self) -> Option<Offer> {
         let kept = self.kept.as_ref()?;
         let master = from_hex(&kept.master_secret).map(Zeroizing::new)?;
         let master = Secret::new(<[u8; MASTER_LEN]>::try_from(master.as_slice()).ok()?);

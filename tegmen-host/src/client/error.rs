@@ -38,7 +38,7 @@ pub enum ClientError {
     Silence {
         /// The address.
         remote: SocketAddr,
-        /// How long was waited.
+        /// The time waited.
         seconds: u64,
     },
     /// The handshake was not answered at its end.
@@ -133,11 +133,11 @@ pub enum ClientError {
 /// A reason in words.
 pub fn describe(reason: Fatal) -> String {
     match reason {
-        Fatal::Closed => "closed in order".to_owned(),
+        Fatal::Closed => "close_notify".to_owned(),
         Fatal::Alert(alert) => format!("alert {}", alert.name()),
         Fatal::TimedOut { .. } => "the peer fell silent".to_owned(),
         Fatal::KeyExhausted => "a key reached its limit; a new handshake gives new ones".to_owned(),
-        Fatal::Idle => "nothing was heard for the idle timeout".to_owned(),
+        Fatal::Idle => "idle timeout".to_owned(),
         Fatal::WrongKeyOrIdentity { identity_known: true } => {
             "the identity is known, its key is another one; compare the key on both sides".to_owned()
         }

@@ -5,6 +5,7 @@ use super::{Client, ClientError};
 use crate::clock;
 use crate::provider::public::draw_premaster;
 use crate::x509::{CertificateInfo, Purpose};
+use std::time::Duration;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{CipherSuite, Fatal};
@@ -12,9 +13,9 @@ use tegmen::endpoint::{Cx, Event, Principal};
 
 impl Client {
     /// Waits until the session stands.
-    pub(super) async fn handshake(&mut self) -> Result<(), ClientError> {
+    pub(super) async fn handshake(&mut self, timeout: Duration) -> Result<(), ClientError> {
         let start = clock::now();
-        let deadline = start.after(self.config.dtls.handshake_timeout).after_millis(1000);
+        let deadline = start.after(timeout).after_millis(1000);
         loop {
             match self.step(deadline).await? {
                 Happened::Established => {

@@ -87,6 +87,11 @@ impl Objects {
         self.asked.retain(|asked| asked.request != request);
     }
 
+    /// Forgets all requests.
+    pub(super) fn forget_all(&mut self) {
+        self.asked.clear();
+    }
+
     /// What is inside a response.
     pub(super) fn unprotect(
         &mut self,

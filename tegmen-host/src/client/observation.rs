@@ -4,6 +4,7 @@ use super::connection::Part;
 use super::transfer::download;
 use super::{Ask, Client, ClientError, Reply};
 use crate::clock;
+use crate::x509::sha256;
 use std::time::Duration;
 use tegmen::coap::observe::{DEREGISTER, Order, REGISTER};
 use tegmen::coap::{OptionNumber, RequestId};
@@ -20,27 +21,25 @@ pub struct Observation<'c> {
     order: Option<Order>,
     /// When the representation is too old to be taken for the present one (RFC 7641, section 3.3.1).
     stale: Instant,
+    /// When the server is asked for a sign of life.
+    alive: Instant,
     first: Option<Reply>,
+    /// Of the last representation.
+    last: [u8; 32],
 }
 
 impl<'c> Observation<'c> {
     pub(super) async fn begin(client: &'c mut Client, ask: &Ask<'c>) -> Result<Self, ClientError> {
         let mut token = [0; 8];
         client.crypto.random(&mut token);
-        let mut echo: Option<Vec<u8>> = None;
-        let (request, reply) = loop {
-            let register = part(&token, REGISTER, ask);
-            let (request, reply) = client.converse(ask, Part { echo: echo.as_deref(), ..register }).await?;
-            match reply.option(OptionNumber::ECHO) {
-                Some(asked) if echo.is_none() && !reply.code.is_success() => echo = Some(asked.to_vec()),
-                _ => break (request, reply),
-            }
-        };
+        let (request, reply) = register(client, ask, &token).await?;
         let number = reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success());
         let order = number.map(|number| Order::new(number, clock::now()));
+        let (stale, alive) = (Instant::NEVER, Instant::NEVER);
         let mut observation =
-            Self { client, ask: ask.clone(), request, token, order, stale: Instant::NEVER, first: None };
+            Self { client, ask: ask.clone(), request, token, order, stale, alive, first: None, last: [0; 32] };
         let reply = observation.whole(reply).await?;
+        observation.last = digest(&reply);
         observation.first = Some(reply);
         Ok(observation)
     }
@@ -51,8 +50,8 @@ impl<'c> Observation<'c> {
     }
 
     /// The first response, then each newer representation; `None` after the last. Notifications that come late, behind
-    /// newer ones, are left out. If the server is silent for longer than its representation is good for, it is asked
-    /// again.
+    /// newer ones, are left out. If the server is silent for longer than its representation is good for, or than
+    /// [`ClientConfig::alive`](super::ClientConfig::alive), it is asked again.
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
@@ -64,10 +63,14 @@ impl<'c> Observation<'c> {
             if self.order.is_none() {
                 return Ok(None);
             }
-            let reply = match self.client.response_until(self.request, self.stale).await? {
-                Some(reply) => reply,
-                None => self.register_again().await?,
-            };
+            let (reply, is_refreshed) =
+                match self.client.response_until(self.request, self.stale.min(self.alive)).await? {
+                    Some(reply) => (reply, false),
+                    None => {
+                        let was_fresh = clock::now() < self.stale;
+                        (self.register_again().await?, was_fresh)
+                    }
+                };
             let Some(order) = &mut self.order else { return Ok(None) };
             let now = clock::now();
             match reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success()) {
@@ -76,7 +79,13 @@ impl<'c> Observation<'c> {
                 Some(number) if !order.is_newer(number, now) => continue,
                 Some(_) => {}
             }
-            return self.whole(reply).await.map(Some);
+            let reply = self.whole(reply).await?;
+            let last = std::mem::replace(&mut self.last, digest(&reply));
+            // Nothing but a sign of life.
+            if is_refreshed && last == self.last && self.order.is_some() {
+                continue;
+            }
+            return Ok(Some(reply));
         }
     }
 
@@ -110,7 +119,13 @@ impl<'c> Observation<'c> {
         self.client.crypto.random(&mut random);
         // Between 5 and 15 seconds more, so that a fleet does not ask at once.
         let spread = Duration::from_millis(5000 + 40 * u64::from(random[0]));
-        self.stale = clock::now().after(max_age).after(spread);
+        let now = clock::now();
+        self.stale = now.after(max_age).after(spread);
+        self.alive = self
+            .client
+            .config
+            .alive
+            .map_or(Instant::NEVER, |alive| now.after(alive).after(alive.mul_f64(f64::from(random[0]) / 1024.0)));
         download(self.client, &self.ask, reply).await
     }
 }
@@ -123,6 +138,28 @@ impl Drop for Observation<'_> {
 
 /// Max-Age of a response that does not say (RFC 7252, section 5.10.5), in seconds.
 const DEFAULT_MAX_AGE: u32 = 60;
+
+/// Registers; a server that wants proof of our address or of freshness gets it (RFC 9175).
+async fn register(client: &mut Client, ask: &Ask<'_>, token: &[u8; 8]) -> Result<(RequestId, Reply), ClientError> {
+    let mut echo: Option<Vec<u8>> = None;
+    loop {
+        let register = part(token, REGISTER, ask);
+        let (request, reply) = client.converse(ask, Part { echo: echo.as_deref(), ..register }).await?;
+        match reply.option(OptionNumber::ECHO) {
+            Some(asked) if echo.is_none() && !reply.code.is_success() => echo = Some(asked.to_vec()),
+            _ => return Ok((request, reply)),
+        }
+    }
+}
+
+/// Identifies a representation.
+fn digest(reply: &Reply) -> [u8; 32] {
+    let mut text = vec![reply.code.0];
+    text.extend(reply.option(OptionNumber::ETAG).unwrap_or(&[]));
+    text.push(0);
+    text.extend(&reply.payload);
+    sha256(&text)
+}
 
 fn part<'a>(token: &'a [u8], observe: u32, ask: &Ask<'a>) -> Part<'a> {
     Part { payload: ask.payload, observe: Some(observe), token: Some(token), ..Part::default() }
