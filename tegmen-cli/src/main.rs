@@ -7,6 +7,7 @@ mod connect;
 mod files;
 mod keys;
 mod lab;
+mod log;
 mod map;
 mod observe;
 mod oscore;

@@ -14,7 +14,7 @@ use tegmen_host::credentials::from_hex;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::x509::signer::{Signer, SoftwareKey};
 use tegmen_host::x509::{
-    self, AllowedKey, Digest, Files, PeerVerifier, Purpose, RawKeys, Refusal, Settings, Verified, Verifier,
+    self, AllowedKey, Digest, Files, LoadError, PeerVerifier, Purpose, RawKeys, Refusal, Settings, Verified, Verifier,
 };
 
 /// What we prove ourselves with.
@@ -224,8 +224,10 @@ impl PeerVerifier for Believed {
         now: SystemTime,
     ) -> Result<Verified<'c>, Refusal> {
         let verifier = self.certificates.as_ref().ok_or(Refusal::NotTaken("certificates"))?;
-        // Lists that cannot be read leave the old ones in force.
-        let _ = verifier.reload_if_changed();
+        if purpose != Purpose::Client {
+            // A server reads its files each second, a client when it needs them; on an error the old ones stay in force.
+            let _ = verifier.reload_if_changed();
+        }
         verifier.verify(chain, purpose, name, now)
     }
 
@@ -233,13 +235,15 @@ impl PeerVerifier for Believed {
         x509::verify_raw(spki, &self.raw.0)
     }
 
+    fn reload_if_changed(&self) -> Result<bool, LoadError> {
+        self.certificates.as_ref().map_or(Ok(false), Verifier::reload_if_changed)
+    }
+
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
         if kind == CertificateType::RAW_PUBLIC_KEY {
             return x509::recall_raw(digest, &self.raw.0);
         }
-        let verifier = self.certificates.as_ref()?;
-        let _ = verifier.reload_if_changed();
-        verifier.recall(kind, digest, now)
+        self.certificates.as_ref()?.recall(kind, digest, now)
     }
 }
 

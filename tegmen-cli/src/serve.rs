@@ -1,5 +1,6 @@
 //! `tegmen serve`: values, files and commands as resources.
 
+use crate::log::{Format, Level, Log};
 use crate::output::{Failure, Output, runtime};
 use crate::public_keys::{Clients, check_suites, suites};
 use clap::Args;
@@ -19,7 +20,7 @@ use tegmen_host::metrics;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
-use tegmen_host::server::{HelloLimits, Listen, Note, Observer, Server, ServerConfig};
+use tegmen_host::server::{Answered, HelloLimits, Listen, Note, Observer, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
 
@@ -86,10 +87,19 @@ pub(crate) struct Serve {
     /// Peers that are kept at most.
     #[arg(long, default_value_t = Capacity::default().peers)]
     max_peers: usize,
-    /// Say nothing of single requests.
-    #[arg(long, short)]
+    /// Log events of this level and above: `error` asks the operator to act; `warn` adds refused clients and requests
+    /// that failed because of the server; `info` adds sessions and one line per request; `debug` adds each block of a
+    /// block-wise transfer.
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Level::Info)]
+    log_level: Level,
+    /// Format of the log on standard output: text, or one JSON object per line, as with --json.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    log: Format,
+    /// Do not log sessions or successful requests: the same as --log-level warn.
+    #[arg(long, short, conflicts_with = "log_level")]
     quiet: bool,
-    /// Serve counts as OpenMetrics at http://ADDRESS:PORT/metrics. Whoever reaches it may read them.
+    /// Serve counters as OpenMetrics at http://ADDRESS:PORT/metrics. Anyone who can reach the address can read
+    /// them.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
     /// Longest request body in bytes.
@@ -173,6 +183,8 @@ impl Serve {
         if self.no_secure && !self.plain && self.oscore.is_empty() {
             return Err(Failure::usage("--no-secure leaves nothing to serve without --plain or --oscore"));
         }
+        let level = if self.quiet { Level::Warn } else { self.log_level };
+        let format = if out.json { Format::Json } else { self.log };
         let credentials = match self.no_secure {
             true => Credentials::default(),
             // Who has public keys needs no others.
@@ -203,7 +215,7 @@ impl Serve {
             shards: self.shards,
             plain_allowed: self.plain,
             key_log: self.key_log.clone(),
-            observe_requests: !self.quiet,
+            observe_requests: level >= Level::Info,
             max_body: self.max_body,
             unconfirmed_notifications: self.unconfirmed,
             verify_addresses: self.verify_addresses,
@@ -237,44 +249,51 @@ impl Serve {
         });
         config.dtls.connection_id = (!self.no_connection_id).then_some(policy);
         config.capacity.peers = self.max_peers.max(1);
-        let server = Server::start(&config, &credentials, resources, observer(out)).map_err(Failure::new)?;
+        let log = Log::new(level, format);
+        let server = Server::start(&config, &credentials, resources, observer(log.clone())).map_err(Failure::new)?;
         for listen in server.addresses() {
             let scheme = if listen.secure { "coaps" } else { "coap" };
-            out.line(
+            log.always(
                 || format!("listening at {scheme}://{}/", listen.address),
                 || json!({ "event": "listening", "scheme": scheme, "address": listen.address.to_string() }),
             );
         }
         if count > 0 {
-            out.line(
+            log.always(
                 || format!("OSCORE with {count} context{}", if count == 1 { "" } else { "s" }),
                 || json!({ "event": "oscore", "contexts": count }),
             );
         }
         for group in &self.group {
-            out.line(|| format!("in the group {group}"), || json!({ "event": "joined", "group": group.to_string() }));
+            log.always(
+                || format!("joined the group {group}"),
+                || json!({ "event": "joined", "group": group.to_string() }),
+            );
         }
         runtime()?.block_on(async {
             let Some(address) = self.metrics else {
                 ended().await;
                 return Ok(());
             };
-            let counts = server.counts();
-            let page =
-                move || async move { ([("content-type", metrics::MEDIA_TYPE)], metrics::render(&counts.totals())) };
             let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| {
                 Failure::new(format!("the metrics cannot be served at {address}: {error}; choose another port"))
             })?;
             let at = listener.local_addr().unwrap_or(address);
-            out.line(
+            log.always(
                 || format!("metrics at http://{at}/metrics"),
                 || json!({ "event": "metrics", "address": at.to_string() }),
             );
+            let counts = server.counts();
+            let page =
+                move || async move { ([("content-type", metrics::MEDIA_TYPE)], metrics::render(&counts.totals())) };
             let router = axum::Router::new().route("/metrics", axum::routing::get(page));
-            axum::serve(listener, router).with_graceful_shutdown(ended()).await.map_err(Failure::io)
+            tokio::select! {
+                () = ended() => Ok(()),
+                served = axum::serve(listener, router).into_future() => served.map_err(Failure::io),
+            }
         })?;
         let totals = server.stop();
-        out.line(
+        log.always(
             || format!("{} requests answered, {} handshakes, {} failed", totals.requests, totals.counters.established, totals.counters.failed),
             || json!({ "event": "ended", "requests": totals.requests, "established": totals.counters.established, "failed": totals.counters.failed }),
         );
@@ -336,69 +355,129 @@ pub(crate) async fn ended() {
     let _ = tokio::signal::ctrl_c().await;
 }
 
-/// What a client offered that it is refused with this alert for, and what to do.
+/// The reason why a ClientHello is refused with this alert, and what to do.
 const fn why_refused(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::HANDSHAKE_FAILURE => {
-            "its hello offers no cipher suite of this server, or not what the suite needs; see --suites, and whether it has a \
-             pre-shared key where certificates are served, or the reverse"
+            "the client offers no cipher suite of this server, or lacks what the suite needs; compare --suites of both, and \
+             whether the client has a pre-shared key where certificates are served, or the reverse"
         }
-        AlertDescription::PROTOCOL_VERSION => "it does not offer DTLS 1.2; update it, or switch DTLS 1.2 on there",
-        _ => "its hello is not as the standards ask for; capture it with tshark to see what it offers",
+        AlertDescription::PROTOCOL_VERSION => {
+            "the client does not offer DTLS 1.2; update it, or switch DTLS 1.2 on there"
+        }
+        _ => "the ClientHello violates the standard; capture it with tshark to see what it offers",
     }
 }
 
-/// Prints what a server has to say.
-pub(crate) fn observer(out: Output) -> Observer {
+/// Writes what a server has to say to its log.
+pub(crate) fn observer(log: Log) -> Observer {
     Arc::new(move |note| {
-        let nobody = || "nobody in particular".to_owned();
         match note {
-            Note::Restored { remote, identity } => out.line(
-                || format!("{remote} goes on as {identity}"),
-                || json!({ "event": "restored", "remote": remote.to_string(), "identity": identity }),
-            ),
-            Note::Established { remote, identity, resumed } => out.line(
-                || format!("{remote} is {identity}{}", if resumed { ", back with a session of before" } else { "" }),
-                || json!({ "event": "established", "remote": remote.to_string(), "identity": identity, "resumed": resumed }),
-            ),
-            Note::TicketKeysFailed(error) => out.line(
-                || error.to_string(),
-                || json!({ "event": "ticket-keys-failed", "error": error.to_string() }),
-            ),
-            Note::Failed { remote, identity, reason } => out.line(
-                || format!("{remote} failed: {}", describe(reason)),
-                || json!({ "event": "failed", "remote": remote.to_string(), "identity": identity, "reason": describe(reason) }),
-            ),
-            Note::HelloRefused { remote, alert } => out.line(
-                || format!("{remote} is refused ({}): {}", alert.name(), why_refused(alert)),
-                || json!({ "event": "hello-refused", "remote": remote.to_string(), "alert": alert.name(), "reason": why_refused(alert) }),
-            ),
-            Note::Refused { remote, refusal } => out.line(
-                || format!("{remote} is not believed: {refusal}"),
-                || json!({ "event": "refused", "remote": remote.to_string(), "reason": refusal.to_string() }),
-            ),
-            Note::Closed { remote, reason } => out.line(
-                || format!("{remote} left: {}", describe(reason)),
-                || json!({ "event": "closed", "remote": remote.to_string(), "reason": describe(reason) }),
-            ),
-            Note::Request { remote, identity, method, path, code } => out.line(
-                || format!("{remote} ({}) {} {path}: {code}", identity.clone().unwrap_or_else(nobody), method.name()),
-                || json!({ "event": "request", "remote": remote.to_string(), "identity": identity, "method": method.name(), "path": path, "code": code.to_string() }),
-            ),
-            Note::Context { remote, problem } => out.line(
-                || format!("{remote} named a context that cannot be used: {problem}"),
-                || json!({ "event": "context", "remote": remote.to_string(), "problem": problem.to_string() }),
-            ),
-            Note::Reloaded { identities } => out.line(
-                || format!("credentials read again: {identities} identities"),
-                || json!({ "event": "reloaded", "identities": identities }),
-            ),
-            Note::ReloadFailed(error) => out.line(
-                || format!("credentials not read again, the old ones stay in force: {error}"),
-                || json!({ "event": "reload_failed", "error": error.to_string() }),
-            ),
-        }
+        Note::Restored { remote, identity } => log.event(
+            Level::Info,
+            || format!("{remote}: session of {identity} restored"),
+            || json!({ "event": "restored", "remote": remote.to_string(), "identity": identity }),
+        ),
+        Note::Established { remote, identity, resumed } => log.event(
+            Level::Info,
+            || match identity.as_str() {
+                "" => format!("{remote} connected without an identity"),
+                _ => format!("{remote} authenticated as {identity}{}", if resumed { " (resumed)" } else { "" }),
+            },
+            || json!({ "event": "established", "remote": remote.to_string(), "identity": identity, "resumed": resumed }),
+        ),
+        Note::TicketKeysFailed(error) => log.event(
+            Level::Error,
+            || error.to_string(),
+            || json!({ "event": "ticket_keys_failed", "error": error.to_string() }),
+        ),
+        Note::Failed { remote, identity, reason } => log.event(
+            Level::Warn,
+            || {
+                format!("{remote}: connection failed: {}", describe(reason))
+            },
+            || json!({ "event": "failed", "remote": remote.to_string(), "identity": identity, "reason": describe(reason) }),
+        ),
+        Note::HelloRefused { remote, alert } => log.event(
+            Level::Warn,
+            || format!("{remote}: ClientHello refused ({}): {}", alert.name(), why_refused(alert)),
+            || json!({ "event": "hello_refused", "remote": remote.to_string(), "alert": alert.name(), "reason": why_refused(alert) }),
+        ),
+        Note::Refused { remote, refusal } => log.event(
+            Level::Warn,
+            || format!("{remote}: certificate or public key rejected: {refusal}"),
+            || json!({ "event": "refused", "remote": remote.to_string(), "reason": refusal.to_string() }),
+        ),
+        Note::Closed { remote, reason } => log.event(
+            Level::Info,
+            || format!("{remote} disconnected ({})", describe(reason)),
+            || json!({ "event": "closed", "remote": remote.to_string(), "reason": describe(reason) }),
+        ),
+        Note::NotKept { problem } => log.event(
+            Level::Error,
+            || {
+                format!(
+                    "--state cannot be written: {problem}; sessions that use up their record numbers before it can are closed"
+                )
+            },
+            || json!({ "event": "not_kept", "problem": problem }),
+        ),
+        Note::Request(request) => write_request(&log, &request),
+        Note::Context { remote, problem } => log.event(
+            Level::Warn,
+            || format!("{remote}: the OSCORE context of its request cannot be used: {problem}"),
+            || json!({ "event": "context", "remote": remote.to_string(), "problem": problem.to_string() }),
+        ),
+        Note::Reloaded { identities } => log.event(
+            Level::Info,
+            || format!("credentials reloaded: {identities} identities"),
+            || json!({ "event": "reloaded", "identities": identities }),
+        ),
+        Note::ReloadFailed(error) => log.event(
+            Level::Error,
+            || format!("credentials not reloaded, the old ones stay in force: {error}"),
+            || json!({ "event": "reload_failed", "error": error.to_string() }),
+        ),
+        Note::TrustReloaded => log.event(
+            Level::Info,
+            || "authorities and revocation lists reloaded".to_owned(),
+            || json!({ "event": "trust_reloaded" }),
+        ),
+        Note::TrustNotReloaded(error) => log.event(
+            Level::Error,
+            || {
+                format!(
+                    "authorities and revocation lists not reloaded, the old ones stay in force: {error}"
+                )
+            },
+            || json!({ "event": "trust_reload_failed", "error": error.to_string() }),
+        ),
+    }
     })
+}
+
+/// An identity in a line of text.
+fn named(identity: Option<&String>) -> &str {
+    identity.map(String::as_str).filter(|name| !name.is_empty()).unwrap_or("a client without identity")
+}
+
+fn write_request(log: &Log, request: &Answered) {
+    let Answered { remote, identity, method, path, code, cause } = request;
+    let level = if code.class() == 5 { Level::Warn } else { Level::Info };
+    log.event(
+        level,
+        || {
+            let mut line = format!("{remote} ({}) {} {path}: {code}", named(identity.as_ref()), method.name());
+            if let Some(cause) = cause {
+                line += &format!(" ({cause})");
+            }
+            line
+        },
+        || {
+            json!({ "event": "request", "remote": remote.to_string(), "identity": identity, "method": method.name(),
+                    "path": path, "code": code.to_string(), "cause": cause })
+        },
+    );
 }
 
 #[cfg(test)]

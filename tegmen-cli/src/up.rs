@@ -1,5 +1,6 @@
 //! `tegmen up`: the whole thing on one machine, to look at and to join in.
 
+use crate::log::{Format, Level, Log};
 use crate::output::{Failure, Output, runtime};
 use crate::serve::{ended, observer};
 use clap::Args;
@@ -47,7 +48,8 @@ impl Up {
         let listen = vec![Listen { address, secure: true }];
         let config = ServerConfig { listen, shards: 1, ..ServerConfig::default() };
         let resources = Resources::new([("blink".to_owned(), Resource::Blink(Arc::default()))]);
-        let server = Server::start(&config, &credentials, resources, guests(out)).map_err(Failure::new)?;
+        let log = Log::new(Level::Info, if out.json { Format::Json } else { Format::Text });
+        let server = Server::start(&config, &credentials, resources, guests(log)).map_err(Failure::new)?;
         let address = server.addresses().first().map_or(address, |listen| listen.address);
         self.introduce(out, address, &key);
         let client_key = ClientKey { identity: IDENTITY.to_owned(), key };
@@ -158,11 +160,11 @@ fn fresh_text_key() -> Result<String, Failure> {
     Ok(random.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
 }
 
-/// What others do here; our own client speaks for itself.
-fn guests(out: Output) -> Observer {
-    let print = observer(out);
+/// Logs events of other clients; our own client reports its own requests.
+fn guests(log: Log) -> Observer {
+    let print = observer(log);
     Arc::new(move |note| match note {
-        Note::Request { .. } => {}
+        Note::Request(_) => {}
         other => print(other),
     })
 }

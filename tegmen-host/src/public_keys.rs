@@ -2,7 +2,7 @@
 
 use crate::provider::public;
 use crate::x509::signer::{SignatureScheme, Signer};
-use crate::x509::{Digest, PeerVerifier, Purpose, Refusal, Verified};
+use crate::x509::{CertificateInfo, Digest, LoadError, PeerVerifier, Purpose, Refusal, Verified};
 use std::sync::Arc;
 use std::time::SystemTime;
 use tegmen::crypto::hash::DIGEST_LEN;
@@ -56,7 +56,7 @@ impl PublicKeys {
     /// # Errors
     /// [`NotOurs`] if it has another.
     pub fn with_chain(mut self, chain: &[Vec<u8>], signer: Arc<dyn Signer>) -> Result<Self, NotOurs> {
-        let own = chain.first().and_then(|own| crate::x509::CertificateInfo::parse(own)).ok_or(NotOurs::Malformed)?;
+        let own = chain.first().and_then(|own| CertificateInfo::parse(own)).ok_or(NotOurs::Malformed)?;
         if own.spki != signer.public_key() {
             return Err(NotOurs::OtherKey);
         }
@@ -129,6 +129,11 @@ impl PublicKeys {
             )),
             _ => Ok(verified),
         }
+    }
+
+    /// Reads again whom to believe: see [`PeerVerifier::reload_if_changed`].
+    pub(crate) fn reload_if_changed(&self) -> Result<bool, LoadError> {
+        self.verifier.as_ref().map_or(Ok(false), |verifier| verifier.reload_if_changed())
     }
 
     /// A client that comes back with a session of before: see [`PeerVerifier::recall`].

@@ -1,12 +1,15 @@
 //! An application for servers that are configured, not programmed: values, files, commands, and Blink.
 
+mod files;
+
 use crate::server::{Application, Later, Notifier};
+use files::{Files, Trouble};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tegmen::coap::block::etag;
 use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::link::{self, Link};
@@ -88,12 +91,8 @@ impl Resource {
 pub struct Resources {
     by_path: Arc<BTreeMap<String, Resource>>,
     running: Arc<Semaphore>,
-    /// Files that somebody observes, by path of the resource.
-    watched: Arc<Mutex<BTreeMap<String, (PathBuf, Stamp)>>>,
+    files: Files,
 }
-
-/// When a file was changed last and how long it is; `None` if it is not there.
-type Stamp = Option<(SystemTime, u64)>;
 
 impl Resources {
     /// These resources, and `/.well-known/core` that lists them.
@@ -102,7 +101,7 @@ impl Resources {
         Self {
             by_path: Arc::new(by_path.collect()),
             running: Arc::new(Semaphore::new(MAX_COMMANDS)),
-            watched: Arc::default(),
+            files: Files::default(),
         }
     }
 
@@ -127,41 +126,65 @@ impl Resources {
         later: &Later<'_>,
         response: &mut Response<'_, '_>,
     ) -> Result<(), Code> {
-        let permit = self.running.clone().try_acquire_owned().map_err(|_| Code::SERVICE_UNAVAILABLE)?;
+        let permit = self.running.clone().try_acquire_owned().map_err(|_| {
+            later.because(format!("{MAX_COMMANDS} commands are running"));
+            Code::SERVICE_UNAVAILABLE
+        })?;
         let ticket = later.ticket(response);
         let (argv, method, input) = (argv.to_vec(), message.code().name(), message.payload().to_vec());
         tokio::spawn(async move {
             let _permit = permit;
             match tokio::time::timeout(COMMAND_TIMEOUT, output(&argv, method, &input)).await {
                 Ok(Ok(out)) => ticket.respond(Code::CONTENT, Some(0), out),
-                Ok(Err(message)) => ticket.respond(Code::INTERNAL_SERVER_ERROR, None, message.into_bytes()),
-                Err(_) => ticket.respond(Code::SERVICE_UNAVAILABLE, None, b"the command took too long".to_vec()),
+                Ok(Err(Failed { message, cause })) => {
+                    let cause = format!("{}: {cause}", argv.join(" "));
+                    ticket.because(cause).respond(Code::INTERNAL_SERVER_ERROR, None, message.into_bytes());
+                }
+                Err(_) => {
+                    let cause = format!("{}: it took longer than {} s", argv.join(" "), COMMAND_TIMEOUT.as_secs());
+                    ticket.because(cause).respond(
+                        Code::SERVICE_UNAVAILABLE,
+                        None,
+                        b"the command took too long".to_vec(),
+                    );
+                }
             }
         });
         Ok(())
     }
 
-    /// Looks at a file each second from now on, if somebody observes it.
-    fn watch(&self, path: &str, file: &Path, message: &MessageRef<'_>, response: &mut Response<'_, '_>) {
+    /// Reads a file. Whether it changes is looked at each second, if the client observes it.
+    fn send(
+        &self,
+        path: &str,
+        file: &Path,
+        message: &MessageRef<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Result<(), Trouble> {
         response.observable();
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        if message.uint(OptionNumber::OBSERVE) == Some(REGISTER) && watched.len() < MAX_WATCHED {
-            watched.entry(path.to_owned()).or_insert_with(|| (file.to_owned(), stamp(file)));
+        if message.uint(OptionNumber::OBSERVE) == Some(REGISTER) {
+            self.files.watch(path, file);
         }
+        files::send(file, message, response)
     }
 }
 
-/// Files that are looked at each second.
-const MAX_WATCHED: usize = 1024;
-
-fn stamp(file: &Path) -> Stamp {
-    let meta = std::fs::metadata(file).ok()?;
-    Some((meta.modified().ok()?, meta.len()))
+/// Why a command gave no output: what the client is told, and what the operator is told.
+struct Failed {
+    message: String,
+    cause: String,
 }
 
-async fn output(argv: &[String], method: &str, input: &[u8]) -> Result<Vec<u8>, String> {
+impl Failed {
+    fn new(message: impl Into<String>, cause: impl ToString) -> Self {
+        Self { message: message.into(), cause: cause.to_string() }
+    }
+}
+
+async fn output(argv: &[String], method: &str, input: &[u8]) -> Result<Vec<u8>, Failed> {
     use tokio::io::AsyncWriteExt as _;
-    let (program, arguments) = argv.split_first().ok_or("no program")?;
+    let (program, arguments) =
+        argv.split_first().ok_or_else(|| Failed::new("there is no command", "--command names no program"))?;
     let mut command = tokio::process::Command::new(program);
     command
         .env("COAP_METHOD", method)
@@ -170,13 +193,17 @@ async fn output(argv: &[String], method: &str, input: &[u8]) -> Result<Vec<u8>, 
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true);
-    let mut child = command.spawn().map_err(|_| "the command cannot be started".to_owned())?;
+    let mut child = command.spawn().map_err(|error| Failed::new("the command cannot be started", error))?;
     if let Some(mut stdin) = child.stdin.take() {
         // A command that does not read its input closes it; that is its right.
         let _ = stdin.write_all(input).await;
     }
-    let output = child.wait_with_output().await.map_err(|_| "the command cannot be waited for".to_owned())?;
-    if output.status.success() { Ok(output.stdout) } else { Err(format!("the command failed: {}", output.status)) }
+    let output =
+        child.wait_with_output().await.map_err(|error| Failed::new("the command cannot be waited for", error))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(Failed::new(format!("the command failed: {}", output.status), output.status)),
+    }
 }
 
 impl Application for Resources {
@@ -210,6 +237,10 @@ impl Application for Resources {
             return link::respond(request, response, links);
         }
         let (resource, below) = self.find(&path).ok_or(Code::NOT_FOUND)?;
+        let tell = |Trouble { code, cause }| {
+            cause.into_iter().for_each(|cause| later.because(cause));
+            code
+        };
         match (resource, message.code()) {
             (Resource::Value(value), Code::GET) => {
                 let value = value.lock().unwrap_or_else(PoisonError::into_inner);
@@ -240,10 +271,7 @@ impl Application for Resources {
                 response.set_code(Code::CHANGED);
                 Ok(())
             }
-            (Resource::File(file), Code::GET) => {
-                self.watch(&path, file, message, response);
-                send_file(file, message, response)
-            }
+            (Resource::File(file), Code::GET) => self.send(&path, file, message, response).map_err(tell),
             (Resource::Directory { root, writable }, method) => {
                 let below = Path::new(below);
                 // Nothing but plain names: no way up, no absolute path, nothing hidden.
@@ -253,18 +281,14 @@ impl Application for Resources {
                 }
                 let file = root.join(below);
                 match method {
-                    Code::GET => {
-                        self.watch(&path, &file, message, response);
-                        send_file(&file, message, response)
-                    }
+                    Code::GET => self.send(&path, &file, message, response).map_err(tell),
                     Code::PUT if *writable => {
-                        response.set_code(write_file(&file, message)?);
+                        response.set_code(files::write(&file, message).map_err(tell)?);
                         later.changed(&path);
                         Ok(())
                     }
                     Code::DELETE if *writable => {
-                        may_change(message, file_etag(&file).as_ref().map(<[u8; 8]>::as_slice))?;
-                        std::fs::remove_file(&file).map_err(|_| Code::NOT_FOUND)?;
+                        files::remove(&file, message).map_err(tell)?;
                         response.set_code(Code::DELETED);
                         later.changed(&path);
                         Ok(())
@@ -303,13 +327,8 @@ impl Application for Resources {
     }
 
     fn every_second(&mut self, notifier: &Notifier) {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        for (path, (file, known)) in watched.iter_mut() {
-            let now = stamp(file);
-            if now != *known {
-                *known = now;
-                notifier.changed(path);
-            }
+        for path in self.files.look() {
+            notifier.changed(&path);
         }
     }
 }
@@ -371,69 +390,5 @@ fn merge(target: &mut serde_json::Value, patch: serde_json::Value) {
         } else {
             merge(members.entry(name).or_insert(Null), change);
         }
-    }
-}
-
-fn file_etag(file: &Path) -> Option<[u8; 8]> {
-    let (modified, len) = stamp(file)?;
-    let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Some((since.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(len).to_be_bytes())
-}
-
-/// Sends of a file what the response has room for, and reads no more than that.
-fn send_file(file: &Path, message: &MessageRef<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-    use std::io::{Read as _, Seek as _, SeekFrom};
-    let mut opened = std::fs::File::open(file).map_err(|_| Code::NOT_FOUND)?;
-    let meta = opened.metadata().map_err(|_| Code::NOT_FOUND)?;
-    let etag = file_etag(file).filter(|_| meta.is_file()).ok_or(Code::NOT_FOUND)?;
-    let format = content_format(file);
-    accepts(message, format)?;
-    if is_valid(message, &etag, response)? {
-        return Ok(());
-    }
-    if let Some(format) = format {
-        response.uint(OptionNumber::CONTENT_FORMAT, format)?;
-    }
-    let len = usize::try_from(meta.len()).map_err(|_| Code::NOT_IMPLEMENTED)?;
-    let wanted = response.wanted();
-    let (start, end) = (wanted.start.min(len), wanted.end.min(len));
-    let mut bytes = vec![0; end - start];
-    opened.seek(SeekFrom::Start(start as u64)).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
-    opened.read_exact(&mut bytes).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
-    response.skip(start)?;
-    response.payload(&bytes)?;
-    response.skip(len - end)
-}
-
-/// Writes a file in one step: whoever reads it meanwhile reads the old or the new one, never a part.
-fn write_file(file: &Path, message: &MessageRef<'_>) -> Result<Code, Code> {
-    let old = file_etag(file);
-    may_change(message, old.as_ref().map(<[u8; 8]>::as_slice))?;
-    let name = file.file_name().and_then(|name| name.to_str()).ok_or(Code::BAD_REQUEST)?;
-    let part = file.with_file_name(format!(".{name}.part"));
-    let written = std::fs::write(&part, message.payload()).and_then(|()| std::fs::rename(&part, file));
-    match written {
-        Ok(()) if old.is_some() => Ok(Code::CHANGED),
-        Ok(()) => Ok(Code::CREATED),
-        Err(error) => {
-            let _ = std::fs::remove_file(&part);
-            let missing = error.kind() == std::io::ErrorKind::NotFound;
-            Err(if missing { Code::NOT_FOUND } else { Code::INTERNAL_SERVER_ERROR })
-        }
-    }
-}
-
-/// The Content-Format that a file's ending stands for (IANA CoAP Content-Formats registry).
-fn content_format(file: &Path) -> Option<u32> {
-    match file.extension()?.to_str()? {
-        "txt" => Some(0),
-        "wlnk" => Some(40),
-        "xml" => Some(41),
-        "json" => Some(50),
-        "cbor" => Some(60),
-        "senml" => Some(110),
-        "senmlc" => Some(112),
-        "bin" => Some(42),
-        _ => None,
     }
 }

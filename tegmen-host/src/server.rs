@@ -33,8 +33,8 @@ use crate::resumption::{ResumptionConfig, ResumptionCounters, ServerResumption, 
 use crate::slab::Capacity;
 use crate::state::{Database, Sessions, StateError};
 use crate::udp::{BindError, Outbox, Socket};
-use crate::x509::Refusal;
-use conversation::{Desk, Observers};
+use crate::x509::{LoadError, Refusal};
+use conversation::{Desk, Observers, Told};
 use kept::Kept;
 use later::Changes;
 use leisure::Leisure;
@@ -88,7 +88,7 @@ pub struct ServerConfig {
     pub plain_allowed: bool,
     /// File for a key log (RFC 9850): whoever reads it reads the traffic.
     pub key_log: Option<PathBuf>,
-    /// True if the observer is told of every request.
+    /// True if the observer is told of every request; otherwise of those that are answered with 5.xx.
     pub observe_requests: bool,
     /// Longest body of a request or of a response that is not GET's, in bytes (RFC 7959).
     pub max_body: usize,
@@ -207,6 +207,12 @@ pub enum Note {
         /// As what it authenticated.
         identity: String,
     },
+    /// More record numbers cannot be kept for sessions, in the database of [`ServerConfig::state`]. That is tried again with
+    /// each record; a session that has no numbers left is closed.
+    NotKept {
+        /// The problem.
+        problem: String,
+    },
     /// A session ended in order or fell idle; one that a new session of the same address replaced ends without a note.
     Closed {
         /// With whom.
@@ -215,23 +221,12 @@ pub enum Note {
         reason: Fatal,
     },
     /// A request was answered.
-    Request {
-        /// By whom.
-        remote: SocketAddr,
-        /// As what it authenticated, if it did.
-        identity: Option<String>,
-        /// Method.
-        method: Code,
-        /// Path with a slash in front.
-        path: String,
-        /// The response code.
-        code: Code,
-    },
+    Request(Answered),
     /// A request named an OSCORE context that cannot be used.
     Context {
         /// Who asked.
         remote: SocketAddr,
-        /// What is wrong.
+        /// The problem.
         problem: ContextError,
     },
     /// The credentials file was read again.
@@ -239,8 +234,29 @@ pub enum Note {
         /// Identities that it holds.
         identities: usize,
     },
-    /// The credentials file changed, and what it says cannot be used; the old credentials stay in force.
+    /// The credentials file changed and cannot be used. The old credentials stay in force.
     ReloadFailed(CredentialsError),
+    /// Certificates of authorities or lists of what is revoked were read again.
+    TrustReloaded,
+    /// One of those files changed and cannot be used. The old ones stay in force.
+    TrustNotReloaded(LoadError),
+}
+
+/// A request and its answer.
+#[derive(Debug)]
+pub struct Answered {
+    /// By whom.
+    pub remote: SocketAddr,
+    /// As what it authenticated, if it did.
+    pub identity: Option<String>,
+    /// Method.
+    pub method: Code,
+    /// Path with a slash in front.
+    pub path: String,
+    /// The response code.
+    pub code: Code,
+    /// Why the code is 5.xx. The client is not told.
+    pub cause: Option<String>,
 }
 
 /// Told everything that an operator may want to know; called from the shards, so it must be quick.
@@ -466,9 +482,12 @@ impl Server {
                     limits: config.into(),
                     bodies: Ledger::new(config.max_bodies.div_ceil(shards)),
                     observations: Ledger::new(config.max_observations.div_ceil(shards)),
-                    observers: Observers::default(),
+                    observers: Observers::new(
+                        notifier.shards.get(number).map(|changes| changes.observed.clone()).unwrap_or_default(),
+                    ),
                     scratch: Scratch::default(),
                     requests: 0,
+                    told: Told::default(),
                     contexts: config.contexts.clone(),
                     inside: Vec::new(),
                 },

@@ -127,6 +127,14 @@ pub trait PeerVerifier: Send + Sync {
         Err(Refusal::NotTaken("raw public keys"))
     }
 
+    /// Reads what it stands on again if that changed, and says whether it did. A server calls it each second.
+    ///
+    /// # Errors
+    /// [`LoadError`], once for each change; what was read before stays in force.
+    fn reload_if_changed(&self) -> Result<bool, LoadError> {
+        Ok(false)
+    }
+
     /// A client that was believed before and comes back with a session of then: its name and whole digest, if it would still
     /// be believed. Of a certificate `digest` is whole, of a raw public key its first 16 bytes; see [`Verified::digest`].
     ///

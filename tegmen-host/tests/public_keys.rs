@@ -186,3 +186,4 @@ fn a_key_of_another_certificate_is_found_out_at_once() {
     assert_eq!(keys.clone().with_chain(&[certificate], signer.clone()).err(), Some(NotOurs::OtherKey));
     assert_eq!(keys.with_chain(&[], signer).err(), Some(NotOurs::Malformed));
 }
+

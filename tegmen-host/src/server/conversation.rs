@@ -1,17 +1,18 @@
 //! From a message of a peer to what is answered, and from a change to a notification.
 
-use super::later::{Completion, Errand, Later, Notifier};
+use super::later::{Completion, Errand, Later, Notifier, ObservedPaths};
 use super::object::Object;
 use super::outer::{Outer, acknowledge};
 use super::talk::{MAX_OBSERVATIONS, Observed, Talk};
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
-use super::{Application, Note, Observer, ServerConfig};
+use super::{Answered, Application, Note, Observer, ServerConfig};
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy};
 use crate::provider::HostCrypto;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::Received;
 use tegmen::coap::handler::{
@@ -69,9 +70,17 @@ pub(super) struct Desk<A> {
     pub(super) scratch: Scratch,
     /// Requests answered.
     pub(super) requests: u64,
+    /// Of the request that is being answered, what the operator is told.
+    pub(super) told: Told,
     pub(super) contexts: Contexts,
     /// For a message before it is protected.
     pub(super) inside: Vec<u8>,
+}
+
+/// Details of a request for the operator, beside its path and code: see [`Answered`].
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) cause: Cell<Option<String>>,
 }
 
 /// Of the settings, those that a conversation follows.
@@ -100,12 +109,25 @@ impl From<&ServerConfig> for Limits {
 #[derive(Default)]
 pub(super) struct Observers {
     by_path: HashMap<Arc<str>, HashSet<PeerId>>,
+    /// The paths, for those who ask from outside.
+    paths: Arc<ObservedPaths>,
     /// Peers that there are notifications for, each once.
     due: VecDeque<PeerId>,
 }
 
 impl Observers {
+    pub(super) fn new(paths: Arc<ObservedPaths>) -> Self {
+        Self { paths, ..Self::default() }
+    }
+
+    fn paths(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn add(&mut self, path: &Arc<str>, peer: PeerId) {
+        if !self.by_path.contains_key(path) {
+            self.paths().insert(path.clone());
+        }
         self.by_path.entry(path.clone()).or_default().insert(peer);
     }
 
@@ -132,7 +154,9 @@ impl Observers {
 
     pub(super) fn put_back(&mut self, path: &Arc<str>, peers: HashSet<PeerId>) {
         if peers.is_empty() {
-            self.by_path.remove(path);
+            if self.by_path.remove(path).is_some() {
+                self.paths().remove(path);
+            }
         } else {
             self.by_path.insert(path.clone(), peers);
         }
@@ -140,8 +164,12 @@ impl Observers {
 
     /// Forgets those who observe nothing any more.
     pub(super) fn retain(&mut self, mut observes: impl FnMut(PeerId, &str) -> bool) {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         self.by_path.retain(|path, peers| {
             peers.retain(|peer| observes(*peer, path));
+            if peers.is_empty() {
+                paths.remove(path);
+            }
             !peers.is_empty()
         });
     }
@@ -225,10 +253,12 @@ impl<A: Application> Desk<A> {
     }
 
     /// Tells the operator of a request that was answered, or of its response that comes later.
-    pub(super) fn note(&self, from: &Sender, method: Code, path: impl FnOnce() -> String, code: Option<Code>) {
-        let Some(code) = code.filter(|_| self.limits.observe_requests) else { return };
+    pub(super) fn note(&mut self, from: &Sender, method: Code, path: impl FnOnce() -> String, code: Option<Code>) {
+        let Told { cause } = std::mem::take(&mut self.told);
+        let Some(code) = code.filter(|code| self.limits.observe_requests || code.class() == 5) else { return };
         let identity = self.credentials.name_of(from.identity.principal);
-        (self.observer)(Note::Request { remote: from.remote, identity, method, path: path(), code });
+        let (remote, path, cause) = (from.remote, path(), cause.into_inner());
+        (self.observer)(Note::Request(Answered { remote, identity, method, path, code, cause }));
     }
 
     /// Answers a request; the code of the response, unless that comes later.
@@ -240,6 +270,7 @@ impl<A: Application> Desk<A> {
         bytes: &[u8],
         frame: &mut Frame<'_>,
     ) -> Option<Code> {
+        self.told = Told::default();
         let answer_id = talk.exchanges.message_id();
         let head = heading(message, answer_id);
         let refuse = |code: Code, frame: &mut Frame<'_>, option: Option<(OptionNumber, u32)>| {
@@ -287,7 +318,12 @@ impl<A: Application> Desk<A> {
                         let most = (OptionNumber::SIZE1, limit as u32);
                         return refuse(Code::REQUEST_ENTITY_TOO_LARGE, frame, Some(most));
                     }
-                    Uploaded::Refused(code) => return refuse(code, frame, None),
+                    Uploaded::Refused(code) => {
+                        if code == Code::SERVICE_UNAVAILABLE {
+                            self.told.cause.set(Some(self.bodies.complaint()));
+                        }
+                        return refuse(code, frame, None);
+                    }
                     Uploaded::Whole(body) => self.serve(from, talk, &message.with_body(&body), answer_id, frame),
                 }
             }
@@ -303,7 +339,10 @@ impl<A: Application> Desk<A> {
                 Some(code)
             }
             Served::Deferred(_) => None,
-            Served::NoRoom => Some(Code::INTERNAL_SERVER_ERROR),
+            Served::NoRoom => {
+                self.told.cause.set(Some("the response does not fit a message".to_owned()));
+                Some(Code::INTERNAL_SERVER_ERROR)
+            }
         }
     }
 
@@ -343,7 +382,8 @@ impl<A: Application> Desk<A> {
         let has_room = !from.to_group
             && (number > 1 || talk.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
         let request = if has_room { request.observable(number) } else { request };
-        let later = Later { from, message, errands: &self.errands, notifier: &self.notifier };
+        let cause = &self.told.cause;
+        let later = Later { from, message, errands: &self.errands, notifier: &self.notifier, cause };
         let mut handler = Bridge { application: &mut self.application, later };
         if message.code().is_safe() && !in_parts {
             return serve(request, &self.policy, &mut handler, answer_id, frame);
@@ -362,6 +402,7 @@ impl<A: Application> Desk<A> {
             return written;
         }
         frame.truncate(0);
+        self.told.cause.set(Some(self.bodies.complaint()));
         let code = Code::SERVICE_UNAVAILABLE;
         let built = Builder::new(frame, message_type, code, message_id, message.token());
         built.map_or(Served::NoRoom, |_| Served::Responded { code, observed: false })
@@ -444,7 +485,8 @@ impl<A: Application> Desk<A> {
         frame: &mut Frame<'_>,
     ) -> Served {
         let Ok(message) = MessageRef::parse(&observed.request) else { return Served::NoRoom };
-        let later = Later { from, message: &message, errands: &self.errands, notifier: &self.notifier };
+        let (message_ref, cause) = (&message, &Cell::default());
+        let later = Later { from, message: message_ref, errands: &self.errands, notifier: &self.notifier, cause };
         let mut handler = Bridge { application: &mut self.application, later };
         let request = Request::new(message, from.identity).observable(observed.observation.next());
         respond(request, &self.policy, &mut handler, head.0, head.1, frame)
@@ -486,7 +528,7 @@ impl<A: Application> Desk<A> {
         message_id: u16,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        let Completion { ticket, code, content_format, payload } = completion;
+        let Completion { ticket, code, content_format, payload, cause: _ } = completion;
         let format = content_format.filter(|_| !payload.is_empty()).map(|format| {
             let mut bytes = [0; 4];
             (OptionNumber::CONTENT_FORMAT, tegmen::coap::option::uint_bytes(format.into(), &mut bytes).to_vec())

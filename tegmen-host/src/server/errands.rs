@@ -1,9 +1,11 @@
 //! What comes from elsewhere than the sockets: deferred responses, keys, and changes that observers are told.
 
 use super::Application;
+use super::conversation::Told;
 use super::later::{Changes, Completion, Errand, FoundKey};
 use super::shard::Shard;
 use crate::clock;
+use std::cell::Cell;
 use std::sync::Arc;
 use tegmen::crypto::Crypto as _;
 use tegmen::endpoint::{PeerId, Peers as _};
@@ -84,6 +86,8 @@ impl<A: Application> Shard<A> {
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.headroom, to.max_content);
         let ticket = &completion.ticket;
+        let cause = Cell::new(completion.cause.clone());
+        self.desk.told = Told { cause };
         let speaker = ticket.object.as_ref().map(|object| object.speaker(&to));
         self.desk.note(speaker.as_ref().unwrap_or(&to), ticket.method, || ticket.path.clone(), Some(completion.code));
         if self.desk.complete(&to, talk, completion, &mut self.crypto, random[0], &mut frame).is_some() {

@@ -3,6 +3,7 @@
 use super::conversation::{Sender, path_of};
 use super::object::Object;
 use crate::credentials::StoredKey;
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::coap::handler::Response;
@@ -56,6 +57,7 @@ pub(super) struct Completion {
     pub(super) code: Code,
     pub(super) content_format: Option<u16>,
     pub(super) payload: Vec<u8>,
+    pub(super) cause: Option<String>,
 }
 
 /// Of a request, what its deferred response needs.
@@ -95,13 +97,19 @@ pub struct Later<'a> {
     pub(super) message: &'a MessageRef<'a>,
     pub(super) errands: &'a mpsc::UnboundedSender<Errand>,
     pub(super) notifier: &'a Notifier,
+    pub(super) cause: &'a Cell<Option<String>>,
 }
 
 impl Later<'_> {
     /// Defers the response; the request is acknowledged now.
     pub fn ticket(&self, response: &mut Response<'_, '_>) -> Ticket {
         response.defer();
-        Ticket { question: Question::new(self.from, self.message), errands: self.errands.clone() }
+        Ticket { question: Question::new(self.from, self.message), errands: self.errands.clone(), cause: None }
+    }
+
+    /// Why the response is a 5.xx: for the operator, the client is not told.
+    pub fn because(&self, cause: impl Into<String>) {
+        self.cause.set(Some(cause.into()));
     }
 
     /// Tells those who observe `path` that its representation changed: see [`Notifier::changed`].
@@ -119,12 +127,19 @@ impl Later<'_> {
 pub struct Ticket {
     question: Question,
     errands: mpsc::UnboundedSender<Errand>,
+    cause: Option<String>,
 }
 
 impl Ticket {
+    /// Why the response is a 5.xx: for the operator, the client is not told.
+    #[must_use]
+    pub fn because(self, cause: impl Into<String>) -> Self {
+        Self { cause: Some(cause.into()), ..self }
+    }
+
     /// Sends the response; a payload that does not fit one message goes in blocks.
     pub fn respond(self, code: Code, content_format: Option<u16>, payload: Vec<u8>) {
-        let completion = Completion { ticket: self.question, code, content_format, payload };
+        let completion = Completion { ticket: self.question, code, content_format, payload, cause: self.cause };
         // If the server ended meanwhile there is nobody to tell.
         let _ = self.errands.send(Errand::Respond(completion));
     }
@@ -134,11 +149,15 @@ impl Ticket {
 pub(super) struct Changes {
     paths: Mutex<HashSet<Arc<str>>>,
     errands: mpsc::UnboundedSender<Errand>,
+    /// Paths that the shard's peers observe.
+    pub(super) observed: Arc<ObservedPaths>,
 }
+
+pub(super) type ObservedPaths = Mutex<HashSet<Arc<str>>>;
 
 impl Changes {
     pub(super) fn new(errands: mpsc::UnboundedSender<Errand>) -> Self {
-        Self { paths: Mutex::default(), errands }
+        Self { paths: Mutex::default(), errands, observed: Arc::default() }
     }
 
     fn add(&self, path: &str) {
@@ -172,6 +191,11 @@ impl Notifier {
         for shard in &*self.shards {
             shard.add(path);
         }
+    }
+
+    /// True if somebody observes `path`, or did within the last minute.
+    pub fn is_observed(&self, path: &str) -> bool {
+        self.shards.iter().any(|shard| shard.observed.lock().unwrap_or_else(PoisonError::into_inner).contains(path))
     }
 }
 

@@ -394,6 +394,11 @@ impl<A: Application> Shard<A> {
             if let Err(error) = self.resumption.tick(&mut self.crypto) {
                 (self.desk.observer)(Note::TicketKeysFailed(error));
             }
+            match self.endpoint.roles().keys.reload_if_changed() {
+                Ok(false) => {}
+                Ok(true) => (self.desk.observer)(Note::TrustReloaded),
+                Err(error) => (self.desk.observer)(Note::TrustNotReloaded(error)),
+            }
             match self.desk.credentials.reload_if_changed() {
                 Ok(None) => {}
                 Ok(Some(identities)) => (self.desk.observer)(Note::Reloaded { identities }),

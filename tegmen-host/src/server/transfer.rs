@@ -35,6 +35,15 @@ impl Ledger {
         self.used() >= self.limit
     }
 
+    /// Why a share of bodies was refused.
+    pub(super) fn complaint(&self) -> String {
+        format!(
+            "bodies of transfers take {} bytes of {}, of which peers without DTLS have half",
+            self.used(),
+            self.limit
+        )
+    }
+
     /// A share of `amount`, given back when it is dropped.
     pub(super) fn share(self: &Arc<Self>, amount: usize) -> Option<Share> {
         self.share_below(self.limit, amount)

@@ -178,6 +178,10 @@ impl PeerVerifier for Verifier {
         Self::verify(self, chain, purpose, name, now)
     }
 
+    fn reload_if_changed(&self) -> Result<bool, LoadError> {
+        Self::reload_if_changed(self)
+    }
+
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
         let digest = Digest::try_from(digest).ok().filter(|_| kind == CertificateType::X509)?;
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

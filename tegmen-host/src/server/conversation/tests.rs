@@ -42,6 +42,7 @@ impl Scene {
             observers: Observers::default(),
             scratch: Scratch::default(),
             requests: 0,
+            told: Told::default(),
             contexts: Contexts::default(),
             inside: Vec::new(),
         };
