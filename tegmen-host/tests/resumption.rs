@@ -10,7 +10,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::ClientAuthentication;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey};
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Tap, Tapped};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
@@ -246,4 +246,31 @@ async fn a_damaged_file_is_as_good_as_none_and_a_bad_directory_is_an_error() {
     assert!(get(running.address, config.clone()).await.unwrap());
     let no_dir = ClientConfig { resume: Some(files[0].clone()), ..config };
     assert!(matches!(get(running.address, no_dir).await, Err(ClientError::Resume { .. })));
+}
+
+#[tokio::test]
+async fn a_tap_sees_the_secrets_of_a_resumed_session_before_the_records_that_they_open() {
+    let dir = Dir::new("tap");
+    let credentials = Credentials::single("me", b"0123456789abcdef");
+    let resumption = Some(ResumptionConfig::default());
+    let running = start(ServerConfig { resumption, ..ServerConfig::default() }, &credentials, 0);
+    let client = psk(&dir.0, b"0123456789abcdef");
+    assert!(!get(running.address, client.clone()).await.unwrap());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let tap = {
+        let seen = seen.clone();
+        Tap(Arc::new(move |tapped| {
+            let mut seen = seen.lock().unwrap();
+            match tapped {
+                Tapped::Secrets(_) => seen.push("secrets"),
+                // A handshake record with a ServerHello in front.
+                Tapped::Datagram { sent: false, datagram: [22, _, _, _, _, _, _, _, _, _, _, _, _, 2, ..], .. } => {
+                    seen.push("server's flight");
+                }
+                Tapped::Datagram { .. } => {}
+            }
+        }))
+    };
+    assert!(get(running.address, ClientConfig { tap: Some(tap), ..client }).await.unwrap());
+    assert_eq!(*seen.lock().unwrap(), ["secrets", "server's flight"]);
 }

@@ -333,7 +333,6 @@ impl Client {
             Ok(Err(error)) => self.network_error(error).map(|()| None),
             Ok(Ok(len)) => {
                 let datagram = buffer.get_mut(..len).unwrap_or(&mut []);
-                self.tap(false, datagram);
                 self.on_datagram(datagram).await
             }
         };
@@ -389,8 +388,11 @@ impl Client {
 
     async fn on_datagram(&mut self, datagram: &mut [u8]) -> Result<Option<Happened>, ClientError> {
         if self.protection == Protection::Plain {
+            self.tap(false, datagram);
             return self.on_message(datagram).await;
         }
+        // A datagram is opened where it lies. A tap sees it behind the secrets that its first record gives.
+        let mut untapped = self.config.tap.is_some().then(|| datagram.to_vec());
         let path = self.path;
         let mut records = Records::new(datagram);
         let mut result = None;
@@ -398,12 +400,20 @@ impl Client {
             let mut out = [0; MAX_DATAGRAM];
             let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
             let mut event = match self.endpoint.handle(&mut cx, &path, &mut records, &mut out) {
-                None => return Ok(result),
+                None => {
+                    if let Some(datagram) = untapped {
+                        self.tap(false, &datagram);
+                    }
+                    return Ok(result);
+                }
                 event => event,
             };
             // What waited behind one question may lead to the next.
             while let Some(Event::Need(_)) = event {
                 event = self.on_need();
+            }
+            if let Some(datagram) = untapped.take() {
+                self.tap(false, &datagram);
             }
             match event {
                 Some(Event::Answer(datagram)) => {
