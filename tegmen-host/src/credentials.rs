@@ -5,7 +5,21 @@
 //! identity = "sensor-17"
 //! key = "00112233445566778899aabbccddeeff"    # hexadecimal, or: key_text = "a passphrase"
 //! allow = ["GET /*", "PUT /blink"]            # optional; without it everything is allowed
+//!
+//! [[certificate]]                             # a client with a certificate of this subject
+//! name = "CN=device1,O=Works"
+//! allow = ["GET /*"]
+//!
+//! [[raw_key]]                                 # a client with the raw public key of this name
+//! name = "device2"
+//! allow = ["PUT /blink"]
 //! ```
+//!
+//! A certificate or raw public key without an entry may do everything.
+//!
+//! Rights belong to a name together with how it was proved: an entry says nothing of a peer that proved the same name in
+//! another way. One exception takes rights away and never gives them: a certificate or raw public key without an entry of
+//! its own may do what the pre-shared key of the same name may, and an OSCORE context no more than that.
 
 mod file;
 mod principals;
@@ -15,8 +29,8 @@ pub use file::{CredentialsError, MAX_IDENTITY};
 
 use crate::server::KeyTicket;
 use crate::x509::Digest;
-use file::{Allow, Rule, Table, load};
-use principals::Names;
+use file::{Allow, Rule, Table, covers, load};
+use principals::{Principals, Proof, Who};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
@@ -66,10 +80,41 @@ pub trait KeyStore: Send + Sync + 'static {
 #[derive(Default)]
 struct Shared {
     table: Table,
-    names: Names,
-    /// Of identities that a store knows.
-    learned: HashMap<String, Allow>,
+    principals: Principals,
+    /// Rights of peers that the file does not name: keys of a store, OSCORE contexts.
+    learned: HashMap<Principal, Allow>,
     file: Option<(PathBuf, Option<SystemTime>)>,
+}
+
+impl Shared {
+    /// Rights of a peer by what it proved, as the file has them now; `None` is none.
+    fn rights(&self, principal: Principal, who: &Who) -> Option<&Allow> {
+        match who.proof {
+            // Another key of the same name is another peer.
+            Proof::Psk(fingerprint) => {
+                let entry = self.table.psk.get(&who.name).filter(|entry| entry.fingerprint == fingerprint)?;
+                Some(&entry.allow)
+            }
+            Proof::Stored | Proof::Context(_) => self.learned.get(&principal),
+            Proof::Certified(kind, _) => {
+                let entries = self.table.certified(CertificateType(kind));
+                Some(entries.get(&who.name).or_else(|| self.limit(who)).unwrap_or(&None))
+            }
+        }
+    }
+
+    /// Rights of the pre-shared key of the same name: other proofs of the name may not do more than that unless they have
+    /// an entry of their own.
+    fn limit(&self, who: &Who) -> Option<&Allow> {
+        self.table.psk.get(&who.name).map(|entry| &entry.allow)
+    }
+
+    fn allows(&self, principal: Principal, code: Code, path: &str) -> bool {
+        let Some(who) = self.principals.get(principal) else { return false };
+        let limit = if matches!(who.proof, Proof::Context(_)) { self.limit(who) } else { None };
+        self.rights(principal, who).is_some_and(|allow| covers(allow, code, path))
+            && limit.is_none_or(|allow| covers(allow, code, path))
+    }
 }
 
 impl Credentials {
@@ -105,7 +150,7 @@ impl Credentials {
         }
         self.write(|shared| shared.file = Some((path.clone(), modified)));
         let (table, _) = load(&path)?;
-        let count = table.entries.len();
+        let count = table.psk.len();
         self.replace(table);
         Ok(Some(count))
     }
@@ -120,8 +165,8 @@ impl Credentials {
 
     fn replace(&self, table: Table) {
         self.write(|shared| {
-            for name in table.entries.keys() {
-                shared.names.number(name);
+            for (name, entry) in &table.psk {
+                shared.principals.number(Proof::Psk(entry.fingerprint), name);
             }
             shared.table = table;
         });
@@ -131,49 +176,57 @@ impl Credentials {
     pub fn key_of(&self, identity: &[u8]) -> Option<(Zeroizing<Vec<u8>>, Principal)> {
         let identity = std::str::from_utf8(identity).ok()?;
         self.read(|shared| {
-            let entry = shared.table.entries.get(identity)?;
-            let number = shared.names.numbers.get(identity)?;
-            Some((entry.key.clone(), Principal(*number)))
+            let entry = shared.table.psk.get(identity)?;
+            let principal = shared.principals.find(Proof::Psk(entry.fingerprint), identity)?;
+            Some((entry.key.clone(), principal))
         })
     }
 
-    /// Takes what a store found: the number by which requests of its owner will be known.
-    pub fn learn(&self, identity: &str, allow: Option<&[String]>) -> Principal {
-        let rules = allow.map(|texts| texts.iter().filter_map(|text| Rule::parse(text)).collect());
+    /// Takes an OSCORE context that its owner calls so, with what it allows (`None` is everything): the number by which
+    /// requests under it will be known.
+    pub fn learn(&self, name: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
-            shared.learned.insert(identity.to_owned(), rules);
-            Principal(shared.names.number(identity))
+            let principal = shared.principals.context(name);
+            shared.learned.insert(principal, allow.map(rules));
+            principal
         })
     }
 
-    /// Takes a peer that proved itself with a certificate, or a raw public key, of this digest: the number by which its
-    /// requests will be known. It is another one than that of a peer of the same name with another certificate.
-    pub(crate) fn learn_certified(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
+    /// Takes what a store found: the number by which requests of its owner will be known. The rights are those that the
+    /// store names last, of each peer with a key of the store under this identity and of nobody else.
+    pub(crate) fn learn_stored(&self, identity: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
-            shared.learned.insert(name.to_owned(), None);
-            let names = &mut shared.names;
-            let key = (name.to_owned(), digest);
-            if let Some(number) = names.certified.get(&key) {
-                return Principal(*number);
-            }
-            let number = names.names.len() as u32;
-            names.names.push(name.to_owned());
-            names.certified.insert(key, number);
-            names.digests.insert(number, (kind, digest));
-            Principal(number)
+            let principal = shared.principals.number(Proof::Stored, identity);
+            shared.learned.insert(principal, allow.map(rules));
+            principal
         })
     }
 
-    /// What a peer proved itself with that [`Self::learn_certified`] has taken.
+    /// The number of a client with a certificate, or a raw public key, of this digest. It is another one than that of a
+    /// peer of the same name with another certificate, and gives nothing to anybody: who shows a certificate has not proved
+    /// yet that it is his.
+    pub(crate) fn certified_as(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
+        self.write(|shared| shared.principals.number(Proof::certified(kind, digest), name))
+    }
+
+    /// Name and digest of a peer with a certificate or a raw public key.
     pub(crate) fn certified(&self, principal: Principal) -> Option<(CertificateType, Digest)> {
-        self.read(|shared| shared.names.digests.get(&principal.0).copied())
+        self.read(|shared| match shared.principals.get(principal)?.proof {
+            Proof::Certified(kind, digest) => Some((CertificateType(kind), digest)),
+            _ => None,
+        })
     }
 
-    /// The number of an identity that a store knew.
-    pub(crate) fn known(&self, identity: &str) -> Option<Principal> {
-        self.read(|shared| {
-            shared.learned.get(identity)?;
-            shared.names.numbers.get(identity).copied().map(Principal)
+    /// The number of an identity whose key a store knew.
+    pub(crate) fn stored(&self, identity: &str) -> Option<Principal> {
+        self.read(|shared| shared.principals.find(Proof::Stored, identity))
+    }
+
+    /// Tells the key of the file that a peer proved from others.
+    pub(crate) fn fingerprint(&self, principal: Principal) -> Option<Digest> {
+        self.read(|shared| match shared.principals.get(principal)?.proof {
+            Proof::Psk(fingerprint) => Some(fingerprint),
+            _ => None,
         })
     }
 
@@ -185,44 +238,36 @@ impl Credentials {
 
     /// The identity behind a number.
     pub fn name_of(&self, principal: Principal) -> Option<String> {
-        self.read(|shared| shared.names.names.get(principal.0 as usize).cloned())
+        self.read(|shared| shared.principals.get(principal).map(|who| who.name.clone()))
     }
 
-    /// The identity behind a number, whether the file has it, and what it may do if the file does not; `None` is everything.
+    /// The identity behind a number, whether the file has its key, and what a store says it may do; `None` is everything.
     pub(crate) fn standing(&self, principal: Principal) -> Option<(String, bool, Option<Vec<String>>)> {
         self.read(|shared| {
-            let name = shared.names.names.get(principal.0 as usize)?.clone();
-            let listed = shared.table.entries.contains_key(&name);
-            let learned = shared.learned.get(&name);
-            if !listed && learned.is_none() {
-                return None;
-            }
-            let rules = learned.and_then(Option::as_ref).filter(|_| !listed);
-            let allow = rules.map(|rules| rules.iter().map(Rule::text).collect());
-            Some((name, listed, allow))
+            let who = shared.principals.get(principal)?;
+            let rights = shared.rights(principal, who)?;
+            let stored = rights.as_ref().filter(|_| who.proof == Proof::Stored);
+            let allow = stored.map(|rules| rules.iter().map(Rule::text).collect());
+            Some((who.name.clone(), matches!(who.proof, Proof::Psk(_)), allow))
         })
     }
 
     /// All identities, in order.
     pub fn identities(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.read(|shared| shared.table.entries.keys().cloned().collect());
+        let mut names: Vec<String> = self.read(|shared| shared.table.psk.keys().cloned().collect());
         names.sort();
         names
     }
 
     /// True if the owner of this number may do this, as the file says now: who was removed may nothing.
     fn allows(&self, principal: Principal, code: Code, path: &str) -> bool {
-        self.read(|shared| {
-            let name = shared.names.names.get(principal.0 as usize);
-            let Some(name) = name else { return false };
-            let rules = match (shared.table.entries.get(name), shared.learned.get(name)) {
-                (Some(entry), _) => &entry.allow,
-                (None, Some(rules)) => rules,
-                (None, None) => return false,
-            };
-            rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.covers(code, path)))
-        })
+        self.read(|shared| shared.allows(principal, code, path))
     }
+}
+
+/// Rules of which those that cannot be read allow nothing.
+fn rules(texts: &[String]) -> Vec<Rule> {
+    texts.iter().filter_map(|text| Rule::parse(text)).collect()
 }
 
 impl std::fmt::Debug for Credentials {

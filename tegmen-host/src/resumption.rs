@@ -11,7 +11,7 @@ pub use keys::TicketKeyError;
 
 use crate::credentials::Credentials;
 use crate::public_keys::PublicKeys;
-use crate::x509::{Digest, sha256};
+use crate::x509::Digest;
 use keys::Ring;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -185,7 +185,7 @@ impl Inner {
             };
         }
         let identity = self.credentials.name_of(session.principal)?;
-        state.put(&self.fingerprint(&identity)).ok()?;
+        state.put(&self.fingerprint(session.principal)).ok()?;
         state.put(identity.as_bytes()).ok()
     }
 
@@ -206,9 +206,9 @@ impl Inner {
                 let fingerprint = reader.array::<FINGERPRINT_LEN>().ok()?;
                 let identity = std::str::from_utf8(reader.rest()).ok()?;
                 match self.credentials.key_of(identity.as_bytes()) {
-                    Some((_, principal)) => Some(principal).filter(|_| self.fingerprint(identity) == fingerprint)?,
+                    Some((_, principal)) => Some(principal).filter(|_| self.fingerprint(principal) == fingerprint)?,
                     // What a store knows of it was asked when it proved itself.
-                    None if self.store && fingerprint == [0; FINGERPRINT_LEN] => self.credentials.known(identity)?,
+                    None if self.store && fingerprint == [0; FINGERPRINT_LEN] => self.credentials.stored(identity)?,
                     None => return None,
                 }
             }
@@ -228,13 +228,12 @@ impl Inner {
             _ => return None,
         };
         let (name, digest) = self.public_keys.recall(kind, digest)?;
-        Some(self.credentials.learn_certified(&name, kind, digest))
+        Some(self.credentials.certified_as(&name, kind, digest))
     }
 
-    /// Tells a key from others; zeros where the credentials do not have it.
-    fn fingerprint(&self, identity: &str) -> [u8; FINGERPRINT_LEN] {
-        let key = self.credentials.key_of(identity.as_bytes());
-        let digest = key.map(|(key, _)| sha256(&Zeroizing::new([b"tegmen psk ".as_slice(), &key].concat())));
+    /// Tells a key from others; zeros where it is none of the credentials file.
+    fn fingerprint(&self, principal: Principal) -> [u8; FINGERPRINT_LEN] {
+        let digest = self.credentials.fingerprint(principal);
         digest.and_then(|digest| digest.first_chunk().copied()).unwrap_or_default()
     }
 }

@@ -2,11 +2,13 @@
 
 use super::from_hex;
 use crate::private;
+use crate::x509::{Digest, sha256};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::SystemTime;
 use tegmen::coap::Code;
+use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::MAX_PSK;
 use toml::Spanned;
 use zeroize::Zeroizing;
@@ -50,6 +52,10 @@ pub enum CredentialsError {
 struct File {
     #[serde(default)]
     psk: Vec<Spanned<Psk>>,
+    #[serde(default)]
+    certificate: Vec<NamedEntry>,
+    #[serde(default)]
+    raw_key: Vec<NamedEntry>,
 }
 
 #[derive(Deserialize)]
@@ -61,8 +67,21 @@ struct Psk {
     allow: Option<Vec<Spanned<String>>>,
 }
 
+/// Rights of one who proves a name with a public key.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedEntry {
+    name: Spanned<String>,
+    allow: Option<Vec<Spanned<String>>>,
+}
+
 /// The rules; `None` allows everything.
 pub(super) type Allow = Option<Vec<Rule>>;
+
+/// True if one of the rules covers this.
+pub(super) fn covers(allow: &Allow, code: Code, path: &str) -> bool {
+    allow.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.covers(code, path)))
+}
 
 /// One rule of `allow`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,20 +130,38 @@ pub(crate) fn is_rule(text: &str) -> bool {
 #[derive(Clone)]
 pub(super) struct Entry {
     pub(super) key: Zeroizing<Vec<u8>>,
+    /// Tells the key from others.
+    pub(super) fingerprint: Digest,
     pub(super) allow: Allow,
+}
+
+impl Entry {
+    fn new(key: Vec<u8>, allow: Allow) -> Self {
+        let key = Zeroizing::new(key);
+        let fingerprint = sha256(&Zeroizing::new([b"tegmen psk ".as_slice(), &key].concat()));
+        Self { key, fingerprint, allow }
+    }
 }
 
 /// The contents of a credentials file.
 #[derive(Default)]
 pub(super) struct Table {
-    pub(super) entries: HashMap<String, Entry>,
+    /// Pre-shared keys by identity.
+    pub(super) psk: HashMap<String, Entry>,
+    certificates: HashMap<String, Allow>,
+    raw_keys: HashMap<String, Allow>,
 }
 
 impl Table {
     /// One identity that may do everything.
     pub(super) fn single(identity: &str, key: &[u8]) -> Self {
-        let entry = Entry { key: Zeroizing::new(key.to_vec()), allow: None };
-        Self { entries: HashMap::from([(identity.to_owned(), entry)]) }
+        let entry = Entry::new(key.to_vec(), None);
+        Self { psk: HashMap::from([(identity.to_owned(), entry)]), ..Self::default() }
+    }
+
+    /// Rights of peers with public keys of this kind, by name.
+    pub(super) const fn certified(&self, kind: CertificateType) -> &HashMap<String, Allow> {
+        if kind.0 == CertificateType::RAW_PUBLIC_KEY.0 { &self.raw_keys } else { &self.certificates }
     }
 
     pub(super) fn parse(file: &str, text: &str) -> Result<Self, CredentialsError> {
@@ -136,10 +173,23 @@ impl Table {
             let message = error.message().to_owned();
             wrong(
                 at,
-                format!("{message}: each entry is [[psk]] with identity, key (or key_text) and, if wanted, allow"),
+                format!(
+                    "{message}: an entry is [[psk]] with identity, key (or key_text) and, if wanted, allow; or \
+                     [[certificate]] or [[raw_key]] with name and, if wanted, allow"
+                ),
             )
         })?;
-        let mut entries = HashMap::new();
+        let allowed = |allow: Option<Vec<Spanned<String>>>| {
+            let rule = |rule: &Spanned<String>| {
+                Rule::parse(rule.get_ref()).ok_or_else(|| {
+                    let message =
+                        "allow: a method (GET, POST, PUT, DELETE, FETCH, PATCH, iPATCH or *) and a path, as \"GET /sensors/*\"";
+                    wrong(rule.span().start, message.into())
+                })
+            };
+            allow.map(|rules| rules.iter().map(rule).collect::<Result<Vec<_>, _>>()).transpose()
+        };
+        let mut table = Self::default();
         for psk in parsed.psk {
             let at = psk.span().start;
             let psk = psk.into_inner();
@@ -168,27 +218,25 @@ impl Table {
             if key.is_empty() || key.len() > MAX_PSK {
                 return Err(wrong(key_at, format!("key: 1 to {MAX_PSK} bytes, this has {}", key.len())));
             }
-            let allow = match psk.allow {
-                None => None,
-                Some(rules) => Some(
-                    rules
-                        .iter()
-                        .map(|rule| {
-                            Rule::parse(rule.get_ref()).ok_or_else(|| {
-                                let message =
-                                    "allow: a method (GET, POST, PUT, DELETE, FETCH, PATCH, iPATCH or *) and a path, as \"GET /sensors/*\"";
-                                wrong(rule.span().start, message.into())
-                            })
-                        })
-                        .collect::<Result<Vec<_>, _>>()?,
-                ),
-            };
-            let entry = Entry { key: Zeroizing::new(key), allow };
-            if entries.insert(identity.clone(), entry).is_some() {
+            let allow = allowed(psk.allow)?;
+            if table.psk.insert(identity.clone(), Entry::new(key, allow)).is_some() {
                 return Err(wrong(identity_at, format!("identity: {identity} is there twice; keep one")));
             }
         }
-        Ok(Self { entries })
+        for (entries, named) in [(&mut table.certificates, parsed.certificate), (&mut table.raw_keys, parsed.raw_key)] {
+            for NamedEntry { name, allow } in named {
+                let at = name.span().start;
+                let name = name.into_inner();
+                if name.is_empty() {
+                    let expected = "name: the subject of a certificate, or the name of a raw key";
+                    return Err(wrong(at, expected.to_owned()));
+                }
+                if entries.insert(name.clone(), allowed(allow)?).is_some() {
+                    return Err(wrong(at, format!("name: {name} is there twice; keep one")));
+                }
+            }
+        }
+        Ok(table)
     }
 }
 

@@ -7,7 +7,7 @@ fn parse(text: &str) -> Result<Table, String> {
 #[test]
 fn a_good_file_is_read() {
     let table = parse("[[psk]]\nidentity = \"a\"\nkey = \"00ff\"\nallow = [\"GET /*\", \"PUT /blink\"]\n").unwrap();
-    let entry = &table.entries["a"];
+    let entry = &table.psk["a"];
     assert_eq!(**entry.key, [0, 255]);
     let rules = entry.allow.as_ref().unwrap();
     assert!(rules.iter().any(|rule| rule.covers(Code::PUT, "/blink")));
@@ -45,7 +45,7 @@ fn a_file_that_others_may_read_is_refused_and_a_bad_change_keeps_the_old() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     let credentials = Credentials::from_file(&path).unwrap();
     let (_, first) = credentials.key_of(b"a").unwrap();
-    let later = SystemTime::now() + std::time::Duration::from_secs(5);
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
     std::fs::write(&path, "[[psk]]\nidentity = \"a\"\n").unwrap();
     std::fs::File::open(&path).unwrap().set_modified(later).unwrap();
     assert!(credentials.reload_if_changed().is_err());

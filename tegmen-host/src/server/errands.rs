@@ -20,7 +20,7 @@ impl<A: Application> Shard<A> {
             Errand::Respond(completion) => self.on_completion(completion),
             Errand::Key(FoundKey { peer, identity, found, asked }) => {
                 let learned = found.map(|found| {
-                    let principal = self.desk.credentials.learn(&identity, found.allow.as_deref());
+                    let principal = self.desk.credentials.learn_stored(&identity, found.allow.as_deref());
                     (found.key, principal)
                 });
                 self.hold(asked, peer, learned);

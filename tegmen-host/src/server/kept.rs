@@ -61,11 +61,15 @@ impl<A: Application> Shard<A> {
             Some((kind, digest)) => {
                 let (kind, digest) = (CertificateType(*kind), from_hex(digest).unwrap_or_default());
                 let known = keys.recall(kind, &digest);
-                known.map(|(name, digest)| credentials.learn_certified(&name, kind, digest))
+                known.map(|(name, digest)| credentials.certified_as(&name, kind, digest))
             }
             // Who was removed from the file meanwhile is nobody.
             None if with.listed => credentials.key_of(with.identity.as_bytes()).map(|(_, principal)| principal),
-            None => Some(credentials.learn(&with.identity, with.allow.as_deref())),
+            // What the store said since then holds.
+            None if self.store.is_some() => credentials
+                .stored(&with.identity)
+                .or_else(|| Some(credentials.learn_stored(&with.identity, with.allow.as_deref()))),
+            None => None,
         };
         let path = Path { local: with.local.into(), remote: with.remote.into() };
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };

@@ -114,7 +114,7 @@ impl<A: Application> Shard<A> {
             }
         };
         let public_key = verified.spki.to_vec();
-        let principal = self.desk.credentials.learn_certified(&verified.name, kind, verified.digest);
+        let principal = self.desk.credentials.certified_as(&verified.name, kind, verified.digest);
         self.resume(now, peer, Answer::Peer { public_key: &public_key, principal });
     }
 

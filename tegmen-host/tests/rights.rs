@@ -1,0 +1,234 @@
+//! Who may do what at a server: by what a peer proved, for as long as that is in force.
+
+mod works;
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen::dtls::{CipherSuite, Suites};
+use tegmen::endpoint::ClientAuthentication;
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey};
+use tegmen_host::contexts::{self, ContextFile, Contexts};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::public_keys::{PublicKeys, SUITES};
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
+use tegmen_host::x509::{AllowedKey, RawKeys};
+use works::Works;
+
+/// A directory that is gone at the end.
+struct Scene(PathBuf);
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-rights-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes the credentials file, as of so many seconds ago.
+    fn write(&self, text: &str, ago: u64) -> PathBuf {
+        let file = self.file("credentials.toml");
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let handle = std::fs::File::options().write(true).open(&file).unwrap();
+        handle.set_modified(std::time::SystemTime::now() - Duration::from_secs(ago)).unwrap();
+        file
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Running {
+    server: Server,
+    secure: SocketAddr,
+    plain: SocketAddr,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Running {
+    fn start(credentials: &Credentials, config: ServerConfig) -> Self {
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let keep = notes.clone();
+        let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
+        let listen = [true, false].map(|secure| Listen { address: "127.0.0.1:0".parse().unwrap(), secure });
+        let listen = if config.listen.is_empty() { listen.to_vec() } else { config.listen.clone() };
+        let config = ServerConfig { listen, shards: 2, ..config };
+        let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+        let server = Server::start(&config, credentials, resources, observer).unwrap();
+        let [secure, plain] = [0, 1].map(|number| server.addresses()[number].address);
+        Self { server, secure, plain, notes }
+    }
+
+    fn count(&self, text: &str) -> usize {
+        self.notes.lock().unwrap().iter().filter(|note| note.contains(text)).count()
+    }
+
+    /// Waits until the server said this so often.
+    async fn hears(&self, text: &str, times: usize) {
+        for _ in 0..300 {
+            if self.count(text) >= times {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{text} is not among {:?}", self.notes.lock().unwrap());
+    }
+}
+
+/// With public keys, and with pre-shared ones.
+const BOTH: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, CipherSuite::PSK_WITH_AES_128_CCM_8]);
+
+fn psk(identity: &str, key: &[u8]) -> ClientConfig {
+    let key = ClientKey { identity: identity.to_owned(), key: key.to_vec().into() };
+    ClientConfig { key: Some(key), timeout: Duration::from_secs(10), ..ClientConfig::default() }
+}
+
+fn certified(keys: PublicKeys) -> ClientConfig {
+    ClientConfig { public_keys: Some(keys), timeout: Duration::from_secs(10), ..ClientConfig::default() }
+}
+
+async fn ask(client: &mut Client, method: Code, payload: &[u8]) -> Result<Code, ClientError> {
+    let path = ["value".to_owned()];
+    let options = &[][..];
+    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options };
+    Ok(client.request(&ask).await?.code)
+}
+
+/// Shows the public key of one and signs with that of another.
+struct Forger {
+    shows: Vec<u8>,
+    has: Arc<dyn Signer>,
+}
+
+impl Signer for Forger {
+    fn scheme(&self) -> SignatureScheme {
+        self.has.scheme()
+    }
+
+    fn public_key(&self) -> &[u8] {
+        &self.shows
+    }
+
+    fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError> {
+        self.has.sign_digest(digest)
+    }
+}
+
+fn believing(key: &Arc<dyn Signer>, name: &str) -> Arc<RawKeys> {
+    Arc::new(RawKeys(vec![AllowedKey::of(key.public_key(), name)]))
+}
+
+/// The two ends of an OSCORE context that allows this at the server.
+fn make_contexts(server: &Path, client: &Path, allow: &str) {
+    let file = ContextFile {
+        sender_id: vec![1],
+        recipient_id: vec![2],
+        master_secret: vec![7; 16].into(),
+        master_salt: Vec::new(),
+        id_context: None,
+        aead: tegmen::oscore::Aead::AesCcm16_64_128,
+        created: 1_767_225_600,
+        expires: None,
+        allow: Some(vec![allow.to_owned()]),
+        rederivation: false,
+    };
+    contexts::create(server, &file).unwrap();
+    contexts::create(client, &file.mirrored()).unwrap();
+}
+
+#[tokio::test]
+async fn a_public_key_that_was_shown_and_not_proved_gives_nobody_any_right() {
+    let (scene, works) = (Scene::new("shown"), Works::new("Works"));
+    let key = |name| works.issue(name, rcgen::ExtendedKeyUsagePurpose::ServerAuth).1;
+    let (device, gateway, stranger) = (key("device1"), key("gateway"), key("stranger"));
+    make_contexts(&scene.file("device1"), &scene.file("client"), "GET /*");
+    let credentials = Credentials::default();
+    let contexts = Contexts::open(&[scene.file("device1")], |name, allow| credentials.learn(name, allow)).unwrap();
+    let keys = PublicKeys::new(SUITES).with_raw_key(gateway.clone()).believing(believing(&device, "device1"));
+    let public_keys = Some(keys.asking(ClientAuthentication::Required));
+    let running = Running::start(&credentials, ServerConfig { contexts, public_keys, ..ServerConfig::default() });
+
+    let oscore = ClientConfig { oscore: Some(scene.file("client")), ..ClientConfig::default() };
+    let mut restricted = Client::connect_to(running.plain, false, oscore).await.unwrap();
+    assert_eq!(ask(&mut restricted, Code::GET, b"").await.unwrap(), Code::CONTENT);
+    assert_eq!(ask(&mut restricted, Code::PUT, b"x").await.unwrap(), Code::FORBIDDEN);
+
+    // Neither one who has only the public half changes that, nor the owner of the key.
+    let forger: Arc<dyn Signer> = Arc::new(Forger { shows: device.public_key().to_vec(), has: stranger });
+    let with =
+        |signer| certified(PublicKeys::new(SUITES).with_raw_key(signer).believing(believing(&gateway, "gateway")));
+    assert!(Client::connect_to(running.secure, true, with(forger)).await.is_err());
+    assert_eq!(ask(&mut restricted, Code::PUT, b"x").await.unwrap(), Code::FORBIDDEN);
+    let mut owner = Client::connect_to(running.secure, true, with(device)).await.unwrap();
+    assert_eq!(ask(&mut owner, Code::PUT, b"x").await.unwrap(), Code::CHANGED);
+    assert_eq!(ask(&mut restricted, Code::PUT, b"x").await.unwrap(), Code::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_pre_shared_key_that_was_removed_does_not_come_back_with_a_public_key_of_its_name() {
+    let (scene, works) = (Scene::new("removed"), Works::new("Works"));
+    let key = |name| works.issue(name, rcgen::ExtendedKeyUsagePurpose::ServerAuth).1;
+    let (device, gateway) = (key("device1"), key("gateway"));
+    let file = scene.write("[[psk]]\nidentity = \"device1\"\nkey_text = \"key\"\nallow = [\"GET /value\"]\n", 100);
+    let keys = PublicKeys::new(BOTH).with_raw_key(gateway.clone()).believing(believing(&device, "device1"));
+    let public_keys = Some(keys.asking(ClientAuthentication::Required));
+    let config = ServerConfig { public_keys, ..ServerConfig::default() };
+    let running = Running::start(&Credentials::from_file(&file).unwrap(), config);
+    let mut removed = Client::connect_to(running.secure, true, psk("device1", b"key")).await.unwrap();
+    assert_eq!(ask(&mut removed, Code::GET, b"").await.unwrap(), Code::CONTENT);
+    scene.write("[[psk]]\nidentity = \"other\"\nkey_text = \"key\"\n", 10);
+    running.hears("Reloaded", 1).await;
+    let owner = PublicKeys::new(SUITES).with_raw_key(device).believing(believing(&gateway, "gateway"));
+    let mut owner = Client::connect_to(running.secure, true, certified(owner)).await.unwrap();
+    assert_eq!(ask(&mut owner, Code::PUT, b"x").await.unwrap(), Code::CHANGED);
+    for method in [Code::GET, Code::PUT] {
+        let answer = ask(&mut removed, method, b"").await;
+        assert!(!matches!(answer, Ok(Code::CONTENT | Code::CHANGED)), "{method:?}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_proof_of_a_name_has_rights_of_its_own() {
+    let (scene, works) = (Scene::new("own"), Works::new("Works"));
+    let key = |name| works.issue(name, rcgen::ExtendedKeyUsagePurpose::ServerAuth).1;
+    let (device, gateway) = (key("device1"), key("gateway"));
+    let psk_entry = "[[psk]]\nidentity = \"device1\"\nkey_text = \"key\"\nallow = [\"GET /value\"]\n";
+    let (yes_get, no_put) = ((Code::GET, Code::CONTENT), (Code::PUT, Code::FORBIDDEN));
+    let (no_get, yes_put) = ((Code::GET, Code::FORBIDDEN), (Code::PUT, Code::CHANGED));
+    for (entry, expected) in [
+        // As in files that know pre-shared keys alone.
+        ("", [yes_get, no_put]),
+        ("[[certificate]]\nname = \"device1\"\n", [yes_get, no_put]),
+        ("[[raw_key]]\nname = \"device1\"\nallow = [\"PUT /value\"]\n", [no_get, yes_put]),
+        ("[[raw_key]]\nname = \"device1\"\n", [yes_get, yes_put]),
+    ] {
+        let file = scene.write(&format!("{psk_entry}{entry}"), 100);
+        let keys = PublicKeys::new(BOTH).with_raw_key(gateway.clone()).believing(believing(&device, "device1"));
+        let public_keys = Some(keys.asking(ClientAuthentication::Required));
+        let config = ServerConfig { public_keys, ..ServerConfig::default() };
+        let running = Running::start(&Credentials::from_file(&file).unwrap(), config);
+        let with = PublicKeys::new(SUITES).with_raw_key(device.clone()).believing(believing(&gateway, "gateway"));
+        let mut owner = Client::connect_to(running.secure, true, certified(with)).await.unwrap();
+        for (method, code) in expected {
+            assert_eq!(ask(&mut owner, method, b"x").await.unwrap(), code, "{entry}");
+        }
+        let mut other = Client::connect_to(running.secure, true, psk("device1", b"key")).await.unwrap();
+        for (method, code) in [yes_get, no_put] {
+            assert_eq!(ask(&mut other, method, b"x").await.unwrap(), code, "{entry}");
+        }
+    }
+}
