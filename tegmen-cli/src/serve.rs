@@ -435,7 +435,7 @@ pub(crate) fn observer(log: Log) -> Observer {
         ),
         Note::ReloadFailed(error) => log.event(
             Level::Error,
-            || format!("credentials not reloaded, the old ones stay in force: {error}"),
+            || format!("credentials not reloaded, the old ones stay in force, next try in a second: {error}"),
             || json!({ "event": "reload_failed", "error": error.to_string() }),
         ),
         Note::TrustReloaded => log.event(
@@ -447,7 +447,7 @@ pub(crate) fn observer(log: Log) -> Observer {
             Level::Error,
             || {
                 format!(
-                    "authorities and revocation lists not reloaded, the old ones stay in force: {error}"
+                    "authorities and revocation lists not reloaded, the old ones stay in force, next try in a second: {error}"
                 )
             },
             || json!({ "event": "trust_reload_failed", "error": error.to_string() }),

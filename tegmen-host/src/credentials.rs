@@ -27,6 +27,7 @@ mod principals;
 pub(crate) use file::is_rule;
 pub use file::{CredentialsError, MAX_IDENTITY};
 
+use crate::reading::{Reading, Stamp};
 use crate::server::KeyTicket;
 use crate::x509::Digest;
 use file::{Allow, Rule, Table, covers, load};
@@ -34,7 +35,6 @@ use principals::{Principals, Proof, Who};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
-use std::time::SystemTime;
 use tegmen::coap::{Code, OptionNumber, Policy, Request};
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::endpoint::{Principal, Protection};
@@ -83,7 +83,7 @@ struct Shared {
     principals: Principals,
     /// Rights of peers that the file does not name: keys of a store, OSCORE contexts.
     learned: HashMap<Principal, Allow>,
-    file: Option<(PathBuf, Option<SystemTime>)>,
+    file: Option<(PathBuf, Reading<Stamp>)>,
 }
 
 impl Shared {
@@ -131,28 +131,36 @@ impl Credentials {
     /// [`CredentialsError`].
     pub fn from_file(path: &Path) -> Result<Self, CredentialsError> {
         let credentials = Self::default();
-        let (table, modified) = load(path)?;
+        let (table, stamp) = load(path)?;
         credentials.replace(table);
-        credentials.write(|shared| shared.file = Some((path.to_owned(), modified)));
+        credentials.write(|shared| shared.file = Some((path.to_owned(), Reading::of(stamp))));
         Ok(credentials)
     }
 
-    /// Reads the file again if it changed. `Ok(Some(n))` says how many identities it has now. On an error the old
-    /// credentials stay in force.
+    /// Reads the file again if it changed, or if that failed the last time. `Ok(Some(n))` says how many identities it has
+    /// now. On an error the old credentials stay in force; call it each second.
     ///
     /// # Errors
-    /// [`CredentialsError`], once for each change of the file.
+    /// [`CredentialsError`], once for as long as it stays the same.
     pub fn reload_if_changed(&self) -> Result<Option<usize>, CredentialsError> {
-        let Some((path, known)) = self.read(|shared| shared.file.clone()) else { return Ok(None) };
-        let modified = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok();
-        if modified == known {
+        let Some((path, reading)) = self.read(|shared| shared.file.clone()) else { return Ok(None) };
+        if Stamp::at(&path).is_some_and(|stamp| reading.is_current(&stamp)) {
             return Ok(None);
         }
-        self.write(|shared| shared.file = Some((path.clone(), modified)));
-        let (table, _) = load(&path)?;
-        let count = table.psk.len();
-        self.replace(table);
-        Ok(Some(count))
+        let loaded = load(&path);
+        let count = loaded.as_ref().map_or(0, |(table, _)| table.psk.len());
+        let loaded = loaded.map(|(table, stamp)| {
+            self.replace(table);
+            stamp
+        });
+        self.write(|shared| match (&mut shared.file, loaded) {
+            (None, _) => Ok(None),
+            (Some((_, reading)), Ok(stamp)) => {
+                reading.succeeded(stamp);
+                Ok(Some(count))
+            }
+            (Some((_, reading)), Err(error)) => reading.failed(error).map(|()| None),
+        })
     }
 
     fn read<T>(&self, with: impl FnOnce(&Shared) -> T) -> T {

@@ -27,6 +27,7 @@ pub mod probe;
 pub mod problem;
 pub mod provider;
 pub mod public_keys;
+mod reading;
 pub mod resources;
 pub mod resumption;
 pub mod senml;

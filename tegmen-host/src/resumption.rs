@@ -133,13 +133,11 @@ impl ServerResumption {
     /// Changes the keys of tickets when it is time, and reads them again where others have; called each second.
     ///
     /// # Errors
-    /// What is wrong with the file, once; those that are known stay in force.
+    /// What is wrong with the file, once for as long as it stays the same; the keys that are known stay in force.
     pub(crate) fn tick<C: Crypto>(&self, crypto: &mut C) -> Result<(), TicketKeyError> {
         let Some(inner) = &self.0 else { return Ok(()) };
         let mut ring = lock(&inner.ring);
-        let outcome = ring.tick(crypto);
-        let again = std::mem::replace(&mut ring.failed, outcome.is_err());
-        if again { Ok(()) } else { outcome }
+        ring.tick(crypto).or_else(|error| ring.reading.failed(error))
     }
 
     pub(crate) fn counters(&self) -> ResumptionCounters {

@@ -234,11 +234,12 @@ pub enum Note {
         /// Identities that it holds.
         identities: usize,
     },
-    /// The credentials file changed and cannot be used. The old credentials stay in force.
+    /// The credentials file changed and cannot be used. The old credentials stay in force, and the file is read again each
+    /// second.
     ReloadFailed(CredentialsError),
     /// Certificates of authorities or lists of what is revoked were read again.
     TrustReloaded,
-    /// One of those files changed and cannot be used. The old ones stay in force.
+    /// One of those files changed and cannot be used. The old ones stay in force, and they are read again each second.
     TrustNotReloaded(LoadError),
 }
 

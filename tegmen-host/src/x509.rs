@@ -130,7 +130,7 @@ pub trait PeerVerifier: Send + Sync {
     /// Reads what it stands on again if that changed, and says whether it did. A server calls it each second.
     ///
     /// # Errors
-    /// [`LoadError`], once for each change; what was read before stays in force.
+    /// [`LoadError`], once for as long as it stays the same; what was read before stays in force.
     fn reload_if_changed(&self) -> Result<bool, LoadError> {
         Ok(false)
     }

@@ -456,6 +456,37 @@ fn changed_files_are_read_again_and_a_bad_change_keeps_the_old() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+#[test]
+fn files_of_trust_that_could_not_be_read_are_read_again_until_they_can() {
+    let dir = std::env::temp_dir().join(format!("tegmen-x509-again-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let root = Party::root("Root");
+    let device = root.issues("device", |params| params.serial_number = Some(SerialNumber::from(5)));
+    let chain = list(&[&device.der]);
+    let (anchor, crl) = (dir.join("ca.pem"), dir.join("crl.der"));
+    std::fs::write(&anchor, rcgen_pem(&root.der)).unwrap();
+    // With the same times and lengths: nothing but what is in it tells one from the other.
+    let write = |bytes: &[u8]| {
+        std::fs::write(&crl, bytes).unwrap();
+        std::fs::File::options().write(true).open(&crl).unwrap().set_modified(at(1)).unwrap();
+    };
+    let revoked = root.crl(&[5], NOW - 5, NOW + 100);
+    write(&root.crl(&[], NOW - 10, NOW + 100));
+    let files = Files { anchors: vec![anchor], crls: vec![crl.clone()], ..Files::default() };
+    let verifier = Verifier::from_files(files, Settings::default()).unwrap();
+    let verify = || verifier.verify(&chain, Purpose::Client, None, at(NOW)).map(|verified| verified.name);
+    assert!(verify().is_ok());
+    write(&vec![0x30; revoked.len()]);
+    assert!(verifier.reload_if_changed().is_err());
+    assert!(!verifier.reload_if_changed().unwrap(), "the same is said once");
+    assert!(verify().is_ok());
+    write(&revoked);
+    assert!(verifier.reload_if_changed().unwrap());
+    assert_eq!(verify(), Err(Refusal::Revoked));
+    assert!(!verifier.reload_if_changed().unwrap());
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 fn rcgen_pem(der: &[u8]) -> String {
     let body: Vec<_> =
         base64(der).as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned()).collect();

@@ -2,11 +2,11 @@
 
 use super::from_hex;
 use crate::private;
+use crate::reading::Stamp;
 use crate::x509::{Digest, sha256};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::SystemTime;
 use tegmen::coap::Code;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::MAX_PSK;
@@ -240,15 +240,15 @@ impl Table {
     }
 }
 
-/// Reads a file; when it was changed last is looked at before.
-pub(super) fn load(path: &Path) -> Result<(Table, Option<SystemTime>), CredentialsError> {
+/// Reads a file, whose stamp is taken before.
+pub(super) fn load(path: &Path) -> Result<(Table, Stamp), CredentialsError> {
     let file = path.display().to_string();
     let unreadable = |source| CredentialsError::Unreadable { file: file.clone(), source };
     let handle = std::fs::File::open(path).map_err(unreadable)?;
     if let Some(mode) = private::exposed(&handle).map_err(unreadable)? {
         return Err(CredentialsError::Exposed { file, mode });
     }
-    let modified = handle.metadata().and_then(|meta| meta.modified()).ok();
+    let stamp = Stamp::of(&handle.metadata().map_err(unreadable)?);
     let text = Zeroizing::new(std::io::read_to_string(handle).map_err(unreadable)?);
-    Ok((Table::parse(&file, &text)?, modified))
+    Ok((Table::parse(&file, &text)?, stamp))
 }

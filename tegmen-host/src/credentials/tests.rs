@@ -57,3 +57,39 @@ fn a_file_that_others_may_read_is_refused_and_a_bad_change_keeps_the_old() {
     assert!(!credentials.allows(first, Code::GET, "/"));
     std::fs::remove_file(&path).unwrap();
 }
+
+#[test]
+fn a_failed_reload_is_tried_again_until_it_succeeds_and_reported_once() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = std::env::temp_dir().join(format!("tegmen-credentials-again-{}.toml", std::process::id()));
+    let replace = |text: &str, mode| {
+        let draft = path.with_extension("new");
+        std::fs::write(&draft, text).unwrap();
+        std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(mode)).unwrap();
+        let earlier =
+            std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000 + text.len() as u64);
+        std::fs::File::options().write(true).open(&draft).unwrap().set_modified(earlier).unwrap();
+        std::fs::rename(&draft, &path).unwrap();
+    };
+    replace("[[psk]]\nidentity = \"lost\"\nkey = \"00\"\n", 0o600);
+    let credentials = Credentials::from_file(&path).unwrap();
+    // The lost key is removed, by a file that others may read; what mends that leaves the time of modification alone.
+    replace("[[psk]]\nidentity = \"a\"\nkey = \"00\"\n", 0o644);
+    assert!(matches!(credentials.reload_if_changed(), Err(CredentialsError::Exposed { mode: 0o644, .. })));
+    assert!(matches!(credentials.reload_if_changed(), Ok(None)));
+    assert!(credentials.key_of(b"lost").is_some());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(credentials.reload_if_changed().unwrap(), Some(1));
+    assert!(credentials.key_of(b"lost").is_none());
+    assert_eq!(credentials.reload_if_changed().unwrap(), None);
+    // Another file with the same time and length is another file; another error is said again.
+    replace("[[psk]]\nidentity = \"b\"\nkey = \"00\"\n", 0o600);
+    assert_eq!(credentials.reload_if_changed().unwrap(), Some(1));
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(credentials.reload_if_changed(), Err(CredentialsError::Unreadable { .. })));
+    assert!(matches!(credentials.reload_if_changed(), Ok(None)));
+    assert!(credentials.key_of(b"b").is_some());
+    replace("[[psk]]\nidentity = \"b\"\nkey = \"0\"\n", 0o600);
+    assert!(matches!(credentials.reload_if_changed(), Err(CredentialsError::Syntax { .. })));
+    std::fs::remove_file(&path).unwrap();
+}

@@ -5,6 +5,7 @@
 
 use crate::credentials::{from_hex, to_hex};
 use crate::private;
+use crate::reading::{Reading, Stamp};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -55,8 +56,8 @@ pub(super) struct Ring {
     /// For how long a key seals.
     period: Duration,
     file: Option<PathBuf>,
-    /// Whether the last look at the file failed.
-    pub(super) failed: bool,
+    /// The file as it was last read or written.
+    pub(super) reading: Reading<Stamp>,
 }
 
 impl Ring {
@@ -65,7 +66,13 @@ impl Ring {
         file: Option<PathBuf>,
         period: Duration,
     ) -> Result<Self, TicketKeyError> {
-        let mut ring = Self { keys: TicketKeys::draw(crypto), since: SystemTime::now(), period, file, failed: false };
+        let mut ring = Self {
+            keys: TicketKeys::draw(crypto),
+            since: SystemTime::now(),
+            period,
+            file,
+            reading: Reading::default(),
+        };
         ring.tick(crypto)?;
         Ok(ring)
     }
@@ -90,9 +97,8 @@ impl Ring {
     /// Looks at the clock and at the file.
     pub(super) fn tick<C: Crypto>(&mut self, crypto: &mut C) -> Result<(), TicketKeyError> {
         if let Some(file) = self.file.clone() {
-            let changed = std::fs::metadata(&file).and_then(|meta| meta.modified()).ok();
-            match changed {
-                Some(at) if at == self.since => {}
+            match Stamp::at(&file) {
+                Some(stamp) if self.reading.is_current(&stamp) => {}
                 Some(_) => self.load(&file)?,
                 None => self.save(&file, |_| {})?,
             }
@@ -130,7 +136,7 @@ impl Ring {
         let failed = |source| TicketKeyError::File { file: file.display().to_string(), source };
         let mut text = Zeroizing::new(String::new());
         handle.read_to_string(&mut text).map_err(failed)?;
-        self.since = handle.metadata().and_then(|meta| meta.modified()).map_err(failed)?;
+        let meta = handle.metadata().map_err(failed)?;
         let mut keys = [const { None }; 4];
         for (number, (line, place)) in text.lines().filter(|line| !line.starts_with('#')).zip(&mut keys).enumerate() {
             let bytes = from_hex(line).map(Zeroizing::new);
@@ -141,6 +147,8 @@ impl Ring {
         if keys[0].is_some() {
             self.keys = TicketKeys::of(keys, 0);
         }
+        self.since = meta.modified().map_err(failed)?;
+        self.reading.succeeded(Stamp::of(&meta));
         Ok(())
     }
 
@@ -151,11 +159,11 @@ impl Ring {
         let mut handle =
             private::open(options.read(true).write(true).create(true).truncate(false), file).map_err(failed)?;
         handle.lock().map_err(failed)?;
-        let known = self.since;
+        let known = self.reading.clone();
         let len = handle.metadata().map_err(failed)?.len();
         if len > 0 {
             self.read(&mut handle, file)?;
-            if self.since != known {
+            if !known.is_current(&Stamp::of(&handle.metadata().map_err(failed)?)) {
                 return Ok(());
             }
         }
@@ -170,7 +178,9 @@ impl Ring {
         handle.rewind().map_err(failed)?;
         handle.write_all(text.as_bytes()).map_err(failed)?;
         handle.sync_all().map_err(failed)?;
-        self.since = handle.metadata().and_then(|meta| meta.modified()).map_err(failed)?;
+        let meta = handle.metadata().map_err(failed)?;
+        self.since = meta.modified().map_err(failed)?;
+        self.reading.succeeded(Stamp::of(&meta));
         Ok(())
     }
 }

@@ -103,3 +103,31 @@ fn ids_are_bounded() {
     assert!((4..=8).contains(&found), "{found}");
     assert!(resumption.find(clock::now(), &[99; 32]).is_some());
 }
+
+#[test]
+fn ticket_keys_that_could_not_be_read_are_read_again_until_they_can() {
+    let dir = std::env::temp_dir().join(format!("tegmen-ticket-keys-again-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("keys");
+    let _ = std::fs::remove_file(&file);
+    let credentials = Credentials::single("a", b"key");
+    let config = ResumptionConfig { keys: Some(file.clone()), ..ResumptionConfig::default() };
+    let (here, there) = (resumption(&credentials, &config), resumption(&credentials, &config));
+    let ticket = sealed(&there, &session(&credentials, "a", None));
+    let (good, crypto) = (std::fs::read(&file).unwrap(), &mut HostCrypto::from_os().unwrap());
+    std::fs::write(&file, "no keys\n").unwrap();
+    let at = std::time::SystemTime::now() + Duration::from_secs(5);
+    let touch = || std::fs::File::options().write(true).open(&file).unwrap().set_modified(at).unwrap();
+    touch();
+    assert!(matches!(here.tick(crypto), Err(TicketKeyError::Damaged { .. })));
+    assert!(here.tick(crypto).is_ok(), "the same is said once");
+    // Nothing else than what is in it changes.
+    let other = [b"ff".repeat(tegmen::dtls::ticket::TICKET_KEY_LEN), b"\n".to_vec(), good].concat();
+    std::fs::write(&file, other).unwrap();
+    touch();
+    here.tick(crypto).unwrap();
+    there.tick(crypto).unwrap();
+    assert!(opened(&here, &sealed(&there, &session(&credentials, "a", None))).is_some());
+    assert!(opened(&here, &ticket).is_some());
+    std::fs::remove_dir_all(&dir).unwrap();
+}

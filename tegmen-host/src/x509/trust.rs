@@ -3,10 +3,10 @@
 use super::cache::Span;
 use super::certificate::Certificate;
 use super::revocation::Revocations;
+use crate::reading::Stamp;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 /// Where trust comes from. A file is PEM with one or several, or DER with one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -132,12 +132,8 @@ impl Trust {
 
 impl Files {
     /// What tells a changed file from the one that was read.
-    pub(super) fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
-        let stamp = |file: &PathBuf| {
-            let meta = std::fs::metadata(file).ok()?;
-            Some((meta.modified().ok()?, meta.len()))
-        };
-        [&self.anchors, &self.crls, &self.revoked].into_iter().flatten().map(stamp).collect()
+    pub(super) fn stamps(&self) -> Vec<Option<Stamp>> {
+        [&self.anchors, &self.crls, &self.revoked].into_iter().flatten().map(|file| Stamp::at(file)).collect()
     }
 }
 

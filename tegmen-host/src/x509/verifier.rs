@@ -7,6 +7,7 @@ use super::public_key::KeyKind;
 use super::refusal::moment;
 use super::trust::{Files, LoadError, Trust};
 use super::{Digest, PeerVerifier, Purpose, Refusal, Verified, digest};
+use crate::reading::{Reading, Stamp};
 use rustls_pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -36,17 +37,18 @@ impl Default for Settings {
     }
 }
 
+/// A stamp for each file that trust is read from, none for a file that is not there.
+type Stamps = Vec<Option<Stamp>>;
+
 /// Believes certificates that lead to its trust anchors.
 pub struct Verifier {
     trust: RwLock<Arc<Generation>>,
-    files: Mutex<Option<(Files, Stamps)>>,
+    files: Mutex<Option<(Files, Reading<Stamps>)>>,
     settings: Settings,
     cache: Cache,
     /// Clients that were believed, by the digest of their certificate: until when, and their names.
     clients: Mutex<HashMap<Digest, (Span, String)>>,
 }
-
-type Stamps = Vec<Option<(SystemTime, u64)>>;
 
 /// What is trusted, and a number of its own, so that no verdict outlives what it stands on.
 struct Generation {
@@ -73,7 +75,7 @@ impl Verifier {
     pub fn from_files(files: Files, settings: Settings) -> Result<Self, LoadError> {
         let stamps = files.stamps();
         let verifier = Self::new(Trust::from_files(&files)?, settings);
-        *verifier.files.lock().unwrap_or_else(PoisonError::into_inner) = Some((files, stamps));
+        *verifier.files.lock().unwrap_or_else(PoisonError::into_inner) = Some((files, Reading::of(stamps)));
         Ok(verifier)
     }
 
@@ -86,20 +88,26 @@ impl Verifier {
         self.cache.clear();
     }
 
-    /// Reads the files again if one of them changed, and says whether. On an error the old trust stays in force.
+    /// Reads the files again if one of them changed, or if that failed the last time, and says whether it did. On an error
+    /// the old trust stays in force; call it each second.
     ///
     /// # Errors
-    /// [`LoadError`], once for each change.
+    /// [`LoadError`], once for as long as it stays the same.
     pub fn reload_if_changed(&self) -> Result<bool, LoadError> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((files, known)) = files.as_mut() else { return Ok(false) };
+        let Some((files, reading)) = files.as_mut() else { return Ok(false) };
         let stamps = files.stamps();
-        if stamps == *known {
+        if reading.is_current(&stamps) {
             return Ok(false);
         }
-        *known = stamps;
-        self.replace(Trust::from_files(files)?);
-        Ok(true)
+        match Trust::from_files(files) {
+            Ok(trust) => {
+                self.replace(trust);
+                reading.succeeded(stamps);
+                Ok(true)
+            }
+            Err(error) => reading.failed(error).map(|()| false),
+        }
     }
 
     /// How often a path was found in the cache.

@@ -1,0 +1,79 @@
+//! Files that are read again when they change, and again each time until that succeeds.
+
+use std::fs::Metadata;
+use std::path::Path;
+
+/// Tells a file from others and from what it was: modified and changed when (the owner, the mode and the name count as
+/// changes, too), how long, which inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Stamp {
+    modified: (i64, i64),
+    changed: (i64, i64),
+    len: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    #[cfg(unix)]
+    pub(crate) fn of(meta: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        Self {
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+            len: meta.len(),
+            inode: meta.ino(),
+        }
+    }
+
+    /// Of what every system has.
+    #[cfg(not(unix))]
+    pub(crate) fn of(meta: &Metadata) -> Self {
+        let since =
+            meta.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+        let modified = (since.as_secs() as i64, i64::from(since.subsec_nanos()));
+        Self { modified, changed: modified, len: meta.len(), inode: 0 }
+    }
+
+    /// That of the file at `path`; `None` if nothing can be said of it.
+    pub(crate) fn at(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().as_ref().map(Self::of)
+    }
+}
+
+/// The stamp of the last successful read, and the last failure reported.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reading<S> {
+    read: Option<S>,
+    said: Option<String>,
+}
+
+impl<S: PartialEq> Reading<S> {
+    /// A first reading that succeeded.
+    pub(crate) const fn of(stamp: S) -> Self {
+        Self { read: Some(stamp), said: None }
+    }
+
+    /// True if nothing changed since it was last read.
+    pub(crate) fn is_current(&self, stamp: &S) -> bool {
+        self.read.as_ref() == Some(stamp)
+    }
+
+    /// It was read; the stamp was taken before.
+    pub(crate) fn succeeded(&mut self, stamp: S) {
+        *self = Self::of(stamp);
+    }
+
+    /// It could not be read, and so has to be read again.
+    ///
+    /// # Errors
+    /// The failure, unless it was the last one reported.
+    pub(crate) fn failed<E: std::fmt::Display>(&mut self, error: E) -> Result<(), E> {
+        self.read = None;
+        let text = error.to_string();
+        if self.said.as_ref() == Some(&text) {
+            return Ok(());
+        }
+        self.said = Some(text);
+        Err(error)
+    }
+}
