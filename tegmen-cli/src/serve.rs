@@ -413,6 +413,11 @@ pub(crate) fn observer(log: Log) -> Observer {
             || format!("{remote} disconnected ({})", describe(reason)),
             || json!({ "event": "closed", "remote": remote.to_string(), "reason": describe(reason) }),
         ),
+        Note::Outdated { remote, identity } => log.event(
+            Level::Warn,
+            || format!("{remote}: session ended: {identity} has another key in the credentials now, or none"),
+            || json!({ "event": "outdated", "remote": remote.to_string(), "identity": identity }),
+        ),
         Note::NotKept { problem } => log.event(
             Level::Error,
             || {

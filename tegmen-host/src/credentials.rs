@@ -83,6 +83,8 @@ struct Shared {
     principals: Principals,
     /// Rights of peers that the file does not name: keys of a store, OSCORE contexts.
     learned: HashMap<Principal, Allow>,
+    /// Number of times that the table was replaced.
+    version: u64,
     file: Option<(PathBuf, Reading<Stamp>)>,
 }
 
@@ -177,6 +179,7 @@ impl Credentials {
                 shared.principals.number(Proof::Psk(entry.fingerprint), name);
             }
             shared.table = table;
+            shared.version += 1;
         });
     }
 
@@ -228,6 +231,19 @@ impl Credentials {
     /// The number of an identity whose key a store knew.
     pub(crate) fn stored(&self, identity: &str) -> Option<Principal> {
         self.read(|shared| shared.principals.find(Proof::Stored, identity))
+    }
+
+    /// Tells what is in force now from what was before: see [`Self::is_current`].
+    pub(crate) fn version(&self) -> u64 {
+        self.read(|shared| shared.version)
+    }
+
+    /// False if the file gave this peer its key, and gives it no longer: then its session is over.
+    pub(crate) fn is_current(&self, principal: Principal) -> bool {
+        self.read(|shared| match shared.principals.get(principal) {
+            Some(who) if matches!(who.proof, Proof::Psk(_)) => shared.rights(principal, who).is_some(),
+            _ => true,
+        })
     }
 
     /// Tells the key of the file that a peer proved from others.

@@ -220,6 +220,13 @@ pub enum Note {
         /// Why.
         reason: Fatal,
     },
+    /// A session was ended because the key that its peer proved is not in the credentials any more.
+    Outdated {
+        /// With whom.
+        remote: SocketAddr,
+        /// As what it authenticated.
+        identity: String,
+    },
     /// A request was answered.
     Request(Answered),
     /// A request named an OSCORE context that cannot be used.
@@ -494,6 +501,7 @@ impl Server {
                 },
                 totals,
                 seconds: 0,
+                version: credentials.version(),
                 store: config.store.clone(),
                 store_answers_every: config.store_answers_every,
                 held: Vec::new(),

@@ -16,6 +16,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::state::Database;
 use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
 use tegmen_host::x509::{AllowedKey, RawKeys};
 use works::Works;
@@ -230,5 +231,62 @@ async fn each_proof_of_a_name_has_rights_of_its_own() {
         for (method, code) in [yes_get, no_put] {
             assert_eq!(ask(&mut other, method, b"x").await.unwrap(), code, "{entry}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_when_its_key_does() {
+    let scene = Scene::new("changed");
+    let entry = |identity: &str, key: &str| format!("[[psk]]\nidentity = \"{identity}\"\nkey_text = \"{key}\"\n");
+    let file =
+        scene.write(&format!("{}{}{}", entry("changed", "one"), entry("removed", "two"), entry("kept", "three")), 100);
+    let running = Running::start(&Credentials::from_file(&file).unwrap(), ServerConfig::default());
+    let mut clients = Vec::new();
+    for (identity, key) in [("changed", "one"), ("removed", "two"), ("kept", "three")] {
+        let mut client = Client::connect_to(running.secure, true, psk(identity, key.as_bytes())).await.unwrap();
+        assert_eq!(ask(&mut client, Code::GET, b"").await.unwrap(), Code::CONTENT);
+        clients.push(client);
+    }
+    let kept = format!("{}[[certificate]]\nname = \"CN=a\"\n", entry("kept", "three"));
+    scene.write(&format!("{}{kept}", entry("changed", "another")), 10);
+    running.hears("Reloaded", 1).await;
+    for (client, lives) in clients.iter_mut().zip([false, false, true]) {
+        // Whichever shard has it has looked by then.
+        let mut answer = ask(client, Code::GET, b"").await;
+        for _ in 0..60 {
+            if answer.is_ok() == lives {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            answer = ask(client, Code::GET, b"").await;
+        }
+        assert_eq!(answer.is_ok(), lives, "{answer:?}");
+    }
+    let mut again = Client::connect_to(running.secure, true, psk("changed", b"another")).await.unwrap();
+    assert_eq!(ask(&mut again, Code::GET, b"").await.unwrap(), Code::CONTENT);
+}
+
+#[tokio::test]
+async fn a_session_does_not_come_back_after_a_restart_with_another_key() {
+    for (key, comes_back) in [("key", true), ("another", false)] {
+        let scene = Scene::new(&format!("restart-{key}"));
+        let start = |key: &str, listen: Vec<Listen>| {
+            let state = Some(Database::open(&scene.file("state.db")).unwrap());
+            Running::start(
+                &Credentials::single("me", key.as_bytes()),
+                ServerConfig { state, listen, ..ServerConfig::default() },
+            )
+        };
+        let running = start("key", Vec::new());
+        let listen = running.server.addresses().to_vec();
+        let mut config = psk("me", b"key");
+        config.timeout = Duration::from_secs(2);
+        let mut client = Client::connect_to(running.secure, true, config).await.unwrap();
+        assert_eq!(ask(&mut client, Code::GET, b"").await.unwrap(), Code::CONTENT);
+        running.server.stop();
+        let running = start(key, listen);
+        let answer = ask(&mut client, Code::GET, b"").await;
+        assert_eq!((answer.is_ok(), running.count("Restored")), (comes_back, usize::from(comes_back)), "{answer:?}");
+        running.server.stop();
     }
 }

@@ -63,8 +63,12 @@ impl<A: Application> Shard<A> {
                 let known = keys.recall(kind, &digest);
                 known.map(|(name, digest)| credentials.certified_as(&name, kind, digest))
             }
-            // Who was removed from the file meanwhile is nobody.
-            None if with.listed => credentials.key_of(with.identity.as_bytes()).map(|(_, principal)| principal),
+            // Who was removed from the file meanwhile, or got another key, is nobody.
+            None if with.listed => {
+                let listed = credentials.key_of(with.identity.as_bytes()).map(|(_, principal)| principal);
+                let key = |principal| credentials.fingerprint(principal).map(|key| kept.sessions.fingerprint(&key));
+                listed.filter(|principal| with.key.is_some() && key(*principal) == with.key)
+            }
             // What the store said since then holds.
             None if self.store.is_some() => credentials
                 .stored(&with.identity)
@@ -103,7 +107,8 @@ impl<A: Application> Shard<A> {
         let (local, remote) = (path.local.into(), path.remote.into());
         let certified = self.desk.credentials.certified(principal);
         let certified = certified.map(|(kind, digest)| (kind.0, to_hex(&digest)));
-        let with = With { local, remote, identity, listed, allow, certified, connection_id };
+        let key = self.desk.credentials.fingerprint(principal).map(|key| kept.sessions.fingerprint(&key));
+        let with = With { local, remote, identity, listed, allow, key, certified, connection_id };
         match known {
             Some(known) => kept.sessions.keep_as(known.name, &mut self.crypto, &session, &with),
             None => {

@@ -10,7 +10,7 @@ use tegmen::crypto::Crypto as _;
 use tegmen::dtls::Fatal;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::endpoint::{Cx, Event, PeerId, Peers as _, Principal};
+use tegmen::endpoint::{Cx, Event, Peer, PeerId, Peers as _, Phase, Principal, Protection};
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -29,6 +29,10 @@ impl<A: Application> Shard<A> {
             Outcome::Need(peer) => self.on_need(now, peer),
             Outcome::Established(peer) => {
                 let resumed = self.endpoint.is_resumed(peer);
+                // Its key may have been changed while it shook hands.
+                if self.end_if_outdated(peer) {
+                    return;
+                }
                 if let Some(suite) = self.endpoint.cipher_suite(peer) {
                     self.established[Kind::of(suite, resumed) as usize] += 1;
                 }
@@ -54,6 +58,29 @@ impl<A: Application> Shard<A> {
                 });
             }
         }
+    }
+
+    /// Ends every session whose peer proved itself with a key that is not in force any more.
+    pub(super) fn end_outdated(&mut self) {
+        let settled = |(id, peer): (PeerId, &Peer)| (peer.phase() == Phase::Established).then_some(id);
+        let all: Vec<PeerId> = self.endpoint.peers.iter().filter_map(settled).collect();
+        for peer in all {
+            self.end_if_outdated(peer);
+        }
+    }
+
+    /// Ends the session of this peer if its key is not in force any more, and says whether.
+    fn end_if_outdated(&mut self, peer: PeerId) -> bool {
+        let Some(entry) = self.endpoint.peers.peer(peer) else { return false };
+        let (remote, principal, protection) = (entry.path().remote.into(), entry.principal(), entry.protection());
+        if protection != Protection::Dtls || self.desk.credentials.is_current(principal) {
+            return false;
+        }
+        let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
+        (self.desk.observer)(Note::Outdated { remote, identity });
+        self.forget(peer);
+        self.endpoint.close(peer);
+        true
     }
 
     /// A handshake cannot go on without a key, a judgement or a signature.

@@ -59,6 +59,8 @@ pub(super) struct Shard<A> {
     pub(super) desk: Desk<A>,
     pub(super) totals: Arc<Mutex<Totals>>,
     pub(super) seconds: u32,
+    /// Of the credentials by which sessions were looked at last.
+    pub(super) version: u64,
     pub(super) gate: Gate,
     pub(super) store: Option<Arc<dyn KeyStore>>,
     pub(super) store_answers_every: Duration,
@@ -404,6 +406,10 @@ impl<A: Application> Shard<A> {
                 Ok(Some(identities)) => (self.desk.observer)(Note::Reloaded { identities }),
                 Err(error) => (self.desk.observer)(Note::ReloadFailed(error)),
             }
+        }
+        let version = self.desk.credentials.version();
+        if std::mem::replace(&mut self.version, version) != version {
+            self.end_outdated();
         }
         self.publish();
     }

@@ -9,6 +9,7 @@ use super::StateError;
 use super::database::{Change, Database};
 use super::numbers::Numbers;
 use crate::credentials::{from_hex, to_hex};
+use crate::x509::{Digest, sha256};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -49,6 +50,9 @@ pub struct With {
     pub listed: bool,
     /// What the peer may do otherwise; `None` is everything.
     pub allow: Option<Vec<String>>,
+    /// Tells the key of that file from others, as [`Sessions::fingerprint`] says.
+    #[serde(default)]
+    pub key: Option<String>,
     /// The type and the digest, in hexadecimal, of the certificate or raw public key that the peer proved itself with.
     #[serde(default)]
     pub certified: Option<(u8, String)>,
@@ -154,6 +158,12 @@ impl Sessions {
         database.flush()?;
         let count = AtomicUsize::new(all.by_path.len());
         Ok(Self { database, waiting: RwLock::new(all), count, next_name: AtomicU64::new(last + 1) })
+    }
+
+    /// What stands for a key in [`With::key`], made of its digest: nobody learns the key by trying who has not that of the
+    /// database.
+    pub fn fingerprint(&self, digest: &Digest) -> String {
+        to_hex(&sha256(&[b"tegmen session ".as_slice(), self.database.key(), digest].concat())[..16])
     }
 
     /// How many sessions wait for their peers.
