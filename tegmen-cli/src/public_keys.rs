@@ -239,6 +239,14 @@ impl PeerVerifier for Believed {
         self.certificates.as_ref().map_or(Ok(false), Verifier::reload_if_changed)
     }
 
+    fn trust(&self) -> Option<Digest> {
+        let certificates = match &self.certificates {
+            Some(verifier) => verifier.trust()?,
+            None => Digest::default(),
+        };
+        Some(x509::sha256(&[certificates, self.raw.trust()?].concat()))
+    }
+
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
         if kind == CertificateType::RAW_PUBLIC_KEY {
             return x509::recall_raw(digest, &self.raw.0);

@@ -136,6 +136,11 @@ impl PublicKeys {
         self.verifier.as_ref().map_or(Ok(false), |verifier| verifier.reload_if_changed())
     }
 
+    /// A digest of whom it believes, as [`PeerVerifier::trust`] says; of nobody without a verifier.
+    pub(crate) fn trust(&self) -> Option<Digest> {
+        self.verifier.as_ref().map_or(Some(Digest::default()), |verifier| verifier.trust())
+    }
+
     /// A client that comes back with a session of before: see [`PeerVerifier::recall`].
     pub(crate) fn recall(&self, kind: CertificateType, digest: &[u8]) -> Option<(String, Digest)> {
         self.verifier.as_ref()?.recall(kind, digest, SystemTime::now())

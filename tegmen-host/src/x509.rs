@@ -135,6 +135,14 @@ pub trait PeerVerifier: Send + Sync {
         Ok(false)
     }
 
+    /// A digest of whom it believes: of anchors, keys, lists of what is revoked and the rules for them. A client resumes a
+    /// session only if this is what it was when the session began.
+    ///
+    /// A client with a verifier without it remembers no session.
+    fn trust(&self) -> Option<Digest> {
+        None
+    }
+
     /// A client that was believed before and comes back with a session of then: its name and whole digest, if it would still
     /// be believed. Of a certificate `digest` is whole, of a raw public key its first 16 bytes; see [`Verified::digest`].
     ///

@@ -17,7 +17,7 @@ use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
 use tegmen_host::server::{Kind, Listen, Note, Server, ServerConfig};
 use tegmen_host::x509::signer::Signer;
-use tegmen_host::x509::{AllowedKey, RawKeys, Trust};
+use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
 use works::Works;
 
 /// A directory of its own, which goes with the test.
@@ -273,4 +273,43 @@ async fn a_tap_sees_the_secrets_of_a_resumed_session_before_the_records_that_the
     };
     assert!(get(running.address, ClientConfig { tap: Some(tap), ..client }).await.unwrap());
     assert_eq!(*seen.lock().unwrap(), ["secrets", "server's flight"]);
+}
+
+#[tokio::test]
+async fn a_client_resumes_only_while_it_believes_the_same_servers() {
+    let (works, others) = (Works::new("Works"), Works::new("Others"));
+    let (dir, keys) = (Dir::new("trust"), works.server());
+    let config = ServerConfig { public_keys: Some(keys), ..ServerConfig::default() };
+    let running = start(config, &Credentials::default(), 0);
+    let client = works.client(SUITES).expecting("127.0.0.1");
+    let revoking = || {
+        let mut trust = Trust::default();
+        trust.add_anchors(works.ca.pem().as_bytes()).unwrap();
+        trust.add_revoked(&format!("{} # nobody\n", "00".repeat(32))).unwrap();
+        Arc::new(Verifier::new(trust, Settings::default()))
+    };
+    assert!(!get(running.address, certified(&dir.0, client.clone())).await.unwrap());
+    assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
+    // Another authority: what was kept is of no use, and the server is not believed.
+    let refused =
+        get(running.address, certified(&dir.0, client.clone().believing(others.verifier()))).await.unwrap_err();
+    assert!(refused.to_string().contains("no trust anchor"), "{refused}");
+    // The same authority with another list of what is revoked: a full handshake.
+    assert!(!get(running.address, certified(&dir.0, client.clone().believing(revoking()))).await.unwrap());
+    assert!(get(running.address, certified(&dir.0, client.believing(revoking()))).await.unwrap());
+    running.server.stop();
+
+    let dir = Dir::new("pins");
+    let key = |name| works.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
+    let (ours, theirs) = (key("device"), key("server"));
+    let pinned = |key: &Arc<dyn Signer>| Arc::new(RawKeys(vec![AllowedKey::of(key.public_key(), "a key")]));
+    let keys = PublicKeys::new(SUITES).with_raw_key(theirs.clone()).believing(pinned(&ours));
+    let keys = keys.asking(ClientAuthentication::Required);
+    let config = ServerConfig { public_keys: Some(keys), ..ServerConfig::default() };
+    let running = start(config, &Credentials::default(), 0);
+    let client = PublicKeys::new(SUITES).with_raw_key(ours.clone());
+    assert!(!get(running.address, certified(&dir.0, client.clone().believing(pinned(&theirs)))).await.unwrap());
+    assert!(get(running.address, certified(&dir.0, client.clone().believing(pinned(&theirs)))).await.unwrap());
+    let refused = get(running.address, certified(&dir.0, client.believing(pinned(&ours)))).await.unwrap_err();
+    assert!(refused.to_string().contains("not on the allow list"), "{refused}");
 }

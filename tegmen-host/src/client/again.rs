@@ -1,7 +1,8 @@
 //! What a client keeps in a directory to come back to servers without a key exchange: a file for each server and identity.
 //!
 //! The file holds the master secret of the last session, and so is for its owner alone. It is of use for as long as the
-//! server says, and never longer than the server's certificate was believed when it was shown.
+//! server says, never longer than the server's certificate was believed when it was shown, and only while the same servers
+//! are believed: with other anchors, pins or revocation lists there is a full handshake.
 
 use super::{Client, ClientConfig, ClientError};
 use crate::credentials::{from_hex, to_hex};
@@ -34,6 +35,8 @@ pub(super) type Offer = (SessionState, bool, Vec<u8>);
 /// What is kept for one server.
 pub(super) struct Memory {
     file: PathBuf,
+    /// Whom this client believes: see [`PeerVerifier::trust`](crate::x509::PeerVerifier::trust).
+    trust: String,
     kept: Option<Kept>,
 }
 
@@ -53,6 +56,9 @@ struct Kept {
     until: u64,
     /// As what the server proved itself.
     name: Option<String>,
+    /// Whom the client believed.
+    #[serde(default)]
+    trust: String,
 }
 
 impl Drop for Kept {
@@ -65,6 +71,11 @@ impl Memory {
     /// What `config` says to keep for `remote`, with what was kept; what is no longer of use, or cannot be read, is not.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
         let Some(dir) = &config.resume else { return Ok(None) };
+        let trust = match &config.public_keys {
+            None => Some(String::new()),
+            Some(keys) => keys.trust().map(|trust| to_hex(&trust)),
+        };
+        let Some(trust) = trust else { return Ok(None) };
         let failed = |source| ClientError::Resume { file: dir.display().to_string(), source };
         make_dir(dir).map_err(failed)?;
         let file = dir.join(format!("{}.toml", to_hex(&name_of(config, remote)[..12])));
@@ -73,7 +84,8 @@ impl Memory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(source) => return Err(failed(source)),
         };
-        Ok(Some(Self { file, kept: kept.filter(|kept| kept.until > seconds()) }))
+        let kept = kept.filter(|kept| kept.until > seconds() && kept.trust == trust);
+        Ok(Some(Self { file, trust, kept }))
     }
 
     /// What is offered to the server, and by what.
@@ -146,6 +158,7 @@ impl Client {
                     session_id,
                     until: (seconds() + lifetime).min(believed.unwrap_or(u64::MAX)),
                     name: self.server.clone(),
+                    trust: memory.trust.clone(),
                 })
             }
         };

@@ -59,6 +59,11 @@ impl PeerVerifier for RawKeys {
         verify_raw(spki, &self.0)
     }
 
+    fn trust(&self) -> Option<Digest> {
+        let keys: Vec<&[u8]> = self.0.iter().map(|key| key.digest.as_slice()).collect();
+        Some(digest(&keys))
+    }
+
     fn recall(&self, kind: CertificateType, digest: &[u8], _: SystemTime) -> Option<(String, Digest)> {
         recall_raw(digest, &self.0).filter(|_| kind == CertificateType::RAW_PUBLIC_KEY)
     }

@@ -3,6 +3,7 @@
 use super::cache::Span;
 use super::certificate::Certificate;
 use super::revocation::Revocations;
+use super::{Digest, digest, sha256};
 use crate::reading::Stamp;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor};
@@ -50,6 +51,8 @@ pub struct Trust {
     /// The certificate of each anchor.
     pub(super) certificates: Vec<CertificateDer<'static>>,
     pub(super) revocations: Revocations,
+    /// Of all that was added.
+    pub(super) digest: Digest,
 }
 
 impl Trust {
@@ -75,6 +78,7 @@ impl Trust {
             self.spans.push(Span::ALWAYS.and(certificate.not_before, certificate.not_after));
             self.certificates.push(der.clone());
         }
+        self.digest = digest(&[&self.digest, b"anchors", &sha256(contents)]);
         match found.len() {
             0 => Err("no certificate in it: give the CA's certificate, PEM or DER".to_owned()),
             count => Ok(count),
@@ -95,6 +99,7 @@ impl Trust {
         for der in &found {
             self.revocations.add_crl(der)?;
         }
+        self.digest = digest(&[&self.digest, b"crls", &sha256(contents)]);
         match found.len() {
             0 => Err("no CRL in it: give the CA's CRL, PEM or DER".to_owned()),
             count => Ok(count),
@@ -106,6 +111,7 @@ impl Trust {
     /// # Errors
     /// What is wrong in which line, and what would be right.
     pub fn add_revoked(&mut self, text: &str) -> Result<(), String> {
+        self.digest = digest(&[&self.digest, b"revoked", &sha256(text.as_bytes())]);
         self.revocations.add_list(text).map_err(|(line, message)| format!("line {line}: {message}"))
     }
 

@@ -190,6 +190,12 @@ impl PeerVerifier for Verifier {
         Self::reload_if_changed(self)
     }
 
+    fn trust(&self) -> Option<Digest> {
+        let generation = self.trust.read().unwrap_or_else(PoisonError::into_inner);
+        let Settings { max_certificates, missing_crl_allowed, cache_entries: _ } = self.settings;
+        Some(digest(&[&generation.trust.digest, &[max_certificates as u8, u8::from(missing_crl_allowed)]]))
+    }
+
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
         let digest = Digest::try_from(digest).ok().filter(|_| kind == CertificateType::X509)?;
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
