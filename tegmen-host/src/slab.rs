@@ -7,7 +7,7 @@ use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::state::wipe_room;
 use tegmen::dtls::{Buffers, HandshakeState, Ongoing};
 use tegmen::endpoint::peers::{Inserted, may_displace};
-use tegmen::endpoint::{NewPeer, Path, Peer, PeerId, Peers, Phase, Rank, TableFull};
+use tegmen::endpoint::{NewPeer, Path, Peer, PeerId, Peers, Phase, Principal, Rank, TableFull};
 use tegmen::time::Instant;
 use tegmen_accel::prefetch;
 
@@ -21,6 +21,10 @@ pub const BATCH: usize = 32;
 
 /// Peers of which a cache of a megabyte holds all that a search looks at.
 const SMALL: usize = 4096;
+
+/// Sessions that are looked at to find one that goes for another, among at most four times as many entries: work that is
+/// bounded, once for a handshake.
+const CROWD: usize = 128;
 
 /// Entries are allocated in blocks of so many, so that growing copies nothing.
 const BLOCK: usize = 256;
@@ -88,9 +92,11 @@ struct Handshake {
 /// How many peers and handshakes a table holds at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
-    /// Peers, in whatever phase.
+    /// Peers that are not in a handshake. When there are more, the longest idle session goes of the peer that has most of
+    /// them among those that are looked at; nobody who has proved nothing makes an authenticated peer go.
     pub peers: usize,
-    /// Handshakes at the same time; each takes about 8 KiB while it lasts.
+    /// Handshakes at the same time, besides them; each takes about 8 KiB while it lasts. Where all places are taken, the
+    /// oldest one goes for a new one.
     pub handshakes: usize,
 }
 
@@ -105,6 +111,12 @@ pub struct Slab<A> {
     entries: Entries<A>,
     free: u32,
     len: usize,
+    /// Those of them that are in a handshake.
+    handshaking: usize,
+    /// Peers that had to go for others since this was last asked.
+    displaced: u64,
+    /// Where the search for the next of them begins.
+    hand: u32,
     capacity: Capacity,
     by_path: Index,
     wheel: Wheel,
@@ -126,6 +138,9 @@ impl<A: Default> Slab<A> {
             entries: Entries { blocks: Vec::new() },
             free: NONE,
             len: 0,
+            handshaking: 0,
+            displaced: 0,
+            hand: 0,
             capacity,
             by_path: Index::new(),
             wheel: Wheel::new(),
@@ -214,26 +229,71 @@ impl<A: Default> Slab<A> {
         }
     }
 
-    /// Makes room for one more peer of `rank`; true if somebody had to go.
-    fn make_room(&mut self, rank: Rank) -> Result<bool, TableFull> {
-        if self.len < self.capacity.peers {
+    /// Makes room for one more peer that is in no handshake; true if somebody had to go.
+    fn make_room(&mut self) -> Result<bool, TableFull> {
+        if self.len - self.handshaking < self.capacity.peers {
             return Ok(false);
         }
-        for _ in 0..self.stranger_order.len() {
-            let Some(oldest) = self.stranger_order.pop_front() else { break };
-            let Some(old) = self.entry(oldest).map(|entry| entry.peer.rank()) else { continue };
-            if old == Rank::Stranger && may_displace(rank, old) {
+        self.displace_stranger().then_some(true).ok_or(TableFull)
+    }
+
+    /// Removes the stranger that is in no handshake and came first; false if there is none.
+    fn displace_stranger(&mut self) -> bool {
+        while let Some(oldest) = self.stranger_order.pop_front() {
+            if self.entry(oldest).is_some_and(|entry| entry.peer.rank() == Rank::Stranger) {
                 self.remove(oldest);
-                return Ok(true);
+                return true;
             }
         }
-        Err(TableFull)
+        false
+    }
+
+    /// Removes one for a peer that has just been authenticated, where the table is full: a stranger, or else of some
+    /// entries in turn the longest idle session of the principal that has most of them. So one principal cannot take the
+    /// places of all others, however many sessions it begins.
+    fn displace_for(&mut self, new: PeerId) {
+        if self.displace_stranger() {
+            self.displaced += 1;
+            return;
+        }
+        let end = (self.entries.blocks.len() * BLOCK) as u32;
+        let principal = self.entry(new).map(|entry| entry.peer.principal());
+        let (mut seen, mut count) = ([None; CROWD], 0);
+        for _ in 0..end.min(4 * CROWD as u32) {
+            self.hand = if self.hand + 1 < end { self.hand + 1 } else { 0 };
+            let Some(entry) = self.entries.get(self.hand) else { continue };
+            let id = PeerId::new(self.hand, entry.generation);
+            let peer = &entry.peer;
+            if id == new || peer.phase() != Phase::Established || peer.rank() != Rank::Authenticated {
+                continue;
+            }
+            let Some(place) = seen.get_mut(count) else { break };
+            *place = Some((peer.principal(), peer.last_heard(), id));
+            count += 1;
+        }
+        let sessions = |of| seen.iter().flatten().filter(|(principal, ..)| *principal == of).count();
+        let crowd = |(of, heard, _): &&(Principal, u32, PeerId)| {
+            (sessions(*of) + usize::from(principal == Some(*of)), std::cmp::Reverse(*heard))
+        };
+        if let Some((.., crowded)) = seen.iter().flatten().max_by_key(crowd) {
+            self.remove(*crowded);
+            self.displaced += 1;
+        }
+    }
+
+    /// Number of peers displaced by authenticated ones since the last call.
+    pub fn take_displaced(&mut self) -> u64 {
+        std::mem::take(&mut self.displaced)
+    }
+
+    /// Handshakes under way, and those that are over and whose last flight may be asked for again.
+    pub fn handshakes(&self) -> usize {
+        self.handshakes.len() - self.free_handshakes.len()
     }
 
     /// Makes room for one more handshake; true if a peer had to go for it.
     fn make_handshake_room(&mut self, rank: Rank) -> Result<bool, TableFull> {
-        let used = self.handshakes.len() - self.free_handshakes.len();
-        if used < self.capacity.handshakes {
+        if self.handshakes() < self.capacity.handshakes {
             return Ok(false);
         }
         for _ in 0..self.handshake_order.len() {
@@ -258,6 +318,15 @@ impl<A: Default> Slab<A> {
         if order.len() > 64 + 2 * alive {
             order.retain(keep);
         }
+    }
+
+    fn queue_stranger(&mut self, id: PeerId) {
+        self.stranger_order.push_back(id);
+        let (entries, alive) = (&self.entries, self.handshakes.len().max(self.stranger_order.capacity() / 4));
+        Self::trim(&mut self.stranger_order, alive, |id| {
+            let entry = entries.get(id.index).filter(|entry| entry.has_been(*id));
+            entry.is_some_and(|entry| entry.is(*id) && entry.peer.rank() == Rank::Stranger)
+        });
     }
 
     fn new_entry(&mut self) -> u32 {
@@ -314,13 +383,17 @@ impl<A: Default> Peers for Slab<A> {
         if new.with_handshake {
             evicted |= self.make_handshake_room(rank)?;
         }
-        evicted |= self.make_room(rank)?;
+        // Who is in a handshake is counted when it ends.
+        if new.phase != Phase::Handshaking {
+            evicted |= self.make_room()?;
+        }
         let index = self.new_entry();
         let Some(entry) = self.entries.get_mut(index) else { return Err(TableFull) };
         entry.peer.occupy(new);
         entry.attached = A::default();
         let id = PeerId::new(index, entry.generation);
         self.len += 1;
+        self.handshaking += usize::from(new.phase == Phase::Handshaking);
         if new.with_handshake {
             let state = HandshakeState::idle();
             let handshake = Box::new(Handshake { owner: id, state, outgoing: [0; OUTGOING], incoming: [0; INCOMING] });
@@ -342,13 +415,8 @@ impl<A: Default> Peers for Slab<A> {
                 entry.is_some_and(|entry| entry.has_been(*id) && entry.handshake != NONE)
             });
         }
-        if rank == Rank::Stranger {
-            self.stranger_order.push_back(id);
-            let (entries, alive) = (&self.entries, self.handshakes.len().max(self.stranger_order.capacity() / 4));
-            Self::trim(&mut self.stranger_order, alive, |id| {
-                let entry = entries.get(id.index).filter(|entry| entry.has_been(*id));
-                entry.is_some_and(|entry| entry.is(*id) && entry.peer.rank() == Rank::Stranger)
-            });
+        if rank == Rank::Stranger && new.phase != Phase::Handshaking {
+            self.queue_stranger(id);
         }
         self.index_path(index);
         Ok(Inserted { id, evicted })
@@ -359,10 +427,20 @@ impl<A: Default> Peers for Slab<A> {
             return;
         }
         self.unindex_path(id.index);
+        let mut settles = None;
         if let Some(peer) = self.peer(id) {
+            settles = (peer.phase() == Phase::Handshaking && phase != Phase::Handshaking).then(|| peer.rank());
             peer.set_phase(phase);
         }
         self.index_path(id.index);
+        let Some(rank) = settles else { return };
+        self.handshaking -= 1;
+        if phase == Phase::Established && self.len - self.handshaking > self.capacity.peers {
+            self.displace_for(id);
+        }
+        if rank == Rank::Stranger {
+            self.queue_stranger(id);
+        }
     }
 
     fn release_handshake(&mut self, id: PeerId) {
@@ -378,8 +456,7 @@ impl<A: Default> Peers for Slab<A> {
     }
 
     fn can_spare_handshakes(&self) -> bool {
-        let taken = self.handshakes.len() - self.free_handshakes.len();
-        taken < self.capacity.handshakes / 2
+        self.handshakes() < self.capacity.handshakes / 2
     }
 
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId> {
@@ -438,6 +515,7 @@ impl<A: Default> Peers for Slab<A> {
         self.wheel.clear(&mut self.entries, id.index);
         let free = self.free;
         if let Some(entry) = self.entries.get_mut(id.index) {
+            self.handshaking -= usize::from(entry.peer.phase() == Phase::Handshaking);
             entry.peer.vacate();
             entry.attached = A::default();
             entry.generation = entry.generation.wrapping_add(2);

@@ -16,6 +16,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
 use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
 use tegmen_host::x509::{AllowedKey, RawKeys};
@@ -289,4 +290,36 @@ async fn a_session_does_not_come_back_after_a_restart_with_another_key() {
         assert_eq!((answer.is_ok(), running.count("Restored")), (comes_back, usize::from(comes_back)), "{answer:?}");
         running.server.stop();
     }
+}
+
+#[tokio::test]
+async fn one_identity_cannot_take_the_places_of_all_others() {
+    let scene = Scene::new("crowd");
+    let entry = |identity: &str| format!("[[psk]]\nidentity = \"{identity}\"\nkey_text = \"key\"\n");
+    let good: Vec<String> = (0..3).map(|number| format!("good-{number}")).collect();
+    let all: String = good.iter().map(|identity| entry(identity)).collect();
+    let file = scene.write(&format!("{}{all}", entry("many")), 100);
+    let capacity = Capacity { peers: 16, handshakes: 16 };
+    let running =
+        Running::start(&Credentials::from_file(&file).unwrap(), ServerConfig { capacity, ..ServerConfig::default() });
+    let mut many = Vec::new();
+    for _ in 0..40 {
+        let mut client = Client::connect_to(running.secure, true, psk("many", b"key")).await.unwrap();
+        ask(&mut client, Code::GET, b"").await.unwrap();
+        many.push(client);
+    }
+    // The others come in, and stay in whatever that one does.
+    let mut others = Vec::new();
+    for identity in &good {
+        let mut client = Client::connect_to(running.secure, true, psk(identity, b"key")).await.unwrap();
+        assert_eq!(ask(&mut client, Code::GET, b"").await.unwrap(), Code::CONTENT);
+        others.push(client);
+    }
+    for _ in 0..40 {
+        many.push(Client::connect_to(running.secure, true, psk("many", b"key")).await.unwrap());
+    }
+    for client in &mut others {
+        assert_eq!(ask(client, Code::GET, b"").await.unwrap(), Code::CONTENT);
+    }
+    assert!(running.server.stop().peers <= 16);
 }

@@ -416,6 +416,8 @@ impl<A: Application> Shard<A> {
 
     /// Lets the totals be read.
     fn publish(&mut self) {
+        let displaced = self.endpoint.peers.take_displaced() as u32;
+        self.counters.evicted = self.counters.evicted.saturating_add(displaced);
         let totals = Totals {
             counters: self.counters,
             peers: self.endpoint.peers.len(),

@@ -51,3 +51,42 @@ fn a_session_is_found_by_its_id_and_by_the_path_that_it_moved_to() {
         assert_eq!(table.connection_ids(*id).map(|found| *found.ours()), Some(*ids.ours()));
     }
 }
+
+/// A session that has just been established by this principal, on a path of its own.
+fn establish(endpoint: &mut Slab<u64>, number: u32, rank: Rank) -> PeerId {
+    let (path, phase, protection) = (&path(number), Phase::Handshaking, Protection::Dtls);
+    let id = endpoint.insert(&NewPeer { path, rank, phase, protection, with_handshake: true }).unwrap().id;
+    endpoint.release_handshake(id);
+    endpoint.set_phase(id, Phase::Established);
+    id
+}
+
+#[test]
+fn a_full_table_takes_a_session_of_the_principal_that_has_most() {
+    let mut table = Slab::<u64>::new(Capacity { peers: 8, handshakes: 4 });
+    let plain = NewPeer {
+        path: &path(1000),
+        rank: Rank::Stranger,
+        phase: Phase::Established,
+        protection: Protection::Plain,
+        with_handshake: false,
+    };
+    for number in 0..6 {
+        establish(&mut table, number, Rank::Authenticated);
+    }
+    let stranger = table.insert(&plain).unwrap().id;
+    establish(&mut table, 6, Rank::Authenticated);
+    assert_eq!((table.len(), table.take_displaced()), (8, 0));
+    // A stranger goes first, and then none displaces who is authenticated.
+    establish(&mut table, 7, Rank::Authenticated);
+    assert!(table.peer(stranger).is_none());
+    assert_eq!((table.len(), table.take_displaced()), (8, 1));
+    assert!(table.insert(&plain).is_err());
+    let waits = table.insert(&NewPeer { phase: Phase::Handshaking, with_handshake: true, path: &path(2000), ..plain });
+    assert!(waits.is_ok(), "who shakes hands takes nobody's place");
+    let newest = establish(&mut table, 8, Rank::Authenticated);
+    assert!(table.peer(newest).is_some());
+    assert_eq!((table.len(), table.take_displaced()), (9, 1));
+    table.remove(waits.unwrap().id);
+    assert_eq!((table.len(), table.handshaking), (8, 0));
+}
