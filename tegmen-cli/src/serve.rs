@@ -56,6 +56,9 @@ pub(crate) struct Serve {
     /// Credentials file; read again when it changes.
     #[arg(long, env = "TEGMEN_CREDENTIALS", default_value = "credentials.toml")]
     credentials: PathBuf,
+    /// Allow this to clients without a certificate or key, as 'GET /*'; may be repeated. Default: nothing.
+    #[arg(long, value_name = "RULE")]
+    anonymous: Vec<String>,
     /// A value that GET reads and PUT writes: /path=text.
     #[arg(long, value_name = "PATH=TEXT")]
     value: Vec<String>,
@@ -201,6 +204,10 @@ impl Serve {
             if self.plain || !self.oscore.is_empty() {
                 listen.push(Listen { address: SocketAddr::new(*ip, self.plain_port), secure: false });
             }
+        }
+        for rule in &self.anonymous {
+            let wrong = |rule| Failure::usage(format!("--anonymous {rule}: write it as 'GET /sensors/*'"));
+            credentials.allow_anonymous(rule).map_err(wrong)?;
         }
         let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
         let state = self.state.as_deref().map(Database::open).transpose().map_err(Failure::new)?;
@@ -426,6 +433,16 @@ pub(crate) fn observer(log: Log) -> Observer {
                 )
             },
             || json!({ "event": "not_kept", "problem": problem }),
+        ),
+        Note::AnonymousInVain { remote } => log.event(
+            Level::Warn,
+            || {
+                format!(
+                    "{remote} has no certificate, and such clients may do nothing here: give them rights with \
+                     --anonymous 'GET /*', or with [anonymous] in the credentials"
+                )
+            },
+            || json!({ "event": "anonymous_in_vain", "remote": remote.to_string() }),
         ),
         Note::Request(request) => write_request(&log, &request),
         Note::Context { remote, problem } => log.event(

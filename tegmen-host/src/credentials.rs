@@ -13,6 +13,9 @@
 //! [[raw_key]]                                 # a client with the raw public key of this name
 //! name = "device2"
 //! allow = ["PUT /blink"]
+//!
+//! [anonymous]                                 # clients without a certificate, who without this may do nothing
+//! allow = ["GET /blink"]
 //! ```
 //!
 //! A certificate or raw public key without an entry may do everything.
@@ -83,6 +86,10 @@ struct Shared {
     principals: Principals,
     /// Rights of peers that the file does not name: keys of a store, OSCORE contexts.
     learned: HashMap<Principal, Allow>,
+    /// Rights of peers that prove nothing, besides those in the file.
+    anonymous: Vec<Rule>,
+    /// True if the operator was told that there is one who may do nothing.
+    told_of_anonymous: bool,
     /// Number of times that the table was replaced.
     version: u64,
     file: Option<(PathBuf, Reading<Stamp>)>,
@@ -112,6 +119,9 @@ impl Shared {
     }
 
     fn allows(&self, principal: Principal, code: Code, path: &str) -> bool {
+        if principal == Principal::NOBODY {
+            return self.anonymous.iter().chain(&self.table.anonymous).any(|rule| rule.covers(code, path));
+        }
         let Some(who) = self.principals.get(principal) else { return false };
         let limit = if matches!(who.proof, Proof::Context(_)) { self.limit(who) } else { None };
         self.rights(principal, who).is_some_and(|allow| covers(allow, code, path))
@@ -190,6 +200,25 @@ impl Credentials {
             let entry = shared.table.psk.get(identity)?;
             let principal = shared.principals.find(Proof::Psk(entry.fingerprint), identity)?;
             Some((entry.key.clone(), principal))
+        })
+    }
+
+    /// Lets clients without a certificate or key do this as well, as `"GET /*"` in the file; without such a rule they may do
+    /// nothing.
+    ///
+    /// # Errors
+    /// The rule, if it is none.
+    pub fn allow_anonymous(&self, rule: &str) -> Result<(), String> {
+        let rule = Rule::parse(rule).ok_or_else(|| rule.to_owned())?;
+        self.write(|shared| shared.anonymous.push(rule));
+        Ok(())
+    }
+
+    /// True once, if those who prove nothing may do nothing: then one of them has come for nothing.
+    pub(crate) fn is_first_in_vain(&self) -> bool {
+        self.write(|shared| {
+            let may = !shared.anonymous.is_empty() || !shared.table.anonymous.is_empty();
+            !may && !std::mem::replace(&mut shared.told_of_anonymous, true)
         })
     }
 

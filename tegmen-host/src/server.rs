@@ -213,6 +213,11 @@ pub enum Note {
         /// The problem.
         problem: String,
     },
+    /// A client without a certificate or key came, and such clients may do nothing: said once.
+    AnonymousInVain {
+        /// Address of the client.
+        remote: SocketAddr,
+    },
     /// A session ended in order or fell idle; one that a new session of the same address replaced ends without a note.
     Closed {
         /// With whom.

@@ -323,3 +323,31 @@ async fn one_identity_cannot_take_the_places_of_all_others() {
     }
     assert!(running.server.stop().peers <= 16);
 }
+
+#[tokio::test]
+async fn clients_without_a_certificate_may_do_what_they_are_allowed_and_nothing_else() {
+    let (scene, works) = (Scene::new("anonymous"), Works::new("Works"));
+    let client = || PublicKeys::new(SUITES).believing(works.verifier()).expecting("127.0.0.1");
+    let keys = || works.server().asking(ClientAuthentication::Never);
+    let (get, put) = (Code::GET, Code::PUT);
+    for (entry, option, expected) in [
+        ("", None, [(get, Code::UNAUTHORIZED), (put, Code::UNAUTHORIZED)]),
+        ("[anonymous]\nallow = [\"GET /value\"]\n", None, [(get, Code::CONTENT), (put, Code::UNAUTHORIZED)]),
+        ("", Some("PUT /value"), [(get, Code::UNAUTHORIZED), (put, Code::CHANGED)]),
+    ] {
+        let credentials = Credentials::from_file(&scene.write(entry, 100)).unwrap();
+        option.into_iter().for_each(|rule| credentials.allow_anonymous(rule).unwrap());
+        let config = ServerConfig { public_keys: Some(keys()), ..ServerConfig::default() };
+        let running = Running::start(&credentials, config);
+        for _ in 0..2 {
+            let mut client = Client::connect_to(running.secure, true, certified(client())).await.unwrap();
+            for (method, code) in expected {
+                assert_eq!(ask(&mut client, method, b"x").await.unwrap(), code, "{entry}");
+            }
+        }
+        // The operator is told once, where they can do nothing.
+        let in_vain = entry.is_empty() && option.is_none();
+        assert_eq!(running.count("AnonymousInVain"), usize::from(in_vain));
+    }
+    assert!(Credentials::default().allow_anonymous("READ everything").is_err());
+}

@@ -56,6 +56,14 @@ struct File {
     certificate: Vec<NamedEntry>,
     #[serde(default)]
     raw_key: Vec<NamedEntry>,
+    anonymous: Option<Anonymous>,
+}
+
+/// Rights of those who prove nothing.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Anonymous {
+    allow: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -150,6 +158,8 @@ pub(super) struct Table {
     pub(super) psk: HashMap<String, Entry>,
     certificates: HashMap<String, Allow>,
     raw_keys: HashMap<String, Allow>,
+    /// Rights of peers that prove nothing.
+    pub(super) anonymous: Vec<Rule>,
 }
 
 impl Table {
@@ -175,7 +185,7 @@ impl Table {
                 at,
                 format!(
                     "{message}: an entry is [[psk]] with identity, key (or key_text) and, if wanted, allow; or \
-                     [[certificate]] or [[raw_key]] with name and, if wanted, allow"
+                     [[certificate]] or [[raw_key]] with name and, if wanted, allow; or [anonymous] with allow"
                 ),
             )
         })?;
@@ -236,6 +246,7 @@ impl Table {
                 }
             }
         }
+        table.anonymous = allowed(parsed.anonymous.map(|anonymous| anonymous.allow))?.unwrap_or_default();
         Ok(table)
     }
 }

@@ -40,6 +40,9 @@ impl<A: Application> Shard<A> {
                     let (remote, principal) = (SocketAddr::from(entry.path().remote), entry.principal());
                     let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
                     (self.desk.observer)(Note::Established { remote, identity, resumed });
+                    if principal == Principal::NOBODY && self.desk.credentials.is_first_in_vain() {
+                        (self.desk.observer)(Note::AnonymousInVain { remote });
+                    }
                 }
                 self.keep(peer);
             }
