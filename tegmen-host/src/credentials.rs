@@ -18,7 +18,8 @@
 //! allow = ["GET /blink"]
 //! ```
 //!
-//! A certificate or raw public key without an entry may do everything.
+//! The name may be `sha256:` and the digest of the certificate or key, and `*` stands for all without an entry of their
+//! own; without that they may do everything.
 //!
 //! Rights belong to a name together with how it was proved: an entry says nothing of a peer that proved the same name in
 //! another way. One exception takes rights away and never gives them: a certificate or raw public key without an entry of
@@ -27,8 +28,8 @@
 mod file;
 mod principals;
 
-pub(crate) use file::is_rule;
 pub use file::{CredentialsError, MAX_IDENTITY};
+pub(crate) use file::{digest_name, is_rule};
 
 use crate::reading::{Reading, Stamp};
 use crate::server::KeyTicket;
@@ -105,9 +106,10 @@ impl Shared {
                 Some(&entry.allow)
             }
             Proof::Stored | Proof::Context(_) => self.learned.get(&principal),
-            Proof::Certified(kind, _) => {
+            Proof::Certified(kind, digest) => {
                 let entries = self.table.certified(CertificateType(kind));
-                Some(entries.get(&who.name).or_else(|| self.limit(who)).unwrap_or(&None))
+                let others = || entries.others().or_else(|| self.limit(who));
+                Some(entries.find(&who.name, &digest).or_else(others).unwrap_or(&None))
             }
         }
     }

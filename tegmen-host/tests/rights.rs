@@ -12,7 +12,7 @@ use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::ClientAuthentication;
 use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
-use tegmen_host::credentials::Credentials;
+use tegmen_host::credentials::{Credentials, to_hex};
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Note, Server, ServerConfig};
@@ -322,6 +322,26 @@ async fn one_identity_cannot_take_the_places_of_all_others() {
         assert_eq!(ask(client, Code::GET, b"").await.unwrap(), Code::CONTENT);
     }
     assert!(running.server.stop().peers <= 16);
+}
+
+#[tokio::test]
+async fn a_certificate_without_a_usable_name_is_restricted_by_its_digest() {
+    let (scene, works) = (Scene::new("nameless"), Works::new("Works"));
+    let mut long = rcgen::DistinguishedName::new();
+    long.push(rcgen::DnType::OrganizationName, "x".repeat(130));
+    for subject in [rcgen::DistinguishedName::new(), long] {
+        let (certificate, signer) = works.issue_as(subject);
+        let digest = to_hex(&tegmen_host::x509::sha256(&certificate));
+        let file = scene.write(&format!("[[certificate]]\nname = \"sha256:{digest}\"\nallow = [\"GET /*\"]\n"), 100);
+        let config = ServerConfig { public_keys: Some(works.server()), ..ServerConfig::default() };
+        let running = Running::start(&Credentials::from_file(&file).unwrap(), config);
+        let keys = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
+        let keys = keys.believing(works.verifier()).expecting("127.0.0.1");
+        let mut client = Client::connect_to(running.secure, true, certified(keys)).await.unwrap();
+        assert_eq!(ask(&mut client, Code::GET, b"").await.unwrap(), Code::CONTENT);
+        assert_eq!(ask(&mut client, Code::PUT, b"x").await.unwrap(), Code::FORBIDDEN);
+        assert_eq!(running.count(&format!("identity: \"sha256:{digest}\"")), 1);
+    }
 }
 
 #[tokio::test]

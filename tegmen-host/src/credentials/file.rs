@@ -1,6 +1,6 @@
 //! The text of a credentials file.
 
-use super::from_hex;
+use super::{from_hex, to_hex};
 use crate::private;
 use crate::reading::Stamp;
 use crate::x509::{Digest, sha256};
@@ -156,10 +156,56 @@ impl Entry {
 pub(super) struct Table {
     /// Pre-shared keys by identity.
     pub(super) psk: HashMap<String, Entry>,
-    certificates: HashMap<String, Allow>,
-    raw_keys: HashMap<String, Allow>,
+    certificates: Named,
+    raw_keys: Named,
     /// Rights of peers that prove nothing.
     pub(super) anonymous: Vec<Rule>,
+}
+
+/// Rights of those who prove themselves with public keys.
+#[derive(Default)]
+pub(super) struct Named {
+    names: HashMap<String, Allow>,
+    digests: HashMap<Digest, Allow>,
+    /// Without an entry of their own.
+    others: Option<Allow>,
+}
+
+impl Named {
+    /// Takes an entry; false if there is one, and why not if it cannot be one.
+    fn insert(&mut self, name: String, allow: Allow) -> Result<bool, &'static str> {
+        let old = match name.strip_prefix(DIGEST) {
+            _ if name.is_empty() => return Err("the subject of a certificate, or the name of a raw key"),
+            _ if name == OTHERS => self.others.replace(allow),
+            None => self.names.insert(name, allow),
+            Some(hex) => {
+                let digest = from_hex(hex).and_then(|digest| digest.try_into().ok());
+                let digest = digest.ok_or("behind sha256: 64 hexadecimal digits, as `tegmen keys show` prints them")?;
+                self.digests.insert(digest, allow)
+            }
+        };
+        Ok(old.is_none())
+    }
+
+    /// The entry of one of this name, with a certificate or key of this digest.
+    pub(super) fn find(&self, name: &str, digest: &Digest) -> Option<&Allow> {
+        self.digests.get(digest).or_else(|| self.names.get(name))
+    }
+
+    /// The entry for all names without one of their own.
+    pub(super) const fn others(&self) -> Option<&Allow> {
+        self.others.as_ref()
+    }
+}
+
+/// Prefix of a name that is the digest of a certificate or key.
+const DIGEST: &str = "sha256:";
+/// The name that stands for all without an entry.
+const OTHERS: &str = "*";
+
+/// The name of a certificate whose subject is not usable as one.
+pub(crate) fn digest_name(digest: &Digest) -> String {
+    format!("{DIGEST}{}", to_hex(digest))
 }
 
 impl Table {
@@ -169,8 +215,8 @@ impl Table {
         Self { psk: HashMap::from([(identity.to_owned(), entry)]), ..Self::default() }
     }
 
-    /// Rights of peers with public keys of this kind, by name.
-    pub(super) const fn certified(&self, kind: CertificateType) -> &HashMap<String, Allow> {
+    /// Rights of peers with public keys of this kind, by name or digest.
+    pub(super) const fn certified(&self, kind: CertificateType) -> &Named {
         if kind.0 == CertificateType::RAW_PUBLIC_KEY.0 { &self.raw_keys } else { &self.certificates }
     }
 
@@ -237,12 +283,10 @@ impl Table {
             for NamedEntry { name, allow } in named {
                 let at = name.span().start;
                 let name = name.into_inner();
-                if name.is_empty() {
-                    let expected = "name: the subject of a certificate, or the name of a raw key";
-                    return Err(wrong(at, expected.to_owned()));
-                }
-                if entries.insert(name.clone(), allowed(allow)?).is_some() {
-                    return Err(wrong(at, format!("name: {name} is there twice; keep one")));
+                match entries.insert(name.clone(), allowed(allow)?) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(wrong(at, format!("name: {name} is there twice; keep one"))),
+                    Err(expected) => return Err(wrong(at, format!("name: {expected}"))),
                 }
             }
         }

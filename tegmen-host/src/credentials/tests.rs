@@ -93,3 +93,32 @@ fn a_failed_reload_is_tried_again_until_it_succeeds_and_reported_once() {
     assert!(matches!(credentials.reload_if_changed(), Err(CredentialsError::Syntax { .. })));
     std::fs::remove_file(&path).unwrap();
 }
+
+#[test]
+fn those_without_an_entry_have_the_rights_of_the_star() {
+    let digest = [0xab; 32];
+    let text = format!(
+        "[[certificate]]\nname = \"*\"\nallow = []\n[[certificate]]\nname = \"CN=a\"\nallow = [\"GET /*\"]\n\
+         [[certificate]]\nname = \"sha256:{}\"\nallow = [\"PUT /x\"]\n",
+        to_hex(&digest)
+    );
+    let credentials = Credentials::default();
+    credentials.replace(parse(&text).unwrap());
+    let may = |name, kind, digest| {
+        let principal = credentials.certified_as(name, kind, digest);
+        [(Code::GET, "/x"), (Code::PUT, "/x")].map(|(code, path)| credentials.allows(principal, code, path))
+    };
+    assert_eq!(may("CN=a", CertificateType::X509, [1; 32]), [true, false]);
+    assert_eq!(may("CN=b", CertificateType::X509, [1; 32]), [false, false]);
+    assert_eq!(may("CN=a", CertificateType::X509, digest), [false, true]);
+    assert_eq!(may("CN=b", CertificateType::RAW_PUBLIC_KEY, digest), [true, true]);
+    for (text, expected) in [
+        ("[[certificate]]\nname = \"sha256:00\"", "keys.toml:2: name: behind sha256: 64 hex"),
+        ("[[raw_key]]\nname = \"\"", "keys.toml:2: name: the subject"),
+        ("[[raw_key]]\nname = \"a\"\n[[raw_key]]\nname = \"a\"", "keys.toml:4: name: a is there twice"),
+        ("[anonymous]\n", "keys.toml:1: missing field `allow`"),
+    ] {
+        let error = parse(text).err().unwrap();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}

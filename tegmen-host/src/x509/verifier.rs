@@ -7,6 +7,7 @@ use super::public_key::KeyKind;
 use super::refusal::moment;
 use super::trust::{Files, LoadError, Trust};
 use super::{Digest, PeerVerifier, Purpose, Refusal, Verified, digest};
+use crate::credentials::{MAX_IDENTITY, digest_name};
 use crate::reading::{Reading, Stamp};
 use rustls_pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
 use std::cell::RefCell;
@@ -149,6 +150,9 @@ impl Verifier {
             }
         };
         let (digest, called) = (digest(&[end_entity.der]), name_text(end_entity.subject).unwrap_or_default());
+        // Rights are given to a name, which an empty subject is not, nor one that nobody can write down.
+        let nameless = purpose == Purpose::Client && !(1..=MAX_IDENTITY).contains(&called.len());
+        let called = if nameless { digest_name(&digest) } else { called };
         if purpose == Purpose::Client {
             let current = self.trust.read().unwrap_or_else(PoisonError::into_inner);
             let mut clients = self.clients();

@@ -34,6 +34,18 @@ impl Works {
         self.issue_for(&key, name, ExtendedKeyUsagePurpose::ServerAuth, usage)
     }
 
+    /// For a client, with a subject and names of its own.
+    pub fn issue_as(&self, subject: rcgen::DistinguishedName) -> (Vec<u8>, Arc<dyn Signer>) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name = subject;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let certificate = params.signed_by(&key, &self.ca).unwrap();
+        let signer = SoftwareKey::from_pem(key.serialize_pem().as_bytes()).unwrap();
+        (certificate.der().to_vec(), Arc::new(signer))
+    }
+
     fn issue_for(
         &self,
         key: &KeyPair,
