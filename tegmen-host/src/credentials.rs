@@ -33,13 +33,14 @@ pub(crate) use file::{digest_name, is_rule};
 
 use crate::reading::{Reading, Stamp};
 use crate::server::KeyTicket;
+use crate::uri::path_of;
 use crate::x509::Digest;
 use file::{Allow, Rule, Table, covers, load};
 use principals::{Principals, Proof, Who};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
-use tegmen::coap::{Code, OptionNumber, Policy, Request};
+use tegmen::coap::{Code, Policy, Request};
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::endpoint::{Principal, Protection};
 use zeroize::Zeroizing;
@@ -346,15 +347,8 @@ impl Policy for FilePolicy {
             Protection::Plain => self.plain_allowed,
             Protection::Dtls | Protection::Oscore => {
                 let message = &request.message;
-                let mut path = String::new();
-                for segment in message.values(OptionNumber::URI_PATH) {
-                    path.push('/');
-                    path.push_str(&String::from_utf8_lossy(segment));
-                }
-                if path.is_empty() {
-                    path.push('/');
-                }
-                self.credentials.allows(request.identity.principal, message.code(), &path)
+                let Some(path) = path_of(message) else { return false };
+                self.credentials.allows(request.identity.principal, message.code(), &format!("/{path}"))
             }
         }
     }

@@ -3,6 +3,7 @@
 mod files;
 
 use crate::server::{Application, Later, Notifier};
+use crate::uri::path_of;
 use files::{Files, Trouble};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -214,14 +215,7 @@ impl Application for Resources {
         later: &Later<'_>,
     ) -> Result<(), Code> {
         let message = request.message();
-        let mut path = String::new();
-        for segment in message.values(OptionNumber::URI_PATH) {
-            let segment = std::str::from_utf8(segment).map_err(|_| Code::BAD_REQUEST)?;
-            if !path.is_empty() {
-                path.push('/');
-            }
-            path.push_str(segment);
-        }
+        let path = path_of(message).ok_or(Code::BAD_REQUEST)?;
         if path == link::WELL_KNOWN_CORE {
             let links = self.by_path.iter().filter(|(path, _)| !path.is_empty());
             let link = |(path, resource): (&'_ String, &'_ Resource)| {
@@ -276,7 +270,10 @@ impl Application for Resources {
                 let below = Path::new(below);
                 // Nothing but plain names: no way up, no absolute path, nothing hidden.
                 let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
-                if below.as_os_str().is_empty() || !plain || path.split('/').any(|part| part.starts_with('.')) {
+                if below.as_os_str().is_empty()
+                    || !plain
+                    || path.split('/').any(|part| part.is_empty() || part.starts_with('.'))
+                {
                     return Err(Code::NOT_FOUND);
                 }
                 let file = root.join(below);

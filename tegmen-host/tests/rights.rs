@@ -371,3 +371,29 @@ async fn clients_without_a_certificate_may_do_what_they_are_allowed_and_nothing_
     }
     assert!(Credentials::default().allow_anonymous("READ everything").is_err());
 }
+
+#[tokio::test]
+async fn a_path_that_two_readers_might_read_differently_is_refused() {
+    let scene = Scene::new("paths");
+    let served = scene.file("served");
+    std::fs::create_dir(&served).unwrap();
+    std::fs::write(served.join("a.txt"), b"text").unwrap();
+    let resources = Resources::new([("files".to_owned(), Resource::Directory { root: served, writable: false })]);
+    let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: false }];
+    let config = ServerConfig { listen, plain_allowed: true, ..ServerConfig::default() };
+    let server = Server::start(&config, &Credentials::default(), resources, Arc::new(|_| {})).unwrap();
+    let mut client = Client::connect_to(server.addresses()[0].address, false, ClientConfig::default()).await.unwrap();
+    for (path, code) in [
+        (&["files", "a.txt"][..], Code::CONTENT),
+        (&["", "files", "a.txt"], Code::BAD_REQUEST),
+        (&["files", "", "a.txt"], Code::BAD_REQUEST),
+        (&["files", "", "", "a.txt"], Code::BAD_REQUEST),
+        (&["files/a.txt"], Code::BAD_REQUEST),
+        (&["files", "a.txt", ""], Code::NOT_FOUND),
+    ] {
+        let path: Vec<String> = path.iter().map(|segment| (*segment).to_owned()).collect();
+        let (method, options) = (Code::GET, &[][..]);
+        let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
+        assert_eq!(client.request(&ask).await.unwrap().code, code, "{path:?}");
+    }
+}
