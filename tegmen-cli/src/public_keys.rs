@@ -99,8 +99,8 @@ impl Clients {
         self.own.cert_key.is_some()
     }
 
-    /// The public keys that the options name; `None` if they name none.
-    pub(crate) fn keys(&self, suites: Option<Suites>) -> Result<Option<PublicKeys>, Failure> {
+    /// The public keys that the options name; `None` if they name none. Certificates of clients are kept in `kept`.
+    pub(crate) fn keys(&self, suites: Option<Suites>, kept: Option<&Path>) -> Result<Option<PublicKeys>, Failure> {
         if self.own.cert_key.is_none() {
             return Ok(None);
         }
@@ -122,7 +122,13 @@ impl Clients {
             true => ClientAuthentication::Asked,
             false => ClientAuthentication::Required,
         };
-        Ok(Some(keys.believing(Believed::new(files, raw)?).asking(how)))
+        let believed = Believed::new(files, raw)?;
+        if let (Some(verifier), Some(kept)) = (&believed.certificates, kept) {
+            let failed =
+                |error| Failure::new(format!("{}: {error}: certificates of clients are kept there", kept.display()));
+            verifier.keep_clients_in(kept).map_err(failed)?;
+        }
+        Ok(Some(keys.believing(believed).asking(how)))
     }
 }
 

@@ -238,7 +238,7 @@ impl Serve {
             CipherSuite::PSK_WITH_AES_128_CCM_8,
             CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
         ]);
-        config.public_keys = self.clients.keys(Some(self.suites.unwrap_or(all)))?;
+        config.public_keys = self.clients.keys(Some(self.suites.unwrap_or(all)), self.clients_file().as_deref())?;
         if let (None, Some(suites)) = (&config.public_keys, self.suites) {
             // Also agreements of the moment need more than the settings.
             config.public_keys = Some(PublicKeys::new(suites));
@@ -305,6 +305,13 @@ impl Serve {
             || json!({ "event": "ended", "requests": totals.requests, "established": totals.counters.established, "failed": totals.counters.failed }),
         );
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The file that keeps certificates of clients over a restart: beside the ticket keys, otherwise beside the state.
+    fn clients_file(&self) -> Option<PathBuf> {
+        let mut file = self.ticket_keys.as_ref().or(self.state.as_ref())?.clone().into_os_string();
+        file.push(".clients");
+        Some(file.into())
     }
 
     fn resources(&self) -> Result<Resources, Failure> {

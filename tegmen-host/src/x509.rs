@@ -21,6 +21,7 @@
 
 mod cache;
 mod certificate;
+mod clients;
 mod public_key;
 mod raw;
 mod refusal;

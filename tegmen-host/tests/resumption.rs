@@ -161,11 +161,10 @@ async fn certificates_are_asked_for_again_once_they_may_be_revoked() {
     let other = works.client(SUITES).expecting("127.0.0.1");
     assert!(!get(running.address, certified(&dir.0, other)).await.unwrap());
     assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
-    // Other trust is in force: whoever comes back shows what he has.
+    // Other trust is in force: whoever comes back is judged by it.
     let mut trust = Trust::default();
     trust.add_anchors(works.ca.pem().as_bytes()).unwrap();
     verifier.replace(trust);
-    assert!(!get(running.address, certified(&dir.0, client.clone())).await.unwrap());
     assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
     // And who is not believed any more does not come back.
     let mut trust = Trust::default();
@@ -312,4 +311,36 @@ async fn a_client_resumes_only_while_it_believes_the_same_servers() {
     assert!(get(running.address, certified(&dir.0, client.clone().believing(pinned(&theirs)))).await.unwrap());
     let refused = get(running.address, certified(&dir.0, client.believing(pinned(&ours)))).await.unwrap_err();
     assert!(refused.to_string().contains("not on the allow list"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_client_with_a_certificate_resumes_after_a_restart_if_it_is_believed_by_then() {
+    let (dir, works) = (Dir::new("certified"), Works::new("Works"));
+    let (kept, own) = (dir.0.join("clients"), works.server());
+    let (certificate, signer) = works.issue("device1", ExtendedKeyUsagePurpose::ClientAuth);
+    let digest: String = tegmen_host::x509::sha256(&certificate).iter().map(|byte| format!("{byte:02x}")).collect();
+    let client = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
+    let client = certified(&dir.0, client.believing(works.verifier()).expecting("127.0.0.1"));
+    let serve = |revoked: &str, port| {
+        let mut trust = Trust::default();
+        trust.add_anchors(works.ca.pem().as_bytes()).unwrap();
+        trust.add_revoked(revoked).unwrap();
+        let verifier = Verifier::new(trust, Settings::default());
+        verifier.keep_clients_in(&kept).unwrap();
+        let public_keys = Some(own.clone().believing(Arc::new(verifier)).asking(ClientAuthentication::Required));
+        let resumption = Some(ResumptionConfig { keys: Some(dir.0.join("keys")), ..ResumptionConfig::default() });
+        start(ServerConfig { public_keys, resumption, ..ServerConfig::default() }, &Credentials::default(), port)
+    };
+    let running = serve("", 0);
+    let address = running.address;
+    assert!(!get(address, client.clone()).await.unwrap());
+    running.server.stop();
+    let running = serve("", address.port());
+    assert!(get(address, client.clone()).await.unwrap());
+    assert!(running.notes.lock().unwrap().iter().any(|note| note.contains("CN=device1")));
+    running.server.stop();
+    // What is kept is not believed for being kept.
+    let running = serve(&digest, address.port());
+    assert!(get(address, client).await.is_err());
+    running.server.stop();
 }

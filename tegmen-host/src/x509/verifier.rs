@@ -3,6 +3,7 @@
 
 use super::cache::{Cache, CacheCounters, Span};
 use super::certificate::{Certificate, DIGITAL_SIGNATURE, KEY_CERT_SIGN, KEY_ENCIPHERMENT, name_text};
+use super::clients::Clients;
 use super::public_key::KeyKind;
 use super::refusal::moment;
 use super::trust::{Files, LoadError, Trust};
@@ -11,7 +12,7 @@ use crate::credentials::{MAX_IDENTITY, digest_name};
 use crate::reading::{Reading, Stamp};
 use rustls_pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen::dtls::handshake::certificate::CertificateType;
@@ -47,8 +48,7 @@ pub struct Verifier {
     files: Mutex<Option<(Files, Reading<Stamps>)>>,
     settings: Settings,
     cache: Cache,
-    /// Clients that were believed, by the digest of their certificate: until when, and their names.
-    clients: Mutex<HashMap<Digest, (Span, String)>>,
+    clients: Mutex<Clients>,
 }
 
 /// What is trusted, and a number of its own, so that no verdict outlives what it stands on.
@@ -65,7 +65,7 @@ impl Verifier {
             files: Mutex::new(None),
             settings: Settings { max_certificates: settings.max_certificates.clamp(1, 8), ..settings },
             cache: Cache::new(settings.cache_entries),
-            clients: Mutex::default(),
+            clients: Mutex::new(Clients::new(settings.cache_entries)),
         }
     }
 
@@ -84,7 +84,6 @@ impl Verifier {
     pub fn replace(&self, trust: Trust) {
         let mut current = self.trust.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(Generation { number: current.number + 1, trust });
-        self.clients().clear();
         drop(current);
         self.cache.clear();
     }
@@ -116,7 +115,16 @@ impl Verifier {
         self.cache.counters()
     }
 
-    fn clients(&self) -> MutexGuard<'_, HashMap<Digest, (Span, String)>> {
+    /// Keeps the certificates of clients that are believed in this file, so that they can come back with their sessions
+    /// after a restart; each is verified again then. The file is made if it is not there.
+    ///
+    /// # Errors
+    /// The error of the system if the file cannot be read or written.
+    pub fn keep_clients_in(&self, file: &Path) -> std::io::Result<()> {
+        self.clients().keep_in(file)
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Clients> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -154,15 +162,7 @@ impl Verifier {
         let nameless = purpose == Purpose::Client && !(1..=MAX_IDENTITY).contains(&called.len());
         let called = if nameless { digest_name(&digest) } else { called };
         if purpose == Purpose::Client {
-            let current = self.trust.read().unwrap_or_else(PoisonError::into_inner);
-            let mut clients = self.clients();
-            if clients.len() >= self.settings.cache_entries {
-                clients.clear();
-            }
-            // What was believed under trust that is no longer in force is not kept.
-            if current.number == generation.number {
-                clients.insert(digest, (span, called.clone()));
-            }
+            self.clients().insert(digest, chain);
         }
         Ok(Verified {
             spki: end_entity.spki,
@@ -202,10 +202,10 @@ impl PeerVerifier for Verifier {
 
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
         let digest = Digest::try_from(digest).ok().filter(|_| kind == CertificateType::X509)?;
-        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let clients = self.clients();
-        let (span, name) = clients.get(&digest)?;
-        span.has(now).then(|| (name.clone(), digest))
+        let chain = self.clients().get(&digest)?;
+        // Whatever was believed then, it is the trust of now that says who may come.
+        let verified = Self::verify(self, &chain, Purpose::Client, None, now).ok()?;
+        (verified.digest == digest).then_some((verified.name, digest))
     }
 }
 
