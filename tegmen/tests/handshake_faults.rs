@@ -135,6 +135,136 @@ fn nothing_larger_than_the_hello_is_sent_before_the_address_is_proven() {
     assert_eq!(world.server.endpoint.next_alarm(), None);
 }
 
+/// A client whose hello is longer than others, by an extension that nobody knows.
+fn client_with_a_long_hello(port: u16) -> Puppet {
+    let mut puppet = Puppet::new(port);
+    puppet.tail = [&[0x01, 0x30, 0x6a, 0x6a, 0x01, 0x2c][..], &[7; 300]].concat();
+    puppet
+}
+
+/// Gets a cookie for its first fragment.
+fn get_cookie_for_fragments(world: &mut World, puppet: &mut Puppet) {
+    let [first, second] = puppet.hello_in_fragments(200);
+    let answer = puppet.send(world, &first);
+    assert_eq!(answer.len(), 1);
+    assert!(answer[0].len() <= first.len());
+    let (_, _, body) = records(&answer[0]).remove(0);
+    assert_eq!(body[0], HELLO_VERIFY_REQUEST);
+    assert!(puppet.send(world, &second).is_empty());
+    assert_eq!(world.server.endpoint.peers.len(), 0, "no state before the cookie");
+    puppet.cookie = body[15..].to_vec();
+    puppet.message_seq = 1;
+}
+
+/// The rest of the handshake, behind the flight that answers its hello.
+fn finish_behind(world: &mut World, puppet: &mut Puppet, flight: &[Vec<u8>]) {
+    let body = client_hello(&puppet.random, &puppet.cookie, &puppet.suite, &puppet.tail);
+    puppet.hash(&message(CLIENT_HELLO, puppet.message_seq, &body));
+    assert_eq!(records(&flight[0])[0].2[0], SERVER_HELLO);
+    puppet.take_flight(flight);
+    puppet.finish(world);
+    assert_alive(world, puppet);
+}
+
+#[test]
+fn a_hello_in_fragments_is_answered_once_its_cookie_is_right() {
+    for cut in [60, 80, 200, 350] {
+        let mut world = world();
+        let mut puppet = client_with_a_long_hello(1000);
+        get_cookie_for_fragments(&mut world, &mut puppet);
+        let [first, second] = puppet.hello_in_fragments(cut);
+        assert!(puppet.send(&mut world, &first).is_empty());
+        assert_eq!(world.server.endpoint.peers.len(), 1);
+        let flight = puppet.send(&mut world, &second);
+        finish_behind(&mut world, &mut puppet, &flight);
+    }
+    // Both in one datagram; and a hello that fitted as long as it had no cookie.
+    let mut world = world();
+    let mut puppet = client_with_a_long_hello(1000);
+    puppet.hello_with_cookie(&mut world);
+    let flight = puppet.hello_in_fragments(60).concat();
+    let flight = puppet.send(&mut world, &flight);
+    finish_behind(&mut world, &mut puppet, &flight);
+}
+
+#[test]
+fn a_fragment_of_a_hello_that_is_lost_comes_again() {
+    let mut world = world();
+    let mut puppet = client_with_a_long_hello(1000);
+    get_cookie_for_fragments(&mut world, &mut puppet);
+    let [first, second] = puppet.hello_in_fragments(200);
+    assert!(puppet.send(&mut world, &second).is_empty(), "before the first it is not kept");
+    for _ in 0..2 {
+        assert!(puppet.send(&mut world, &first).is_empty());
+        assert_eq!(world.server.endpoint.peers.len(), 1);
+    }
+    let flight = puppet.send(&mut world, &second);
+    // The flight is lost, and the client says everything again.
+    let [first, second] = puppet.hello_in_fragments(200);
+    let again = [puppet.send(&mut world, &first), puppet.send(&mut world, &second)].concat();
+    assert_eq!(again.len(), flight.len());
+    finish_behind(&mut world, &mut puppet, &again);
+}
+
+#[test]
+fn first_fragments_of_hellos_make_no_state_without_a_right_cookie() {
+    let mut world = world();
+    for port in 1..=2000 {
+        let mut puppet = client_with_a_long_hello(port);
+        puppet.cookie = vec![port as u8; usize::from(port % 3) * 8];
+        for datagram in puppet.hello_in_fragments(200) {
+            assert!(puppet.send(&mut world, &datagram).iter().all(|answer| answer.len() <= datagram.len()));
+        }
+    }
+    assert_eq!((world.server.endpoint.peers.len(), world.server.endpoint.next_alarm()), (0, None));
+    assert_eq!(world.server.counters.cookies_sent, 2000);
+    // One that never ends is given up.
+    let mut puppet = client_with_a_long_hello(1000);
+    get_cookie_for_fragments(&mut world, &mut puppet);
+    let [first, _] = puppet.hello_in_fragments(200);
+    puppet.send(&mut world, &first);
+    world.run(Duration::from_secs(61));
+    assert_eq!(world.server.endpoint.peers.len(), 0);
+    // One that is too long is refused at once.
+    let mut puppet = client_with_a_long_hello(1001);
+    puppet.tail = vec![0; 5000];
+    get_cookie_for_fragments(&mut world, &mut puppet);
+    let [first, _] = puppet.hello_in_fragments(200);
+    assert_eq!(last_alert(&puppet.send(&mut world, &first)), Some((2, 40)));
+}
+
+#[test]
+fn fragments_of_a_hello_that_overlap_or_contradict_do_not_mix() {
+    let mut world = world();
+    let mut puppet = client_with_a_long_hello(1000);
+    get_cookie_for_fragments(&mut world, &mut puppet);
+    let [first, second] = puppet.hello_in_fragments(200);
+    puppet.send(&mut world, &first);
+    let body = client_hello(&puppet.random, &puppet.cookie, &puppet.suite, &puppet.tail);
+    let len = body.len() as u32;
+    let mut other = body[150..].to_vec();
+    other[10] ^= 1;
+    let contradicts = fragment(CLIENT_HELLO, len, 1, 150, &other);
+    let longer = fragment(CLIENT_HELLO, len + 1, 1, 200, &body[200..]);
+    let of_another = fragment(CLIENT_HELLO, len, 2, 200, &body[200..]);
+    for wrong in [contradicts, longer, of_another] {
+        assert!(puppet.send(&mut world, &record(HANDSHAKE, 0, 9, &wrong)).is_empty());
+    }
+    // An overlap that says the same is harmless.
+    let overlaps = fragment(CLIENT_HELLO, len, 1, 150, &body[150..250]);
+    assert!(puppet.send(&mut world, &record(HANDSHAKE, 0, 9, &overlaps)).is_empty());
+    let flight = puppet.send(&mut world, &second);
+    finish_behind(&mut world, &mut puppet, &flight);
+    // Other suites than those that the cookie was given for, behind a first fragment that is right.
+    let mut puppet = Puppet::new(1001);
+    puppet.hello_with_cookie(&mut world);
+    puppet.suite = ECDSA_CCM_8;
+    let [first, second] = puppet.hello_in_fragments(52);
+    assert!(puppet.send(&mut world, &first).is_empty());
+    let answer = puppet.send(&mut world, &second);
+    assert_eq!(records(&answer[0])[0].2[0], HELLO_VERIFY_REQUEST);
+}
+
 #[test]
 fn every_truncation_inside_a_hello_is_dropped() {
     let mut world = world();

@@ -36,6 +36,8 @@ impl Cookies {
     ///
     /// Bound to the address and to the parameters of the client (RFC 6347, section 4.2.1). Extensions are none of them: some
     /// clients write them in another order when they come back.
+    ///
+    /// Where ClientHellos in fragments are answered, the first half is that of [`Self::of_front`], which a first fragment proves.
     #[inline(never)]
     pub(crate) fn of<C: Crypto>(
         &self,
@@ -43,10 +45,31 @@ impl Cookies {
         address: &Address,
         hello: &ClientHello<'_>,
     ) -> [u8; COOKIE_LEN] {
+        self.over::<C>(generation, address, hello.cookie, hello.parameters())
+    }
+
+    /// As [`Self::of`], for a ClientHello of which `before` is known, what stands before its cookie, and the cookie `shown`.
+    pub(crate) fn of_front<C: Crypto>(
+        &self,
+        generation: u32,
+        address: &Address,
+        shown: &[u8],
+        before: &[u8],
+    ) -> [u8; COOKIE_LEN] {
+        self.over::<C>(generation, address, shown, [before, &[], &[]])
+    }
+
+    #[inline(always)] // once for a mote
+    fn over<C: Crypto>(
+        &self,
+        generation: u32,
+        address: &Address,
+        shown: &[u8],
+        [before, suites, compression]: [&[u8]; 3],
+    ) -> [u8; COOKIE_LEN] {
         // The lowest bit of a cookie is that of its generation.
-        let before = hello.cookie.first().map_or(0, |first| (generation ^ u32::from(*first)) & 1);
-        let generation = generation.wrapping_sub(before);
-        let [before, suites, compression] = hello.parameters();
+        let older = shown.first().map_or(0, |first| (generation ^ u32::from(*first)) & 1);
+        let generation = generation.wrapping_sub(older);
         let mut cookie = [0; COOKIE_LEN];
         let (generation_bytes, port) = (generation.to_be_bytes(), address.port.to_be_bytes());
         let message = [&generation_bytes[..], &address.ip, &port, before, suites, compression];

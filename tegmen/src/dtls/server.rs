@@ -6,7 +6,7 @@
 use super::flight::Element;
 use super::handshake::client_hello::ClientHello;
 use super::handshake::extension::ExtensionType;
-use super::handshake::{Fragment, MessageType, key_exchange};
+use super::handshake::{Fragment, MessageType, Random, key_exchange};
 use super::need::{Answer, MAX_PSK};
 use super::public_key::Agreed;
 use super::record::{Cipher, RecordNumber};
@@ -15,6 +15,7 @@ use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Principal, Roles};
 use crate::secret::Secret;
+use crate::time::Instant;
 
 impl HandshakeState {
     /// Begins a handshake as server, with a hello whose cookie was valid; the answer is due at once.
@@ -49,6 +50,15 @@ impl HandshakeState {
         self.receive_seq = fragment.message_seq().wrapping_add(1);
         self.answered_seq = self.receive_seq;
         self.hash_message::<C>(fragment.message_type(), fragment.message_seq(), fragment.body);
+    }
+
+    /// Begins to put together a ClientHello, with its first fragment, whose cookie is right.
+    pub(crate) fn accept_fragments(&mut self, now: Instant, settings: &Settings, message_seq: u16, random: &Random) {
+        self.begin(Step::AwaitClientHello, Element::ServerHello, now, settings);
+        self.client_random = *random;
+        self.receive_seq = message_seq;
+        // There is nothing to send.
+        (self.element, self.deadline) = (Element::Sent, self.give_up);
     }
 
     /// Checks what a hello offers, and chooses the cipher suite.

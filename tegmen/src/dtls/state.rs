@@ -40,6 +40,8 @@ pub(crate) enum Step {
     AwaitServerKeyExchange,
     ClientSigns,
 
+    /// The server puts a ClientHello together whose cookie is right.
+    AwaitClientHello,
     /// The server has its key pair still to draw.
     ServerBegins,
     ServerSigns,
@@ -310,6 +312,11 @@ impl HandshakeState {
     /// When the endpoint has to look at this handshake again.
     pub const fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// True while a ClientHello of this number is put together.
+    pub(crate) fn is_putting_together(&self, message_seq: u16) -> bool {
+        self.step == Step::AwaitClientHello && self.receive_seq == message_seq
     }
 
     /// True once the handshake is over and only its last flight is kept.

@@ -1,12 +1,12 @@
 //! A ClientHello: where a stranger is answered without state, and a handshake begins.
 
 use super::{Cx, Endpoint, NewPeer, Path, Peers, Phase, Rank, Roles, write_plain_alert};
-use crate::buf::{Full, Reader, Writer};
+use crate::buf::{Full, Reader, Writer, copy};
 use crate::counters::bump;
 use crate::crypto::Crypto;
 use crate::dtls::cookie;
 use crate::dtls::flight::MESSAGE_HEADROOM;
-use crate::dtls::handshake::client_hello::ClientHello;
+use crate::dtls::handshake::client_hello::{ClientHello, Front};
 use crate::dtls::handshake::{self, Fragment, MessageType, hello_verify_request};
 use crate::dtls::public_key::Agreed;
 use crate::dtls::record::{self, ContentType, Record, RecordNumber};
@@ -51,30 +51,129 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Result<usize, Discard> {
         let mut reader = Reader::new(record.body);
         let fragment = Fragment::read(&mut reader).map_err(|_| Discard::Malformed)?;
-        // Without state there is nothing to put fragments together in.
-        if !fragment.is_whole() || !reader.is_empty() {
+        if !reader.is_empty() {
             return Err(Discard::Malformed);
         }
+        if fragment.is_whole() {
+            return self.answer_whole_hello(cx, path, record, &fragment, out);
+        }
+        match R::HELLO_FRAGMENTS {
+            true => self.on_hello_fragment(cx, path, record, &fragment, out),
+            // Without state there is nothing to put fragments together in.
+            false => Ok(refuse(cx, record, Fatal::TooLarge, out)),
+        }
+    }
+
+    /// A fragment of a ClientHello. Nothing is kept of it before its cookie, which the first fragment holds, proves the address;
+    /// then it is put together in the place of a handshake (RFC 6347, section 4.2.3).
+    #[inline(never)]
+    fn on_hello_fragment<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        record: &Record<'_>,
+        fragment: &Fragment<'_>,
+        out: &mut [u8],
+    ) -> Result<usize, Discard> {
+        let seq = fragment.message_seq();
+        let begun = self.peers.find(path, Phase::Handshaking);
+        if fragment.offset() == 0 {
+            let front = Front::read(&mut Reader::new(fragment.body)).map_err(|_| Discard::Malformed)?;
+            let generation = cookie::generation(cx.now, &self.settings);
+            let cookie = self.cookies.of_front::<C>(generation, &path.remote, front.cookie, front.before);
+            let proves = front.cookie.len() == cookie.len() && same(first_half(&cookie), first_half(front.cookie));
+            if !proves {
+                bump(&mut cx.counters.cookies_sent);
+                return Ok(write_hello_verify_request(record.number(), seq, &cookie, out).unwrap_or(0));
+            }
+            if fragment.length() as usize > MAX_HELLO {
+                return Ok(refuse(cx, record, Fatal::TooLarge, out));
+            }
+            let same_hello = |state: &HandshakeState| state.client_random == *front.random;
+            match begun.and_then(|id| Some((id, self.peers.ongoing(id)?))) {
+                Some((_, ongoing)) if ongoing.peer.rank == Rank::Ours => return Err(Discard::Unexpected),
+                Some((_, ongoing)) if same_hello(ongoing.state) && ongoing.state.is_putting_together(seq) => {}
+                // It came again behind a handshake that began with it.
+                Some((id, ongoing))
+                    if same_hello(ongoing.state) && ongoing.state.answered_seq == seq.wrapping_add(1) =>
+                {
+                    if ongoing.state.receive_seq == ongoing.state.answered_seq {
+                        ongoing.state.answer_repetition(cx.counters);
+                        let deadline = ongoing.state.deadline();
+                        self.peers.schedule(id, deadline);
+                    }
+                    return Ok(0);
+                }
+                other => {
+                    if let Some((id, _)) = other {
+                        self.peers.remove(id);
+                    }
+                    let new = NewPeer::handshaking(path, Rank::Stranger);
+                    let id = self.insert(cx, &new).map_err(|_| Discard::NoRoom)?;
+                    let Some(ongoing) = &mut self.peers.ongoing(id) else { return Err(Discard::NoRoom) };
+                    ongoing.state.accept_fragments(cx.now, &self.settings, seq, front.random);
+                }
+            }
+        }
+        let id = self.peers.find(path, Phase::Handshaking).ok_or(Discard::UnknownPeer)?;
+        let ongoing = &mut self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
+        if !ongoing.state.is_putting_together(seq) {
+            return Err(Discard::Unexpected);
+        }
+        let len = match ongoing.state.inbox.add(ongoing.buffers.incoming, fragment, true) {
+            Ok(None) => return Ok(0),
+            Ok(Some(len)) => len,
+            Err(_) => return Err(Discard::Malformed),
+        };
+        // The place is taken again by the handshake that begins with it.
+        let mut body = [0; MAX_HELLO];
+        let body = body.get_mut(..len).ok_or(Discard::NoRoom)?;
+        copy(body, ongoing.buffers.incoming.get(..len).unwrap_or(&[])).map_err(|_| Discard::NoRoom)?;
+        self.peers.remove(id);
+        let header = handshake::header(MessageType::CLIENT_HELLO, len as u32, seq, 0, len as u32);
+        self.answer_whole_hello(cx, path, record, &Fragment { header: &header, body }, out)
+    }
+
+    /// Answers a ClientHello that came in one piece or was put together.
+    #[inline]
+    fn answer_whole_hello<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        record: &Record<'_>,
+        fragment: &Fragment<'_>,
+        out: &mut [u8],
+    ) -> Result<usize, Discard> {
         let hello = ClientHello::read(fragment.body, R::RECORD_SIZE).map_err(|_| Discard::Malformed)?;
         // Who shows a ticket that opens needs no cookie, and none is made for him.
         if R::RESUMPTION
             && hello.cookie.is_empty()
-            && let Some(outcome) = self.on_hello_to_resume(cx, path, record, (&fragment, &hello), false, out)
+            && let Some(outcome) = self.on_hello_to_resume(cx, path, record, (fragment, &hello), false, out)
         {
             return outcome;
         }
         let generation = cookie::generation(cx.now, &self.settings);
-        let cookie = self.cookies.of::<C>(generation, &path.remote, &hello);
-        if !same(&cookie, hello.cookie) {
+        let mut cookie = self.cookies.of::<C>(generation, &path.remote, &hello);
+        let mut proves = same(&cookie, hello.cookie);
+        if R::HELLO_FRAGMENTS {
+            // The second half of what a fragment was sent is that of the front, too: it was all that was known.
+            let [before, ..] = hello.parameters();
+            let front = self.cookies.of_front::<C>(generation, &path.remote, hello.cookie, before);
+            for (place, byte) in cookie.iter_mut().zip(first_half(&front)) {
+                *place = *byte;
+            }
+            proves = same(&cookie, hello.cookie) || same(&front, hello.cookie);
+        }
+        if !proves {
             bump(&mut cx.counters.cookies_sent);
             return Ok(write_hello_verify_request(record.number(), fragment.message_seq(), &cookie, out).unwrap_or(0));
         }
         if R::RESUMPTION
-            && let Some(outcome) = self.on_hello_to_resume(cx, path, record, (&fragment, &hello), true, out)
+            && let Some(outcome) = self.on_hello_to_resume(cx, path, record, (fragment, &hello), true, out)
         {
             return outcome;
         }
-        self.begin(cx, path, record, (&fragment, &hello), None, out)
+        self.begin(cx, path, record, (fragment, &hello), None, out)
     }
 
     /// A hello that wants to resume a session: `None` if it does not, or cannot. With a ticket that opens it need not prove
@@ -193,6 +292,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         Ok(0)
     }
+}
+
+/// The longest ClientHello that is put together, in bytes.
+const MAX_HELLO: usize = 4096;
+
+fn first_half(cookie: &[u8]) -> &[u8] {
+    cookie.get(..cookie::COOKIE_LEN / 2).unwrap_or(&[])
 }
 
 /// Ends what has not begun, and tells the client.

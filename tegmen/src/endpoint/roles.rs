@@ -18,6 +18,8 @@ pub trait Roles {
     const RESTORES: bool = false;
     /// It speaks of the size of records ([`record_size`]).
     const RECORD_SIZE: bool = false;
+    /// A server puts together ClientHellos that come in fragments; a mote refuses them.
+    const HELLO_FRAGMENTS: bool = false;
 
     /// It speaks of connection ids ([`connection_id`]), and so of return routability.
     const CONNECTION_ID: bool = false;
@@ -191,6 +193,7 @@ impl<R: Roles> Roles for Extended<R> {
     const SERVER: bool = R::SERVER;
     const RESTORES: bool = true;
     const RECORD_SIZE: bool = true;
+    const HELLO_FRAGMENTS: bool = true;
     const CONNECTION_ID: bool = true;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
     const RESUMPTION: bool = R::RESUMPTION;
@@ -239,6 +242,7 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
     const SERVER: bool = R::SERVER;
     const RESTORES: bool = R::RESTORES;
     const RECORD_SIZE: bool = R::RECORD_SIZE;
+    const HELLO_FRAGMENTS: bool = R::HELLO_FRAGMENTS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = true;
     const RESUMPTION: bool = R::RESUMPTION;
@@ -269,6 +273,7 @@ impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
     const SERVER: bool = R::SERVER;
     const RESTORES: bool = R::RESTORES;
     const RECORD_SIZE: bool = R::RECORD_SIZE;
+    const HELLO_FRAGMENTS: bool = R::HELLO_FRAGMENTS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
     const RESUMPTION: bool = true;

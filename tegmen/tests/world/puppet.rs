@@ -183,6 +183,15 @@ impl Puppet {
         self.hello()
     }
 
+    /// A hello with what cookie there is, in two fragments of which the first has `cut` bytes of the body: two datagrams.
+    pub fn hello_in_fragments(&mut self, cut: usize) -> [Vec<u8>; 2] {
+        let body = client_hello(&self.random, &self.cookie, &self.suite, &self.tail);
+        let (len, seq) = (body.len() as u32, self.message_seq);
+        let (first, second) = body.split_at(cut);
+        let pieces = [(0, first), (cut as u32, second)];
+        pieces.map(|(offset, piece)| self.plain(HANDSHAKE, &fragment(CLIENT_HELLO, len, seq, offset, piece)))
+    }
+
     /// Both hellos.
     pub fn reach_server_hello_done(&mut self, world: &mut World) {
         let hello = self.hello_with_cookie(world);
@@ -193,6 +202,11 @@ impl Puppet {
     pub fn take_server_flight(&mut self, world: &mut World, hello: &[u8]) {
         self.hash(&records(hello)[0].2);
         let flight = self.send(world, hello);
+        self.take_flight(&flight);
+    }
+
+    /// What its second hello, which was hashed, is answered with.
+    pub fn take_flight(&mut self, flight: &[Vec<u8>]) {
         for (kind, _, body) in flight.iter().flat_map(|datagram| records(datagram)) {
             assert_eq!(kind, HANDSHAKE);
             if body[0] == SERVER_HELLO {

@@ -33,14 +33,7 @@ impl<'r> ClientHello<'r> {
     /// Reads a whole message body; `record_size` as in [`Extensions::read`].
     pub fn read(body: &'r [u8], record_size: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
-        let version = reader.array()?;
-        let random = reader.array_ref()?;
-        let session_id = reader.with_len8()?;
-        if session_id.len() > 32 {
-            return Err(Truncated);
-        }
-        let before = body.get(..body.len().saturating_sub(reader.rest().len())).ok_or(Truncated)?;
-        let cookie = reader.with_len8()?;
+        let Front { version, random, before, cookie } = Front::read(&mut reader)?;
         let behind = reader.rest();
         let cipher_suites = reader.with_len16()?;
         let compression_methods = reader.with_len8()?;
@@ -90,6 +83,31 @@ impl<'r> ClientHello<'r> {
     /// True if the client knows RFC 5746, by extension or by signalling suite.
     pub fn signals_renegotiation_info(&self) -> bool {
         self.extensions.renegotiation_info || self.offers(CipherSuite::EMPTY_RENEGOTIATION_INFO_SCSV)
+    }
+}
+
+/// The beginning of a ClientHello, up to its cookie.
+pub(crate) struct Front<'r> {
+    version: [u8; 2],
+    pub(crate) random: &'r Random,
+    /// All that stands before the cookie.
+    pub(crate) before: &'r [u8],
+    pub(crate) cookie: &'r [u8],
+}
+
+impl<'r> Front<'r> {
+    #[inline(always)]
+    pub(crate) fn read(reader: &mut Reader<'r>) -> Result<Self, Truncated> {
+        let body = reader.rest();
+        let version = reader.array()?;
+        let random = reader.array_ref()?;
+        let session_id = reader.with_len8()?;
+        if session_id.len() > 32 {
+            return Err(Truncated);
+        }
+        let before = body.get(..body.len().saturating_sub(reader.rest().len())).ok_or(Truncated)?;
+        let cookie = reader.with_len8()?;
+        Ok(Self { version, random, before, cookie })
     }
 }
 
