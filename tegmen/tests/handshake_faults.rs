@@ -587,3 +587,66 @@ fn two_ends_do_not_answer_repetition_with_repetition_for_ever() {
     world.run(Duration::from_secs(10));
     assert!(world.sent.len() < 30, "{} datagrams in ten seconds", world.sent.len());
 }
+
+/// A HelloVerifyRequest in its record.
+fn hello_verify_request(sequence: u64, message_seq: u16, cookie: &[u8]) -> Vec<u8> {
+    let body = [&[254, 255, cookie.len() as u8][..], cookie].concat();
+    record(HANDSHAKE, 0, sequence, &message(HELLO_VERIFY_REQUEST, message_seq, &body))
+}
+
+/// The numbers and cookies of the hellos that a client sends.
+fn hellos(datagrams: &[Vec<u8>]) -> Vec<(u64, Vec<u8>)> {
+    let hellos = datagrams.iter().flat_map(|datagram| records(datagram));
+    let hellos = hellos.filter(|(kind, _, body)| (*kind, body[0]) == (HANDSHAKE, CLIENT_HELLO));
+    hellos.map(|(_, number, body)| (number, body[48..][..usize::from(body[47])].to_vec())).collect()
+}
+
+#[test]
+fn a_hello_verify_request_that_answers_an_older_hello_is_dropped() {
+    let mut world = world();
+    world.network = Box::new(|_, _| Fate::LOST);
+    world.connect();
+    world.run(Duration::from_millis(1500));
+    // Two hellos without a cookie, numbers 0 and 1, each answered with a cookie of its own (RFC 6347, section 4.2.1).
+    let answer = world.tell_client(&hello_verify_request(0, 0, b"first"));
+    assert_eq!(hellos(&answer), [(2, b"first".to_vec())]);
+    for _ in 0..3 {
+        assert!(world.tell_client(&hello_verify_request(1, 0, b"second")).is_empty());
+        assert!(world.tell_client(&hello_verify_request(0, 0, b"first")).is_empty());
+    }
+    // The hello with the cookie is still the one that is repeated, and may itself be asked for another cookie.
+    let before = world.sent.len();
+    world.run(Duration::from_millis(1500));
+    let sent: Vec<_> = world.sent[before..].iter().map(|(_, datagram)| datagram.clone()).collect();
+    assert_eq!(hellos(&sent), [(3, b"first".to_vec())]);
+    for (number, cookie, next) in [(2, b"third", 4), (4, b"forth", 5)] {
+        let answer = world.tell_client(&hello_verify_request(number, 0, cookie));
+        assert_eq!(hellos(&answer), [(next, cookie.to_vec())]);
+        assert!(world.tell_client(&hello_verify_request(number, 0, b"again")).is_empty());
+    }
+}
+
+#[test]
+fn a_handshake_survives_hello_verify_requests_that_come_late_and_again() {
+    for late in [0, 100, 1100, 2500] {
+        let mut world = World::new(11, Config { cookie_lifetime: Duration::from_millis(400), ..Config::default() });
+        let mut requests = 0;
+        world.network = Box::new(move |_, datagram| match datagram[13] {
+            // From now on the cookies of two hellos differ; the first of them comes when the second one is in use.
+            HELLO_VERIFY_REQUEST if datagram[0] == HANDSHAKE => {
+                requests += 1;
+                match requests {
+                    1 => Fate(vec![(Duration::from_millis(1030 + late), Damage::Intact); 2]),
+                    _ => Fate(vec![
+                        (Duration::from_millis(10), Damage::Intact),
+                        (Duration::from_millis(60), Damage::Intact),
+                    ]),
+                }
+            }
+            _ => Fate::after(Duration::from_millis(40)),
+        });
+        world.connect();
+        world.run(Duration::from_secs(30));
+        assert!(world.client.established && world.server.established, "{late} ms late");
+    }
+}

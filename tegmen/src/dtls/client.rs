@@ -28,10 +28,6 @@ impl HandshakeState {
 impl Ongoing<'_> {
     pub(crate) fn on_hello_verify_request<R: Roles>(&mut self, fragment: &Fragment<'_>) -> Result<(), Stop> {
         let cookie = hello_verify_request::read(fragment.body).map_err(|_| Discard::Malformed)?;
-        let repeated = self.buffers.outgoing.get(..self.state.outgoing_len.into()) == Some(cookie);
-        if self.state.step == Step::AwaitServerHello && repeated {
-            return Ok(());
-        }
         self.state.failures = self.state.failures.saturating_add(1);
         if self.state.failures > MAX_HELLO_VERIFY_REQUESTS {
             return Err(Discard::Unexpected.into());
@@ -42,6 +38,7 @@ impl Ongoing<'_> {
         self.state.step = Step::AwaitServerHello;
         self.state.receive_seq = fragment.message_seq().wrapping_add(1);
         self.state.start_flight::<R>(Element::ClientHello);
+        self.state.hello_number = self.state.next_sequence as u16;
         Ok(())
     }
 

@@ -51,6 +51,16 @@ impl Ongoing<'_> {
         record: &Record<'_>,
     ) -> Result<(), Stop> {
         match record.content_type() {
+            // A HelloVerifyRequest has the number of the hello that it answers (RFC 6347, section 4.2.1). That hello was not
+            // ours with a cookie: what the server answers to this one belongs to another transcript.
+            ContentType::HANDSHAKE
+                if R::CLIENT
+                    && self.state.step == Step::AwaitServerHello
+                    && record.body.first() == Some(&MessageType::HELLO_VERIFY_REQUEST.0)
+                    && (record.number().0 as u16).wrapping_sub(self.state.hello_number).cast_signed() < 0 =>
+            {
+                Err(Discard::Unexpected.into())
+            }
             ContentType::HANDSHAKE => self.on_fragments(cx, local, record.body, false),
             ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec::<R>(),
             ContentType::ALERT => {

@@ -88,6 +88,8 @@ pub struct HandshakeState {
     /// message_seq of the message that is due from the peer, and what it was when our flight began.
     pub(crate) receive_seq: u16,
     pub(crate) answered_seq: u16,
+    /// The record number, its last 16 bits, under which our hello with cookie was sent first.
+    pub(crate) hello_number: u16,
     /// Current retransmission timeout in milliseconds; 0 before the flight is sent.
     pub(crate) timeout_ms: u32,
     pub(crate) inbox: Inbox,
@@ -257,6 +259,7 @@ impl HandshakeState {
             flight_seq: 0,
             receive_seq: 0,
             answered_seq: 0,
+            hello_number: 0,
             minimal: false,
             cipher: Cipher::Ccm8,
             exchange: KeyExchange::Psk,
