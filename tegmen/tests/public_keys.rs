@@ -279,3 +279,54 @@ fn a_signature_of_another_handshake_proves_nothing() {
     assert_eq!(world.server.closed, Some(Fatal::BadSignature));
     assert!(!finishes(&mut world, &mut puppet));
 }
+
+/// A network that loses every datagram longer than `mtu` bytes.
+fn carries(world: &mut World, mtu: usize) {
+    world.network = Box::new(move |_, datagram| if datagram.len() > mtu { Fate::LOST } else { Fate::arrives() });
+}
+
+#[test]
+fn flights_that_are_lost_are_sent_in_smaller_datagrams_until_they_fit_the_path() {
+    for path in [1232, 512, 256, 200] {
+        let chain: fn(u8) -> Badge = |seed| Badge::chain(seed, 300);
+        let (client, server) = mutual(chain);
+        let mut world = world(7, ECDSA_GCM, client, server);
+        carries(&mut world, path);
+        world.connect();
+        world.run(Duration::from_secs(60));
+        assert!(world.client.established && world.server.established, "{path} bytes");
+        let from_server = world.sent.iter().filter(|(is_clients, _)| !is_clients);
+        let lens: Vec<usize> = from_server.map(|(_, datagram)| datagram.len()).collect();
+        // The size that is configured is tried more than once: a single loss says nothing of the path.
+        let tried = lens.iter().filter(|len| **len > path).count();
+        assert!(path == 1232 || tried >= 2, "{path} bytes: {lens:?}");
+        speaks_on(&mut world);
+    }
+}
+
+/// Both directions of a session that stands.
+fn speaks_on(world: &mut World) {
+    world.client.say(b"ping");
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.server.heard, [b"ping"]);
+}
+
+#[test]
+fn a_single_loss_does_not_make_datagrams_smaller() {
+    let (client, server) = mutual(certificate);
+    let mut world = world(7, ECDSA_GCM, client, server);
+    let mut lost = false;
+    world.network = Box::new(move |_, datagram| {
+        let is_flight = datagram.len() > 300;
+        if is_flight && !lost {
+            lost = true;
+            return Fate::LOST;
+        }
+        Fate::arrives()
+    });
+    world.connect();
+    world.run(Duration::from_secs(20));
+    assert!(world.client.established && world.server.established);
+    let longest: Vec<usize> = world.sent.iter().map(|(_, datagram)| datagram.len()).filter(|len| *len > 300).collect();
+    assert!(longest.len() >= 3 && longest[0] == longest[1], "{longest:?}");
+}

@@ -192,7 +192,8 @@ fn any_byte_of_any_datagram_may_be_spoiled_and_nobody_answers_for_ever() {
                 });
                 world.connect_again();
                 world.run(Duration::from_secs(59));
-                assert!(world.sent.len() < 20, "byte {at} of datagram {spoiled}: {} datagrams", world.sent.len());
+                // A flight that is never taken is cut into smaller datagrams, which are more.
+                assert!(world.sent.len() < 30, "byte {at} of datagram {spoiled}: {} datagrams", world.sent.len());
                 // A hello that was changed may end it all: Finished tells.
                 if spoiled + 1 == datagrams {
                     assert!(world.client.established && world.server.established, "byte {at} of the last");

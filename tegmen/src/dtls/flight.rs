@@ -153,10 +153,17 @@ impl Ongoing<'_> {
             self.state.send_flight();
             self.state.timeout_ms = self.state.timeout_ms.saturating_mul(2).min(settings.retransmit_max_ms);
         }
+        let begins = self.state.element == self.state.flight && self.state.fragment_offset == 0;
+        if R::RECORD_SIZE && self.state.timeout_ms > 0 && begins {
+            self.state.flags.lose_flight();
+        }
         if self.state.timeout_ms == 0 {
             self.state.timeout_ms = settings.retransmit_first_ms;
         }
-        let mtu = usize::from(settings.mtu).min(out.len());
+        let mut mtu = usize::from(settings.mtu).min(out.len());
+        if R::RECORD_SIZE {
+            mtu = self.state.flags.datagram(mtu, self.state.flight == Element::ClientHello);
+        }
         let mut len = 0usize;
         while self.state.element != Element::Sent {
             let room = out.get_mut(len..).unwrap_or(&mut []);

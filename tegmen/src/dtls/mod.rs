@@ -57,7 +57,9 @@ pub struct Config {
     pub profile: Profile,
     /// Which cipher suites. Only [`Extended`](crate::endpoint::Extended) endpoints have a choice.
     pub suites: Suites,
-    /// Largest UDP payload that is sent, in bytes; larger handshake messages are fragmented to it.
+    /// Largest UDP payload that is sent, in bytes; larger handshake messages are fragmented to it. Where a flight is lost
+    /// twice, [`Extended`](crate::endpoint::Extended) endpoints send it in datagrams of 508 bytes, then of 254, then of 127
+    /// (RFC 6347, section 4.1.1.1); others keep to this size.
     pub mtu: u16,
     /// The longest content of a protected record that is taken, in bytes: 64 to 2^14, or 0 for any. A client asks for it
     /// with record_size_limit (RFC 8449), and from 512 on with the next lower max_fragment_length (RFC 6066, section 4),

@@ -145,6 +145,9 @@ impl Flags {
     /// How often it was sent our flight again, in two bits.
     const AGAIN: u16 = 3 << 11;
     const ONCE_AGAIN: u16 = 1 << 11;
+    /// Number of times that our flights were lost, in three bits.
+    const LOST: u16 = 7 << 13;
+    const ONCE_LOST: u16 = 1 << 13;
 
     pub(crate) const fn has(self, flag: u16) -> bool {
         self.0 & flag != 0
@@ -165,6 +168,34 @@ impl Flags {
             self.0 = self.0.wrapping_add(Self::ONCE_AGAIN);
         }
         may
+    }
+
+    /// Counts a flight that is sent again.
+    pub(crate) const fn lose_flight(&mut self) {
+        if self.0 & Self::LOST < Self::LOST {
+            self.0 = self.0.wrapping_add(Self::ONCE_LOST);
+        }
+    }
+
+    /// A new flight begins, and so the one before it came through. The size that came through stays.
+    pub(crate) const fn begin_flight(&mut self) {
+        if self.0 & Self::LOST < 2 * Self::ONCE_LOST {
+            self.0 &= !Self::LOST;
+        }
+    }
+
+    /// The longest datagram of a flight, in bytes, where `mtu` is allowed (RFC 6347, section 4.1.1.1): if a flight is lost
+    /// twice it is sent in datagrams of 508 bytes, which fit the 576 that every IPv4 host takes, then in halves and
+    /// quarters of that. A ClientHello keeps to 508, because few servers put one together from fragments.
+    pub(crate) const fn datagram(self, mtu: usize, is_hello: bool) -> usize {
+        let most = if is_hello { 1 } else { 3 };
+        let halves = match (self.0 & Self::LOST) / Self::ONCE_LOST {
+            0 | 1 => return mtu,
+            lost if lost <= most => lost.saturating_sub(1),
+            _ => most,
+        };
+        let (size, least) = (if mtu < 1016 { mtu } else { 1016 } >> halves, if mtu < 127 { mtu } else { 127 });
+        if size < least { least } else { size }
     }
 
     /// The group of the agreement.
@@ -348,6 +379,9 @@ impl HandshakeState {
         };
         self.flight_seq = self.flight_seq.wrapping_add(messages);
         self.flight = flight;
+        if R::RECORD_SIZE {
+            self.flags.begin_flight();
+        }
         self.await_answer();
     }
 
