@@ -3,6 +3,7 @@
 
 mod world;
 
+use tegmen::dtls::need::Need;
 use tegmen::dtls::{Config, Fatal};
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
@@ -649,4 +650,51 @@ fn a_handshake_survives_hello_verify_requests_that_come_late_and_again() {
         world.run(Duration::from_secs(30));
         assert!(world.client.established && world.server.established, "{late} ms late");
     }
+}
+
+/// ServerHello of a server that answered the hello with message_seq 1.
+fn first_of_the_servers_flight() -> Vec<u8> {
+    record(HANDSHAKE, 0, 1, &message(SERVER_HELLO, 1, &server_hello([254, 253], CCM_8, 0, &[])))
+}
+
+#[test]
+fn a_client_repeats_its_hello_until_the_servers_flight_is_complete() {
+    for hint in [None, Some(0), Some(20), Some(240)] {
+        let mut world = client_awaits_server_hello();
+        world.network = Box::new(|_, _| Fate::LOST);
+        let hello = hellos(&[world.sent[2].1.clone()]).remove(0);
+        world.tell_client(&first_of_the_servers_flight());
+        if let Some(len) = hint {
+            let body = [&u16::to_be_bytes(len)[..], &vec![b'h'; len.into()]].concat();
+            world.tell_client(&record(HANDSHAKE, 0, 2, &message(SERVER_KEY_EXCHANGE, 2, &body)));
+        }
+        let before = world.sent.len();
+        world.run(Duration::from_secs(5));
+        let again: Vec<_> = world.sent[before..].iter().map(|(_, datagram)| datagram.clone()).collect();
+        let again: Vec<_> = hellos(&again).into_iter().map(|(_, cookie)| cookie).collect();
+        // A hint as long as this one takes the place of the cookie.
+        let cookie = if hint == Some(240) { Vec::new() } else { hello.1 };
+        assert_eq!(again, [cookie.clone(), cookie], "hint {hint:?}");
+        // The missing end of the flight, and the client goes on; from there on it repeats what comes next.
+        let seq = if hint.is_some() { 3 } else { 2 };
+        let answer = world.tell_client(&record(HANDSHAKE, 0, 3, &message(SERVER_HELLO_DONE, seq, &[])));
+        assert_eq!(records(&answer[0])[0].2[0], CLIENT_KEY_EXCHANGE);
+        let before = world.sent.len();
+        world.run(Duration::from_secs(5));
+        let again = world.sent[before..].iter().filter(|(is_clients, _)| *is_clients);
+        let again: Vec<_> = again.map(|(_, datagram)| records(datagram)[0].2[0]).collect();
+        assert_eq!(again, [CLIENT_KEY_EXCHANGE; 2]);
+    }
+}
+
+#[test]
+fn a_hint_reaches_the_owner_behind_a_cookie() {
+    let mut world = client_awaits_server_hello();
+    world.client.store_delay = Some(Duration::from_secs(1));
+    world.tell_client(&first_of_the_servers_flight());
+    let body = [&[0, 4][..], b"hint"].concat();
+    world.tell_client(&record(HANDSHAKE, 0, 2, &message(SERVER_KEY_EXCHANGE, 2, &body)));
+    world.tell_client(&record(HANDSHAKE, 0, 3, &message(SERVER_HELLO_DONE, 3, &[])));
+    let id = world.client.peer.unwrap();
+    assert_eq!(world.client.endpoint.need(id), Some(Need::PskForServer { hint: b"hint" }));
 }

@@ -280,6 +280,50 @@ fn a_signature_of_another_handshake_proves_nothing() {
     assert!(!finishes(&mut world, &mut puppet));
 }
 
+/// The server sends its flight again only where it is asked for it.
+#[test]
+fn the_client_asks_again_for_any_part_of_the_servers_flight() {
+    for lost in 2..14 {
+        let (client, server) = mutual(certificate);
+        let mut world = world(7, ECDSA_GCM, client, server);
+        let hour = Duration::from_secs(3600);
+        let config =
+            Config { suites: ECDSA_GCM, mtu: 200, retransmit_first: hour, retransmit_max: hour, ..Config::default() };
+        world.server.configure_as(config);
+        let mut from_server = 0;
+        world.network = Box::new(move |_, datagram| {
+            let is_servers =
+                matches!(datagram[13], 2 | 12 | 13 | 14) || datagram[13] == CERTIFICATE && from_server < 10;
+            from_server += usize::from(is_servers);
+            if is_servers && from_server == lost { Fate::LOST } else { Fate::arrives() }
+        });
+        world.connect();
+        world.run(Duration::from_secs(50));
+        assert!(world.client.established && world.server.established, "lost {lost}");
+        assert!(world.client.counters.retransmitted <= 1, "{} times", world.client.counters.retransmitted);
+    }
+}
+
+/// The datagrams of the flight take longer than the first timeout, but no two of them so long.
+#[test]
+fn a_slow_flight_is_not_asked_for_again() {
+    let (client, server) = mutual(certificate);
+    let mut world = world(7, ECDSA_GCM, client, server);
+    world.server.limit_mtu(200);
+    let mut slow = 0;
+    world.network = Box::new(move |n, datagram| {
+        if n >= 3 && matches!(datagram[13], 2 | 11 | 12 | 13 | 14) && slow < 10 {
+            slow += 1;
+            return Fate::after(Duration::from_millis(150 * slow));
+        }
+        Fate::arrives()
+    });
+    world.connect();
+    world.run(Duration::from_secs(50));
+    assert!(world.client.established && world.server.established);
+    assert_eq!(world.client.counters.retransmitted, 0);
+}
+
 /// A network that loses every datagram longer than `mtu` bytes.
 fn carries(world: &mut World, mtu: usize) {
     world.network = Box::new(move |_, datagram| if datagram.len() > mtu { Fate::LOST } else { Fate::arrives() });

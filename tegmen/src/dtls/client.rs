@@ -33,6 +33,7 @@ impl Ongoing<'_> {
             return Err(Discard::Unexpected.into());
         }
         self.keep::<R>(cookie)?;
+        self.state.cookie_len = self.state.outgoing_len;
         // Neither the first hello nor the request is part of the handshake that is hashed (RFC 6347, section 4.2.1).
         self.state.transcript.restart();
         self.state.step = Step::AwaitServerHello;
@@ -65,9 +66,6 @@ impl Ongoing<'_> {
                     exchange if R::PUBLIC_KEYS && exchange.is_ephemeral() => Step::AwaitServerKeyExchange,
                     _ => Step::AwaitServerHelloDone,
                 };
-                // The hello was answered; the rest of the server's flight is the server's to repeat.
-                self.state.outgoing_len = 0;
-                self.state.deadline = self.state.give_up;
                 Ok(())
             }
             (Step::AwaitServerCertificate, MessageType::CERTIFICATE) if R::PUBLIC_KEYS => {
@@ -75,6 +73,7 @@ impl Ongoing<'_> {
                     return Err(Fatal::Decode.into());
                 }
                 self.state.step = Step::ClientVerifies;
+                self.state.deadline = self.state.give_up;
                 Err(Stop::Need)
             }
             (Step::AwaitServerKeyExchange, MessageType::SERVER_KEY_EXCHANGE) if R::PUBLIC_KEYS => {
@@ -91,18 +90,21 @@ impl Ongoing<'_> {
                 if !R::PUBLIC_KEYS || self.state.exchange.is_psk() =>
             {
                 let hint = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
-                self.keep::<R>(hint)?;
-                Ok(())
+                Ok(self.keep_hint::<R>(hint)?)
             }
             (Step::AwaitServerHelloDone, MessageType::SERVER_HELLO_DONE) => {
                 if !body.is_empty() {
                     return Err(Fatal::Decode.into());
                 }
-                if R::PUBLIC_KEYS && self.state.exchange.is_rsa() {
-                    return self.ask_to_encrypt();
+                if R::RESUMPTION {
+                    self.settle_session_id();
                 }
                 if R::PUBLIC_KEYS && self.state.exchange.has_certificate() {
-                    return self.answer_server(cx, local, None);
+                    (self.state.cookie_len, self.state.outgoing_len) = (0, 0);
+                    return match self.state.exchange.is_rsa() {
+                        true => self.ask_to_encrypt(),
+                        false => self.answer_server(cx, local, None),
+                    };
                 }
                 self.state.step = Step::ClientNeedsPsk;
                 // The lookup may take its time; only the handshake as a whole has a limit.
@@ -116,6 +118,12 @@ impl Ongoing<'_> {
             (Step::AwaitServerFinished, MessageType::FINISHED) => Err(Stop::Established),
             (_, unexpected) => Err(Fatal::UnexpectedMessage(unexpected).into()),
         }
+    }
+
+    /// Keeps a hint behind the cookie of our hello, which may have to be sent again; where there is no room for both, in its
+    /// place. A server that has begun a handshake knows the hello by its number.
+    pub(crate) fn keep_hint<R: Roles>(&mut self, hint: &[u8]) -> Result<(), Fatal> {
+        self.keep_behind::<R>(self.state.cookie_len, hint).or_else(|_| self.keep::<R>(hint))
     }
 
     fn on_server_hello<C: Crypto, R: Roles>(

@@ -221,7 +221,8 @@ impl Ongoing<'_> {
         if R::RECORD_SIZE {
             space = space.min(self.peer.record_size.sent().saturating_sub(HEADER_LEN));
         }
-        let kept = self.buffers.outgoing.get(..state.outgoing_len.into()).unwrap_or(&[]);
+        let len = if element == Element::ClientHello { state.cookie_len } else { state.outgoing_len };
+        let kept = self.buffers.outgoing.get(..len.into()).unwrap_or(&[]);
         let session_id = if R::RESUMPTION { kept::get(self.buffers.outgoing, Item::SessionId) } else { &[] };
         let mut body = Writer::new(out.get_mut(before..).ok_or(Full)?);
         let mut ids = [0; connection_id::EXTENSIONS_LEN];

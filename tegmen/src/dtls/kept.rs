@@ -26,7 +26,7 @@ pub(crate) enum Item {
     Signature,
     /// The cipher suite and the master secret of what is resumed, or may be later.
     Session,
-    /// The session_id of the hellos, where there is one.
+    /// The session_id of our hello, and of the server's that answers it, where there is one.
     SessionId,
     /// The ticket that a client shows.
     Ticket,
@@ -36,6 +36,8 @@ pub(crate) enum Item {
     EncryptedPremaster,
     /// The version of the hello, with which a premaster secret begins.
     ClientVersion,
+    /// The session_id that a server gives, while our hello may have to be sent again.
+    NewSessionId,
 }
 
 /// Bytes behind each item.

@@ -112,7 +112,10 @@ impl Ongoing<'_> {
         match self.state.step {
             Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, local, answer)?,
             Step::ServerNeedsPsk if R::SERVER => self.resume_server::<C, R>(cx, answer),
-            Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS => self.on_verified(answer)?,
+            Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS => {
+                self.on_verified(answer)?;
+                self.state.await_rest(cx.now);
+            }
             Step::ClientSigns | Step::ServerSigns if R::PUBLIC_KEYS => self.on_signed(local, answer)?,
             Step::ClientEncrypts if R::PUBLIC_KEYS && LongKeys::FIT => self.on_encrypted(cx, local, answer)?,
             Step::ServerDecrypts if R::PUBLIC_KEYS && LongKeys::FIT => self.on_decrypted::<C, R>(cx, answer),
@@ -126,7 +129,7 @@ impl<'b> Ongoing<'b> {
     /// What the handshake waits for, `None` if for nothing.
     pub fn need(self) -> Option<Need<'b>> {
         let Buffers { outgoing, .. } = self.buffers;
-        let text = outgoing.get(..self.state.outgoing_len.into()).unwrap_or(&[]);
+        let text = outgoing.get(self.state.cookie_len.into()..self.state.outgoing_len.into()).unwrap_or(&[]);
         match self.state.step {
             Step::ClientNeedsPsk => Some(Need::PskForServer { hint: text }),
             Step::ServerNeedsPsk => Some(Need::PskOfClient { identity: text }),

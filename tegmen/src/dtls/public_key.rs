@@ -377,7 +377,7 @@ impl Ongoing<'_> {
             cx.crypto.verify(scheme, key, &digest, signature).map_err(|_| Fatal::BadSignature)?;
             kept::forget(self.buffers.outgoing, Item::PeerKey);
         } else {
-            self.keep::<R>(message.hint)?;
+            self.keep_hint::<R>(message.hint)?;
         }
         self.state.flags.set(Flags::X25519, message.group == NamedGroup::X25519);
         self.put(Item::PeerShare, message.share)

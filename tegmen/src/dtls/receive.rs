@@ -325,6 +325,9 @@ impl Ongoing<'_> {
         if R::SERVER && server {
             self.on_client_message(cx, local, kind, body)
         } else if R::CLIENT && !server {
+            if R::KEEPS {
+                self.state.await_rest(cx.now);
+            }
             self.on_server_message(cx, local, kind, body)
         } else {
             Err(Fatal::UnexpectedMessage(kind).into())

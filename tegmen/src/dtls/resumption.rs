@@ -16,7 +16,7 @@ use super::kept::{self, Item};
 use super::state::{Flags, Local, MAX_TEXT, NO_CREDENTIAL, Ongoing, Step, Stop};
 use super::suite::CipherSuite;
 use super::{Fatal, Profile, VERSION, public_key::Agreed};
-use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::buf::{Full, Reader, Truncated, Writer, copy};
 use crate::crypto::Crypto;
 use crate::endpoint::{Cx, Principal, Roles};
 use crate::secret::Secret;
@@ -32,6 +32,8 @@ pub const ID_LEN: usize = 32;
 
 /// Bytes of a hello and its headers at most, apart from the ticket.
 const REST_OF_HELLO: usize = 250;
+/// Bytes of the outgoing buffer that the server's certificate and share take, with RSA keys of 4096 bits.
+const ROOM_FOR_KEYS: usize = 700;
 
 /// What both ends remember of a session to resume it.
 #[derive(Debug)]
@@ -274,12 +276,16 @@ impl Ongoing<'_> {
     /// Client: whether the server resumes what we offered; then the keys are known, and its ChangeCipherSpec is due.
     pub(crate) fn is_resumed<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, hello: &ServerHello<'_>) -> Result<bool, Fatal> {
         if !self.state.flags.has(Flags::RESUMED) {
-            for item in [Item::Session, Item::Ticket, Item::SessionId] {
-                kept::forget(self.buffers.outgoing, item);
-            }
             // One without room is not kept.
             if !hello.session_id.is_empty() && self.state.extended_master_secret {
-                let _ = self.put_item(Item::SessionId, &[hello.session_id]);
+                let _ = self.put_item(Item::NewSessionId, &[hello.session_id]);
+            }
+            // What was offered belongs to our hello, which may have to be sent again; not where the keys need its room.
+            let offered = !kept::get(self.buffers.outgoing, Item::Session).is_empty();
+            let room = kept::front(self.buffers.outgoing).saturating_sub(self.state.outgoing_len.into());
+            if offered && room < ROOM_FOR_KEYS {
+                self.forget_offer();
+                self.state.timeout_ms = u32::MAX;
             }
             return Ok(false);
         }
@@ -293,6 +299,26 @@ impl Ongoing<'_> {
         self.set_master(cx, &mut session.master, true);
         self.state.step = Step::AwaitServerChangeCipherSpec;
         Ok(true)
+    }
+
+    /// Client: forgets the session that it offered to resume.
+    fn forget_offer(&mut self) {
+        for item in [Item::Session, Item::Ticket, Item::SessionId] {
+            kept::forget(self.buffers.outgoing, item);
+        }
+    }
+
+    /// Client: the server's flight is complete, so our hello is not sent again. The id that the server gave replaces what was
+    /// offered.
+    pub(crate) fn settle_session_id(&mut self) {
+        self.forget_offer();
+        let mut id = [0; ID_LEN];
+        let given = kept::get(self.buffers.outgoing, Item::NewSessionId);
+        let len = given.len();
+        if len > 0 && copy(&mut id, given).is_ok() {
+            kept::forget(self.buffers.outgoing, Item::NewSessionId);
+            let _ = self.put_item(Item::SessionId, &[id.get(..len).unwrap_or(&[])]); // the room was there
+        }
     }
 
     /// Client: takes a ticket.

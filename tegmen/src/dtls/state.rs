@@ -63,6 +63,7 @@ pub struct HandshakeState {
     pub(crate) element: Element,
     /// Elements before this one are in the transcript already.
     pub(crate) hashed: Element,
+    /// Bytes of texts at the front of the outgoing room: the cookie, and behind it the hint; later the identity.
     pub(crate) outgoing_len: u8,
     /// HelloVerifyRequests followed, or Finished records that did not open.
     pub(crate) failures: u8,
@@ -81,6 +82,8 @@ pub struct HandshakeState {
     pub(crate) identity_unknown: bool,
     /// Our flight was sent again because the peer's came again, since the timer last ran out.
     pub(crate) repeated: bool,
+    /// Client: bytes of the cookie at the front of the outgoing room.
+    pub(crate) cookie_len: u8,
     /// Where the next fragment of the current element begins.
     pub(crate) fragment_offset: u16,
     /// message_seq of the first message of our flight.
@@ -301,6 +304,7 @@ impl HandshakeState {
             change_cipher_spec: false,
             identity_unknown: false,
             repeated: false,
+            cookie_len: 0,
             failures: 0,
             outgoing_len: 0,
             inbox: Inbox::new(),
@@ -328,6 +332,7 @@ impl HandshakeState {
         self.change_cipher_spec = false;
         self.identity_unknown = false;
         self.failures = 0;
+        self.cookie_len = 0;
         self.outgoing_len = 0;
         self.next_sequence = 0;
         self.inbox.clear();
@@ -394,6 +399,14 @@ impl HandshakeState {
         self.send_flight();
     }
 
+    /// Client: the timer of our hello begins again with each message of the server's flight, which may take many datagrams;
+    /// whichever of them is lost, the hello asks for it (RFC 6347, section 4.2.4).
+    pub(crate) fn await_rest(&mut self, now: Instant) {
+        if self.flight == Element::ClientHello && self.element == Element::Sent {
+            self.deadline = now.after_millis(self.timeout_ms).min(self.give_up);
+        }
+    }
+
     /// The peer's flight came again, so ours was lost. It goes out again only once for each run of the timer: two ends
     /// that answer every repetition with one would never stop.
     #[inline(always)]
@@ -432,11 +445,19 @@ impl HandshakeState {
 impl Ongoing<'_> {
     /// Keeps a cookie, hint or identity where the flight is written from.
     pub(crate) fn keep<R: Roles>(&mut self, text: &[u8]) -> Result<(), Fatal> {
-        if R::KEEPS && text.len() > kept::front(self.buffers.outgoing) {
+        self.keep_behind::<R>(0, text)
+    }
+
+    /// As [`Self::keep`], behind a cookie of `cookie_len` bytes.
+    pub(crate) fn keep_behind<R: Roles>(&mut self, cookie_len: u8, text: &[u8]) -> Result<(), Fatal> {
+        let len = usize::from(cookie_len).wrapping_add(text.len());
+        if R::KEEPS && len > kept::front(self.buffers.outgoing) {
             return Err(Fatal::TooLarge);
         }
-        let len = u8::try_from(text.len()).map_err(|_| Fatal::TooLarge)?;
-        copy(self.buffers.outgoing, text).map_err(|_| Fatal::TooLarge)?;
+        let len = u8::try_from(len).map_err(|_| Fatal::TooLarge)?;
+        let place = self.buffers.outgoing.get_mut(cookie_len.into()..).ok_or(Fatal::TooLarge)?;
+        copy(place, text).map_err(|_| Fatal::TooLarge)?;
+        self.state.cookie_len = cookie_len;
         self.state.outgoing_len = len;
         Ok(())
     }
