@@ -22,6 +22,7 @@ pub mod group;
 mod index;
 pub mod metrics;
 pub mod pcapng;
+mod prefix;
 mod private;
 pub mod probe;
 pub mod problem;

@@ -38,7 +38,7 @@ use conversation::{Desk, Observers, Told};
 use kept::Kept;
 use later::Changes;
 use leisure::Leisure;
-use limits::Gate;
+use limits::{Gate, Limited};
 use shard::{Shard, Table};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
 use tegmen::dtls::connection_id::{AddressChanges, Policy};
 use tegmen::dtls::{AlertDescription, Config, Fatal, Suites};
-use tegmen::endpoint::{Cx, Endpoint, Extended, Resuming, ServerOnly};
+use tegmen::endpoint::{Cx, Endpoint, Extended, Resuming};
 use tegmen::time::Instant;
 use tokio::sync::{mpsc, watch};
 use transfer::{Ledger, Scratch};
@@ -118,7 +118,7 @@ pub struct ServerConfig {
     pub public_keys: Option<PublicKeys>,
     /// How clients come back without a key exchange; `None` if they do not.
     pub resumption: Option<ResumptionConfig>,
-    /// Hellos that are looked at.
+    /// ClientHellos that are answered.
     pub hellos: HelloLimits,
     /// Where keys are looked for that the credentials do not have.
     pub store: Option<Arc<dyn KeyStore>>,
@@ -438,6 +438,7 @@ impl Server {
             threads,
             sessions: sessions.clone(),
         };
+        let gate = Arc::new(Gate::new(config.hellos));
         let (to_shards, passed): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::channel(steering::WAITING)).unzip();
         let channels = senders.into_iter().zip(receivers).zip(passed);
         for ((number, runtime), ((sender, errands), passed)) in runtimes.drain(..).enumerate().zip(channels) {
@@ -473,7 +474,7 @@ impl Server {
                 policy.shard = number as u8;
                 policy.len = if shards > 256 { 0 } else { policy.len };
             }
-            let role = Resuming { role: ServerOnly, sessions: resumption.clone() };
+            let role = Resuming { role: Limited(gate.clone()), sessions: resumption.clone() };
             let role = tegmen::endpoint::PublicKeys { role: Extended::with(role, &dtls), keys: keys.clone() };
             let endpoint = Endpoint::with_roles(&mut cx, Table::new(capacity), dtls, role);
             let shard = Shard {
@@ -518,11 +519,7 @@ impl Server {
                     let idle = config.dtls.idle_timeout;
                     Kept::new(sessions, if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) })
                 }),
-                gate: Gate::new(HelloLimits {
-                    per_prefix: config.hellos.per_prefix,
-                    // 0 stays 0: no limit.
-                    total: config.hellos.total.div_ceil(shards as u32),
-                }),
+                gate: gate.clone(),
             };
             let stopped = stopped.clone();
             let reload = number == 0;

@@ -121,11 +121,17 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     Outcome::Event(event) => return event,
                 }
             }
+            let first = records.is_whole();
             let Some(record) = records.take() else {
                 cx.counters.discard(Discard::Malformed);
                 return None;
             };
             if R::SERVER && record.is_client_hello() {
+                // A ClientHello is a flight of its own. Further ones in the datagram would be answered with a datagram each.
+                if R::ONE_HELLO && !first && !(R::HELLO_FRAGMENTS && record.continues_hello()) {
+                    cx.counters.discard(Discard::Unexpected);
+                    continue;
+                }
                 match self.on_client_hello(cx, path, &record, out) {
                     0 => continue,
                     len => break len,

@@ -136,6 +136,30 @@ fn nothing_larger_than_the_hello_is_sent_before_the_address_is_proven() {
     assert_eq!(world.server.endpoint.next_alarm(), None);
 }
 
+#[test]
+fn one_hello_of_a_datagram_is_answered_and_only_as_its_first_record() {
+    let mut world = world();
+    let mut puppet = Puppet::new(1000);
+    let hellos: Vec<u8> = (0..19).flat_map(|_| puppet.hello()).collect();
+    assert_eq!(puppet.send(&mut world, &hellos).len(), 1);
+    assert_eq!((world.server.counters.cookies_sent, world.server.counters.unexpected), (1, 18));
+    let hello = puppet.hello_with_cookie(&mut world);
+    let cookies_sent = world.server.counters.cookies_sent;
+    let alert = record(ALERT, 0, 0, &[1, 0]);
+    let sealed = record(APPLICATION_DATA, 1, 0, &[0; 25]);
+    let with_id = record(25, 1, 0, &[0; 40]);
+    for first in [alert, sealed, with_id] {
+        assert!(puppet.send(&mut world, &[&first[..], &hello].concat()).is_empty());
+        assert_eq!((world.server.endpoint.peers.len(), world.server.counters.cookies_sent), (0, cookies_sent));
+    }
+    // A fatal alert frees a handshake, but the same datagram begins no other.
+    puppet.take_server_flight(&mut world, &hello);
+    let alert = record(ALERT, 0, 9, &[2, 0]);
+    puppet.send(&mut world, &[&alert[..], &hello].concat());
+    assert_eq!(server_phase(&world, &puppet), None);
+    assert_eq!(records(&puppet.send(&mut world, &hello)[0])[0].2[0], SERVER_HELLO);
+}
+
 /// A client whose hello is longer than others, by an extension that nobody knows.
 fn client_with_a_long_hello(port: u16) -> Puppet {
     let mut puppet = Puppet::new(port);

@@ -1,16 +1,20 @@
-//! How many hellos are looked at: in all, and of one network prefix, so that a flood from one place, or from many,
+//! Limits of the ClientHellos that are answered, in all and of one network prefix, so that a flood from one place, or from many,
 //! leaves time for those who have a session and for those who come from elsewhere.
 
+use crate::prefix;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tegmen::endpoint::{Address, Roles};
 use tegmen::time::Instant;
 
-/// Hellos that are let through.
+/// ClientHellos that are answered, by all shards together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HelloLimits {
     /// In a second, of one /24 (IPv4) or /56 (IPv6) prefix; 0 sets no limit. Twice as many may come at once.
     pub per_prefix: u32,
-    /// In a second, of all together; 0 sets no limit.
+    /// In a second, of all together; 0 sets no limit. Twice as many may come at once.
     pub total: u32,
 }
 
@@ -23,68 +27,71 @@ impl Default for HelloLimits {
 /// Prefixes that are told apart; more of them share what they have.
 const PREFIXES: usize = 4096;
 
-/// The state behind [`HelloLimits`], of fixed size.
+/// The state behind [`HelloLimits`], of fixed size and the same for all shards.
 pub(super) struct Gate {
     limits: HelloLimits,
     /// With keys that nobody outside knows, so that nobody chooses whom to share with.
     hasher: RandomState,
     prefixes: Box<[Bucket]>,
     total: Bucket,
-    /// Hellos that were dropped.
-    pub(super) dropped: u64,
+    dropped: AtomicU64,
 }
 
 impl Gate {
     pub(super) fn new(limits: HelloLimits) -> Self {
-        let prefixes = vec![Bucket::default(); if limits.per_prefix > 0 { PREFIXES } else { 1 }].into();
-        Self { limits, hasher: RandomState::new(), prefixes, total: Bucket::default(), dropped: 0 }
+        let prefixes = (0..if limits.per_prefix > 0 { PREFIXES } else { 1 }).map(|_| Bucket::default()).collect();
+        Self { limits, hasher: RandomState::new(), prefixes, total: Bucket::default(), dropped: AtomicU64::new(0) }
     }
 
-    /// False if this datagram is a hello too many.
-    pub(super) fn admits(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> bool {
-        if !is_hello(datagram) {
-            return true;
-        }
-        let index = self.hasher.hash_one(prefix(from.ip())) as usize % self.prefixes.len();
+    /// Counts a ClientHello; false if it is one too many.
+    fn admits(&self, now: Instant, from: IpAddr) -> bool {
+        let index = self.hasher.hash_one(prefix::of(from)) as usize % self.prefixes.len();
         let admitted =
             self.prefixes[index].take(now, self.limits.per_prefix) && self.total.take(now, self.limits.total);
-        self.dropped += u64::from(!admitted);
+        if !admitted {
+            self.dropped.fetch_add(1, Relaxed);
+        }
         admitted
+    }
+
+    /// ClientHellos that were dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
     }
 }
 
-/// A handshake record of epoch 0 that begins with a ClientHello.
-fn is_hello(datagram: &[u8]) -> bool {
-    matches!(datagram, [22, _, _, 0, 0, _, _, _, _, _, _, _, _, 1, ..])
-}
+/// A server that answers no more ClientHellos than its gate admits.
+pub(super) struct Limited(pub(super) Arc<Gate>);
 
-fn prefix(ip: IpAddr) -> u64 {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => u64::from(ip.to_bits() >> 8),
-        IpAddr::V6(ip) => (ip.to_bits() >> 72) as u64 | 1 << 63,
+impl Roles for Limited {
+    const CLIENT: bool = false;
+    const SERVER: bool = true;
+
+    fn admits_hello(&self, now: Instant, from: &Address) -> bool {
+        self.0.admits(now, SocketAddr::from(*from).ip())
     }
 }
 
 /// A token bucket that holds two seconds of its rate.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Bucket {
-    /// When the bucket would have been empty at this rate; what lies between then and now is full.
-    empty_at: Instant,
+    /// When the bucket would have been empty at this rate, in microseconds of the clock; what lies between then and now is
+    /// full.
+    empty_at: AtomicU64,
 }
 
 impl Bucket {
-    fn take(&mut self, now: Instant, per_second: u32) -> bool {
+    /// Microseconds in which an empty bucket is full again.
+    const FILLS_IN: u64 = 2_000_000;
+
+    fn take(&self, now: Instant, per_second: u32) -> bool {
         if per_second == 0 {
             return true;
         }
-        let (now, full) = (now.as_micros(), 2_000_000);
-        let from = self.empty_at.as_micros().max(now.saturating_sub(full));
-        let next = from + 1_000_000 / u64::from(per_second);
-        if next > now {
-            return false;
-        }
-        self.empty_at = Instant::from_micros(next);
-        true
+        let (now, step) = (now.as_micros(), 1_000_000 / u64::from(per_second));
+        let full = now.saturating_sub(Self::FILLS_IN);
+        let one_less = |empty_at: u64| Some(empty_at.max(full) + step).filter(|empty_at| *empty_at <= now);
+        self.empty_at.fetch_update(Relaxed, Relaxed, one_less).is_ok()
     }
 }
 

@@ -4,7 +4,7 @@ use super::conversation::{Desk, Sender};
 use super::kept::Kept;
 use super::later::Errand;
 use super::leisure::Leisure;
-use super::limits::Gate;
+use super::limits::{Gate, Limited};
 use super::session::{Held, Outcome};
 use super::steering::{Passed, Steering};
 use super::strangers::Strangers;
@@ -26,9 +26,7 @@ use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::record::ContentType;
 use tegmen::dtls::{AlertDescription, Records, alert};
-use tegmen::endpoint::{
-    Cx, Endpoint, Event, Extended, Path, PeerId, Peers as _, Protection, Rank, Resuming, ServerOnly,
-};
+use tegmen::endpoint::{Cx, Endpoint, Event, Extended, Path, PeerId, Peers as _, Protection, Rank, Resuming};
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
@@ -43,7 +41,7 @@ fn refusal(answer: &[u8]) -> Option<AlertDescription> {
 }
 
 pub(super) type Table = Slab<Attached>;
-type Role = tegmen::endpoint::PublicKeys<Extended<Resuming<ServerOnly, ServerResumption>>, PublicKeys>;
+type Role = tegmen::endpoint::PublicKeys<Extended<Resuming<Limited, ServerResumption>>, PublicKeys>;
 
 pub(super) struct Shard<A> {
     /// Which of the server's.
@@ -61,7 +59,7 @@ pub(super) struct Shard<A> {
     pub(super) seconds: u32,
     /// Of the credentials by which sessions were looked at last.
     pub(super) version: u64,
-    pub(super) gate: Gate,
+    pub(super) gate: Arc<Gate>,
     pub(super) store: Option<Arc<dyn KeyStore>>,
     pub(super) store_answers_every: Duration,
     /// What is known of identities that were asked for, until it is time to act upon it.
@@ -168,10 +166,9 @@ impl<A: Application> Shard<A> {
             }
             return;
         }
-        if self.steering.pass(&path, datagram) || !self.gate.admits(now, path.remote.into(), datagram) {
-            return;
+        if !self.steering.pass(&path, datagram) {
+            self.on_records(now, path, datagram);
         }
-        self.on_records(now, path, datagram);
     }
 
     /// What another shard received, of a session that is here.
@@ -423,9 +420,9 @@ impl<A: Application> Shard<A> {
             peers: self.endpoint.peers.len(),
             table_bytes: self.endpoint.peers.bytes(),
             requests: self.desk.requests,
-            hellos_dropped: self.gate.dropped,
             established: self.established,
             // All shards have the same.
+            hellos_dropped: if self.number == 0 { self.gate.dropped() } else { 0 },
             resumption: if self.number == 0 { self.resumption.counters() } else { ResumptionCounters::default() },
             body_bytes: self.desk.bodies.used(),
             observations: self.desk.observations.used(),

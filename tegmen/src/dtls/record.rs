@@ -125,16 +125,25 @@ impl Record<'_> {
     }
 }
 
+impl Record<'_> {
+    /// Of a record that [begins with a ClientHello](Self::is_client_hello): true if that is a fragment, and not the first.
+    pub(crate) fn continues_hello(&self) -> bool {
+        self.body.get(6..9).is_some_and(|offset| offset != [0; 3])
+    }
+}
+
 /// The records of one datagram, one after the other.
 #[derive(Debug)]
 pub struct Records<'r> {
     rest: &'r mut [u8],
+    /// True until a record is taken.
+    whole: bool,
 }
 
 impl<'r> Records<'r> {
     /// All records of `datagram`.
     pub const fn new(datagram: &'r mut [u8]) -> Self {
-        Self { rest: datagram }
+        Self { rest: datagram, whole: true }
     }
 
     /// The next record, `None` at the end. A record that does not parse ends the datagram.
@@ -150,6 +159,11 @@ impl<'r> Records<'r> {
         }
     }
 
+    /// True until a record is taken.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.whole
+    }
+
     /// True at the end.
     pub(crate) const fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -158,6 +172,7 @@ impl<'r> Records<'r> {
     /// The next record; `None` at the end, or if it does not parse, and then nothing is left.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Record<'r>> {
+        self.whole = false;
         let rest = core::mem::take(&mut self.rest);
         let (header, rest) = rest.split_first_chunk_mut::<HEADER_LEN>()?;
         let header = &*header;
@@ -181,6 +196,7 @@ impl<'r> Records<'r> {
 
     /// As [`Self::take`], for a record with a connection id of `len` bytes, which nothing in it says; and its id.
     pub(crate) fn take_with_id(&mut self, len: usize) -> Option<(&'r [u8], Record<'r>)> {
+        self.whole = false;
         let rest = core::mem::take(&mut self.rest);
         // The id goes to the front, so that what is behind it is a header like any other.
         rest.get_mut(..len.checked_add(NUMBER_END)?)?.rotate_right(len);

@@ -35,6 +35,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         record: &Record<'_>,
         out: &mut [u8],
     ) -> usize {
+        // Of a ClientHello in fragments the first counts.
+        let counts = !(R::HELLO_FRAGMENTS && record.continues_hello());
+        if counts && !self.roles.admits_hello(cx.now, &path.remote) {
+            return 0;
+        }
         self.answer_hello(cx, path, record, out).unwrap_or_else(|discard| {
             cx.counters.discard(discard);
             0

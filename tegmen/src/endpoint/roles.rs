@@ -1,5 +1,6 @@
 //! Client, server, or both: types, so that an image links no code for what it never is.
 
+use super::address::Address;
 use super::mobility::Mobility;
 use crate::crypto::SignatureScheme;
 #[cfg(doc)]
@@ -7,6 +8,7 @@ use crate::dtls::connection_id;
 use crate::dtls::handshake::certificate::CertificateType;
 use crate::dtls::resumption::{NoResumption, Resumption};
 use crate::dtls::{Config, Profile, Suites, record_size};
+use crate::time::Instant;
 
 /// Which roles an endpoint takes. A type, so that an image links no code for a role that it never has.
 pub trait Roles {
@@ -18,6 +20,9 @@ pub trait Roles {
     const RESTORES: bool = false;
     /// It speaks of the size of records ([`record_size`]).
     const RECORD_SIZE: bool = false;
+    /// Of a datagram it answers one ClientHello at most, and only the first record. A mote answers each, with no more bytes than
+    /// each brought.
+    const ONE_HELLO: bool = false;
     /// A server puts together ClientHellos that come in fragments; a mote refuses them.
     const HELLO_FRAGMENTS: bool = false;
 
@@ -53,6 +58,12 @@ pub trait Roles {
     /// Where a server has the sessions that are resumed.
     fn resumption(&self) -> &impl Resumption {
         &NoResumption
+    }
+
+    /// Called once for each ClientHello, before it is parsed or answered: false drops it. A limit of ClientHellos counts here.
+    fn admits_hello(&self, now: Instant, from: &Address) -> bool {
+        let _ = (now, from);
+        true
     }
 }
 
@@ -193,6 +204,7 @@ impl<R: Roles> Roles for Extended<R> {
     const SERVER: bool = R::SERVER;
     const RESTORES: bool = true;
     const RECORD_SIZE: bool = true;
+    const ONE_HELLO: bool = true;
     const HELLO_FRAGMENTS: bool = true;
     const CONNECTION_ID: bool = true;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
@@ -216,6 +228,10 @@ impl<R: Roles> Roles for Extended<R> {
 
     fn resumption(&self) -> &impl Resumption {
         self.role.resumption()
+    }
+
+    fn admits_hello(&self, now: Instant, from: &Address) -> bool {
+        self.role.admits_hello(now, from)
     }
 }
 
@@ -242,6 +258,7 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
     const SERVER: bool = R::SERVER;
     const RESTORES: bool = R::RESTORES;
     const RECORD_SIZE: bool = R::RECORD_SIZE;
+    const ONE_HELLO: bool = R::ONE_HELLO;
     const HELLO_FRAGMENTS: bool = R::HELLO_FRAGMENTS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = true;
@@ -266,6 +283,10 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
     fn resumption(&self) -> &impl Resumption {
         self.role.resumption()
     }
+
+    fn admits_hello(&self, now: Instant, from: &Address) -> bool {
+        self.role.admits_hello(now, from)
+    }
 }
 
 impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
@@ -273,6 +294,7 @@ impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
     const SERVER: bool = R::SERVER;
     const RESTORES: bool = R::RESTORES;
     const RECORD_SIZE: bool = R::RECORD_SIZE;
+    const ONE_HELLO: bool = R::ONE_HELLO;
     const HELLO_FRAGMENTS: bool = R::HELLO_FRAGMENTS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
@@ -296,5 +318,9 @@ impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
 
     fn resumption(&self) -> &impl Resumption {
         &self.sessions
+    }
+
+    fn admits_hello(&self, now: Instant, from: &Address) -> bool {
+        self.role.admits_hello(now, from)
     }
 }
