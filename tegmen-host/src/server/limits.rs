@@ -72,12 +72,11 @@ impl Roles for Limited {
     }
 }
 
-/// A token bucket that holds two seconds of its rate.
+/// A token bucket that holds two seconds of its rate, and is full at first.
 #[derive(Default)]
 struct Bucket {
-    /// When the bucket would have been empty at this rate, in microseconds of the clock; what lies between then and now is
-    /// full.
-    empty_at: AtomicU64,
+    /// When it is full again if nothing more is taken, in microseconds of the clock.
+    full_at: AtomicU64,
 }
 
 impl Bucket {
@@ -89,9 +88,8 @@ impl Bucket {
             return true;
         }
         let (now, step) = (now.as_micros(), 1_000_000 / u64::from(per_second));
-        let full = now.saturating_sub(Self::FILLS_IN);
-        let one_less = |empty_at: u64| Some(empty_at.max(full) + step).filter(|empty_at| *empty_at <= now);
-        self.empty_at.fetch_update(Relaxed, Relaxed, one_less).is_ok()
+        let one_less = |full_at: u64| Some(full_at.max(now) + step).filter(|full_at| *full_at <= now + Self::FILLS_IN);
+        self.full_at.fetch_update(Relaxed, Relaxed, one_less).is_ok()
     }
 }
 

@@ -95,3 +95,11 @@ fn hellos_are_counted_where_they_are_answered_by_all_shards_together() {
     assert_eq!((shards[1].answers(1000, &hello()), gate.dropped()), (50, 950));
     assert_eq!((shards[0].answers(1000, &hello()), gate.dropped()), (0, 1950));
 }
+
+#[test]
+fn a_server_that_has_just_started_answers_at_once() {
+    let gate = Gate::new(HelloLimits { per_prefix: 100, total: 1000 });
+    let from = "10.1.1.1".parse().unwrap();
+    let admitted = (0..300).filter(|_| gate.admits(Instant::from_micros(0), from)).count();
+    assert_eq!(admitted, 200, "two seconds of the rate, in the first microsecond of the clock");
+}
