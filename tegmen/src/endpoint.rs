@@ -277,9 +277,18 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 [_, 0] => Err(Fatal::Closed.into()),
                 _ => Ok(()),
             },
+            // Renegotiation is refused with a warning for each request (RFC 5246, section 7.2.2).
+            ContentType::HANDSHAKE
+                if R::SERVER && R::WARNS && content.first() == Some(&MessageType::CLIENT_HELLO.0) =>
+            {
+                if let Some(peer) = self.peers.peer(id) {
+                    peer.alert = Some(AlertDescription::NO_RENEGOTIATION);
+                    self.peers.schedule(id, Instant::AT_ONCE);
+                }
+                Err(Discard::Unexpected.into())
+            }
             // The other end's Finished again: our last flight was lost. Whoever had not the last one, in a resumed handshake
-            // the server, has nothing to say to that: two that answer each other would never stop. Renegotiation is
-            // refused by silence.
+            // the server, has nothing to say to that: two that answer each other would never stop.
             ContentType::HANDSHAKE
                 if (!R::RESUMPTION || self.peers.peer(id).is_some_and(|peer| peer.lingers))
                     && let Some(ongoing) = &mut self.peers.ongoing(id) =>
@@ -517,6 +526,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.peers.schedule(id, Instant::AT_ONCE);
             return self.write_alert(cx, id, alert, out).map_or(Outcome::Event(None), Outcome::Datagram);
         }
+        if R::WARNS
+            && let Some(alert) = peer.alert.take()
+        {
+            self.peers.schedule(id, Instant::AT_ONCE);
+            return self.write_alert(cx, id, alert, out).map_or(Outcome::Event(None), Outcome::Datagram);
+        }
         let idle_since = Instant::from_micros(u64::from(peer.last_heard) << 20);
         if let Some(ongoing) = &mut self.peers.ongoing(id) {
             let local = Local { settings: &self.settings, roles: &self.roles };
@@ -565,7 +580,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         description: AlertDescription,
         out: &mut [u8],
     ) -> Option<usize> {
-        let level = if description == AlertDescription::CLOSE_NOTIFY { alert::WARNING } else { alert::FATAL };
+        let warns = description == AlertDescription::CLOSE_NOTIFY
+            || R::WARNS && description == AlertDescription::NO_RENEGOTIATION;
+        let level = if warns { alert::WARNING } else { alert::FATAL };
         let alert = [level, description.0];
         if let Some(ongoing) = &mut self.peers.ongoing(id)
             && !ongoing.state.is_lingering()

@@ -538,10 +538,15 @@ fn a_client_without_our_suite_or_null_compression_is_told_so() {
 fn a_hello_within_a_session_does_not_end_it() {
     let mut world = world();
     let mut puppet = Puppet::established(&mut world, 1000);
-    // Protected: a renegotiation, which is refused by silence.
+    // Protected: a renegotiation, each request for which is refused with no_renegotiation, a warning.
     let body = message(CLIENT_HELLO, 3, &client_hello(&[9; 32], &[], &CCM_8, &[]));
-    let renegotiation = puppet.seal(HANDSHAKE, &body);
-    assert!(puppet.send(&mut world, &renegotiation).is_empty());
+    for _ in 0..3 {
+        let renegotiation = puppet.seal(HANDSHAKE, &body);
+        let answers = puppet.send(&mut world, &renegotiation);
+        assert_eq!(answers.len(), 1);
+        let (kind, _, sealed) = records(&answers[0]).remove(0);
+        assert_eq!((kind, puppet.open(ALERT, &sealed)), (ALERT, Some(vec![1, 100])));
+    }
     let request = puppet.seal(HANDSHAKE, &message(0, 3, &[]));
     assert!(puppet.send(&mut world, &request).is_empty());
     assert_alive(&mut world, &mut puppet);

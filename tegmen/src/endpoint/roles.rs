@@ -25,6 +25,8 @@ pub trait Roles {
     const ONE_HELLO: bool = false;
     /// A server puts together ClientHellos that come in fragments; a mote refuses them.
     const HELLO_FRAGMENTS: bool = false;
+    /// A server answers a request for renegotiation with a warning; a mote is silent.
+    const WARNS: bool = false;
 
     /// It speaks of connection ids ([`connection_id`]), and so of return routability.
     const CONNECTION_ID: bool = false;
@@ -206,6 +208,7 @@ impl<R: Roles> Roles for Extended<R> {
     const RECORD_SIZE: bool = true;
     const ONE_HELLO: bool = true;
     const HELLO_FRAGMENTS: bool = true;
+    const WARNS: bool = true;
     const CONNECTION_ID: bool = true;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
     const RESUMPTION: bool = R::RESUMPTION;
@@ -260,6 +263,7 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
     const RECORD_SIZE: bool = R::RECORD_SIZE;
     const ONE_HELLO: bool = R::ONE_HELLO;
     const HELLO_FRAGMENTS: bool = R::HELLO_FRAGMENTS;
+    const WARNS: bool = R::WARNS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = true;
     const RESUMPTION: bool = R::RESUMPTION;
@@ -296,6 +300,7 @@ impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
     const RECORD_SIZE: bool = R::RECORD_SIZE;
     const ONE_HELLO: bool = R::ONE_HELLO;
     const HELLO_FRAGMENTS: bool = R::HELLO_FRAGMENTS;
+    const WARNS: bool = R::WARNS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
     const RESUMPTION: bool = true;
