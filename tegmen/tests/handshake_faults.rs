@@ -727,3 +727,26 @@ fn a_hint_reaches_the_owner_behind_a_cookie() {
     let id = world.client.peer.unwrap();
     assert_eq!(world.client.endpoint.need(id), Some(Need::PskForServer { hint: b"hint" }));
 }
+
+#[test]
+fn a_hello_verify_request_is_put_together_from_fragments() {
+    for (message_seq, order) in [(0, [0, 1, 2]), (0, [2, 0, 1]), (7, [1, 2, 0])] {
+        let mut world = world();
+        world.network = Box::new(|_, _| Fate::LOST);
+        world.connect();
+        world.run(Duration::from_millis(100));
+        let body = [&[254, 255, 9][..], b"a cookie."].concat();
+        let mut answer = Vec::new();
+        for (number, piece) in order.into_iter().enumerate() {
+            assert!(answer.is_empty());
+            let piece = fragment(HELLO_VERIFY_REQUEST, 12, message_seq, piece * 4, &body[piece as usize * 4..][..4]);
+            answer = world.tell_client(&record(HANDSHAKE, 0, number as u64, &piece));
+        }
+        assert_eq!(hellos(&answer), [(1, b"a cookie.".to_vec())]);
+        // What comes next is numbered behind it, and the transcript begins with the hello that has the cookie.
+        let hello = server_hello([254, 253], CCM_8, 0, &[]);
+        let flight = [message(SERVER_HELLO, message_seq + 1, &hello), message(SERVER_HELLO_DONE, message_seq + 2, &[])];
+        let answer = world.tell_client(&record(HANDSHAKE, 0, 1, &flight.concat()));
+        assert_eq!(records(&answer[0])[0].2[0], CLIENT_KEY_EXCHANGE);
+    }
+}

@@ -6,7 +6,7 @@
 use super::connection_id::Hello;
 use super::flight::Element;
 use super::handshake::server_hello::ServerHello;
-use super::handshake::{self, Fragment, MessageType, certificate, hello_verify_request, key_exchange};
+use super::handshake::{self, MessageType, certificate, hello_verify_request, key_exchange};
 use super::need::{Answer, MAX_PSK};
 use super::record_size::RecordSize;
 use super::state::{Flags, HandshakeState, Local, Ongoing, Step, Stop};
@@ -26,8 +26,8 @@ impl HandshakeState {
 }
 
 impl Ongoing<'_> {
-    pub(crate) fn on_hello_verify_request<R: Roles>(&mut self, fragment: &Fragment<'_>) -> Result<(), Stop> {
-        let cookie = hello_verify_request::read(fragment.body).map_err(|_| Discard::Malformed)?;
+    pub(crate) fn on_hello_verify_request<R: Roles>(&mut self, message_seq: u16, body: &[u8]) -> Result<(), Stop> {
+        let cookie = hello_verify_request::read(body).map_err(|_| Discard::Malformed)?;
         self.state.failures = self.state.failures.saturating_add(1);
         if self.state.failures > MAX_HELLO_VERIFY_REQUESTS {
             return Err(Discard::Unexpected.into());
@@ -37,7 +37,7 @@ impl Ongoing<'_> {
         // Neither the first hello nor the request is part of the handshake that is hashed (RFC 6347, section 4.2.1).
         self.state.transcript.restart();
         self.state.step = Step::AwaitServerHello;
-        self.state.receive_seq = fragment.message_seq().wrapping_add(1);
+        self.state.receive_seq = message_seq.wrapping_add(1);
         self.state.start_flight::<R>(Element::ClientHello);
         self.state.hello_number = self.state.next_sequence as u16;
         Ok(())

@@ -197,14 +197,14 @@ impl Ongoing<'_> {
         fragment: &Fragment<'_>,
         protected: bool,
     ) -> Result<(), Stop> {
-        let state = &mut *self.state;
         let whole = fragment.is_whole();
+        let verifies = self.awaits_verify_request::<R>(fragment);
+        let state = &mut *self.state;
+        let mut ahead = fragment.message_seq().wrapping_sub(state.receive_seq) as i16;
         // A server without state numbers its HelloVerifyRequests as it likes.
-        let hello_verify = fragment.message_type() == MessageType::HELLO_VERIFY_REQUEST && whole;
-        if R::CLIENT && hello_verify && matches!(state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello) {
-            return self.on_hello_verify_request::<R>(fragment);
+        if verifies {
+            ahead = 0;
         }
-        let ahead = fragment.message_seq().wrapping_sub(state.receive_seq) as i16;
         if ahead < 0 {
             // The last message of the flight that ours answers, again: ours was lost (RFC 6347, section 4.2.4).
             let last_of_flight = fragment.message_seq().wrapping_add(1) == state.answered_seq;
@@ -244,7 +244,7 @@ impl Ongoing<'_> {
         }
         if whole {
             state.inbox.forget_pieces();
-            let outcome = self.on_message(cx, local, fragment.message_type(), fragment.body);
+            let outcome = self.on_message(cx, local, fragment, fragment.body);
             // The room is not at hand while what waited in it is handled.
             if R::PUBLIC_KEYS && self.state.step.verifies() && !self.buffers.incoming.is_empty() {
                 self.state.inbox.keep(self.buffers.incoming, fragment.body)?;
@@ -261,7 +261,7 @@ impl Ongoing<'_> {
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
-        let outcome = self.on_message(cx, local, fragment.message_type(), body);
+        let outcome = self.on_message(cx, local, fragment, body);
         self.buffers.incoming = room;
         if R::PUBLIC_KEYS && self.state.step.verifies() {
             self.state.inbox.keep_front(len);
@@ -301,14 +301,25 @@ impl Ongoing<'_> {
         }
     }
 
-    /// Takes a whole message in its turn.
+    /// True if a fragment belongs to a HelloVerifyRequest that may be followed.
+    fn awaits_verify_request<R: Roles>(&self, fragment: &Fragment<'_>) -> bool {
+        R::CLIENT
+            && fragment.message_type() == MessageType::HELLO_VERIFY_REQUEST
+            && matches!(self.state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello)
+    }
+
+    /// Takes a whole message in its turn, of which `fragment` is the last that came.
     fn on_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
         local: Local<'_, R>,
-        kind: MessageType,
+        fragment: &Fragment<'_>,
         body: &[u8],
     ) -> Result<(), Stop> {
+        if self.awaits_verify_request::<R>(fragment) {
+            return self.on_hello_verify_request::<R>(fragment.message_seq(), body);
+        }
+        let kind = fragment.message_type();
         if kind == MessageType::FINISHED {
             self.check_finished::<C>(body)?;
         }
