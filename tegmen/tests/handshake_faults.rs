@@ -750,3 +750,12 @@ fn a_hello_verify_request_is_put_together_from_fragments() {
         assert_eq!(records(&answer[0])[0].2[0], CLIENT_KEY_EXCHANGE);
     }
 }
+
+#[test]
+fn a_client_hello_with_an_extension_twice_is_dropped() {
+    let mut world = world();
+    for (tail, answers) in [(&[0, 4, 0, 23, 0, 0][..], 1), (&[0, 8, 0, 23, 0, 0, 0, 23, 0, 0], 0)] {
+        let hello = record(HANDSHAKE, 0, 0, &message(CLIENT_HELLO, 0, &client_hello(&[1; 32], &[], &CCM_8, tail)));
+        assert_eq!(world.tell_server(Puppet::new(5).address, &hello).len(), answers);
+    }
+}

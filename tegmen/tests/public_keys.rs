@@ -8,7 +8,9 @@ use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
 use tegmen::endpoint::ClientAuthentication;
 use tegmen::time::Duration;
 use world::badge::Badge;
-use world::puppet::{CERTIFICATE, ECDSA_CCM_8 as SUITE, Puppet};
+use world::puppet::{
+    CERTIFICATE, ECDSA_CCM_8 as SUITE, HANDSHAKE, Puppet, SERVER_HELLO, message, record, server_hello,
+};
 use world::{Fate, World};
 
 const ECDHE_PSK: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256]);
@@ -373,4 +375,24 @@ fn a_single_loss_does_not_make_datagrams_smaller() {
     assert!(world.client.established && world.server.established);
     let longest: Vec<usize> = world.sent.iter().map(|(_, datagram)| datagram.len()).filter(|len| *len > 300).collect();
     assert!(longest.len() >= 3 && longest[0] == longest[1], "{longest:?}");
+}
+
+/// What a client with this badge makes of extensions in the ServerHello; `None` if it goes on.
+fn answered(client: Badge, extensions: &[&[u8]]) -> Option<Fatal> {
+    let mut world = world(7, ECDSA_GCM, client, certificate(2));
+    world.network = Box::new(|n, _| if n < 3 { Fate::arrives() } else { Fate::LOST });
+    world.connect();
+    world.run(Duration::from_millis(100));
+    let list = extensions.concat();
+    let tail = [&(list.len() as u16).to_be_bytes()[..], &list].concat();
+    let hello = server_hello([254, 253], [0xc0, 0x2b], 0, &tail);
+    world.tell_client(&record(HANDSHAKE, 0, 1, &message(SERVER_HELLO, 1, &hello)));
+    world.client.closed
+}
+
+#[test]
+fn a_server_that_answers_an_extension_twice_is_refused() {
+    let formats: &[u8] = &[0, 11, 0, 2, 1, 0];
+    assert_eq!(answered(certificate(1), &[formats]), None);
+    assert_eq!(answered(certificate(1), &[formats, formats]), Some(Fatal::Decode));
 }

@@ -63,6 +63,17 @@ pub(crate) fn each(list: &[u8]) -> impl Iterator<Item = (ExtensionType, &[u8])> 
     core::iter::from_fn(move || Some((ExtensionType(list.u16().ok()?), list.with_len16().ok()?)))
 }
 
+/// The most extensions of a hello in which repetitions are looked for: others have more than anybody needs.
+const MAX_EXTENSIONS: usize = 64;
+
+/// True if no extension is there twice (RFC 5246, section 7.4.1.4), and they are not too many to see that.
+fn is_set(list: &[u8]) -> bool {
+    let alone = |(at, (kind, _)): (usize, (ExtensionType, &[u8]))| {
+        at < MAX_EXTENSIONS && each(list).take(at).all(|(before, _)| before != kind)
+    };
+    each(list).enumerate().all(alone)
+}
+
 /// Writes one extension.
 pub(crate) fn put(writer: &mut Writer<'_>, kind: ExtensionType, data: &[u8]) -> Write {
     writer.u16(kind.0)?;
@@ -70,7 +81,7 @@ pub(crate) fn put(writer: &mut Writer<'_>, kind: ExtensionType, data: &[u8]) -> 
 }
 
 impl Extensions {
-    /// Reads an extension block, which may be missing altogether. Those of the size of records are others to an endpoint
+    /// Reads an extension block, which may be missing altogether; with `record_size` none may be there twice. Those of the size of records are others to an endpoint
     /// without `record_size`; so are those of [connection ids](crate::dtls::connection_id), which are read there.
     pub fn read(reader: &mut Reader<'_>, record_size: bool) -> Result<Self, Truncated> {
         let mut found = Self::default();
@@ -78,6 +89,9 @@ impl Extensions {
             return Ok(found);
         }
         let mut list = Reader::new(reader.with_len16()?);
+        if record_size && !is_set(list.rest()) {
+            return Err(Truncated);
+        }
         while !list.is_empty() {
             let kind = ExtensionType(list.u16()?);
             let data = list.with_len16()?;

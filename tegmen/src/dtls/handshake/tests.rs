@@ -61,6 +61,20 @@ fn a_body_that_is_cut_or_longer_is_refused() {
     only_whole(&hello, |body| server_hello::ServerHello::read(body, true).ok().map(|_| ()));
 }
 
+#[test]
+fn a_hello_with_an_extension_twice_is_refused() {
+    let block = |kinds: &[u16]| {
+        let list: Vec<u8> = kinds.iter().flat_map(|kind| [&kind.to_be_bytes()[..], &[0, 0]].concat()).collect();
+        [&(list.len() as u16).to_be_bytes()[..], &list].concat()
+    };
+    let reads = |kinds: &[u16]| Extensions::read(&mut Reader::new(&block(kinds)), true).is_ok();
+    assert!(reads(&[]) && reads(&[0x17]) && reads(&[0x17, 0x0a0a, 0x16]));
+    assert!(!reads(&[0x17, 0x17]) && !reads(&[0x17, 0x16, 0x0a0a, 0x16]) && !reads(&[0x0a0a, 0x17, 0x0a0a]));
+    let many: Vec<u16> = (100..164).collect();
+    assert!(reads(&many), "as many as anybody needs");
+    assert!(!reads(&[&many[..], &[164]].concat()), "more");
+}
+
 proptest! {
     #[test]
     fn a_client_hello_is_read_as_written(random: [u8; 32], cookie in vec(any::<u8>(), 0..256), minimal: bool) {
