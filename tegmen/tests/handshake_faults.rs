@@ -535,6 +535,23 @@ fn a_client_without_our_suite_or_null_compression_is_told_so() {
 }
 
 #[test]
+fn a_hello_of_a_later_version_is_answered_with_ours() {
+    for version in [[254, 252], [254, 0], [253, 255], [252, 255], [128, 0]] {
+        let mut world = world();
+        let mut puppet = Puppet::new(1000);
+        let hello = |cookie: &[u8], seq| {
+            let mut body = client_hello(&[1; 32], cookie, &CCM_8, &[]);
+            body[..2].copy_from_slice(&version);
+            record(HANDSHAKE, 0, seq, &message(CLIENT_HELLO, seq as u16, &body))
+        };
+        let answer = puppet.send(&mut world, &hello(&[], 0));
+        puppet.cookie = records(&answer[0])[0].2[15..].to_vec();
+        let answer = puppet.send(&mut world, &hello(&puppet.cookie, 1));
+        assert_eq!(records(&answer[0])[0].2[12..14], [254, 253], "{version:?}");
+    }
+}
+
+#[test]
 fn a_hello_within_a_session_does_not_end_it() {
     let mut world = world();
     let mut puppet = Puppet::established(&mut world, 1000);

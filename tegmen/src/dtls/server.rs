@@ -66,9 +66,9 @@ impl HandshakeState {
         hello: &ClientHello<'_>,
         local: Local<'_, R>,
     ) -> Result<Agreed, Fatal> {
-        // DTLS counts its versions down: 1.2 is {254, 253}.
-        let [major, minor] = hello.version;
-        if major != VERSION[0] || minor > VERSION[1] {
+        // DTLS counts its versions down: 1.2 is {254, 253}. A later one is answered with 1.2 (RFC 5246, appendix E.1); in the lower
+        // half are the versions of TLS.
+        if hello.version > VERSION || hello.version < [128, 0] {
             return Err(Fatal::Version);
         }
         if !hello.offers_null_compression() {
