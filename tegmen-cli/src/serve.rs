@@ -123,6 +123,10 @@ pub(crate) struct Serve {
     /// burst. 0 sets no limit.
     #[arg(long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
     hello_limits: HelloLimits,
+    /// Signatures and decryptions per second with an RSA key or a key in a TPM, for clients that have not proved anything
+    /// yet; 0 sets no limit. Further handshakes wait; their clients start again if that takes too long.
+    #[arg(long, value_name = "N", default_value_t = ServerConfig::default().signatures_per_second)]
+    signatures_per_second: u32,
     /// Cipher suites that are accepted, the one that is rather had first, with commas between: ccm8, gcm (these two if
     /// nothing is said), ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three
     /// before them with --cert-key). For peers that have nothing better, and only if they are named: psk-cbc, rsa-cbc.
@@ -228,6 +232,7 @@ impl Serve {
             verify_addresses: self.verify_addresses,
             requests_per_second: self.requests_per_second,
             hellos: self.hello_limits,
+            signatures_per_second: self.signatures_per_second,
             ..ServerConfig::default()
         };
         config.dtls.suites = self.suites.unwrap_or(config.dtls.suites);

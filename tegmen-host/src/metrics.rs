@@ -20,6 +20,12 @@ pub fn render(totals: &Totals) -> String {
     };
     gauge("peers", "", "Peers in the table.", totals.peers);
     gauge("peer_table_bytes", "bytes", "Memory that the peer tables take.", totals.table_bytes);
+    gauge(
+        "signatures_waiting",
+        "",
+        "Handshakes that wait for a signature or a decryption (--signatures-per-second).",
+        totals.signatures.waiting,
+    );
     gauge("observations", "", "Observations that clients have registered.", totals.observations);
     gauge("transfer_bytes", "bytes", "Bodies of block-wise transfers that are held.", totals.body_bytes);
     let mut counter = |name: &str, help: &str, values: &[(&str, u64)]| {
@@ -56,6 +62,12 @@ pub fn render(totals: &Totals) -> String {
     );
     counter("cookies", "Hellos that were answered with a cookie.", &[("", counters.cookies_sent.into())]);
     counter("hellos_dropped", "Hellos that were dropped because too many came.", &[("", totals.hellos_dropped)]);
+    counter(
+        "signatures",
+        "Signatures and decryptions with keys of RSA or in a TPM for clients that had proved nothing yet, and handshakes that \
+         were given up because too many waited.",
+        &[("{result=\"done\"}", totals.signatures.done), ("{result=\"displaced\"}", totals.signatures.displaced)],
+    );
     counter("flights_repeated", "Flights that were sent again.", &[("", counters.retransmitted.into())]);
     counter("peers_evicted", "Peers that made room for others.", &[("", counters.evicted.into())]);
     counter(

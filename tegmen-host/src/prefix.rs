@@ -1,11 +1,48 @@
 //! Network prefixes: strangers of one prefix share what strangers may take, so that one of them leaves room for others.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Prefixes that are told apart; more of them share a count.
+const PREFIXES: usize = 1 << 14;
 
 /// The /24 of an IPv4 address, the /56 of an IPv6 address, as a number.
 pub(crate) fn of(ip: IpAddr) -> u64 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => u64::from(ip.to_bits() >> 8),
         IpAddr::V6(ip) => (ip.to_bits() >> 72) as u64 | 1 << 63,
+    }
+}
+
+/// Counts the places that each prefix holds in a bounded table. Its size is fixed, and threads may share it.
+pub(crate) struct Shares {
+    /// With keys that nobody outside knows, so that nobody chooses whom to share a count with.
+    hasher: RandomState,
+    held: Box<[AtomicU32]>,
+}
+
+impl Shares {
+    pub(crate) fn new() -> Self {
+        Self { hasher: RandomState::new(), held: (0..PREFIXES).map(|_| AtomicU32::new(0)).collect() }
+    }
+
+    fn count(&self, ip: IpAddr) -> &AtomicU32 {
+        &self.held[self.hasher.hash_one(of(ip)) as usize % PREFIXES]
+    }
+
+    /// The places that the prefix of `ip` holds.
+    pub(crate) fn held(&self, ip: IpAddr) -> u32 {
+        self.count(ip).load(Ordering::Relaxed)
+    }
+
+    /// Counts one more place for the prefix of `ip`.
+    pub(crate) fn take(&self, ip: IpAddr) {
+        self.count(ip).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one place less.
+    pub(crate) fn give_back(&self, ip: IpAddr) {
+        self.count(ip).fetch_sub(1, Ordering::Relaxed);
     }
 }

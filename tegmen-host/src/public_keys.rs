@@ -7,10 +7,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tegmen::crypto::hash::DIGEST_LEN;
 use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::dtls::rsa::PREMASTER_LEN;
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::{ClientAuthentication, Credential, Keys};
-use tegmen::secret::Secret;
 
 /// Public keys of an endpoint. The one of [`Default`] has none and believes nobody: then only suites with pre-shared keys
 /// are of use.
@@ -151,20 +149,9 @@ impl PublicKeys {
         self.own.get(usize::from(credential))?.signer.sign_digest(digest).ok()
     }
 
-    /// Decrypts a premaster secret with one of our keys: see [`PremasterDecrypter`](crate::x509::signer::PremasterDecrypter).
-    /// `random` is the result if it cannot.
-    pub(crate) fn decrypt(
-        &self,
-        credential: u8,
-        encrypted: &[u8],
-        version: [u8; 2],
-        random: Secret<PREMASTER_LEN>,
-    ) -> Secret<PREMASTER_LEN> {
-        let own = self.own.get(usize::from(credential));
-        match own.and_then(|own| own.signer.decrypter()) {
-            Some(decrypter) => decrypter.premaster_secret(encrypted, version, &random),
-            None => random,
-        }
+    /// One of our private keys.
+    pub(crate) fn key(&self, credential: u8) -> Option<Arc<dyn Signer>> {
+        Some(self.own.get(usize::from(credential))?.signer.clone())
     }
 
     /// Whether a server with these keys can serve the suite at all.

@@ -1,6 +1,6 @@
 //! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
 //!
-//! `shard` moves datagrams, `session` begins and ends sessions, `errands` is what comes from elsewhere, `talk` is what CoAP remembers of one peer, `conversation` takes a message
+//! `shard` moves datagrams, `session` begins and ends sessions, `signing` has private keys used apart, `errands` is what comes from elsewhere, `talk` is what CoAP remembers of one peer, `conversation` takes a message
 //! through it to the application and back, `transfer` keeps the bodies of block-wise transfers.
 
 mod conversation;
@@ -14,6 +14,7 @@ mod object;
 mod outer;
 mod session;
 mod shard;
+mod signing;
 mod steering;
 mod strangers;
 mod talk;
@@ -40,6 +41,7 @@ use later::Changes;
 use leisure::Leisure;
 use limits::{Gate, Limited};
 use shard::{Shard, Table};
+use signing::Signing;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -118,6 +120,11 @@ pub struct ServerConfig {
     pub public_keys: Option<PublicKeys>,
     /// How clients come back without a key exchange; `None` if they do not.
     pub resumption: Option<ResumptionConfig>,
+    /// Signatures and decryptions with RSA keys and keys in a TPM in a second, for clients that have proved nothing yet;
+    /// 0 sets no limit. Further handshakes wait, for about half a second; those that waited longest are then given up, those of
+    /// network prefixes with many of them first, and their clients begin again. Signatures with ECDSA keys in memory are not
+    /// counted: they take no longer than the rest of a handshake.
+    pub signatures_per_second: u32,
     /// ClientHellos that are answered.
     pub hellos: HelloLimits,
     /// Where keys are looked for that the credentials do not have.
@@ -156,6 +163,7 @@ impl Default for ServerConfig {
             requests_per_second: 0,
             public_keys: None,
             resumption: Some(ResumptionConfig::default()),
+            signatures_per_second: 500,
             hellos: HelloLimits::default(),
             store: None,
             store_answers_every: Duration::from_millis(50),
@@ -349,6 +357,9 @@ impl Counts {
             sum.table_bytes += totals.table_bytes;
             sum.requests += totals.requests;
             sum.hellos_dropped += totals.hellos_dropped;
+            sum.signatures.done += totals.signatures.done;
+            sum.signatures.displaced += totals.signatures.displaced;
+            sum.signatures.waiting += totals.signatures.waiting;
             sum.resumption.add(&totals.resumption);
             for (kind, count) in sum.established.iter_mut().zip(totals.established) {
                 *kind += count;
@@ -366,6 +377,17 @@ impl Counts {
     }
 }
 
+/// Operations with private keys that are done apart: see [`ServerConfig::signatures_per_second`].
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Signatures {
+    /// Signatures and decryptions.
+    pub done: u64,
+    /// Handshakes that were given up, because too many waited for one.
+    pub displaced: u64,
+    /// Handshakes that wait for one now.
+    pub waiting: usize,
+}
+
 /// What a server did and holds.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Totals {
@@ -381,6 +403,8 @@ pub struct Totals {
     pub established: [u64; Kind::NAMES.len()],
     /// How often tickets and ids were given and taken.
     pub resumption: ResumptionCounters,
+    /// Signatures and decryptions for clients that had proved nothing yet.
+    pub signatures: Signatures,
     /// Hellos dropped because too many came.
     pub hellos_dropped: u64,
     /// Bytes of the bodies of block-wise transfers that are held now.
@@ -474,6 +498,8 @@ impl Server {
                 policy.shard = number as u8;
                 policy.len = if shards > 256 { 0 } else { policy.len };
             }
+            let per_second = config.signatures_per_second.div_ceil(shards as u32);
+            let signing = Signing::new(per_second, sender.clone(), number);
             let role = Resuming { role: Limited(gate.clone()), sessions: resumption.clone() };
             let role = tegmen::endpoint::PublicKeys { role: Extended::with(role, &dtls), keys: keys.clone() };
             let endpoint = Endpoint::with_roles(&mut cx, Table::new(capacity), dtls, role);
@@ -510,6 +536,7 @@ impl Server {
                 version: credentials.version(),
                 store: config.store.clone(),
                 store_answers_every: config.store_answers_every,
+                signing,
                 held: Vec::new(),
                 leisure: config.leisure,
                 leisurely: Leisure::default(),

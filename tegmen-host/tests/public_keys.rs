@@ -9,13 +9,13 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::ClientAuthentication;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError};
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{NotOurs, PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Note, Server, ServerConfig};
 use tegmen_host::state::Database;
-use tegmen_host::x509::signer::Signer;
+use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
 use tegmen_host::x509::{AllowedKey, RawKeys};
 use works::Works;
 
@@ -187,3 +187,70 @@ fn a_key_of_another_certificate_is_found_out_at_once() {
     assert_eq!(keys.with_chain(&[], signer).err(), Some(NotOurs::Malformed));
 }
 
+/// A key that says when it is asked to sign, and signs when it is told to.
+struct Slow {
+    key: Arc<dyn Signer>,
+    asked: tokio::sync::mpsc::UnboundedSender<()>,
+    may: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Signer for Slow {
+    fn scheme(&self) -> SignatureScheme {
+        self.key.scheme()
+    }
+
+    fn public_key(&self) -> &[u8] {
+        self.key.public_key()
+    }
+
+    fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError> {
+        self.asked.send(()).unwrap();
+        let told = self.may.lock().unwrap().recv();
+        told.map_err(|_| SignError("it was not told to".to_owned()))?;
+        self.key.sign_digest(digest)
+    }
+}
+
+#[tokio::test]
+async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
+    const BOTH: Suites =
+        Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, CipherSuite::PSK_WITH_AES_128_CCM_8]);
+    const CERTIFIED: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]);
+    let works = Works::new("Works");
+    let (certificate, key) = works.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
+    let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
+    let (tell, may) = std::sync::mpsc::channel();
+    let slow = Arc::new(Slow { key, asked, may: Mutex::new(may) });
+    let keys = PublicKeys::new(BOTH).with_chain(&[certificate], slow).unwrap().believing(works.verifier());
+    let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: true }];
+    let public_keys = Some(keys.asking(ClientAuthentication::Required));
+    let config = ServerConfig { listen, shards: 1, public_keys, ..ServerConfig::default() };
+    let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+    let credentials = Credentials::single("me", b"key");
+    let server = Server::start(&config, &credentials, resources, Arc::new(|_| {})).unwrap();
+    let remote = server.addresses()[0].address;
+    // Dropped before the server if an assertion fails, so that it ends.
+    let tell = tell;
+
+    let mut config = ClientConfig {
+        public_keys: Some(works.client(CERTIFIED).expecting("127.0.0.1")),
+        timeout: Duration::from_secs(10),
+        ..ClientConfig::default()
+    };
+    config.dtls.retransmit_first = Duration::from_millis(50);
+    let certified = tokio::spawn(Client::connect_to(remote, true, config));
+    is_asked.recv().await.unwrap();
+
+    let key = Some(ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() });
+    let mut config = ClientConfig { key, ..ClientConfig::default() };
+    config.dtls.handshake_timeout = Duration::from_secs(3);
+    let known = Client::connect_to(remote, true, config).await;
+    assert!(known.is_ok(), "{:?}", known.err().map(|error| error.to_string()));
+    // Meanwhile the other client repeats its ClientHello, and there is nothing to answer it with yet.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    tell.send(()).unwrap();
+    let certified = certified.await.unwrap();
+    assert!(certified.is_ok(), "{:?}", certified.err().map(|error| error.to_string()));
+    drop((known, certified));
+    assert_eq!(server.stop().counters.established, 2);
+}

@@ -25,6 +25,11 @@ impl<A: Application> Shard<A> {
                 });
                 self.hold(asked, peer, learned);
             }
+            Errand::Worked { peer, worked } => {
+                self.signing.ended();
+                self.on_worked(clock::now(), peer, worked);
+                self.sign_next();
+            }
             Errand::Leased { peer, end } => self.on_leased(peer, end),
             Errand::Changed => {
                 let changes = self.desk.notifier.shards.get(self.number).map(Changes::take);

@@ -2,6 +2,7 @@
 
 use super::conversation::{Sender, path_of};
 use super::object::Object;
+use super::signing::Worked;
 use crate::credentials::StoredKey;
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -18,6 +19,11 @@ pub(super) enum Errand {
     /// There is something in [`Changes`].
     Changed,
     Key(FoundKey),
+    /// A private key did what a handshake waits for.
+    Worked {
+        peer: PeerId,
+        worked: Worked,
+    },
     /// More numbers of a session may be used.
     Leased {
         peer: PeerId,

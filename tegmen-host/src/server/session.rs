@@ -2,6 +2,7 @@
 
 use super::later::KeyTicket;
 use super::shard::Shard;
+use super::signing::{Asked, Operation, Worked};
 use super::{Application, Kind, Note};
 use crate::clock;
 use crate::x509::Purpose;
@@ -94,18 +95,12 @@ impl<A: Application> Shard<A> {
                 let content = content.to_vec();
                 return self.verify(now, peer, certificate_type, &content);
             }
-            Some(Need::Sign { credential, digest }) => {
-                let signature = self.endpoint.roles().keys.sign(credential, &digest);
-                let answer = signature.as_deref().map_or(Answer::Unknown, Answer::Signature);
-                return self.resume(now, peer, answer);
-            }
-            Some(Need::Decrypt { credential, encrypted, version }) => {
-                // Drawn before, and whatever comes out (RFC 5246, section 7.4.7.1).
-                let mut random = Secret::zeroed();
-                self.crypto.random(random.expose_mut());
-                let encrypted = encrypted.to_vec();
-                let premaster = self.endpoint.roles().keys.decrypt(credential, &encrypted, version, random);
-                return self.resume(now, peer, Answer::Premaster(&premaster));
+            Some(Need::Sign { .. } | Need::Decrypt { .. }) => {
+                return match self.operation(peer) {
+                    None => self.resume(now, peer, Answer::Unknown),
+                    Some(operation) if operation.key.is_quick() => self.on_worked(now, peer, operation.run()),
+                    Some(_) => self.wait_for_key(peer),
+                };
             }
             _ => return,
         };
@@ -118,6 +113,53 @@ impl<A: Application> Shard<A> {
             }
             // Nobody is told by the time which of the two knows whom.
             _ => self.hold(now, peer, found),
+        }
+    }
+
+    /// The operation that a handshake asks of a private key; `None` if it is over, asks for something else, or for a
+    /// key that is not ours any more.
+    fn operation(&mut self, peer: PeerId) -> Option<Operation> {
+        let (credential, asked) = match self.endpoint.need(peer)? {
+            Need::Sign { credential, digest } => (credential, Asked::Sign(digest)),
+            Need::Decrypt { credential, encrypted, version } => {
+                // Drawn before, and whatever comes out (RFC 5246, section 7.4.7.1).
+                let mut random = Secret::zeroed();
+                self.crypto.random(random.expose_mut());
+                (credential, Asked::Decrypt { encrypted: encrypted.to_vec(), version, random })
+            }
+            _ => return None,
+        };
+        Some(Operation { key: self.endpoint.roles().keys.key(credential)?, asked })
+    }
+
+    /// The handshake waits until it is its turn. One that is given up for it is forgotten without a word: its client repeats
+    /// what it sent, or begins again.
+    fn wait_for_key(&mut self, peer: PeerId) {
+        let Some(entry) = self.endpoint.peers.peer(peer) else { return };
+        let remote = SocketAddr::from(entry.path().remote).ip();
+        if let Some(given_up) = self.signing.wait(peer, remote)
+            && self.endpoint.need(given_up).is_some()
+        {
+            self.endpoint.peers.remove(given_up);
+        }
+        self.sign_next();
+    }
+
+    /// Gives the worker what it can take; handshakes that ended while they waited cost nothing.
+    pub(super) fn sign_next(&mut self) {
+        while let Some(peer) = self.signing.next() {
+            if let Some(operation) = self.operation(peer) {
+                self.signing.begin(peer, operation);
+            }
+        }
+    }
+
+    /// Goes on with a handshake that waited for a private key.
+    pub(super) fn on_worked(&mut self, now: Instant, peer: PeerId, worked: Worked) {
+        match worked {
+            Worked::Signature(Some(signature)) => self.resume(now, peer, Answer::Signature(&signature)),
+            Worked::Signature(None) => self.resume(now, peer, Answer::Unknown),
+            Worked::Premaster(premaster) => self.resume(now, peer, Answer::Premaster(&premaster)),
         }
     }
 

@@ -6,10 +6,11 @@ use super::later::Errand;
 use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
 use super::session::{Held, Outcome};
+use super::signing::Signing;
 use super::steering::{Passed, Steering};
 use super::strangers::Strangers;
 use super::talk::{Attached, Talk};
-use super::{Application, Kind, Note, Totals};
+use super::{Application, Kind, Note, Signatures, Totals};
 use crate::clock;
 use crate::credentials::KeyStore;
 use crate::provider::HostCrypto;
@@ -62,6 +63,8 @@ pub(super) struct Shard<A> {
     pub(super) gate: Arc<Gate>,
     pub(super) store: Option<Arc<dyn KeyStore>>,
     pub(super) store_answers_every: Duration,
+    /// Handshakes that wait for a private key.
+    pub(super) signing: Signing,
     /// What is known of identities that were asked for, until it is time to act upon it.
     pub(super) held: Vec<Held>,
     /// How long a response to what a group was sent may wait.
@@ -420,6 +423,11 @@ impl<A: Application> Shard<A> {
             peers: self.endpoint.peers.len(),
             table_bytes: self.endpoint.peers.bytes(),
             requests: self.desk.requests,
+            signatures: Signatures {
+                done: self.signing.done,
+                displaced: self.signing.displaced,
+                waiting: self.signing.waiting(),
+            },
             established: self.established,
             // All shards have the same.
             hellos_dropped: if self.number == 0 { self.gate.dropped() } else { 0 },

@@ -34,6 +34,12 @@ pub trait Signer: Send + Sync {
     /// [`SignError`] if what holds the key cannot do it now.
     fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError>;
 
+    /// True if signing takes less than about a tenth of a millisecond: a server then signs where it receives. Others sign and
+    /// decrypt apart from there, a bounded number a second.
+    fn is_quick(&self) -> bool {
+        false
+    }
+
     /// The same key as one that decrypts, if it does.
     fn decrypter(&self) -> Option<&dyn PremasterDecrypter> {
         None
@@ -163,6 +169,10 @@ impl Signer for SoftwareKey {
 
     fn public_key(&self) -> &[u8] {
         &self.spki
+    }
+
+    fn is_quick(&self) -> bool {
+        matches!(self.pair, Pair::Ecdsa(_))
     }
 
     fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError> {

@@ -1,0 +1,179 @@
+//! Private keys at work for clients that have proved nothing yet: apart from the shard's thread, a bounded number a second,
+//! so that strangers who ask for costly handshakes do not slow down those who have a session.
+
+use super::later::Errand;
+use crate::prefix::Shares;
+use crate::x509::signer::Signer;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use tegmen::crypto::hash::DIGEST_LEN;
+use tegmen::dtls::rsa::PREMASTER_LEN;
+use tegmen::endpoint::PeerId;
+use tegmen::secret::Secret;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// A private key, and what it is asked for.
+pub(super) struct Operation {
+    pub(super) key: Arc<dyn Signer>,
+    pub(super) asked: Asked,
+}
+
+/// An operation of a private key.
+pub(super) enum Asked {
+    Sign([u8; DIGEST_LEN]),
+    Decrypt { encrypted: Vec<u8>, version: [u8; 2], random: Secret<PREMASTER_LEN> },
+}
+
+/// The result of an [`Operation`].
+pub(super) enum Worked {
+    /// `None` if what holds the key did not sign.
+    Signature(Option<Vec<u8>>),
+    Premaster(Secret<PREMASTER_LEN>),
+}
+
+impl Operation {
+    pub(super) fn run(self) -> Worked {
+        match self.asked {
+            Asked::Sign(digest) => Worked::Signature(self.key.sign_digest(&digest).ok()),
+            Asked::Decrypt { encrypted, version, random } => Worked::Premaster(match self.key.decrypter() {
+                Some(decrypter) => decrypter.premaster_secret(&encrypted, version, &random),
+                None => random,
+            }),
+        }
+    }
+}
+
+/// Operations that the worker has at the same time, so that it does not wait for the shard between two.
+const AT_WORK: usize = 2;
+/// Handshakes that wait at least, and at most. Between the two it is as many as half a second of the budget is for: a
+/// client repeats its ClientHello after a second.
+const WAITING: (usize, usize) = (16, 1024);
+/// Time for which a worker that had nothing to do may catch up.
+const CATCH_UP: Duration = Duration::from_millis(50);
+/// The worker gives way to the shards where there are fewer cores than threads.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+
+/// Handshakes of one shard that wait for a private key.
+pub(super) struct Signing {
+    waiting: VecDeque<(PeerId, IpAddr)>,
+    /// Places in `waiting` that each network prefix has.
+    shares: Shares,
+    max_waiting: usize,
+    at_work: usize,
+    /// There is none before it is needed.
+    worker: Option<Sender<(PeerId, Operation)>>,
+    per_second: u32,
+    errands: UnboundedSender<Errand>,
+    shard: usize,
+    /// Operations that were done.
+    pub(super) done: u64,
+    /// Handshakes that were given up for others that wait.
+    pub(super) displaced: u64,
+}
+
+impl Signing {
+    /// For a worker that does `per_second` operations in a second at most, 0 for any number, and tells `errands` of each.
+    pub(super) fn new(per_second: u32, errands: UnboundedSender<Errand>, shard: usize) -> Self {
+        let max_waiting = match per_second {
+            0 => WAITING.1,
+            per_second => (per_second as usize / 2).clamp(WAITING.0, WAITING.1),
+        };
+        Self {
+            waiting: VecDeque::new(),
+            shares: Shares::new(),
+            max_waiting,
+            at_work: 0,
+            worker: None,
+            per_second,
+            errands,
+            shard,
+            done: 0,
+            displaced: 0,
+        }
+    }
+
+    /// Handshakes that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// One more handshake waits. Where too many do, the one that is given up for it: the oldest of a network prefix that has
+    /// more of them than the new one's, or the oldest of all.
+    pub(super) fn wait(&mut self, peer: PeerId, remote: IpAddr) -> Option<PeerId> {
+        let given_up = if self.waiting.len() >= self.max_waiting {
+            let mine = self.shares.held(remote);
+            let greedy = self.waiting.iter().position(|(_, remote)| self.shares.held(*remote) > mine);
+            self.waiting.remove(greedy.unwrap_or(0))
+        } else {
+            None
+        };
+        if let Some((_, remote)) = given_up {
+            self.shares.give_back(remote);
+            self.displaced += 1;
+        }
+        self.shares.take(remote);
+        self.waiting.push_back((peer, remote));
+        given_up.map(|(peer, _)| peer)
+    }
+
+    /// The handshake whose turn it is, if the worker takes one more.
+    pub(super) fn next(&mut self) -> Option<PeerId> {
+        if self.at_work >= AT_WORK {
+            return None;
+        }
+        let (peer, remote) = self.waiting.pop_front()?;
+        self.shares.give_back(remote);
+        Some(peer)
+    }
+
+    /// Gives the worker something to do.
+    pub(super) fn begin(&mut self, peer: PeerId, operation: Operation) {
+        let worker = self.worker.take().unwrap_or_else(|| self.start());
+        if worker.send((peer, operation)).is_ok() {
+            self.at_work += 1;
+            self.worker = Some(worker);
+        }
+    }
+
+    /// A worker. Where the system has no thread for it nothing is taken, and the next operation tries again.
+    fn start(&self) -> Sender<(PeerId, Operation)> {
+        let (sender, jobs) = channel();
+        let (per_second, errands) = (self.per_second, self.errands.clone());
+        let thread = std::thread::Builder::new().name(format!("tegmen-keys-{}", self.shard));
+        let _ = thread.spawn(move || work(per_second, &jobs, &errands));
+        sender
+    }
+
+    /// The worker did one operation.
+    pub(super) fn ended(&mut self) {
+        self.at_work = self.at_work.saturating_sub(1);
+        self.done += 1;
+    }
+}
+
+/// The worker: does one operation after the other until the shard ends.
+fn work(per_second: u32, jobs: &Receiver<(PeerId, Operation)>, errands: &UnboundedSender<Errand>) {
+    #[cfg(target_os = "linux")]
+    // Of this thread alone. Without it the server works all the same.
+    let _ = rustix::process::nice(NICE);
+    let every = Duration::from_secs(1).checked_div(per_second).unwrap_or_default();
+    let mut due = Instant::now();
+    while let Ok((peer, operation)) = jobs.recv() {
+        let now = Instant::now();
+        due = due.max(now.checked_sub(CATCH_UP).unwrap_or(now));
+        std::thread::sleep(due.saturating_duration_since(now));
+        due += every;
+        let worked = operation.run();
+        // If the server ended meanwhile there is nobody to tell.
+        if errands.send(Errand::Worked { peer, worked }).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
