@@ -45,4 +45,9 @@ impl Shares {
     pub(crate) fn give_back(&self, ip: IpAddr) {
         self.count(ip).fetch_sub(1, Ordering::Relaxed);
     }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.held)
+    }
 }

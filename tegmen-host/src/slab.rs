@@ -1,14 +1,16 @@
 //! The peer table of a server: a slab of up to millions of peers, an index by address, a timing wheel.
 
 use crate::index::{Index, Tag};
+use crate::prefix::Shares;
 use crate::wheel::{Link, Links, NONE, Wheel};
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::state::wipe_room;
 use tegmen::dtls::{Buffers, HandshakeState, Ongoing};
 use tegmen::endpoint::peers::{Inserted, may_displace};
 use tegmen::endpoint::{NewPeer, Path, Peer, PeerId, Peers, Phase, Principal, Rank, TableFull};
-use tegmen::time::Instant;
+use tegmen::time::{Duration, Instant};
 use tegmen_accel::prefetch;
 
 /// Room for a cookie (255 bytes at most) or a PSK identity, and with public keys for a signature and a key of RSA-4096.
@@ -21,6 +23,16 @@ pub const BATCH: usize = 32;
 
 /// Peers of which a cache of a megabyte holds all that a search looks at.
 const SMALL: usize = 4096;
+
+/// Handshakes that are looked at to make room for another one; those behind them are looked at next time.
+const LOOKED_AT: usize = 16;
+/// Where all places are taken: after this time a handshake whose client has not answered the server's first flight makes
+/// room for a client of another network prefix that has fewer places. A client repeats a lost flight after a second.
+const SILENT: Duration = Duration::from_secs(2);
+/// The same for a handshake whose client has answered, and has not proved its key yet.
+const UNPROVED: Duration = Duration::from_secs(8);
+/// After this many times as long a handshake makes room for any other one.
+const FOR_ANYBODY: u32 = 4;
 
 /// Sessions that are looked at to find one that goes for another, among at most four times as many entries: work that is
 /// bounded, once for a handshake.
@@ -84,6 +96,9 @@ impl<A> Links for Entries<A> {
 
 struct Handshake {
     owner: PeerId,
+    begun: Instant,
+    /// The peer that has the place.
+    remote: IpAddr,
     state: HandshakeState,
     outgoing: [u8; OUTGOING],
     incoming: [u8; INCOMING],
@@ -95,8 +110,9 @@ pub struct Capacity {
     /// Peers that are not in a handshake. When there are more, the longest idle session goes of the peer that has most of
     /// them among those that are looked at; nobody who has proved nothing makes an authenticated peer go.
     pub peers: usize,
-    /// Handshakes at the same time, besides them; each takes about 8 KiB while it lasts. Where all places are taken, the
-    /// oldest one goes for a new one.
+    /// Handshakes at the same time, besides them; each takes about 8 KiB while it lasts. Where all places are taken, further
+    /// ClientHellos are not answered until one is free, and clients repeat them. Handshakes of clients that fell silent
+    /// make room first: those of network prefixes (/24, /56) that have many places before others.
     pub handshakes: usize,
 }
 
@@ -125,6 +141,10 @@ pub struct Slab<A> {
     /// Handshakes, and strangers without one, in the order in which they came; some are gone meanwhile.
     handshake_order: VecDeque<PeerId>,
     stranger_order: VecDeque<PeerId>,
+    /// Places for handshakes that each network prefix has.
+    shares: Shares,
+    /// When alarms were last asked for.
+    now: Instant,
     /// Connection ids, with the entry that has them; [`NONE`] where it is free.
     ids: Vec<(u32, ConnectionIds)>,
     free_ids: Vec<u32>,
@@ -148,6 +168,8 @@ impl<A: Default> Slab<A> {
             free_handshakes: Vec::new(),
             handshake_order: VecDeque::new(),
             stranger_order: VecDeque::new(),
+            shares: Shares::new(),
+            now: Instant::AT_ONCE,
             ids: Vec::new(),
             free_ids: Vec::new(),
             by_id: Index::new(),
@@ -165,6 +187,7 @@ impl<A: Default> Slab<A> {
             + self.handshakes.iter().flatten().count() * size_of::<Handshake>()
             + self.free_handshakes.capacity() * size_of::<u32>()
             + (self.handshake_order.capacity() + self.stranger_order.capacity()) * size_of::<PeerId>()
+            + self.shares.heap_bytes()
             + self.ids.capacity() * size_of::<(u32, ConnectionIds)>()
             + self.free_ids.capacity() * size_of::<u32>()
             + self.by_id.heap_bytes()
@@ -291,24 +314,49 @@ impl<A: Default> Slab<A> {
         self.handshakes.len() - self.free_handshakes.len()
     }
 
+    fn handshake_of(&self, entry: &Entry<A>) -> Option<&Handshake> {
+        self.handshakes.get(entry.handshake as usize)?.as_deref()
+    }
+
+    /// Places for handshakes that the network prefix at the other end of `path` has.
+    fn share_of(&self, path: &Path) -> u32 {
+        self.shares.held(SocketAddr::from(path.remote).ip())
+    }
+
+    /// True if a stranger's handshake lasts so long that it makes room for that of a stranger whose network prefix has `mine`
+    /// places.
+    fn gives_way(&self, handshake: &Handshake, mine: u32) -> bool {
+        let age = self.now.since(handshake.begun);
+        let life = if handshake.state.is_unanswered() { SILENT } else { UNPROVED };
+        age >= life && self.shares.held(handshake.remote) > mine || age >= life * FOR_ANYBODY
+    }
+
     /// Makes room for one more handshake; true if a peer had to go for it.
-    fn make_handshake_room(&mut self, rank: Rank) -> Result<bool, TableFull> {
+    fn make_handshake_room(&mut self, path: &Path, rank: Rank) -> Result<bool, TableFull> {
         if self.handshakes() < self.capacity.handshakes {
             return Ok(false);
         }
+        let (mut looked_at, mine) = (0, self.share_of(path));
         for _ in 0..self.handshake_order.len() {
             let Some(oldest) = self.handshake_order.pop_front() else { break };
             let Some(entry) = self.entry(oldest) else { continue };
-            let Some(Some(handshake)) = self.handshakes.get(entry.handshake as usize) else { continue };
+            let Some(handshake) = self.handshake_of(entry) else { continue };
+            let ours = rank == Rank::Ours;
             if handshake.state.is_lingering() {
-                self.release_handshake(oldest);
-                return Ok(false);
-            }
-            if may_displace(rank, entry.peer.rank()) {
+                // Its last flight is not sent yet: it is due, and the next poll sends it.
+                if handshake.state.deadline() > self.now {
+                    self.release_handshake(oldest);
+                    return Ok(false);
+                }
+            } else if may_displace(rank, entry.peer.rank()) && (ours || self.gives_way(handshake, mine)) {
                 self.remove(oldest);
                 return Ok(true);
             }
             self.handshake_order.push_back(oldest);
+            looked_at += 1;
+            if looked_at == LOOKED_AT && !ours {
+                break;
+            }
         }
         Err(TableFull)
     }
@@ -381,7 +429,7 @@ impl<A: Default> Peers for Slab<A> {
         let rank = new.rank;
         let mut evicted = false;
         if new.with_handshake {
-            evicted |= self.make_handshake_room(rank)?;
+            evicted |= self.make_handshake_room(new.path, rank)?;
         }
         // Who is in a handshake is counted when it ends.
         if new.phase != Phase::Handshaking {
@@ -395,8 +443,11 @@ impl<A: Default> Peers for Slab<A> {
         self.len += 1;
         self.handshaking += usize::from(new.phase == Phase::Handshaking);
         if new.with_handshake {
-            let state = HandshakeState::idle();
-            let handshake = Box::new(Handshake { owner: id, state, outgoing: [0; OUTGOING], incoming: [0; INCOMING] });
+            let (begun, remote) = (self.now, SocketAddr::from(new.path.remote).ip());
+            self.shares.take(remote);
+            let (outgoing, incoming) = ([0; OUTGOING], [0; INCOMING]);
+            let handshake =
+                Box::new(Handshake { owner: id, begun, remote, state: HandshakeState::idle(), outgoing, incoming });
             let position = match self.free_handshakes.pop() {
                 Some(position) => {
                     self.handshakes[position as usize] = Some(handshake);
@@ -450,6 +501,7 @@ impl<A: Default> Peers for Slab<A> {
             && let Some(handshake) = slot.as_mut().filter(|handshake| handshake.owner == id)
         {
             wipe_room(&mut handshake.outgoing);
+            self.shares.give_back(handshake.remote);
             *slot = None;
             self.free_handshakes.push(position);
         }
@@ -539,6 +591,7 @@ impl<A: Default> Peers for Slab<A> {
     }
 
     fn take_due(&mut self, now: Instant) -> Option<PeerId> {
+        self.now = now;
         let index = self.wheel.take_due(&mut self.entries, now)?;
         self.entries.get(index).map(|entry| PeerId::new(index, entry.generation))
     }

@@ -1,6 +1,10 @@
 use super::*;
+use crate::provider::HostCrypto;
+use tegmen::counters::Counters;
 use tegmen::dtls::connection_id::ConnectionId;
-use tegmen::endpoint::{Address, Protection};
+use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::{Config, Records};
+use tegmen::endpoint::{Address, Both, Cx, Endpoint, Event, Protection};
 
 fn path(remote: u32) -> Path {
     let at = |number: u32| Address { ip: u128::from(number).to_be_bytes(), port: 5684, scope: 0 };
@@ -52,6 +56,70 @@ fn a_session_is_found_by_its_id_and_by_the_path_that_it_moved_to() {
     }
 }
 
+/// Opens handshakes with strangers `10.0.NETWORK.HOST`; the number of those that get a place.
+fn knock(table: &mut Slab<u64>, network: u8, hosts: std::ops::Range<u16>) -> Vec<PeerId> {
+    let at = |ip: [u8; 4], port| Address::from(std::net::SocketAddr::from((ip, port)));
+    let opened = hosts.map(|port| {
+        let path = Path { local: at([127, 0, 0, 1], 5684), remote: at([10, 0, network, 1], port) };
+        let (phase, protection) = (Phase::Handshaking, Protection::Dtls);
+        table.insert(&NewPeer { path: &path, rank: Rank::Stranger, phase, protection, with_handshake: true })
+    });
+    opened.filter_map(Result::ok).map(|inserted| inserted.id).collect()
+}
+
+/// Tells the table the time.
+fn at(table: &mut Slab<u64>, millis: u64) {
+    assert_eq!(table.take_due(Instant::from_micros(millis * 1000)), None);
+}
+
+fn alive(table: &Slab<u64>, ids: &[PeerId]) -> usize {
+    ids.iter().filter(|id| table.entry(**id).is_some()).count()
+}
+
+#[test]
+fn a_burst_of_handshakes_takes_no_place_from_one_that_is_under_way() {
+    let mut table = Slab::<u64>::new(Capacity { peers: 1000, handshakes: 64 });
+    at(&mut table, 10_000);
+    let first = knock(&mut table, 1, 0..64);
+    at(&mut table, 11_500);
+    let late: Vec<_> = (2..50).flat_map(|network| knock(&mut table, network, 0..20)).collect();
+    assert_eq!((alive(&table, &first), late.len()), (64, 0));
+    // Places are free as soon as handshakes end.
+    first.iter().take(10).for_each(|id| table.remove(*id));
+    assert_eq!(knock(&mut table, 2, 0..20).len(), 10);
+}
+
+#[test]
+fn strangers_of_one_network_who_say_nothing_make_room_for_others_first() {
+    let mut table = Slab::<u64>::new(Capacity { peers: 1000, handshakes: 64 });
+    at(&mut table, 10_000);
+    let silent = knock(&mut table, 1, 0..60);
+    let few = knock(&mut table, 2, 0..4);
+    at(&mut table, 13_000);
+    assert_eq!(knock(&mut table, 1, 100..200).len(), 0, "the network that has the most places gets no more");
+    assert_eq!(knock(&mut table, 3, 0..20).len(), 20);
+    assert_eq!((alive(&table, &silent), alive(&table, &few)), (40, 4));
+}
+
+#[test]
+fn nobody_who_says_nothing_keeps_a_place_for_long_where_all_are_taken() {
+    let mut table = Slab::<u64>::new(Capacity { peers: 1000, handshakes: 64 });
+    at(&mut table, 10_000);
+    let silent: Vec<_> = (0..64).flat_map(|network| knock(&mut table, network, 0..1)).collect();
+    at(&mut table, 30_000);
+    assert_eq!(knock(&mut table, 1, 10..30).len(), 20, "although this network has a place, as each other");
+    assert_eq!(alive(&table, &silent), 44);
+}
+
+#[test]
+fn a_full_table_displaces_no_handshake_that_is_under_way() {
+    let mut table = Slab::<u64>::new(Capacity { peers: 64, handshakes: 64 });
+    at(&mut table, 10_000);
+    let first = knock(&mut table, 1, 0..64);
+    assert_eq!(knock(&mut table, 2, 0..20).len(), 0);
+    assert_eq!(alive(&table, &first), 64);
+}
+
 /// A session that has just been established by this principal, on a path of its own.
 fn establish(endpoint: &mut Slab<u64>, number: u32, rank: Rank) -> PeerId {
     let (path, phase, protection) = (&path(number), Phase::Handshaking, Protection::Dtls);
@@ -89,4 +157,113 @@ fn a_full_table_takes_a_session_of_the_principal_that_has_most() {
     assert_eq!((table.len(), table.take_displaced()), (9, 1));
     table.remove(waits.unwrap().id);
     assert_eq!((table.len(), table.handshaking), (8, 0));
+}
+
+/// An endpoint with a pre-shared key.
+struct Node {
+    endpoint: Endpoint<Slab<u64>, Both>,
+    crypto: HostCrypto,
+    counters: Counters,
+}
+
+impl Node {
+    fn new(handshakes: usize) -> Self {
+        let (mut crypto, mut counters) = (HostCrypto::from_os().unwrap(), Counters::default());
+        let mut cx = Cx { now: seconds(1), crypto: &mut crypto, counters: &mut counters };
+        let endpoint = Endpoint::new(&mut cx, Slab::new(Capacity { peers: 8, handshakes }), Config::default());
+        Self { endpoint, crypto, counters }
+    }
+
+    fn connect(&mut self, now: Instant, path: &Path) -> Vec<Vec<u8>> {
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        self.endpoint.connect(&mut cx, path).unwrap();
+        self.due(now)
+    }
+
+    /// Answers to these datagrams, and what else is due.
+    fn turn(&mut self, now: Instant, path: &Path, datagrams: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let mut sent = self.hear(now, path, datagrams);
+        sent.extend(self.due(now));
+        sent
+    }
+
+    /// Datagrams that are due.
+    fn due(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let (mut out, mut sent) = ([0; 1500], Vec::new());
+        loop {
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            match self.endpoint.poll(&mut cx, &mut out) {
+                None => return sent,
+                Some(Event::Transmit { datagram, .. }) => sent.push(datagram.to_vec()),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Answers to these datagrams, without what else is due.
+    fn hear(&mut self, now: Instant, path: &Path, datagrams: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let (mut out, mut sent) = ([0; 1500], Vec::new());
+        for mut datagram in datagrams {
+            let mut records = Records::new(&mut datagram);
+            loop {
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                let needs = match self.endpoint.handle(&mut cx, path, &mut records, &mut out) {
+                    None => break,
+                    Some(Event::Answer(datagram) | Event::Transmit { datagram, .. }) => {
+                        sent.push(datagram.to_vec());
+                        None
+                    }
+                    Some(Event::Need(peer)) => Some(peer),
+                    Some(_) => None,
+                };
+                let Some(peer) = needs else { continue };
+                let (identity, key, principal) = (&b"sensor"[..], &b"sixteen bytes it"[..], Principal(1));
+                let answer = match self.endpoint.need(peer) {
+                    Some(Need::PskForServer { .. }) => Answer::Psk { identity, key, principal },
+                    _ => Answer::Psk { identity: b"", key, principal },
+                };
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                self.endpoint.resume(&mut cx, peer, answer);
+            }
+        }
+        sent
+    }
+}
+
+fn seconds(seconds: u64) -> Instant {
+    Instant::from_micros(seconds * 1_000_000)
+}
+
+/// The path at the client of what the server has as `path`.
+fn reversed(path: &Path) -> Path {
+    Path { local: path.remote, remote: path.local }
+}
+
+/// The client's datagrams that follow this many answers of the server.
+fn after_answers(client: &mut Node, server: &mut Node, remote: u32, answers: usize) -> Vec<Vec<u8>> {
+    let (now, at_server) = (seconds(100), path(remote));
+    let mut sent = client.connect(now, &reversed(&at_server));
+    for _ in 0..answers {
+        let answer = server.turn(now, &at_server, sent);
+        sent = client.turn(now, &reversed(&at_server), answer);
+    }
+    sent
+}
+
+#[test]
+fn a_full_table_sends_a_last_flight_before_its_place_is_free() {
+    let (mut server, mut first, mut second) = (Node::new(1), Node::new(1), Node::new(1));
+    let now = seconds(100);
+    let hello = after_answers(&mut second, &mut server, 2, 1);
+    let finished = after_answers(&mut first, &mut server, 1, 2);
+    // Both come in one batch: the server's last flight is due, and a ClientHello finds no place.
+    server.hear(now, &path(1), finished);
+    assert_eq!(server.counters.established, 1);
+    server.hear(now, &path(2), hello.clone());
+    let last_flight = server.due(now);
+    first.hear(now, &reversed(&path(1)), last_flight);
+    assert_eq!((first.counters.established, server.counters.table_full), (1, 1));
+    // Once the flight is sent, the place is free for the next ClientHello.
+    assert!(!server.turn(now, &path(2), hello).is_empty());
+    assert_eq!(server.counters.table_full, 1);
 }
