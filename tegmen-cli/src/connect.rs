@@ -42,6 +42,10 @@ pub(crate) struct Connect {
     /// exchange, and with a ticket (RFC 5077) no cookie. The files are secrets.
     #[arg(long, value_name = "DIR", env = "TEGMEN_RESUME")]
     resume: Option<PathBuf>,
+    /// Do not reconnect: report an error if the server ends the session or stops answering. Without this option the
+    /// client connects again for an observation.
+    #[arg(long)]
+    no_reconnect: bool,
     /// Seconds after which a request is given up.
     #[arg(long, default_value_t = 90)]
     timeout: u64,
@@ -146,6 +150,7 @@ impl Connect {
             public_keys: self.servers.keys(self.suites)?,
             timeout: Duration::from_secs(self.timeout),
             confirmable: !self.non,
+            reconnect: !self.no_reconnect,
             key_log: self.key_log.clone(),
             block_size: self.block_size,
             max_body: self.max_body,

@@ -49,13 +49,17 @@ impl Observe {
                 }
             };
             let (mut end, mut interrupt) = (std::pin::pin!(end), std::pin::pin!(ended()));
-            let mut seen = 0;
+            let (mut seen, mut reconnects) = (0, observation.reconnects());
             while self.count.is_none_or(|count| seen < count) {
                 let next = tokio::select! {
                     () = &mut interrupt => break,
                     () = &mut end => break,
                     next = observation.next() => next.map_err(Failure::new)?,
                 };
+                if observation.reconnects() > reconnects {
+                    reconnects = observation.reconnects();
+                    say_reconnected(out, start.elapsed());
+                }
                 let Some(reply) = next else { break };
                 seen += 1;
                 print(out, &reply, start.elapsed());
@@ -71,6 +75,15 @@ impl Observe {
             client.close().await;
             Ok(ExitCode::SUCCESS)
         })
+    }
+}
+
+/// Says that another session took the place of one that was over.
+fn say_reconnected(out: Output, since: Duration) {
+    if out.json {
+        out.line(String::new, || json!({ "event": "reconnected", "after_ms": since.as_secs_f64() * 1e3 }));
+    } else {
+        eprintln!("{:>9.3} s  connected again, in a new session", since.as_secs_f64());
     }
 }
 

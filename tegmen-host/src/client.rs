@@ -42,6 +42,7 @@ use tegmen::endpoint::{
     ClientOnly, Cx, Endpoint, Event, Extended, Path, PeerArray, PeerId, Peers as _, Principal, Protection, Rank,
     Resuming,
 };
+use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
 
@@ -95,6 +96,9 @@ pub struct ClientConfig {
     /// Directory where sessions are kept, to come back without a key exchange: by a ticket (RFC 5077) or an id, whichever
     /// the server gives. It is made if it is not there.
     pub resume: Option<PathBuf>,
+    /// True to begin another session for an observation whose session is over: the server ended it, or answers neither a
+    /// confirmable message nor its first two retransmissions, as a server that restarted without its sessions.
+    pub reconnect: bool,
     /// Longest silence of an observed server, whatever Max-Age says: it is then asked again, which shows whether it still
     /// knows the observation. A random part of up to a quarter is added.
     pub alive: Option<Duration>,
@@ -121,6 +125,7 @@ impl Default for ClientConfig {
             oscore: None,
             session: None,
             resume: None,
+            reconnect: true,
             alive: None,
             tap: None,
         }
@@ -242,6 +247,13 @@ pub struct Client {
     resumed: bool,
     cipher_suite: Option<CipherSuite>,
     believed_until: Option<SystemTime>,
+    /// Retransmissions since the server was heard.
+    repeats: u8,
+    /// When a server counts as silent that is not heard until then.
+    silent_at: Instant,
+    /// True to look for that, where something is observed.
+    finds_silence: bool,
+    reconnects: u32,
 }
 
 /// How far a block-wise transfer has come.
@@ -377,6 +389,10 @@ impl Client {
             resumed: false,
             cipher_suite: None,
             believed_until: None,
+            repeats: 0,
+            silent_at: Instant::NEVER,
+            finds_silence: false,
+            reconnects: 0,
         };
         match known {
             Some(peer) => client.talk_to(peer),
@@ -412,6 +428,11 @@ impl Client {
     /// The cipher suite of a session that began with a handshake.
     pub const fn cipher_suite(&self) -> Option<CipherSuite> {
         self.cipher_suite
+    }
+
+    /// Number of sessions begun in place of others that were over: see [`ClientConfig::reconnect`].
+    pub const fn reconnects(&self) -> u32 {
+        self.reconnects
     }
 
     /// The server's address.

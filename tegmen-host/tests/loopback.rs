@@ -190,7 +190,8 @@ async fn nobody_listening_and_a_server_that_ends_are_named() {
     let error = Client::connect_to(free, true, config("me", b"key")).await.err().unwrap();
     assert!(matches!(error, ClientError::Refused { .. }), "{error}");
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
-    let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    let fixed = ClientConfig { reconnect: false, ..config("me", b"key") };
+    let mut client = Client::connect_to(running.address(true), true, fixed).await.unwrap();
     running.server.stop();
     let path = ["value".to_owned()];
     let get = Ask {

@@ -72,6 +72,9 @@ impl Client {
         if let Some(reason) = self.closed {
             return Err(ClientError::Ended { remote: self.remote, detail: describe(reason) });
         }
+        if self.is_silent() {
+            self.is_answered();
+        }
         if !self.config.confirmable {
             self.wait_to_probe().await?;
         }
@@ -200,7 +203,12 @@ impl Client {
             return Ok(reply);
         }
         self.forget(request);
+        let is_over = self.is_over();
         Err(match self.protection {
+            Protection::Dtls if is_over && !self.kept.as_ref().is_some_and(|kept| kept.untried) => {
+                let detail = "it answers nothing: it restarted without its sessions, or cannot be reached".to_owned();
+                ClientError::Ended { remote: self.remote, detail }
+            }
             Protection::Plain => {
                 let seconds = clock::now().since(start).as_secs();
                 ClientError::Silence { remote: self.remote, seconds }
@@ -312,9 +320,22 @@ impl Client {
             if let Some(happened) = self.turn(deadline).await? {
                 return Ok(happened);
             }
-            if clock::now() >= deadline {
+            if clock::now() >= deadline.min(self.silent_at) {
                 return Ok(Happened::TimedOut);
             }
+        }
+    }
+
+    /// The server was heard.
+    pub(super) fn is_answered(&mut self) {
+        (self.repeats, self.silent_at) = (0, Instant::NEVER);
+    }
+
+    /// A confirmable message was sent again at `now`.
+    fn is_repeated(&mut self, now: Instant) {
+        self.repeats = self.repeats.saturating_add(1);
+        if self.config.reconnect && self.finds_silence && self.repeats == MAX_REPEATS {
+            self.silent_at = now.after(LAST_WAIT);
         }
     }
 
@@ -323,6 +344,7 @@ impl Client {
         if let Some(happened) = self.poll().await? {
             return Ok(Some(happened));
         }
+        let deadline = deadline.min(self.silent_at);
         let alarm = self.endpoint.next_alarm().map_or(deadline, |alarm| alarm.min(deadline));
         // Taken out while it is read from; whoever gives up in between leaves it empty.
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -374,6 +396,7 @@ impl Client {
                 Some(Due::Retransmit(message)) => {
                     let message = message.to_vec();
                     self.send(now, &message).await?;
+                    self.is_repeated(now);
                 }
                 Some(Due::TimedOut(request)) => return Ok(Some(Happened::Unanswered(request))),
                 None => {
@@ -446,6 +469,7 @@ impl Client {
     async fn on_message(&mut self, bytes: &mut [u8]) -> Result<Option<Happened>, ClientError> {
         let now = clock::now();
         self.probing.heard();
+        self.is_answered();
         let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Ok(None) };
         let mut answered = None;
         let (answer, happened) = match exchanges.receive(now, bytes) {
@@ -487,6 +511,10 @@ impl Client {
     }
 }
 
+/// Retransmissions after which a server that was not heard counts as silent, and how long the last one is given: 8 to 11
+/// seconds in all.
+const MAX_REPEATS: u8 = 2;
+const LAST_WAIT: Duration = Duration::from_secs(2);
 /// Longest UDP payload.
 const RECEIVE_LEN: usize = 65_535;
 /// Responses that are kept while another is waited for.

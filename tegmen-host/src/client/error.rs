@@ -130,6 +130,18 @@ pub enum ClientError {
     System(io::Error),
 }
 
+impl ClientError {
+    /// True if the same may succeed a little later: nobody answered, or nobody listens.
+    pub(super) fn is_passing(&self) -> bool {
+        self.is_silence() || matches!(self, Self::Refused { .. } | Self::Unreachable { .. })
+    }
+
+    /// True if nobody answered.
+    pub(super) fn is_silence(&self) -> bool {
+        matches!(self, Self::Silence { .. })
+    }
+}
+
 /// A reason in words.
 pub fn describe(reason: Fatal) -> String {
     match reason {

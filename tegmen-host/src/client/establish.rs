@@ -1,4 +1,4 @@
-//! The session of a client: its handshake, resumed or in full.
+//! The session of a client: its handshake, and another handshake where the server does not know the session any more.
 
 use super::again::{self, Memory, Offer};
 use super::{Client, ClientConfig, ClientError, Role, Table};
@@ -12,7 +12,32 @@ use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::Config;
 use tegmen::dtls::resumption::Handle;
-use tegmen::endpoint::{ClientOnly, Cx, Endpoint, Extended, PeerId, Peers as _, Resuming};
+use tegmen::endpoint::{ClientOnly, Cx, Endpoint, Extended, PeerId, Peers as _, Protection, Resuming};
+use tegmen::time::Instant;
+
+/// Time limit of one handshake of a reconnection: a server that starts meanwhile is found by the next one.
+const ATTEMPT: Duration = Duration::from_secs(7);
+/// The pauses between attempts: each is random, up to a limit that doubles from 1 to 8 seconds, so that a fleet does not
+/// come in one burst.
+pub(super) struct Backoff {
+    most: Duration,
+}
+
+impl Backoff {
+    const LONGEST: Duration = Duration::from_secs(8);
+
+    pub(super) const fn new() -> Self {
+        Self { most: Duration::from_secs(1) }
+    }
+
+    pub(super) async fn pause(&mut self, crypto: &mut HostCrypto) {
+        let mut random = [0; 4];
+        crypto.random(&mut random);
+        let part = u32::from_ne_bytes(random);
+        tokio::time::sleep(self.most.mul_f64(f64::from(part) / f64::from(u32::MAX))).await;
+        self.most = (self.most * 2).min(Self::LONGEST);
+    }
+}
 
 pub(super) fn no_room() -> ClientError {
     ClientError::System(io::Error::other("no room for a peer"))
@@ -63,10 +88,51 @@ impl Client {
         };
         self.talk_to(connected.map_err(|_| no_room())?);
         (self.established, self.closed, self.refusal) = (false, None, None);
+        self.is_answered();
         self.unread.clear();
         if let Some(objects) = &mut self.objects {
             objects.forget_all();
         }
         Ok(())
+    }
+
+    /// True if there is no session any more, or the server answers nothing in it.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_gone() || self.protection == Protection::Dtls && self.is_silent()
+    }
+
+    /// True if there is no session any more.
+    fn is_gone(&self) -> bool {
+        self.closed.is_some() || !self.established
+    }
+
+    /// True if the server did not answer a confirmable message and its first retransmissions.
+    pub(super) fn is_silent(&self) -> bool {
+        clock::now() >= self.silent_at
+    }
+
+    /// True if what failed with `error` can be tried again, in another session if there was one.
+    pub(super) fn may_try_again(&self, error: &ClientError) -> bool {
+        self.config.reconnect && (self.is_over() || error.is_passing())
+    }
+
+    /// Begins another session in the place of one that is over. Attempts follow one another with random pauses.
+    ///
+    /// # Errors
+    /// That of the attempt that ends behind `until`, or the first that another attempt does not mend.
+    pub(super) async fn reconnect(&mut self, until: Instant) -> Result<(), ClientError> {
+        self.forget_session();
+        let mut backoff = Backoff::new();
+        loop {
+            backoff.pause(&mut self.crypto).await;
+            match self.establish(self.config.dtls.handshake_timeout.min(ATTEMPT)).await {
+                Ok(()) => {
+                    self.reconnects += 1;
+                    return self.keep_session();
+                }
+                Err(error) if !error.is_passing() || clock::now() >= until => return Err(error),
+                Err(_) => {}
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Observing a resource (RFC 7641), at the client.
 
 use super::connection::Part;
+use super::establish::Backoff;
 use super::transfer::download;
 use super::{Ask, Client, ClientError, Reply};
 use crate::clock;
@@ -32,7 +33,8 @@ impl<'c> Observation<'c> {
     pub(super) async fn begin(client: &'c mut Client, ask: &Ask<'c>) -> Result<Self, ClientError> {
         let mut token = [0; 8];
         client.crypto.random(&mut token);
-        let (request, reply) = register(client, ask, &token).await?;
+        let (request, reply, _) = register(client, ask, &token).await?;
+        client.finds_silence = true;
         let number = reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success());
         let order = number.map(|number| Order::new(number, clock::now()));
         let (stale, alive) = (Instant::NEVER, Instant::NEVER);
@@ -49,9 +51,15 @@ impl<'c> Observation<'c> {
         self.order.is_some()
     }
 
+    /// Number of sessions begun in place of others: see [`Client::reconnects`].
+    pub const fn reconnects(&self) -> u32 {
+        self.client.reconnects()
+    }
+
     /// The first response, then each newer representation; `None` after the last. Notifications that come late, behind
     /// newer ones, are left out. If the server is silent for longer than its representation is good for, or than
-    /// [`ClientConfig::alive`](super::ClientConfig::alive), it is asked again.
+    /// [`ClientConfig::alive`](super::ClientConfig::alive), it is asked again. Where a server restarted or cannot be reached,
+    /// this waits until it is back and registers again (see [`ClientConfig::reconnect`](super::ClientConfig::reconnect)).
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
@@ -63,14 +71,16 @@ impl<'c> Observation<'c> {
             if self.order.is_none() {
                 return Ok(None);
             }
-            let (reply, is_refreshed) =
-                match self.client.response_until(self.request, self.stale.min(self.alive)).await? {
-                    Some(reply) => (reply, false),
-                    None => {
-                        let was_fresh = clock::now() < self.stale;
-                        (self.register_again().await?, was_fresh)
-                    }
-                };
+            let (reply, is_refreshed) = match self.client.response_until(self.request, self.stale.min(self.alive)).await
+            {
+                Ok(Some(reply)) => (reply, false),
+                Err(error) if !self.client.may_try_again(&error) => return Err(error),
+                Ok(None) | Err(_) => {
+                    let was_fresh = clock::now() < self.stale;
+                    let (reply, is_new) = self.register_again().await?;
+                    (reply, was_fresh && !is_new)
+                }
+            };
             let Some(order) = &mut self.order else { return Ok(None) };
             let now = clock::now();
             match reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success()) {
@@ -99,17 +109,29 @@ impl<'c> Observation<'c> {
         this.client.exchange(&this.ask, part(&this.token, DEREGISTER, &this.ask)).await
     }
 
-    /// With the same token, so that the server keeps one entry.
-    async fn register_again(&mut self) -> Result<Reply, ClientError> {
+    /// With the same token, so that the server keeps one entry; in another session if the one before is over. True if the
+    /// server did not know us as it did before.
+    async fn register_again(&mut self) -> Result<(Reply, bool), ClientError> {
         self.client.forget(self.request);
-        let (request, start) = self.client.begin(&self.ask, part(&self.token, REGISTER, &self.ask)).await?;
+        let reconnects = self.client.reconnects;
+        let mut backoff = Backoff::new();
+        let (request, reply, is_challenged) = loop {
+            if self.client.config.reconnect && self.client.is_over() {
+                self.client.reconnect(Instant::NEVER).await?;
+            }
+            match register(self.client, &self.ask, &self.token).await {
+                Err(error) if !self.client.may_try_again(&error) => return Err(error),
+                Err(_) if self.client.is_over() => {}
+                Err(_) => backoff.pause(&mut self.client.crypto).await,
+                Ok(registered) => break registered,
+            }
+        };
         self.request = request;
-        let reply = self.client.response_to(request, start.after(self.client.config.timeout)).await?;
         if let Some(number) = reply.uint(OptionNumber::OBSERVE) {
             // A server that restarted counts from the beginning.
             self.order = Some(Order::new(number.wrapping_sub(1), clock::now()));
         }
-        Ok(reply)
+        Ok((reply, is_challenged || self.client.reconnects > reconnects))
     }
 
     /// With the blocks behind the first.
@@ -133,21 +155,26 @@ impl<'c> Observation<'c> {
 impl Drop for Observation<'_> {
     fn drop(&mut self) {
         self.client.forget(self.request);
+        self.client.finds_silence = false;
     }
 }
 
 /// Max-Age of a response that does not say (RFC 7252, section 5.10.5), in seconds.
 const DEFAULT_MAX_AGE: u32 = 60;
 
-/// Registers; a server that wants proof of our address or of freshness gets it (RFC 9175).
-async fn register(client: &mut Client, ask: &Ask<'_>, token: &[u8; 8]) -> Result<(RequestId, Reply), ClientError> {
+/// Registers; a server that wants proof of our address or of freshness gets it (RFC 9175). True if it wanted it.
+async fn register(
+    client: &mut Client,
+    ask: &Ask<'_>,
+    token: &[u8; 8],
+) -> Result<(RequestId, Reply, bool), ClientError> {
     let mut echo: Option<Vec<u8>> = None;
     loop {
         let register = part(token, REGISTER, ask);
         let (request, reply) = client.converse(ask, Part { echo: echo.as_deref(), ..register }).await?;
         match reply.option(OptionNumber::ECHO) {
             Some(asked) if echo.is_none() && !reply.code.is_success() => echo = Some(asked.to_vec()),
-            _ => return Ok((request, reply)),
+            _ => return Ok((request, reply, echo.is_some())),
         }
     }
 }

@@ -92,8 +92,9 @@ impl Client {
 
     /// The session is over.
     pub(super) fn forget_session(&mut self) {
-        if let Some(mut kept) = self.kept.take() {
+        if let Some(kept) = &mut self.kept {
             kept.file.remove();
+            kept.untried = false;
         }
     }
 
