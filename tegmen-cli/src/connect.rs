@@ -43,7 +43,7 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "DIR", env = "TEGMEN_RESUME")]
     resume: Option<PathBuf>,
     /// Do not reconnect: report an error if the server ends the session or stops answering. Without this option the
-    /// client connects again for an observation.
+    /// client connects again, and repeats requests other than POST and PATCH.
     #[arg(long)]
     no_reconnect: bool,
     /// Seconds after which a request is given up.

@@ -96,8 +96,9 @@ pub struct ClientConfig {
     /// Directory where sessions are kept, to come back without a key exchange: by a ticket (RFC 5077) or an id, whichever
     /// the server gives. It is made if it is not there.
     pub resume: Option<PathBuf>,
-    /// True to begin another session for an observation whose session is over: the server ended it, or answers neither a
-    /// confirmable message nor its first two retransmissions, as a server that restarted without its sessions.
+    /// True to begin another session where one is over: the server ended it, or answers neither a confirmable message nor
+    /// its first two retransmissions, as a server that restarted without its sessions. Requests are repeated then, except
+    /// POST and PATCH, and observations registered again.
     pub reconnect: bool,
     /// Longest silence of an observed server, whatever Max-Age says: it is then asked again, which shows whether it still
     /// knows the observation. A random part of up to a quarter is added.
@@ -251,7 +252,7 @@ pub struct Client {
     repeats: u8,
     /// When a server counts as silent that is not heard until then.
     silent_at: Instant,
-    /// True to look for that, where something is observed.
+    /// True to look for that: in sessions, and where something is observed.
     finds_silence: bool,
     reconnects: u32,
 }
@@ -391,7 +392,7 @@ impl Client {
             believed_until: None,
             repeats: 0,
             silent_at: Instant::NEVER,
-            finds_silence: false,
+            finds_silence: secure,
             reconnects: 0,
         };
         match known {
@@ -484,12 +485,13 @@ impl Client {
     }
 
     /// Sends a request and waits for its response. Bodies that do not fit one message go in blocks (RFC 7959), and a
-    /// server that asks for proof of our address or of freshness gets it (RFC 9175).
+    /// server that asks for proof of our address or of freshness gets it (RFC 9175). A session that ended, or that the server
+    /// does not answer in, is replaced by another one (see [`ClientConfig::reconnect`]).
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
     pub async fn request(&mut self, ask: &Ask<'_>) -> Result<Reply, ClientError> {
-        transfer::request(self, ask).await
+        self.request_again(ask).await
     }
 
     /// Observes a resource (RFC 7641): the first response, and what follows whenever the representation changes.

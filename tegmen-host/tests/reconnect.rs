@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey};
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Server, ServerConfig};
@@ -49,6 +49,37 @@ fn config() -> ClientConfig {
 
 fn value(path: &[String; 1], method: Code) -> Ask<'_> {
     Ask { method, path, query: &[], content_format: None, accept: None, payload: &[], options: &[] }
+}
+
+async fn ask(client: &mut Client, method: Code) -> Result<Reply, ClientError> {
+    client.request(&value(&["value".to_owned()], method)).await
+}
+
+#[tokio::test]
+async fn a_request_to_a_server_that_forgot_the_session_begins_another() {
+    let running = Running::start(b"first", None, None);
+    let mut client = Client::connect_to(running.address, true, config()).await.unwrap();
+    assert_eq!(ask(&mut client, Code::GET).await.unwrap().payload, b"first");
+    let address = running.kill();
+    let _running = Running::start(b"second", None, Some(address));
+    assert_eq!(ask(&mut client, Code::GET).await.unwrap().payload, b"second");
+}
+
+#[tokio::test]
+async fn a_post_is_not_repeated_and_nothing_is_without_reconnection() {
+    let running = Running::start(b"first", None, None);
+    let mut client = Client::connect_to(running.address, true, config()).await.unwrap();
+    let fixed = ClientConfig { reconnect: false, timeout: Duration::from_secs(3), ..config() };
+    let mut other = Client::connect_to(running.address, true, fixed).await.unwrap();
+    let address = running.kill();
+    let _running = Running::start(b"second", None, Some(address));
+    let (posted, got) = tokio::join!(ask(&mut client, Code::POST), ask(&mut other, Code::GET));
+    assert!(matches!(posted, Err(ClientError::Ended { .. })), "{posted:?}");
+    assert!(got.is_err(), "{got:?}");
+    assert_eq!((client.reconnects(), other.reconnects()), (0, 0));
+    // The next one begins a session before it is sent.
+    ask(&mut client, Code::POST).await.unwrap();
+    assert_eq!(client.reconnects(), 1);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use std::io;
 use std::time::Duration;
-use tegmen::coap::Exchanges;
+use tegmen::coap::{Code, Exchanges};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::Config;
@@ -17,6 +17,9 @@ use tegmen::time::Instant;
 
 /// Time limit of one handshake of a reconnection: a server that starts meanwhile is found by the next one.
 const ATTEMPT: Duration = Duration::from_secs(7);
+/// Sessions that one request may begin.
+const MOST_PER_REQUEST: u32 = 3;
+
 /// The pauses between attempts: each is random, up to a limit that doubles from 1 to 8 seconds, so that a fleet does not
 /// come in one burst.
 pub(super) struct Backoff {
@@ -135,4 +138,33 @@ impl Client {
             }
         }
     }
+
+    /// As [`super::transfer::request`], again in another session where one ends or is unknown to the server, if the request
+    /// may be executed twice.
+    pub(super) async fn request_again(&mut self, ask: &super::Ask<'_>) -> Result<super::Reply, ClientError> {
+        let until = clock::now().after(self.config.timeout);
+        let most = self.reconnects + MOST_PER_REQUEST;
+        // Nothing of this request was sent yet.
+        if self.config.reconnect && self.is_over() {
+            self.reconnect(until).await?;
+        }
+        loop {
+            match super::transfer::request(self, ask).await {
+                Err(_)
+                    if self.config.reconnect
+                        && self.is_over()
+                        && is_idempotent(ask.method)
+                        && self.reconnects < most =>
+                {
+                    self.reconnect(until).await?;
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+/// True if a request of this method has the same effect once and twice (RFC 7252, section 5.1; RFC 8132).
+fn is_idempotent(method: Code) -> bool {
+    matches!(method, Code::GET | Code::PUT | Code::DELETE | Code::FETCH | Code::IPATCH)
 }

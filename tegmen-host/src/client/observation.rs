@@ -10,6 +10,7 @@ use std::time::Duration;
 use tegmen::coap::observe::{DEREGISTER, Order, REGISTER};
 use tegmen::coap::{OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
+use tegmen::endpoint::Protection;
 use tegmen::time::Instant;
 
 /// A resource that is observed. Dropping it forgets it: the server learns of that when it sends the next notification,
@@ -155,7 +156,7 @@ impl<'c> Observation<'c> {
 impl Drop for Observation<'_> {
     fn drop(&mut self) {
         self.client.forget(self.request);
-        self.client.finds_silence = false;
+        self.client.finds_silence = self.client.protection == Protection::Dtls;
     }
 }
 
