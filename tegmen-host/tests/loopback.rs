@@ -128,6 +128,68 @@ async fn wrong_identity_and_wrong_key_are_told_apart_by_the_operator_alone() {
     assert!(running.heard(&reason(true)) && running.heard(&reason(false)));
 }
 
+/// Forwards datagrams between a client and `server`, but for the ones that it drops as a server does which forgot the first
+/// `forgotten` handshakes before they ended. Its address, and the randoms of the ClientHellos that came, in their order.
+async fn forgetful(server: SocketAddr, forgotten: usize) -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
+    const RANDOM: std::ops::Range<usize> = 27..59;
+    let front = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let back = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    back.connect(server).await.unwrap();
+    let address = front.local_addr().unwrap();
+    let hellos = Arc::new(Mutex::new(Vec::<Vec<u8>>::new()));
+    let seen = hellos.clone();
+    tokio::spawn(async move {
+        let (mut client, mut from_client, mut from_server) = (None, [0; 2048], [0; 2048]);
+        loop {
+            tokio::select! {
+                Ok((len, from)) = front.recv_from(&mut from_client) => {
+                    client = Some(from);
+                    let datagram = &from_client[..len];
+                    let is_hello = datagram[0] == 22 && datagram[13] == 1;
+                    if is_hello && !seen.lock().unwrap().iter().any(|random| random == &datagram[RANDOM]) {
+                        seen.lock().unwrap().push(datagram[RANDOM].to_vec());
+                    }
+                    if is_hello || seen.lock().unwrap().len() > forgotten {
+                        back.send(datagram).await.unwrap();
+                    }
+                }
+                Ok(len) = back.recv(&mut from_server) => {
+                    if let Some(client) = client {
+                        front.send_to(&from_server[..len], client).await.unwrap();
+                    }
+                }
+            }
+        }
+    });
+    (address, hellos)
+}
+
+#[tokio::test]
+async fn a_client_whose_handshake_the_server_forgot_begins_a_new_one() {
+    let running = Running::start(&Credentials::single("me", b"key"), Running::both());
+    let (address, hellos) = forgetful(running.address(true), 1).await;
+    let mut config = config("me", b"key");
+    config.dtls.retransmit_first = Duration::from_millis(100);
+    let mut client = match Client::connect_to(address, true, config).await {
+        Ok(client) => client,
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.code, Code::CONTENT);
+    assert_eq!(hellos.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_of_the_key_is_not_said_to_refuse_it() {
+    let running = Running::start(&Credentials::single("me", b"key"), Running::both());
+    let (address, _) = forgetful(running.address(true), usize::MAX).await;
+    let mut config = config("me", b"key");
+    config.dtls.retransmit_first = Duration::from_millis(100);
+    config.dtls.handshake_timeout = Duration::from_secs(2);
+    let error = Client::connect_to(address, true, config).await.err().unwrap();
+    assert!(!matches!(error, ClientError::IdentityOrKey { .. }), "{error}");
+    assert!(!error.to_string().contains("did not accept our Finished"), "{error}");
+}
+
 #[tokio::test]
 async fn a_hello_without_a_common_suite_is_refused_and_the_operator_is_told() {
     let mut with_gcm = Running::both();

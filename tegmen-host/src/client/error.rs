@@ -41,7 +41,7 @@ pub enum ClientError {
         /// The time waited.
         seconds: u64,
     },
-    /// The handshake was not answered at its end.
+    /// The server said that our Finished is wrong.
     #[error(
         "{remote} did not accept our Finished ({detail}): it does not know the identity '{identity}', or has another key \
          for it. It tells nobody which of the two; compare both with the server's credentials"
@@ -53,6 +53,17 @@ pub enum ClientError {
         identity: String,
         /// How it showed.
         detail: &'static str,
+    },
+    /// The server answered the ClientHello, and then nothing more.
+    #[error(
+        "{remote} answered our ClientHello and nothing that followed, for {seconds} s: it is too busy, or datagrams are lost on \
+         the way; try again later. Compare identity and key only if that does not help: some servers do not answer wrong ones"
+    )]
+    Unfinished {
+        /// The address.
+        remote: SocketAddr,
+        /// The time waited.
+        seconds: u64,
     },
     /// The handshake failed otherwise.
     #[error("the handshake with {remote} failed: {detail}")]
@@ -138,7 +149,7 @@ impl ClientError {
 
     /// True if nobody answered.
     pub(super) fn is_silence(&self) -> bool {
-        matches!(self, Self::Silence { .. })
+        matches!(self, Self::Silence { .. } | Self::Unfinished { .. })
     }
 }
 

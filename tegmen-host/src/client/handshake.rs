@@ -1,6 +1,7 @@
 //! The handshake of a client: what it is asked for, and why it failed.
 
 use super::connection::Happened;
+use super::establish::no_room;
 use super::{Client, ClientError};
 use crate::clock;
 use crate::provider::public::draw_premaster;
@@ -9,15 +10,22 @@ use std::time::Duration;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{CipherSuite, Fatal};
-use tegmen::endpoint::{Cx, Event, Principal};
+use tegmen::endpoint::{Cx, Event, Peers as _, Principal};
+
+/// First retransmission timeouts for which a server may leave our Finished unanswered: it is sent three times in that time.
+/// The next handshake waits twice as long.
+const PATIENCE: u32 = 5;
 
 impl Client {
     /// Waits until the session stands.
     pub(super) async fn handshake(&mut self, timeout: Duration) -> Result<(), ClientError> {
         let start = clock::now();
         let deadline = start.after(timeout).after_millis(1000);
+        // A server that has forgotten a handshake answers nothing of it, but it answers a new ClientHello.
+        let tick = self.config.dtls.retransmit_first;
+        let (mut waited, mut patience, mut after_finished) = (0, PATIENCE, false);
         loop {
-            match self.step(deadline).await? {
+            match self.step(deadline.min(clock::now().after(tick))).await? {
                 Happened::Established => {
                     self.handshake_time = clock::now().since(start);
                     // In a resumed handshake our flight is the last, and goes before the first request.
@@ -27,10 +35,34 @@ impl Client {
                     };
                 }
                 Happened::Closed(reason) => return Err(self.explain(reason)),
-                Happened::TimedOut => return Err(self.explain(Fatal::TimedOut { after_finished: false })),
+                Happened::TimedOut if clock::now() < deadline => {
+                    let handshake = self.endpoint.peers.ongoing(self.peer);
+                    if !handshake.is_some_and(|handshake| handshake.state.awaits_server_finished()) {
+                        continue;
+                    }
+                    after_finished = true;
+                    waited += 1;
+                    if waited >= patience {
+                        (waited, patience) = (0, patience.saturating_mul(2));
+                        self.begin_again()?;
+                    }
+                }
+                Happened::TimedOut => return Err(self.explain(Fatal::TimedOut { after_finished })),
                 Happened::Response(..) | Happened::Refused(..) | Happened::Reset(_) | Happened::Unanswered(_) => {}
             }
         }
+    }
+
+    /// Begins the handshake with a new ClientHello.
+    fn begin_again(&mut self) -> Result<(), ClientError> {
+        let exchanges = self.endpoint.peers.attached(self.peer).map(std::mem::take);
+        let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
+        let peer = self.endpoint.connect(&mut cx, &self.path);
+        self.peer = peer.map_err(|_| no_room())?;
+        if let (Some(kept), Some(exchanges)) = (exchanges, self.endpoint.peers.attached(self.peer)) {
+            *exchanges = kept;
+        }
+        Ok(())
     }
 
     fn explain(&self, reason: Fatal) -> ClientError {
@@ -42,7 +74,7 @@ impl Client {
                 ClientError::Silence { remote, seconds: self.config.dtls.handshake_timeout.as_secs() }
             }
             Fatal::TimedOut { after_finished: true } => {
-                ClientError::IdentityOrKey { remote, identity, detail: "it fell silent" }
+                ClientError::Unfinished { remote, seconds: self.config.dtls.handshake_timeout.as_secs() }
             }
             // decrypt_error, bad_record_mac, unknown_psk_identity, and what some say instead
             Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115) => {
