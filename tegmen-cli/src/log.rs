@@ -1,9 +1,28 @@
-//! The log of a server: one line for each event.
+//! The log of a server: one line for each event. A thread of its own writes the lines, so that a reader that is stuck
+//! stops no shard, and strangers cannot fill a disk.
 
+mod repeats;
+
+use crate::output::printable;
 use clap::ValueEnum;
+use repeats::{Prefix, Repeats};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::SystemTime;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Lines that wait for the writer at most; more are dropped and counted.
+const WAITING: usize = 1024;
+/// Bytes that are written at once.
+const BATCH: usize = 64 << 10;
+/// Interval at which the writer sums up repeated events.
+const TICK: Duration = Duration::from_secs(1);
+/// Maximum time that the end of the program waits for a reader of the last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The severity of a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
@@ -38,17 +57,35 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Writes events as text or as JSON.
+/// Writes events as text or as JSON. Its clones write to the same log.
 #[derive(Clone)]
 pub(crate) struct Log {
+    jobs: SyncSender<Job>,
     level: Level,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     format: Format,
+    /// Lines that were dropped since the writer told of them.
+    dropped: AtomicU64,
+    repeats: Mutex<Repeats>,
+}
+
+enum Job {
+    Line(String),
+    /// Write what waits, and say when that is done.
+    End(mpsc::Sender<()>),
 }
 
 impl Log {
-    /// Writes to standard output. Events of less severe levels than `level` are left out.
-    pub(crate) const fn new(level: Level, format: Format) -> Self {
-        Self { level, format }
+    /// Starts the thread that writes to standard output. Events of less severe levels than `level` are left out.
+    pub(crate) fn start(level: Level, format: Format) -> std::io::Result<Self> {
+        let (jobs, waiting) = mpsc::sync_channel(WAITING);
+        let shared = Arc::new(Shared { format, dropped: AtomicU64::new(0), repeats: Mutex::default() });
+        let writer = shared.clone();
+        std::thread::Builder::new().name("tegmen-log".to_owned()).spawn(move || writer.write(&waiting))?;
+        Ok(Self { jobs, level, shared })
     }
 
     /// Writes an event whatever the level: how the server started and ended.
@@ -63,19 +100,117 @@ impl Log {
         }
     }
 
+    /// Writes an event that strangers can cause as often as they like: at most one of a kind in a second for each network
+    /// prefix (/24 or /56). The next line tells how many there were besides.
+    pub(crate) fn limited(
+        &self,
+        kind: &'static str,
+        remote: SocketAddr,
+        text: impl FnOnce() -> String,
+        object: impl FnOnce() -> Value,
+    ) {
+        if self.level < Level::Warn {
+            return;
+        }
+        let prefix = Prefix::of(remote.ip());
+        let Some(more) = self.shared.repeats().take(kind, prefix, Instant::now()) else { return };
+        let told = || if more > 0 { format!("{} (and {more} more from {prefix})", text()) } else { text() };
+        self.write(Level::Warn, told, || {
+            let mut object = object();
+            object["event"] = json!(kind);
+            object["more"] = json!(more);
+            object
+        });
+    }
+
     fn write(&self, level: Level, text: impl FnOnce() -> String, object: impl FnOnce() -> Value) {
+        let line = self.shared.line(level, text, object);
+        if let Err(TrySendError::Full(_)) = self.jobs.try_send(Job::Line(line)) {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until all lines are written, but not for ever: nobody may be reading.
+    pub(crate) fn end(self) {
+        let (done, written) = mpsc::channel();
+        let deadline = Instant::now() + LAST_LINES;
+        let mut job = Job::End(done);
+        while let Err(TrySendError::Full(back)) = self.jobs.try_send(job) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            job = back;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = written.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Shared {
+    fn repeats(&self) -> std::sync::MutexGuard<'_, Repeats> {
+        self.repeats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn line(&self, level: Level, text: impl FnOnce() -> String, object: impl FnOnce() -> Value) -> String {
         let time = rfc3339(SystemTime::now());
-        let line = match self.format {
-            Format::Text => format!("{time} {:5} {}", level.name(), text()),
+        match self.format {
+            Format::Text => format!("{time} {:5} {}", level.name(), printable(&text())),
             Format::Json => {
                 let mut object = object();
                 object["time"] = json!(time);
                 object["level"] = json!(level.name());
                 object.to_string()
             }
+        }
+    }
+
+    fn write(&self, jobs: &Receiver<Job>) {
+        let mut looked = Instant::now();
+        loop {
+            let first = jobs.recv_timeout(TICK);
+            let (mut batch, mut end) = (String::new(), None);
+            let mut job = first.ok();
+            while let Some(next) = job {
+                match next {
+                    Job::Line(line) => {
+                        batch.push_str(&line);
+                        batch.push('\n');
+                    }
+                    Job::End(done) => end = Some(done),
+                }
+                job = if batch.len() < BATCH && end.is_none() { jobs.try_recv().ok() } else { None };
+            }
+            if looked.elapsed() >= TICK || end.is_some() {
+                looked = Instant::now();
+                self.sum_up(end.is_some(), &mut batch);
+            }
+            if !batch.is_empty() {
+                // Nobody reads any more: the server continues.
+                let mut out = std::io::stdout().lock();
+                let _ = out.write_all(batch.as_bytes()).and_then(|()| out.flush());
+            }
+            if let Some(done) = end {
+                let _ = done.send(());
+                return;
+            }
+        }
+    }
+
+    /// Tells what did not become a line of its own.
+    fn sum_up(&self, end: bool, batch: &mut String) {
+        let mut add = |text: String, object: Value| {
+            let _ = writeln!(batch, "{}", self.line(Level::Warn, || text, || object));
         };
-        // Nobody reads any more: the server continues.
-        let _ = writeln!(std::io::stdout().lock(), "{line}");
+        let at = if end { None } else { Some(Instant::now()) };
+        for (kind, prefix, more) in self.repeats().due(at) {
+            let object = json!({ "event": kind, "prefix": prefix.to_string(), "more": more });
+            add(format!("{prefix}: {more} more: {}", kind.replace('_', " ")), object);
+        }
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            let text = format!("{dropped} lines of the log were dropped: its reader is too slow");
+            add(text, json!({ "event": "log_dropped", "lines": dropped }));
+        }
     }
 }
 
@@ -86,6 +221,19 @@ fn rfc3339(moment: SystemTime) -> String {
     let at = at.unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
     let (year, month, day, millis) = (at.year(), u8::from(at.month()), at.day(), since.subsec_millis());
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z", at.hour(), at.minute(), at.second())
+}
+
+/// A path as it stands in a URI (RFC 3986, section 3.3): what a peer puts into it cannot be taken for the rest of a line.
+pub(crate) fn uri_path(path: &str) -> String {
+    let mut shown = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
+            shown.push(char::from(byte));
+        } else {
+            let _ = write!(shown, "%{byte:02X}");
+        }
+    }
+    shown
 }
 
 #[cfg(test)]

@@ -65,3 +65,22 @@ impl Output {
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::io)
 }
+
+/// Text that stays on one line and does nothing to a terminal: control characters, and those that turn the direction of a
+/// line, as escapes.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
+                shown.extend(c.escape_unicode());
+            }
+            c if c.is_control() => shown.extend(c.escape_debug()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! `tegmen serve`: values, files and commands as resources.
 
-use crate::log::{Format, Level, Log};
+use crate::log::{Format, Level, Log, uri_path};
 use crate::output::{Failure, Output, runtime};
 use crate::public_keys::{Clients, check_suites, suites};
 use clap::Args;
@@ -261,7 +261,7 @@ impl Serve {
         });
         config.dtls.connection_id = (!self.no_connection_id).then_some(policy);
         config.capacity.peers = self.max_peers.max(1);
-        let log = Log::new(level, format);
+        let log = Log::start(level, format).map_err(Failure::io)?;
         let server = Server::start(&config, &credentials, resources, observer(log.clone())).map_err(Failure::new)?;
         for listen in server.addresses() {
             let scheme = if listen.secure { "coaps" } else { "coap" };
@@ -309,6 +309,7 @@ impl Serve {
             || format!("{} requests answered, {} handshakes, {} failed", totals.requests, totals.counters.established, totals.counters.failed),
             || json!({ "event": "ended", "requests": totals.requests, "established": totals.counters.established, "failed": totals.counters.failed }),
         );
+        log.end();
         Ok(ExitCode::SUCCESS)
     }
 
@@ -410,22 +411,25 @@ pub(crate) fn observer(log: Log) -> Observer {
             || error.to_string(),
             || json!({ "event": "ticket_keys_failed", "error": error.to_string() }),
         ),
-        Note::Failed { remote, identity, reason } => log.event(
-            Level::Warn,
+        Note::Failed { remote, identity, reason } => log.limited(
+            "failed",
+            remote,
             || {
                 format!("{remote}: connection failed: {}", describe(reason))
             },
-            || json!({ "event": "failed", "remote": remote.to_string(), "identity": identity, "reason": describe(reason) }),
+            || json!({ "remote": remote.to_string(), "identity": identity, "reason": describe(reason) }),
         ),
-        Note::HelloRefused { remote, alert } => log.event(
-            Level::Warn,
+        Note::HelloRefused { remote, alert } => log.limited(
+            "hello_refused",
+            remote,
             || format!("{remote}: ClientHello refused ({}): {}", alert.name(), why_refused(alert)),
-            || json!({ "event": "hello_refused", "remote": remote.to_string(), "alert": alert.name(), "reason": why_refused(alert) }),
+            || json!({ "remote": remote.to_string(), "alert": alert.name(), "reason": why_refused(alert) }),
         ),
-        Note::Refused { remote, refusal } => log.event(
-            Level::Warn,
+        Note::Refused { remote, refusal } => log.limited(
+            "refused",
+            remote,
             || format!("{remote}: certificate or public key rejected: {refusal}"),
-            || json!({ "event": "refused", "remote": remote.to_string(), "reason": refusal.to_string() }),
+            || json!({ "remote": remote.to_string(), "reason": refusal.to_string() }),
         ),
         Note::Closed { remote, reason } => log.event(
             Level::Info,
@@ -457,10 +461,11 @@ pub(crate) fn observer(log: Log) -> Observer {
             || json!({ "event": "anonymous_in_vain", "remote": remote.to_string() }),
         ),
         Note::Request(request) => write_request(&log, &request),
-        Note::Context { remote, problem } => log.event(
-            Level::Warn,
+        Note::Context { remote, problem } => log.limited(
+            "context",
+            remote,
             || format!("{remote}: the OSCORE context of its request cannot be used: {problem}"),
-            || json!({ "event": "context", "remote": remote.to_string(), "problem": problem.to_string() }),
+            || json!({ "remote": remote.to_string(), "problem": problem.to_string() }),
         ),
         Note::Reloaded { identities } => log.event(
             Level::Info,
@@ -501,7 +506,8 @@ fn write_request(log: &Log, request: &Answered) {
     log.event(
         level,
         || {
-            let mut line = format!("{remote} ({}) {} {path}: {code}", named(identity.as_ref()), method.name());
+            let mut line =
+                format!("{remote} ({}) {} {}: {code}", named(identity.as_ref()), method.name(), uri_path(path));
             if let Some(cause) = cause {
                 line += &format!(" ({cause})");
             }

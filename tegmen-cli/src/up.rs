@@ -48,13 +48,14 @@ impl Up {
         let listen = vec![Listen { address, secure: true }];
         let config = ServerConfig { listen, shards: 1, ..ServerConfig::default() };
         let resources = Resources::new([("blink".to_owned(), Resource::Blink(Arc::default()))]);
-        let log = Log::new(Level::Info, if out.json { Format::Json } else { Format::Text });
-        let server = Server::start(&config, &credentials, resources, guests(log)).map_err(Failure::new)?;
+        let log = Log::start(Level::Info, if out.json { Format::Json } else { Format::Text }).map_err(Failure::io)?;
+        let server = Server::start(&config, &credentials, resources, guests(log.clone())).map_err(Failure::new)?;
         let address = server.addresses().first().map_or(address, |listen| listen.address);
         self.introduce(out, address, &key);
         let client_key = ClientKey { identity: IDENTITY.to_owned(), key };
         let tally = runtime()?.block_on(self.blink(out, address, client_key))?;
         server.stop();
+        log.end();
         Ok(self.summarize(out, &tally))
     }
 

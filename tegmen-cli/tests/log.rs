@@ -1,4 +1,4 @@
-//! The log of `tegmen serve`.
+//! The log of `tegmen serve`: nobody who asks for something can stop the server by it, forge it, or fill a disk with it.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -6,10 +6,66 @@ mod works;
 
 use serde_json::Value;
 use tegmen::coap::Code;
-use tegmen_host::client::{Ask, Client, ClientConfig, Reply};
-use works::{Scene, Server};
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
+use works::{Plain, Scene, Server};
 
 const PLAIN: &[&str] = &["--value", "/a=1", "--plain", "--no-secure", "--shards", "1"];
+
+#[test]
+fn a_log_that_nobody_reads_stops_nobody_and_tells_what_it_left_out() {
+    let scene = Scene::new("log-stuck");
+    let server = Server::start(&scene.0, &[PLAIN, &["--json"]].concat(), 1);
+    let mut client = Plain::to(server.addresses[0]);
+    // Far more than a pipe holds.
+    let asked = 6000;
+    for _ in 0..asked {
+        assert_eq!(client.get("a"), 205);
+    }
+    let lines: Vec<Value> = server.end().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let requests = lines.iter().filter(|line| line["event"] == "request").count() as u64;
+    let dropped: u64 = lines.iter().filter_map(|line| line["lines"].as_u64()).sum();
+    assert!(requests < asked && requests + dropped >= asked, "{requests} lines, {dropped} dropped");
+}
+
+#[test]
+fn a_path_forges_no_line_and_reaches_no_terminal() {
+    let scene = Scene::new("log-forged");
+    let server = Server::start(&scene.0, PLAIN, 1);
+    let mut client = Plain::to(server.addresses[0]);
+    let refused = client.get("x: 2.05\n10.0.0.1:5683 (admin) PUT /door: 2.04\u{1b}]0;owned\u{7}\u{9b}31m");
+    assert!(matches!(refused, 400 | 404), "{refused}");
+    assert_eq!(client.get("a"), 205);
+    let lines = server.end();
+    assert!(lines.iter().all(|line| !line.contains(char::is_control)), "{lines:?}");
+    let forged: Vec<&String> = lines.iter().filter(|line| line.contains("door")).collect();
+    assert_eq!(forged.len(), 1, "{lines:?}");
+    assert!(forged[0].contains("GET /x:%202.05%0A10.0.0.1:5683%20(admin)"), "{forged:?}");
+}
+
+#[tokio::test]
+async fn refused_hellos_of_one_network_are_summed_up() {
+    let scene = Scene::new("log-hellos");
+    std::fs::write(scene.0.join("credentials.toml"), "").unwrap();
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(scene.0.join("credentials.toml"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let server = Server::start(&scene.0, &["--value", "/a=1", "--json", "--shards", "1"], 1);
+    let key = ClientKey { identity: "me".to_owned(), key: b"0123456789abcdef".to_vec().into() };
+    let mut config = ClientConfig { key: Some(key), ..ClientConfig::default() };
+    config.dtls.suites = tegmen::dtls::Suites(&[tegmen::dtls::CipherSuite::PSK_WITH_AES_128_CBC_SHA256]);
+    let hellos = 100;
+    for _ in 0..hellos {
+        let refused = Client::connect_to(server.addresses[0], true, config.clone()).await;
+        assert!(matches!(refused, Err(ClientError::Handshake { .. })), "{:?}", refused.err());
+    }
+    let lines: Vec<Value> = server.end().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let refused: Vec<&Value> =
+        lines.iter().filter(|line| line["event"].as_str().is_some_and(|event| event.starts_with("hello"))).collect();
+    // A line for each in full, and none is left out of the count.
+    let told: u64 =
+        refused.iter().map(|line| u64::from(line["remote"].is_string()) + line["more"].as_u64().unwrap_or(0)).sum();
+    assert_eq!(told, hellos);
+    assert!(refused.len() < hellos as usize / 2, "{} lines", refused.len());
+}
 
 /// The events of the log, each with a time and a level.
 fn events(lines: &[String]) -> Vec<Value> {

@@ -1,5 +1,9 @@
 use super::*;
-use std::time::Duration;
+
+#[test]
+fn a_path_is_shown_as_in_a_uri() {
+    assert_eq!(uri_path("/a b/%é\n:@"), "/a%20b/%25%C3%A9%0A:@");
+}
 
 #[test]
 fn a_time_is_that_of_rfc_3339() {

@@ -1,0 +1,92 @@
+//! Counts of events of one kind from one network.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+/// A second may have one line of a kind and prefix.
+const EVERY: Duration = Duration::from_secs(1);
+/// Kinds and prefixes that are told apart; more of them share one line a second.
+const TOLD_APART: usize = 1024;
+
+/// A network prefix: /24 of IPv4, /56 of IPv6; all networks together where too many are told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Prefix {
+    V4(Ipv4Addr),
+    V6(Ipv6Addr),
+    Other,
+}
+
+impl Prefix {
+    pub(super) fn of(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Self::V4(Ipv4Addr::from_bits(ip.to_bits() & (!0 << 8))),
+            IpAddr::V6(ip) => Self::V6(Ipv6Addr::from_bits(ip.to_bits() & (!0 << 72))),
+        }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(ip) => write!(f, "{ip}/24"),
+            Self::V6(ip) => write!(f, "{ip}/56"),
+            Self::Other => write!(f, "other networks"),
+        }
+    }
+}
+
+struct Repeat {
+    /// When the last line was written.
+    written: Instant,
+    /// Events since.
+    more: u64,
+}
+
+/// Events by kind and prefix, of bounded size.
+#[derive(Default)]
+pub(super) struct Repeats(HashMap<(&'static str, Prefix), Repeat>);
+
+impl Repeats {
+    /// Counts an event. If it may be written now: how many of its kind and prefix were not.
+    pub(super) fn take(&mut self, kind: &'static str, prefix: Prefix, now: Instant) -> Option<u64> {
+        let known = self.0.len() < TOLD_APART || self.0.contains_key(&(kind, prefix));
+        let key = (kind, if known { prefix } else { Prefix::Other });
+        match self.0.get_mut(&key) {
+            Some(repeat) if now.saturating_duration_since(repeat.written) < EVERY => {
+                repeat.more += 1;
+                None
+            }
+            Some(repeat) => {
+                repeat.written = now;
+                Some(std::mem::take(&mut repeat.more))
+            }
+            None => {
+                self.0.insert(key, Repeat { written: now, more: 0 });
+                Some(0)
+            }
+        }
+    }
+
+    /// Takes the counts of repeated events that no later event has reported; at the end (`now` is `None`) all of them.
+    /// Events that were not repeated are forgotten.
+    pub(super) fn due(&mut self, now: Option<Instant>) -> Vec<(&'static str, Prefix, u64)> {
+        let mut due = Vec::new();
+        self.0.retain(|(kind, prefix), repeat| {
+            if now.is_some_and(|now| now.saturating_duration_since(repeat.written) < EVERY) {
+                return true;
+            }
+            if repeat.more > 0 {
+                due.push((*kind, *prefix, std::mem::take(&mut repeat.more)));
+                repeat.written = now.unwrap_or(repeat.written);
+                return true;
+            }
+            false
+        });
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests;
