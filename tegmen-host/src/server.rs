@@ -5,6 +5,7 @@
 
 mod conversation;
 mod errands;
+mod held;
 mod kept;
 mod kind;
 mod later;
@@ -28,6 +29,7 @@ use crate::clock;
 use crate::contexts::{ContextError, Contexts};
 use crate::credentials::{Credentials, CredentialsError, FilePolicy, KeyStore};
 use crate::group::Group;
+use crate::prefix::Shares;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionConfig, ResumptionCounters, ServerResumption, TicketKeyError};
@@ -36,6 +38,7 @@ use crate::state::{Database, Sessions, StateError};
 use crate::udp::{BindError, Outbox, Socket};
 use crate::x509::{LoadError, Refusal};
 use conversation::{Desk, Observers, Told};
+use held::Held;
 use kept::Kept;
 use later::Changes;
 use leisure::Leisure;
@@ -464,6 +467,7 @@ impl Server {
         };
         let gate = Arc::new(Gate::new(config.hellos));
         let (to_shards, passed): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::channel(steering::WAITING)).unzip();
+        let waiting = Arc::new(Shares::new());
         let channels = senders.into_iter().zip(receivers).zip(passed);
         for ((number, runtime), ((sender, errands), passed)) in runtimes.drain(..).enumerate().zip(channels) {
             let guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
@@ -537,11 +541,11 @@ impl Server {
                 store: config.store.clone(),
                 store_answers_every: config.store_answers_every,
                 signing,
-                held: Vec::new(),
+                held: Held::new(capacity.handshakes),
                 leisure: config.leisure,
                 leisurely: Leisure::default(),
                 strangers: Strangers::new(config.max_strangers.div_ceil(shards)),
-                steering: Steering { number, shards: to_shards.clone(), passed: 0, dropped: 0 },
+                steering: Steering::new(number, to_shards.clone(), waiting.clone()),
                 kept: sessions.clone().map(|sessions| {
                     let idle = config.dtls.idle_timeout;
                     Kept::new(sessions, if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) })

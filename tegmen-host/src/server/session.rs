@@ -1,5 +1,6 @@
 //! How sessions begin and end: what a handshake asks for, and what is said of it.
 
+use super::held::Found;
 use super::later::KeyTicket;
 use super::shard::Shard;
 use super::signing::{Asked, Operation, Worked};
@@ -14,14 +15,6 @@ use tegmen::dtls::need::{Answer, Need};
 use tegmen::endpoint::{Cx, Event, Peer, PeerId, Peers as _, Phase, Principal, Protection};
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
-use zeroize::Zeroizing;
-
-/// An answer to [`Event::Need`], and when it may be given.
-pub(super) struct Held {
-    pub(super) at: Instant,
-    peer: PeerId,
-    found: Option<(Zeroizing<Vec<u8>>, Principal)>,
-}
 
 impl<A: Application> Shard<A> {
     pub(super) fn on_outcome(&mut self, now: Instant, outcome: Outcome) {
@@ -163,7 +156,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    fn answer(&mut self, now: Instant, peer: PeerId, found: Option<(Zeroizing<Vec<u8>>, Principal)>) {
+    fn answer(&mut self, now: Instant, peer: PeerId, found: Found) {
         let answer = match &found {
             Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
             None => Answer::Unknown,
@@ -197,17 +190,19 @@ impl<A: Application> Shard<A> {
     }
 
     /// Keeps what is known of an identity until a multiple of the time of the settings has passed since it was asked for.
-    pub(super) fn hold(&mut self, asked: Instant, peer: PeerId, found: Option<(Zeroizing<Vec<u8>>, Principal)>) {
+    pub(super) fn hold(&mut self, asked: Instant, peer: PeerId, found: Found) {
         let every = self.store_answers_every.as_micros().max(1) as u64;
         let took = clock::now().since(asked).as_micros() as u64;
         let at = asked.after(Duration::from_micros((took + 1).next_multiple_of(every)));
-        self.held.push(Held { at, peer, found });
+        if !self.held.hold(at, peer, found) {
+            // Its client begins again, as where a datagram was lost.
+            self.endpoint.peers.remove(peer);
+        }
     }
 
     /// Acts upon what is known, where it is time.
     pub(super) fn on_held(&mut self, now: Instant) {
-        while let Some(index) = self.held.iter().position(|held| held.at <= now) {
-            let Held { peer, found, .. } = self.held.swap_remove(index);
+        while let Some((peer, found)) = self.held.take(now) {
             self.answer(now, peer, found);
         }
     }

@@ -1,11 +1,12 @@
 //! One shard: its sockets, its endpoint with the peers, and the clock.
 
 use super::conversation::{Desk, Sender};
+use super::held::Held;
 use super::kept::Kept;
 use super::later::Errand;
 use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
-use super::session::{Held, Outcome};
+use super::session::Outcome;
 use super::signing::Signing;
 use super::steering::{Passed, Steering};
 use super::strangers::Strangers;
@@ -66,7 +67,7 @@ pub(super) struct Shard<A> {
     /// Handshakes that wait for a private key.
     pub(super) signing: Signing,
     /// What is known of identities that were asked for, until it is time to act upon it.
-    pub(super) held: Vec<Held>,
+    pub(super) held: Held,
     /// How long a response to what a group was sent may wait.
     pub(super) leisure: Duration,
     pub(super) leisurely: Leisure,
@@ -96,8 +97,8 @@ impl<A: Application> Shard<A> {
         let mut every_second = tokio::time::interval(std::time::Duration::from_secs(1));
         let mut second = clock::now();
         loop {
-            let held = self.held.iter().map(|held| held.at).min();
-            let alarm = self.endpoint.next_alarm().into_iter().chain(held).chain(self.leisurely.next()).min();
+            let alarm =
+                self.endpoint.next_alarm().into_iter().chain(self.held.next()).chain(self.leisurely.next()).min();
             let readable = std::future::poll_fn(|cx| {
                 let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());
                 if ready { Poll::Ready(()) } else { Poll::Pending }
@@ -176,6 +177,7 @@ impl<A: Application> Shard<A> {
 
     /// What another shard received, of a session that is here.
     fn on_passed(&mut self, Passed { path, mut datagram }: Passed) {
+        self.steering.taken(&path);
         self.on_records(clock::now(), path, &mut datagram);
     }
 

@@ -1,6 +1,9 @@
 //! Datagrams for a session of another shard: the kernel spreads them over the shards by their addresses, and the address of
 //! a session with connection ids may change. The first byte of an id says which shard gave it.
 
+use crate::prefix::Shares;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use tegmen::dtls::ContentType;
 use tegmen::endpoint::Path;
 use tokio::sync::mpsc;
@@ -14,13 +17,18 @@ pub(super) struct Passed {
 /// Datagrams that wait for a shard at most; whoever sends ids that name it fills no more memory than that.
 pub(super) const WAITING: usize = 1024;
 
+/// Those of one network prefix at most, in the queues of all shards together.
+const OF_ONE_PREFIX: u32 = WAITING as u32 / 8;
+
 /// Where the connection id begins in a record.
 const ID_AT: usize = 11;
 
 /// The way to the other shards.
 pub(super) struct Steering {
-    pub(super) number: usize,
-    pub(super) shards: Vec<mpsc::Sender<Passed>>,
+    number: usize,
+    shards: Vec<mpsc::Sender<Passed>>,
+    /// Datagrams of each network prefix that wait for a shard.
+    waiting: Arc<Shares>,
     /// Datagrams that went to other shards.
     pub(super) passed: u64,
     /// Datagrams that should have, and there was no room.
@@ -28,6 +36,16 @@ pub(super) struct Steering {
 }
 
 impl Steering {
+    /// The ways from shard `number` to all; `waiting` is that of all.
+    pub(super) const fn new(number: usize, shards: Vec<mpsc::Sender<Passed>>, waiting: Arc<Shares>) -> Self {
+        Self { number, shards, waiting, passed: 0, dropped: 0 }
+    }
+
+    /// A datagram that waited here was taken.
+    pub(super) fn taken(&self, path: &Path) {
+        self.waiting.give_back(prefix_of(path));
+    }
+
     /// Passes a datagram on, if it begins with a record whose id another shard gave. What a shard was passed it keeps.
     pub(super) fn pass(&mut self, path: &Path, datagram: &[u8]) -> bool {
         if self.shards.len() < 2 || datagram.first() != Some(&ContentType::TLS12_CID.0) {
@@ -35,10 +53,27 @@ impl Steering {
         }
         let named = datagram.get(ID_AT).map(|shard| usize::from(*shard)).filter(|shard| *shard != self.number);
         let Some(shard) = named.and_then(|shard| self.shards.get(shard)) else { return false };
+        let from = prefix_of(path);
+        if self.waiting.held(from) >= OF_ONE_PREFIX {
+            self.dropped += 1;
+            return true;
+        }
+        // Before it can be taken.
+        self.waiting.take(from);
         match shard.try_send(Passed { path: *path, datagram: datagram.into() }) {
             Ok(()) => self.passed += 1,
-            Err(_) => self.dropped += 1,
+            Err(_) => {
+                self.waiting.give_back(from);
+                self.dropped += 1;
+            }
         }
         true
     }
 }
+
+fn prefix_of(path: &Path) -> IpAddr {
+    SocketAddr::from(path.remote).ip()
+}
+
+#[cfg(test)]
+mod tests;

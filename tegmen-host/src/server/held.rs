@@ -1,0 +1,48 @@
+//! Keys that were found, or not, for handshakes: held until it is time to act upon them, so that nobody learns from the time
+//! whether an identity is known.
+
+use std::collections::BTreeMap;
+use tegmen::endpoint::{PeerId, Principal};
+use tegmen::time::Instant;
+use zeroize::Zeroizing;
+
+/// A key and whose it is; `None` if there is none for the identity.
+pub(super) type Found = Option<(Zeroizing<Vec<u8>>, Principal)>;
+
+/// Held items, ordered by the time at which they are due.
+pub(super) struct Held {
+    by_time: BTreeMap<(Instant, u64), (PeerId, Found)>,
+    held: u64,
+    max: usize,
+}
+
+impl Held {
+    /// For `max` handshakes at most.
+    pub(super) const fn new(max: usize) -> Self {
+        Self { by_time: BTreeMap::new(), held: 0, max }
+    }
+
+    /// Holds what was found for `peer` until `at`; false if there is no room for more.
+    pub(super) fn hold(&mut self, at: Instant, peer: PeerId, found: Found) -> bool {
+        if self.by_time.len() >= self.max {
+            return false;
+        }
+        self.held += 1;
+        self.by_time.insert((at, self.held), (peer, found));
+        true
+    }
+
+    /// When the next one is due.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.by_time.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// One that is due.
+    pub(super) fn take(&mut self, now: Instant) -> Option<(PeerId, Found)> {
+        let first = self.by_time.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+use super::*;
+use std::net::SocketAddr;
+
+/// A datagram that names shard 1, from `10.0.NETWORK.1`.
+fn from(network: u8) -> (Path, Vec<u8>) {
+    let path = Path {
+        local: SocketAddr::from(([127, 0, 0, 1], 5684)).into(),
+        remote: SocketAddr::from(([10, 0, network, 1], 5684)).into(),
+    };
+    let mut datagram = vec![0; 40];
+    (datagram[0], datagram[ID_AT]) = (ContentType::TLS12_CID.0, 1);
+    (path, datagram)
+}
+
+#[test]
+fn datagrams_of_one_network_for_another_shard_leave_room_for_others() {
+    let ((first, _), (second, mut queue)) = (mpsc::channel(WAITING), mpsc::channel(WAITING));
+    let shards = vec![first, second];
+    let waiting = Arc::new(Shares::new());
+    let mut steering = Steering::new(0, shards.clone(), waiting.clone());
+    let (path, datagram) = from(1);
+    (0..2 * WAITING).for_each(|_| assert!(steering.pass(&path, &datagram)));
+    assert_eq!((steering.passed, steering.dropped), (128, 2 * 1024 - 128));
+    let (other, datagram) = from(2);
+    assert!(steering.pass(&other, &datagram));
+    assert_eq!(steering.passed, 129);
+    // What the other shard has taken makes room.
+    let at_second = Steering::new(1, shards, waiting);
+    let passed = queue.try_recv().unwrap();
+    at_second.taken(&passed.path);
+    let (path, datagram) = from(1);
+    (0..2).for_each(|_| assert!(steering.pass(&path, &datagram)));
+    assert_eq!(steering.passed, 130);
+}
