@@ -9,7 +9,8 @@ use tegmen::endpoint::ClientAuthentication;
 use tegmen::time::Duration;
 use world::badge::Badge;
 use world::puppet::{
-    CERTIFICATE, ECDSA_CCM_8 as SUITE, HANDSHAKE, Puppet, SERVER_HELLO, message, record, server_hello,
+    CERTIFICATE, ECDSA_CCM_8 as SUITE, HANDSHAKE, Puppet, SERVER_HELLO, last_alert, message, record, records,
+    server_hello,
 };
 use world::{Fate, World};
 
@@ -213,6 +214,30 @@ fn by_hand() -> (World, Puppet, Badge) {
     puppet.tail = vec![0, 16, 0, 10, 0, 4, 0, 2, 0, 23, 0, 13, 0, 4, 0, 2, 4, 3];
     puppet.reach_server_hello_done(&mut world);
     (world, puppet, client)
+}
+
+/// What a server with a certificate answers to a hello with these extensions and a cookie.
+fn answer_to(tail: &[u8]) -> Vec<Vec<u8>> {
+    let (_, server) = mutual(certificate);
+    let mut world = world(1, ECDSA_CCM_8, Badge::default(), server);
+    let mut puppet = Puppet::new(1000);
+    puppet.suite = SUITE;
+    puppet.tail = [&(tail.len() as u16).to_be_bytes()[..], tail].concat();
+    let hello = puppet.hello_with_cookie(&mut world);
+    puppet.send(&mut world, &hello)
+}
+
+/// signature_algorithms: ecdsa_secp256r1_sha256.
+const SCHEMES: [u8; 8] = [0, 13, 0, 4, 0, 2, 4, 3];
+
+#[test]
+fn a_client_without_the_curve_of_the_certificate_is_refused() {
+    // x25519 alone, then behind it secp256r1.
+    let x25519 = [0, 10, 0, 4, 0, 2, 0, 29];
+    assert_eq!(last_alert(&answer_to(&[&x25519[..], &SCHEMES].concat())), Some((2, 40)));
+    let both = [0, 10, 0, 6, 0, 4, 0, 29, 0, 23];
+    let flight = answer_to(&[&both[..], &SCHEMES].concat());
+    assert_eq!(records(&flight[0])[0].2[0], SERVER_HELLO);
 }
 
 fn shown(badge: &Badge) -> Vec<u8> {

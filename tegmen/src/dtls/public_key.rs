@@ -24,7 +24,7 @@ use super::state::{Flags, HandshakeState, Local, NO_CREDENTIAL, Ongoing, Step, S
 use super::suite::{CipherSuite, KeyExchange, usable};
 use crate::buf::{Full, Reader, Writer};
 use crate::crypto::hash::{DIGEST_LEN, Sha256};
-use crate::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN};
+use crate::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme};
 use crate::endpoint::{ClientAuthentication, Credential, Cx, Keys as _, Principal, Roles};
 use crate::secret::Secret;
 
@@ -72,6 +72,10 @@ impl Agreed {
             // Without the extension a client means SHA-1, which is not to be had here.
             let (_, schemes) = hello.extension(ExtensionType::SIGNATURE_ALGORITHMS)?.split_at_checked(2)?;
             if !certificate_request::contains(schemes, exchange.scheme().0) {
+                return None;
+            }
+            // The key of a certificate has to lie on a curve of the client's, too (RFC 8422, section 5.1).
+            if exchange.scheme() == SignatureScheme::ECDSA_SECP256R1_SHA256 && !offers(&NamedGroup::SECP256R1) {
                 return None;
             }
         }
