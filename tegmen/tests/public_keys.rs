@@ -227,8 +227,22 @@ fn answer_to(tail: &[u8]) -> Vec<Vec<u8>> {
     puppet.send(&mut world, &hello)
 }
 
-/// signature_algorithms: ecdsa_secp256r1_sha256.
+/// supported_groups: secp256r1; signature_algorithms: ecdsa_secp256r1_sha256.
+const GROUPS: [u8; 8] = [0, 10, 0, 4, 0, 2, 0, 23];
 const SCHEMES: [u8; 8] = [0, 13, 0, 4, 0, 2, 4, 3];
+
+#[test]
+fn point_formats_are_answered_to_a_client_that_sent_them_and_no_other() {
+    const FORMATS: [u8; 6] = [0, 11, 0, 2, 1, 0];
+    for (tail, answered) in
+        [([&GROUPS[..], &SCHEMES].concat(), false), ([&GROUPS[..], &SCHEMES, &FORMATS].concat(), true)]
+    {
+        let flight = answer_to(&tail);
+        let (_, _, hello) = records(&flight[0]).remove(0);
+        assert_eq!(hello[0], SERVER_HELLO);
+        assert_eq!(hello.windows(6).any(|bytes| bytes == FORMATS), answered);
+    }
+}
 
 #[test]
 fn a_client_without_the_curve_of_the_certificate_is_refused() {

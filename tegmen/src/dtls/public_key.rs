@@ -66,6 +66,7 @@ impl Agreed {
             };
             let group = C::GROUPS.iter().copied().find(offers)?;
             flags.set(Flags::X25519, group == NamedGroup::X25519);
+            flags.set(Flags::POINT_FORMATS, hello.extension(ExtensionType::EC_POINT_FORMATS).is_some());
             if !exchange.has_certificate() {
                 return Some(Self { cipher, exchange, credential: NO_CREDENTIAL, flags });
             }
@@ -149,7 +150,7 @@ impl<'l, R: Roles> Local<'l, R> {
 
 /// What our ServerHello answers to extensions that belong to public keys.
 pub(crate) fn write_answers(writer: &mut Writer<'_>, state: &HandshakeState) -> Write {
-    if !state.exchange.is_rsa() {
+    if state.flags.has(Flags::POINT_FORMATS) {
         extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
     }
     let flags = state.flags;
