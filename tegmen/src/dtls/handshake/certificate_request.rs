@@ -8,6 +8,7 @@ use crate::crypto::SignatureScheme;
 /// has.
 #[derive(Clone, Copy, Debug)]
 pub struct CertificateRequest<'r> {
+    certificate_types: &'r [u8],
     signature_algorithms: &'r [u8],
 }
 
@@ -15,19 +16,21 @@ impl<'r> CertificateRequest<'r> {
     /// Reads a whole message body.
     pub fn read(body: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
-        reader.with_len8()?; // certificate_types, which the signature algorithms say again
+        let certificate_types = reader.with_len8()?;
         let signature_algorithms = reader.with_len16()?;
         reader.with_len16()?; // certificate_authorities
         end(&reader)?;
         if signature_algorithms.len() & 1 == 1 {
             return Err(Truncated);
         }
-        Ok(Self { signature_algorithms })
+        Ok(Self { certificate_types, signature_algorithms })
     }
 
-    /// True if the server can check signatures of this scheme.
+    /// True if the server takes a key of this scheme, and can check its signatures. The two lists say different things: the
+    /// schemes are also those of the certificates above (RFC 5246, section 7.4.4).
     pub fn accepts(&self, scheme: SignatureScheme) -> bool {
-        contains(self.signature_algorithms, scheme.0)
+        let kind = if scheme == SignatureScheme::RSA_PKCS1_SHA256 { RSA_SIGN } else { ECDSA_SIGN };
+        self.certificate_types.contains(&kind) && contains(self.signature_algorithms, scheme.0)
     }
 }
 
@@ -38,11 +41,14 @@ pub(crate) fn contains(list: &[u8], number: u16) -> bool {
 
 /// Writes the body: every kind of key that is known here, and no names of authorities.
 pub(crate) fn write(writer: &mut Writer<'_>) -> Write {
-    // ecdsa_sign, rsa_sign; the signature schemes; no certificate_authorities
-    writer.put(&[2, 64, 1])?;
+    writer.put(&[2, ECDSA_SIGN, RSA_SIGN])?;
     writer.put(&SIGNATURE_ALGORITHMS)?;
-    writer.u16(0)
+    writer.u16(0) // no certificate_authorities
 }
+
+/// ClientCertificateType (RFC 5246, section 7.4.4; RFC 8422, section 5.5).
+const RSA_SIGN: u8 = 1;
+const ECDSA_SIGN: u8 = 64;
 
 /// ecdsa_secp256r1_sha256 and rsa_pkcs1_sha256, behind their length.
 pub(crate) const SIGNATURE_ALGORITHMS: [u8; 6] = [0, 4, 0x04, 0x03, 0x04, 0x01];

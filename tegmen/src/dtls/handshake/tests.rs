@@ -62,6 +62,20 @@ fn a_body_that_is_cut_or_longer_is_refused() {
 }
 
 #[test]
+fn a_certificate_request_takes_only_keys_of_the_types_that_it_lists() {
+    use crate::crypto::SignatureScheme;
+    // rsa_sign is 1, ecdsa_sign 64; both schemes are listed in each case.
+    for (types, rsa, ecdsa) in
+        [(&[2, 64, 1][..], true, true), (&[1, 1], true, false), (&[1, 64], false, true), (&[2, 2, 65], false, false)]
+    {
+        let body = [types, &[0, 4, 4, 3, 4, 1, 0, 0]].concat();
+        let request = certificate_request::CertificateRequest::read(&body).unwrap();
+        assert_eq!(request.accepts(SignatureScheme::RSA_PKCS1_SHA256), rsa, "{types:?}");
+        assert_eq!(request.accepts(SignatureScheme::ECDSA_SECP256R1_SHA256), ecdsa, "{types:?}");
+    }
+}
+
+#[test]
 fn a_hello_with_an_extension_twice_is_refused() {
     let block = |kinds: &[u16]| {
         let list: Vec<u8> = kinds.iter().flat_map(|kind| [&kind.to_be_bytes()[..], &[0, 0]].concat()).collect();
