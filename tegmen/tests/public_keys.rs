@@ -429,6 +429,31 @@ fn answered(client: Badge, extensions: &[&[u8]]) -> Option<Fatal> {
     world.client.closed
 }
 
+const RAW_CLIENT: &[u8] = &[0, 19, 0, 1, 2];
+const X509_CLIENT: &[u8] = &[0, 19, 0, 1, 0];
+const RAW_SERVER: &[u8] = &[0, 20, 0, 1, 2];
+const X509_SERVER: &[u8] = &[0, 20, 0, 1, 0];
+
+#[test]
+fn a_certificate_type_that_was_not_offered_is_refused() {
+    let raw = || Badge::raw(1);
+    let either = || Badge { peer_types: vec![CertificateType::RAW_PUBLIC_KEY, CertificateType::X509], ..raw() };
+    for (client, extensions, expected) in [
+        (certificate(1), &[][..], None),
+        // It offers X.509 alone, and so no type at all.
+        (certificate(1), &[RAW_CLIENT], Some(Fatal::UnsupportedExtension)),
+        (certificate(1), &[X509_CLIENT], Some(Fatal::UnsupportedExtension)),
+        (certificate(1), &[X509_SERVER], Some(Fatal::UnsupportedExtension)),
+        (raw(), &[RAW_CLIENT, RAW_SERVER], None),
+        (raw(), &[X509_CLIENT, RAW_SERVER], Some(Fatal::IllegalParameter)),
+        (raw(), &[RAW_CLIENT, X509_SERVER], Some(Fatal::IllegalParameter)),
+        (either(), &[RAW_CLIENT, X509_SERVER], None),
+        (either(), &[RAW_CLIENT, &[0, 20, 0, 2, 2, 0]], Some(Fatal::Decode)),
+    ] {
+        assert_eq!(answered(client, extensions), expected, "{extensions:?}");
+    }
+}
+
 #[test]
 fn a_server_that_answers_an_extension_twice_is_refused() {
     let formats: &[u8] = &[0, 11, 0, 2, 1, 0];

@@ -12,7 +12,7 @@ use super::Fatal;
 use super::flight::Element;
 use super::handshake::certificate::{self, CertificateType};
 use super::handshake::certificate_request::{self, CertificateRequest};
-use super::handshake::client_hello::{ClientHello, Offer};
+use super::handshake::client_hello::{ClientHello, Offer, is_said};
 use super::handshake::extension::{self, ExtensionType, UNCOMPRESSED};
 use super::handshake::server_key_exchange::{self, ServerKeyExchange};
 use super::handshake::{self, MessageType, Write};
@@ -129,22 +129,40 @@ impl<'l, R: Roles> Local<'l, R> {
         'l: 'o,
     {
         let keys = self.roles.keys();
-        // A client has one type of its own, that of its first credential; one without any is not asked for a type.
-        let client_types: &[CertificateType] = match keys.credential(0).map(|credential| credential.certificate_type) {
-            Some(CertificateType::RAW_PUBLIC_KEY) => &[CertificateType::RAW_PUBLIC_KEY],
-            _ => &[],
-        };
         Offer {
             suites: self.roles.suites(),
             usable: usable::<C, R>,
             record_size_limit: self.roles.record_size_limit(),
             groups: C::GROUPS,
-            client_types,
+            client_types: self.own_types(),
             server_types: keys.peer_types(),
             server_name: keys.server_name(),
             ticket: None,
             more,
         }
+    }
+}
+
+impl<R: Roles> Local<'_, R> {
+    /// The types of certificates that a client offers for itself: that of its first credential; one without any is not asked
+    /// for a type.
+    fn own_types(&self) -> &'static [CertificateType] {
+        match self.roles.keys().credential(0).map(|credential| credential.certificate_type) {
+            Some(CertificateType::RAW_PUBLIC_KEY) => &[CertificateType::RAW_PUBLIC_KEY],
+            _ => &[],
+        }
+    }
+}
+
+/// True if a server chose raw public keys of the types that were offered to it (RFC 7250, section 4.2).
+fn chooses_raw(offered: &[CertificateType], answer: &[u8]) -> Result<bool, Fatal> {
+    if !is_said(offered) {
+        return Err(Fatal::UnsupportedExtension);
+    }
+    let [chosen] = *answer else { return Err(Fatal::Decode) };
+    match offered.contains(&CertificateType(chosen)) {
+        true => Ok(chosen == CertificateType::RAW_PUBLIC_KEY.0),
+        false => Err(Fatal::IllegalParameter),
     }
 }
 
@@ -318,15 +336,12 @@ impl Ongoing<'_> {
                 ExtensionType::EC_POINT_FORMATS => {}
                 ExtensionType::SERVER_NAME if !keys.server_name().is_empty() && data.is_empty() => {}
                 ExtensionType::SERVER_CERTIFICATE_TYPE => {
-                    let [chosen] = *data else { return Err(Fatal::Decode) };
-                    if !keys.peer_types().contains(&CertificateType(chosen)) {
-                        return Err(Fatal::IllegalParameter);
-                    }
-                    self.state.flags.set(Flags::RAW_SERVER, chosen == CertificateType::RAW_PUBLIC_KEY.0);
+                    let raw = chooses_raw(keys.peer_types(), data)?;
+                    self.state.flags.set(Flags::RAW_SERVER, raw);
                 }
                 ExtensionType::CLIENT_CERTIFICATE_TYPE => {
-                    let [chosen] = *data else { return Err(Fatal::Decode) };
-                    self.state.flags.set(Flags::RAW_CLIENT, chosen == CertificateType::RAW_PUBLIC_KEY.0);
+                    let raw = chooses_raw(local.own_types(), data)?;
+                    self.state.flags.set(Flags::RAW_CLIENT, raw);
                 }
                 _ => return Err(Fatal::UnsupportedExtension),
             }

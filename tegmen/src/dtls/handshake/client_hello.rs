@@ -205,9 +205,14 @@ impl Offer<'_> {
 /// NameType of a name of DNS (RFC 6066, section 3).
 const HOST_NAME: u8 = 0;
 
+/// False of a list of types that says what is meant without it.
+pub(crate) fn is_said(types: &[CertificateType]) -> bool {
+    !types.is_empty() && types != [CertificateType::X509]
+}
+
 /// A list of types, unless it says what is meant without it.
 fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[CertificateType]) -> Write {
-    if types.is_empty() || types == [CertificateType::X509] {
+    if !is_said(types) {
         return Ok(());
     }
     writer.u16(kind.0)?;
