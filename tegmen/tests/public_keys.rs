@@ -245,6 +245,14 @@ fn point_formats_are_answered_to_a_client_that_sent_them_and_no_other() {
 }
 
 #[test]
+fn a_client_that_takes_no_uncompressed_points_is_refused() {
+    // ansiX962_compressed_prime alone, and a list whose length is wrong.
+    for formats in [[0, 11, 0, 2, 1, 1], [0, 11, 0, 2, 2, 0]] {
+        assert_eq!(last_alert(&answer_to(&[&GROUPS[..], &SCHEMES, &formats].concat())), Some((2, 47)));
+    }
+}
+
+#[test]
 fn a_client_without_the_curve_of_the_certificate_is_refused() {
     // x25519 alone, then behind it secp256r1.
     let x25519 = [0, 10, 0, 4, 0, 2, 0, 29];
@@ -451,6 +459,20 @@ fn a_certificate_type_that_was_not_offered_is_refused() {
         (either(), &[RAW_CLIENT, &[0, 20, 0, 2, 2, 0]], Some(Fatal::Decode)),
     ] {
         assert_eq!(answered(client, extensions), expected, "{extensions:?}");
+    }
+}
+
+#[test]
+fn a_server_without_uncompressed_points_is_refused() {
+    for (formats, expected) in [
+        (&[0, 11, 0, 2, 1, 0][..], None),
+        (&[0, 11, 0, 3, 2, 1, 0], None),
+        (&[0, 11, 0, 2, 1, 1], Some(Fatal::IllegalParameter)),
+        (&[0, 11, 0, 3, 2, 1, 2], Some(Fatal::IllegalParameter)),
+        (&[0, 11, 0, 1, 0], Some(Fatal::IllegalParameter)),
+        (&[0, 11, 0, 0], Some(Fatal::IllegalParameter)),
+    ] {
+        assert_eq!(answered(certificate(1), &[formats]), expected, "{formats:?}");
     }
 }
 

@@ -333,6 +333,9 @@ impl Ongoing<'_> {
                     self.state.flags.set(Flags::TICKET, true);
                 }
                 _ if !R::PUBLIC_KEYS => return Err(Fatal::UnsupportedExtension),
+                ExtensionType::EC_POINT_FORMATS if !extension::has_uncompressed(data) => {
+                    return Err(Fatal::IllegalParameter);
+                }
                 ExtensionType::EC_POINT_FORMATS => {}
                 ExtensionType::SERVER_NAME if !keys.server_name().is_empty() && data.is_empty() => {}
                 ExtensionType::SERVER_CERTIFICATE_TYPE => {

@@ -5,7 +5,7 @@
 
 use super::flight::Element;
 use super::handshake::client_hello::ClientHello;
-use super::handshake::extension::ExtensionType;
+use super::handshake::extension::{ExtensionType, has_uncompressed};
 use super::handshake::{Fragment, MessageType, Random, key_exchange};
 use super::need::{Answer, MAX_PSK};
 use super::public_key::Agreed;
@@ -86,7 +86,13 @@ impl HandshakeState {
                 false => Some(Agreed::psk(cipher)),
             }
         });
-        chosen.next().ok_or(Fatal::NoCommonSuite)
+        let agreed = chosen.next().ok_or(Fatal::NoCommonSuite)?;
+        // The only format that this server writes and reads (RFC 8422, section 5.1.2).
+        let formats = hello.extension(ExtensionType::EC_POINT_FORMATS).filter(|_| R::PUBLIC_KEYS);
+        if agreed.flags.has(Flags::POINT_FORMATS) && !formats.is_none_or(has_uncompressed) {
+            return Err(Fatal::IllegalParameter);
+        }
+        Ok(agreed)
     }
 }
 

@@ -57,6 +57,11 @@ pub struct Extensions {
 /// What ec_point_formats says: uncompressed points, and no others.
 pub(crate) const UNCOMPRESSED: [u8; 2] = [1, 0];
 
+/// True if ec_point_formats names uncompressed points, as it must (RFC 8422, section 5.1.2).
+pub(crate) fn has_uncompressed(data: &[u8]) -> bool {
+    data.split_first().is_some_and(|(len, formats)| usize::from(*len) == formats.len() && formats.contains(&0))
+}
+
 /// Each extension of a block that [`Extensions::read`] has walked, from `list`: what stands behind its length.
 pub(crate) fn each(list: &[u8]) -> impl Iterator<Item = (ExtensionType, &[u8])> {
     let mut list = Reader::new(list);
