@@ -382,6 +382,9 @@ const fn why_refused(alert: AlertDescription) -> &'static str {
             "the client offers no cipher suite of this server, or lacks what the suite needs; compare --suites of both, and \
              whether the client has a pre-shared key where certificates are served, or the reverse"
         }
+        AlertDescription::UNSUPPORTED_CERTIFICATE => {
+            "the client takes or shows another type of certificate: give both sides certificates, or both raw public keys"
+        }
         AlertDescription::PROTOCOL_VERSION => {
             "the client does not offer DTLS 1.2; update it, or switch DTLS 1.2 on there"
         }

@@ -477,6 +477,27 @@ fn a_server_without_uncompressed_points_is_refused() {
 }
 
 #[test]
+fn no_type_of_certificate_in_common_is_told_from_no_suite_in_common() {
+    let raw = || Badge::raw(1);
+    let required = |server: Badge| server.asking(ClientAuthentication::Required);
+    for (client, server, suites, alert) in [
+        // The client takes X.509 alone, or raw keys alone.
+        (certificate(1), Badge::raw(2), ECDSA_GCM, 43),
+        (raw(), certificate(2), ECDSA_GCM, 43),
+        // The server wants a certificate of the type that the client does not have.
+        (Badge { peer_types: vec![CertificateType::X509], ..raw() }, required(certificate(2)), ECDSA_GCM, 43),
+        (certificate(1), certificate(2), ECDSA_CCM_8, 40),
+    ] {
+        let mut world = world(7, suites, client, server);
+        world.server.offer(ECDSA_GCM);
+        world.connect();
+        world.run(Duration::from_secs(5));
+        let closed = world.client.closed;
+        assert!(matches!(closed, Some(Fatal::Alert(told)) if told.0 == alert), "{closed:?}, not {alert}");
+    }
+}
+
+#[test]
 fn a_server_that_answers_an_extension_twice_is_refused() {
     let formats: &[u8] = &[0, 11, 0, 2, 1, 0];
     assert_eq!(answered(certificate(1), &[formats]), None);

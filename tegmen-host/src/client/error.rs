@@ -168,6 +168,11 @@ pub fn describe(reason: Fatal) -> String {
             "no such identity in the credentials; add it, or correct the client".to_owned()
         }
         Fatal::NoCommonSuite => "the client offers no cipher suite that is accepted here".to_owned(),
+        Fatal::NoCommonCertificateType => {
+            "the client and this server have no type of certificate in common: X.509, or raw public \
+                                           keys"
+                .to_owned()
+        }
         Fatal::RecordOverflow => "it sent a record longer than was agreed on (record_size_limit)".to_owned(),
         Fatal::NoCertificate => {
             "the client showed no certificate: give it one of an authority that is believed here".to_owned()

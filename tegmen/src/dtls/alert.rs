@@ -17,6 +17,8 @@ impl AlertDescription {
     pub const HANDSHAKE_FAILURE: Self = Self(40);
     /// A certificate that cannot be read, or whose signatures are wrong.
     pub const BAD_CERTIFICATE: Self = Self(42);
+    /// A certificate of a type that is not taken.
+    pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);
     /// A certificate that is not accepted, for whatever reason.
     pub const CERTIFICATE_UNKNOWN: Self = Self(46);
     /// A field out of range or inconsistent.
@@ -83,6 +85,7 @@ impl Fatal {
             Self::IllegalParameter => AlertDescription::ILLEGAL_PARAMETER,
             Self::UnsupportedExtension => AlertDescription::UNSUPPORTED_EXTENSION,
             Self::NoCommonSuite => AlertDescription::HANDSHAKE_FAILURE,
+            Self::NoCommonCertificateType => AlertDescription::UNSUPPORTED_CERTIFICATE,
             Self::Version => AlertDescription::PROTOCOL_VERSION,
             Self::TooLarge => AlertDescription::HANDSHAKE_FAILURE,
             Self::RecordOverflow => AlertDescription::RECORD_OVERFLOW,

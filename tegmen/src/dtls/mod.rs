@@ -160,6 +160,8 @@ pub enum Fatal {
     UnsupportedExtension,
     /// The peer offers no cipher suite that we have.
     NoCommonSuite,
+    /// The peer takes no type of certificate that we have, or has none that we take (RFC 7250, section 4.2).
+    NoCommonCertificateType,
     /// The peer speaks no DTLS 1.2.
     Version,
     /// A handshake message larger than can ever be put together here.

@@ -81,24 +81,18 @@ impl Agreed {
             }
         }
         let scheme = exchange.scheme();
-        let types = |kind| hello.extension(kind).and_then(|data| data.get(1..));
-        let taken = |types: Option<&[u8]>, kind: CertificateType| match types {
-            Some(types) => types.contains(&kind.0),
-            None => kind == CertificateType::X509,
-        };
-        let of_server = types(ExtensionType::SERVER_CERTIFICATE_TYPE);
+        let (of_server, of_client) = (ExtensionType::SERVER_CERTIFICATE_TYPE, ExtensionType::CLIENT_CERTIFICATE_TYPE);
         let keys = local.roles.keys();
         let (credential, shown) = credentials(local)
-            .find(|(_, credential)| credential.scheme == scheme && taken(of_server, credential.certificate_type))?;
-        flags.set(Flags::SERVER_TYPE, of_server.is_some());
+            .find(|(_, shown)| shown.scheme == scheme && takes_type(hello, of_server, shown.certificate_type))?;
+        flags.set(Flags::SERVER_TYPE, hello.extension(of_server).is_some());
         flags.set(Flags::RAW_SERVER, shown.certificate_type == CertificateType::RAW_PUBLIC_KEY);
         if keys.client_authentication() != ClientAuthentication::Never {
-            let of_client = types(ExtensionType::CLIENT_CERTIFICATE_TYPE);
-            let asked = keys.peer_types().iter().copied().find(|kind| taken(of_client, *kind));
+            let asked = keys.peer_types().iter().copied().find(|kind| takes_type(hello, of_client, *kind));
             match asked {
                 Some(kind) => {
                     flags.set(Flags::ASKED, true);
-                    flags.set(Flags::CLIENT_TYPE, of_client.is_some());
+                    flags.set(Flags::CLIENT_TYPE, hello.extension(of_client).is_some());
                     flags.set(Flags::RAW_CLIENT, kind == CertificateType::RAW_PUBLIC_KEY);
                 }
                 None if keys.client_authentication() == ClientAuthentication::Required => return None,
@@ -106,6 +100,35 @@ impl Agreed {
             }
         }
         Some(Self { cipher, exchange, credential, flags })
+    }
+}
+
+/// True if a hello names this type of certificate, or names none and means X.509 (RFC 7250, section 3).
+fn takes_type(hello: &ClientHello<'_>, list: ExtensionType, kind: CertificateType) -> bool {
+    match hello.extension(list).and_then(|data| data.get(1..)) {
+        Some(types) => types.contains(&kind.0),
+        None => kind == CertificateType::X509,
+    }
+}
+
+/// Why a hello has no suite that can be used: the types of certificates, if the suites alone would do (RFC 7250, section
+/// 4.2).
+pub(crate) fn nothing_common<C: Crypto, R: Roles>(hello: &ClientHello<'_>, local: Local<'_, R>) -> Fatal {
+    let keys = local.roles.keys();
+    let certified = |suite: &CipherSuite| {
+        let (scheme, usable) = (suite.parts().map(|(exchange, _)| exchange), local.offers::<C>(*suite));
+        let exchange = scheme.filter(|exchange| usable && exchange.has_certificate() && hello.offers(*suite));
+        exchange.is_some_and(|exchange| credentials(local).any(|(_, shown)| shown.scheme == exchange.scheme()))
+    };
+    let taken = |(_, shown): (u8, Credential<'_>)| {
+        takes_type(hello, ExtensionType::SERVER_CERTIFICATE_TYPE, shown.certificate_type)
+    };
+    let shows = |kind: &CertificateType| takes_type(hello, ExtensionType::CLIENT_CERTIFICATE_TYPE, *kind);
+    let must_show = keys.client_authentication() == ClientAuthentication::Required;
+    let lacks_type = !credentials(local).any(taken) || must_show && !keys.peer_types().iter().any(shows);
+    match local.roles.suites().0.iter().any(certified) && lacks_type {
+        true => Fatal::NoCommonCertificateType,
+        false => Fatal::NoCommonSuite,
     }
 }
 

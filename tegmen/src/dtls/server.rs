@@ -8,7 +8,7 @@ use super::handshake::client_hello::ClientHello;
 use super::handshake::extension::{ExtensionType, has_uncompressed};
 use super::handshake::{Fragment, MessageType, Random, key_exchange};
 use super::need::{Answer, MAX_PSK};
-use super::public_key::Agreed;
+use super::public_key::{Agreed, nothing_common};
 use super::record::{Cipher, RecordNumber};
 use super::state::{Flags, HandshakeState, Local, Ongoing, Step, Stop};
 use super::{CipherSuite, Fatal, Settings, VERSION};
@@ -86,7 +86,10 @@ impl HandshakeState {
                 false => Some(Agreed::psk(cipher)),
             }
         });
-        let agreed = chosen.next().ok_or(Fatal::NoCommonSuite)?;
+        let agreed = chosen.next().ok_or_else(|| match R::PUBLIC_KEYS {
+            true => nothing_common::<C, R>(hello, local),
+            false => Fatal::NoCommonSuite,
+        })?;
         // The only format that this server writes and reads (RFC 8422, section 5.1.2).
         let formats = hello.extension(ExtensionType::EC_POINT_FORMATS).filter(|_| R::PUBLIC_KEYS);
         if agreed.flags.has(Flags::POINT_FORMATS) && !formats.is_none_or(has_uncompressed) {
