@@ -503,7 +503,7 @@ fn a_client_without_our_suite_or_null_compression_is_told_so() {
     for (suites, compression, version, alert) in [
         (&[0x00, 0xa8][..], 0, [254, 253], 40),
         (&[0xc0, 0xae, 0x00, 0xff], 0, [254, 253], 40),
-        (&CCM_8, 1, [254, 253], 40),
+        (&CCM_8, 1, [254, 253], 47),
         (&CCM_8, 0, [254, 255], 70),
         (&CCM_8, 0, [3, 3], 70),
     ] {
@@ -765,6 +765,22 @@ fn a_hello_verify_request_is_put_together_from_fragments() {
         let flight = [message(SERVER_HELLO, message_seq + 1, &hello), message(SERVER_HELLO_DONE, message_seq + 2, &[])];
         let answer = world.tell_client(&record(HANDSHAKE, 0, 1, &flight.concat()));
         assert_eq!(records(&answer[0])[0].2[0], CLIENT_KEY_EXCHANGE);
+    }
+}
+
+#[test]
+fn a_finished_of_another_length_does_not_parse() {
+    for len in [0, 11, 13, 36] {
+        let mut world = world();
+        let mut puppet = Puppet::new(1000);
+        puppet.reach_server_hello_done(&mut world);
+        let key_exchange = puppet.key_exchange(IDENTITY, b"0123456789abcdef");
+        puppet.send(&mut world, &key_exchange);
+        let change = puppet.change_cipher_spec();
+        puppet.send(&mut world, &change);
+        let finished = puppet.seal(HANDSHAKE, &message(FINISHED, puppet.message_seq, &vec![0; len]));
+        puppet.send(&mut world, &finished);
+        assert_eq!(world.server.closed, Some(Fatal::Decode), "{len} bytes");
     }
 }
 

@@ -9,8 +9,8 @@ use tegmen::endpoint::ClientAuthentication;
 use tegmen::time::Duration;
 use world::badge::Badge;
 use world::puppet::{
-    CERTIFICATE, ECDSA_CCM_8 as SUITE, HANDSHAKE, Puppet, SERVER_HELLO, last_alert, message, record, records,
-    server_hello,
+    CERTIFICATE, CERTIFICATE_VERIFY, ECDSA_CCM_8 as SUITE, HANDSHAKE, Puppet, SERVER_HELLO, last_alert, message,
+    record, records, server_hello,
 };
 use world::{Fate, World};
 
@@ -495,6 +495,28 @@ fn no_type_of_certificate_in_common_is_told_from_no_suite_in_common() {
         let closed = world.client.closed;
         assert!(matches!(closed, Some(Fatal::Alert(told)) if told.0 == alert), "{closed:?}, not {alert}");
     }
+}
+
+#[test]
+fn a_signature_of_a_scheme_that_was_not_asked_for_is_an_illegal_parameter() {
+    // ecdsa_secp384r1_sha384, ed25519, ecdsa_sha1
+    for scheme in [[5, 3], [8, 7], [2, 3]] {
+        let (mut world, mut puppet, client) = by_hand();
+        for record in [puppet.next_message(CERTIFICATE, &shown(&client)), puppet.share()] {
+            puppet.send(&mut world, &record);
+        }
+        let verify = puppet.next_message(CERTIFICATE_VERIFY, &[&scheme[..], &[0, 2, 0x30, 0]].concat());
+        puppet.send(&mut world, &verify);
+        assert_eq!(world.server.closed, Some(Fatal::IllegalParameter));
+    }
+}
+
+#[test]
+fn a_server_name_in_an_answer_does_not_parse() {
+    let client = || Badge { server_name: b"gateway.example".to_vec(), ..certificate(1) };
+    assert_eq!(answered(client(), &[&[0, 0, 0, 0]]), None);
+    assert_eq!(answered(client(), &[&[0, 0, 0, 2, 0, 0]]), Some(Fatal::Decode));
+    assert_eq!(answered(certificate(1), &[&[0, 0, 0, 0]]), Some(Fatal::UnsupportedExtension));
 }
 
 #[test]

@@ -154,7 +154,7 @@ pub enum Fatal {
     UnexpectedMessage(MessageType),
     /// A handshake message that does not parse.
     Decode,
-    /// The server chose what was not offered.
+    /// The peer sent a value out of range, or chose what was not offered.
     IllegalParameter,
     /// The server answered an extension that was not sent.
     UnsupportedExtension,

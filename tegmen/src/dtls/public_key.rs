@@ -360,7 +360,10 @@ impl Ongoing<'_> {
                     return Err(Fatal::IllegalParameter);
                 }
                 ExtensionType::EC_POINT_FORMATS => {}
-                ExtensionType::SERVER_NAME if !keys.server_name().is_empty() && data.is_empty() => {}
+                ExtensionType::SERVER_NAME if !keys.server_name().is_empty() => match data {
+                    [] => {}
+                    _ => return Err(Fatal::Decode),
+                },
                 ExtensionType::SERVER_CERTIFICATE_TYPE => {
                     let raw = chooses_raw(keys.peer_types(), data)?;
                     self.state.flags.set(Flags::RAW_SERVER, raw);
@@ -602,6 +605,9 @@ impl Ongoing<'_> {
             return Err(Fatal::UnexpectedMessage(MessageType::CERTIFICATE_VERIFY));
         }
         let (scheme, signature) = certificate::read_signature(&mut Reader::new(body)).map_err(|_| Fatal::Decode)?;
+        if !certificate_request::asks_for(scheme) {
+            return Err(Fatal::IllegalParameter);
+        }
         let digest = self.state.transcript.digest_so_far::<C>();
         let key = kept::get(self.buffers.outgoing, Item::PeerKey);
         cx.crypto.verify(scheme, key, &digest, signature).map_err(|_| Fatal::BadSignature)?;

@@ -321,7 +321,7 @@ impl Ongoing<'_> {
         }
         let kind = fragment.message_type();
         if kind == MessageType::FINISHED {
-            self.check_finished::<C>(body)?;
+            self.check_finished::<C, R>(body)?;
         }
         if R::PUBLIC_KEYS && kind == MessageType::CERTIFICATE_VERIFY {
             self.check_certificate_verify(cx, body)?;
@@ -345,13 +345,17 @@ impl Ongoing<'_> {
         }
     }
 
-    fn check_finished<C: Crypto>(&mut self, body: &[u8]) -> Result<(), Fatal> {
+    fn check_finished<C: Crypto, R: Roles>(&mut self, body: &[u8]) -> Result<(), Fatal> {
         let from_client = match self.state.step {
             Step::AwaitClientFinished => true,
             Step::AwaitServerFinished => false,
             // In clear, or before its time.
             _ => return Err(Fatal::UnexpectedMessage(MessageType::FINISHED)),
         };
+        // A mote says decrypt_error.
+        if R::RECORD_SIZE && body.len() != VERIFY_LEN {
+            return Err(Fatal::Decode);
+        }
         let mut expected = [0; VERIFY_LEN];
         write_verify_data::<C>(&self.state.master, from_client, &self.state.transcript, &mut expected);
         if same(&expected, body) { Ok(()) } else { Err(Fatal::BadFinished) }

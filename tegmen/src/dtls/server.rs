@@ -72,7 +72,7 @@ impl HandshakeState {
             return Err(Fatal::Version);
         }
         if !hello.offers_null_compression() {
-            return Err(Fatal::NoCommonSuite);
+            return Err(Fatal::IllegalParameter);
         }
         let usable = |suite: &CipherSuite| hello.offers(*suite) && local.offers::<C>(*suite);
         if !C::GCM && !R::PUBLIC_KEYS {

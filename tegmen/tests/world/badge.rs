@@ -30,6 +30,8 @@ pub struct Badge {
     /// Calls its key one of RSA. What stands for RSA here is a keyed stream that is added, which anybody could undo; a block
     /// under it has the padding of the real one.
     pub rsa: bool,
+    /// The name of the server that a client asks for.
+    pub server_name: Vec<u8>,
 }
 
 impl Badge {
@@ -133,6 +135,10 @@ impl Keys for Badge {
             scheme: if self.rsa { SignatureScheme::RSA_PKCS1_SHA256 } else { SignatureScheme::ECDSA_SECP256R1_SHA256 },
             content: &self.content,
         })
+    }
+
+    fn server_name(&self) -> &[u8] {
+        &self.server_name
     }
 
     fn client_authentication(&self) -> ClientAuthentication {

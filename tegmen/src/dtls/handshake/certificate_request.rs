@@ -20,7 +20,8 @@ impl<'r> CertificateRequest<'r> {
         let signature_algorithms = reader.with_len16()?;
         reader.with_len16()?; // certificate_authorities
         end(&reader)?;
-        if signature_algorithms.len() & 1 == 1 {
+        // Neither list may be empty.
+        if certificate_types.is_empty() || signature_algorithms.is_empty() || signature_algorithms.len() & 1 == 1 {
             return Err(Truncated);
         }
         Ok(Self { certificate_types, signature_algorithms })
@@ -37,6 +38,12 @@ impl<'r> CertificateRequest<'r> {
 /// True if `number` stands in a list of numbers of two bytes.
 pub(crate) fn contains(list: &[u8], number: u16) -> bool {
     list.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == number)
+}
+
+/// True if our own request names this scheme.
+pub(crate) fn asks_for(scheme: SignatureScheme) -> bool {
+    let [_, _, schemes @ ..] = &SIGNATURE_ALGORITHMS;
+    contains(schemes, scheme.0)
 }
 
 /// Writes the body: every kind of key that is known here, and no names of authorities.

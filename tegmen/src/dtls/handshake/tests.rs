@@ -76,6 +76,14 @@ fn a_certificate_request_takes_only_keys_of_the_types_that_it_lists() {
 }
 
 #[test]
+fn a_certificate_request_with_an_empty_list_is_refused() {
+    let read = |body: &[u8]| certificate_request::CertificateRequest::read(body).is_ok();
+    assert!(read(&[1, 64, 0, 2, 4, 3, 0, 0]));
+    assert!(!read(&[0, 0, 2, 4, 3, 0, 0]), "no types of keys");
+    assert!(!read(&[1, 64, 0, 0, 0, 0]), "no schemes of signatures");
+}
+
+#[test]
 fn a_hello_with_an_extension_twice_is_refused() {
     let block = |kinds: &[u16]| {
         let list: Vec<u8> = kinds.iter().flat_map(|kind| [&kind.to_be_bytes()[..], &[0, 0]].concat()).collect();
