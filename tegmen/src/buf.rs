@@ -216,6 +216,11 @@ impl<'t> Writer<'t> {
         copy(self.storage.get_mut(at..).ok_or(Full)?, bytes)
     }
 
+    /// Takes away what was written behind the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// Writes `bytes`, and lends them where they lie, to be changed.
     pub(crate) fn put_and_lend(&mut self, bytes: &[u8]) -> Result<&mut [u8], Full> {
         let at = self.len;

@@ -8,7 +8,9 @@ use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
 use tegmen::endpoint::ClientAuthentication;
 use tegmen::time::Duration;
 use world::badge::{Badge, MODULUS_LEN};
-use world::puppet::{CLIENT_KEY_EXCHANGE, HANDSHAKE, SERVER_KEY_EXCHANGE, last_alert, message, record, records};
+use world::puppet::{
+    CLIENT_KEY_EXCHANGE, HANDSHAKE, Puppet, SERVER_HELLO, SERVER_KEY_EXCHANGE, last_alert, message, record, records,
+};
 use world::{Fate, World};
 
 const RSA: Suites = Suites(&[CipherSuite::RSA_WITH_AES_128_CBC_SHA]);
@@ -72,6 +74,18 @@ fn it_is_agreed_on_only_where_it_is_named() {
         world.run(Duration::from_secs(10));
         assert!(!world.client.established && !world.server.established);
     }
+}
+
+#[test]
+fn a_client_without_extensions_gets_none() {
+    let mut world = server_only(1);
+    let mut puppet = Puppet::new(1000);
+    puppet.suite = [0, 0x2f];
+    let hello = puppet.hello_with_cookie(&mut world);
+    let flight = puppet.send(&mut world, &hello);
+    let (_, _, hello) = records(&flight[0]).remove(0);
+    // Header, version, random, session id, suite and compression method.
+    assert_eq!((hello[0], hello.len()), (SERVER_HELLO, 12 + 2 + 32 + 1 + usize::from(hello[46]) + 2 + 1));
 }
 
 #[test]

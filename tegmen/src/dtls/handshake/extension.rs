@@ -133,6 +133,7 @@ impl Extensions {
 
     /// Writes the block with all that is set, and what `more` writes; nothing at all if that is nothing.
     pub(crate) fn write_with(&self, writer: &mut Writer<'_>, more: impl FnOnce(&mut Writer<'_>) -> Write) -> Write {
+        let before = writer.len();
         writer.behind_len::<2>(|writer| {
             if self.extended_master_secret {
                 put(writer, ExtensionType::EXTENDED_MASTER_SECRET, &[])?;
@@ -147,6 +148,10 @@ impl Extensions {
                 put(writer, ExtensionType::MAX_FRAGMENT_LENGTH, &[length])?;
             }
             more(writer)
-        })
+        })?;
+        if writer.len() == before.wrapping_add(2) {
+            writer.truncate(before);
+        }
+        Ok(())
     }
 }
