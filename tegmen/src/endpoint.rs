@@ -293,10 +293,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 if (!R::RESUMPTION || self.peers.peer(id).is_some_and(|peer| peer.lingers))
                     && let Some(ongoing) = &mut self.peers.ongoing(id) =>
             {
-                if content.first() == Some(&MessageType::FINISHED.0) && ongoing.state.is_lingering() {
-                    bump(&mut cx.counters.retransmitted);
-                    ongoing.state.send_flight();
+                // In fragments it is answered once: the first begins at offset 0.
+                if !matches!(content, [kind, _, _, _, _, _, 0, 0, 0, ..] if *kind == MessageType::FINISHED.0)
+                    || !ongoing.state.is_lingering()
+                {
+                    return Err(Discard::Unexpected.into());
                 }
+                bump(&mut cx.counters.retransmitted);
+                ongoing.state.send_flight();
                 Ok(())
             }
             _ => Err(Discard::Unexpected.into()),

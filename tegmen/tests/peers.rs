@@ -261,6 +261,21 @@ fn close_notify_is_told_and_answered_from_either_end() {
 }
 
 #[test]
+fn a_finished_that_comes_again_in_fragments_is_answered_with_one_flight() {
+    let mut world = world();
+    let mut puppet = Puppet::established(&mut world, 1000);
+    let finished = puppet.finished_message()[12..].to_vec();
+    let mut flights = 0;
+    for piece in 0..6 {
+        let piece = fragment(FINISHED, 12, puppet.message_seq, 2 * piece, &finished[2 * piece as usize..][..2]);
+        let piece = puppet.seal(HANDSHAKE, &piece);
+        flights += puppet.send(&mut world, &piece).len();
+    }
+    assert_eq!((flights, world.server.counters.unexpected), (1, 5));
+    assert_alive(&mut world, &mut puppet);
+}
+
+#[test]
 fn a_closed_session_seals_no_more() {
     let mut world = world();
     world.connect();
