@@ -589,7 +589,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let level = if warns { alert::WARNING } else { alert::FATAL };
         let alert = [level, description.0];
         if let Some(ongoing) = &mut self.peers.ongoing(id)
-            && !ongoing.state.is_lingering()
+            && !ongoing.state.has_changed_cipher::<R>()
         {
             return write_plain_alert(ongoing.next_number(), alert, out).ok();
         }

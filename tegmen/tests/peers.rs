@@ -276,6 +276,22 @@ fn a_finished_that_comes_again_in_fragments_is_answered_with_one_flight() {
 }
 
 #[test]
+fn an_alert_behind_our_change_cipher_spec_is_protected() {
+    let mut world = world();
+    // The server's last flight is lost: its session stands, and the client still waits.
+    world.network = Box::new(|n, _| if n < 5 { Fate::arrives() } else { Fate::LOST });
+    world.connect();
+    world.run(Duration::from_millis(100));
+    assert!(world.server.established && !world.client.established);
+    world.network = Box::new(|_, _| Fate::arrives());
+    world.client.close();
+    let before = world.sent.len();
+    world.run(Duration::from_millis(100));
+    assert_eq!((world.sent[before].1[0], world.sent[before].1[4]), (ALERT, 1), "in epoch 1");
+    assert_eq!(world.server.closed, Some(Fatal::Closed));
+}
+
+#[test]
 fn a_closed_session_seals_no_more() {
     let mut world = world();
     world.connect();

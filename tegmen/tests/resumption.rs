@@ -4,7 +4,7 @@ mod world;
 
 use tegmen::dtls::ticket::{TicketKey, TicketKeys};
 use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
-use tegmen::endpoint::ClientAuthentication;
+use tegmen::endpoint::{ClientAuthentication, Peers as _, Phase};
 use tegmen::time::Duration;
 use world::badge::Badge;
 use world::puppet::last_alert;
@@ -289,6 +289,23 @@ fn a_stolen_ticket_without_its_secret_fails_at_finished() {
     world.server.say(b"still there");
     world.run(Duration::from_secs(1));
     assert_eq!(world.client.heard, [b"still there"]);
+}
+
+#[test]
+fn an_alert_behind_the_change_cipher_spec_of_a_resumption_is_protected() {
+    let mut world = first(with_tickets(1, CCM_8));
+    let before = world.sent.len();
+    // Hello, and the server's flight; the client's, which is the last, is lost.
+    world.network = Box::new(move |n, _| if n < before + 2 { Fate::arrives() } else { Fate::LOST });
+    world.connect_again();
+    world.run(Duration::from_millis(100));
+    assert!(world.client.established && !world.server.established);
+    world.network = Box::new(|_, _| Fate::arrives());
+    let path = world.server.path(world.client.local);
+    let id = world.server.endpoint.peers.find(&path, Phase::Handshaking).unwrap();
+    world.server.endpoint.close(id);
+    world.run(Duration::from_millis(100));
+    assert_eq!(world.client.closed, Some(Fatal::Closed));
 }
 
 #[test]

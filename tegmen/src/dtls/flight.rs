@@ -113,6 +113,13 @@ impl HandshakeState {
         }
     }
 
+    /// True once our ChangeCipherSpec was sent: what follows is protected (RFC 6347, section 4.1).
+    pub(crate) fn has_changed_cipher<R: Roles>(&self) -> bool {
+        // What is in the transcript was written once.
+        let finished = self.flight.place::<R>() > Element::ServerHelloDone.place::<R>();
+        self.hashed == Element::Sent && (finished || R::RESUMPTION && self.flags.has(Flags::RESUMED))
+    }
+
     /// How many messages our flight has before `element`: ChangeCipherSpec is none.
     pub(crate) fn messages_before<R: Roles>(&self, element: Element) -> u16 {
         let (mut at, mut messages) = (self.flight, 0u16);
