@@ -204,6 +204,16 @@ fn a_verifier_may_take_its_time() {
     speaks(&mut world);
 }
 
+#[test]
+fn a_change_cipher_spec_that_comes_while_the_owner_verifies_is_remembered() {
+    let (client, server) = mutual(certificate);
+    let mut world = world(1, ECDSA_CCM_8, client, server);
+    world.server.store_delay = Some(Duration::from_millis(100));
+    speaks(&mut world);
+    assert_eq!((world.client.counters.retransmitted, world.server.counters.retransmitted), (0, 0));
+    assert_eq!(world.server.counters.unexpected, 0);
+}
+
 /// A client by hand that has done its part up to ServerHelloDone, and the world of a server that requires certificates.
 fn by_hand() -> (World, Puppet, Badge) {
     let (client, server) = mutual(certificate);

@@ -594,7 +594,7 @@ impl Ongoing<'_> {
             true => Step::AwaitCertificateVerify,
             false => {
                 self.peer.principal = Principal::NOBODY;
-                self.after_proof()
+                self.after_key_exchange()
             }
         };
     }

@@ -156,7 +156,7 @@ impl Ongoing<'_> {
                 self.state.change_cipher_spec = true;
                 return Ok(());
             }
-            Step::ServerDecrypts if LongKeys::FIT => {
+            step if R::PUBLIC_KEYS && matches!(step, Step::ServerVerifies | Step::ServerDecrypts) => {
                 self.state.change_cipher_spec = true;
                 return Ok(());
             }

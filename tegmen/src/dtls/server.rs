@@ -122,7 +122,7 @@ impl Ongoing<'_> {
                 self.on_encrypted_premaster(body)
             }
             (Step::AwaitCertificateVerify, MessageType::CERTIFICATE_VERIFY) if R::PUBLIC_KEYS => {
-                self.state.step = self.after_proof();
+                self.state.step = self.after_key_exchange();
                 Ok(())
             }
             (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE) => {
@@ -171,16 +171,8 @@ impl Ongoing<'_> {
         self.state.step = self.after_key_exchange();
     }
 
-    /// Server: what is due when a client with public keys has proved what it has to. ChangeCipherSpec may have come before that
-    /// only where there was something to decrypt.
-    pub(crate) const fn after_proof(&self) -> Step {
-        match self.state.exchange.is_rsa() {
-            true => self.after_key_exchange(),
-            false => Step::AwaitClientChangeCipherSpec,
-        }
-    }
-
-    /// Server: what is due when the keys are known.
+    /// Server: what is due when the keys are known, and a client with a certificate proved that it has its private key. The
+    /// ChangeCipherSpec may have come while the owner was asked.
     pub(crate) const fn after_key_exchange(&self) -> Step {
         match self.state.change_cipher_spec {
             true => Step::AwaitClientFinished,
