@@ -4,7 +4,7 @@ mod world;
 
 use tegmen::dtls::connection_id::{AddressChanges, Policy};
 use tegmen::dtls::session::Session;
-use tegmen::dtls::{CipherSuite, Config, Profile, Suites};
+use tegmen::dtls::{CipherSuite, Config, Fatal, Profile, Suites};
 use tegmen::endpoint::{Address, Cx, NotRestored, Peers as _, Principal};
 use tegmen::time::Duration;
 use world::{Fate, Node, World};
@@ -103,6 +103,37 @@ fn everything_of_the_protected_epoch_has_the_id_from_finished_on() {
     }
     assert_eq!(protected, 4, "two Finished, and an alert of each");
     assert!(world.server.closed.is_some());
+}
+
+#[test]
+fn forgeries_from_elsewhere_neither_end_a_session_nor_stop_it_for_long() {
+    let mut world = established(5, with(Some(ID)), with(Some(ID)));
+    say(&mut world, true, b"here");
+    let forged = |n: u64| {
+        let mut record = sent_last(&world, true).to_vec();
+        record[5..11].copy_from_slice(&(1000 + n).to_be_bytes()[2..]);
+        record
+    };
+    let forged: Vec<_> = (0..5000).map(forged).collect();
+    let elsewhere = Address { port: 4000, ..world.client.local };
+    for record in &forged[..4000] {
+        assert!(world.tell_server(elsewhere, record).is_empty());
+    }
+    assert_eq!(world.server.closed, None);
+    assert_eq!(world.server.counters.not_authentic, 8, "the others were not tried");
+    say(&mut world, true, b"still here");
+    assert_eq!(world.server.heard.last().unwrap(), b"still here");
+    // The client moves, once the forger was silent for a while.
+    world.run(Duration::from_secs(70));
+    world.rebind(4001);
+    say(&mut world, true, b"moved");
+    assert_eq!(remote(&mut world.server).port, 4001);
+    // From the address of the session itself they count.
+    let from = world.client.seen_at;
+    for record in &forged[..1024] {
+        world.tell_server(from, record);
+    }
+    assert_eq!(world.server.closed, Some(Fatal::KeyExhausted));
 }
 
 #[test]

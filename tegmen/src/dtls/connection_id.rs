@@ -7,7 +7,7 @@
 
 use super::Fatal;
 use super::handshake::extension::ExtensionType;
-use super::record::{ContentType, HEADER_LEN};
+use super::record::{ContentType, HEADER_LEN, MAX_FAILED};
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::Crypto;
 use crate::time::Instant;
@@ -99,13 +99,48 @@ pub struct ConnectionIds {
     /// What the cookie of a check was made from, and until when it counts.
     pub(crate) nonce: [u8; 8],
     pub(crate) until: Instant,
+    forgeries: Forgeries,
+}
+
+/// Records with the id of a session that came from another address and did not open, where a tag has 8 bytes. They do not end
+/// the session: anybody who saw its id could send them, from anywhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Forgeries {
+    /// In all.
+    count: u16,
+    /// In the present interval of 64 units of [`Instant::coarse`], about 67 seconds.
+    lately: u8,
+    interval: u8,
+}
+
+impl Forgeries {
+    /// So many are tried to open in an interval.
+    const RATE: u8 = 8;
+    /// After this number in all, no record from another address is opened: the session keeps its address.
+    const LIMIT: u16 = MAX_FAILED;
 }
 
 impl ConnectionIds {
     /// What a client offers, with return routability checks or without.
     pub(crate) const fn offered(ours: ConnectionId, rrc: bool) -> Self {
         let until = Instant::from_micros(0);
-        Self { ours, theirs: ConnectionId::EMPTY, agreed: false, rrc, nonce: [0; 8], until }
+        let forgeries = Forgeries { count: 0, lately: 0, interval: 0 };
+        Self { ours, theirs: ConnectionId::EMPTY, agreed: false, rrc, nonce: [0; 8], until, forgeries }
+    }
+
+    /// True if a record from another address than the session's may be tried to open at `now`.
+    pub(crate) const fn may_try(&mut self, now: Instant) -> bool {
+        let interval = (now.coarse() >> 6) as u8;
+        if self.forgeries.interval != interval {
+            (self.forgeries.interval, self.forgeries.lately) = (interval, 0);
+        }
+        self.forgeries.lately < Forgeries::RATE && self.forgeries.count < Forgeries::LIMIT
+    }
+
+    /// It did not open.
+    pub(crate) const fn count_forgery(&mut self) {
+        self.forgeries.lately = self.forgeries.lately.saturating_add(1);
+        self.forgeries.count = self.forgeries.count.saturating_add(1);
     }
 
     /// What was agreed on: the id that the peer has to write, the one that we have to write, and whether both know return

@@ -161,7 +161,19 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         out: &mut [u8],
     ) -> Outcome<'r, 't> {
         let after = record.number().sequence().wrapping_add(1);
+        let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
+        let (elsewhere, failed_before) = (peer.path != *path, peer.channel.failed_opens());
+        if elsewhere && !self.peers.connection_ids(id).is_some_and(|ids| ids.may_try(cx.now)) {
+            cx.counters.discard(Discard::UnknownPeer);
+            return Outcome::Event(None);
+        }
         let Some((content_type, content)) = self.open(cx, id, record) else {
+            if elsewhere
+                && self.peers.peer(id).is_some_and(|peer| peer.channel.forgive(failed_before))
+                && let Some(ids) = self.peers.connection_ids(id)
+            {
+                ids.count_forgery();
+            }
             let outcome = self.after_dropped(id);
             return Outcome::Event(self.on_outcome(cx, id, outcome));
         };

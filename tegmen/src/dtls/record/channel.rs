@@ -322,10 +322,8 @@ impl Channel {
                 return Err(Discard::Malformed);
             }
             let key = self.long.read().ok_or(Discard::NotAuthentic)?;
-            let Some(len) = mode.open(crypto, key, |len| associated_data(record.header, len), record.body) else {
-                self.failed_opens = self.failed_opens.saturating_add(1);
-                return Err(Discard::NotAuthentic);
-            };
+            let len = mode.open(crypto, key, |len| associated_data(record.header, len), record.body);
+            let len = len.ok_or(Discard::NotAuthentic)?;
             fresh.accept();
             let content = record.body.get_mut(BLOCK_LEN..).and_then(|text| text.get_mut(..len));
             return content.filter(|content| content.len() <= limit).ok_or(Discard::Malformed);
@@ -360,11 +358,25 @@ impl Channel {
             }
         };
         if opened.is_err() {
-            self.failed_opens = self.failed_opens.saturating_add(1);
+            if tag_len == TAG_LEN {
+                self.failed_opens = self.failed_opens.saturating_add(1);
+            }
             return Err(Discard::NotAuthentic);
         }
         fresh.accept();
         Ok(content)
+    }
+
+    /// Records that failed to open, of those that count.
+    pub(crate) const fn failed_opens(&self) -> u16 {
+        self.failed_opens
+    }
+
+    /// Takes back what failed since there were `before`; true if anything did.
+    pub(crate) const fn forgive(&mut self, before: u16) -> bool {
+        let failed = self.failed_opens > before;
+        self.failed_opens = before;
+        failed
     }
 
     /// One more than the last record number that may be used.

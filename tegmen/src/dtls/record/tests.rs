@@ -90,6 +90,21 @@ fn too_many_failed_opens_exhaust_the_key() {
 }
 
 #[test]
+fn forgeries_of_a_long_tag_do_not_exhaust_the_key() {
+    for cipher in CIPHERS.into_iter().filter(|cipher| *cipher != Cipher::Ccm8) {
+        let (mut client, mut server) = pair_of(cipher);
+        let good = sealed(&mut client, ContentType::APPLICATION_DATA, b"good").unwrap();
+        let mut bad = good.clone();
+        *bad.last_mut().unwrap() ^= 1;
+        for _ in 0..2 * MAX_FAILED {
+            assert_eq!(opened(&mut server, bad.clone()), Err(Discard::NotAuthentic));
+        }
+        assert!(!server.is_exhausted());
+        assert_eq!(opened(&mut server, good).unwrap(), b"good", "{cipher:?}");
+    }
+}
+
+#[test]
 fn a_record_opens_for_the_other_end_only() {
     for (cipher, overhead) in
         CIPHERS.into_iter().zip([OVERHEAD, 13 + 8 + 16, 13 + 16, 13 + 16 + 32 + 3, 13 + 16 + 3 + 32])
