@@ -364,6 +364,38 @@ fn notifications_are_taken_by_rising_number() {
 }
 
 #[test]
+fn a_response_without_a_number_ends_an_observation_once() {
+    let (mut client, mut server) = pair(PARAMETERS);
+    let crypto = &mut Recorder::new();
+    let observe = message(Code::GET, &[(OptionNumber::OBSERVE, &[])], &[]);
+    let notification = message(Code::CONTENT, &[(OptionNumber::OBSERVE, &[1])], b"a");
+    for (last, taken) in [
+        (message(Code::NOT_FOUND, &[], &[]), true),
+        (message(Code::CONTENT, &[], b"b"), true),
+        // A first notification that comes late.
+        (message(Code::CONTENT, &[(OptionNumber::OBSERVE, &[0])], b"b"), false),
+    ] {
+        let (mut registration, mut pending) = request(&mut client, crypto, &observe);
+        let Ok(Unprotected::Fresh(_, nonce)) = server.unprotect_request(crypto, &mut registration) else { panic!() };
+        let binding = nonce.binding();
+        let mut protect = |text: &[u8], nonce| {
+            in_frame(text, |frame| server.protect_response(crypto, &binding, nonce, frame)).unwrap().0
+        };
+        let [first, second] = [(); 2].map(|()| protect(&notification, None));
+        let last = protect(&last, Some(nonce));
+        let mut open = |datagram: &[u8]| {
+            let mut datagram = datagram.to_vec();
+            client.unprotect_response(crypto, &mut pending, &mut datagram).map(|message| message.code())
+        };
+        assert_eq!(open(&first), Ok(Code::CONTENT));
+        assert_eq!(open(&last).is_ok(), taken);
+        assert_eq!(open(&last), Err(Refused::Replayed), "once");
+        assert_eq!(open(&first), Err(Refused::Replayed), "nor does it let an older notification in");
+        assert!(open(&second).is_ok(), "numbers go on");
+    }
+}
+
+#[test]
 fn after_a_lost_window_nothing_is_delivered_before_the_challenge_came_back() {
     let (mut client, mut server) = pair(PARAMETERS);
     let crypto = &mut Recorder::new();

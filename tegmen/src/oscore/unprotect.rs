@@ -60,21 +60,15 @@ pub enum Unprotected<'r> {
 #[derive(PartialEq, Eq, Debug)]
 pub struct Pending {
     request: RequestBinding,
-    /// The [`rank`] of the newest response.
+    /// True once a response under the request's nonce was taken, of which there can be one only.
+    answered: bool,
+    /// One more than the number of the newest notification that had one, or 0.
     newest: u64,
 }
 
-/// What must rise from one response to the next: 0 before the first, 1 for that under the request's nonce, of which there
-/// can be one only, and behind that the numbers.
-fn rank(partial_iv: Option<&PartialIv>) -> u64 {
-    partial_iv.map_or(1, |number| number.number().wrapping_add(FIRST_NUMBER))
-}
-
-const FIRST_NUMBER: u64 = 2;
-
 impl Pending {
     pub(super) const fn new(request: RequestBinding) -> Self {
-        Self { request, newest: 0 }
+        Self { request, answered: false, newest: 0 }
     }
 
     /// Which request it is.
@@ -84,7 +78,7 @@ impl Pending {
 
     /// The number of the newest notification (RFC 8613, section 7.4.1).
     pub const fn notification_number(&self) -> Option<u64> {
-        self.newest.checked_sub(FIRST_NUMBER)
+        self.newest.checked_sub(1)
     }
 }
 
@@ -174,7 +168,8 @@ impl Context {
     }
 
     /// Decrypts the response to `pending` where it lies. A response under the request's nonce is taken once, notifications
-    /// by rising number (RFC 8613, sections 7.4.1 and 8.4).
+    /// by rising number (RFC 8613, sections 7.4.1 and 8.4). Behind a notification with a number one without is older
+    /// (section 4.1.3.5.2), and is taken only if it ends the observation: an error, or a response without Observe.
     ///
     /// # Errors
     /// [`Refused`]; the true response may still come, `pending` is as it was.
@@ -191,7 +186,16 @@ impl Context {
         if !message.code().is_response() {
             return Err(Refused::Malformed);
         }
-        pending.newest = rank(sealed.partial_iv.as_ref());
+        match &sealed.partial_iv {
+            Some(number) => pending.newest = number.number().wrapping_add(1),
+            None => {
+                let notifies = message.code().is_success() && message.option(OptionNumber::OBSERVE).is_some();
+                if notifies && pending.newest > 0 {
+                    return Err(Refused::Replayed);
+                }
+                pending.answered = true;
+            }
+        }
         Ok(*message)
     }
 
@@ -203,7 +207,8 @@ impl Context {
         let option = &OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?)?;
         let number = option.partial_iv.as_ref();
         let request = match (pending, number) {
-            (Some(pending), _) if rank(number) <= pending.newest => return Err(Refused::Replayed),
+            (Some(pending), None) if pending.answered => return Err(Refused::Replayed),
+            (Some(pending), Some(number)) if number.number() < pending.newest => return Err(Refused::Replayed),
             (Some(pending), _) => (&self.sender_id, &pending.request.0),
             (None, Some(number)) if option.kid.is_some() => (&self.recipient_id, number),
             (None, _) => return Err(Refused::BadOption),
