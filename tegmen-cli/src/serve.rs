@@ -1,5 +1,7 @@
 //! `tegmen serve`: values, files and commands as resources.
 
+mod page;
+
 use crate::log::{Format, Level, Log, uri_path};
 use crate::output::{Failure, Output, runtime};
 use crate::public_keys::{Clients, check_suites, suites};
@@ -16,7 +18,6 @@ use tegmen_host::client::describe;
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::Group;
-use tegmen_host::metrics;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
@@ -101,8 +102,8 @@ pub(crate) struct Serve {
     /// Do not log sessions or successful requests: the same as --log-level warn.
     #[arg(long, short, conflicts_with = "log_level")]
     quiet: bool,
-    /// Serve counters as OpenMetrics at http://ADDRESS:PORT/metrics. Anyone who can reach the address can read
-    /// them.
+    /// Serve counters as OpenMetrics at http://ADDRESS:PORT/metrics, on at most 16 connections at once. Anyone who can
+    /// reach the address can read them.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
     /// Longest request body in bytes.
@@ -295,13 +296,9 @@ impl Serve {
                 || format!("metrics at http://{at}/metrics"),
                 || json!({ "event": "metrics", "address": at.to_string() }),
             );
-            let counts = server.counts();
-            let page =
-                move || async move { ([("content-type", metrics::MEDIA_TYPE)], metrics::render(&counts.totals())) };
-            let router = axum::Router::new().route("/metrics", axum::routing::get(page));
             tokio::select! {
                 () = ended() => Ok(()),
-                served = axum::serve(listener, router).into_future() => served.map_err(Failure::io),
+                served = page::serve(listener, server.counts()) => served.map_err(Failure::io),
             }
         })?;
         let totals = server.stop();
