@@ -497,6 +497,39 @@ async fn the_lease_of_a_busy_session_moves_on_before_it_ends() {
 }
 
 #[tokio::test]
+async fn a_lease_that_could_not_be_extended_is_asked_for_again() {
+    let (scene, wire) = (Scene::new("full"), Wire::default());
+    let file = scene.file("state.db");
+    let running = Running::start(Some(&file), None);
+    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let last = |wire: &Wire| {
+        let wire = wire.0.lock().unwrap();
+        let (_, datagram) = wire.iter().rfind(|(sent, _)| !sent).unwrap();
+        u64::from_be_bytes(datagram[3..11].try_into().unwrap()) & 0xffff_ffff
+    };
+    ask(&mut client, Code::GET, b"").await;
+    running.database.as_ref().unwrap().flush().unwrap();
+    // What a lease needs before it moves on cannot be made while its name is taken.
+    let taken = scene.file("state.db.place.new");
+    std::fs::create_dir(&taken).unwrap();
+    while last(&wire) < 32_900 {
+        assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+    }
+    assert!(running.database.as_ref().unwrap().flush().is_err());
+    std::fs::remove_dir(&taken).unwrap();
+    for _ in 0..3 {
+        ask(&mut client, Code::GET, b"").await;
+        running.database.as_ref().unwrap().flush().unwrap();
+    }
+    assert_eq!(running.count("NotKept"), 1);
+    let running = Running::start(Some(&file), Some(running.kill()));
+    ask(&mut client, Code::GET, b"").await;
+    assert!(last(&wire) >= 2 * 65_536, "past what was leased ahead: {}", last(&wire));
+    drop(running);
+    wire.check();
+}
+
+#[tokio::test]
 async fn oscore_inside_of_a_session_goes_on_when_the_server_loses_both() {
     let (scene, wire) = (Scene::new("inside"), Wire::default());
     let (file, dirs) = (scene.file("state.db"), [scene.file("server")]);

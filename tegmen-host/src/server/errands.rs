@@ -30,7 +30,7 @@ impl<A: Application> Shard<A> {
                 self.on_worked(clock::now(), peer, worked);
                 self.sign_next();
             }
-            Errand::Leased { peer, end } => self.on_leased(peer, end),
+            Errand::Leased { peer, end, result } => self.on_leased(peer, end, result),
             Errand::Changed => {
                 let changes = self.desk.notifier.shards.get(self.number).map(Changes::take);
                 for path in changes.iter().flatten() {

@@ -17,6 +17,8 @@ use tegmen::time::Instant;
 pub(super) struct Kept {
     pub(super) sessions: Arc<Sessions>,
     by_peer: HashMap<PeerId, Entry>,
+    /// The last failure reported for a lease that could not be extended.
+    said: Option<String>,
     /// When those that wait for their peers have waited as long as others may be idle.
     give_up: Instant,
 }
@@ -30,10 +32,12 @@ struct Entry {
 
 /// So many numbers before the end of a lease more are asked for.
 const AHEAD: u32 = CHUNK / 2;
+/// A session with this few numbers left, and no more available, is closed while one is left for the alert.
+const LAST: u32 = 64;
 
 impl Kept {
     pub(super) fn new(sessions: Arc<Sessions>, give_up: Instant) -> Self {
-        Self { sessions, by_peer: HashMap::new(), give_up }
+        Self { sessions, by_peer: HashMap::new(), said: None, give_up }
     }
 }
 
@@ -141,18 +145,32 @@ impl<A: Application> Shard<A> {
         entry.asked = true;
         let (name, end, errands) = (entry.name, entry.lease_end + CHUNK, self.desk.errands.clone());
         // If the server ended meanwhile there is nobody to tell.
-        let then = move || drop(errands.send(Errand::Leased { peer, end }));
+        let then = move |result| drop(errands.send(Errand::Leased { peer, end, result }));
         if let Some(kept) = &self.kept {
             kept.sessions.extend(name, end, then);
         }
     }
 
-    /// The end of a lease is durable.
-    pub(super) fn on_leased(&mut self, peer: PeerId, end: u32) {
-        let entry = self.kept.as_mut().and_then(|kept| kept.by_peer.get_mut(&peer));
-        if let Some(entry) = entry {
-            (entry.lease_end, entry.asked) = (end, false);
+    /// The end of a lease is durable, or cannot be made so now: then it is asked for again with the next record, until
+    /// there are hardly any numbers left and the session is closed.
+    pub(super) fn on_leased(&mut self, peer: PeerId, end: u32, result: Result<(), String>) {
+        let Some(kept) = &mut self.kept else { return };
+        let Some(entry) = kept.by_peer.get_mut(&peer) else { return };
+        entry.asked = false;
+        let Err(problem) = result else {
+            entry.lease_end = end;
+            kept.said = None;
             self.endpoint.lease_session(peer, end);
+            return;
+        };
+        if kept.said.as_ref() != Some(&problem) {
+            kept.said = Some(problem.clone());
+            (self.desk.observer)(Note::NotKept { problem });
+        }
+        let channel = self.endpoint.peers.peer(peer).map(|known| known.channel());
+        if channel.is_some_and(|channel| channel.sealed() + LAST >= channel.lease_end()) {
+            self.forget(peer);
+            self.endpoint.close(peer);
         }
     }
 

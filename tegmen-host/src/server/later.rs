@@ -28,6 +28,8 @@ pub(super) enum Errand {
     Leased {
         peer: PeerId,
         end: u32,
+        /// Or why not.
+        result: Result<(), String>,
     },
 }
 

@@ -186,15 +186,10 @@ impl Sessions {
         self.database.change(Change::Put(name.text(), numbers), None);
     }
 
-    /// Moves the end of a lease to `end`; `then` is called on another thread when that is durable, and not at all if it
+    /// Moves the end of a lease to `end`; `then` is called on another thread when that is durable, or with the reason if it
     /// cannot be made so.
-    pub fn extend(&self, name: SessionName, end: u32, then: impl FnOnce() + Send + 'static) {
-        let done = Box::new(move |result: Result<(), String>| {
-            if result.is_ok() {
-                then();
-            }
-        });
-        self.database.change(Change::Move(name.text(), end.into(), None), Some(done));
+    pub fn extend(&self, name: SessionName, end: u32, then: impl FnOnce(Result<(), String>) + Send + 'static) {
+        self.database.change(Change::Move(name.text(), end.into(), None), Some(Box::new(then)));
     }
 
     /// Forgets a session that is over.

@@ -112,7 +112,12 @@ impl Store for Server {
         if used + 3 >= end && self.asked == end {
             self.asked = end + CHUNK;
             let told = self.durable.clone();
-            self.sessions().extend(name, end + CHUNK, move || told.store(end + CHUNK, Ordering::SeqCst));
+            let told = move |kept: Result<(), String>| {
+                if kept.is_ok() {
+                    told.store(end + CHUNK, Ordering::SeqCst);
+                }
+            };
+            self.sessions().extend(name, end + CHUNK, told);
         }
         if used >= end {
             self.open.as_ref().unwrap().0.flush().unwrap();
@@ -133,7 +138,7 @@ impl Store for Server {
         if draw.is_multiple_of(3) {
             // Something was on its way.
             let (name, end) = self.session.unwrap();
-            self.sessions().extend(name, end + CHUNK, || {});
+            self.sessions().extend(name, end + CHUNK, drop);
         }
         self.power_cut();
     }
