@@ -3,8 +3,9 @@
 mod works;
 
 use rcgen::ExtendedKeyUsagePurpose;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
@@ -245,6 +246,85 @@ async fn a_damaged_file_is_as_good_as_none_and_a_bad_directory_is_an_error() {
     assert!(get(running.address, config.clone()).await.unwrap());
     let no_dir = ClientConfig { resume: Some(files[0].clone()), ..config };
     assert!(matches!(get(running.address, no_dir).await, Err(ClientError::Resume { .. })));
+}
+
+/// What stands between a client and its server, and answers a ClientHello of a session that is offered in its own way.
+struct Between {
+    address: SocketAddr,
+    is_armed: Arc<AtomicBool>,
+}
+
+impl Between {
+    /// Once it is armed, it answers the next hello with `answer`, or nothing, and drops everything with the same random.
+    fn new(server: SocketAddr, answer: Option<&'static [u8]>) -> Self {
+        let (before, behind) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let (address, is_armed) = (before.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        before.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        behind.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        let armed = is_armed.clone();
+        std::thread::spawn(move || {
+            let (mut datagram, mut client, mut dropped) = ([0; 2000], None, Vec::new());
+            loop {
+                if let Ok((len, from)) = before.recv_from(&mut datagram) {
+                    client = Some(from);
+                    let is_hello = datagram[0] == 22 && datagram[13] == 1;
+                    let random = datagram[27..59].to_vec();
+                    if is_hello && armed.swap(false, Ordering::SeqCst) {
+                        dropped = random.clone();
+                    }
+                    if is_hello && random == dropped {
+                        if let Some(answer) = answer {
+                            before.send_to(answer, from).unwrap();
+                        }
+                    } else {
+                        behind.send_to(&datagram[..len], server).unwrap();
+                    }
+                }
+                if let (Ok(len), Some(client)) = (behind.recv(&mut datagram), client) {
+                    before.send_to(&datagram[..len], client).unwrap();
+                }
+            }
+        });
+        Self { address, is_armed }
+    }
+}
+
+#[tokio::test]
+async fn a_resumption_that_ends_in_an_alert_or_in_silence_becomes_a_full_handshake() {
+    const INTERNAL_ERROR: &[u8] = &[21, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 80];
+    let credentials = Credentials::single("me", b"0123456789abcdef");
+    let resumption = Some(ResumptionConfig::default());
+    let running = start(ServerConfig { resumption, ..ServerConfig::default() }, &credentials, 0);
+    for (name, answer) in [("alert", Some(INTERNAL_ERROR)), ("silence", None)] {
+        let (dir, between) = (Dir::new(name), Between::new(running.address, answer));
+        let client = psk(&dir.0, b"0123456789abcdef");
+        assert!(!get(between.address, client.clone()).await.unwrap());
+        assert!(get(between.address, client.clone()).await.unwrap());
+        between.is_armed.store(true, Ordering::SeqCst);
+        assert!(!get(between.address, client.clone()).await.unwrap(), "a full handshake");
+        assert!(get(between.address, client.clone()).await.unwrap(), "with a ticket of its own");
+    }
+}
+
+#[tokio::test]
+async fn a_session_whose_resumption_ended_in_an_alert_is_forgotten() {
+    const INTERNAL_ERROR: &[u8] = &[21, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 80];
+    let credentials = Credentials::single("me", b"0123456789abcdef");
+    let running = start(
+        ServerConfig { resumption: Some(ResumptionConfig::default()), ..ServerConfig::default() },
+        &credentials,
+        0,
+    );
+    let (dir, between) = (Dir::new("forgotten"), Between::new(running.address, Some(INTERNAL_ERROR)));
+    let client = psk(&dir.0, b"0123456789abcdef");
+    get(between.address, client.clone()).await.unwrap();
+    let files = || std::fs::read_dir(&dir.0).unwrap().count();
+    assert_eq!(files(), 1);
+    between.is_armed.store(true, Ordering::SeqCst);
+    running.server.stop();
+    // The full handshake that follows finds nobody.
+    assert!(get(between.address, client).await.is_err());
+    assert_eq!(files(), 0);
 }
 
 #[tokio::test]

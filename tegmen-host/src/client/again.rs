@@ -109,6 +109,12 @@ impl Memory {
         self.kept.as_ref()?.name.clone()
     }
 
+    /// Forgets what cannot be resumed.
+    pub(super) fn forget(&mut self) -> Result<(), ClientError> {
+        let file = self.file.display().to_string();
+        self.keep(None).map_err(|source| ClientError::Resume { file, source })
+    }
+
     /// Keeps what a new session can be resumed with; a file of before is replaced, or removed if there is nothing.
     fn keep(&mut self, kept: Option<Kept>) -> io::Result<()> {
         self.kept = kept;

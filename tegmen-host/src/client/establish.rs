@@ -10,8 +10,8 @@ use std::time::Duration;
 use tegmen::coap::{Code, Exchanges};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
-use tegmen::dtls::Config;
 use tegmen::dtls::resumption::Handle;
+use tegmen::dtls::{Config, Fatal};
 use tegmen::endpoint::{ClientOnly, Cx, Endpoint, Extended, PeerId, Peers as _, Protection, Resuming};
 use tegmen::time::Instant;
 
@@ -70,10 +70,23 @@ impl Client {
         }
     }
 
-    /// Begins a session, with a resumed handshake if there is something to resume.
+    /// Begins a session, with a resumed handshake if there is something to resume. Where the server ends that or does not
+    /// answer it, a full handshake follows.
     pub(super) async fn establish(&mut self, timeout: Duration) -> Result<(), ClientError> {
-        let offer = self.memory.as_ref().and_then(Memory::offer);
-        self.hello(offer.as_ref(), timeout)?;
+        if let Some(offer) = self.memory.as_ref().and_then(Memory::offer) {
+            let timeout = timeout / 3;
+            self.hello(Some(&offer), timeout)?;
+            match self.handshake(timeout).await {
+                Err(error) if self.closed.is_none() && !error.is_silence() => return Err(error),
+                Err(_) => {}
+                done => return done,
+            }
+            // RFC 5246, section 7.2.2: a session that ended in a fatal alert is not resumed.
+            if let (Some(Fatal::Alert(_)), Some(memory)) = (self.closed, &mut self.memory) {
+                memory.forget()?;
+            }
+        }
+        self.hello(None, timeout)?;
         self.handshake(timeout).await
     }
 
