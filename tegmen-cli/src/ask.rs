@@ -160,6 +160,12 @@ impl RequestArgs {
                 eprintln!("option {}: {}", number.0, to_hex(value));
             }
         }
+        if reply.lacks_block1() {
+            eprintln!(
+                "the server confirmed no block (its response has no Block1): perhaps it took the last block for the whole \
+                 body; compare what it stored"
+            );
+        }
         if let Some(file) = self.output.as_ref().filter(|_| reply.code.is_success()) {
             let failed = |error| Failure::new(format!("{} cannot be written: {error}", file.display()));
             std::fs::write(file, &reply.payload).map_err(failed)?;
@@ -247,6 +253,7 @@ pub(crate) fn object(reply: &Reply) -> Value {
         "payload_hex": to_hex(&reply.payload),
         "payload_text": std::str::from_utf8(&reply.payload).ok(),
         "round_trip_ms": millis(reply.round_trip),
+        "lacks_block1": reply.lacks_block1(),
     })
 }
 

@@ -146,6 +146,8 @@ pub struct Reply {
     pub round_trip: Duration,
     /// It is still protected: the first block of what somebody on the way has cut.
     is_cut: bool,
+    /// It answers the last block of a request, and has no Block1.
+    lacks_block1: bool,
 }
 
 impl Reply {
@@ -156,6 +158,7 @@ impl Reply {
             payload: message.payload().to_vec(),
             round_trip: Duration::ZERO,
             is_cut: false,
+            lacks_block1: false,
         }
     }
 
@@ -167,6 +170,12 @@ impl Reply {
     /// The number of an option of format `uint`, if it is there.
     pub fn uint(&self, number: OptionNumber) -> Option<u32> {
         self.option(number).and_then(tegmen::coap::option::uint)
+    }
+
+    /// True if this success answers a request in blocks without a Block1 option (RFC 7959, section 2.3): the server may have
+    /// taken the last block for the whole body.
+    pub const fn lacks_block1(&self) -> bool {
+        self.lacks_block1
     }
 
     /// A Block option, if it is there and well made.

@@ -1,12 +1,13 @@
 //! Block-wise transfer and observation between a server and its clients, over real sockets on the loopback interface.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tegmen::buf::Frame;
 use tegmen::coap::handler::{Authorized, Response};
-use tegmen::coap::{Block, Code, OptionNumber};
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey, Observation, Reply};
+use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber};
+use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey, Observation, Reply, Tap, Tapped};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Application, Later, Listen, Server, ServerConfig, Totals};
@@ -477,4 +478,51 @@ async fn a_writable_directory_takes_files_whole_and_nothing_beside_it() {
     assert_eq!(put(Code::DELETE, "up/firmware.bin", b"").await.code, Code::NOT_FOUND);
     assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0);
     std::fs::remove_dir(&root).unwrap();
+}
+
+#[tokio::test]
+async fn the_blocks_of_an_upload_have_one_token() {
+    let server = start();
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let keep = tokens.clone();
+    let tap = Tap(Arc::new(move |tapped| {
+        if let Tapped::Datagram { sent: true, datagram, .. } = tapped {
+            let message = MessageRef::parse(datagram).unwrap();
+            if message.code() == Code::PUT {
+                keep.lock().unwrap().push(message.token().to_vec());
+            }
+        }
+    }));
+    let mut client = connect_with(&server, false, |config| config.tap = Some(tap)).await;
+    for _ in 0..2 {
+        assert_eq!(ask(&mut client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
+    }
+    let mut tokens = tokens.lock().unwrap().clone();
+    assert_eq!(tokens.len(), 6, "three blocks each");
+    tokens.dedup();
+    assert_eq!(tokens.len(), 2, "one for each upload: {tokens:?}");
+}
+
+#[tokio::test]
+async fn an_upload_whose_end_is_answered_without_block1_says_so() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for code in [Code::CONTINUE, Code::CHANGED] {
+            let mut datagram = [0; 2000];
+            let (len, from) = socket.recv_from(&mut datagram).unwrap();
+            let message = MessageRef::parse(&datagram[..len]).unwrap();
+            let mut storage = [0; 100];
+            let mut frame = Frame::new(&mut storage, 0);
+            let (id, token) = (message.message_id(), message.token());
+            Builder::new(&mut frame, MessageType::Acknowledgement, code, id, token).unwrap().payload(&[]).unwrap();
+            socket.send_to(frame.bytes(), from).unwrap();
+        }
+    });
+    let mut client = Client::connect_to(address, false, ClientConfig::default()).await.unwrap();
+    let reply = ask(&mut client, Code::PUT, "value", &body(1500)).await;
+    assert!(reply.code == Code::CHANGED && reply.lacks_block1());
+    let server = start();
+    let mut client = connect(&server, false).await;
+    assert!(!ask(&mut client, Code::PUT, "value", &body(1500)).await.lacks_block1());
 }

@@ -51,7 +51,7 @@ pub(super) async fn upload(client: &mut Client, ask: &Ask<'_>, part: Part<'_>) -
     }
 }
 
-/// The response, and how many bytes were sent before it.
+/// The response, and how many bytes were sent before it. All blocks have one token: some servers know an upload by it.
 async fn upload_blocks(
     client: &mut Client,
     ask: &Ask<'_>,
@@ -59,6 +59,9 @@ async fn upload_blocks(
     size: &mut usize,
 ) -> Result<(Reply, usize), ClientError> {
     let total = ask.payload.len();
+    let mut token = [0; 8];
+    client.crypto.random(&mut token);
+    let token = token.get(..client.config.token_len).unwrap_or(&token);
     let mut at = 0;
     loop {
         let first = Block::first(*size);
@@ -66,8 +69,10 @@ async fn upload_blocks(
         let block = Block { number: (at / first.size()) as u32, more: end < total, ..first };
         let payload = ask.payload.get(at..end).unwrap_or(&[]);
         let size1 = (at == 0).then_some(total as u32);
-        let reply = client.exchange(ask, Part { payload, block1: Some(block), size1, ..part }).await?;
+        let part = Part { payload, block1: Some(block), size1, token: Some(token), ..part };
+        let mut reply = client.exchange(ask, part).await?;
         if reply.code != Code::CONTINUE || end == total {
+            reply.lacks_block1 = reply.code.is_success() && reply.option(OptionNumber::BLOCK1).is_none();
             return Ok((reply, at));
         }
         at = end;
