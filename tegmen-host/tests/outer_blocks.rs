@@ -28,7 +28,7 @@ impl Scene {
             master_salt: Vec::new(),
             id_context: None,
             aead: Aead::AesCcm16_64_128,
-            created: 1_767_225_600,
+            created: contexts::now(),
             expires: None,
             allow: None,
             rederivation: false,

@@ -32,7 +32,7 @@ impl Scene {
             master_salt: Vec::new(),
             id_context: id_context.map(<[u8]>::to_vec),
             aead: Aead::AesCcm16_64_128,
-            created: 1_767_225_600,
+            created: contexts::now(),
             expires: None,
             allow: None,
             rederivation,

@@ -423,7 +423,7 @@ fn make_context(dir: &Path) {
         master_salt: Vec::new(),
         id_context: None,
         aead: tegmen::oscore::Aead::AesCcm16_64_128,
-        created: 1_767_225_600,
+        created: contexts::now(),
         expires: None,
         allow: None,
         rederivation: false,

@@ -5,8 +5,8 @@ use super::rederivation::Rederivation;
 use super::{ContextError, file_error, write_error};
 use crate::private;
 use crate::provider::HostCrypto;
-use crate::state::numbers::{LEASE, Numbers, now, now_millis};
-use crate::state::{Database, Place};
+use crate::state::numbers::{LEASE, Numbers, is_in_future, now, now_millis};
+use crate::state::{Database, Place, sync_directory};
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,11 @@ use tegmen::replay::ReplayWindow;
 
 const NUMBERS: &str = "numbers.toml";
 const LOCK: &str = "lock";
+/// The mark that the first use leaves.
+const USED: &str = "used";
+/// Seconds after its creation in which an unused context begins with number 0. A later one may be an image whose original
+/// was used.
+const GRACE: u64 = 600;
 
 /// What of a context was used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +59,7 @@ impl Used {
 pub fn used(dir: &Path) -> Result<Used, ContextError> {
     let open = matches!(lock(dir), Err(ContextError::InUse { .. }));
     let wrong = |why| ContextError::Numbers { dir: dir.display().to_string(), why };
-    let numbers = Numbers::read(&dir.join(NUMBERS)).map_err(wrong)?;
+    let numbers = trusted(dir, &ContextFile::read(dir)?).map_err(wrong)?;
     Ok(Used {
         next: numbers.next,
         window_known: numbers.window.is_some(),
@@ -94,6 +99,41 @@ fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(),
 fn allowance(created: u64) -> u64 {
     let since = now_millis().saturating_sub(created.saturating_mul(1000)).saturating_add(24 * 3600 * 1000);
     since.saturating_mul(4)
+}
+
+/// The numbers that the next process begins with. Those of a context without a place were never used here, but an image of
+/// it may have been used elsewhere, or here before it was put back: only the files that [`create`] wrote, and only within
+/// [`GRACE`], begin with what they say. All others begin past everything that may have been used, with a lost window.
+///
+/// # Errors
+/// Why they cannot be trusted.
+fn trusted(dir: &Path, file: &ContextFile) -> Result<Numbers, String> {
+    let numbers = Numbers::read(&dir.join(NUMBERS))?;
+    if numbers.place.is_some() {
+        return Ok(numbers);
+    }
+    if dir.join(USED).exists() {
+        return Err(format!("{NUMBERS} says that nobody has used the context, and it was used here (file {USED})"));
+    }
+    if is_in_future(file.created) {
+        return Err("the context was made in the future: the clock went back, or is not set".to_owned());
+    }
+    if numbers.made.is_some() && now().saturating_sub(file.created) < GRACE {
+        return Ok(numbers);
+    }
+    Ok(Numbers::from(allowance(file.created).max(numbers.next), None))
+}
+
+/// Leaves the mark of the first use, durably.
+fn leave_mark(dir: &Path) -> std::io::Result<()> {
+    let path = dir.join(USED);
+    if path.exists() {
+        return Ok(());
+    }
+    let mut file = private::open(File::options().write(true).create(true).truncate(true), &path)?;
+    file.write_all(b"# This context was used here. Written by tegmen; do not remove or copy.\n")?;
+    file.sync_all()?;
+    sync_directory(&path)
 }
 
 /// Moves a context whose numbers cannot be trusted past everything that may have been used: what a clock that never goes
@@ -176,9 +216,9 @@ impl StoredContext {
         let file = ContextFile::read(dir)?;
         let lock = lock(dir)?;
         let at = dir.join(NUMBERS);
-        let trusted = Self::numbers(&file, &at, database);
-        let in_database = trusted.as_ref().is_ok_and(|(_, in_database)| *in_database);
-        let (numbers, is_lost) = match trusted {
+        let numbers = Self::numbers(dir, &file, database);
+        let in_database = numbers.as_ref().is_ok_and(|(_, in_database)| *in_database);
+        let (numbers, is_lost) = match numbers {
             Ok((numbers, _)) => (numbers, false),
             Err(_) if file.rederivation => (Rederivation::of_lost(&at), true),
             Err(why) => return Err(ContextError::Numbers { dir: name(), why }),
@@ -216,6 +256,10 @@ impl StoredContext {
             let moved = Numbers { in_database: true, ..Numbers::from(numbers.next, None) };
             moved.keep(&at, true).map_err(file_error(&at))?;
         }
+        if !stored.is_lost() {
+            // After the numbers: a power cut in between leaves a context that was used and says so.
+            leave_mark(dir).map_err(write_error(&dir.join(USED)))?;
+        }
         Ok(stored)
     }
 
@@ -223,8 +267,8 @@ impl StoredContext {
     ///
     /// # Errors
     /// Why they cannot be trusted.
-    fn numbers(file: &ContextFile, at: &Path, database: Option<&Database>) -> Result<(Numbers, bool), String> {
-        let in_file = Numbers::read(at)?;
+    fn numbers(dir: &Path, file: &ContextFile, database: Option<&Database>) -> Result<(Numbers, bool), String> {
+        let in_file = trusted(dir, file)?;
         let Some(database) = database else {
             return match in_file.in_database {
                 true => Err("its numbers are in a database of state (--state FILE)".to_owned()),

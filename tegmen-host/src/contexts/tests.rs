@@ -36,7 +36,7 @@ fn context() -> ContextFile {
         master_salt: vec![0x9e],
         id_context: Some(vec![7]),
         aead: Aead::AesCcm16_64_128,
-        created: 1_767_225_600,
+        created: now(),
         expires: None,
         allow: None,
         rederivation: false,
@@ -151,6 +151,36 @@ fn a_context_that_nobody_used_may_be_moved() {
     assert!(StoredContext::open(&used).is_ok());
     let error = create(&used, &context()).expect_err("nothing is written over").to_string();
     assert!(error.contains("nothing is written over") && !error.contains("oscore new"), "{error}");
+}
+
+#[test]
+fn an_unused_context_that_is_a_copy_or_old_begins_past_everything_that_may_have_been_used() {
+    let scene = Scene::new("unused");
+    let (made, image, old) = (scene.dir("made"), scene.dir("image"), scene.dir("old"));
+    create(&made, &context()).unwrap();
+    copy(&made, &image);
+    let mut original = StoredContext::open(&made).unwrap();
+    assert_eq!((send(&mut original), original.context.window().mark()), (0, None), "the one that was made here is new");
+    let mut copied = StoredContext::open(&image).unwrap();
+    assert!(send(&mut copied) > 300_000_000, "a day of numbers is left out");
+    assert!(copied.context.window().mark().is_some(), "what the other end used is not known");
+    create(&old, &ContextFile { created: now() - 3600, ..context() }).unwrap();
+    assert!(used(&old).unwrap().next > 300_000_000);
+    let mut old = StoredContext::open(&old).unwrap();
+    assert!(send(&mut old) > 300_000_000 && old.context.window().mark().is_some());
+}
+
+#[test]
+fn numbers_of_before_the_first_use_are_refused_where_the_context_was_used() {
+    let scene = Scene::new("mark");
+    let dir = scene.dir("a");
+    create(&dir, &context()).unwrap();
+    let unused = std::fs::read(dir.join("numbers.toml")).unwrap();
+    drop(StoredContext::open(&dir).unwrap());
+    std::fs::write(dir.join("numbers.toml"), &unused).unwrap();
+    assert!(refused(&dir).contains("it was used here"));
+    recover(&dir).unwrap();
+    assert!(StoredContext::open(&dir).is_ok());
 }
 
 #[test]

@@ -25,6 +25,10 @@ pub(crate) struct Numbers {
     /// Which file this is: a copy is another. Not there before the context is used for the first time, so that it may be
     /// made in one place and used in another.
     pub(crate) place: Option<String>,
+    /// Of a context that nobody has used: which file this was when the context was made. [`Self::read`] leaves it out of a
+    /// copy, whose original may have been used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) made: Option<String>,
     /// Of a session: what it is sealed into, in hexadecimal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) sealed: String,
@@ -53,6 +57,9 @@ impl Numbers {
 
     fn digest(&self) -> String {
         let mut text = format!("{} {:?} {} {:?}", self.next, self.window, self.written, self.place);
+        if let Some(made) = &self.made {
+            text.push_str(&format!(" made {made}"));
+        }
         if self.in_database {
             text.push_str(" in a database");
         }
@@ -73,7 +80,7 @@ impl Numbers {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(format!("{name} is missing")),
             Err(error) => return Err(format!("{name} cannot be read: {error}")),
         };
-        let numbers: Self = toml::from_str(&text).map_err(|_| format!("{name} is damaged or cut short"))?;
+        let mut numbers: Self = toml::from_str(&text).map_err(|_| format!("{name} is damaged or cut short"))?;
         if numbers.check != numbers.digest() {
             return Err(format!("{name} is damaged or was edited"));
         }
@@ -81,6 +88,7 @@ impl Numbers {
         if numbers.place.as_ref().is_some_and(|place| *place != here) {
             return Err(format!("{name} is a copy, or was restored from a backup"));
         }
+        numbers.made = numbers.made.filter(|made| *made == here);
         if is_in_future(numbers.written) {
             return Err(format!("{name} was written in the future: the clock went back, or is not set"));
         }
@@ -112,7 +120,8 @@ impl Numbers {
         let _ = std::fs::remove_file(&draft);
         let mut handle = private::open(File::options().write(true).create_new(true), &draft)?;
         let mut kept = Self { written: if in_use { now() } else { 0 }, ..self.clone() };
-        kept.place = if in_use { Some(place(&handle.metadata()?)) } else { None };
+        let here = place(&handle.metadata()?);
+        (kept.place, kept.made) = if in_use { (Some(here), None) } else { (None, Some(here)) };
         kept.check = kept.digest();
         let text = toml::to_string(&kept).map_err(io::Error::other)?;
         handle.write_all(b"# Numbers that may have been used. Written by tegmen; do not edit or copy.\n")?;

@@ -156,7 +156,7 @@ impl Host {
             master_salt: Vec::new(),
             id_context: None,
             aead: Aead::AesCcm16_64_128,
-            created: 1_767_225_600,
+            created: contexts::now(),
             expires: None,
             allow: None,
             rederivation: false,
