@@ -115,17 +115,34 @@ impl Guard {
 
 /// Where the numbers of one context are kept.
 pub(crate) enum Place {
-    /// In a file of their own.
-    File(PathBuf),
+    /// In a file of their own, and what tells the one that this process read or wrote last from all others.
+    File(PathBuf, Option<String>),
     /// In a row of this name.
     Database(Database, String),
 }
 
 impl Place {
-    /// Makes them durable.
-    pub(crate) fn keep(&self, numbers: &Numbers) -> io::Result<()> {
+    /// The file as it is now, if it is there.
+    pub(crate) fn of_file(file: PathBuf) -> Self {
+        let last = std::fs::metadata(&file).ok().map(|meta| numbers::place(&meta));
+        Self::File(file, last)
+    }
+
+    /// False if the file was removed, or somebody else has written it.
+    pub(crate) fn is_ours(&self) -> bool {
         match self {
-            Self::File(file) => numbers.keep(file, true),
+            Self::File(file, Some(last)) => std::fs::metadata(file).is_ok_and(|meta| numbers::place(&meta) == *last),
+            Self::File(_, None) | Self::Database(..) => true,
+        }
+    }
+
+    /// Makes them durable.
+    pub(crate) fn keep(&mut self, numbers: &Numbers) -> io::Result<()> {
+        match self {
+            Self::File(file, last) => {
+                *last = Some(numbers.keep(file, true)?);
+                Ok(())
+            }
             Self::Database(database, name) => database.change_now(Change::Put(name.clone(), numbers.clone())),
         }
     }
@@ -133,7 +150,7 @@ impl Place {
     /// For whoever is told that it cannot be written.
     pub(crate) fn file(&self) -> &Path {
         match self {
-            Self::File(file) => file,
+            Self::File(file, _) => file,
             Self::Database(database, _) => database.file(),
         }
     }

@@ -14,7 +14,6 @@ use tegmen::oscore::{BadParameters, Context, MAX_PARTIAL_IV, Parameters, Stop};
 use tegmen::replay::ReplayWindow;
 
 const NUMBERS: &str = "numbers.toml";
-const LOCK: &str = "lock";
 /// The mark that the first use leaves.
 const USED: &str = "used";
 /// Seconds after its creation in which an unused context begins with number 0. A later one may be an image whose original
@@ -155,10 +154,12 @@ pub fn recover(dir: &Path) -> Result<u64, ContextError> {
     Ok(next)
 }
 
+/// Locks the file that the context is read from: removing it removes the context.
 fn lock(dir: &Path) -> Result<File, ContextError> {
-    let path = dir.join(LOCK);
-    let file =
-        private::open(File::options().write(true).create(true).truncate(false), &path).map_err(file_error(&path))?;
+    let path = dir.join(CONTEXT);
+    // Some file systems lock only what is open for writing.
+    let file = File::options().read(true).write(true).open(&path).or_else(|_| File::open(&path));
+    let file = file.map_err(file_error(&path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(ContextError::InUse { dir: dir.display().to_string() }),
@@ -187,7 +188,7 @@ pub struct StoredContext {
     /// What the other end may do; `None` is everything.
     pub allow: Option<Vec<String>>,
     dir: PathBuf,
-    pub(super) place: Place,
+    place: Place,
     created: u64,
     expires: Option<(u64, String)>,
     /// If both ends agreed to derive new keys when the numbers are lost.
@@ -224,7 +225,7 @@ impl StoredContext {
             Err(why) => return Err(ContextError::Numbers { dir: name(), why }),
         };
         let place = match database {
-            None => Place::File(at.clone()),
+            None => Place::of_file(at.clone()),
             Some(database) => Place::Database(database.clone(), file.row()),
         };
         let context = numbers_to_context(&file, &numbers).map_err(|error| ContextError::Syntax {
@@ -334,10 +335,22 @@ impl StoredContext {
             let why = "more of them are used than the clock allows: it went back, or is not set".to_owned();
             return Err(ContextError::Numbers { dir: self.dir.display().to_string(), why });
         }
+        self.check_place()?;
         let end = self.context.lease().end().max(next.saturating_add(LEASE).min(allowed));
-        self.place.keep(&self.named(Numbers::from(end, None))).map_err(file_error(self.place.file()))?;
+        self.keep(&self.named(Numbers::from(end, None)))?;
         self.context.lease_mut().extend(end);
         Ok(())
+    }
+
+    /// Refuses to write where somebody else has written since.
+    pub(super) fn check_place(&self) -> Result<(), ContextError> {
+        match self.place.is_ours() {
+            true => Ok(()),
+            false => Err(ContextError::Numbers {
+                dir: self.dir.display().to_string(),
+                why: format!("{NUMBERS} is not the one that this process wrote: another process uses the context"),
+            }),
+        }
     }
 
     /// Sees to it that there is a number to be used.
@@ -375,7 +388,14 @@ impl StoredContext {
             // What is kept is as little to be trusted as it was.
             return Ok(());
         }
-        self.place.keep(&numbers).map_err(file_error(self.place.file()))
+        self.check_place()?;
+        self.keep(&numbers)
+    }
+
+    /// Makes numbers durable.
+    pub(super) fn keep(&mut self, numbers: &Numbers) -> Result<(), ContextError> {
+        let kept = self.place.keep(numbers);
+        kept.map_err(file_error(self.place.file()))
     }
 }
 

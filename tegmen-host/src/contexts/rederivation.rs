@@ -4,7 +4,7 @@
 //! the first lease before anything is sent under it.
 
 use super::file::ContextFile;
-use super::{ContextError, StoredContext, file_error};
+use super::{ContextError, StoredContext};
 use crate::provider::HostCrypto;
 use crate::state::numbers::{LEASE, Numbers};
 use std::path::Path;
@@ -200,7 +200,8 @@ impl StoredContext {
     fn adopt(&mut self, context: Context) -> Result<(), ContextError> {
         let end = context.lease().next() + LEASE;
         let numbers = Numbers::from(end, None).under(context.id_context().unwrap_or(&[]), context.is_settled());
-        self.place.keep(&numbers).map_err(file_error(self.place.file()))?;
+        self.check_place()?;
+        self.keep(&numbers)?;
         self.context = context;
         self.context.lease_mut().extend(end);
         if let Some(rederivation) = &mut self.rederivation {

@@ -100,6 +100,29 @@ fn a_context_is_open_once() {
 }
 
 #[test]
+fn a_context_is_open_once_whatever_is_removed_beside_it() {
+    let scene = Scene::new("removed");
+    let dir = scene.dir("a");
+    create(&dir, &context()).unwrap();
+    let mut first = StoredContext::open(&dir).unwrap();
+    for entry in std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()) {
+        if !entry.ends_with("context.toml") && !entry.ends_with("numbers.toml") {
+            std::fs::remove_file(entry).unwrap();
+        }
+    }
+    assert!(refused(&dir).contains("another process uses this context"));
+    // Somebody puts a file in the place of the one that is locked.
+    std::fs::copy(dir.join("context.toml"), dir.join("again")).unwrap();
+    std::fs::rename(dir.join("again"), dir.join("context.toml")).unwrap();
+    let mut second = StoredContext::open(&dir).unwrap();
+    assert!(send(&mut second) > send(&mut first), "it goes on behind the lease of the first");
+    let error = first.renew().expect_err("both would lease the same numbers").to_string();
+    assert!(error.contains("another process uses the context"), "{error}");
+    assert!(first.close().is_err(), "nor does it write over the numbers of the second");
+    second.renew().unwrap();
+}
+
+#[test]
 fn copies_backups_and_damage_are_refused_and_recovery_goes_forward() {
     let scene = Scene::new("copies");
     let (dir, backup) = (scene.dir("a"), scene.dir("backup"));

@@ -114,14 +114,15 @@ impl Numbers {
         Self { with: format!("{mark}{}", crate::credentials::to_hex(id_context)), ..self }
     }
 
-    /// Writes the file, all of it or nothing, so that it survives a power cut that comes after this returns.
-    pub(crate) fn keep(&self, file: &Path, in_use: bool) -> io::Result<()> {
+    /// Writes the file, all of it or nothing, so that it survives a power cut that comes after this returns. Returns what
+    /// tells the file from its copies.
+    pub(crate) fn keep(&self, file: &Path, in_use: bool) -> io::Result<String> {
         let draft = super::beside(file, "new");
         let _ = std::fs::remove_file(&draft);
         let mut handle = private::open(File::options().write(true).create_new(true), &draft)?;
         let mut kept = Self { written: if in_use { now() } else { 0 }, ..self.clone() };
         let here = place(&handle.metadata()?);
-        (kept.place, kept.made) = if in_use { (Some(here), None) } else { (None, Some(here)) };
+        (kept.place, kept.made) = if in_use { (Some(here.clone()), None) } else { (None, Some(here.clone())) };
         kept.check = kept.digest();
         let text = toml::to_string(&kept).map_err(io::Error::other)?;
         handle.write_all(b"# Numbers that may have been used. Written by tegmen; do not edit or copy.\n")?;
@@ -129,7 +130,8 @@ impl Numbers {
         handle.sync_all()?;
         std::fs::rename(&draft, file)?;
         // The new name, too, must be on the disk.
-        super::sync_directory(file)
+        super::sync_directory(file)?;
+        Ok(here)
     }
 }
 
