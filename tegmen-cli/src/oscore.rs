@@ -31,18 +31,19 @@ enum Command {
     },
     /// Make a context of ours from one of aiocoap (a directory) or libcoap (a file).
     #[command(after_help = "Example:\n  tegmen oscore import --from aiocoap ~/.config/aiocoap/alice alice\n\n\
-        The old one must not be used any more: two ends with the same keys would use the same nonces.")]
+        Do not use the original context any more: two ends with the same keys would use the same nonces.")]
     Import {
         /// Whose format.
         #[arg(long, value_enum)]
         from: Whose,
-        /// What is read.
+        /// The directory or file to read.
         source: PathBuf,
         /// Directory that is made.
         dir: PathBuf,
     },
-    /// Write what the other end needs, as aiocoap (a directory) or libcoap (a file) reads it.
-    #[command(after_help = "Example:\n  tegmen oscore export --to libcoap client server.conf")]
+    /// Export the other end of a context for aiocoap (a directory) or libcoap (a file).
+    #[command(after_help = "Examples:\n  tegmen oscore export --to libcoap client server.conf\n  \
+        tegmen oscore export --to libcoap --recover client server.conf   # then: coap-server -E server.conf,server.conf.seq")]
     Export {
         /// Whose format.
         #[arg(long, value_enum)]
@@ -51,11 +52,15 @@ enum Command {
         dir: PathBuf,
         /// What is written; nothing is written over.
         target: PathBuf,
+        /// Export a context that was used: the other end begins past every number that may have been used (aiocoap:
+        /// sequence.json, libcoap: a second file TARGET.seq).
+        #[arg(long)]
+        recover: bool,
     },
     /// Move a context past everything that may have been used, after it was restored, copied or damaged. The other end is
     /// then asked to prove that what it sends is fresh, which costs one round trip.
     Recover {
-        /// Directory of the context, or a database of state (`serve --state`): its DTLS sessions are then forgotten.
+        /// Directory of the context, or a database of `serve --state`, whose DTLS sessions are then deleted.
         dir: PathBuf,
     },
 }
@@ -66,26 +71,26 @@ struct New {
     dir: PathBuf,
     /// Directory for the other end.
     other: PathBuf,
-    /// ID of this end, 0 to 7 bytes in hexadecimal; one random byte without it.
+    /// ID of this end, 0 to 7 bytes in hexadecimal; one random byte by default.
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     sender_id: Option<Bytes>,
-    /// ID of the other end; none (the shortest) without it.
+    /// ID of the other end; empty (the shortest) by default.
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     recipient_id: Option<Bytes>,
-    /// ID Context, up to 16 bytes in hexadecimal: where IDs are not enough to tell contexts apart.
+    /// ID Context, up to 16 bytes in hexadecimal, for contexts that the IDs alone do not distinguish.
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     id_context: Option<Bytes>,
     /// AEAD algorithm.
     #[arg(long, value_enum, default_value_t = Algorithm::AesCcm16_64_128)]
     algorithm: Algorithm,
-    /// When the context may not be used any more, as 2027-12-31T00:00:00Z.
+    /// Time after which the context must not be used, such as 2027-12-31T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// Both ends derive new keys when one of them has lost its numbers, or was restored from a backup (RFC 8613, appendix
-    /// B.2), instead of refusing to go on.
+    /// Derive new keys at both ends (RFC 8613, appendix B.2) when one of them has lost its numbers or was restored from a
+    /// backup, instead of refusing the context.
     #[arg(long)]
     rederivation: bool,
-    /// What the owner of the first directory may do at the other end, as "METHOD /path"; several times. Without it:
+    /// Allow this to the owner of the first directory at the other end, as "METHOD /path"; may be repeated. Default:
     /// everything.
     #[arg(long)]
     allow: Vec<String>,
@@ -153,10 +158,9 @@ impl Oscore {
                     || json!({ "dir": name }),
                 );
             }
-            Command::Export { to, dir, target } => {
-                let other = ContextFile::read(&dir).map_err(Failure::new)?.mirrored();
-                Format::from(to).export(&other, &target).map_err(Failure::new)?;
+            Command::Export { to, dir, target, recover } => {
                 let name = target.display().to_string();
+                Format::from(to).export_other_end(&dir, &target, recover).map_err(Failure::new)?;
                 out.line(|| format!("{name} is for the other end of {}", dir.display()), || json!({ "file": name }));
             }
             Command::Recover { dir } if dir.is_file() => {

@@ -1,7 +1,8 @@
 //! `tegmen oscore`: contexts that are exported; and what errors and options say.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use tegmen_host::contexts::{self, ContextFile, Format, StoredContext};
 
 /// A directory that is removed at the end.
 struct Scene(PathBuf);
@@ -14,6 +15,10 @@ impl Scene {
         Self(dir)
     }
 
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
     fn tegmen(&self, arguments: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments).current_dir(&self.0).output().unwrap()
     }
@@ -23,6 +28,33 @@ impl Drop for Scene {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+fn begins_with(dir: &Path) -> u64 {
+    contexts::used(dir).unwrap().next
+}
+
+#[test]
+fn the_other_end_of_a_used_context_is_exported_past_its_numbers_or_not_at_all() {
+    let scene = Scene::new("export");
+    assert!(scene.tegmen(&["oscore", "new", "client", "server"]).status.success());
+    let unused = scene.tegmen(&["oscore", "export", "--to", "aiocoap", "client", "unused"]);
+    assert!(unused.status.success(), "{unused:?}");
+    drop(StoredContext::open(&scene.path("client")).unwrap());
+    for (format, target) in [("aiocoap", "directory"), ("libcoap", "file.conf")] {
+        let refused = scene.tegmen(&["oscore", "export", "--to", format, "client", target]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("--recover"), "{refused:?}");
+        assert!(!scene.path(target).exists(), "nothing is written");
+        let exported = scene.tegmen(&["oscore", "export", "--to", format, "--recover", "client", target]);
+        assert!(exported.status.success(), "{exported:?}");
+    }
+    Format::Aiocoap.import(&scene.path("directory"), &scene.path("back")).unwrap();
+    assert!(begins_with(&scene.path("back")) > 300_000_000, "a day of numbers is left out");
+    let theirs = ContextFile::read(&scene.path("back")).unwrap();
+    assert_eq!(theirs.sender_id, ContextFile::read(&scene.path("server")).unwrap().sender_id);
+    let number: u64 = std::fs::read_to_string(scene.path("file.conf.seq")).unwrap().trim().parse().unwrap();
+    assert!(number > 300_000_000);
 }
 
 #[test]

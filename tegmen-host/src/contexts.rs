@@ -109,6 +109,15 @@ pub enum ContextError {
         /// When, as the file says.
         at: String,
     },
+    /// Its other end would begin with number 0 again.
+    #[error(
+        "{dir}: this context was used, and an exported end would begin with number 0 and repeat nonces. Make a new context \
+         with `tegmen oscore new`, or export with --recover, past every number that may have been used"
+    )]
+    Used {
+        /// The directory.
+        dir: String,
+    },
     /// All 2^40 numbers are used up.
     #[error("{dir}: all numbers of the context are used up; make a new one with `tegmen oscore new`")]
     Exhausted {

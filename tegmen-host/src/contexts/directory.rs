@@ -33,6 +33,8 @@ pub struct Used {
     pub in_database: bool,
     /// True if they are those of keys that were derived anew (RFC 8613, appendix B.2).
     pub is_rederived: bool,
+    /// True if neither this directory nor a copy that it was made from was used.
+    pub is_unused: bool,
 }
 
 impl Used {
@@ -65,6 +67,7 @@ pub fn used(dir: &Path) -> Result<Used, ContextError> {
         open,
         in_database: numbers.in_database,
         is_rederived: !numbers.with.is_empty(),
+        is_unused: is_unused(dir),
     })
 }
 
@@ -95,7 +98,7 @@ fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(),
 
 /// The numbers that may have been leased since a context was made: 4 each millisecond, and those of a day beforehand. No
 /// lease ever ends above, so that whatever state is lost, what lies above was not used.
-fn allowance(created: u64) -> u64 {
+pub(super) fn allowance(created: u64) -> u64 {
     let since = now_millis().saturating_sub(created.saturating_mul(1000)).saturating_add(24 * 3600 * 1000);
     since.saturating_mul(4)
 }
@@ -121,6 +124,12 @@ fn trusted(dir: &Path, file: &ContextFile) -> Result<Numbers, String> {
         return Ok(numbers);
     }
     Ok(Numbers::from(allowance(file.created).max(numbers.next), None))
+}
+
+/// True if nobody has used these files, however old they are.
+fn is_unused(dir: &Path) -> bool {
+    let is_new = |numbers: Numbers| numbers.place.is_none() && numbers.made.is_some() && numbers.next == 0;
+    Numbers::read(&dir.join(NUMBERS)).is_ok_and(is_new) && !dir.join(USED).exists()
 }
 
 /// Leaves the mark of the first use, durably.

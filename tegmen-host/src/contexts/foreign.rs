@@ -1,16 +1,17 @@
 //! Contexts in the formats of aiocoap and libcoap.
 
-use super::directory::create_used;
+use super::directory::{allowance, create_used, used};
 use super::file::{ContextFile, aead_name};
-use super::{ContextError, create, file_error};
+use super::{ContextError, create, file_error, write_error};
 use crate::credentials::{from_hex, to_hex};
 use crate::private;
+use crate::state::beside;
 use crate::state::numbers::now;
 use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
-use tegmen::oscore::Aead;
+use tegmen::oscore::{Aead, MAX_PARTIAL_IV};
 use zeroize::Zeroizing;
 
 /// Whose format.
@@ -42,14 +43,41 @@ impl Format {
         }
     }
 
-    /// Writes the context as the other end needs it, to be used there for the first time.
+    /// Writes the other end of the context in `dir`. With `recover` it begins past every number that the other end may have
+    /// used: of aiocoap in `sequence.json`, of libcoap in a second file `TO.seq`.
+    ///
+    /// # Errors
+    /// [`ContextError::Used`] without `recover` unless the context is unused; [`ContextError::File`].
+    pub fn export_other_end(self, dir: &Path, to: &Path, recover: bool) -> Result<(), ContextError> {
+        let context = ContextFile::read(dir)?;
+        if !recover {
+            return match used(dir) {
+                Ok(used) if used.is_unused => self.export(&context.mirrored(), to),
+                _ => Err(ContextError::Used { dir: dir.display().to_string() }),
+            };
+        }
+        let next = allowance(context.created);
+        if next > MAX_PARTIAL_IV {
+            return Err(ContextError::Exhausted { dir: dir.display().to_string() });
+        }
+        self.export(&context.mirrored(), to)?;
+        match self {
+            Self::Aiocoap => {
+                let sequence = json!({ "next-to-send": next, "received": "unknown" });
+                write(&to.join("sequence.json"), &format!("{sequence:#}\n"))
+            }
+            Self::Libcoap => write(&beside(to, "seq"), &format!("{next}\n")),
+        }
+    }
+
+    /// Writes the context as it is, to be used there for the first time.
     ///
     /// # Errors
     /// [`ContextError::File`].
     pub fn export(self, context: &ContextFile, to: &Path) -> Result<(), ContextError> {
         let text = match self {
             Self::Aiocoap => {
-                std::fs::create_dir_all(to).map_err(file_error(to))?;
+                std::fs::create_dir_all(to).map_err(write_error(to))?;
                 let mut settings = json!({
                     "sender-id_hex": to_hex(&context.sender_id),
                     "recipient-id_hex": to_hex(&context.recipient_id),
@@ -82,8 +110,8 @@ impl Format {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), ContextError> {
-    let mut file = private::open(File::options().write(true).create_new(true), path).map_err(file_error(path))?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(file_error(path))
+    let mut file = private::open(File::options().write(true).create_new(true), path).map_err(write_error(path))?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(write_error(path))
 }
 
 type Lookup<'a> = Box<dyn Fn(&str) -> Option<Vec<u8>> + 'a>;
