@@ -2,8 +2,8 @@
 
 use super::{accepts, is_valid, may_change};
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -16,7 +16,8 @@ const MAX_WATCHED: usize = 1024;
 /// The files of all shards.
 #[derive(Clone, Default)]
 pub(super) struct Files {
-    /// Files that somebody observes, by path of the resource.
+    /// Files that somebody observes, by path of the resource. Whoever changes a file holds this lock from the check of
+    /// its conditions to the change.
     watched: Arc<Mutex<BTreeMap<String, Watched>>>,
 }
 
@@ -25,16 +26,22 @@ struct Watched {
     known: Option<Stamp>,
 }
 
-/// When a file was changed last and how long it is.
+/// When a file was changed last, how long it is, and which it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
     modified: SystemTime,
     len: u64,
+    /// Another one each time that a file is replaced, also twice within the resolution of its time.
+    inode: u64,
 }
 
 impl Stamp {
     fn of(meta: &Metadata) -> Option<Self> {
-        Some(Self { modified: meta.modified().ok()?, len: meta.len() })
+        #[cfg(unix)]
+        let inode = std::os::unix::fs::MetadataExt::ino(meta);
+        #[cfg(not(unix))]
+        let inode = 0;
+        Some(Self { modified: meta.modified().ok()?, len: meta.len(), inode })
     }
 
     fn of_file(file: &Path) -> Option<Self> {
@@ -44,7 +51,8 @@ impl Stamp {
     /// The entity tag of the file's content.
     fn etag(&self) -> [u8; 8] {
         let since = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        (since.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(self.len).to_be_bytes()
+        let mixed = (since.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.inode.rotate_left(32);
+        mixed.wrapping_add(self.len).to_be_bytes()
     }
 }
 
@@ -74,29 +82,29 @@ impl Files {
         }
         changed
     }
-}
 
-/// Writes a file in one step: a concurrent reader reads the old or the new one, never a part.
-pub(super) fn write(file: &Path, message: &MessageRef<'_>) -> Result<Code, Trouble> {
-    let old = Stamp::of_file(file).map(|old| old.etag());
-    may_change(message, old.as_ref().map(<[u8; 8]>::as_slice))?;
-    let name = file.file_name().and_then(|name| name.to_str()).ok_or(Code::BAD_REQUEST)?;
-    let part = file.with_file_name(format!(".{name}.part"));
-    let written = std::fs::write(&part, message.payload()).and_then(|()| std::fs::rename(&part, file));
-    match written {
-        Ok(()) if old.is_some() => Ok(Code::CHANGED),
-        Ok(()) => Ok(Code::CREATED),
-        Err(error) => {
-            let _ = std::fs::remove_file(&part);
-            Err(trouble(file, &error))
-        }
+    /// Writes a file in one step: a concurrent reader reads the old or the new one, never a part.
+    pub(super) fn write(&self, file: &Path, message: &MessageRef<'_>) -> Result<Code, Trouble> {
+        let check = || {
+            let old = Stamp::of_file(file);
+            may_change(message, old.map(|old| old.etag()).as_ref().map(<[u8; 8]>::as_slice)).map(|()| old.is_some())
+        };
+        // Nothing is written that would be refused; what counts is the second look.
+        check()?;
+        let draft = Draft::write(file, message.payload()).map_err(|error| trouble(file, &error))?;
+        let _watched = self.watched();
+        let existed = check()?;
+        draft.rename(file).map_err(|error| trouble(file, &error))?;
+        Ok(if existed { Code::CHANGED } else { Code::CREATED })
     }
-}
 
-pub(super) fn remove(file: &Path, message: &MessageRef<'_>) -> Result<(), Trouble> {
-    let old = Stamp::of_file(file).map(|old| old.etag());
-    may_change(message, old.as_ref().map(<[u8; 8]>::as_slice))?;
-    std::fs::remove_file(file).map_err(|error| trouble(file, &error))
+    pub(super) fn remove(&self, file: &Path, message: &MessageRef<'_>) -> Result<(), Trouble> {
+        let _watched = self.watched();
+        let old = Stamp::of_file(file).map(|old| old.etag());
+        may_change(message, old.as_ref().map(<[u8; 8]>::as_slice))?;
+        std::fs::remove_file(file).map_err(|error| trouble(file, &error))?;
+        Ok(())
+    }
 }
 
 /// The code of an error response, and what the operator is told.
@@ -117,6 +125,38 @@ fn trouble(file: &Path, error: &io::Error) -> Trouble {
         _ => {
             let cause = Some(format!("{}: {error}", file.display()));
             Trouble { code: Code::INTERNAL_SERVER_ERROR, cause }
+        }
+    }
+}
+
+/// A new content beside the file that it is to replace; removed if it does not.
+struct Draft(Option<PathBuf>);
+
+impl Draft {
+    fn write(file: &Path, content: &[u8]) -> io::Result<Self> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+        // Hidden names are not served.
+        let draft = file.with_file_name(format!(".{:016x}.part", u64::from_ne_bytes(random)));
+        let mut opened = OpenOptions::new().write(true).create_new(true).open(&draft)?;
+        let draft = Self(Some(draft));
+        opened.write_all(content)?;
+        opened.sync_all()?;
+        Ok(draft)
+    }
+
+    fn rename(mut self, file: &Path) -> io::Result<()> {
+        let Some(draft) = &self.0 else { return Ok(()) };
+        std::fs::rename(draft, file)?;
+        self.0 = None;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(draft) = &self.0 {
+            let _ = std::fs::remove_file(draft);
         }
     }
 }

@@ -1,0 +1,76 @@
+//! The resources of `tegmen serve`, and requests that would tear, block, exhaust or leave them.
+#![cfg(unix)]
+
+#[allow(dead_code, reason = "each test uses its part")]
+mod works;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use works::{Plain, Scene, Server, URI_PATH};
+
+const PLAIN: &[&str] = &["--plain", "--no-secure", "--json"];
+const IF_NONE_MATCH: u16 = 5;
+const PUT: u8 = 3;
+
+/// Serves a directory that can be written.
+fn serve(dir: &Path, more: &[&str]) -> Server {
+    std::fs::create_dir_all(dir.join("files")).unwrap();
+    let options = [PLAIN, &["--dir-rw", "/rw=files", "--value", "/a=1"], more].concat();
+    Server::start(dir, &options, 1)
+}
+
+fn put(client: &mut Plain, name: &str, payload: &[u8]) -> u16 {
+    client.ask(PUT, &[(URI_PATH, b"rw"), (URI_PATH, name.as_bytes())], payload)
+}
+
+#[test]
+fn who_reads_a_file_while_many_write_it_reads_one_of_them_whole() {
+    let scene = Scene::new("tear");
+    let server = serve(&scene.0, &["--shards", "2", "--quiet"]);
+    let file = scene.0.join("files/f");
+    assert_eq!(put(&mut Plain::to(server.addresses[0]), "f", &[b'x'; 1000]), 201);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let content = std::fs::read(&file).unwrap();
+                let whole = content.len() == 1000 && content.iter().all(|byte| *byte == content[0]);
+                assert!(whole, "{} bytes", content.len());
+            }
+        });
+        // So many ports that each shard has some.
+        let writers: Vec<_> = (0..16u8)
+            .map(|n| {
+                let mut client = Plain::to(server.addresses[0]);
+                scope.spawn(move || {
+                    for round in 0..40 {
+                        assert_eq!(put(&mut client, "f", &[b'a' + n; 1000]), 204, "round {round}");
+                    }
+                })
+            })
+            .collect();
+        let written = writers.into_iter().all(|writer| writer.join().is_ok());
+        done.store(true, Ordering::Relaxed);
+        assert!(reader.join().is_ok() && written);
+    });
+    let left = std::fs::read_dir(scene.0.join("files")).unwrap().count();
+    assert_eq!(left, 1, "no draft is left");
+}
+
+#[test]
+fn of_those_who_create_a_file_at_once_one_succeeds() {
+    let scene = Scene::new("create");
+    let server = serve(&scene.0, &["--shards", "2", "--quiet"]);
+    let mut clients: Vec<Plain> = (0..16).map(|_| Plain::to(server.addresses[0])).collect();
+    for round in 0..30 {
+        let name = format!("f{round}");
+        let options: &[(u16, &[u8])] = &[(IF_NONE_MATCH, b""), (URI_PATH, b"rw"), (URI_PATH, name.as_bytes())];
+        let codes: Vec<u16> = std::thread::scope(|scope| {
+            let asked: Vec<_> =
+                clients.iter_mut().map(|client| scope.spawn(|| client.ask(PUT, options, b"mine"))).collect();
+            asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        });
+        let created = codes.iter().filter(|code| **code == 201).count();
+        assert!(created == 1 && codes.iter().all(|code| matches!(code, 201 | 412)), "{codes:?}");
+    }
+}
