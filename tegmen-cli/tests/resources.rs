@@ -10,6 +10,7 @@ use works::{Plain, Scene, Server, URI_PATH};
 
 const PLAIN: &[&str] = &["--plain", "--no-secure", "--json"];
 const IF_NONE_MATCH: u16 = 5;
+const GET: u8 = 1;
 const PUT: u8 = 3;
 
 /// Serves a directory that can be written.
@@ -21,6 +22,10 @@ fn serve(dir: &Path, more: &[&str]) -> Server {
 
 fn put(client: &mut Plain, name: &str, payload: &[u8]) -> u16 {
     client.ask(PUT, &[(URI_PATH, b"rw"), (URI_PATH, name.as_bytes())], payload)
+}
+
+fn get(client: &mut Plain, name: &str) -> u16 {
+    client.ask(GET, &[(URI_PATH, b"rw"), (URI_PATH, name.as_bytes())], b"")
 }
 
 #[test]
@@ -73,4 +78,26 @@ fn of_those_who_create_a_file_at_once_one_succeeds() {
         let created = codes.iter().filter(|code| **code == 201).count();
         assert!(created == 1 && codes.iter().all(|code| matches!(code, 201 | 412)), "{codes:?}");
     }
+}
+
+#[test]
+fn links_that_leave_the_directory_are_not_followed() {
+    let scene = Scene::new("links");
+    let server = serve(&scene.0, &["--shards", "1"]);
+    let (files, outside) = (scene.0.join("files"), scene.0.join("outside"));
+    std::fs::create_dir_all(&outside).unwrap();
+    std::fs::write(outside.join("secret"), "secret").unwrap();
+    std::fs::write(files.join("own"), "own").unwrap();
+    std::os::unix::fs::symlink("../outside/secret", files.join("link")).unwrap();
+    std::os::unix::fs::symlink(&outside, files.join("sub")).unwrap();
+    std::os::unix::fs::symlink("own", files.join("alias")).unwrap();
+    let mut client = Plain::to(server.addresses[0]);
+    assert_eq!(get(&mut client, "own"), 205);
+    assert_eq!(get(&mut client, "alias"), 205, "which stays inside");
+    assert_eq!(get(&mut client, "link"), 404);
+    let below: &[(u16, &[u8])] = &[(URI_PATH, b"rw"), (URI_PATH, b"sub"), (URI_PATH, b"secret")];
+    assert_eq!(client.ask(GET, below, b""), 404);
+    assert_eq!(client.ask(PUT, below, b"changed"), 404);
+    assert_eq!(client.ask(4, below, b""), 404);
+    assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"secret");
 }

@@ -30,7 +30,8 @@ pub enum Resource {
     Value(Arc<Mutex<Value>>),
     /// A file that GET reads. It can be observed; whether it changed is looked at each second.
     File(PathBuf),
-    /// A directory whose files GET reads, by the rest of the path, as with [`Self::File`].
+    /// A directory whose files GET reads, by the rest of the path, as with [`Self::File`]. Links that lead out of it are
+    /// not followed.
     Directory {
         /// Which.
         root: PathBuf,
@@ -276,7 +277,7 @@ impl Application for Resources {
                 {
                     return Err(Code::NOT_FOUND);
                 }
-                let file = root.join(below);
+                let file = files::below(root, below).ok_or(Code::NOT_FOUND)?;
                 match method {
                     Code::GET => self.send(&path, &file, message, response).map_err(tell),
                     Code::PUT if *writable => {

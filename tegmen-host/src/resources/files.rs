@@ -129,6 +129,20 @@ fn trouble(file: &Path, error: &io::Error) -> Trouble {
     }
 }
 
+/// A file below a directory, if no link leads out of it.
+pub(super) fn below(root: &Path, relative: &Path) -> Option<PathBuf> {
+    let (root, file) = (root.canonicalize().ok()?, root.join(relative));
+    // What is written need not exist, and is never written through a link.
+    let directory = file.parent()?.canonicalize().ok()?;
+    let within = directory.join(file.file_name()?);
+    let real = match within.canonicalize() {
+        Ok(real) => real,
+        Err(error) if error.kind() == ErrorKind::NotFound => within.clone(),
+        Err(_) => return None,
+    };
+    (directory.starts_with(&root) && real.starts_with(&root)).then_some(within)
+}
+
 /// A new content beside the file that it is to replace; removed if it does not.
 struct Draft(Option<PathBuf>);
 
