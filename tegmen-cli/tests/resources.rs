@@ -5,6 +5,7 @@
 mod works;
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use works::{Plain, Scene, Server, URI_PATH};
 
@@ -78,6 +79,16 @@ fn of_those_who_create_a_file_at_once_one_succeeds() {
         let created = codes.iter().filter(|code| **code == 201).count();
         assert!(created == 1 && codes.iter().all(|code| matches!(code, 201 | 412)), "{codes:?}");
     }
+}
+
+#[test]
+fn a_fifo_in_a_directory_is_no_file_and_stops_nobody() {
+    let scene = Scene::new("fifo");
+    let server = serve(&scene.0, &["--shards", "1"]);
+    assert!(Command::new("mkfifo").arg(scene.0.join("files/fifo")).status().unwrap().success());
+    let mut client = Plain::to(server.addresses[0]);
+    assert_eq!(get(&mut client, "fifo"), 404);
+    assert_eq!(client.get("a"), 205);
 }
 
 #[test]

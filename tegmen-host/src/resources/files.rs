@@ -175,10 +175,19 @@ impl Drop for Draft {
     }
 }
 
+/// Opens a regular file, and waits for nobody: a FIFO without a writer would block.
+fn open(file: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    options.open(file)
+}
+
 /// Sends of a file what the response has room for, and reads no more than that.
 pub(super) fn send(file: &Path, message: &MessageRef<'_>, response: &mut Response<'_, '_>) -> Result<(), Trouble> {
     let failed = |error: io::Error| trouble(file, &error);
-    let mut opened = File::open(file).map_err(failed)?;
+    let mut opened = open(file).map_err(failed)?;
     let meta = opened.metadata().map_err(failed)?;
     let stamp = Stamp::of(&meta).filter(|_| meta.is_file()).ok_or(Code::NOT_FOUND)?;
     let format = content_format(file);
