@@ -7,10 +7,14 @@ mod works;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen_host::client::{Ask, Client, ClientConfig};
 use works::{Plain, Scene, Server, URI_PATH};
 
 const PLAIN: &[&str] = &["--plain", "--no-secure", "--json"];
 const IF_NONE_MATCH: u16 = 5;
+const OBSERVE: u16 = 6;
 const GET: u8 = 1;
 const PUT: u8 = 3;
 
@@ -111,4 +115,34 @@ fn links_that_leave_the_directory_are_not_followed() {
     assert_eq!(client.ask(PUT, below, b"changed"), 404);
     assert_eq!(client.ask(4, below, b""), 404);
     assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"secret");
+}
+
+fn ask(path: &[String]) -> Ask<'_> {
+    let (query, payload, options) = (&[], &[], &[]);
+    Ask { method: Code::GET, path, query, content_format: None, accept: None, payload, options }
+}
+
+async fn client(server: &Server) -> Client {
+    let config = ClientConfig { timeout: Duration::from_secs(20), ..ClientConfig::default() };
+    Client::connect_to(server.addresses[0], false, config).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_asks_for_files_that_do_not_exist_takes_no_place_of_those_who_observe() {
+    let scene = Scene::new("watch");
+    let server = serve(&scene.0, &["--shards", "1", "--quiet"]);
+    let mut stranger = Plain::to(server.addresses[0]);
+    for n in 0..1100 {
+        let name = n.to_string();
+        let options: &[(u16, &[u8])] = &[(OBSERVE, b""), (URI_PATH, b"rw"), (URI_PATH, name.as_bytes())];
+        assert_eq!(stranger.ask(GET, options, b""), 404);
+    }
+    let file = scene.0.join("files/b");
+    std::fs::write(&file, "first").unwrap();
+    let (mut client, path) = (client(&server).await, ["rw".to_owned(), "b".to_owned()]);
+    let mut observation = client.observe(&ask(&path)).await.unwrap();
+    assert_eq!(observation.next().await.unwrap().unwrap().payload, b"first");
+    std::fs::write(&file, "and second").unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(20), observation.next()).await;
+    assert_eq!(told.expect("it is told").unwrap().unwrap().payload, b"and second");
 }

@@ -163,11 +163,11 @@ impl Resources {
         message: &MessageRef<'_>,
         response: &mut Response<'_, '_>,
     ) -> Result<(), Trouble> {
-        response.observable();
-        if message.uint(OptionNumber::OBSERVE) == Some(REGISTER) {
-            self.files.watch(path, file);
+        let sent = files::send(file, message, response)?;
+        if message.uint(OptionNumber::OBSERVE) == Some(REGISTER) && self.files.watch(path, file, sent) {
+            response.observable();
         }
-        files::send(file, message, response)
+        Ok(())
     }
 }
 
@@ -325,7 +325,7 @@ impl Application for Resources {
     }
 
     fn every_second(&mut self, notifier: &Notifier) {
-        for path in self.files.look() {
+        for path in self.files.look(|path| notifier.is_observed(path)) {
             notifier.changed(&path);
         }
     }

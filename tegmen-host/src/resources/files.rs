@@ -24,6 +24,8 @@ pub(super) struct Files {
 struct Watched {
     file: PathBuf,
     known: Option<Stamp>,
+    /// Nobody observed it when it was looked at last.
+    unobserved: bool,
 }
 
 /// When a file was changed last, how long it is, and which it is.
@@ -61,25 +63,35 @@ impl Files {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at a file each second from now on, if there is room.
-    pub(super) fn watch(&self, path: &str, file: &Path) {
+    /// Looks each second whether a file changed, for those who observe `path`. False if too many files are looked at.
+    pub(super) fn watch(&self, path: &str, file: &Path, known: Stamp) -> bool {
         let mut watched = self.watched();
-        if watched.len() < MAX_WATCHED {
-            let new = || Watched { file: file.to_owned(), known: Stamp::of_file(file) };
-            watched.entry(path.to_owned()).or_insert_with(new);
+        if let Some(known) = watched.get_mut(path) {
+            known.unobserved = false;
+            return true;
         }
+        let has_room = watched.len() < MAX_WATCHED;
+        if has_room {
+            watched.insert(path.to_owned(), Watched { file: file.to_owned(), known: Some(known), unobserved: false });
+        }
+        has_room
     }
 
-    /// Looks at all files: the paths of those that changed.
-    pub(super) fn look(&self) -> Vec<String> {
+    /// Looks at all files: the paths of those that changed. What nobody observes twice in a row is forgotten.
+    pub(super) fn look(&self, is_observed: impl Fn(&str) -> bool) -> Vec<String> {
         let mut changed = Vec::new();
-        for (path, watched) in self.watched().iter_mut() {
+        self.watched().retain(|path, watched| {
             let now = Stamp::of_file(&watched.file);
             if now != watched.known {
                 watched.known = now;
                 changed.push(path.clone());
             }
-        }
+            // An observer is registered a moment after its request was answered.
+            let unobserved = !is_observed(path);
+            let forgotten = unobserved && watched.unobserved;
+            watched.unobserved = unobserved;
+            !forgotten
+        });
         changed
     }
 
@@ -184,8 +196,8 @@ fn open(file: &Path) -> io::Result<File> {
     options.open(file)
 }
 
-/// Sends of a file what the response has room for, and reads no more than that.
-pub(super) fn send(file: &Path, message: &MessageRef<'_>, response: &mut Response<'_, '_>) -> Result<(), Trouble> {
+/// Sends of a file what the response has room for, and reads no more than that. The stamp is that of what was sent.
+pub(super) fn send(file: &Path, message: &MessageRef<'_>, response: &mut Response<'_, '_>) -> Result<Stamp, Trouble> {
     let failed = |error: io::Error| trouble(file, &error);
     let mut opened = open(file).map_err(failed)?;
     let meta = opened.metadata().map_err(failed)?;
@@ -193,7 +205,7 @@ pub(super) fn send(file: &Path, message: &MessageRef<'_>, response: &mut Respons
     let format = content_format(file);
     accepts(message, format)?;
     if is_valid(message, &stamp.etag(), response)? {
-        return Ok(());
+        return Ok(stamp);
     }
     if let Some(format) = format {
         response.uint(OptionNumber::CONTENT_FORMAT, format)?;
@@ -207,7 +219,7 @@ pub(super) fn send(file: &Path, message: &MessageRef<'_>, response: &mut Respons
     response.skip(start)?;
     response.payload(&bytes)?;
     response.skip(len - end)?;
-    Ok(())
+    Ok(stamp)
 }
 
 /// The Content-Format that a file's ending stands for (IANA CoAP Content-Formats registry).
@@ -224,3 +236,6 @@ fn content_format(file: &Path) -> Option<u32> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
