@@ -146,3 +146,25 @@ async fn who_asks_for_files_that_do_not_exist_takes_no_place_of_those_who_observ
     let told = tokio::time::timeout(Duration::from_secs(20), observation.next()).await;
     assert_eq!(told.expect("it is told").unwrap().unwrap().payload, b"and second");
 }
+
+#[tokio::test]
+async fn a_write_is_told_once() {
+    let scene = Scene::new("once");
+    let server = serve(&scene.0, &["--shards", "1"]);
+    let (a, b) = (scene.0.join("files/a"), scene.0.join("files/b"));
+    std::fs::write(&a, "0").unwrap();
+    std::fs::write(&b, "0").unwrap();
+    let (mut of_a, mut of_b) = (client(&server).await, client(&server).await);
+    let paths = ["a", "b"].map(|name| ["rw".to_owned(), name.to_owned()]);
+    let mut written = of_a.observe(&ask(&paths[0])).await.unwrap();
+    let mut looked_at = of_b.observe(&ask(&paths[1])).await.unwrap();
+    assert_eq!(written.next().await.unwrap().unwrap().payload, b"0");
+    assert_eq!(looked_at.next().await.unwrap().unwrap().payload, b"0");
+    assert_eq!(put(&mut Plain::to(server.addresses[0]), "a", b"1"), 204);
+    assert_eq!(written.next().await.unwrap().unwrap().payload, b"1");
+    // When all files were looked at since, what is told of b would be told of a, too.
+    std::fs::write(&b, "changed").unwrap();
+    assert_eq!(looked_at.next().await.unwrap().unwrap().payload, b"changed");
+    let again = tokio::time::timeout(Duration::from_millis(500), written.next()).await;
+    assert!(again.is_err(), "it was told again");
+}

@@ -281,12 +281,12 @@ impl Application for Resources {
                 match method {
                     Code::GET => self.send(&path, &file, message, response).map_err(tell),
                     Code::PUT if *writable => {
-                        response.set_code(self.files.write(&file, message).map_err(tell)?);
+                        response.set_code(self.files.write(&path, &file, message).map_err(tell)?);
                         later.changed(&path);
                         Ok(())
                     }
                     Code::DELETE if *writable => {
-                        self.files.remove(&file, message).map_err(tell)?;
+                        self.files.remove(&path, &file, message).map_err(tell)?;
                         response.set_code(Code::DELETED);
                         later.changed(&path);
                         Ok(())

@@ -96,7 +96,7 @@ impl Files {
     }
 
     /// Writes a file in one step: a concurrent reader reads the old or the new one, never a part.
-    pub(super) fn write(&self, file: &Path, message: &MessageRef<'_>) -> Result<Code, Trouble> {
+    pub(super) fn write(&self, path: &str, file: &Path, message: &MessageRef<'_>) -> Result<Code, Trouble> {
         let check = || {
             let old = Stamp::of_file(file);
             may_change(message, old.map(|old| old.etag()).as_ref().map(<[u8; 8]>::as_slice)).map(|()| old.is_some())
@@ -104,18 +104,27 @@ impl Files {
         // Nothing is written that would be refused; what counts is the second look.
         check()?;
         let draft = Draft::write(file, message.payload()).map_err(|error| trouble(file, &error))?;
-        let _watched = self.watched();
+        let mut watched = self.watched();
         let existed = check()?;
         draft.rename(file).map_err(|error| trouble(file, &error))?;
+        told(&mut watched, path, file);
         Ok(if existed { Code::CHANGED } else { Code::CREATED })
     }
 
-    pub(super) fn remove(&self, file: &Path, message: &MessageRef<'_>) -> Result<(), Trouble> {
-        let _watched = self.watched();
+    pub(super) fn remove(&self, path: &str, file: &Path, message: &MessageRef<'_>) -> Result<(), Trouble> {
+        let mut watched = self.watched();
         let old = Stamp::of_file(file).map(|old| old.etag());
         may_change(message, old.as_ref().map(<[u8; 8]>::as_slice))?;
         std::fs::remove_file(file).map_err(|error| trouble(file, &error))?;
+        told(&mut watched, path, file);
         Ok(())
+    }
+}
+
+/// Observers of the path are notified of our own change at once, and not again when the file is checked.
+fn told(watched: &mut BTreeMap<String, Watched>, path: &str, file: &Path) {
+    if let Some(watched) = watched.get_mut(path) {
+        watched.known = Stamp::of_file(file);
     }
 }
 
