@@ -353,7 +353,7 @@ impl Serve {
                 "nothing to serve: give at least one of --value, --file, --dir, --command or --blink (`tegmen help serve` has examples)",
             ));
         }
-        Ok(Resources::new(resources))
+        Ok(Resources::new(resources).with_max_body(self.max_body))
     }
 }
 

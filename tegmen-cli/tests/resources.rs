@@ -15,8 +15,10 @@ use works::{Plain, Scene, Server, URI_PATH};
 const PLAIN: &[&str] = &["--plain", "--no-secure", "--json"];
 const IF_NONE_MATCH: u16 = 5;
 const OBSERVE: u16 = 6;
+const CONTENT_FORMAT: u16 = 12;
 const GET: u8 = 1;
 const PUT: u8 = 3;
+const IPATCH: u8 = 7;
 
 /// Serves a directory that can be written.
 fn serve(dir: &Path, more: &[&str]) -> Server {
@@ -115,6 +117,21 @@ fn links_that_leave_the_directory_are_not_followed() {
     assert_eq!(client.ask(PUT, below, b"changed"), 404);
     assert_eq!(client.ask(4, below, b""), 404);
     assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"secret");
+}
+
+#[test]
+fn patches_grow_no_value_past_the_longest_body() {
+    let scene = Scene::new("patches");
+    let server = serve(&scene.0, &["--shards", "1", "--value", "/v={}", "--max-body", "2000"]);
+    let mut client = Plain::to(server.addresses[0]);
+    let mut patch = |n: usize| {
+        let change = format!("{{\"{n}\":\"{}\"}}", "x".repeat(500));
+        client.ask(IPATCH, &[(URI_PATH, b"v"), (CONTENT_FORMAT, &[52])], change.as_bytes())
+    };
+    assert_eq!([patch(0), patch(1), patch(2)], [204; 3]);
+    assert_eq!([patch(3), patch(4)], [413; 2]);
+    // What takes no more room is done.
+    assert_eq!(patch(2), 204);
 }
 
 fn ask(path: &[String]) -> Ask<'_> {

@@ -94,6 +94,7 @@ pub struct Resources {
     by_path: Arc<BTreeMap<String, Resource>>,
     running: Arc<Semaphore>,
     files: Files,
+    max_body: usize,
 }
 
 impl Resources {
@@ -104,7 +105,13 @@ impl Resources {
             by_path: Arc::new(by_path.collect()),
             running: Arc::new(Semaphore::new(MAX_COMMANDS)),
             files: Files::default(),
+            max_body: usize::MAX,
         }
+    }
+
+    /// Longest value, in bytes, that a patch may make.
+    pub fn with_max_body(self, max_body: usize) -> Self {
+        Self { max_body, ..self }
     }
 
     /// The resource of a path, and what of the path goes on below it (for directories).
@@ -261,7 +268,11 @@ impl Application for Resources {
             (Resource::Value(value), Code::PATCH | Code::IPATCH) => {
                 let mut value = value.lock().unwrap_or_else(PoisonError::into_inner);
                 may_change(message, Some(&value.etag))?;
-                *value = Value::new(merged(message, &value.bytes)?, value.format);
+                let merged = merged(message, &value.bytes)?;
+                if merged.len() > self.max_body {
+                    return Err(Code::REQUEST_ENTITY_TOO_LARGE);
+                }
+                *value = Value::new(merged, value.format);
                 later.changed(&path);
                 response.set_code(Code::CHANGED);
                 Ok(())
