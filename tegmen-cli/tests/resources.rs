@@ -145,6 +145,16 @@ async fn client(server: &Server) -> Client {
 }
 
 #[tokio::test]
+async fn a_command_that_answers_while_it_reads_takes_a_long_input() {
+    let scene = Scene::new("command");
+    let server = serve(&scene.0, &["--shards", "1", "--command", "/cat=cat"]);
+    let (mut client, path) = (client(&server).await, ["cat".to_owned()]);
+    let payload: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
+    let reply = client.request(&Ask { method: Code::POST, payload: &payload, ..ask(&path) }).await.unwrap();
+    assert_eq!((reply.code, reply.payload == payload), (Code::CONTENT, true));
+}
+
+#[tokio::test]
 async fn who_asks_for_files_that_do_not_exist_takes_no_place_of_those_who_observe() {
     let scene = Scene::new("watch");
     let server = serve(&scene.0, &["--shards", "1", "--quiet"]);

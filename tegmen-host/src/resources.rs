@@ -203,12 +203,20 @@ async fn output(argv: &[String], method: &str, input: &[u8]) -> Result<Vec<u8>, 
         .stderr(Stdio::null())
         .kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| Failed::new("the command cannot be started", error))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A command that does not read its input closes it; that is its right.
-        let _ = stdin.write_all(input).await;
-    }
-    let output =
-        child.wait_with_output().await.map_err(|error| Failed::new("the command cannot be waited for", error))?;
+    let stdin = child.stdin.take();
+    // Written while the output is read: a command may answer before it has read all.
+    let feed = async {
+        if let Some(mut stdin) = stdin {
+            // A command that does not read its input closes it; that is its right.
+            let _ = stdin.write_all(input).await;
+        }
+        std::future::pending().await
+    };
+    let output = tokio::select! {
+        output = child.wait_with_output() => output,
+        never = feed => never,
+    };
+    let output = output.map_err(|error| Failed::new("the command cannot be waited for", error))?;
     match output.status.success() {
         true => Ok(output.stdout),
         false => Err(Failed::new(format!("the command failed: {}", output.status), output.status)),
