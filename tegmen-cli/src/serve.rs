@@ -31,137 +31,138 @@ use tegmen_host::state::Database;
     tegmen serve --dir /=./public --plain --no-secure\n  \
     tegmen serve --command '/uptime=uptime -p' --blink /blink --listen 127.0.0.1")]
 pub(crate) struct Serve {
-    /// Address to listen at; several times. All addresses of this machine if there is none.
-    #[arg(long, value_name = "IP", value_parser = listen_address)]
+    /// Local address to listen on; may be repeated. Default: all addresses of this machine.
+    #[arg(help_heading = "Addresses", long, value_name = "IP", value_parser = listen_address)]
     listen: Vec<IpAddr>,
-    /// Port of coaps (DTLS); 0 takes any free one.
-    #[arg(long, default_value_t = 5684)]
+    /// Port for coaps (DTLS); 0 takes any free port.
+    #[arg(help_heading = "Addresses", long, default_value_t = 5684)]
     port: u16,
-    /// Serve plain CoAP, too: everybody may ask for everything, and everybody on the way can read it.
-    #[arg(long)]
+    /// Also serve plain CoAP: anyone may send any request, and anyone on the path can read it.
+    #[arg(help_heading = "Addresses", long)]
     plain: bool,
-    /// Port of plain CoAP.
-    #[arg(long, default_value_t = 5683)]
+    /// Port for plain CoAP and OSCORE.
+    #[arg(help_heading = "Addresses", long, default_value_t = 5683)]
     plain_port: u16,
-    /// Serve no coaps.
-    #[arg(long)]
+    /// Do not serve coaps.
+    #[arg(help_heading = "Addresses", long)]
     no_secure: bool,
-    /// Serve OSCORE: a directory of a context, or one of several; several times. Its requests come to the port of plain
-    /// CoAP, where nothing else is served without --plain.
-    #[arg(long, value_name = "DIR")]
+    /// Serve OSCORE: the directory of a context, or a directory of several; may be repeated. Requests arrive at the port
+    /// of plain CoAP, which serves nothing else without --plain.
+    #[arg(help_heading = "Keys and sessions", long, value_name = "DIR")]
     oscore: Vec<PathBuf>,
-    /// Keep DTLS sessions and the numbers of OSCORE contexts in this database, so that they survive a restart, also after a
-    /// power cut. FILE.key beside it is a secret.
-    #[arg(long, value_name = "FILE")]
+    /// Keep DTLS sessions and the sequence numbers of OSCORE contexts in this database, so that they survive a restart
+    /// and a power cut. FILE.key beside it is a secret.
+    #[arg(help_heading = "Keys and sessions", long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Credentials file; read again when it changes.
-    #[arg(long, env = "TEGMEN_CREDENTIALS", default_value = "credentials.toml")]
+    /// Credentials file; reloaded when it changes.
+    #[arg(help_heading = "Keys and sessions", long, env = "TEGMEN_CREDENTIALS", default_value = "credentials.toml")]
     credentials: PathBuf,
     /// Allow this to clients without a certificate or key, as 'GET /*'; may be repeated. Default: nothing.
     #[arg(long, value_name = "RULE")]
     anonymous: Vec<String>,
     /// A value that GET reads and PUT writes: /path=text.
-    #[arg(long, value_name = "PATH=TEXT")]
+    #[arg(help_heading = "Resources", long, value_name = "PATH=TEXT")]
     value: Vec<String>,
-    /// A file: /path=file.
-    #[arg(long, value_name = "PATH=FILE")]
+    /// A file that GET reads: /path=file.
+    #[arg(help_heading = "Resources", long, value_name = "PATH=FILE")]
     file: Vec<String>,
     /// The files of a directory, read-only: /path=directory. Links that lead out of it are not followed.
-    #[arg(long, value_name = "PATH=DIR")]
+    #[arg(help_heading = "Resources", long, value_name = "PATH=DIR")]
     dir: Vec<String>,
-    /// The files of a directory, which PUT writes and DELETE removes: /path=directory.
-    #[arg(long, value_name = "PATH=DIR")]
+    /// The files of a directory; PUT writes them and DELETE removes them: /path=directory.
+    #[arg(help_heading = "Resources", long, value_name = "PATH=DIR")]
     dir_rw: Vec<String>,
-    /// A program whose output is the response to GET, POST, FETCH, PATCH and iPATCH: /path=program arguments.
-    #[arg(long, value_name = "PATH=COMMAND")]
+    /// A program whose output answers GET, POST, FETCH, PATCH and iPATCH: /path=program arguments.
+    #[arg(help_heading = "Resources", long, value_name = "PATH=COMMAND")]
     command: Vec<String>,
     /// A Blink counter at this path.
-    #[arg(long, value_name = "PATH")]
+    #[arg(help_heading = "Resources", long, value_name = "PATH")]
     blink: Vec<String>,
-    /// Be in a group (a multicast address) with plain CoAP; several times: 224.0.1.187%eth0 and ff02::fd%eth0 are all CoAP
-    /// nodes at eth0; IPv4 interfaces can be named by their address, too, as in 224.0.1.187%127.0.0.1.
-    #[arg(long, value_name = "ADDRESS[%INTERFACE]", requires = "plain")]
+    /// Join a multicast group with plain CoAP; may be repeated. 224.0.1.187%eth0 and ff02::fd%eth0 are all CoAP nodes on
+    /// eth0; an address can name an IPv4 interface, as in 224.0.1.187%127.0.0.1.
+    #[arg(help_heading = "Groups and observers", long, value_name = "ADDRESS[%INTERFACE]", requires = "plain")]
     group: Vec<Group>,
-    /// Seconds for which an answer to a group may wait, at random, so that not all answer at once.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
+    /// Delay answers to a group by a random time up to this, so that not all members answer at once.
+    #[arg(help_heading = "Groups and observers", long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     leisure: f64,
-    /// Threads, each with sockets of its own; one for each core if 0.
-    #[arg(long, default_value_t = 0)]
+    /// Number of threads, each with its own sockets; 0 means one per core.
+    #[arg(help_heading = "Limits", long, default_value_t = 0)]
     shards: usize,
-    /// Peers that are kept at most.
-    #[arg(long, default_value_t = Capacity::default().peers)]
+    /// Maximum number of peers in the table.
+    #[arg(help_heading = "Limits", long, default_value_t = Capacity::default().peers)]
     max_peers: usize,
     /// Log events of this level and above: `error` asks the operator to act; `warn` adds refused clients and requests
     /// that failed because of the server; `info` adds sessions and one line per request; `debug` adds each block of a
     /// block-wise transfer.
-    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Level::Info)]
+    #[arg(help_heading = "Log and metrics", long, value_name = "LEVEL", value_enum, default_value_t = Level::Info)]
     log_level: Level,
     /// Format of the log on standard output: text, or one JSON object per line, as with --json.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    #[arg(help_heading = "Log and metrics", long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     log: Format,
     /// Do not log sessions or successful requests: the same as --log-level warn.
-    #[arg(long, short, conflicts_with = "log_level")]
+    #[arg(help_heading = "Log and metrics", long, short, conflicts_with = "log_level")]
     quiet: bool,
     /// Serve counters as OpenMetrics at http://ADDRESS:PORT/metrics, on at most 16 connections at once. Anyone who can
     /// reach the address can read them.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(help_heading = "Log and metrics", long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
     /// Longest request body in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 1 << 20)]
     max_body: usize,
-    /// Send so many notifications in a row without asking for an acknowledgement: quicker, and some may be lost. Those that
-    /// follow one another faster than a byte a second ask for one (PROBING_RATE of RFC 7252).
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that would
+    /// exceed one byte per second without a sign of the client is confirmable all the same (PROBING_RATE, RFC 7252).
+    #[arg(help_heading = "Groups and observers", long, value_name = "N", default_value_t = 0)]
     unconfirmed: u8,
-    /// Make plain clients show that they receive at their address before they are sent long answers (RFC 9175). Clients
-    /// that do not know the Echo option are then not served.
-    #[arg(long)]
+    /// Require plain clients to prove their address with the Echo option (RFC 9175) before they get a long answer.
+    /// Clients without Echo support are not served.
+    #[arg(help_heading = "Limits", long)]
     verify_addresses: bool,
-    /// Answer at most so many requests of one peer in a second, others with 4.29.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Answer at most N requests per peer and second, further ones with 4.29; 0 sets no limit.
+    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = 0)]
     requests_per_second: u32,
     /// ClientHellos answered per second, for each network prefix (/24 or /56) and in total; twice as many may come in a
     /// burst. 0 sets no limit.
-    #[arg(long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
+    #[arg(help_heading = "Limits", long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
     hello_limits: HelloLimits,
     /// Signatures and decryptions per second with an RSA key or a key in a TPM, for clients that have not proved anything
     /// yet; 0 sets no limit. Further handshakes wait; their clients start again if that takes too long.
-    #[arg(long, value_name = "N", default_value_t = ServerConfig::default().signatures_per_second)]
+    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = ServerConfig::default().signatures_per_second)]
     signatures_per_second: u32,
-    /// Cipher suites that are accepted, the one that is rather had first, with commas between: ccm8, gcm (these two if
-    /// nothing is said), ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (these three
-    /// before them with --cert-key). For peers that have nothing better, and only if they are named: psk-cbc, rsa-cbc.
-    #[arg(long, value_name = "SUITES", value_parser = suites)]
+    /// Accepted cipher suites in order of preference, separated by commas: ccm8, gcm (the default), ecdhe-psk-ccm8,
+    /// ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (with --cert-key these three come first by
+    /// default). Only if named, for peers that support nothing better: psk-cbc, rsa-cbc.
+    #[arg(help_heading = "DTLS", long, value_name = "SUITES", value_parser = suites)]
     suites: Option<Suites>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Public keys")]
     clients: Clients,
-    /// Longest content of a DTLS record that is taken, 64 to 16384 bytes: said to clients that ask for a record_size_limit
-    /// of their own (RFC 8449).
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
+    /// Longest content of a received DTLS record, 64 to 16384 bytes; announced to clients that send a record_size_limit
+    /// themselves (RFC 8449).
+    #[arg(help_heading = "DTLS", long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
     record_size_limit: Option<u16>,
-    /// Let nobody come back with a session of before: every session begins with a key exchange.
-    #[arg(long)]
+    /// Disable session resumption; every connection performs a full handshake.
+    #[arg(help_heading = "Keys and sessions", long)]
     no_resumption: bool,
-    /// Seconds for which clients may resume a session after they proved themselves with their key.
-    #[arg(long, value_name = "SECONDS", default_value_t = 86400, conflicts_with = "no_resumption",
+    /// Seconds for which a client can resume a session after a full handshake.
+    #[arg(help_heading = "Keys and sessions", long, value_name = "SECONDS", default_value_t = 86400, conflicts_with = "no_resumption",
           value_parser = clap::value_parser!(u64).range(60..=604_800))]
     ticket_lifetime: u64,
-    /// Keep the keys of session tickets (RFC 5077) in this file, which is made if it is not there: tickets then outlive a
-    /// restart, and servers with the same file take each other's. Whoever reads it reads the traffic.
-    #[arg(long, value_name = "FILE", conflicts_with = "no_resumption")]
+    /// Keep the keys of session tickets (RFC 5077) in this file, created if it does not exist: tickets then survive a
+    /// restart, and servers that share the file accept each other's tickets. Secret: anyone with this file can decrypt
+    /// the traffic.
+    #[arg(help_heading = "Keys and sessions", long, value_name = "FILE", conflicts_with = "no_resumption")]
     ticket_keys: Option<PathBuf>,
-    /// Agree on no connection ids (RFC 9146): a client whose address changes has to begin a new session.
-    #[arg(long)]
+    /// Disable connection IDs (RFC 9146); clients must reconnect when their address changes.
+    #[arg(help_heading = "DTLS", long)]
     no_connection_id: bool,
-    /// Follow clients to new addresses also where they know no return routability check (RFC 9853): whoever can forward
-    /// their records faster than the network can then turn the answers to an address of his choice.
-    #[arg(long, conflicts_with = "no_connection_id")]
+    /// Follow a client to a new address even if it does not support the return routability check (RFC 9853). Anyone who
+    /// can forward its records faster than the network can then redirect the answers.
+    #[arg(help_heading = "DTLS", long, conflicts_with = "no_connection_id")]
     follow_unchecked: bool,
-    /// Pad what goes to clients that asked for a connection id to a multiple of so many bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    /// Pad records to clients with a connection ID to a multiple of this many bytes.
+    #[arg(help_heading = "DTLS", long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
     padding: u16,
-    /// Append the secrets of all sessions to this file (RFC 9850). Whoever reads it reads the traffic.
-    #[arg(long)]
+    /// Append the secrets of all sessions to this file (RFC 9850). Secret: anyone with this file can decrypt the traffic.
+    #[arg(help_heading = "DTLS", long)]
     key_log: Option<PathBuf>,
 }
 
