@@ -277,7 +277,7 @@ pub(crate) fn complain(reply: &Reply) {
     eprintln!("{} {}{separator}{detail}{wait}", reply.code, reply.code.name());
 }
 
-/// How the session came about.
+/// The time of the handshake, and whether it resumed a session.
 #[derive(Clone, Copy)]
 struct Session {
     handshake: Duration,
@@ -317,6 +317,6 @@ fn print(out: Output, reply: &Reply, session: Session) {
         .map(|(_, value)| format!("/{}", String::from_utf8_lossy(value)))
         .collect();
     if !location.is_empty() {
-        eprintln!("made at {location}");
+        eprintln!("created at {location}");
     }
 }

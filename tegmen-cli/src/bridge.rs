@@ -10,9 +10,9 @@ use std::path::PathBuf;
     tegmen bridge --image blink_server --listen 127.0.0.1:5684\n  \
     tegmen bridge --serial /dev/ttyUSB0 --listen '[::]:5684'\n  \
     tegmen bridge --serial mote.sock --listen 127.0.0.1:20001=5684 --listen 127.0.0.1:20000=5683\n\n\
-    The first is a mote that blinks at `tegmen serve --blink /blink`; the second waits for\n\
-    `tegmen put coaps://127.0.0.1/blink`. firmware/README.md says how the images are built.\n\
-    A QEMU of your own gives its line with -serial unix:mote.sock,server=on,wait=off")]
+    The first is a mote that sends blinks to `tegmen serve --blink /blink`; the second waits for\n\
+    `tegmen put coaps://127.0.0.1/blink`. firmware/README.md describes how to build the images.\n\
+    To connect your own QEMU, start it with -serial unix:mote.sock,server=on,wait=off")]
 pub(crate) struct Bridge {
     /// The mote's serial line: a device, a UNIX socket, or HOST:PORT of a TCP server.
     #[arg(long, value_name = "LINE", required_unless_present = "image")]

@@ -25,18 +25,18 @@ pub(crate) struct Ca {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a CA: its key, its certificate, and an empty revocation list.
+    /// Create a CA: its key, its certificate, and an empty revocation list.
     #[command(
         after_help = "Examples:\n  tegmen ca init ca\n  tegmen ca init /etc/tegmen/ca --name 'Works CA' --rsa\n\n\
-        ca.pem goes to every peer as trust anchor, crl.pem with it; ca.key never leaves the directory."
+        Copy ca.pem to every peer as trust anchor, together with crl.pem. Never copy ca.key out of the directory."
     )]
     Init(Init),
-    /// Issue a certificate, for a new key or for one that exists.
+    /// Issue a certificate for a new or an existing key.
     #[command(after_help = "Examples:\n  tegmen ca issue ca --name gateway --dns gateway.example --ip 192.0.2.7\n  \
         tegmen ca issue ca --name device1 --client --days 90\n  \
         tegmen ca issue ca --name device2 --csr device2.csr\n\n\
-        Subject and names are what is said here; of a request only the key is taken. The certificate is for a server \
-        and a client if it has a name, otherwise for a client, unless --server or --client say so.")]
+        Subject and names come from these options; only the key is taken from a request. A certificate with a DNS name or \
+        address is for a server and a client, one without is for a client; --server and --client override this.")]
     Issue(Issue),
     /// Revoke a certificate and write the revocation list.
     #[command(after_help = "Examples:\n  tegmen ca revoke ca ca/device1.pem\n  tegmen ca revoke ca 1f0a77c2")]

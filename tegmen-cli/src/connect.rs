@@ -20,14 +20,14 @@ pub(crate) struct Connect {
     /// PSK identity for coaps.
     #[arg(long, short = 'u', env = "TEGMEN_IDENTITY")]
     identity: Option<String>,
-    /// Key in hexadecimal. Others on this machine can see it among the processes; a credentials file hides it.
+    /// PSK in hexadecimal. Other users of this machine can see it in the process list; use --credentials to hide it.
     #[arg(long, short = 'k', env = "TEGMEN_KEY", hide_env_values = true, conflicts_with = "credentials")]
     key: Option<String>,
-    /// Credentials file; its only identity is taken, or the one that --identity names.
+    /// Credentials file; takes its only identity, or the one that --identity names.
     #[arg(long, env = "TEGMEN_CREDENTIALS")]
     credentials: Option<PathBuf>,
-    /// Directory of an OSCORE context (`tegmen oscore new` makes one): requests are protected with it, whatever carries
-    /// them, or not sent.
+    /// Directory of an OSCORE context (made with `tegmen oscore new`). Requests are always protected with it, over coap
+    /// and coaps.
     #[arg(long, value_name = "DIR", env = "TEGMEN_OSCORE")]
     oscore: Option<PathBuf>,
     /// Map from URIs to OSCORE contexts, in the format of aiocoap; a request to a URI that no pattern matches is not
@@ -38,21 +38,21 @@ pub(crate) struct Connect {
     /// of a new handshake. FILE.key beside it is a secret.
     #[arg(long, value_name = "FILE", env = "TEGMEN_SESSION")]
     session: Option<PathBuf>,
-    /// Keep what DTLS sessions can be resumed with in this directory, a file for each server, and come back with it: no key
-    /// exchange, and with a ticket (RFC 5077) no cookie. The files are secrets.
+    /// Keep the secrets to resume DTLS sessions in this directory, one file per server. A resumed session needs no key
+    /// exchange, and with a ticket (RFC 5077) no cookie exchange. The files are secrets.
     #[arg(long, value_name = "DIR", env = "TEGMEN_RESUME")]
     resume: Option<PathBuf>,
     /// Do not reconnect: report an error if the server ends the session or stops answering. Without this option the
     /// client connects again, and repeats requests other than POST and PATCH.
     #[arg(long)]
     no_reconnect: bool,
-    /// Seconds after which a request is given up.
-    #[arg(long, default_value_t = 90)]
+    /// Request timeout in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 90)]
     timeout: u64,
-    /// Seconds after which a handshake is given up.
-    #[arg(long, default_value_t = 30)]
+    /// Handshake timeout in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     handshake_timeout: u64,
-    /// Ask without wanting an acknowledgement (NON).
+    /// Send non-confirmable requests (NON).
     #[arg(long)]
     non: bool,
     /// Cipher suites to offer in order of preference, separated by commas: ccm8, gcm (the default with a pre-shared key),
@@ -78,12 +78,12 @@ pub(crate) struct Connect {
     /// Longest response body to accept, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     max_body: usize,
-    /// Longest content of a DTLS record that is taken, 64 to 16384 bytes: the server is asked for it with
-    /// record_size_limit (RFC 8449) and max_fragment_length (RFC 6066), and blocks become smaller.
+    /// Longest content of a DTLS record to accept, 64 to 16384 bytes. The client announces it with record_size_limit (RFC
+    /// 8449) and max_fragment_length (RFC 6066), and uses smaller blocks.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
     record_size_limit: Option<u16>,
-    /// Ask for connection ids (RFC 9146), so that the session survives a change of our address. BYTES of our own are to
-    /// be in what the server sends, 0 if not given: none.
+    /// Ask for connection IDs (RFC 9146), so that the session survives a change of our address. BYTES is the length of
+    /// our own ID in what the server sends, 0 by default.
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "0",
         value_parser = clap::value_parser!(u8).range(0..=20))]
     connection_id: Option<u8>,

@@ -114,7 +114,7 @@ impl New {
             return Err(Failure::usage(error));
         }
         out.line(
-            || format!("{name} has a new key for {identity}. Nobody else can read the file; keep it so."),
+            || format!("Added a key for {identity} to {name} (mode 600)."),
             || json!({ "file": name.to_string(), "identity": identity, "bytes": bytes }),
         );
         Ok(ExitCode::SUCCESS)

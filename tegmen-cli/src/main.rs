@@ -27,15 +27,15 @@ use std::process::ExitCode;
     version,
     propagate_version = true,
     after_help = "Examples:\n  \
-        tegmen up                                   a secured server and a client that blinks against it\n  \
+        tegmen up                                   a secured server and a client, on this machine\n  \
         tegmen keys new --identity sensor-17        a fresh key, in a file that only you can read\n  \
         tegmen serve --value /temp=21.5             a server of your own\n  \
-        tegmen get coaps://localhost/temp           ask it\n  \
-        tegmen observe coaps://localhost/temp       follow it\n\n\
-        Every command takes --json for machines; `tegmen help COMMAND` has examples for each."
+        tegmen get coaps://localhost/temp           read a value of it\n  \
+        tegmen observe coaps://localhost/temp       print it whenever it changes\n\n\
+        Every command takes --json; `tegmen help COMMAND` shows examples."
 )]
 struct Cli {
-    /// Print JSON, one object a line, instead of text.
+    /// Print JSON, one object per line, instead of text.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]

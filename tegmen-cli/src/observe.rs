@@ -15,7 +15,7 @@ use tegmen_host::credentials::to_hex;
 #[command(after_help = "Examples:\n  tegmen observe coap://localhost/temp\n  \
     tegmen observe --credentials keys.toml coaps://localhost/temp --count 10 --json\n  \
     tegmen observe coap://localhost/log --for 60\n\n\
-    Ctrl-C cancels the observation in order.")]
+    Ctrl-C cancels the observation; the exit code is then 0.")]
 pub(crate) struct Observe {
     #[command(flatten)]
     request: RequestArgs,
@@ -23,10 +23,10 @@ pub(crate) struct Observe {
     /// observation.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     alive: Option<u64>,
-    /// End after so many representations, the first included.
+    /// Stop after N representations, including the first.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// End after so many seconds.
+    /// Stop after this many seconds.
     #[arg(long = "for", value_name = "SECONDS")]
     seconds: Option<u64>,
 }

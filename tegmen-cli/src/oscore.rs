@@ -19,46 +19,46 @@ pub(crate) struct Oscore {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Draw a new secret and make both ends of a context: a directory for each.
+    /// Create a context with a new secret: one directory for each end.
     #[command(after_help = "Examples:\n  tegmen oscore new client server\n  \
         tegmen oscore new sensor-17 gateway/sensor-17 --sender-id 11 --recipient-id 00 --allow 'GET /*'\n\n\
-        The second directory goes to the other end. `--allow` says what the owner of the first may do there.")]
+        Copy the second directory to the other end. `--allow` sets the rights of the owner of the first directory there.")]
     New(New),
-    /// Show a context: its IDs, and what it has used. The secret stays in its file.
+    /// Show a context: its IDs and the sequence numbers it used. The secret is not shown.
     Show {
         /// Directory of the context.
         dir: PathBuf,
     },
-    /// Make a context of ours from one of aiocoap (a directory) or libcoap (a file).
+    /// Import a context of aiocoap (a directory) or libcoap (a file).
     #[command(after_help = "Example:\n  tegmen oscore import --from aiocoap ~/.config/aiocoap/alice alice\n\n\
         Do not use the original context any more: two ends with the same keys would use the same nonces.")]
     Import {
-        /// Whose format.
+        /// Implementation that wrote the context.
         #[arg(long, value_enum)]
         from: Whose,
         /// The directory or file to read.
         source: PathBuf,
-        /// Directory that is made.
+        /// Directory to create.
         dir: PathBuf,
     },
     /// Export the other end of a context for aiocoap (a directory) or libcoap (a file).
     #[command(after_help = "Examples:\n  tegmen oscore export --to libcoap client server.conf\n  \
         tegmen oscore export --to libcoap --recover client server.conf   # then: coap-server -E server.conf,server.conf.seq")]
     Export {
-        /// Whose format.
+        /// Format to write.
         #[arg(long, value_enum)]
         to: Whose,
         /// Directory of the context.
         dir: PathBuf,
-        /// What is written; nothing is written over.
+        /// The directory or file to write; it must not exist.
         target: PathBuf,
         /// Export a context that was used: the other end begins past every number that may have been used (aiocoap:
         /// sequence.json, libcoap: a second file TARGET.seq).
         #[arg(long)]
         recover: bool,
     },
-    /// Move a context past everything that may have been used, after it was restored, copied or damaged. The other end is
-    /// then asked to prove that what it sends is fresh, which costs one round trip.
+    /// Move a context past every number that may have been used, after it was restored, copied or damaged. The other end
+    /// then has to prove that its next request is fresh, which costs one round trip.
     Recover {
         /// Directory of the context, or a database of `serve --state`, whose DTLS sessions are then deleted.
         dir: PathBuf,

@@ -1,4 +1,4 @@
-//! `tegmen probe`: looks at a server.
+//! `tegmen probe`: examines a server.
 
 use crate::connect::Connect;
 use crate::output::{Failure, Output, runtime};
@@ -15,8 +15,8 @@ use tegmen_host::x509::date;
 #[command(after_help = "Examples:\n  tegmen probe coaps://gateway.local\n  \
     tegmen probe -u Client_identity -k 73656372657450534b coaps://127.0.0.1:5684\n  \
     tegmen probe --credentials keys.toml --json coaps://[2001:db8::1]\n\n\
-    Without a key everything up to the server's Finished is seen. The server's log will show up to three handshakes\n\
-    from here, one of them without extensions.")]
+    Without a key the probe sees everything up to the server's Finished. The server's log shows up to three handshakes\n\
+    of this client, one of them without extensions.")]
 pub(crate) struct Probe {
     /// `coaps://host[:port]`.
     uri: String,
@@ -28,7 +28,9 @@ impl Probe {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         let uri = Uri::parse(&self.uri).map_err(Failure::usage)?;
         if !uri.secure {
-            return Err(Failure::usage("probe looks at DTLS: give a coaps URI (`tegmen get` asks plain servers)"));
+            return Err(Failure::usage(
+                "probe examines DTLS: give a coaps URI (`tegmen get` works with plain servers)",
+            ));
         }
         let config = self.connect.config(&uri)?;
         let report = runtime()?.block_on(probe(&uri, config)).map_err(Failure::new)?;
@@ -122,7 +124,10 @@ fn write_text(text: &mut String, uri: &Uri, report: &Report) -> std::fmt::Result
         let resources = match &report.resources {
             None => "not answered".to_owned(),
             Some(Err(code)) => format!("{code} {}", code.name()),
-            Some(Ok(links)) => format!("{} resources", links.matches('<').count()),
+            Some(Ok(links)) => match links.matches('<').count() {
+                1 => "1 resource".to_owned(),
+                count => format!("{count} resources"),
+            },
         };
         writeln!(text, "  /.well-known/core       {resources}")?;
     }
@@ -133,7 +138,7 @@ fn write_text(text: &mut String, uri: &Uri, report: &Report) -> std::fmt::Result
             writeln!(text, "  * {finding}")?;
         }
     } else if report.failure.is_none() {
-        writeln!(text, "\nNothing is lacking that was looked for.")?;
+        writeln!(text, "\nAll checks passed.")?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use tegmen_host::x509::{
     self, AllowedKey, Digest, Files, LoadError, PeerVerifier, Purpose, RawKeys, Refusal, Settings, Verified, Verifier,
 };
 
-/// What we prove ourselves with.
+/// The certificate and private key that prove our own identity.
 #[derive(Args)]
 pub(crate) struct Own {
     /// Our certificate in PEM, followed by the certificates that issued it, up to one that the peer trusts.
@@ -132,7 +132,7 @@ impl Clients {
     }
 }
 
-/// What was named with --suites has to be of use with the key.
+/// Refuses suites named with --suites that the key cannot serve.
 pub(crate) fn check_suites(keys: &PublicKeys, named: Suites) -> Result<(), Failure> {
     let unusable = named.0.iter().find(|suite| suite.encrypts_to_server() && !keys.can_serve(**suite));
     match unusable {
@@ -154,7 +154,7 @@ impl Own {
     }
 }
 
-/// What signs with the key at this place: a file in PEM, or a TPM.
+/// A signer with the key at `place`: a PEM file, or a TPM.
 fn signer(place: &Path) -> Result<Arc<dyn Signer>, Failure> {
     let handle = place.to_str().and_then(|text| text.strip_prefix("tpm:"));
     let wrapped = || std::fs::read_to_string(place).is_ok_and(|text| text.contains("BEGIN TSS2 PRIVATE KEY"));
