@@ -6,8 +6,8 @@ fn the_longest_pattern_that_matches_counts_and_without_one_nothing_is_sent() {
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("map.json");
     let text = r#"{ "coap://host/*": { "oscore": { "basedir": "a" } }, "coap://host/deep/*": ":b",
-        ":b": { "oscore": { "basedir": "b" } }, "coap://host/open": { "unprotected": true },
-        "coap://[::1]:7777*": { "oscore": { "basedir": "c" } }, "coap://odd/*": {} }"#;
+            ":b": { "oscore": { "basedir": "b" } }, "coap://host/open": { "unprotected": true },
+            "coap://[::1]:7777*": { "oscore": { "basedir": "c" } }, "coap://odd/*": {} }"#;
     std::fs::write(&file, text).unwrap();
     let ask = |uri: &str| find(&file, &Uri::parse(uri).unwrap()).map_err(|failure| failure.message);
     assert_eq!(ask("coap://host/x"), Ok(Credential::Oscore(dir.join("a"))));

@@ -6,7 +6,7 @@ const TEXT: &str = "sender_id = \"01\"\nrecipient_id = \"\"\nmaster_secret = \"0
 fn a_file_comes_back_as_it_was_written() {
     let all = format!(
         "{TEXT}master_salt = \"9e7c\"\nid_context = \"37cb\"\nalgorithm = \"A128GCM\"\n\
-         expires = 2027-12-31T00:00:00Z\nallow = [\"GET /*\"]\nrederivation = true\n"
+             expires = 2027-12-31T00:00:00Z\nallow = [\"GET /*\"]\nrederivation = true\n"
     );
     let file = ContextFile::parse("c", &all).unwrap();
     let again = ContextFile::parse("c", &file.to_text()).unwrap();

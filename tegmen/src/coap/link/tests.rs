@@ -56,7 +56,7 @@ fn paths(queries: &[&str]) -> Vec<String> {
 fn all_links_are_listed_in_the_format_of_rfc_6690() {
     let (_, list) = ask(Code::GET, &[], 500);
     let expected = "</sensors/temp>;rt=\"temperature-c sensor\";ct=0,</sensors/light>;rt=\"light-lux\";ct=65535;obs,\
-                    </blink>,</t>;rt=\"sensor\";ct=50";
+                        </blink>,</t>;rt=\"sensor\";ct=50";
     assert_eq!(list, expected);
 }
 
