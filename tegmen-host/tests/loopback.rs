@@ -398,5 +398,5 @@ async fn a_server_without_connection_ids_loses_a_client_that_moves() {
         payload: &[],
         options: &[],
     };
-    assert!(matches!(client.request(&get).await, Err(ClientError::Ended { .. })));
+    assert!(matches!(client.request(&get).await, Err(ClientError::NoResponse { seconds: 1, .. })));
 }

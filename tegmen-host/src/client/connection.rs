@@ -219,8 +219,8 @@ impl Client {
                 ClientError::Ended { remote: self.remote, detail }
             }
             _ => {
-                let detail = "it fell silent; if it restarted, the session is lost".to_owned();
-                ClientError::Ended { remote: self.remote, detail }
+                let seconds = clock::now().since(start).as_secs();
+                ClientError::NoResponse { remote: self.remote, seconds }
             }
         })
     }

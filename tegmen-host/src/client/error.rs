@@ -73,6 +73,17 @@ pub enum ClientError {
         /// Why, and what to do.
         detail: String,
     },
+    /// The session is as it was, and there is no response.
+    #[error(
+        "{remote} did not answer the request within {seconds} s; the session is kept. Allow more time, or see whether the server \
+         is reached"
+    )]
+    NoResponse {
+        /// The address.
+        remote: SocketAddr,
+        /// The time waited.
+        seconds: u64,
+    },
     /// The session ended before the response came.
     #[error("{remote} ended the session ({detail}); connect again")]
     Ended {
