@@ -265,6 +265,12 @@ impl Serve {
         config.capacity.peers = self.max_peers.max(1);
         let log = Log::start(level, format).map_err(Failure::io)?;
         let server = Server::start(&config, &credentials, resources, observer(log.clone())).map_err(Failure::new)?;
+        let runtime = runtime()?;
+        let ended = {
+            // From before the first line, so that no signal of somebody who waits for that line ends the process unheard.
+            let _context = runtime.enter();
+            ended()
+        };
         for listen in server.addresses() {
             let scheme = if listen.secure { "coaps" } else { "coap" };
             log.always(
@@ -284,9 +290,9 @@ impl Serve {
                 || json!({ "event": "joined", "group": group.to_string() }),
             );
         }
-        runtime()?.block_on(async {
+        runtime.block_on(async {
             let Some(address) = self.metrics else {
-                ended().await;
+                ended.await;
                 return Ok(());
             };
             let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| {
@@ -298,7 +304,7 @@ impl Serve {
                 || json!({ "event": "metrics", "address": at.to_string() }),
             );
             tokio::select! {
-                () = ended() => Ok(()),
+                () = ended => Ok(()),
                 served = page::serve(listener, server.counts()) => served.map_err(Failure::io),
             }
         })?;
@@ -358,19 +364,21 @@ impl Serve {
     }
 }
 
-/// Ends with an interrupt or a termination signal.
-pub(crate) async fn ended() {
+/// Ends with an interrupt or a termination signal that comes from now on. Called in the context of a runtime.
+pub(crate) fn ended() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    {
+    let mut signals = {
         use tokio::signal::unix::{SignalKind, signal};
-        if let (Ok(mut terminate), Ok(mut interrupt)) =
-            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-        {
+        (signal(SignalKind::terminate()).ok(), signal(SignalKind::interrupt()).ok())
+    };
+    async move {
+        #[cfg(unix)]
+        if let (Some(terminate), Some(interrupt)) = &mut signals {
             tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
             return;
         }
+        let _ = tokio::signal::ctrl_c().await;
     }
-    let _ = tokio::signal::ctrl_c().await;
 }
 
 /// The reason why a ClientHello is refused with this alert, and what to do.
