@@ -91,6 +91,10 @@ pub(crate) struct Serve {
     /// Maximum number of peers in the table.
     #[arg(help_heading = "Limits", long, default_value_t = Capacity::default().peers)]
     max_peers: usize,
+    /// Maximum number of handshakes under way at the same time, about 8 KiB each. While all places are taken, further
+    /// ClientHellos are not answered; clients repeat them.
+    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = Capacity::default().handshakes)]
+    max_handshakes: usize,
     /// Log events of this level and above: `error` asks the operator to act; `warn` adds refused clients and requests
     /// that failed because of the server; `info` adds sessions and one line per request; `debug` adds each block of a
     /// block-wise transfer.
@@ -262,7 +266,7 @@ impl Serve {
             ..ResumptionConfig::default()
         });
         config.dtls.connection_id = (!self.no_connection_id).then_some(policy);
-        config.capacity.peers = self.max_peers.max(1);
+        config.capacity = Capacity { peers: self.max_peers.max(1), handshakes: self.max_handshakes.max(1) };
         let log = Log::start(level, format).map_err(Failure::io)?;
         let server = Server::start(&config, &credentials, resources, observer(log.clone())).map_err(Failure::new)?;
         let runtime = runtime()?;
@@ -433,6 +437,16 @@ pub(crate) fn observer(log: Log) -> Observer {
             remote,
             || format!("{remote}: ClientHello refused ({}): {}", alert.name(), why_refused(alert)),
             || json!({ "remote": remote.to_string(), "alert": alert.name(), "reason": why_refused(alert) }),
+        ),
+        Note::Full { unanswered } => log.event(
+            Level::Warn,
+            || {
+                format!(
+                    "{unanswered} ClientHellos were not answered: all places for handshakes or peers are taken; allow more \
+                     with --max-handshakes or --max-peers"
+                )
+            },
+            || json!({ "event": "full", "unanswered": unanswered }),
         ),
         Note::Refused { remote, refusal } => log.limited(
             "refused",

@@ -19,6 +19,7 @@ pub fn render(totals: &Totals) -> String {
         let _ = writeln!(text, "# HELP tegmen_{name} {help}\ntegmen_{name} {value}");
     };
     gauge("peers", "", "Peers in the table.", totals.peers);
+    gauge("handshakes_under_way", "", "Places for handshakes that are taken (--max-handshakes).", totals.handshakes);
     gauge("peer_table_bytes", "bytes", "Memory that the peer tables take.", totals.table_bytes);
     gauge(
         "signatures_waiting",

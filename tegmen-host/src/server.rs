@@ -236,6 +236,11 @@ pub enum Note {
         /// Why.
         reason: Fatal,
     },
+    /// ClientHellos were not answered, because all places for handshakes, or for peers, were taken.
+    Full {
+        /// ClientHellos since the last such note; clients repeat theirs.
+        unanswered: u32,
+    },
     /// A session was ended because the key that its peer proved is not in the credentials any more.
     Outdated {
         /// With whom.
@@ -357,6 +362,7 @@ impl Counts {
             let totals = *shard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             sum.counters.add(&totals.counters);
             sum.peers += totals.peers;
+            sum.handshakes += totals.handshakes;
             sum.table_bytes += totals.table_bytes;
             sum.requests += totals.requests;
             sum.hellos_dropped += totals.hellos_dropped;
@@ -398,6 +404,8 @@ pub struct Totals {
     pub counters: Counters,
     /// Peers in the table now.
     pub peers: usize,
+    /// Handshakes under way, and those that are over and whose last flight may be asked for again.
+    pub handshakes: usize,
     /// Bytes that the peer tables take.
     pub table_bytes: usize,
     /// Requests answered.
@@ -538,6 +546,7 @@ impl Server {
                 totals,
                 seconds: 0,
                 version: credentials.version(),
+                unanswered: 0,
                 store: config.store.clone(),
                 store_answers_every: config.store_answers_every,
                 signing,

@@ -61,6 +61,8 @@ pub(super) struct Shard<A> {
     pub(super) seconds: u32,
     /// Of the credentials by which sessions were looked at last.
     pub(super) version: u64,
+    /// ClientHellos that found no room, up to the last note of them.
+    pub(super) unanswered: u32,
     pub(super) gate: Arc<Gate>,
     pub(super) store: Option<Arc<dyn KeyStore>>,
     pub(super) store_answers_every: Duration,
@@ -81,6 +83,8 @@ pub(super) struct Shard<A> {
 const BATCHES: usize = 16;
 /// So that a tick which comes a little early still counts.
 const ALMOST_A_SECOND: Duration = Duration::from_millis(900);
+/// Seconds between two notes that there is no room.
+const NOTES_OF_NO_ROOM: u32 = 10;
 /// Errands that are done between two batches.
 const ERRANDS: usize = 64;
 
@@ -393,6 +397,11 @@ impl<A: Application> Shard<A> {
             self.desk.observers.retain(observes);
             self.sweep_kept(clock::now());
         }
+        if self.seconds.is_multiple_of(NOTES_OF_NO_ROOM) && self.counters.table_full != self.unanswered {
+            let unanswered = self.counters.table_full.wrapping_sub(self.unanswered);
+            self.unanswered = self.counters.table_full;
+            (self.desk.observer)(Note::Full { unanswered });
+        }
         if reload {
             self.desk.application.every_second(&self.desk.notifier);
             if let Err(error) = self.resumption.tick(&mut self.crypto) {
@@ -423,6 +432,7 @@ impl<A: Application> Shard<A> {
         let totals = Totals {
             counters: self.counters,
             peers: self.endpoint.peers.len(),
+            handshakes: self.endpoint.peers.handshakes(),
             table_bytes: self.endpoint.peers.bytes(),
             requests: self.desk.requests,
             signatures: Signatures {
