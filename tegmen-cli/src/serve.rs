@@ -524,13 +524,24 @@ fn named(identity: Option<&String>) -> &str {
 }
 
 fn write_request(log: &Log, request: &Answered) {
-    let Answered { remote, identity, method, path, code, cause } = request;
-    let level = if code.class() == 5 { Level::Warn } else { Level::Info };
+    let Answered { remote, identity, method, path, code, received, sent, block, cause } = request;
+    let level = match (code.class(), block) {
+        (5, _) => Level::Warn,
+        (_, true) => Level::Debug,
+        (_, false) => Level::Info,
+    };
     log.event(
         level,
         || {
             let mut line =
                 format!("{remote} ({}) {} {}: {code}", named(identity.as_ref()), method.name(), uri_path(path));
+            match received.max(sent) {
+                0 => {}
+                bytes => line += &format!(", {bytes} bytes"),
+            }
+            if *block {
+                line += " (block)";
+            }
             if let Some(cause) = cause {
                 line += &format!(" ({cause})");
             }
@@ -538,7 +549,8 @@ fn write_request(log: &Log, request: &Answered) {
         },
         || {
             json!({ "event": "request", "remote": remote.to_string(), "identity": identity, "method": method.name(),
-                    "path": path, "code": code.to_string(), "cause": cause })
+                    "path": path, "code": code.to_string(), "request_bytes": received, "response_bytes": sent,
+                    "block": block, "cause": cause })
         },
     );
 }

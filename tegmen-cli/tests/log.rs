@@ -87,6 +87,23 @@ async fn ask(server: &Server, method: Code, path: &str, payload: &[u8]) -> Reply
 }
 
 #[tokio::test]
+async fn a_transfer_in_blocks_is_one_line_with_its_size() {
+    let scene = Scene::new("log-blocks");
+    for (level, lines) in [("info", 2), ("debug", 8)] {
+        let server = Server::start(&scene.0, &[PLAIN, &["--log", "json", "--log-level", level]].concat(), 1);
+        let body = [b'x'; 4000];
+        assert_eq!(ask(&server, Code::PUT, "a", &body).await.code, Code::CHANGED);
+        assert_eq!(ask(&server, Code::GET, "a", b"").await.payload, body);
+        let events = events(&server.end());
+        let requests = requests(&events);
+        let whole: Vec<_> = requests.iter().filter(|request| request["block"] == false).collect();
+        assert_eq!((requests.len(), whole.len()), (lines, 2), "{events:?}");
+        assert_eq!((&whole[0]["method"], &whole[0]["request_bytes"]), (&"PUT".into(), &4000.into()));
+        assert_eq!((&whole[1]["method"], &whole[1]["response_bytes"]), (&"GET".into(), &4000.into()));
+    }
+}
+
+#[tokio::test]
 async fn the_cause_of_a_server_error_stands_in_the_log_alone() {
     let scene = Scene::new("log-cause");
     let more = ["--command", "/none=tegmen-no-such-program", "--quiet", "--json"];

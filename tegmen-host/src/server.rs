@@ -93,7 +93,7 @@ pub struct ServerConfig {
     pub plain_allowed: bool,
     /// File for a key log (RFC 9850): whoever reads it reads the traffic.
     pub key_log: Option<PathBuf>,
-    /// True if the observer is told of every request; otherwise of those that are answered with 5.xx.
+    /// True if the observer is told of every request, and of each block; otherwise of those that are answered with 5.xx.
     pub observe_requests: bool,
     /// Longest body of a request or of a response that is not GET's, in bytes (RFC 7959).
     pub max_body: usize,
@@ -284,6 +284,13 @@ pub struct Answered {
     pub path: String,
     /// The response code.
     pub code: Code,
+    /// Bytes of the request's body: of all its blocks, if it came in blocks.
+    pub received: usize,
+    /// Bytes of the response's body: of all its blocks, if it goes in blocks.
+    pub sent: usize,
+    /// True for a block of a transfer that another note tells of as a whole: the one of the last block of a request body,
+    /// or of the first block of a response.
+    pub block: bool,
     /// Why the code is 5.xx. The client is not told.
     pub cause: Option<String>,
 }

@@ -80,6 +80,9 @@ pub(super) struct Desk<A> {
 /// Details of a request for the operator, beside its path and code: see [`Answered`].
 #[derive(Default)]
 pub(super) struct Told {
+    pub(super) received: usize,
+    pub(super) sent: usize,
+    pub(super) block: bool,
     pub(super) cause: Cell<Option<String>>,
 }
 
@@ -254,11 +257,11 @@ impl<A: Application> Desk<A> {
 
     /// Tells the operator of a request that was answered, or of its response that comes later.
     pub(super) fn note(&mut self, from: &Sender, method: Code, path: impl FnOnce() -> String, code: Option<Code>) {
-        let Told { cause } = std::mem::take(&mut self.told);
+        let Told { received, sent, block, cause } = std::mem::take(&mut self.told);
         let Some(code) = code.filter(|code| self.limits.observe_requests || code.class() == 5) else { return };
         let identity = self.credentials.name_of(from.identity.principal);
         let (remote, path, cause) = (from.remote, path(), cause.into_inner());
-        (self.observer)(Note::Request(Answered { remote, identity, method, path, code, cause }));
+        (self.observer)(Note::Request(Answered { remote, identity, method, path, code, received, sent, block, cause }));
     }
 
     /// Answers a request; the code of the response, unless that comes later.
@@ -270,7 +273,26 @@ impl<A: Application> Desk<A> {
         bytes: &[u8],
         frame: &mut Frame<'_>,
     ) -> Option<Code> {
-        self.told = Told::default();
+        let later = message.block(OptionNumber::BLOCK2).ok().flatten().is_some_and(|block| block.number > 0);
+        self.told = Told { received: message.payload().len(), block: later, ..Told::default() };
+        let code = self.respond(from, talk, message, bytes, frame);
+        if self.limits.observe_requests
+            && let Ok(response) = MessageRef::parse(frame.bytes())
+        {
+            let whole = response.uint(OptionNumber::SIZE2).map(|size| size as usize);
+            self.told.sent = whole.unwrap_or(response.payload().len());
+        }
+        code
+    }
+
+    fn respond(
+        &mut self,
+        from: &Sender,
+        talk: &mut Talk,
+        message: &MessageRef<'_>,
+        bytes: &[u8],
+        frame: &mut Frame<'_>,
+    ) -> Option<Code> {
         let answer_id = talk.exchanges.message_id();
         let head = heading(message, answer_id);
         let refuse = |code: Code, frame: &mut Frame<'_>, option: Option<(OptionNumber, u32)>| {
@@ -312,6 +334,7 @@ impl<A: Application> Desk<A> {
                 let limit = self.limits.max_body;
                 match talk.transfers.upload(from, message, block, &self.bodies, limit) {
                     Uploaded::Continue => {
+                        self.told.block = true;
                         return refuse(Code::CONTINUE, frame, Some((OptionNumber::BLOCK1, block.value())));
                     }
                     Uploaded::Refused(Code::REQUEST_ENTITY_TOO_LARGE) => {
@@ -324,7 +347,10 @@ impl<A: Application> Desk<A> {
                         }
                         return refuse(code, frame, None);
                     }
-                    Uploaded::Whole(body) => self.serve(from, talk, &message.with_body(&body), answer_id, frame),
+                    Uploaded::Whole(body) => {
+                        self.told.received = body.len();
+                        self.serve(from, talk, &message.with_body(&body), answer_id, frame)
+                    }
                 }
             }
         };

@@ -92,7 +92,8 @@ impl<A: Application> Shard<A> {
         let mut frame = draft.frame(to.headroom, to.max_content);
         let ticket = &completion.ticket;
         let cause = Cell::new(completion.cause.clone());
-        self.desk.told = Told { cause };
+        let (received, sent) = (ticket.received, completion.payload.len());
+        self.desk.told = Told { received, sent, block: false, cause };
         let speaker = ticket.object.as_ref().map(|object| object.speaker(&to));
         self.desk.note(speaker.as_ref().unwrap_or(&to), ticket.method, || ticket.path.clone(), Some(completion.code));
         if self.desk.complete(&to, talk, completion, &mut self.crypto, random[0], &mut frame).is_some() {

@@ -81,6 +81,8 @@ pub(super) struct Question {
     pub(super) path: String,
     /// The Block2 option.
     pub(super) asked: Option<Block>,
+    /// Bytes of the request's body.
+    pub(super) received: usize,
 }
 
 impl Question {
@@ -95,6 +97,7 @@ impl Question {
             method: message.code(),
             path: format!("/{}", path_of(message)),
             asked,
+            received: message.payload().len(),
         }
     }
 }
