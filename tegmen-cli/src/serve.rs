@@ -428,7 +428,8 @@ pub(crate) fn observer(log: Log) -> Observer {
             "failed",
             remote,
             || {
-                format!("{remote}: connection failed: {}", describe(reason))
+                let identity = identity.as_ref().map_or(String::new(), |identity| format!(" ({identity:?})"));
+                format!("{remote}{identity}: connection failed: {}", describe(reason))
             },
             || json!({ "remote": remote.to_string(), "identity": identity, "reason": describe(reason) }),
         ),

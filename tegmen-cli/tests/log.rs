@@ -121,3 +121,18 @@ async fn the_cause_of_a_server_error_stands_in_the_log_alone() {
     assert!(cause.contains("tegmen-no-such-program") && cause.contains("os error 2"), "{cause}");
     assert_eq!(requests[0]["level"], "warn");
 }
+
+#[tokio::test]
+async fn a_failed_handshake_names_the_identity_that_was_tried() {
+    let scene = Scene::new("log-identity");
+    std::fs::write(scene.0.join("credentials.toml"), "").unwrap();
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(scene.0.join("credentials.toml"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let server = Server::start(&scene.0, &["--value", "/a=1", "--shards", "1"], 1);
+    let key = ClientKey { identity: "a \"stranger\"\n".to_owned(), key: b"0123456789abcdef".to_vec().into() };
+    let config = ClientConfig { key: Some(key), ..ClientConfig::default() };
+    assert!(Client::connect_to(server.addresses[0], true, config).await.is_err());
+    let lines = server.end();
+    let failed = lines.iter().find(|line| line.contains("no such identity")).expect("it failed");
+    assert!(failed.contains(r#"("a \"stranger\"\n"): connection failed"#) && failed.contains(" warn "), "{failed}");
+}

@@ -43,6 +43,7 @@ use kept::Kept;
 use later::Changes;
 use leisure::Leisure;
 use limits::{Gate, Limited};
+use session::Tried;
 use shard::{Shard, Table};
 use signing::Signing;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -558,6 +559,7 @@ impl Server {
                 store_answers_every: config.store_answers_every,
                 signing,
                 held: Held::new(capacity.handshakes),
+                tried: Tried::default(),
                 leisure: config.leisure,
                 leisurely: Leisure::default(),
                 strangers: Strangers::new(config.max_strangers.div_ceil(shards)),

@@ -7,6 +7,7 @@ use super::signing::{Asked, Operation, Worked};
 use super::{Application, Kind, Note};
 use crate::clock;
 use crate::x509::Purpose;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::Fatal;
@@ -15,6 +16,26 @@ use tegmen::dtls::need::{Answer, Need};
 use tegmen::endpoint::{Cx, Event, Peer, PeerId, Peers as _, Phase, Principal, Protection};
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
+
+/// The pre-shared identities of the last handshakes: for the operator, where one turns out to be unknown.
+#[derive(Default)]
+pub(super) struct Tried(VecDeque<(PeerId, String)>);
+
+/// Handshakes whose identity is remembered.
+const TRIED: usize = 256;
+
+impl Tried {
+    fn add(&mut self, peer: PeerId, identity: &[u8]) {
+        if self.0.len() >= TRIED {
+            self.0.pop_front();
+        }
+        self.0.push_back((peer, String::from_utf8_lossy(identity).into_owned()));
+    }
+
+    fn of(&self, peer: PeerId) -> Option<String> {
+        self.0.iter().rev().find(|(known, _)| *known == peer).map(|(_, identity)| identity.clone())
+    }
+}
 
 impl<A: Application> Shard<A> {
     pub(super) fn on_outcome(&mut self, now: Instant, outcome: Outcome) {
@@ -48,7 +69,7 @@ impl<A: Application> Shard<A> {
                 self.forget(peer);
                 let Some(entry) = self.endpoint.peers.peer(peer) else { return };
                 let remote = SocketAddr::from(entry.path().remote);
-                let identity = self.desk.credentials.name_of(entry.principal());
+                let identity = self.desk.credentials.name_of(entry.principal()).or_else(|| self.tried.of(peer));
                 (self.desk.observer)(match reason {
                     Fatal::Closed | Fatal::Idle => Note::Closed { remote, reason },
                     reason => Note::Failed { remote, identity, reason },
@@ -97,6 +118,7 @@ impl<A: Application> Shard<A> {
             }
             _ => return,
         };
+        self.tried.add(peer, identity);
         let found = self.desk.credentials.key_of(identity);
         let Some(store) = &self.store else { return self.answer(now, peer, found) };
         match std::str::from_utf8(identity) {

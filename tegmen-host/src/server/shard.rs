@@ -6,7 +6,7 @@ use super::kept::Kept;
 use super::later::Errand;
 use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
-use super::session::Outcome;
+use super::session::{Outcome, Tried};
 use super::signing::Signing;
 use super::steering::{Passed, Steering};
 use super::strangers::Strangers;
@@ -70,6 +70,7 @@ pub(super) struct Shard<A> {
     pub(super) signing: Signing,
     /// What is known of identities that were asked for, until it is time to act upon it.
     pub(super) held: Held,
+    pub(super) tried: Tried,
     /// How long a response to what a group was sent may wait.
     pub(super) leisure: Duration,
     pub(super) leisurely: Leisure,
