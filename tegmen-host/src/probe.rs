@@ -339,7 +339,7 @@ impl Seen {
                 ContentType::HANDSHAKE => "Finished (protected)".to_owned(),
                 ContentType::CHANGE_CIPHER_SPEC => "ChangeCipherSpec".to_owned(),
                 ContentType::ALERT if epoch == 0 => match &*record.body {
-                    [_, description] => format!("Alert {}", tegmen::dtls::AlertDescription(*description).name()),
+                    [_, description] => format!("Alert {}", tegmen::dtls::AlertDescription(*description)),
                     _ => "Alert".to_owned(),
                 },
                 ContentType::ALERT => "Alert (protected)".to_owned(),

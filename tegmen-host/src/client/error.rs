@@ -168,7 +168,8 @@ impl ClientError {
 pub fn describe(reason: Fatal) -> String {
     match reason {
         Fatal::Closed => "close_notify".to_owned(),
-        Fatal::Alert(alert) => format!("alert {}", alert.name()),
+        Fatal::Alert(alert) if alert.name() == "unassigned" => alert.to_string(),
+        Fatal::Alert(alert) => format!("alert {alert}"),
         Fatal::TimedOut { .. } => "the peer fell silent".to_owned(),
         Fatal::KeyExhausted => "a key reached its limit; a new handshake gives new ones".to_owned(),
         Fatal::Idle => "idle timeout".to_owned(),

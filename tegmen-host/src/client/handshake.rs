@@ -7,6 +7,7 @@ use crate::clock;
 use crate::provider::public::draw_premaster;
 use crate::x509::{CertificateInfo, Purpose};
 use std::time::Duration;
+use tegmen::dtls::alert::AlertDescription;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{CipherSuite, Fatal};
@@ -77,7 +78,7 @@ impl Client {
                 ClientError::Unfinished { remote, seconds: self.config.dtls.handshake_timeout.as_secs() }
             }
             // decrypt_error, bad_record_mac, unknown_psk_identity, and what some say instead
-            Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115) => {
+            Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115) && self.config.key.is_some() => {
                 ClientError::IdentityOrKey { remote, identity, detail: alert.name() }
             }
             Fatal::Alert(alert) if alert.0 == 40 => ClientError::Handshake {
@@ -87,9 +88,10 @@ impl Client {
                          (--cert), or knows no identity of this name"
                         .to_owned(),
             },
-            Fatal::Alert(alert) => {
-                ClientError::Handshake { remote, detail: format!("the server says {}", alert.name()) }
-            }
+            Fatal::Alert(alert) => ClientError::Handshake {
+                remote,
+                detail: format!("the server says {alert}{}", next_step(alert)),
+            },
             Fatal::Refused(_) if let Some(refusal) = &self.refusal => {
                 ClientError::Handshake { remote, detail: format!("the server is not believed: {refusal}") }
             }
@@ -154,5 +156,27 @@ impl Client {
     fn answer<'r, 't>(&mut self, answer: Answer<'_>) -> Option<Event<'r, 't>> {
         let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
         self.endpoint.resume(&mut cx, self.peer, answer)
+    }
+}
+
+/// The next step after an alert of the server, printed behind its name.
+const fn next_step(alert: AlertDescription) -> &'static str {
+    match alert.0 {
+        20 | 51 => {
+            ": our Finished or our signature did not arrive as it was made; try again, and capture it with --pcap"
+        }
+        41 | 116 => ": it wants a certificate of ours (--cert FILE --cert-key FILE)",
+        42 | 43 => ": it cannot use our certificate; compare --cert and its key with what the server takes",
+        44 => ": our certificate is revoked; get another one",
+        45 => ": our certificate is expired, or the server's clock is wrong",
+        46 | 48 => {
+            ": it does not believe our certificate; its log says why (another authority, expired, revoked, for another use)"
+        }
+        49 => ": it believes our certificate, and does not let us in",
+        70 => ": it speaks no DTLS 1.2",
+        71 => ": it wants stronger cipher suites (--suites)",
+        80 => ": its log says what went wrong there",
+        115 => ": it knows no such identity",
+        _ => "",
     }
 }

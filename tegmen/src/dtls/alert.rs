@@ -1,6 +1,7 @@
 //! Alerts (RFC 5246, section 7.2).
 
 use super::Fatal;
+use core::fmt;
 
 /// The second byte of an alert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,14 +41,17 @@ impl AlertDescription {
     /// No key for this identity (RFC 4279, section 2).
     pub const UNKNOWN_PSK_IDENTITY: Self = Self(115);
 
-    /// The name in the RFC, for people.
+    /// The name in IANA's registry of TLS alerts, "unassigned" if it has none. Displayed, such an alert has its number.
     pub const fn name(self) -> &'static str {
         match self.0 {
             0 => "close_notify",
             10 => "unexpected_message",
             20 => "bad_record_mac",
+            21 => "decryption_failed",
             22 => "record_overflow",
+            30 => "decompression_failure",
             40 => "handshake_failure",
+            41 => "no_certificate",
             42 => "bad_certificate",
             43 => "unsupported_certificate",
             44 => "certificate_revoked",
@@ -58,15 +62,33 @@ impl AlertDescription {
             49 => "access_denied",
             50 => "decode_error",
             51 => "decrypt_error",
+            52 => "too_many_cids_requested",
+            60 => "export_restriction",
             70 => "protocol_version",
             71 => "insufficient_security",
             80 => "internal_error",
+            86 => "inappropriate_fallback",
             90 => "user_canceled",
             100 => "no_renegotiation",
             109 => "missing_extension",
             110 => "unsupported_extension",
+            111 => "certificate_unobtainable",
+            112 => "unrecognized_name",
+            113 => "bad_certificate_status_response",
+            114 => "bad_certificate_hash_value",
             115 => "unknown_psk_identity",
+            116 => "certificate_required",
+            120 => "no_application_protocol",
             _ => "unassigned",
+        }
+    }
+}
+
+impl fmt::Display for AlertDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            "unassigned" => write!(f, "alert {}, which has no name", self.0),
+            name => f.write_str(name),
         }
     }
 }
@@ -98,3 +120,6 @@ impl Fatal {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
