@@ -132,6 +132,13 @@ impl Clients {
     }
 }
 
+impl Clients {
+    /// `keys` with certificate and key as they are in the files now.
+    pub(crate) fn renewed(&self, keys: &PublicKeys) -> Result<PublicKeys, Failure> {
+        self.own.add_to(keys.clone().without_own())
+    }
+}
+
 /// Refuses suites named with --suites that the key cannot serve.
 pub(crate) fn check_suites(keys: &PublicKeys, named: Suites) -> Result<(), Failure> {
     let unusable = named.0.iter().find(|suite| suite.encrypts_to_server() && !keys.can_serve(**suite));

@@ -273,7 +273,7 @@ impl Serve {
         let ended = {
             // From before the first line, so that no signal of somebody who waits for that line ends the process unheard.
             let _context = runtime.enter();
-            ended()
+            self.ended(&server, config.public_keys.as_ref(), &log)
         };
         for listen in server.addresses() {
             let scheme = if listen.secure { "coaps" } else { "coap" };
@@ -321,6 +321,25 @@ impl Serve {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// As [`ended`]; with each SIGHUP until then certificate and key are read again.
+    fn ended<'a>(&'a self, server: &'a Server, keys: Option<&'a PublicKeys>, log: &'a Log) -> impl Future<Output = ()> {
+        let renew = move || match keys.map(|keys| self.clients.renewed(keys)).transpose() {
+            Ok(renewed) => {
+                renewed.iter().for_each(|keys| server.set_own_keys(keys));
+                log.always(|| "hangup: --cert and --cert-key read again".to_owned(), || json!({ "event": "hangup" }));
+            }
+            Err(Failure { message, .. }) => log.event(
+                Level::Error,
+                || format!("hangup: --cert and --cert-key not read again, the old ones stay in force: {message}"),
+                || json!({ "event": "hangup", "error": message }),
+            ),
+        };
+        let (ended, hangups) = (ended(), hangups(renew));
+        async move {
+            tokio::select! { () = ended => {} () = hangups => {} }
+        }
+    }
+
     /// The file that keeps certificates of clients over a restart: beside the ticket keys, otherwise beside the state.
     fn clients_file(&self) -> Option<PathBuf> {
         let mut file = self.ticket_keys.as_ref().or(self.state.as_ref())?.clone().into_os_string();
@@ -365,6 +384,21 @@ impl Serve {
             ));
         }
         Ok(Resources::new(resources).with_max_body(self.max_body))
+    }
+}
+
+/// Acts upon each SIGHUP from now on, and never ends. Called in the context of a runtime.
+fn hangups(act: impl Fn()) -> impl Future<Output = ()> {
+    #[cfg(unix)]
+    let mut hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok();
+    async move {
+        #[cfg(unix)]
+        while let Some(hangup) = &mut hangup
+            && hangup.recv().await.is_some()
+        {
+            act();
+        }
+        let () = std::future::pending().await;
     }
 }
 

@@ -144,3 +144,61 @@ async fn sessions_and_contexts_go_on_after_kill_9() {
     assert!(contexts::used(&dir.join("server")).unwrap().in_database);
     let _ = std::fs::remove_dir_all(&dir);
 }
+
+#[test]
+fn a_hangup_reads_certificate_and_key_again_and_ends_nothing() {
+    let dir = std::env::temp_dir().join(format!("tegmen-hangup-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    let run = |arguments: &str| {
+        let done =
+            Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments.split(' ')).current_dir(&dir).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        done.status.success().then(|| String::from_utf8(done.stdout).unwrap()).ok_or(said)
+    };
+    for ca in ["one", "two"] {
+        run(&format!("ca init {ca} --name {ca}")).unwrap();
+        run(&format!("ca issue {ca} --name gateway --ip 127.0.0.1")).unwrap();
+    }
+    let show = |ca: &str| {
+        for kind in ["pem", "key"] {
+            std::fs::copy(dir.join(format!("{ca}/gateway.{kind}")), dir.join(format!("own.{kind}"))).unwrap();
+        }
+    };
+    show("one");
+    let child = Command::new(env!("CARGO_BIN_EXE_tegmen"))
+        .args(["serve", "--value", "/value=21.5", "--listen", "127.0.0.1", "--port", "0", "--json"])
+        .args(["--cert", "own.pem", "--cert-key", "own.key", "--anonymous", "GET /*"])
+        .current_dir(&dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut server = Server(child);
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let mut next = |event: &str| loop {
+        let line: serde_json::Value = serde_json::from_str(&lines.next().expect("it runs").unwrap()).unwrap();
+        if line["event"] == event {
+            return line;
+        }
+    };
+    let address = next("listening")["address"].as_str().unwrap().to_owned();
+    let get = |ca: &str| run(&format!("get coaps://{address}/value --ca {ca}/ca.pem"));
+    assert_eq!(get("one").unwrap().trim(), "21.5");
+    assert!(get("two").is_err());
+    let hangup = |server: &Server| {
+        let done = Command::new("kill").args(["-HUP", &server.0.id().to_string()]).status().unwrap();
+        assert!(done.success());
+    };
+    show("two");
+    hangup(&server);
+    assert!(next("hangup")["error"].is_null());
+    assert_eq!(get("two").unwrap().trim(), "21.5");
+    assert!(get("one").is_err());
+    // A key that is not of the certificate changes nothing.
+    std::fs::copy(dir.join("one/gateway.key"), dir.join("own.key")).unwrap();
+    hangup(&server);
+    assert!(next("hangup")["error"].as_str().unwrap().contains("private key"));
+    assert_eq!(get("two").unwrap().trim(), "21.5");
+    drop(server);
+    let _ = std::fs::remove_dir_all(&dir);
+}

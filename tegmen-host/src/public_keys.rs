@@ -134,6 +134,12 @@ impl PublicKeys {
         self.verifier.as_ref().map_or(Ok(false), |verifier| verifier.reload_if_changed())
     }
 
+    /// The same without what it proves itself with.
+    pub fn without_own(mut self) -> Self {
+        self.own.clear();
+        self
+    }
+
     /// A digest of whom it believes, as [`PeerVerifier::trust`] says; of nobody without a verifier.
     pub(crate) fn trust(&self) -> Option<Digest> {
         self.verifier.as_ref().map_or(Some(Digest::default()), |verifier| verifier.trust())

@@ -40,7 +40,7 @@ use crate::x509::{LoadError, Refusal};
 use conversation::{Desk, Observers, Told};
 use held::Held;
 use kept::Kept;
-use later::Changes;
+use later::{Changes, Errand};
 use leisure::Leisure;
 use limits::{Gate, Limited};
 use session::Tried;
@@ -578,6 +578,14 @@ impl Server {
         }
         drop(kept);
         Ok(server)
+    }
+
+    /// Proves itself with the keys of `keys` from now on. Sessions go on; a handshake that is under way may have to begin
+    /// again. Which clients are believed, how sessions are resumed and the suites stay as they were.
+    pub fn set_own_keys(&self, keys: &PublicKeys) {
+        for shard in &*self.notifier.shards {
+            shard.send(Errand::Keys(Box::new(keys.clone())));
+        }
     }
 
     /// The addresses that are listened at, with the ports that were taken.

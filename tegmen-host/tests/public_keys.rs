@@ -254,3 +254,20 @@ async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
     drop((known, certified));
     assert_eq!(server.stop().counters.established, 2);
 }
+
+#[tokio::test]
+async fn an_rsa_key_that_replaces_another_signs_from_then_on() {
+    const SUITE: Suites = Suites(&[CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256]);
+    let works = Works::new("Works");
+    let keys = || {
+        let (certificate, signer) = works.issue_rsa("127.0.0.1", KeyUsagePurpose::DigitalSignature);
+        PublicKeys::new(SUITE).with_chain(&[certificate], signer).unwrap()
+    };
+    let (server, remote, _) = start(keys());
+    let client = || works.client(SUITE).expecting("127.0.0.1");
+    assert_eq!(get(remote, client()).await.unwrap().1.as_deref(), Some("CN=127.0.0.1"));
+    server.set_own_keys(&keys());
+    // A handshake that is under way just then may have to begin again.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(get(remote, client()).await.unwrap().1.as_deref(), Some("CN=127.0.0.1"));
+}

@@ -397,3 +397,23 @@ async fn a_path_that_two_readers_might_read_differently_is_refused() {
         assert_eq!(client.request(&ask).await.unwrap().code, code, "{path:?}");
     }
 }
+
+#[tokio::test]
+async fn a_server_changes_its_certificate_and_no_session_ends() {
+    let (works, others) = (Works::new("Works"), Works::new("Others"));
+    let running = Running::start(
+        &Credentials::default(),
+        ServerConfig { public_keys: Some(works.server()), ..ServerConfig::default() },
+    );
+    let believing = |who: &Works| certified(works.client(SUITES).believing(who.verifier()).expecting("127.0.0.1"));
+    let mut before = Client::connect_to(running.secure, true, believing(&works)).await.unwrap();
+    assert!(Client::connect_to(running.secure, true, believing(&others)).await.is_err());
+    let (certificate, signer) = others.issue("127.0.0.1", rcgen::ExtendedKeyUsagePurpose::ServerAuth);
+    let own = works.server().without_own().with_chain(&[certificate], signer).unwrap();
+    running.server.set_own_keys(&own);
+    let mut after = Client::connect_to(running.secure, true, believing(&others)).await.unwrap();
+    for client in [&mut before, &mut after] {
+        assert_eq!(ask(client, Code::GET, b"").await.unwrap(), Code::CONTENT);
+    }
+    assert!(Client::connect_to(running.secure, true, believing(&works)).await.is_err());
+}

@@ -94,6 +94,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         &self.roles
     }
 
+    /// The same, to be changed. What sessions have agreed on stays as it is.
+    pub const fn roles_mut(&mut self) -> &mut R {
+        &mut self.roles
+    }
+
     /// Takes the next record of a datagram that came over `path` on a DTLS port. `out` is for an answer.
     ///
     /// Call it until it returns `None`: a datagram may hold several records.

@@ -4,6 +4,7 @@ use super::conversation::{Sender, path_of};
 use super::object::Object;
 use super::signing::Worked;
 use crate::credentials::StoredKey;
+use crate::public_keys::PublicKeys;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +25,8 @@ pub(super) enum Errand {
         peer: PeerId,
         worked: Worked,
     },
+    /// The keys with which the server proves itself from now on.
+    Keys(Box<PublicKeys>),
     /// More numbers of a session may be used.
     Leased {
         peer: PeerId,
@@ -181,6 +184,12 @@ impl Changes {
             let _ = self.errands.send(Errand::Changed);
         }
         paths.insert(path.into());
+    }
+
+    /// Sends an errand to the same shard.
+    pub(super) fn send(&self, errand: Errand) {
+        // If the server ended meanwhile there is nobody to tell.
+        let _ = self.errands.send(errand);
     }
 
     pub(super) fn take(&self) -> HashSet<Arc<str>> {
