@@ -252,6 +252,10 @@ impl PeerVerifier for Believed {
         self.certificates.as_ref().map_or(Ok(false), Verifier::reload_if_changed)
     }
 
+    fn due(&self) -> Option<SystemTime> {
+        self.certificates.as_ref()?.due()
+    }
+
     fn trust(&self) -> Option<Digest> {
         let certificates = match &self.certificates {
             Some(verifier) => verifier.trust()?,

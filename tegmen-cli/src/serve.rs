@@ -24,6 +24,7 @@ use tegmen_host::resumption::ResumptionConfig;
 use tegmen_host::server::{Answered, HelloLimits, Listen, Note, Observer, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
+use tegmen_host::x509::date;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen serve --value /temp=21.5 --credentials keys.toml\n  \
@@ -517,6 +518,27 @@ pub(crate) fn observer(log: Log) -> Observer {
                 )
             },
             || json!({ "event": "anonymous_in_vain", "remote": remote.to_string() }),
+        ),
+        Note::CertificateExpired { at } => log.event(
+            Level::Error,
+            || {
+                format!(
+                    "our certificate expired on {}, and clients refuse it: replace it (`tegmen ca issue`), then send SIGHUP",
+                    date(at)
+                )
+            },
+            || json!({ "event": "certificate_expired", "at": date(at) }),
+        ),
+        Note::RevocationDue { at } => log.event(
+            Level::Error,
+            || {
+                format!(
+                    "a list of --client-crl was to be replaced by {}, and clients of its CA are refused: replace it \
+                     (`tegmen ca crl`)",
+                    date(at)
+                )
+            },
+            || json!({ "event": "revocation_due", "at": date(at) }),
         ),
         Note::Request(request) => write_request(&log, &request),
         Note::Context { remote, problem } => log.limited(

@@ -2,6 +2,7 @@
 
 use crate::server::{Kind, Totals};
 use std::fmt::Write as _;
+use std::time::SystemTime;
 
 /// The media type of [`render`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -29,6 +30,19 @@ pub fn render(totals: &Totals) -> String {
     );
     gauge("observations", "", "Observations that clients have registered.", totals.observations);
     gauge("transfer_bytes", "bytes", "Bodies of block-wise transfers that are held.", totals.body_bytes);
+    let now = SystemTime::now();
+    for (name, help, at) in [
+        ("certificate_expiry", "Time until the certificate of the server expires.", totals.certificate_expires),
+        ("revocation_list_due", "Time until a list of revoked clients has to be replaced.", totals.revocation_due),
+    ] {
+        let Some(at) = at else { continue };
+        let seconds = match at.duration_since(now) {
+            Ok(left) => left.as_secs() as i64,
+            Err(over) => -(over.duration().as_secs() as i64),
+        };
+        let name = format!("tegmen_{name}_seconds");
+        let _ = writeln!(text, "# TYPE {name} gauge\n# UNIT {name} seconds\n# HELP {name} {help}\n{name} {seconds}");
+    }
     let mut counter = |name: &str, help: &str, values: &[(&str, u64)]| {
         let _ = writeln!(text, "# TYPE tegmen_{name} counter\n# HELP tegmen_{name} {help}");
         for (label, value) in values {

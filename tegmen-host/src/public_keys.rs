@@ -26,6 +26,8 @@ pub struct PublicKeys {
 struct Own {
     certificate_type: CertificateType,
     content: Vec<u8>,
+    /// When the first certificate of the chain expires.
+    expires: Option<SystemTime>,
     signer: Arc<dyn Signer>,
 }
 
@@ -64,14 +66,15 @@ impl PublicKeys {
             content.extend(len);
             content.extend(certificate);
         }
-        self.own.push(Own { certificate_type: CertificateType::X509, content, signer });
+        let expires = chain.iter().filter_map(|own| Some(CertificateInfo::parse(own)?.not_after)).min();
+        self.own.push(Own { certificate_type: CertificateType::X509, content, expires, signer });
         Ok(self)
     }
 
     /// Proves itself with a raw public key (RFC 7250).
     pub fn with_raw_key(mut self, signer: Arc<dyn Signer>) -> Self {
         let content = signer.public_key().to_vec();
-        self.own.push(Own { certificate_type: CertificateType::RAW_PUBLIC_KEY, content, signer });
+        self.own.push(Own { certificate_type: CertificateType::RAW_PUBLIC_KEY, content, expires: None, signer });
         self
     }
 
@@ -138,6 +141,16 @@ impl PublicKeys {
     pub fn without_own(mut self) -> Self {
         self.own.clear();
         self
+    }
+
+    /// When the first certificate of ours expires, those among them that issued it.
+    pub(crate) fn certificate_expires(&self) -> Option<SystemTime> {
+        self.own.iter().filter_map(|own| own.expires).min()
+    }
+
+    /// When the first CRL is due: see [`PeerVerifier::due`].
+    pub(crate) fn revocation_due(&self) -> Option<SystemTime> {
+        self.verifier.as_ref()?.due()
     }
 
     /// A digest of whom it believes, as [`PeerVerifier::trust`] says; of nobody without a verifier.

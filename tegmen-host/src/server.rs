@@ -49,7 +49,7 @@ use signing::Signing;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use steering::Steering;
 use strangers::Strangers;
 use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
@@ -225,6 +225,16 @@ pub enum Note {
         /// The problem.
         problem: String,
     },
+    /// A certificate that the server shows has expired: clients refuse it. Said once for each.
+    CertificateExpired {
+        /// When.
+        at: SystemTime,
+    },
+    /// A list of revoked clients was to be replaced: clients of that CA are refused until it is. Said once for each.
+    RevocationDue {
+        /// By when.
+        at: SystemTime,
+    },
     /// A client without a certificate or key came, and such clients may do nothing: said once.
     AnonymousInVain {
         /// Address of the client.
@@ -387,6 +397,8 @@ impl Counts {
             sum.address_changes.followed += followed;
             sum.address_changes.checked += checked;
             sum.address_changes.refused += refused;
+            sum.certificate_expires = sum.certificate_expires.or(totals.certificate_expires);
+            sum.revocation_due = sum.revocation_due.or(totals.revocation_due);
             sum.passed_on += totals.passed_on;
             sum.not_passed_on += totals.not_passed_on;
         }
@@ -432,6 +444,10 @@ pub struct Totals {
     pub observations: usize,
     /// Changes of address of clients with connection ids.
     pub address_changes: AddressChanges,
+    /// When the first certificate that the server shows expires.
+    pub certificate_expires: Option<SystemTime>,
+    /// When the first list of revoked clients has to be replaced: from then on their CA's clients are refused.
+    pub revocation_due: Option<SystemTime>,
     /// Datagrams that one shard received for a session of another.
     pub passed_on: u64,
     /// Datagrams that were dropped because too many of those waited.
@@ -553,6 +569,7 @@ impl Server {
                 },
                 totals,
                 seconds: 0,
+                ends: [None; 2],
                 version: credentials.version(),
                 unanswered: 0,
                 store: config.store.clone(),

@@ -136,6 +136,11 @@ pub trait PeerVerifier: Send + Sync {
         Ok(false)
     }
 
+    /// When the first of its CRLs has to be replaced: from then on those whose CA it is of are refused. `None` without CRLs.
+    fn due(&self) -> Option<SystemTime> {
+        None
+    }
+
     /// A digest of whom it believes: of anchors, keys, lists of what is revoked and the rules for them. A client resumes a
     /// session only if this is what it was when the session began.
     ///

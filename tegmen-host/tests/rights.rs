@@ -19,7 +19,7 @@ use tegmen_host::server::{Listen, Note, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
 use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
-use tegmen_host::x509::{AllowedKey, RawKeys};
+use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
 use works::Works;
 
 /// A directory that is gone at the end.
@@ -416,4 +416,45 @@ async fn a_server_changes_its_certificate_and_no_session_ends() {
         assert_eq!(ask(client, Code::GET, b"").await.unwrap(), Code::CONTENT);
     }
     assert!(Client::connect_to(running.secure, true, believing(&works)).await.is_err());
+}
+
+#[tokio::test]
+async fn an_expired_certificate_and_a_list_that_is_due_are_reported_and_counted_down() {
+    let works = Works::new("Works");
+    let long_ago = rcgen::date_time_ymd(2020, 1, 1);
+    let (certificate, signer) = works.issue_until("127.0.0.1", rcgen::date_time_ymd(2020, 6, 1));
+    let crl = rcgen::CertificateRevocationListParams {
+        this_update: long_ago,
+        next_update: rcgen::date_time_ymd(2020, 2, 1),
+        crl_number: rcgen::SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: Vec::new(),
+        key_identifier_method: rcgen::KeyIdMethod::Sha256,
+    };
+    let crl = crl.signed_by(&works.ca).unwrap();
+    let serve = |crls: &[&[u8]], certificate: Vec<u8>, signer| {
+        let mut trust = Trust::default();
+        trust.add_anchors(works.ca.pem().as_bytes()).unwrap();
+        crls.iter().for_each(|crl| assert_eq!(trust.add_crls(crl), Ok(1)));
+        let keys = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
+        let keys =
+            keys.believing(Arc::new(Verifier::new(trust, Settings::default()))).asking(ClientAuthentication::Required);
+        Running::start(&Credentials::default(), ServerConfig { public_keys: Some(keys), ..ServerConfig::default() })
+    };
+    let running = serve(&[crl.der()], certificate, signer);
+    running.hears("CertificateExpired", 1).await;
+    running.hears("RevocationDue", 1).await;
+    let page = tegmen_host::metrics::render(&running.server.stop());
+    for name in ["tegmen_certificate_expiry_seconds -", "tegmen_revocation_list_due_seconds -"] {
+        assert!(page.contains(name), "{page}");
+    }
+    let (certificate, signer) = works.issue("127.0.0.1", rcgen::ExtendedKeyUsagePurpose::ServerAuth);
+    let running = serve(&[], certificate, signer);
+    let mut client =
+        Client::connect_to(running.secure, true, certified(works.client(SUITES).expecting("127.0.0.1"))).await.unwrap();
+    assert_eq!(ask(&mut client, Code::GET, b"").await.unwrap(), Code::CONTENT);
+    assert_eq!(running.count("Expired") + running.count("Due"), 0);
+    let page = tegmen_host::metrics::render(&running.server.stop());
+    assert!(page.contains("tegmen_certificate_expiry_seconds ") && !page.contains("seconds -"), "{page}");
+    assert!(!page.contains("revocation_list"), "{page}");
 }

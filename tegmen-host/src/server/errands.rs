@@ -30,7 +30,10 @@ impl<A: Application> Shard<A> {
                 self.on_worked(clock::now(), peer, worked);
                 self.sign_next();
             }
-            Errand::Keys(keys) => self.endpoint.roles_mut().keys = *keys,
+            Errand::Keys(keys) => {
+                self.endpoint.roles_mut().keys = *keys;
+                self.note_ends();
+            }
             Errand::Leased { peer, end, result } => self.on_leased(peer, end, result),
             Errand::Changed => {
                 let changes = self.desk.notifier.shards.get(self.number).map(Changes::take);

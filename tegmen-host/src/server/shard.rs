@@ -21,6 +21,7 @@ use crate::slab::Slab;
 use crate::udp::{Inbound, Outbox, Socket};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::time::SystemTime;
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME};
 use tegmen::coap::handler::Identity;
@@ -59,6 +60,8 @@ pub(super) struct Shard<A> {
     pub(super) desk: Desk<A>,
     pub(super) totals: Arc<Mutex<Totals>>,
     pub(super) seconds: u32,
+    /// When our certificate expires and when a CRL is due, and whether that is over.
+    pub(super) ends: [Option<(SystemTime, bool)>; 2],
     /// Of the credentials by which sessions were looked at last.
     pub(super) version: u64,
     /// ClientHellos that found no room, up to the last note of them.
@@ -408,6 +411,7 @@ impl<A: Application> Shard<A> {
             if let Err(error) = self.resumption.tick(&mut self.crypto) {
                 (self.desk.observer)(Note::TicketKeysFailed(error));
             }
+            self.note_ends();
             match self.endpoint.roles().keys.reload_if_changed() {
                 Ok(false) => {}
                 Ok(true) => (self.desk.observer)(Note::TrustReloaded),
@@ -424,6 +428,27 @@ impl<A: Application> Shard<A> {
             self.end_outdated();
         }
         self.publish();
+    }
+
+    /// Says once what of the server's own has come to its end. One shard does it for all.
+    pub(super) fn note_ends(&mut self) {
+        if self.number != 0 {
+            return;
+        }
+        let keys = &self.endpoint.roles().keys;
+        let ends = [keys.certificate_expires(), keys.revocation_due()];
+        let said = std::mem::replace(&mut self.ends, ends.map(|at| at.map(|at| (at, at <= SystemTime::now()))));
+        for (is_list, (now, said)) in self.ends.iter().zip(said).enumerate() {
+            if let Some((at, true)) = *now
+                && *now != said
+            {
+                (self.desk.observer)(if is_list == 0 {
+                    Note::CertificateExpired { at }
+                } else {
+                    Note::RevocationDue { at }
+                });
+            }
+        }
     }
 
     /// Lets the totals be read.
@@ -448,6 +473,8 @@ impl<A: Application> Shard<A> {
             body_bytes: self.desk.bodies.used(),
             observations: self.desk.observations.used(),
             address_changes: self.endpoint.address_changes(),
+            certificate_expires: self.ends[0].map(|(at, _)| at),
+            revocation_due: self.ends[1].map(|(at, _)| at),
             passed_on: self.steering.passed,
             not_passed_on: self.steering.dropped,
         };

@@ -74,6 +74,15 @@ impl Revocations {
         self.crls.iter().map(|(times, _)| times.next_update).filter(|next| *next > now).min().unwrap_or(u64::MAX)
     }
 
+    /// When the first CRL has to be replaced, of each issuer the newest.
+    pub(crate) fn due(&self) -> Option<u64> {
+        let newest = |at: usize, crl: &CertRevocationList<'_>| {
+            self.crls.iter().take(at).all(|(_, newer)| newer.issuer() != crl.issuer())
+        };
+        let crls = self.crls.iter().enumerate().filter(|(at, (_, crl))| newest(*at, crl));
+        crls.map(|(_, (times, _))| times.next_update).min()
+    }
+
     /// True if the plain list has this certificate.
     pub(crate) fn lists(&self, certificate: &Certificate<'_>) -> bool {
         let by_serial = || {

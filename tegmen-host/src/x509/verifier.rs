@@ -194,6 +194,11 @@ impl PeerVerifier for Verifier {
         Self::reload_if_changed(self)
     }
 
+    fn due(&self) -> Option<SystemTime> {
+        let generation = self.trust.read().unwrap_or_else(PoisonError::into_inner);
+        generation.trust.revocations.due().map(moment)
+    }
+
     fn trust(&self) -> Option<Digest> {
         let generation = self.trust.read().unwrap_or_else(PoisonError::into_inner);
         let Settings { max_certificates, missing_crl_allowed, cache_entries: _ } = self.settings;

@@ -34,6 +34,16 @@ impl Works {
         self.issue_for(&key, name, ExtendedKeyUsagePurpose::ServerAuth, usage)
     }
 
+    /// For a server, until the end of 2020 or before.
+    pub fn issue_until(&self, name: &str, end: time::OffsetDateTime) -> (Vec<u8>, Arc<dyn Signer>) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (rcgen::date_time_ymd(2020, 1, 1), end);
+        let certificate = params.signed_by(&key, &self.ca).unwrap();
+        let signer = SoftwareKey::from_pem(key.serialize_pem().as_bytes()).unwrap();
+        (certificate.der().to_vec(), Arc::new(signer))
+    }
+
     /// For a client, with a subject and names of its own.
     pub fn issue_as(&self, subject: rcgen::DistinguishedName) -> (Vec<u8>, Arc<dyn Signer>) {
         let key = KeyPair::generate().unwrap();
