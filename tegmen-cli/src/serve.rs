@@ -114,6 +114,10 @@ pub(crate) struct Serve {
     /// Longest request body in bytes.
     #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 1 << 20)]
     max_body: usize,
+    /// Total bytes of bodies held at once for all clients, at least four times --max-body; a request that finds no room
+    /// is answered with 5.03. Clients without DTLS can use half of it.
+    #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 64 << 20)]
+    max_bodies: usize,
     /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that would
     /// exceed one byte per second without a sign of the client is confirmable all the same (PROBING_RATE, RFC 7252).
     #[arg(help_heading = "Groups and observers", long, value_name = "N", default_value_t = 0)]
@@ -235,6 +239,7 @@ impl Serve {
             key_log: self.key_log.clone(),
             observe_requests: level >= Level::Info,
             max_body: self.max_body,
+            max_bodies: self.max_bodies.max(self.max_body.saturating_mul(4)),
             unconfirmed_notifications: self.unconfirmed,
             verify_addresses: self.verify_addresses,
             requests_per_second: self.requests_per_second,

@@ -98,7 +98,8 @@ pub struct ServerConfig {
     pub observe_requests: bool,
     /// Longest body of a request or of a response that is not GET's, in bytes (RFC 7959).
     pub max_body: usize,
-    /// Bytes of such bodies that are held at once, for all peers together; those without DTLS have half of it.
+    /// Bytes of such bodies that are held at once, for all peers and shards together; those without DTLS have half of it.
+    /// With less than four times [`Self::max_body`], bodies of that size find no room at times.
     pub max_bodies: usize,
     /// Peers without DTLS that CoAP remembers something of (what was exchanged, what is observed; 7 KiB each), for all
     /// shards together. At twice as many, those that observe nothing and came first are forgotten.
@@ -478,6 +479,7 @@ impl Server {
         let changes = senders.iter().cloned().map(Changes::new);
         let notifier = Notifier { shards: changes.collect() };
         let counters = Counts((0..shards).map(|_| Arc::default()).collect());
+        let bodies = Ledger::new(config.max_bodies);
         let threads = Vec::new();
         let sessions = config.state.clone().map(|state| Sessions::open(state, config.capacity.peers)).transpose()?;
         let sessions = sessions.map(Arc::new);
@@ -556,7 +558,7 @@ impl Server {
                     errands: sender,
                     notifier: notifier.clone(),
                     limits: config.into(),
-                    bodies: Ledger::new(config.max_bodies.div_ceil(shards)),
+                    bodies: bodies.clone(),
                     observations: Ledger::new(config.max_observations.div_ceil(shards)),
                     observers: Observers::new(
                         notifier.shards.get(number).map(|changes| changes.observed.clone()).unwrap_or_default(),

@@ -470,7 +470,7 @@ impl<A: Application> Shard<A> {
             // All shards have the same.
             hellos_dropped: if self.number == 0 { self.gate.dropped() } else { 0 },
             resumption: if self.number == 0 { self.resumption.counters() } else { ResumptionCounters::default() },
-            body_bytes: self.desk.bodies.used(),
+            body_bytes: if self.number == 0 { self.desk.bodies.used() } else { 0 },
             observations: self.desk.observations.used(),
             address_changes: self.endpoint.address_changes(),
             certificate_expires: self.ends[0].map(|(at, _)| at),

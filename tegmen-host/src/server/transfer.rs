@@ -1,5 +1,5 @@
 //! The bodies of block-wise transfers that a server holds (RFC 7959): those that come in, and those responses that
-//! cannot be made again. All are bounded: in number for each peer, in bytes for each shard.
+//! cannot be made again. All are bounded: in number for each peer, in bytes for all shards together.
 
 use super::conversation::Sender;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tegmen::time::Instant;
 /// What one peer may have at once, of each kind.
 const PER_PEER: usize = 4;
 
-/// How much a shard holds for all its peers.
+/// Bytes held for all peers.
 #[derive(Debug)]
 pub(super) struct Ledger {
     used: AtomicUsize,
@@ -52,8 +52,16 @@ impl Ledger {
     /// As [`Self::share`], for a peer with this protection: those who prove nothing have half of everything, so that
     /// nothing they do leaves the others without room.
     pub(super) fn share_of(self: &Arc<Self>, protection: Protection, amount: usize) -> Option<Share> {
-        let limit = if protection == Protection::Plain { self.limit / 2 } else { self.limit };
-        self.share_below(limit, amount)
+        self.share_below(self.limit_of(protection), amount)
+    }
+
+    /// True if `amount` could be had now by a peer with this protection.
+    fn has_room_for(&self, protection: Protection, amount: usize) -> bool {
+        self.used().saturating_add(amount) <= self.limit_of(protection)
+    }
+
+    fn limit_of(&self, protection: Protection) -> usize {
+        if protection == Protection::Plain { self.limit / 2 } else { self.limit }
     }
 
     fn share_below(self: &Arc<Self>, limit: usize, amount: usize) -> Option<Share> {
@@ -205,7 +213,10 @@ impl Transfers {
             // Who begins in the middle has been forgotten, or never was.
             None if block.number > 0 => return Uploaded::Refused(Code::REQUEST_ENTITY_INCOMPLETE),
             None => {
-                let Some(share) = ledger.share_of(from.identity.protection, 0) else {
+                // What can only fail later is refused before the client sends it all.
+                let share = ledger.share_of(from.identity.protection, 0);
+                let share = share.filter(|_| ledger.has_room_for(from.identity.protection, announced));
+                let Some(share) = share else {
                     return Uploaded::Refused(Code::SERVICE_UNAVAILABLE);
                 };
                 make_room(&mut self.uploads, |upload| upload.last);
