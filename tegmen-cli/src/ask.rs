@@ -107,7 +107,7 @@ impl WithPayload {
                 bytes
             }
             (_, Some(file), _) => {
-                std::fs::read(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?
+                std::fs::read(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?
             }
             (_, _, Some(hex)) => {
                 from_hex(hex).ok_or_else(|| Failure::usage("--hex: an even number of hexadecimal digits"))?
@@ -143,9 +143,9 @@ impl RequestArgs {
         }
         let config = self.connect.config(&uri)?;
         let (reply, session) = runtime()?.block_on(async {
-            let mut client = Client::connect(&uri, config).await.map_err(Failure::new)?;
+            let mut client = Client::connect(&uri, config).await.map_err(Failure::request)?;
             show_progress(&mut client, out);
-            let reply = client.request(&ask).await.map_err(Failure::new)?;
+            let reply = client.request(&ask).await.map_err(Failure::request)?;
             let session = Session { handshake: client.handshake_time(), resumed: client.is_resumed() };
             client.close().await;
             Ok::<_, Failure>((reply, session))
@@ -204,7 +204,7 @@ impl RequestArgs {
             );
         };
         let asked = client::ask_group(&group, uri.port, ask, wait, show);
-        let count = runtime()?.block_on(asked).map_err(Failure::new)?;
+        let count = runtime()?.block_on(asked).map_err(Failure::request)?;
         if count == 0 {
             eprintln!("nobody in the group {group} answered within {} s; they answer no errors", self.group_wait);
         }

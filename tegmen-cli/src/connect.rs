@@ -47,10 +47,10 @@ pub(crate) struct Connect {
     #[arg(long)]
     no_reconnect: bool,
     /// Request timeout in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 90)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=86400))]
     timeout: u64,
     /// Handshake timeout in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86400))]
     handshake_timeout: u64,
     /// Send non-confirmable requests (NON).
     #[arg(long)]
@@ -103,13 +103,13 @@ impl Connect {
             return Ok(Some(ClientKey { identity, key: Zeroizing::new(key) }));
         }
         let Some(file) = &self.credentials else { return Ok(None) };
-        let known = Credentials::from_file(file).map_err(Failure::new)?;
+        let known = Credentials::from_file(file).map_err(Failure::usage)?;
         let name = file.display();
         let identity = match (&self.identity, known.identities().as_slice()) {
             (Some(identity), _) => identity.clone(),
             (None, [only]) => only.clone(),
             (None, []) => {
-                return Err(Failure::new(format!(
+                return Err(Failure::usage(format!(
                     "{name} holds no identity: tegmen keys new --file {name} --identity NAME"
                 )));
             }
@@ -118,7 +118,7 @@ impl Connect {
             }
         };
         let (key, _) = known.key_of(identity.as_bytes()).ok_or_else(|| {
-            Failure::new(format!("{name} has no identity {identity}; it holds {}", known.identities().join(", ")))
+            Failure::usage(format!("{name} has no identity {identity}; it holds {}", known.identities().join(", ")))
         })?;
         Ok(Some(ClientKey { identity, key }))
     }
@@ -126,7 +126,7 @@ impl Connect {
     fn tap(&self) -> Result<Option<Tap>, Failure> {
         let Some(file) = &self.pcap else { return Ok(None) };
         let name = file.display().to_string();
-        let failed = |error| Failure::new(format!("the capture {name} cannot be written: {error}"));
+        let failed = |error| Failure::usage(format!("the capture {name} cannot be written: {error}"));
         let capture = Capture::create(file).map_err(failed)?;
         let name = name.clone();
         Ok(Some(capture.tap(move |error| eprintln!("tegmen: the capture {name} ends here: {error}"))))

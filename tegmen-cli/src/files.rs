@@ -16,7 +16,7 @@ pub(crate) enum Readers {
 
 /// Writes a file: all of it, durably, over what was there.
 pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), Failure> {
-    let wrong = |error| Failure::new(format!("{}: {error}", file.display()));
+    let wrong = |error| Failure::usage(format!("{}: {error}", file.display()));
     let mut draft = file.as_os_str().to_owned();
     draft.push(".new");
     let _ = std::fs::remove_file(&draft);

@@ -32,7 +32,12 @@ use std::process::ExitCode;
         tegmen serve --value /temp=21.5             a server of your own\n  \
         tegmen get coaps://localhost/temp           read a value of it\n  \
         tegmen observe coaps://localhost/temp       print it whenever it changes\n\n\
-        Every command takes --json; `tegmen help COMMAND` shows examples."
+        Every command takes --json; `tegmen help COMMAND` shows examples.\n\n\
+        Exit codes:\n  \
+        0    a response 2.xx, or the work is done\n  \
+        1    an error response, no response, or the work failed after it began\n  \
+        2    the command cannot begin as it was called: arguments, a file, a key, a port\n  \
+        130  ended by Ctrl-C, as shells report it; but `serve`, `observe`, `up`: 0"
 )]
 struct Cli {
     /// Print JSON, one object per line, instead of text.

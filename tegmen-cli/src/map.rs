@@ -24,7 +24,7 @@ pub(crate) enum Credential {
 /// Looks a URI up; the longest pattern that matches counts.
 pub(crate) fn find(file: &Path, uri: &Uri) -> Result<Credential, Failure> {
     let name = file.display();
-    let wrong = |why: String| Failure::new(format!("{name}: {why}"));
+    let wrong = |why: String| Failure::usage(format!("{name}: {why}"));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     let map: Map<String, Value> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     let (asked, explicit) = spellings(uri);

@@ -38,8 +38,8 @@ impl Observe {
         let config = ClientConfig { alive, ..self.request.connect.config(&uri)? };
         let ask = self.request.ask(&uri, Code::GET, &[], None);
         runtime()?.block_on(async {
-            let mut client = Client::connect(&uri, config).await.map_err(Failure::new)?;
-            let mut observation = client.observe(&ask).await.map_err(Failure::new)?;
+            let mut client = Client::connect(&uri, config).await.map_err(Failure::request)?;
+            let mut observation = client.observe(&ask).await.map_err(Failure::request)?;
             let registered = observation.is_registered();
             let start = Instant::now();
             let end = async {
@@ -54,7 +54,7 @@ impl Observe {
                 let next = tokio::select! {
                     () = &mut interrupt => break,
                     () = &mut end => break,
-                    next = observation.next() => next.map_err(Failure::new)?,
+                    next = observation.next() => next.map_err(Failure::request)?,
                 };
                 if observation.reconnects() > reconnects {
                     reconnects = observation.reconnects();

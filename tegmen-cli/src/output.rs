@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use std::io::Write as _;
+use tegmen_host::client::ClientError;
 
 /// The format of the output: text or JSON.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +23,22 @@ impl Failure {
         Self { message: message.to_string(), code: 1 }
     }
 
-    /// A mistake in how the command was called: exit code 2, as clap's.
+    /// The command cannot do its work as it was called, and did not begin: wrong arguments, or a file, a key or a port that
+    /// they name and that cannot be used. Exit code 2, as clap's.
     pub(crate) fn usage(message: impl ToString) -> Self {
         Self { message: message.to_string(), code: 2 }
+    }
+
+    /// A request that got no response: 2 if nothing was sent because of how the command was called, 1 otherwise.
+    pub(crate) fn request(error: ClientError) -> Self {
+        match error {
+            ClientError::NoKey
+            | ClientError::State(_)
+            | ClientError::Resume { .. }
+            | ClientError::Context(_)
+            | ClientError::TooLong { .. } => Self::usage(error),
+            _ => Self::new(error),
+        }
     }
 
     pub(crate) fn io(error: std::io::Error) -> Self {

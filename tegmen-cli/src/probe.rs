@@ -33,7 +33,7 @@ impl Probe {
             ));
         }
         let config = self.connect.config(&uri)?;
-        let report = runtime()?.block_on(probe(&uri, config)).map_err(Failure::new)?;
+        let report = runtime()?.block_on(probe(&uri, config)).map_err(Failure::request)?;
         out.line(|| text(&uri, &report), || object(&report));
         Ok(if report.failure.is_none() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }

@@ -157,7 +157,7 @@ impl Own {
         let signer = signer(file)?;
         let Some(file) = &self.cert else { return Ok(keys.with_raw_key(signer)) };
         let name = file.display();
-        keys.with_chain(&certificates(file)?, signer).map_err(|error| Failure::new(format!("{name}: {error}")))
+        keys.with_chain(&certificates(file)?, signer).map_err(|error| Failure::usage(format!("{name}: {error}")))
     }
 }
 
@@ -167,7 +167,7 @@ fn signer(place: &Path) -> Result<Arc<dyn Signer>, Failure> {
     let wrapped = || std::fs::read_to_string(place).is_ok_and(|text| text.contains("BEGIN TSS2 PRIVATE KEY"));
     match handle.is_some() || wrapped() {
         true => in_tpm(place, handle),
-        false => Ok(Arc::new(SoftwareKey::from_file(place).map_err(Failure::new)?)),
+        false => Ok(Arc::new(SoftwareKey::from_file(place).map_err(Failure::usage)?)),
     }
 }
 
@@ -179,7 +179,7 @@ fn in_tpm(file: &Path, handle: Option<&str>) -> Result<Arc<dyn Signer>, Failure>
         None => Place::File(file.to_owned()),
     };
     let tpm = std::env::var("TEGMEN_TPM").unwrap_or_else(|_| DEFAULT_TPM.to_owned());
-    Ok(Arc::new(TpmKey::open(&tpm, &place).map_err(Failure::new)?))
+    Ok(Arc::new(TpmKey::open(&tpm, &place).map_err(Failure::usage)?))
 }
 
 #[cfg(not(feature = "tpm"))]
@@ -191,7 +191,7 @@ fn in_tpm(file: &Path, _: Option<&str>) -> Result<Arc<dyn Signer>, Failure> {
 }
 
 fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", file.display()));
+    let failed = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", file.display()));
     let pem = std::fs::read(file).map_err(|error| failed(&error))?;
     let certificates = CertificateDer::pem_slice_iter(&pem).map(|each| each.map(|der| der.to_vec()));
     certificates.collect::<Result<_, _>>().map_err(|_| failed(&"a certificate in PEM is expected"))
@@ -214,7 +214,7 @@ impl Believed {
     fn new(files: Files, raw: Vec<AllowedKey>) -> Result<Arc<Self>, Failure> {
         let certificates = match files.anchors.is_empty() {
             true => None,
-            false => Some(Verifier::from_files(files, Settings::default()).map_err(Failure::new)?),
+            false => Some(Verifier::from_files(files, Settings::default()).map_err(Failure::usage)?),
         };
         Ok(Arc::new(Self { certificates, raw: RawKeys(raw) }))
     }

@@ -207,7 +207,7 @@ impl Serve {
             true => Credentials::default(),
             // Who has public keys needs no others.
             false if self.clients.is_given() && !self.credentials.exists() => Credentials::default(),
-            false => Credentials::from_file(&self.credentials).map_err(Failure::new)?,
+            false => Credentials::from_file(&self.credentials).map_err(Failure::usage)?,
         };
         let all = [IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let addresses = if self.listen.is_empty() { &all[..] } else { &self.listen };
@@ -225,8 +225,8 @@ impl Serve {
             credentials.allow_anonymous(rule).map_err(wrong)?;
         }
         let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
-        let state = self.state.as_deref().map(Database::open).transpose().map_err(Failure::new)?;
-        let contexts = Contexts::open_in(&self.oscore, state.as_ref(), learn).map_err(Failure::new)?;
+        let state = self.state.as_deref().map(Database::open).transpose().map_err(Failure::usage)?;
+        let contexts = Contexts::open_in(&self.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
         let count = contexts.len();
         let mut config = ServerConfig {
             listen,
@@ -274,7 +274,7 @@ impl Serve {
         config.dtls.connection_id = (!self.no_connection_id).then_some(policy);
         config.capacity = Capacity { peers: self.max_peers.max(1), handshakes: self.max_handshakes.max(1) };
         let log = Log::start(level, format).map_err(Failure::io)?;
-        let server = Server::start(&config, &credentials, resources, observer(log.clone())).map_err(Failure::new)?;
+        let server = Server::start(&config, &credentials, resources, observer(log.clone())).map_err(Failure::usage)?;
         let runtime = runtime()?;
         let ended = {
             // From before the first line, so that no signal of somebody who waits for that line ends the process unheard.
@@ -306,7 +306,7 @@ impl Serve {
                 return Ok(());
             };
             let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| {
-                Failure::new(format!("the metrics cannot be served at {address}: {error}; choose another port"))
+                Failure::usage(format!("the metrics cannot be served at {address}: {error}; choose another port"))
             })?;
             let at = listener.local_addr().unwrap_or(address);
             log.always(

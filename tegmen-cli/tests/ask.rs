@@ -1,9 +1,10 @@
-//! `tegmen get` and its like: what they show of a server.
+//! `tegmen get` and its like: what they show of a server, what they refuse to send, and their exit codes.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
+use std::net::UdpSocket;
 use std::process::{Command, Output};
 use works::{Scene, Server};
 
@@ -25,4 +26,26 @@ fn a_body_of_the_longest_size_is_taken_on_any_number_of_cores() {
     std::fs::write(scene.0.join("body"), vec![b'x'; 1 << 20]).unwrap();
     let uri = format!("coap://{}/v", server.addresses[0]);
     assert_eq!(outcome(&scene, &["put", &uri, "--file", "body"]), (0, "2.04 Changed\n".to_owned()));
+}
+
+#[test]
+fn a_call_that_cannot_begin_ends_with_2_and_says_what_to_do() {
+    let scene = Scene::new("ask-usage");
+    std::fs::write(scene.0.join("file"), "").unwrap();
+    let calls: &[(&[&str], &str)] = &[
+        (&["put", "coap://127.0.0.1/v", "--file", "none"], "none: "),
+        (&["get", "coap://127.0.0.1/temp", "--timeout", "0"], "--timeout"),
+        (&["get", "coaps://127.0.0.1/temp"], "coaps needs an identity and a key"),
+        (&["get", "coaps://127.0.0.1/temp", "--credentials", "none"], "tegmen keys new"),
+        (&["serve", "--value", "/a=1", "--plain", "--no-secure", "--dir", "/d=none"], "none is no directory"),
+        (&["serve", "--value", "/a=1", "--credentials", "none"], "tegmen keys new"),
+    ];
+    for (call, part) in calls {
+        let (code, told) = outcome(&scene, call);
+        assert!(code == 2 && told.contains(part), "{call:?}: {code} {told}");
+    }
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let serve = ["serve", "--value", "/a=1", "--plain", "--no-secure", "--listen", "127.0.0.1", "--plain-port", &port];
+    assert_eq!(outcome(&scene, &serve).0, 2);
 }
