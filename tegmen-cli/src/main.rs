@@ -93,7 +93,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") => {
+            let failure = output::Failure::usage(error.render().to_string().trim_end());
+            output::Output { json: true }.failure(&failure);
+            return ExitCode::from(failure.code);
+        }
+        Err(error) => error.exit(),
+    };
     let out = output::Output { json: cli.json };
     let outcome = match cli.command {
         Command::Up(up) => up.run(out),

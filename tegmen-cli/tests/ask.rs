@@ -48,4 +48,8 @@ fn a_call_that_cannot_begin_ends_with_2_and_says_what_to_do() {
     let port = taken.local_addr().unwrap().port().to_string();
     let serve = ["serve", "--value", "/a=1", "--plain", "--no-secure", "--listen", "127.0.0.1", "--plain-port", &port];
     assert_eq!(outcome(&scene, &serve).0, 2);
+    // And so do mistakes that the parser of the arguments finds, as JSON if that is asked for.
+    let (code, told) = outcome(&scene, &["--json", "get", "coap://127.0.0.1/", "--no-such-option"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert!(code == 2 && told["error"].as_str().unwrap().contains("--no-such-option"), "{told}");
 }
