@@ -107,10 +107,11 @@ impl WithPayload {
                 bytes
             }
             (_, Some(file), _) => {
-                std::fs::read(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?
+                let unreadable = |error| format!("the payload {} cannot be read: {error}", file.display());
+                std::fs::read(file).map_err(|error| Failure::usage(unreadable(error)))?
             }
             (_, _, Some(hex)) => {
-                from_hex(hex).ok_or_else(|| Failure::usage("--hex: an even number of hexadecimal digits"))?
+                from_hex(hex).ok_or_else(|| Failure::usage("--hex needs an even number of hexadecimal digits"))?
             }
             _ => Vec::new(),
         };
@@ -206,7 +207,11 @@ impl RequestArgs {
         let asked = client::ask_group(&group, uri.port, ask, wait, show);
         let count = runtime()?.block_on(asked).map_err(Failure::request)?;
         if count == 0 {
-            eprintln!("nobody in the group {group} answered within {} s; they answer no errors", self.group_wait);
+            eprintln!(
+                "no member of the group {group} answered within {} s; members do not answer where they have only an error to \
+                 tell, and the interface may be another one: name it, as in {}%eth0",
+                self.group_wait, group.ip
+            );
         }
         Ok(if count > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }

@@ -296,7 +296,9 @@ fn list(dir: &Path, out: Output) -> Result<ExitCode, Failure> {
 pub(crate) fn read_certificate(file: &Path) -> Result<CertificateInfo, Failure> {
     use rustls_pki_types::{CertificateDer, pem::PemObject as _};
     let name = file.display();
-    let bytes = std::fs::read(file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let bytes = std::fs::read(file).map_err(|error| {
+        Failure::usage(format!("{name} cannot be read: {error}; correct the path, or the permissions there"))
+    })?;
     let der = match bytes.first() {
         Some(0x30) => CertificateDer::from(bytes),
         _ => CertificateDer::from_pem_slice(&bytes)
@@ -308,7 +310,9 @@ pub(crate) fn read_certificate(file: &Path) -> Result<CertificateInfo, Failure> 
 fn read_request(file: &Path) -> Result<Request, Failure> {
     use rustls_pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
     let name = file.display();
-    let bytes = std::fs::read(file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let bytes = std::fs::read(file).map_err(|error| {
+        Failure::usage(format!("{name} cannot be read: {error}; correct the path, or the permissions there"))
+    })?;
     let der = match bytes.first() {
         Some(0x30) => CertificateSigningRequestDer::from(bytes),
         _ => CertificateSigningRequestDer::from_pem_slice(&bytes)

@@ -16,7 +16,10 @@ pub(crate) enum Readers {
 
 /// Writes a file: all of it, durably, over what was there.
 pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), Failure> {
-    let wrong = |error| Failure::usage(format!("{}: {error}", file.display()));
+    let wrong = |error| {
+        let file = file.display();
+        Failure::usage(format!("{file} cannot be written: {error}; correct the path, or the permissions there"))
+    };
     let mut draft = file.as_os_str().to_owned();
     draft.push(".new");
     let _ = std::fs::remove_file(&draft);

@@ -32,11 +32,10 @@ impl Failure {
     /// A request that got no response: 2 if nothing was sent because of how the command was called, 1 otherwise.
     pub(crate) fn request(error: ClientError) -> Self {
         match error {
-            ClientError::NoKey
-            | ClientError::State(_)
-            | ClientError::Resume { .. }
-            | ClientError::Context(_)
-            | ClientError::TooLong { .. } => Self::usage(error),
+            ClientError::State(error) => Self::usage(format!("--session: {error}")),
+            ClientError::NoKey | ClientError::Resume { .. } | ClientError::Context(_) | ClientError::TooLong { .. } => {
+                Self::usage(error)
+            }
             _ => Self::new(error),
         }
     }

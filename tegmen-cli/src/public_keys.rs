@@ -192,7 +192,8 @@ fn in_tpm(file: &Path, _: Option<&str>) -> Result<Arc<dyn Signer>, Failure> {
 
 fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", file.display()));
-    let pem = std::fs::read(file).map_err(|error| failed(&error))?;
+    let unreadable = |error| failed(&format!("{error}; correct the path, or the permissions there"));
+    let pem = std::fs::read(file).map_err(unreadable)?;
     let certificates = CertificateDer::pem_slice_iter(&pem).map(|each| each.map(|der| der.to_vec()));
     certificates.collect::<Result<_, _>>().map_err(|_| failed(&"a certificate in PEM is expected"))
 }

@@ -368,12 +368,14 @@ impl Serve {
         add("value", &self.value, &|text| Ok(Resource::value(text.as_bytes())))?;
         add("file", &self.file, &|file| match PathBuf::from(file) {
             path if path.is_file() => Ok(Resource::File(path)),
-            _ => Err(Failure::usage(format!("--file: {file} is no file"))),
+            _ => Err(Failure::usage(format!("--file: {file} is not a file that can be served: correct the path"))),
         })?;
         let directory = |writable| {
             move |dir: &str| match PathBuf::from(dir) {
                 root if root.is_dir() => Ok(Resource::Directory { root, writable }),
-                _ => Err(Failure::usage(format!("{dir} is no directory"))),
+                _ => Err(Failure::usage(format!(
+                    "{dir} is not a directory: create it (mkdir -p {dir}), or correct the path"
+                ))),
             }
         };
         add("dir", &self.dir, &directory(false))?;

@@ -33,11 +33,11 @@ fn a_call_that_cannot_begin_ends_with_2_and_says_what_to_do() {
     let scene = Scene::new("ask-usage");
     std::fs::write(scene.0.join("file"), "").unwrap();
     let calls: &[(&[&str], &str)] = &[
-        (&["put", "coap://127.0.0.1/v", "--file", "none"], "none: "),
+        (&["put", "coap://127.0.0.1/v", "--file", "none"], "the payload none cannot be read"),
         (&["get", "coap://127.0.0.1/temp", "--timeout", "0"], "--timeout"),
         (&["get", "coaps://127.0.0.1/temp"], "coaps needs an identity and a key"),
         (&["get", "coaps://127.0.0.1/temp", "--credentials", "none"], "tegmen keys new"),
-        (&["serve", "--value", "/a=1", "--plain", "--no-secure", "--dir", "/d=none"], "none is no directory"),
+        (&["serve", "--value", "/a=1", "--plain", "--no-secure", "--dir", "/d=none"], "mkdir -p none"),
         (&["serve", "--value", "/a=1", "--credentials", "none"], "tegmen keys new"),
     ];
     for (call, part) in calls {

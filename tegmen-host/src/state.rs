@@ -33,7 +33,7 @@ use tegmen::secret::Secret;
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// A file cannot be read or written.
-    #[error("{file}: {source}")]
+    #[error("{file}: {source}: sessions are kept there; correct the path, or the permissions there")]
     File {
         /// Which.
         file: String,

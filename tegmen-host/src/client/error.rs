@@ -128,8 +128,8 @@ pub enum ClientError {
         /// What the system says.
         source: io::Error,
     },
-    /// The session that was kept cannot be used.
-    #[error(transparent)]
+    /// The session that was kept, or is to be kept, cannot be used.
+    #[error("the kept session (--session): {0}")]
     State(StateError),
     /// The OSCORE context cannot be used.
     #[error(transparent)]
@@ -141,6 +141,15 @@ pub enum ClientError {
         remote: SocketAddr,
         /// What, and what may be the cause.
         detail: &'static str,
+    },
+    /// OSCORE numbers are lost, and the server does not derive new keys.
+    #[error(
+        "{remote} derives no new OSCORE keys with us, and our numbers are lost: its context needs rederivation = true \
+         (libcoap: rfc8613_b_2,bool,true and rfc8613_b_1_2,bool,false)"
+    )]
+    NoNewKeys {
+        /// The address.
+        remote: SocketAddr,
     },
     /// `coaps` without a key.
     #[error(

@@ -148,10 +148,9 @@ impl Client {
         let answer = self.response_to(request, start.after(self.config.timeout)).await;
         self.forget(request);
         match &self.objects {
-            Some(objects) if objects.is_lost() => Err(answer.err().unwrap_or(ClientError::NotProtected {
-                remote: self.remote,
-                detail: "our numbers are lost, and it derives no new keys with us: does its context say rederivation = true?",
-            })),
+            Some(objects) if objects.is_lost() => {
+                Err(answer.err().unwrap_or(ClientError::NoNewKeys { remote: self.remote }))
+            }
             _ => Ok(()),
         }
     }

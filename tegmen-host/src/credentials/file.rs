@@ -16,11 +16,19 @@ use zeroize::Zeroizing;
 /// Longest identity in bytes (RFC 4279, section 5.3, asks for 128; the wire allows what the cookie room holds).
 pub const MAX_IDENTITY: usize = 128;
 
+/// The next step where the system refuses a credentials file.
+fn next_step(file: &str, refusal: &std::io::Error) -> String {
+    match refusal.kind() {
+        std::io::ErrorKind::NotFound => format!("make one with `tegmen keys new --identity NAME --file {file}`"),
+        _ => "correct the path, or the permissions there".to_owned(),
+    }
+}
+
 /// Why a credentials file cannot be used. Each says file, line and what would be right.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// It is not there, or not readable.
-    #[error("{file}: {source}: make one with `tegmen keys new --identity NAME --file {file}`")]
+    #[error("the credentials {file} cannot be read: {source}: {}", next_step(file, source))]
     Unreadable {
         /// Path of the file.
         file: String,
