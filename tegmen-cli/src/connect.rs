@@ -157,6 +157,13 @@ impl Connect {
             tap: self.tap()?,
             ..ClientConfig::default()
         };
+        if let (Some(_), Some(dir)) = (&self.pcap, &config.oscore) {
+            let dir = dir.display();
+            eprintln!(
+                "the capture holds no secrets of OSCORE: `tegmen oscore export --to wireshark {dir} FILE` writes the line of \
+                 Wireshark's table oscore_contexts that decrypts it; whoever reads FILE reads the traffic"
+            );
+        }
         config.dtls.handshake_timeout = Duration::from_secs(self.handshake_timeout);
         config.dtls.suites = self.suites.unwrap_or(config.dtls.suites);
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);

@@ -43,11 +43,12 @@ enum Command {
     },
     /// Export the other end of a context for aiocoap (a directory) or libcoap (a file).
     #[command(after_help = "Examples:\n  tegmen oscore export --to libcoap client server.conf\n  \
-        tegmen oscore export --to libcoap --recover client server.conf   # then: coap-server -E server.conf,server.conf.seq")]
+        tegmen oscore export --to libcoap --recover client server.conf   # then: coap-server -E server.conf,server.conf.seq\n  \
+        tegmen oscore export --to wireshark client ~/.config/wireshark/oscore_contexts")]
     Export {
-        /// Format to write.
+        /// Format to write. `wireshark` writes a line for its table oscore_contexts that decrypts both directions.
         #[arg(long, value_enum)]
-        to: Whose,
+        to: Target,
         /// Directory of the context.
         dir: PathBuf,
         /// The directory or file to write; it must not exist.
@@ -100,6 +101,13 @@ struct New {
 enum Whose {
     Aiocoap,
     Libcoap,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Target {
+    Aiocoap,
+    Libcoap,
+    Wireshark,
 }
 
 impl From<Whose> for Format {
@@ -160,8 +168,13 @@ impl Oscore {
             }
             Command::Export { to, dir, target, recover } => {
                 let name = target.display().to_string();
-                Format::from(to).export_other_end(&dir, &target, recover).map_err(Failure::new)?;
-                out.line(|| format!("{name} is for the other end of {}", dir.display()), || json!({ "file": name }));
+                let (exported, purpose) = match to {
+                    Target::Aiocoap => (Format::Aiocoap.export_other_end(&dir, &target, recover), "the other end"),
+                    Target::Libcoap => (Format::Libcoap.export_other_end(&dir, &target, recover), "the other end"),
+                    Target::Wireshark => (contexts::export_to_wireshark(&dir, &target), "captures"),
+                };
+                exported.map_err(Failure::new)?;
+                out.line(|| format!("{name} is for {purpose} of {}", dir.display()), || json!({ "file": name }));
             }
             Command::Recover { dir } if dir.is_file() => {
                 state::recover(&dir).map_err(Failure::new)?;

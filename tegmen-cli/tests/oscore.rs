@@ -66,3 +66,18 @@ fn what_cannot_be_written_is_not_told_to_make_a_context() {
     assert!(!again.status.success() && said.contains("nothing is written over"), "{said}");
     assert!(!said.contains("make a context"), "{said}");
 }
+
+#[test]
+fn wireshark_gets_the_line_of_its_table_and_libcoap_the_rederivation() {
+    let scene = Scene::new("wireshark");
+    let new = ["oscore", "new", "client", "server", "--sender-id", "0a", "--id-context", "0b", "--rederivation"];
+    assert!(scene.tegmen(&new).status.success());
+    let exported = scene.tegmen(&["oscore", "export", "--to", "wireshark", "client", "contexts"]);
+    assert!(exported.status.success(), "{exported:?}");
+    let line = std::fs::read_to_string(scene.path("contexts")).unwrap();
+    let fields: Vec<&str> = line.trim_end().split(',').map(|field| field.trim_matches('"')).collect();
+    assert_eq!((fields[0], fields[1], fields[4]), ("0a", "", "0b"));
+    assert_eq!((fields[2].len(), fields[3].len(), fields[5]), (32, 16, "AES-CCM-16-64-128 (CCM*)"));
+    assert!(scene.tegmen(&["oscore", "export", "--to", "libcoap", "client", "server.conf"]).status.success());
+    assert!(std::fs::read_to_string(scene.path("server.conf")).unwrap().contains("rfc8613_b_2,bool,true"));
+}

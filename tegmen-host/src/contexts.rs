@@ -18,7 +18,7 @@ mod rederivation;
 pub use crate::state::numbers::{LEASE, now};
 pub use directory::{StoredContext, Used, create, recover, used};
 pub use file::{ContextFile, aead_name as algorithm};
-pub use foreign::Format;
+pub use foreign::{Format, export_to_wireshark};
 pub(crate) use rederivation::{Received, Untaken};
 
 use crate::state::Database;

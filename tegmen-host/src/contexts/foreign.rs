@@ -1,7 +1,7 @@
 //! Contexts in the formats of aiocoap and libcoap.
 
 use super::directory::{allowance, create_used, used};
-use super::file::{ContextFile, aead_name};
+use super::file::{CONTEXT, ContextFile, aead_name};
 use super::{ContextError, create, file_error, write_error};
 use crate::credentials::{from_hex, to_hex};
 use crate::private;
@@ -21,6 +21,32 @@ pub enum Format {
     Aiocoap,
     /// A file of lines as `sender_id,hex,"01"`.
     Libcoap,
+}
+
+/// Writes the line of Wireshark's table `oscore_contexts` (Preferences, Protocols, OSCORE) that decrypts both directions of
+/// the context in `dir`.
+///
+/// # Errors
+/// [`ContextError::Syntax`] for an algorithm that Wireshark does not have; [`ContextError::Exists`],
+/// [`ContextError::NotWritten`].
+pub fn export_to_wireshark(dir: &Path, to: &Path) -> Result<(), ContextError> {
+    let context = ContextFile::read(dir)?;
+    if context.aead != Aead::AesCcm16_64_128 {
+        return Err(ContextError::Syntax {
+            file: dir.join(CONTEXT).display().to_string(),
+            line: 1,
+            message: format!("algorithm: Wireshark decrypts AES-CCM-16-64-128 only, not {}", aead_name(context.aead)),
+        });
+    }
+    let id_context = context.id_context.as_deref().unwrap_or(&[]);
+    let fields: [&[u8]; 5] =
+        [&context.sender_id, &context.recipient_id, &*context.master_secret, &context.master_salt, id_context];
+    let mut line = Zeroizing::new(String::new());
+    for field in fields {
+        line.push_str(&format!("\"{}\",", to_hex(field)));
+    }
+    line.push_str("\"AES-CCM-16-64-128 (CCM*)\"\n");
+    write(to, &line)
 }
 
 impl Format {
@@ -100,6 +126,9 @@ impl Format {
                 hex("recipient_id", &context.recipient_id);
                 if let Some(id_context) = &context.id_context {
                     hex("id_context", id_context);
+                }
+                if context.rederivation {
+                    text.push_str("rfc8613_b_2,bool,true\nrfc8613_b_1_2,bool,false\n");
                 }
                 text.push_str(&format!("aead_alg,integer,{}\nhkdf_alg,integer,-10\n", context.aead.cose_id()));
                 Zeroizing::new(text)
