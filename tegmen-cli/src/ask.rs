@@ -275,11 +275,16 @@ pub(crate) fn readable(reply: &Reply) -> Option<String> {
 pub(crate) fn complain(reply: &Reply) {
     let detail = readable(reply).unwrap_or_else(|| to_hex(&reply.payload));
     let separator = if detail.is_empty() { "" } else { ": " };
-    let wait = match (reply.code, reply.uint(OptionNumber::MAX_AGE)) {
+    let advice = match (reply.code, reply.uint(OptionNumber::MAX_AGE)) {
         (Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE, Some(seconds)) => format!("; again in {seconds} s"),
+        (Code::REQUEST_ENTITY_TOO_LARGE, _) => match reply.uint(OptionNumber::SIZE1) {
+            Some(limit) => format!("; the server takes at most {limit} bytes"),
+            None => "; the server takes no body of this size".to_owned(),
+        },
+        (code, _) if code.class() == 5 => "; the log of the server has the cause".to_owned(),
         _ => String::new(),
     };
-    eprintln!("{} {}{separator}{detail}{wait}", reply.code, reply.code.name());
+    eprintln!("{} {}{separator}{detail}{advice}", reply.code, reply.code.name());
 }
 
 /// The time of the handshake, and whether it resumed a session.

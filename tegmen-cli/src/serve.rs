@@ -111,12 +111,12 @@ pub(crate) struct Serve {
     /// reach the address can read them.
     #[arg(help_heading = "Log and metrics", long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Longest request body in bytes.
-    #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 1 << 20)]
+    /// Longest request body in bytes; a longer one is answered with 4.13 and this limit.
+    #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = body_size)]
     max_body: usize,
     /// Total bytes of bodies held at once for all clients, at least four times --max-body; a request that finds no room
     /// is answered with 5.03. Clients without DTLS can use half of it.
-    #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 64 << 20)]
+    #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = body_size)]
     max_bodies: usize,
     /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that would
     /// exceed one byte per second without a sign of the client is confirmable all the same (PROBING_RATE, RFC 7252).
@@ -180,6 +180,12 @@ fn listen_address(text: &str) -> Result<IpAddr, String> {
         Ok(both) => format!("give the address alone, {}; ports are --port {} and --plain-port", both.ip(), both.port()),
         Err(_) => "an IP address of this machine, as 127.0.0.1 or ::1".to_owned(),
     })
+}
+
+fn body_size(text: &str) -> Result<usize, String> {
+    // A Size1 option has four bytes.
+    let size = text.parse().ok().filter(|size| (1..=u32::MAX as usize).contains(size));
+    size.ok_or_else(|| "a number of bytes, 1 to 4294967295".to_owned())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

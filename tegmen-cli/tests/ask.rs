@@ -19,6 +19,16 @@ fn outcome(scene: &Scene, arguments: &[&str]) -> (i32, String) {
 }
 
 #[test]
+fn a_body_that_is_too_long_is_refused_with_the_limit() {
+    let scene = Scene::new("ask-too-long");
+    let server = Server::start(&scene.0, &["--value", "/v=1", "--plain", "--no-secure", "--max-body", "5000"], 1);
+    std::fs::write(scene.0.join("body"), [b'x'; 6000]).unwrap();
+    let uri = format!("coap://{}/v", server.addresses[0]);
+    let (code, told) = outcome(&scene, &["put", &uri, "--file", "body"]);
+    assert_eq!((code, told.trim_end()), (1, "4.13 Request Entity Too Large; the server takes at most 5000 bytes"));
+}
+
+#[test]
 fn a_body_of_the_longest_size_is_taken_on_any_number_of_cores() {
     let scene = Scene::new("ask-cores");
     let options = ["--value", "/v=1", "--plain", "--no-secure", "--quiet", "--shards", "64"];

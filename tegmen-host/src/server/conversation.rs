@@ -325,6 +325,10 @@ impl<A: Application> Desk<A> {
             Ok(block) => block.filter(|block| block.more || block.number > 0),
         };
         let served = match block {
+            None if message.payload().len() > self.limits.max_body => {
+                let most = (OptionNumber::SIZE1, self.limits.max_body as u32);
+                return refuse(Code::REQUEST_ENTITY_TOO_LARGE, frame, Some(most));
+            }
             None => self.serve(from, talk, message, answer_id, frame),
             Some(block) => {
                 // Nobody who may not make the request may fill our memory with it.
