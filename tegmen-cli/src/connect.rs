@@ -84,7 +84,7 @@ pub(crate) struct Connect {
     record_size_limit: Option<u16>,
     /// Ask for connection IDs (RFC 9146), so that the session survives a change of our address. BYTES is the length of
     /// our own ID in what the server sends, 0 by default.
-    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "0",
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0",
         value_parser = clap::value_parser!(u8).range(0..=20))]
     connection_id: Option<u8>,
 }

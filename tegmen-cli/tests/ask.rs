@@ -63,3 +63,15 @@ fn a_call_that_cannot_begin_ends_with_2_and_says_what_to_do() {
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
     assert!(code == 2 && told["error"].as_str().unwrap().contains("--no-such-option"), "{told}");
 }
+
+#[test]
+fn an_option_whose_value_may_be_left_out_does_not_take_the_uri_for_it() {
+    let scene = Scene::new("ask-connection-id");
+    // A port that nobody listens at.
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let uri = format!("coaps://127.0.0.1:{port}/x");
+    for option in ["--connection-id", "--connection-id=4"] {
+        let (code, told) = outcome(&scene, &["get", option, &uri, "-u", "a", "-k", "00"]);
+        assert!(code == 1 && told.contains("nothing listens"), "{option}: {code} {told}");
+    }
+}

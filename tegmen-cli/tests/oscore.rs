@@ -68,6 +68,14 @@ fn what_cannot_be_written_is_not_told_to_make_a_context() {
 }
 
 #[test]
+fn an_option_without_its_value_leaves_the_uri_alone() {
+    let scene = Scene::new("option");
+    let asked = scene.tegmen(&["get", "--connection-id", "-u", "me", "-k", "00", "coaps://127.0.0.1:1/temp"]);
+    let said = String::from_utf8_lossy(&asked.stderr);
+    assert!(said.contains("nothing listens at 127.0.0.1:1"), "{said}");
+}
+
+#[test]
 fn wireshark_gets_the_line_of_its_table_and_libcoap_the_rederivation() {
     let scene = Scene::new("wireshark");
     let new = ["oscore", "new", "client", "server", "--sender-id", "0a", "--id-context", "0b", "--rederivation"];
