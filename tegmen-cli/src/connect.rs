@@ -23,6 +23,9 @@ pub(crate) struct Connect {
     /// PSK in hexadecimal. Other users of this machine can see it in the process list; use --credentials to hide it.
     #[arg(long, short = 'k', env = "TEGMEN_KEY", hide_env_values = true, conflicts_with = "credentials")]
     key: Option<String>,
+    /// PSK as text, in the form that coap-client takes with -k.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["key", "credentials"])]
+    key_text: Option<String>,
     /// Credentials file; takes its only identity, or the one that --identity names.
     #[arg(long, env = "TEGMEN_CREDENTIALS")]
     credentials: Option<PathBuf>,
@@ -96,10 +99,16 @@ fn block_size(text: &str) -> Result<usize, String> {
 
 impl Connect {
     pub(crate) fn key(&self) -> Result<Option<ClientKey>, Failure> {
-        if let Some(hex) = &self.key {
-            let identity = self.identity.clone().ok_or_else(|| Failure::usage("--key goes with --identity NAME"))?;
-            let key = from_hex(hex).filter(|key| !key.is_empty());
-            let key = key.ok_or_else(|| Failure::usage("--key: an even number of hexadecimal digits"))?;
+        let key = match (&self.key, &self.key_text) {
+            (Some(hex), _) => Some(from_hex(hex).filter(|key| !key.is_empty()).ok_or_else(|| {
+                Failure::usage(
+                    "--key is not hexadecimal, or has an odd number of digits; a key that is text goes with --key-text",
+                )
+            })?),
+            (None, text) => text.as_ref().map(|text| text.clone().into_bytes()),
+        };
+        if let Some(key) = key {
+            let identity = self.identity.clone().ok_or_else(|| Failure::usage("a key goes with --identity NAME"))?;
             return Ok(Some(ClientKey { identity, key: Zeroizing::new(key) }));
         }
         let Some(file) = &self.credentials else { return Ok(None) };

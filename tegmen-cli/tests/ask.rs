@@ -46,6 +46,7 @@ fn a_call_that_cannot_begin_ends_with_2_and_says_what_to_do() {
         (&["put", "coap://127.0.0.1/v", "--file", "none"], "the payload none cannot be read"),
         (&["get", "coap://127.0.0.1/temp", "--timeout", "0"], "--timeout"),
         (&["get", "coaps://127.0.0.1/temp"], "coaps needs an identity and a key"),
+        (&["get", "coaps://127.0.0.1/temp", "-u", "a", "-k", "secret"], "--key-text"),
         (&["get", "coaps://127.0.0.1/temp", "--credentials", "none"], "tegmen keys new"),
         (&["serve", "--value", "/a=1", "--plain", "--no-secure", "--dir", "/d=none"], "mkdir -p none"),
         (&["serve", "--value", "/a=1", "--credentials", "none"], "tegmen keys new"),

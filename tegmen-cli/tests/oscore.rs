@@ -70,9 +70,12 @@ fn what_cannot_be_written_is_not_told_to_make_a_context() {
 #[test]
 fn an_option_without_its_value_leaves_the_uri_alone() {
     let scene = Scene::new("option");
-    let asked = scene.tegmen(&["get", "--connection-id", "-u", "me", "-k", "00", "coaps://127.0.0.1:1/temp"]);
+    let asked = scene.tegmen(&["get", "--connection-id", "-u", "me", "--key-text", "key", "coaps://127.0.0.1:1/temp"]);
     let said = String::from_utf8_lossy(&asked.stderr);
     assert!(said.contains("nothing listens at 127.0.0.1:1"), "{said}");
+    let mistaken = scene.tegmen(&["get", "-u", "me", "-k", "secret", "coaps://127.0.0.1:1/temp"]);
+    let said = String::from_utf8_lossy(&mistaken.stderr);
+    assert!(said.contains("--key-text"), "{said}");
 }
 
 #[test]
