@@ -113,8 +113,19 @@ impl WithPayload {
             (_, _, Some(hex)) => {
                 from_hex(hex).ok_or_else(|| Failure::usage("--hex needs an even number of hexadecimal digits"))?
             }
-            _ => Vec::new(),
+            _ if method == Code::POST => Vec::new(),
+            _ => {
+                return Err(Failure::usage(
+                    "a payload is missing: give it as text behind the URI, with --file or with --hex; '' is an empty one",
+                ));
+            }
         };
+        let is_json = self.content_format.is_some_and(|format| matches!(format, 50..=52 | 110));
+        if is_json && let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&payload) {
+            return Err(Failure::usage(format!(
+                "the payload is not JSON, as --content-format says: {error}; correct one of the two"
+            )));
+        }
         self.request.run(out, method, &payload, self.content_format)
     }
 }

@@ -43,6 +43,8 @@ fn a_call_that_cannot_begin_ends_with_2_and_says_what_to_do() {
     let scene = Scene::new("ask-usage");
     std::fs::write(scene.0.join("file"), "").unwrap();
     let calls: &[(&[&str], &str)] = &[
+        (&["put", "coap://127.0.0.1/v"], "a payload is missing"),
+        (&["put", "coap://127.0.0.1/v", "{", "--content-format", "json"], "is not JSON"),
         (&["put", "coap://127.0.0.1/v", "--file", "none"], "the payload none cannot be read"),
         (&["get", "coap://127.0.0.1/temp", "--timeout", "0"], "--timeout"),
         (&["get", "coaps://127.0.0.1/temp"], "coaps needs an identity and a key"),
@@ -63,6 +65,15 @@ fn a_call_that_cannot_begin_ends_with_2_and_says_what_to_do() {
     let (code, told) = outcome(&scene, &["--json", "get", "coap://127.0.0.1/", "--no-such-option"]);
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
     assert!(code == 2 && told["error"].as_str().unwrap().contains("--no-such-option"), "{told}");
+}
+
+#[test]
+fn an_empty_payload_is_put_where_it_is_asked_for() {
+    let scene = Scene::new("ask-empty");
+    let server = Server::start(&scene.0, &["--value", "/v=1", "--plain", "--no-secure", "--shards", "1"], 1);
+    let uri = format!("coap://{}/v", server.addresses[0]);
+    assert_eq!(outcome(&scene, &["put", &uri, ""]).0, 0);
+    assert_eq!(tegmen(&scene, &["get", &uri]).stdout, b"");
 }
 
 #[test]
