@@ -33,9 +33,11 @@ impl Failure {
     pub(crate) fn request(error: ClientError) -> Self {
         match error {
             ClientError::State(error) => Self::usage(format!("--session: {error}")),
-            ClientError::NoKey | ClientError::Resume { .. } | ClientError::Context(_) | ClientError::TooLong { .. } => {
-                Self::usage(error)
-            }
+            ClientError::NoKey
+            | ClientError::Resume { .. }
+            | ClientError::Context(_)
+            | ClientError::TooLong { .. }
+            | ClientError::TooManyBlocks { .. } => Self::usage(error),
             _ => Self::new(error),
         }
     }

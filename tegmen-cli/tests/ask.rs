@@ -29,6 +29,22 @@ fn a_body_that_is_too_long_is_refused_with_the_limit() {
 }
 
 #[test]
+fn what_would_need_too_many_blocks_is_refused_before_a_block_is_sent() {
+    let scene = Scene::new("ask-blocks");
+    let long = std::fs::File::create(scene.0.join("long")).unwrap();
+    long.set_len((16 << 20) + 1).unwrap();
+    let options = ["--file", "/v=long", "--value", "/w=1", "--plain", "--no-secure", "--json", "--shards", "1"];
+    let server = Server::start(&scene.0, &options, 1);
+    let uri = |path: &str| format!("coap://{}/{path}", server.addresses[0]);
+    let (code, told) = outcome(&scene, &["put", &uri("w"), "--file", "long", "--block-size", "16"]);
+    assert!(code == 2 && told.contains("2^20 blocks") && told.contains("--block-size 32"), "{code} {told}");
+    let (code, told) = outcome(&scene, &["get", &uri("v"), "--block-size", "16"]);
+    assert!(code == 2 && told.contains("2^20 blocks") && told.contains("--block-size 32"), "{code} {told}");
+    let requests = server.end().iter().filter(|line| line.contains("\"event\":\"request\"")).count();
+    assert_eq!(requests, 1, "the one that told the size");
+}
+
+#[test]
 fn a_body_of_the_longest_size_is_taken_on_any_number_of_cores() {
     let scene = Scene::new("ask-cores");
     let options = ["--value", "/v=1", "--plain", "--no-secure", "--quiet", "--shards", "64"];

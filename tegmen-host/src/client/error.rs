@@ -120,6 +120,18 @@ pub enum ClientError {
         /// What is allowed.
         max: usize,
     },
+    /// A transfer would need more blocks than the block option can number (RFC 7959, section 2.2).
+    #[error(
+        "{len} bytes need more than 2^20 blocks of {block_size} bytes, which is the most that CoAP can number: {advice}"
+    )]
+    TooManyBlocks {
+        /// Bytes of the body.
+        len: usize,
+        /// Bytes of a block.
+        block_size: usize,
+        /// The next step.
+        advice: String,
+    },
     /// The directory of sessions to come back with cannot be used.
     #[error("{file}: {source}: sessions are kept there to be resumed; correct the path, or who may write there")]
     Resume {

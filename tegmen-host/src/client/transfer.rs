@@ -51,6 +51,22 @@ pub(super) async fn upload(client: &mut Client, ask: &Ask<'_>, part: Part<'_>) -
     }
 }
 
+/// Blocks of one body at most: their number has 20 bits.
+const MAX_BLOCKS: usize = 1 << 20;
+
+/// Refuses a body that cannot be numbered in blocks of this size.
+fn numberable(len: usize, block_size: usize) -> Result<(), ClientError> {
+    if len.div_ceil(block_size) <= MAX_BLOCKS {
+        return Ok(());
+    }
+    let enough = len.div_ceil(MAX_BLOCKS).next_power_of_two();
+    let advice = match enough <= tegmen::coap::block::MAX_SIZE {
+        true => format!("use blocks of {enough} bytes or more (--block-size {enough})"),
+        false => "no block is large enough; cut the body into several resources".to_owned(),
+    };
+    Err(ClientError::TooManyBlocks { len, block_size, advice })
+}
+
 /// The response, and how many bytes were sent before it. All blocks have one token: some servers know an upload by it.
 async fn upload_blocks(
     client: &mut Client,
@@ -65,6 +81,7 @@ async fn upload_blocks(
     let mut at = 0;
     loop {
         let first = Block::first(*size);
+        numberable(total, first.size())?;
         let end = (at + first.size()).min(total);
         let block = Block { number: (at / first.size()) as u32, more: end < total, ..first };
         let payload = ask.payload.get(at..end).unwrap_or(&[]);
@@ -130,6 +147,8 @@ async fn blocks_after(
     loop {
         client.report(Progress { upload: false, done: body.len(), total });
         let asked = Block::first(size);
+        // Where the server told no size: no more than what is there, and the next block.
+        numberable(total.unwrap_or(0).max(body.len() + 1), asked.size())?;
         let number = (body.len() / asked.size()) as u32;
         let part = Part { payload, block2: Some(Block { number, more: false, ..asked }), ..Part::default() };
         let reply = client.exchange(ask, part).await?;
