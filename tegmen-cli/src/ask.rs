@@ -1,7 +1,7 @@
 //! `tegmen get`, `put`, `post`, `delete`, `fetch`, `patch`, `ipatch`: one request, one response.
 
 use crate::connect::Connect;
-use crate::output::{Failure, Output, runtime};
+use crate::output::{Failure, Output, printable, printable_lines, runtime};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -205,7 +205,7 @@ impl RequestArgs {
         let group: Group = uri.host.parse().map_err(Failure::usage)?;
         let wait = Duration::from_secs(self.group_wait);
         let show = |from: SocketAddr, reply: Reply| {
-            let text = || readable(&reply).unwrap_or_else(|| to_hex(&reply.payload));
+            let text = || printable_lines(&readable(&reply).unwrap_or_else(|| to_hex(&reply.payload)));
             out.line(
                 || format!("{from}  {} {}", reply.code, text()),
                 || {
@@ -284,7 +284,7 @@ pub(crate) fn readable(reply: &Reply) -> Option<String> {
 
 /// Says what an error response says, with what it advises.
 pub(crate) fn complain(reply: &Reply) {
-    let detail = readable(reply).unwrap_or_else(|| to_hex(&reply.payload));
+    let detail = printable_lines(&readable(reply).unwrap_or_else(|| to_hex(&reply.payload)));
     let separator = if detail.is_empty() { "" } else { ": " };
     let advice = match (reply.code, reply.uint(OptionNumber::MAX_AGE)) {
         (Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE, Some(seconds)) => format!("; again in {seconds} s"),
@@ -321,7 +321,7 @@ fn print(out: Output, reply: &Reply, session: Session) {
     let terminal = std::io::stdout().is_terminal();
     match readable(reply) {
         _ if reply.payload.is_empty() => eprintln!("{} {}", reply.code, reply.code.name()),
-        Some(text) if terminal => println!("{text}"),
+        Some(text) if terminal => println!("{}", printable_lines(&text)),
         Some(_) if std::str::from_utf8(&reply.payload).is_ok() => {
             println!("{}", String::from_utf8_lossy(&reply.payload))
         }
@@ -338,6 +338,6 @@ fn print(out: Output, reply: &Reply, session: Session) {
         .map(|(_, value)| format!("/{}", String::from_utf8_lossy(value)))
         .collect();
     if !location.is_empty() {
-        eprintln!("created at {location}");
+        eprintln!("created at {}", printable(&location));
     }
 }

@@ -1,7 +1,7 @@
 //! `tegmen observe`: follows a resource.
 
 use crate::ask::{RequestArgs, complain, object, readable};
-use crate::output::{Failure, Output, runtime};
+use crate::output::{Failure, Output, printable_lines, runtime};
 use crate::serve::ended;
 use clap::Args;
 use serde_json::json;
@@ -94,7 +94,7 @@ fn print(out: Output, reply: &Reply, since: Duration) {
     }
     out.line(
         || {
-            let text = readable(reply).unwrap_or_else(|| to_hex(&reply.payload));
+            let text = printable_lines(&readable(reply).unwrap_or_else(|| to_hex(&reply.payload)));
             format!("{:>9.3} s  {text}", since.as_secs_f64())
         },
         || {

@@ -70,7 +70,7 @@ impl Output {
         }
         let line = match self.json {
             true => json!({ "error": failure.message }).to_string(),
-            false => format!("tegmen: {}", failure.message),
+            false => format!("tegmen: {}", printable_lines(&failure.message)),
         };
         let _ = writeln!(std::io::stderr(), "{line}");
     }
@@ -95,6 +95,18 @@ pub(crate) fn printable(text: &str) -> String {
         }
     }
     shown
+}
+
+/// As [`printable`], for a text whose lines and tabs are to stay.
+pub(crate) fn printable_lines(text: &str) -> String {
+    let parts: Vec<String> = text
+        .split_inclusive(['\n', '\t'])
+        .map(|part| {
+            let end = if part.ends_with(['\n', '\t']) { part.len() - 1 } else { part.len() };
+            format!("{}{}", printable(&part[..end]), &part[end..])
+        })
+        .collect();
+    parts.concat()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `tegmen probe`: examines a server.
 
 use crate::connect::Connect;
-use crate::output::{Failure, Output, runtime};
+use crate::output::{Failure, Output, printable_lines, runtime};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -34,7 +34,7 @@ impl Probe {
         }
         let config = self.connect.config(&uri)?;
         let report = runtime()?.block_on(probe(&uri, config)).map_err(Failure::request)?;
-        out.line(|| text(&uri, &report), || object(&report));
+        out.line(|| printable_lines(&text(&uri, &report)), || object(&report));
         Ok(if report.failure.is_none() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }

@@ -5,7 +5,7 @@
 mod works;
 
 use std::net::UdpSocket;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use works::{Scene, Server};
 
 fn tegmen(scene: &Scene, arguments: &[&str]) -> Output {
@@ -16,6 +16,42 @@ fn tegmen(scene: &Scene, arguments: &[&str]) -> Output {
 fn outcome(scene: &Scene, arguments: &[&str]) -> (i32, String) {
     let output = tegmen(scene, arguments);
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// A server that answers each request with this code and payload.
+fn answering(code: u8, options: &'static [u8], payload: &'static [u8]) -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = format!("coap://{}/x", socket.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut request = [0; 1500];
+        while let Ok((_, from)) = socket.recv_from(&mut request) {
+            let token = usize::from(request[0] & 15);
+            let head = [0x60 | token as u8, code, request[2], request[3]];
+            let response = [&head, &request[4..4 + token], options, &[0xff], payload].concat();
+            socket.send_to(&response, from).unwrap();
+        }
+    });
+    uri
+}
+
+/// Content-Format 40, which is shown as text.
+const LINKS: &[u8] = &[0xc1, 40];
+
+#[test]
+fn what_a_server_sends_does_nothing_to_a_terminal() {
+    let scene = Scene::new("ask-terminal");
+    let owned = b"a\tb\nx\x1b]0;owned\x07\xc2\x9b31m";
+    let uri = answering(0x84, LINKS, owned);
+    let (code, told) = outcome(&scene, &["get", &uri]);
+    assert_eq!((code, told.trim_end()), (1, "4.04 Not Found: a\tb\nx\\u{1b}]0;owned\\u{7}\\u{9b}31m"));
+    // To a program as it is.
+    let uri = answering(0x45, LINKS, owned);
+    assert_eq!(tegmen(&scene, &["get", &uri]).stdout.trim_ascii_end(), owned);
+    // `script` gives it a terminal.
+    let command = format!("{} get {uri}", env!("CARGO_BIN_EXE_tegmen"));
+    let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("\\u{1b}]0;owned") && !shown.contains(['\u{1b}', '\u{9b}']), "{shown:?}");
 }
 
 #[test]
