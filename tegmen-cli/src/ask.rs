@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tegmen::coap::{Code, OptionNumber, option};
+use tegmen::coap::{Block, Code, OptionNumber, option};
 use tegmen_host::client::{self, Ask, Client, Progress, Reply};
 use tegmen_host::credentials::{from_hex, to_hex};
 use tegmen_host::formats;
@@ -169,7 +169,7 @@ impl RequestArgs {
                 eprintln!("handshake {:.1} ms{resumed}", millis(session.handshake));
             }
             for (number, value) in &reply.options {
-                eprintln!("option {}: {}", number.0, to_hex(value));
+                eprintln!("{}", option_text(*number, value));
             }
         }
         if reply.lacks_block1() {
@@ -246,6 +246,33 @@ fn show_progress(client: &mut Client, out: Output) {
             bar.finish_and_clear();
         }
     });
+}
+
+/// An option with its name and its value as its format has it (RFC 7252, section 5.10).
+fn option_text(number: OptionNumber, value: &[u8]) -> String {
+    let uint = || option::uint(value).map(|number| number.to_string());
+    let text = || std::str::from_utf8(value).ok().map(|text| text.escape_debug().to_string());
+    let (name, shown) = match number {
+        OptionNumber::ETAG => ("ETag", None),
+        OptionNumber::OBSERVE => ("Observe", uint()),
+        OptionNumber::LOCATION_PATH => ("Location-Path", text()),
+        OptionNumber::OSCORE => ("OSCORE", None),
+        OptionNumber::CONTENT_FORMAT => ("Content-Format", uint()),
+        OptionNumber::MAX_AGE => ("Max-Age", uint()),
+        OptionNumber(20) => ("Location-Query", text()),
+        OptionNumber::BLOCK2 | OptionNumber::BLOCK1 => {
+            let block = Block::read(value).ok();
+            let shown = block.map(|block| {
+                format!("{} of {} bytes{}", block.number, block.size(), if block.more { ", more follow" } else { "" })
+            });
+            (if number == OptionNumber::BLOCK2 { "Block2" } else { "Block1" }, shown)
+        }
+        OptionNumber::SIZE2 => ("Size2", uint()),
+        OptionNumber::SIZE1 => ("Size1", uint()),
+        OptionNumber::ECHO => ("Echo", None),
+        OptionNumber(other) => return format!("option {other}: {}", to_hex(value)),
+    };
+    format!("{name}: {}", shown.unwrap_or_else(|| to_hex(value)))
 }
 
 fn millis(duration: Duration) -> f64 {
