@@ -36,6 +36,7 @@ impl Failure {
             ClientError::NoKey
             | ClientError::Resume { .. }
             | ClientError::Context(_)
+            | ClientError::Interface { .. }
             | ClientError::TooLong { .. }
             | ClientError::TooManyBlocks { .. } => Self::usage(error),
             _ => Self::new(error),

@@ -321,7 +321,12 @@ impl Client {
     /// # Errors
     /// [`ClientError`], which says what to do.
     pub async fn connect(uri: &Uri, config: ClientConfig) -> Result<Self, ClientError> {
-        let resolve = |source| ClientError::Resolve { host: uri.host.clone(), source };
+        let resolve = |source| match uri.host.split_once('%') {
+            Some((ip, interface)) if ip.parse::<std::net::IpAddr>().is_ok() => {
+                ClientError::Interface { host: uri.host.clone(), interface: interface.to_owned() }
+            }
+            _ => ClientError::Resolve { host: uri.host.clone(), source },
+        };
         let remote = crate::udp::resolve(&uri.host, uri.port).await.map_err(resolve)?;
         let mut config = config;
         // The name that was asked for is the one that the server must have (RFC 7252, section 9.1.3.3).

@@ -1,6 +1,7 @@
 //! `coap` and `coaps` URIs (RFC 7252, section 6).
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use tegmen::coap::{MessageRef, OptionNumber};
 
 /// A parsed URI.
@@ -33,12 +34,19 @@ impl Uri {
     /// [`UriError`], which says what is wrong.
     pub fn parse(text: &str) -> Result<Self, UriError> {
         let wrong = |problem| UriError { uri: text.to_owned(), problem };
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("no scheme"))?;
+        let (scheme, rest) = match (text.split_once("://"), text.split_once(':')) {
+            (Some(parts), _) => parts,
+            (None, Some(("coap" | "coaps", _))) => return Err(wrong("// is missing behind the scheme")),
+            _ => return Err(wrong("the scheme is missing")),
+        };
         let secure = match scheme.to_ascii_lowercase().as_str() {
             "coap" => false,
             "coaps" => true,
             _ => return Err(wrong("the scheme is neither coap nor coaps")),
         };
+        if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(wrong("a space or control character is written with its code, a space as %20"));
+        }
         if rest.contains('#') {
             return Err(wrong("a fragment (#) cannot be asked for"));
         }
@@ -69,8 +77,14 @@ impl Uri {
                     5683
                 }
             }
-            Some(port) => port.parse().map_err(|_| wrong("the port is no number up to 65535"))?,
+            Some(port) => match port.parse() {
+                Ok(port) if port > 0 => port,
+                _ => return Err(wrong("the port is not a number from 1 to 65535")),
+            },
         };
+        if host.parse().is_ok_and(|ip: Ipv6Addr| ip.is_unicast_link_local()) {
+            return Err(wrong("an address fe80::... needs its interface, as in [fe80::1%eth0]"));
+        }
         let decode =
             |text: &str| percent_decode(text).ok_or_else(|| wrong("a % is not followed by two hexadecimal digits"));
         let path = match path {

@@ -10,12 +10,20 @@ use tegmen::dtls::Fatal;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The name has no address.
-    #[error("{host} cannot be resolved: {source}; is the name right, and is there a name server?")]
+    #[error("{host} cannot be resolved: {source}; {}", resolving(host))]
     Resolve {
         /// The name.
         host: String,
         /// What the resolver says.
         source: io::Error,
+    },
+    /// The network interface behind the % of an address is not there.
+    #[error("{host}: there is no network interface {interface}; `ip link` lists them")]
+    Interface {
+        /// The address with its interface.
+        host: String,
+        /// Name of the interface.
+        interface: String,
     },
     /// The system refuses.
     #[error("{remote} cannot be reached: {source}")]
@@ -182,6 +190,13 @@ impl ClientError {
     /// True if nobody answered.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, Self::Silence { .. } | Self::Unfinished { .. })
+    }
+}
+
+fn resolving(host: &str) -> String {
+    match host.split_once('%') {
+        Some((_, zone)) => format!("is there an interface {zone}? `ip link` shows them"),
+        None => "is the name right, and is there a name server?".to_owned(),
     }
 }
 

@@ -15,10 +15,16 @@ fn uris_are_taken_apart() {
 fn what_is_wrong_is_said() {
     for (text, part) in [
         ("http://h/", "neither coap nor coaps"),
-        ("coap:h", "no scheme"),
+        ("coap:h", "// is missing"),
+        ("coap:/h/t", "// is missing"),
+        ("h/t", "scheme is missing"),
+        ("coap://h/te mp", "a space as %20"),
+        ("coap://h/a?b\n", "control character"),
+        ("coap://[fe80::1]/", "needs its interface"),
+        ("coap://h:0/", "not a number"),
         ("coap://", "host is missing"),
         ("coap://fe80::1/", "brackets"),
-        ("coap://h:70000/", "no number"),
+        ("coap://h:70000/", "not a number from 1 to 65535"),
         ("coap://h/%zz", "two hexadecimal"),
     ] {
         assert!(Uri::parse(text).unwrap_err().to_string().contains(part), "{text}");
