@@ -38,6 +38,8 @@ struct Tally {
     sent: u64,
     answered: u64,
     round_trips: Vec<Duration>,
+    /// Flights of handshakes that either end sent again.
+    retransmitted: u32,
 }
 
 impl Up {
@@ -53,8 +55,8 @@ impl Up {
         let address = server.addresses().first().map_or(address, |listen| listen.address);
         self.introduce(out, address, &key);
         let client_key = ClientKey { identity: IDENTITY.to_owned(), key };
-        let tally = runtime()?.block_on(self.blink(out, address, client_key))?;
-        server.stop();
+        let mut tally = runtime()?.block_on(self.blink(out, address, client_key))?;
+        tally.retransmitted += server.stop().counters.retransmitted;
         log.end();
         Ok(self.summarize(out, &tally))
     }
@@ -123,6 +125,7 @@ impl Up {
                 || json!({ "event": "blink", "counter": counter, "code": reply.code.to_string(), "ms": reply.round_trip.as_secs_f64() * 1e3 }),
             );
         }
+        tally.retransmitted = client.counters().retransmitted;
         client.close().await;
         Ok(tally)
     }
@@ -135,13 +138,15 @@ impl Up {
         out.line(
             || {
                 format!(
-                    "\n{} of {} protected exchanges (TLS_PSK_WITH_AES_128_CCM_8), median round trip {median:.2} ms",
-                    tally.answered, tally.sent
+                    "\n{} of {} protected exchanges (TLS_PSK_WITH_AES_128_CCM_8), median round trip {median:.2} ms, \
+                     {} handshake flights retransmitted",
+                    tally.answered, tally.sent, tally.retransmitted
                 )
             },
             || {
                 json!({ "event": "summary", "exchanges": tally.answered, "sent": tally.sent, "protected": true,
-                        "cipher_suite": "TLS_PSK_WITH_AES_128_CCM_8", "median_ms": median })
+                        "cipher_suite": "TLS_PSK_WITH_AES_128_CCM_8", "median_ms": median,
+                        "retransmitted": tally.retransmitted })
             },
         );
         if complete { ExitCode::SUCCESS } else { ExitCode::from(1) }
