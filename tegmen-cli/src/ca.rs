@@ -281,7 +281,8 @@ fn list(dir: &Path, out: Output) -> Result<ExitCode, Failure> {
             || {
                 let Issued { serial, subject, names, .. } = issued;
                 let names = if names.is_empty() { String::new() } else { format!("  ({})", names.join(", ")) };
-                format!("{serial}  {state:<8}  until {}  {subject}{names}", date(issued.not_after()))
+                let soon = if issued.ends_soon(now) { "  ends within 30 days" } else { "" };
+                format!("{serial}  {state:<8}  until {}  {subject}{names}{soon}", date(issued.not_after()))
             },
             || issued.to_json(),
         );
@@ -332,7 +333,9 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
 impl Issued {
     fn to_json(&self) -> Value {
         let mut object = json!(self);
-        object["state"] = json!(self.state(SystemTime::now()));
+        let now = SystemTime::now();
+        object["state"] = json!(self.state(now));
+        object["ends_soon"] = json!(self.ends_soon(now));
         object
     }
 }

@@ -180,6 +180,18 @@ fn mistakes_are_answered_with_cause_and_next_step() {
 }
 
 #[test]
+fn what_ends_soon_is_marked() {
+    let Dir(dir) = &Dir::new("soon");
+    tegmen(dir, "ca init ca").unwrap();
+    for (name, days) in [("soon", 20), ("later", 90), ("revoked", 20)] {
+        tegmen(dir, &format!("ca issue ca --name {name} --days {days}")).unwrap();
+    }
+    tegmen(dir, "ca revoke ca ca/revoked.pem").unwrap();
+    let marked: Vec<_> = tegmen(dir, "ca list ca").unwrap().iter().map(|line| line["ends_soon"].clone()).collect();
+    assert_eq!(marked, [true, false, false]);
+}
+
+#[test]
 fn two_who_issue_at_once_lose_nothing() {
     let Dir(dir) = &Dir::new("at-once");
     tegmen(dir, "ca init ca").unwrap();

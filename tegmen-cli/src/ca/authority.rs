@@ -260,6 +260,11 @@ impl Issued {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.not_after)
     }
 
+    /// True if it is valid for 30 days more at the most.
+    pub(crate) fn ends_soon(&self, now: SystemTime) -> bool {
+        self.state(now) == "valid" && self.not_after <= seconds(now) + 30 * 86_400
+    }
+
     pub(crate) fn state(&self, now: SystemTime) -> &'static str {
         match self.revoked {
             Some(_) => "revoked",
