@@ -85,6 +85,9 @@ pub(crate) struct Connect {
     /// 8449) and max_fragment_length (RFC 6066), and uses smaller blocks.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
     record_size_limit: Option<u16>,
+    /// Longest datagram to send, 128 to 2048 bytes: longer handshake messages are fragmented, and blocks become smaller.
+    #[arg(long, value_name = "BYTES", default_value_t = 1232, value_parser = clap::value_parser!(u16).range(128..=2048))]
+    mtu: u16,
     /// Ask for connection IDs (RFC 9146), so that the session survives a change of our address. BYTES is the length of
     /// our own ID in what the server sends, 0 by default.
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0",
@@ -175,6 +178,7 @@ impl Connect {
         }
         config.dtls.handshake_timeout = Duration::from_secs(self.handshake_timeout);
         config.dtls.suites = self.suites.unwrap_or(config.dtls.suites);
+        config.dtls.mtu = self.mtu;
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
         // A session that is kept is to be found from whatever address we have next.
         let len = self.connection_id.or(self.session.as_ref().map(|_| 0));

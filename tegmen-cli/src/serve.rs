@@ -148,6 +148,10 @@ pub(crate) struct Serve {
     /// themselves (RFC 8449).
     #[arg(help_heading = "DTLS", long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
     record_size_limit: Option<u16>,
+    /// Longest handshake datagram to send, 128 to 2048 bytes; longer messages are fragmented. Clients choose the size of
+    /// blocks.
+    #[arg(help_heading = "DTLS", long, value_name = "BYTES", default_value_t = 1232, value_parser = clap::value_parser!(u16).range(128..=2048))]
+    mtu: u16,
     /// Disable session resumption; every connection performs a full handshake.
     #[arg(help_heading = "Keys and sessions", long)]
     no_resumption: bool,
@@ -269,6 +273,7 @@ impl Serve {
         if let (Some(keys), Some(named)) = (&config.public_keys, self.suites) {
             check_suites(keys, named)?;
         }
+        config.dtls.mtu = self.mtu;
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
         let (padding, follow_unchecked) = (self.padding, self.follow_unchecked);
         let policy = Policy { padding, follow_unchecked, ..Policy::default() };

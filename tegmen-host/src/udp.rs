@@ -2,6 +2,8 @@
 
 use crate::group::Group;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
+#[cfg(target_os = "linux")]
+use rustix::net::sockopt::Ipv4PathMtuDiscovery;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket as Socket2, Type};
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -152,6 +154,10 @@ impl Socket {
     fn new(socket: Socket2, answers_from: Option<SocketAddr>) -> io::Result<Self> {
         let io = UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&io).into())?;
+        // The line above asks for probes of the path, which ignore what the system learns of it. Here it is followed: what is
+        // longer than the path carries leaves in fragments.
+        #[cfg(target_os = "linux")]
+        rustix::net::sockopt::set_ip_mtu_discover(&io, Ipv4PathMtuDiscovery::WANT)?;
         let local = io.local_addr()?;
         Ok(Self { io, state, local, answers_from })
     }

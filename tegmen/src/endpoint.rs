@@ -89,6 +89,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Self { peers, settings, cookies, roles }
     }
 
+    /// Sends no handshake in datagrams longer than `mtu` bytes from now on, 64 at least: the network said that longer ones
+    /// do not pass. A size that is smaller already stays. What was lost is sent again by the timers.
+    pub fn limit_mtu(&mut self, mtu: u16) {
+        self.settings.mtu = self.settings.mtu.min(mtu.max(64));
+    }
+
     /// Its roles, and what it proves itself with.
     pub const fn roles(&self) -> &R {
         &self.roles

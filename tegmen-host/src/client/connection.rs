@@ -18,6 +18,15 @@ use tegmen::endpoint::{Cx, Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Protec
 use tegmen::oscore::OVERHEAD;
 use tegmen::time::{Duration, Instant};
 
+/// EMSGSIZE.
+const TOO_LONG: i32 = 90;
+/// Bytes of headers before the payload of a datagram.
+const UDP_HEADER: u32 = 8;
+const IPV4_HEADER: u32 = 20;
+const IPV6_HEADER: u32 = 40;
+/// Datagrams do not become smaller than this, in bytes.
+const LEAST_MTU: u16 = 128;
+
 /// What the loop brought.
 pub(super) enum Happened {
     Established,
@@ -298,8 +307,12 @@ impl Client {
     }
 
     /// What the system says of our datagrams. A refusal after the session stands may be anybody's forgery.
-    fn network_error(&self, source: io::Error) -> Result<(), ClientError> {
+    fn network_error(&mut self, source: io::Error) -> Result<(), ClientError> {
         let remote = self.remote;
+        if source.raw_os_error() == Some(TOO_LONG) {
+            self.follow_path_mtu();
+            return Ok(());
+        }
         match source.kind() {
             ErrorKind::ConnectionRefused if self.protection == Protection::Dtls && self.established => Ok(()),
             ErrorKind::ConnectionRefused => {
@@ -312,6 +325,23 @@ impl Client {
             }
             _ => Err(ClientError::Unreachable { remote, source }),
         }
+    }
+
+    /// A datagram was longer than the path carries: those of handshakes, and blocks, become smaller. What was lost is sent
+    /// again by the timers.
+    fn follow_path_mtu(&mut self) {
+        #[cfg(not(target_os = "linux"))]
+        let known: Option<u32> = None;
+        #[cfg(target_os = "linux")]
+        let known = match self.remote.is_ipv4() {
+            true => rustix::net::sockopt::ip_mtu(&self.socket).ok(),
+            false => rustix::net::sockopt::ipv6_mtu(&self.socket).ok(),
+        };
+        let headers = UDP_HEADER + if self.remote.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
+        let mtu = &mut self.config.dtls.mtu;
+        let fits = known.and_then(|known| u16::try_from(known.saturating_sub(headers)).ok());
+        *mtu = fits.filter(|fits| fits < mtu).unwrap_or(*mtu / 2).max(LEAST_MTU);
+        self.endpoint.limit_mtu(*mtu);
     }
 
     /// Receives, and does what is due, until something happens or the deadline has come.
@@ -550,3 +580,6 @@ pub(super) fn write(mut builder: Builder<'_, '_>, ask: &Ask<'_>, part: Part<'_>)
     }
     builder.payload(part.payload)
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,3 +18,13 @@ async fn two_sockets_with_one_port_each_send_from_their_own_address() {
         assert_eq!(receiver.recv_from(&mut buffer).unwrap(), (8, socket.local()));
     }
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn datagrams_follow_what_the_system_learns_of_the_path() {
+    use rustix::net::sockopt::{Ipv4PathMtuDiscovery, ip_mtu_discover};
+    for address in ["127.0.0.1:0", "[::]:0"] {
+        let socket = Socket::bind(address.parse().unwrap(), false).unwrap();
+        assert_eq!(ip_mtu_discover(&socket.io).unwrap(), Ipv4PathMtuDiscovery::WANT);
+    }
+}
