@@ -195,14 +195,19 @@ impl Socket {
             let mut chunks = inbound.storage.chunks_exact_mut(RECEIVE_BUFFER);
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or(&mut [])))
         };
-        let outcome =
-            self.io.try_io(Interest::READABLE, || self.state.recv((&self.io).into(), &mut slices, &mut inbound.meta));
-        let count = match outcome {
-            Ok(count) => count,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+        // Fewer than there is room for were all: the next call would only say so.
+        let mut taken = None;
+        let outcome = self.io.try_io(Interest::READABLE, || {
+            let count = *taken.insert(self.state.recv((&self.io).into(), &mut slices, &mut inbound.meta)?);
+            if count < BATCH_SIZE { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+        let count = match (taken, outcome) {
+            (Some(count), _) => count,
+            (None, Ok(())) => return Ok(false),
+            (None, Err(error)) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             // An ICMP answer to something we sent: it concerns that peer only.
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(true),
-            Err(error) => return Err(error),
+            (None, Err(error)) if error.kind() == ErrorKind::ConnectionRefused => return Ok(true),
+            (None, Err(error)) => return Err(error),
         };
         if let Some(local) = self.answers_from {
             inbound.paths.extend(inbound.meta.iter().take(count).map(|meta| path(local, meta.addr)));

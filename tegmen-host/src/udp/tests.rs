@@ -19,6 +19,27 @@ async fn two_sockets_with_one_port_each_send_from_their_own_address() {
     }
 }
 
+#[tokio::test]
+async fn a_batch_that_is_not_full_is_followed_by_what_comes_later() {
+    let socket = Socket::bind((Ipv4Addr::LOCALHOST, 0).into(), false).unwrap();
+    let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut inbound = Inbound::default();
+    for round in 0..3_u8 {
+        for datagram in 0..40 {
+            sender.send_to(&[round, datagram], socket.local()).unwrap();
+        }
+        let mut received = Vec::new();
+        while received.len() < 40 {
+            std::future::poll_fn(|cx| socket.poll_readable(cx)).await.unwrap();
+            while socket.receive(&mut inbound).unwrap() {
+                inbound.each(|_, bytes| received.push(bytes.to_vec()));
+            }
+        }
+        assert_eq!(received, (0..40).map(|datagram| vec![round, datagram]).collect::<Vec<_>>());
+        assert!(!socket.receive(&mut inbound).unwrap(), "there was nothing");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn datagrams_follow_what_the_system_learns_of_the_path() {
