@@ -4,10 +4,14 @@ use crate::group::Group;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 #[cfg(target_os = "linux")]
 use rustix::net::sockopt::Ipv4PathMtuDiscovery;
+#[cfg(target_os = "linux")]
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, addr::SocketAddrArg};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket as Socket2, Type};
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
+#[cfg(target_os = "linux")]
+use std::{array, io::IoSlice};
 use tegmen::buf::Frame;
 use tegmen::endpoint::{Address, MAX_TAILROOM, Path};
 use tokio::io::Interest;
@@ -18,6 +22,9 @@ pub const MAX_DATAGRAM: usize = 2048;
 /// The kernel may hand over several datagrams of one sender as one.
 const RECEIVE_BUFFER: usize = 64 * 1024;
 const SOCKET_BUFFER: usize = 4 << 20;
+/// Most datagrams to peers of their own that one system call sends.
+#[cfg(target_os = "linux")]
+const SEND_BATCH: usize = 32;
 /// ENODEV.
 const NO_SUCH_DEVICE: i32 = 19;
 
@@ -318,7 +325,8 @@ impl Outbox {
     }
 
     /// Sends everything, each through the socket that is bound to its local address. What a peer cannot be sent is
-    /// lost, as datagrams are.
+    /// lost, as datagrams are. On Linux one system call sends many datagrams to different peers, but not from a socket that
+    /// is bound to all addresses: there each datagram has to say which one it is sent from.
     pub async fn flush(&mut self, sockets: &[Socket]) {
         let mut next = 0;
         while let Some(&(path, start, end)) = self.queue.get(next) {
@@ -326,6 +334,18 @@ impl Outbox {
                 next += 1;
                 continue;
             };
+            // Who was asked answers; of what a group was asked, the system chooses.
+            let from = SocketAddr::from(path.local).ip();
+            let chosen = socket.local.ip().is_unspecified() && !from.is_unspecified();
+            #[cfg(target_os = "linux")]
+            if let alone = self.alone(next)
+                && alone > 1
+                && !chosen
+            {
+                self.send_alone(socket, next, alone).await;
+                next += alone;
+                continue;
+            }
             // Datagrams of one size to one peer go with one call; only the last may be shorter.
             let size = end - start;
             let mut all_end = end;
@@ -335,9 +355,6 @@ impl Outbox {
                 self.gather(next, most, &mut all_end, &mut after);
             }
             let contents = self.storage.get(start..all_end).unwrap_or(&[]);
-            // Who was asked answers; of what a group was asked, the system chooses.
-            let from = SocketAddr::from(path.local).ip();
-            let chosen = socket.local.ip().is_unspecified() && !from.is_unspecified();
             let transmit = Transmit {
                 destination: path.remote.into(),
                 ecn: None,
@@ -361,6 +378,60 @@ impl Outbox {
         }
         self.queue.clear();
         self.end = 0;
+    }
+
+    /// Number of datagrams in a row, from `first` on, that are each the only one to their peer, and from one address.
+    #[cfg(target_os = "linux")]
+    fn alone(&self, first: usize) -> usize {
+        let rest = self.queue.get(first..).unwrap_or(&[]);
+        let local = rest.first().map(|(path, ..)| path.local);
+        let is_alone = |(index, (path, ..)): (usize, &(Path, usize, usize))| {
+            Some(path.local) == local && rest.get(index + 1).is_none_or(|(next, ..)| next != path)
+        };
+        rest.iter().enumerate().take(SEND_BATCH).take_while(|each| is_alone(*each)).count()
+    }
+
+    /// Sends `count` datagrams, from `first` on, to a peer each, by as few system calls as there is room for them.
+    #[cfg(target_os = "linux")]
+    async fn send_alone(&self, socket: &Socket, first: usize, count: usize) {
+        let mut rest = self.queue.get(first..first + count).unwrap_or(&[]);
+        while let [one, ..] = rest {
+            let sent = socket.io.try_io(Interest::WRITABLE, || self.send_batch(&socket.io, one, rest));
+            let sent = match sent {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => match socket.io.writable().await {
+                    Ok(()) => 0,
+                    Err(_) => return,
+                },
+                // This one cannot be sent. Those behind it may be.
+                Err(_) => 1,
+                Ok(sent) => sent,
+            };
+            rest = rest.get(sent..).unwrap_or(&[]);
+        }
+    }
+
+    /// Sends the first of `batch`, which is `one`, and as many behind it as the system takes; how many.
+    #[cfg(target_os = "linux")]
+    fn send_batch(
+        &self,
+        io: &UdpSocket,
+        one: &(Path, usize, usize),
+        batch: &[(Path, usize, usize)],
+    ) -> io::Result<usize> {
+        let at = |index: usize| batch.get(index).unwrap_or(one);
+        let addresses: [_; SEND_BATCH] = array::from_fn(|index| SocketAddr::from(at(index).0.remote).as_any());
+        let contents: [_; SEND_BATCH] = array::from_fn(|index| {
+            let &(_, start, end) = at(index);
+            [IoSlice::new(self.storage.get(start..end).unwrap_or(&[]))]
+        });
+        let mut controls: [_; SEND_BATCH] = array::from_fn(|_| SendAncillaryBuffer::default());
+        let mut each = addresses.iter().zip(&contents);
+        let mut messages = controls.each_mut().map(|control| match each.next() {
+            Some((address, content)) => MMsgHdr::new_with_addr(address, content, control),
+            None => MMsgHdr::new(&[], control),
+        });
+        let messages = messages.get_mut(..batch.len()).unwrap_or(&mut []);
+        Ok(rustix::net::sendmmsg(io, messages, SendFlags::empty())?)
     }
 
     /// Extends a run that begins at `first` over datagrams that may go with it.

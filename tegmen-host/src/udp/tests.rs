@@ -20,6 +20,34 @@ async fn two_sockets_with_one_port_each_send_from_their_own_address() {
 }
 
 #[tokio::test]
+async fn datagrams_to_many_peers_arrive_whole_whatever_cannot_be_sent_between_them() {
+    let sockets = [Socket::bind((Ipv4Addr::LOCALHOST, 0).into(), false).unwrap()];
+    let receivers: Vec<_> = (0..70).map(|_| std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
+    let local = sockets[0].local();
+    let mut outbox = Outbox::default();
+    for (number, receiver) in (0..).zip(&receivers) {
+        let to = path(local, receiver.local_addr().unwrap());
+        // Some peers are sent several, which go together.
+        for part in 0..=u8::from(number % 20 == 7) {
+            outbox.push(to, &vec![number + part; 1 + usize::from(number)]);
+        }
+        if number % 30 == 5 {
+            outbox.push(path(local, (Ipv4Addr::LOCALHOST, 0).into()), b"to a port that no datagram can be sent to");
+        }
+    }
+    outbox.flush(&sockets).await;
+    assert!(outbox.is_empty());
+    for (number, receiver) in (0_u8..).zip(&receivers) {
+        receiver.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        for part in 0..=u8::from(number % 20 == 7) {
+            let mut buffer = [0; 128];
+            let (len, from) = receiver.recv_from(&mut buffer).unwrap();
+            assert_eq!((&buffer[..len], from), (&vec![number + part; 1 + usize::from(number)][..], local));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_batch_that_is_not_full_is_followed_by_what_comes_later() {
     let socket = Socket::bind((Ipv4Addr::LOCALHOST, 0).into(), false).unwrap();
     let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
