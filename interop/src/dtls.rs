@@ -191,7 +191,7 @@ fn client_get(scene: &Scene, client: &dyn DtlsClient, host: IpAddr, psk: &Psk) -
     let served = Served::start(scene, psk)?;
     let mut session = client.connect(scene, (host, served.port).into(), psk)?;
     session.get_v()?;
-    served.process.await_output(format!(" is {}", psk.identity), 0)?;
+    served.process.await_output(format!(" authenticated as {}", psk.identity), 0)?;
     Ok(())
 }
 
@@ -252,7 +252,7 @@ fn client_lacks_connection_id(scene: &Scene, client: &dyn DtlsClient) -> Check {
 pub(crate) fn client_closes(scene: &Scene, client: &dyn DtlsClient) -> Check {
     let (served, mut session) = usual(scene, client)?;
     session.close();
-    served.process.await_output("left: closed in order", 0)?;
+    served.process.await_output("disconnected (close_notify)", 0)?;
     Ok(())
 }
 

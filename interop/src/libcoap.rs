@@ -430,7 +430,14 @@ fn client_group(scene: &Scene, build: Build) -> Check {
 fn client_several(scene: &Scene, build: Build) -> Check {
     let client = Client::new(scene, build)?;
     client.expect("v", &["-G", "3"], &["2.05 hello"; 3])?;
-    let sessions = client.served.process.out.text().lines().filter(|line| line.contains(" is Client_identity")).count();
+    let sessions = client
+        .served
+        .process
+        .out
+        .text()
+        .lines()
+        .filter(|line| line.contains(" authenticated as Client_identity"))
+        .count();
     match (build.secure(), sessions) {
         (true, 1) | (false, 0) => Ok(()),
         _ => Err(format!("it took {sessions} sessions").into()),

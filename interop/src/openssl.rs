@@ -411,7 +411,7 @@ fn client_handshake(scene: &Scene) -> Check {
     )?;
     // A close in order is heard.
     client.process.close_input();
-    served.process.await_output("left: closed in order", 0)?;
+    served.process.await_output("disconnected (close_notify)", 0)?;
     Ok(())
 }
 

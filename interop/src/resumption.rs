@@ -89,7 +89,7 @@ pub(crate) fn came_back(served: &Served, relay: &Capture, by: By) -> Check {
         .out
         .bytes()
         .get(..back)
-        .is_none_or(|before| before.windows(4).filter(|w| w == b" is ").count() < 2)
+        .is_none_or(|before| before.windows(18).filter(|w| w == b" authenticated as ").count() < 2)
     {
         return Err("ours did not see two sessions, of which the second is resumed".into());
     }
@@ -97,7 +97,7 @@ pub(crate) fn came_back(served: &Served, relay: &Capture, by: By) -> Check {
 }
 
 /// What `tegmen serve` says of a session that is resumed.
-const BACK: &str = ", back with a session of before";
+const BACK: &str = " (resumed)";
 
 /// The second session that passed has no key exchange, and the client came back by this.
 pub(crate) fn resumed(relay: &Capture, by: By) -> Check {

@@ -209,7 +209,7 @@ fn gnutls_session(scene: &Scene) -> Check {
     let mut session = gnutls::Client.connect(scene, (LOOPBACK, port).into(), &Psk::usual())?;
     session.get_v()?;
     session.close();
-    served.process.await_output("left: closed in order", 0)?;
+    served.process.await_output("disconnected (close_notify)", 0)?;
     let file = capture.finish(scene)?;
     is(&decode(&file, port, true, &key_log(scene, "server.keys"))?, &["CON 0.01 /v", "ACK 2.05 68656c6c6f"])
 }

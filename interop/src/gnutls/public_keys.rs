@@ -169,7 +169,7 @@ fn client_ecdhe_psk(scene: &Scene) -> Check {
     let words = ["--udp", "-d", "5", "-p", &port, "--priority", ECDHE_PSK, "--pskusername", &psk.identity];
     let client = scene.start(CLIENT, &[&words[..], &["--pskkey", &psk.hex(), "127.0.0.1"]].concat())?;
     client.await_error("FINISHED (20) was received", 0)?;
-    served.process.await_output(format!(" is {}", psk.identity), 0)?;
+    served.process.await_output(format!(" authenticated as {}", psk.identity), 0)?;
     holds(&client.err.text(), &["Selected cipher suite: GNUTLS_ECDHE_PSK_CHACHA20_POLY1305"])
 }
 
