@@ -179,9 +179,13 @@ fn libcoap_asks(scene: &Scene, image: &Path, build: Build) -> Check {
 
 fn tegmen_asks(scene: &Scene, image: &Path) -> Check {
     let bridge = Bridge::to_server(scene, image)?;
-    for (method, count) in [("put", "\x01"), ("put", "\x02"), ("get", "\x02")] {
-        let answer = ask(scene, &[method, &bridge.uri()], Some(&Psk::usual()))?;
+    let uri = bridge.uri();
+    // A blink is a PUT without a payload.
+    let put = ["put", &uri, ""];
+    for (words, count) in [(&put[..], "\x01"), (&put, "\x02"), (&["get", &uri], "\x02")] {
+        let answer = ask(scene, words, Some(&Psk::usual()))?;
         if answer.payload != count {
+            let method = words[0];
             return Err(format!("{method} brought {:?}, not {count:?}", answer.payload).into());
         }
     }
@@ -211,7 +215,7 @@ fn two_ask(scene: &Scene, image: &Path) -> Check {
     blink(&mut second, 1, 2)?;
     blink(&mut first, 2, 3)?;
     blink(&mut second, 2, 4)?;
-    let answer = ask(scene, &["put", &bridge.uri()], Some(&Psk::usual()))?;
+    let answer = ask(scene, &["put", &bridge.uri(), ""], Some(&Psk::usual()))?;
     if answer.payload != "\x05" {
         return Err(format!("the third peer's blink was counted as {:?}", answer.payload).into());
     }
