@@ -226,9 +226,11 @@ pub(crate) fn probe_record_size(scene: &Scene, server: SocketAddr, limit: &str, 
     }
 }
 
-/// The client cannot know which of the two it was, so its words have to name both.
+/// The client cannot know why a server says nothing, so its words have to name what is likely: a busy server or a lossy network,
+/// and an identity or a key that the server does not know.
 pub(crate) fn names_identity_and_key(failure: &str) -> Check {
-    let both = failure.contains("does not know the identity") && failure.contains("has another key");
+    let both = (failure.contains("too busy") && failure.contains("Compare identity and key"))
+        || (failure.contains("does not know the identity") && failure.contains("has another key"));
     if both { Ok(()) } else { Err(format!("the error does not name both possibilities: {}", failure.trim()).into()) }
 }
 
