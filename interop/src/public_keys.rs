@@ -177,7 +177,7 @@ pub(crate) fn client_lacks_raw(
     let served = keys.serve(scene)?;
     let relay = Capture::start((LOOPBACK, served.port).into())?;
     let _client = connect((LOOPBACK, relay.port).into())?;
-    let refused = |datagram: &Datagram| !datagram.to_server && datagram.bytes.ends_with(&HANDSHAKE_FAILURE);
+    let refused = |datagram: &Datagram| !datagram.to_server && datagram.bytes.ends_with(&UNSUPPORTED_CERTIFICATE);
     while !relay.datagrams().iter().any(refused) {
         if Instant::now() > scene.deadline {
             return Err("ours did not refuse it".into());
@@ -219,4 +219,4 @@ pub(crate) fn lacks_rsa_cbc(list: &str, command: &str) -> Check {
 /// RFC 7250, section 3.
 const CERTIFICATE_TYPE: (&str, u16) = ("server_certificate_type", 20);
 /// A fatal alert.
-const HANDSHAKE_FAILURE: [u8; 2] = [2, 40];
+const UNSUPPORTED_CERTIFICATE: [u8; 2] = [2, 43];
