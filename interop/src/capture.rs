@@ -1,14 +1,15 @@
 //! A relay between a client and a server that keeps what passes, as a capture file: so no right to capture is needed.
 
-use crate::cell::Scene;
+use crate::cell::{Check, Scene};
 use crate::dtls::LOOPBACK;
+use crate::network::Network;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Scope};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The relay, at work until it is asked for its file.
@@ -25,6 +26,9 @@ struct Shared {
     file: Mutex<Vec<u8>>,
     datagrams: Mutex<Vec<Datagram>>,
     over: AtomicBool,
+    network: Network,
+    /// Datagrams to which the network did something.
+    harmed: AtomicUsize,
     /// Sockets to the server of another count are those of a NAT that forgot them.
     rebound: AtomicUsize,
 }
@@ -39,6 +43,11 @@ pub(crate) struct Datagram {
 impl Capture {
     /// A relay to `server`, which is on the loopback address of IPv4.
     pub(crate) fn start(server: SocketAddr) -> Result<Self, String> {
+        Self::over(server, Network::Good)
+    }
+
+    /// As [`Self::start`], over a network that is not a good one.
+    pub(crate) fn over(server: SocketAddr, network: Network) -> Result<Self, String> {
         let socket = open((LOOPBACK, 0).into())?;
         let port = socket.local_addr().map_err(|error| error.to_string())?.port();
         let (file, datagrams) = (Mutex::new(file_header()), Mutex::new(Vec::new()));
@@ -48,6 +57,8 @@ impl Capture {
             file,
             datagrams,
             over: AtomicBool::new(false),
+            network,
+            harmed: AtomicUsize::new(0),
             rebound: AtomicUsize::new(0),
         });
         let relay = thread::spawn({
@@ -70,7 +81,15 @@ impl Capture {
         self.shared.rebound.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What has passed so far.
+    /// That the network did what its name says: a row that passes without it shows nothing.
+    pub(crate) fn did_harm(&self) -> Check {
+        match self.shared.harmed.load(Ordering::Relaxed) {
+            0 => Err("the network did nothing to any datagram".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The datagrams sent so far.
     pub(crate) fn datagrams(&self) -> Vec<Datagram> {
         self.shared.datagrams.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -108,16 +127,40 @@ impl Shared {
                                     return;
                                 }
                                 self.keep(self.port, from.port(), datagram);
-                                let _ = socket.send_to(datagram, from);
+                                self.pass(scope, false, datagram, move |copy| drop(socket.send_to(copy, from)));
                             });
                         });
                         upstream
                     }
                 };
                 self.keep(from.port(), self.port, datagram);
-                let _ = upstream.send_to(datagram, self.server);
+                self.pass(scope, true, datagram, move |copy| drop(upstream.send_to(copy, self.server)));
             });
         });
+    }
+
+    /// Sends a datagram on, as the network does.
+    fn pass<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        to_server: bool,
+        datagram: &[u8],
+        send: impl Fn(&[u8]) + Clone + Send + 'scope,
+    ) {
+        let first = self.harmed.load(Ordering::Relaxed) == 0;
+        let Some(copies) = self.network.harms(to_server, datagram, first) else { return send(datagram) };
+        self.harmed.fetch_add(1, Ordering::Relaxed);
+        for delay in copies {
+            if delay.is_zero() {
+                send(datagram);
+                continue;
+            }
+            let (copy, send) = (datagram.to_vec(), send.clone());
+            scope.spawn(move || {
+                thread::sleep(delay);
+                send(&copy);
+            });
+        }
     }
 
     fn each_datagram(&self, socket: &UdpSocket, mut take: impl FnMut(SocketAddr, &[u8])) {

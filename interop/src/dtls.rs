@@ -1,8 +1,10 @@
 //! What every DTLS peer does alike. Such a peer knows nothing of CoAP, so messages go through it byte by byte.
 
+use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, Trouble};
 use crate::connection_id;
-use crate::ours::{Library, Psk, Served, names_identity_and_key, start_ask};
+use crate::network::Network;
+use crate::ours::{Library, Psk, Served, names_identity_and_key, start_ask, start_ask_within};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -203,6 +205,14 @@ fn usual(scene: &Scene, client: &dyn DtlsClient) -> Result<(Served, Box<dyn Plai
     Ok((served, session))
 }
 
+/// A session over a network that is not a good one, and one GET in it.
+pub(crate) fn client_over(scene: &Scene, client: &dyn DtlsClient, network: Network) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let relay = Capture::over((LOOPBACK, served.port).into(), network)?;
+    client.connect(scene, (LOOPBACK, relay.port).into(), &Psk::usual())?.get_v()?;
+    relay.did_harm()
+}
+
 fn client_put_get(scene: &Scene, client: &dyn DtlsClient) -> Check {
     let (_served, mut session) = usual(scene, client)?;
     session.exchange(b"\x44\x03\x12\x35abce\xb1v\xffa new value", b"\x64\x44\x12\x35abce")?;
@@ -294,6 +304,20 @@ fn server_put(scene: &Scene, server: &dyn DtlsServer, host: IpAddr, psk: &Psk, m
         ("2.04", "an answer") => Ok(()),
         (code, payload) => Err(format!("tegmen understood {code} {payload:?}").into()),
     }
+}
+
+/// One PUT over a network that is not a good one.
+pub(crate) fn server_over(scene: &Scene, server: &dyn DtlsServer, network: Network) -> Check {
+    let (address, psk) = (address(LOOPBACK)?, Psk::usual());
+    let mut session = server.listen(scene, address, &psk)?;
+    let relay = Capture::over(address, network)?;
+    let uri = format!("coaps://127.0.0.1:{}/question", relay.port);
+    let asked = start_ask_within(scene, &["put", &uri, "a blink"], Some(&psk), "20")?;
+    if let Err(why) = answer(&mut *session, 3, b"a blink", 0x44, b"an answer") {
+        return Err(format!("{why}; tegmen says: {}", asked.failure()?.trim()).into());
+    }
+    asked.answer()?;
+    relay.did_harm()
 }
 
 fn server_minimal(scene: &Scene, server: &dyn DtlsServer) -> Check {

@@ -3,11 +3,13 @@
 mod public_keys;
 mod resumption;
 
+use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::connection_id;
 use crate::dtls::{self, DtlsClient, LOOPBACK, Plaintext, long_identity, long_key};
+use crate::network::{BAD, Network};
 use crate::openssl::holds;
-use crate::ours::{Psk, names_identity_and_key, probe_record_size, start_ask};
+use crate::ours::{Psk, names_identity_and_key, probe_record_size, start_ask, start_ask_within};
 use crate::process::Process;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::Command;
@@ -46,6 +48,11 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
     cells.push(client("without extended master secret", client_without_extended_master_secret));
     cells.push(client("record_size_limit", client_record_size_limit));
     cells.push(client("close in order", |scene| dtls::client_closes(scene, &Client)));
+    for (row, network) in BAD {
+        cells.push(Cell::new(PEER, version, Role::Server, row, move |scene| server_over(scene, network)));
+        cells
+            .push(Cell::new(PEER, version, Role::Client, row, move |scene| dtls::client_over(scene, &Client, network)));
+    }
     cells.extend(public_keys::cells(version));
     cells.extend(resumption::cells(version));
     cells
@@ -78,6 +85,17 @@ fn server_echo(scene: &Scene, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
     let request = server.await_error("] Application Data(23) with length: 25\n", 0)?;
     server.await_error("] Application Data(23) with length: 4\n", request)?;
     holds(&server.err.text(), &["(GNUTLS_PSK_AES_128_CCM_8)"])
+}
+
+fn server_over(scene: &Scene, network: Network) -> Check {
+    let (server, port) = serve(scene, &Psk::usual(), &[])?;
+    let relay = Capture::over((LOOPBACK, port).into(), network)?;
+    let uri = format!("coaps://127.0.0.1:{}/question", relay.port);
+    let asked = start_ask_within(scene, &["put", &uri, "a blink"], Some(&Psk::usual()), "20")?;
+    let failure = asked.failure()?;
+    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?;
+    server.await_error("] Application Data(23) with length: 25\n", 0)?;
+    relay.did_harm()
 }
 
 /// Each says what it takes, and GnuTLS says what it heard.

@@ -9,6 +9,7 @@ mod gnutls;
 mod hello;
 mod libcoap;
 mod mote;
+mod network;
 mod objects;
 mod openssl;
 mod ours;

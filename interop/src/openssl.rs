@@ -3,10 +3,12 @@
 mod public_keys;
 mod resumption;
 
+use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::connection_id;
 use crate::dtls::{self, GET_V, Plaintext};
-use crate::ours::{Library, Psk, Served, names_identity_and_key, probe_record_size, start_ask};
+use crate::network::{BAD, Network};
+use crate::ours::{Library, Psk, Served, names_identity_and_key, probe_record_size, start_ask, start_ask_within};
 use crate::process::Process;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -61,6 +63,10 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
         client("identity of 128 bytes", |scene| client_data(scene, &Psk::with_identity(&"i".repeat(128)))),
     ]
     .into_iter()
+    .chain(BAD.into_iter().flat_map(|(row, network)| {
+        let server = Cell::new(PEER, version, Role::Server, row, move |scene| server_over(scene, network));
+        [server, Cell::new(PEER, version, Role::Client, row, move |scene| client_over(scene, network))]
+    }))
     .chain(public_keys::cells(version))
     .chain(resumption::cells(version))
     .collect()
@@ -205,6 +211,27 @@ fn server_cookie(scene: &Scene) -> Check {
         Some((&"00 00", &"00 01")) => Ok(()),
         _ => Err(format!("ClientHello came with the numbers {numbers:?}, not first 0 and then 1").into()),
     }
+}
+
+fn server_over(scene: &Scene, network: Network) -> Check {
+    let psk = Psk::usual();
+    let mut server = Server::start(scene, &psk, &["-listen"])?;
+    let relay = Capture::over(server.address, network)?;
+    let uri = format!("coaps://127.0.0.1:{}/question", relay.port);
+    let asked = start_ask_within(scene, &["put", &uri, "a blink"], Some(&psk), "20")?;
+    let request = server.request(3, "question", b"a blink", 4)?;
+    server.answer(&request, 0x44, b"an answer")?;
+    asked.answer()?;
+    relay.did_harm()
+}
+
+fn client_over(scene: &Scene, network: Network) -> Check {
+    let served = Served::start(scene, &Psk::usual())?;
+    let relay = Capture::over((Ipv4Addr::LOCALHOST, served.port).into(), network)?;
+    let mut client = Client::start(scene, "127.0.0.1", relay.port, &Psk::usual(), &[])?;
+    client.established()?;
+    client.get_v()?;
+    relay.did_harm()
 }
 
 fn server_ipv6(scene: &Scene) -> Check {

@@ -127,12 +127,22 @@ pub(crate) struct Asked(Process);
 
 /// Starts `tegmen METHOD URI ...`; without a key for plain CoAP.
 pub(crate) fn start_ask(scene: &Scene, words: &[&str], psk: Option<&Psk>) -> Result<Asked, String> {
+    start_ask_within(scene, words, psk, "4")
+}
+
+/// As [`start_ask`], with a limit in seconds for the handshake.
+pub(crate) fn start_ask_within(
+    scene: &Scene,
+    words: &[&str],
+    psk: Option<&Psk>,
+    seconds: &str,
+) -> Result<Asked, String> {
     let hex = psk.map(Psk::hex).unwrap_or_default();
     let mut arguments = words.to_vec();
     if let Some(psk) = psk {
         arguments.extend(["--identity", &psk.identity, "--key", &hex]);
     }
-    arguments.extend(["--json", "--timeout", "15", "--handshake-timeout", "4"]);
+    arguments.extend(["--json", "--timeout", "15", "--handshake-timeout", seconds]);
     Ok(Asked(scene.tegmen(&arguments)?))
 }
 

@@ -11,6 +11,7 @@ mod resumption;
 use crate::cell::{Cell, Check, Role, Scene, Trouble};
 use crate::connection_id;
 use crate::dtls::{self, DtlsClient, DtlsServer, Plaintext};
+use crate::network::BAD;
 use crate::ours::{Psk, probe_record_size};
 use crate::peers::{self, Built, Places};
 use crate::process::Process;
@@ -39,6 +40,8 @@ struct Peer {
     /// Whether it knows connection ids (RFC 9146).
     connection_id: bool,
     knows: Knows,
+    /// True if it is tried over faulty networks.
+    over_networks: bool,
     /// By what its sessions are resumed.
     resumes: &'static [By],
 }
@@ -62,6 +65,7 @@ fn tinydtls(places: &Places) -> Peer {
         record_size: &[],
         connection_id: false,
         knows: Knows { x509: false, raw: true, ecdhe_psk: &[], cbc: None, rsa_cbc: None },
+        over_networks: false,
         resumes: &[],
     }
 }
@@ -85,6 +89,7 @@ fn wolfssl(places: &Places) -> Peer {
             cbc: Some(Cbc::EncryptThenMac),
             rsa_cbc: Some(Cbc::EncryptThenMac),
         },
+        over_networks: false,
         resumes: &By::ALL,
     }
 }
@@ -112,6 +117,7 @@ fn mbedtls(places: &Places) -> Peer {
             cbc: Some(Cbc::EncryptThenMac),
             rsa_cbc: Some(Cbc::EncryptThenMac),
         },
+        over_networks: true,
         resumes: &By::ALL,
     }
 }
@@ -134,6 +140,7 @@ fn pion(places: &Places) -> Peer {
             cbc: Some(Cbc::MacThenEncrypt),
             rsa_cbc: None,
         },
+        over_networks: false,
         resumes: &[By::Id],
     }
 }
@@ -156,6 +163,7 @@ fn scandium(java: &Arc<Built>) -> Peer {
             cbc: Some(Cbc::MacThenEncrypt),
             rsa_cbc: None,
         },
+        over_networks: false,
         resumes: &[By::Id],
     }
 }
@@ -204,6 +212,16 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
                 };
                 connection_id::client(scene, connect, rebinds)
             };
+            add(Role::Client, row, Box::new(client));
+        }
+    }
+    if peer.over_networks {
+        for (row, network) in BAD {
+            let server =
+                move |scene: &Scene, peer: &Arc<Peer>| dtls::server_over(scene, &Talker(peer.clone()), network);
+            add(Role::Server, row, Box::new(server));
+            let client =
+                move |scene: &Scene, peer: &Arc<Peer>| dtls::client_over(scene, &Talker(peer.clone()), network);
             add(Role::Client, row, Box::new(client));
         }
     }

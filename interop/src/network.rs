@@ -1,0 +1,51 @@
+//! Faults that a relay adds to a good network.
+
+use crate::hello;
+use std::time::Duration;
+
+/// A network between two ends. Each fault is done to what the server sends.
+#[derive(Clone, Copy)]
+pub(crate) enum Network {
+    /// Everything arrives at once.
+    Good,
+    /// Everything takes so long.
+    Slow(Duration),
+    /// The first datagram with this handshake message in clear takes so long.
+    Late(u8, Duration),
+    /// Each datagram with this message arrives twice, the second time so much later.
+    Twice(u8, Duration),
+    /// The first datagram with this message is lost.
+    Lost(u8),
+}
+
+const HELLO_VERIFY_REQUEST: u8 = 3;
+const SERVER_HELLO_DONE: u8 = 14;
+/// Longer than the first timeout of a client, which is a second (RFC 6347, section 4.2.4.1).
+const LATE: Duration = Duration::from_millis(1_300);
+
+/// Rows of a handshake with a pre-shared key. On a slow network a client sends its first hello twice, and both are answered
+/// with a cookie.
+pub(crate) const BAD: [(&str, Network); 4] = [
+    ("answers take 1.3 s", Network::Slow(LATE)),
+    ("HelloVerifyRequest twice", Network::Twice(HELLO_VERIFY_REQUEST, Duration::from_millis(2))),
+    ("ServerHelloDone late", Network::Late(SERVER_HELLO_DONE, LATE)),
+    ("ServerHelloDone lost", Network::Lost(SERVER_HELLO_DONE)),
+];
+
+impl Network {
+    /// When copies of a datagram arrive, after it was sent; `first` if no datagram was harmed before. `None` if the network
+    /// does it no harm.
+    pub(crate) fn harms(self, to_server: bool, datagram: &[u8], first: bool) -> Option<Vec<Duration>> {
+        let holds = |message: u8| !to_server && hello::messages(datagram).contains(&message);
+        match self {
+            Self::Slow(delay) if !to_server => Some(vec![delay]),
+            Self::Late(message, delay) if first && holds(message) => Some(vec![delay]),
+            Self::Twice(message, delay) if holds(message) => Some(vec![Duration::ZERO, delay]),
+            Self::Lost(message) if first && holds(message) => Some(Vec::new()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
