@@ -321,13 +321,13 @@ int main(int count, char **words)
     union address address;
     if (count == 7 && strcmp(words[3], "psk") == 0)
         identity = words[5];
-    int has_certificates = count == 8 && strcmp(words[3], "x509") == 0;
+    int has_certificates = (count == 8 || count == 9) && strcmp(words[3], "x509") == 0;
     socklen_t len = count == 5 || count == 7 || has_certificates ? parse(words[2], &address) : 0;
     if (len == 0) {
         fprintf(stderr, "usage: mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]\n"
                         "       mbedtls client|server ADDRESS IDENTITY KEY resume ticket|id\n"
                         "       mbedtls client|server ADDRESS psk SUITE IDENTITY KEY\n"
-                        "       mbedtls client|server ADDRESS x509 SUITE CA CERTIFICATE KEY\n");
+                        "       mbedtls client|server ADDRESS x509 SUITE CA CERTIFICATE KEY [MTU]\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -339,6 +339,8 @@ int main(int count, char **words)
         return 1;
     }
     settle(words + 3, has_certificates);
+    if (count == 9)
+        mbedtls_ssl_set_mtu(&ssl, (uint16_t)atoi(words[8]));
     if (count == 7 && strcmp(words[5], "resume") == 0)
         resume(words[6]);
     else if (count == 7 && !is_server && identity == NULL) /* a server takes what it is asked for */

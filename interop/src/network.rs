@@ -3,7 +3,7 @@
 use crate::hello;
 use std::time::Duration;
 
-/// A network between two ends. Each fault is done to what the server sends.
+/// A network between two ends. Each fault is done to what the server sends, but for [`Network::Carries`].
 #[derive(Clone, Copy)]
 pub(crate) enum Network {
     /// Everything arrives at once.
@@ -16,6 +16,8 @@ pub(crate) enum Network {
     Twice(u8, Duration),
     /// The first datagram with this message is lost.
     Lost(u8),
+    /// Longer datagrams are lost, in both directions.
+    Carries(usize),
 }
 
 const HELLO_VERIFY_REQUEST: u8 = 3;
@@ -32,6 +34,10 @@ pub(crate) const BAD: [(&str, Network); 4] = [
     ("ServerHelloDone lost", Network::Lost(SERVER_HELLO_DONE)),
 ];
 
+/// Rows of a handshake with certificates at both ends, and the bytes that a datagram may have on the path.
+pub(crate) const SMALL: [(&str, usize); 2] =
+    [("mutual ECDSA, path of 512 bytes", 512), ("mutual ECDSA, path of 256 bytes", 256)];
+
 impl Network {
     /// When copies of a datagram arrive, after it was sent; `first` if no datagram was harmed before. `None` if the network
     /// does it no harm.
@@ -42,6 +48,7 @@ impl Network {
             Self::Late(message, delay) if first && holds(message) => Some(vec![delay]),
             Self::Twice(message, delay) if holds(message) => Some(vec![Duration::ZERO, delay]),
             Self::Lost(message) if first && holds(message) => Some(Vec::new()),
+            Self::Carries(bytes) if datagram.len() > bytes => Some(Vec::new()),
             _ => None,
         }
     }

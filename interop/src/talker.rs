@@ -40,7 +40,7 @@ struct Peer {
     /// Whether it knows connection ids (RFC 9146).
     connection_id: bool,
     knows: Knows,
-    /// True if it is tried over faulty networks.
+    /// True if it is tried over faulty networks; then it takes the size of its datagrams behind the key.
     over_networks: bool,
     /// By what its sessions are resumed.
     resumes: &'static [By],

@@ -4,8 +4,9 @@ use super::{CLIENT, PEER, SERVER, Session};
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::dtls::{LOOPBACK, Plaintext as _};
+use crate::network::{Network, SMALL};
 use crate::openssl::holds;
-use crate::ours::{Psk, Served, start_ask};
+use crate::ours::{Psk, Served, start_ask, start_ask_within};
 use crate::process::Process;
 use crate::public_keys::{
     AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, PSK_CBC, RAW, RSA_CBC, RawKeys, certificates,
@@ -48,6 +49,12 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
         client(ECDHE_PSK_CCM_8.scenario, |_| lacks_ecdhe_psk_ccm_8()),
         client(ECDHE_PSK_CHACHA20.scenario, client_ecdhe_psk),
     ]
+    .into_iter()
+    .chain(SMALL.into_iter().flat_map(|(row, bytes)| {
+        let server = Cell::new(PEER, version, Role::Server, row, move |scene| server_over(scene, bytes));
+        [server, Cell::new(PEER, version, Role::Client, row, move |scene| client_over(scene, bytes))]
+    }))
+    .collect()
 }
 
 fn serve(scene: &Scene, priority: &str, more: &[&str]) -> Result<(Process, u16), String> {
@@ -62,7 +69,7 @@ fn serve(scene: &Scene, priority: &str, more: &[&str]) -> Result<(Process, u16),
 /// An echo answers what was asked with the question, which a client refuses with a Reset: that comes back as well.
 fn echoes(scene: &Scene, port: u16, words: &[&str]) -> Check {
     let uri = format!("coaps://{}/question", SocketAddr::new(LOOPBACK, port));
-    let failure = start_ask(scene, &[&["put", &uri, "a blink"], words].concat(), None)?.failure()?;
+    let failure = start_ask_within(scene, &[&["put", &uri, "a blink"], words].concat(), None, "20")?.failure()?;
     Ok(holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?)
 }
 
@@ -83,6 +90,25 @@ fn server_mutual(scene: &Scene, priority: &str, suite: &str, rsa: bool) -> Check
     let (server, port) = serve(scene, priority, &THEIR_SERVER)?;
     echoes(scene, port, &AS_DEVICE)?;
     holds(&server.err.text(), &[&format!("GNUTLS_{suite}")])
+}
+
+/// GnuTLS is told what the path carries; ours has to find out.
+fn server_over(scene: &Scene, bytes: usize) -> Check {
+    certificates(scene, false)?;
+    let bytes_word = bytes.to_string();
+    let (_server, port) = serve(scene, GCM, &[&THEIR_SERVER[..], &["--mtu", &bytes_word]].concat())?;
+    let relay = Capture::over((LOOPBACK, port).into(), Network::Carries(bytes))?;
+    echoes(scene, relay.port, &AS_DEVICE)?;
+    relay.did_harm()
+}
+
+fn client_over(scene: &Scene, bytes: usize) -> Check {
+    certificates(scene, false)?;
+    let served = Served::start_with(scene, &Psk::usual(), &AS_SERVER)?;
+    let relay = Capture::over((LOOPBACK, served.port).into(), Network::Carries(bytes))?;
+    let words = ["--priority", GCM, "--mtu", &bytes.to_string()];
+    client_session(scene, relay.port, &[&words[..], &THEIR_DEVICE].concat())?.get_v()?;
+    relay.did_harm()
 }
 
 fn rsa_cbc(mode: Cbc) -> String {

@@ -14,6 +14,7 @@ fn each_network_harms_what_its_name_says() {
         (Network::Late(SERVER_HELLO_DONE, LATE), &done, vec![LATE]),
         (Network::Twice(HELLO_VERIFY_REQUEST, LATE), &verify, vec![now, LATE]),
         (Network::Lost(SERVER_HELLO_DONE), &done, vec![]),
+        (Network::Carries(24), &done, vec![]),
     ] {
         assert_eq!(network.harms(false, harmed, true), Some(copies));
     }
@@ -21,4 +22,5 @@ fn each_network_harms_what_its_name_says() {
     assert_eq!(Network::Lost(SERVER_HELLO_DONE).harms(false, &verify, true), None);
     assert_eq!(Network::Lost(SERVER_HELLO_DONE).harms(false, &done, false), None, "only the first");
     assert_eq!(Network::Slow(LATE).harms(true, &verify, true), None, "only what the server sends");
+    assert_eq!(Network::Carries(25).harms(true, &done, true), None);
 }

@@ -4,7 +4,8 @@ use super::{Client, PEER, PROGRAM, Server, client_get, holds};
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::dtls::Plaintext as _;
-use crate::ours::{Psk, Served, start_ask};
+use crate::network::{Network, SMALL};
+use crate::ours::{Psk, Served, start_ask, start_ask_within};
 use crate::process::Process;
 use crate::public_keys::{
     AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, ECDSA_GCM, PSK_CBC, RAW, RSA_CBC,
@@ -58,6 +59,12 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
         client("no certificate where one is asked for", client_without),
         client("a revoked certificate", client_revoked),
     ]
+    .into_iter()
+    .chain(SMALL.into_iter().flat_map(|(row, bytes)| {
+        let server = Cell::new(PEER, version, Role::Server, row, move |scene| server_over(scene, bytes));
+        [server, Cell::new(PEER, version, Role::Client, row, move |scene| client_over(scene, bytes))]
+    }))
+    .collect()
 }
 
 pub(super) fn server(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Server, String> {
@@ -90,7 +97,8 @@ fn server_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
 /// `tegmen put` asks the server, both with certificates.
 fn asked(scene: &Scene, mut server: Server, suite: Suite) -> Check {
     let uri = format!("coaps://{}/question", server.address);
-    let asked = start_ask(scene, &[&["put", &uri, "a blink", "--suites", suite.ours], &AS_DEVICE[..]].concat(), None)?;
+    let words = [&["put", &uri, "a blink", "--suites", suite.ours], &AS_DEVICE[..]].concat();
+    let asked = start_ask_within(scene, &words, None, "20")?;
     let request = server.request(3, "question", b"a blink", 4)?;
     server.answer(&request, 0x44, b"an answer")?;
     let answer = asked.answer()?;
@@ -100,6 +108,24 @@ fn asked(scene: &Scene, mut server: Server, suite: Suite) -> Check {
     let session = server.session(scene)?;
     holds(&session, &[&format!("Cipher    : {}", suite.openssl()), "Extended master secret: yes"])?;
     holds(&server.process.out.text(), &["CN = device1"])
+}
+
+/// OpenSSL is told what the path carries; ours has to find out.
+fn server_over(scene: &Scene, bytes: usize) -> Check {
+    certificates(scene, false)?;
+    let mut server = server(scene, ECDSA_GCM, &["-mtu", &bytes.to_string()])?;
+    let relay = Capture::over(server.address, Network::Carries(bytes))?;
+    server.address = (Ipv4Addr::LOCALHOST, relay.port).into();
+    asked(scene, server, ECDSA_GCM)?;
+    relay.did_harm()
+}
+
+fn client_over(scene: &Scene, bytes: usize) -> Check {
+    let served = served(scene, ECDSA_GCM, &[])?;
+    let relay = Capture::over((Ipv4Addr::LOCALHOST, served.port).into(), Network::Carries(bytes))?;
+    let bytes = bytes.to_string();
+    gets(&served, client(scene, relay.port, ECDSA_GCM, &[&THEIRS[..], &["-mtu", &bytes]].concat())?, ECDSA_GCM)?;
+    relay.did_harm()
 }
 
 fn server_of_another_name(scene: &Scene) -> Check {

@@ -7,11 +7,12 @@ use super::{Peer, Session};
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::dtls::{self, LOOPBACK, Plaintext as _};
+use crate::network::{Network, SMALL};
 use crate::openssl::holds;
-use crate::ours::{Psk, Served, start_ask};
+use crate::ours::{Psk, Served, start_ask_within};
 use crate::public_keys::{
-    AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, EcdhePsk, MUTUAL, PSK_CBC, RAW,
-    RSA_CBC, RawKeys, Suite, certificates, client_lacks_raw, lacks_rsa_cbc, lacks_suite, server_lacks_raw,
+    AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, ECDSA_GCM, EcdhePsk, MUTUAL, PSK_CBC,
+    RAW, RSA_CBC, RawKeys, Suite, certificates, client_lacks_raw, lacks_rsa_cbc, lacks_suite, server_lacks_raw,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,6 +45,12 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
         for (scenario, suite) in MUTUAL {
             add(Role::Server, scenario, Box::new(move |scene, peer| server_mutual(scene, peer, suite)));
             add(Role::Client, scenario, Box::new(move |scene, peer| client_mutual(scene, peer, suite)));
+        }
+    }
+    if peer.over_networks {
+        for (row, bytes) in SMALL {
+            add(Role::Server, row, Box::new(move |scene, peer| server_over(scene, peer, bytes)));
+            add(Role::Client, row, Box::new(move |scene, peer| client_over(scene, peer, bytes)));
         }
     }
     if knows.raw {
@@ -115,7 +122,7 @@ const RAW_PEER: &str = "raw public key";
 /// `tegmen put` asks the server, and understands its answer.
 fn asks(scene: &Scene, session: &mut Session, server: SocketAddr, words: &[&str], psk: Option<&Psk>) -> Check {
     let uri = format!("coaps://{server}/question");
-    let asked = start_ask(scene, &[&["put", &uri, "a blink"], words].concat(), psk)?;
+    let asked = start_ask_within(scene, &[&["put", &uri, "a blink"], words].concat(), psk, "20")?;
     if let Err(why) = dtls::answer(session, 3, b"a blink", 0x44, b"an answer") {
         return Err(format!("{why}; tegmen says: {}", asked.failure()?.trim()).into());
     }
@@ -144,6 +151,29 @@ fn client_mutual(scene: &Scene, peer: &Peer, suite: Suite) -> Check {
     let words = [&["x509", suite.name], &THEIR_DEVICE[..]].concat();
     let mut session = peer.connect(scene, served.port, &words)?;
     gets(&served, &mut session, suite, "server", "CN=device1")
+}
+
+/// The peer is told what the path carries; ours has to find out.
+fn server_over(scene: &Scene, peer: &Peer, bytes: usize) -> Check {
+    certificates(scene, false)?;
+    let mtu = bytes.to_string();
+    let words = [&["x509", ECDSA_GCM.name], &THEIR_SERVER[..], &[&mtu]].concat();
+    let (mut session, address) = peer.serve(scene, &words)?;
+    let relay = Capture::over(address, Network::Carries(bytes))?;
+    let words = [&["--suites", ECDSA_GCM.ours], &AS_DEVICE[..]].concat();
+    asks(scene, &mut session, (LOOPBACK, relay.port).into(), &words, None)?;
+    relay.did_harm()
+}
+
+fn client_over(scene: &Scene, peer: &Peer, bytes: usize) -> Check {
+    certificates(scene, false)?;
+    let served = Served::start_with(scene, &Psk::usual(), &[&AS_SERVER[..], &["--suites", ECDSA_GCM.ours]].concat())?;
+    let relay = Capture::over((LOOPBACK, served.port).into(), Network::Carries(bytes))?;
+    let mtu = bytes.to_string();
+    let words = [&["x509", ECDSA_GCM.name], &THEIR_DEVICE[..], &[&mtu]].concat();
+    let mut session = peer.connect(scene, relay.port, &words)?;
+    gets(&served, &mut session, ECDSA_GCM, "server", "CN=device1")?;
+    relay.did_harm()
 }
 
 fn server_raw(scene: &Scene, peer: &Peer) -> Check {
