@@ -9,7 +9,7 @@ use crate::{
     coap::{Process, libcoap_command},
     crowd::{Crowd, Letters, request},
     ours,
-    report::{Absent, OURS, Report, Samples},
+    report::{Absent, OURS, Report, Row, Samples},
 };
 use std::time::{Duration, Instant};
 use tegmen::coap::{Block, Builder, Code, MessageRef, OptionNumber};
@@ -85,7 +85,7 @@ impl Blocks {
 
     /// Puts what was found into the report.
     pub(crate) fn finish(self, report: &mut Report) {
-        report.rows.extend(self.samples.iter().flat_map(|(_, _, samples)| samples.rows()));
+        report.rows.extend(self.samples.iter().flat_map(|(_, _, samples)| samples.rows()).map(Row::not_behind));
         report.header.notes.push(format!(
             "blocks: one block in flight for each client, {} requests sent again in all passes",
             self.again

@@ -48,7 +48,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
         blocks.pass(pass, options)?;
         observe.pass(pass, &mut report)?;
     }
-    report.rows = [per_cpu, per_second].iter().flat_map(Samples::rows).collect::<Vec<Row>>();
+    let not_behind = |row: Row| if row.peer_name == Kind::Echo.name() { row } else { row.not_behind() };
+    report.rows = [per_cpu, per_second].iter().flat_map(Samples::rows).map(not_behind).collect::<Vec<Row>>();
     report.header.notes.push(format!(
         "coap: path /{}, value of {} bytes put first, {WINDOW} in flight, {} s a pass",
         options.path,

@@ -84,6 +84,14 @@ impl Row {
     }
 }
 
+impl Row {
+    /// Demands that ours is at least as fast as the peer.
+    pub(crate) fn not_behind(self) -> Self {
+        let limit = if self.more_is_better { Limit::AtLeast(1.0) } else { Limit::AtMost(1.0) };
+        Self { judged: limit.judge("ratio", self.ratio), ..self }
+    }
+}
+
 /// A demand.
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
