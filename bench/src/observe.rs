@@ -12,7 +12,7 @@ use crate::{
     coap::{Process, libcoap_command},
     crowd::{Crowd, LETTERS_MAX, Letters, request},
     ours,
-    report::{Absent, OURS, Report, Samples, median},
+    report::{Absent, Confirmable, OURS, Report, Row, Samples, median},
 };
 use std::time::{Duration, Instant};
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, message::empty, observe::REGISTER};
@@ -29,6 +29,8 @@ struct Scene {
     said: String,
     observers: u32,
     rounds: usize,
+    /// True if every observer sends a request before each round, so that PROBING_RATE holds nothing back.
+    heard: bool,
     our_words: &'static [&'static str],
     peer_words: &'static [&'static str],
     per_cpu: Samples,
@@ -43,19 +45,20 @@ impl Observe {
         let (many, few) = (options.observers, options.observers.div_ceil(10));
         const CONFIRMED: &[&str] = &["-d", "10"];
         const SIXTH: &[&str] = &["-d", "10", "-N"];
-        let scene = |observers: u32, rounds, manner, our_words, peer_words| {
+        let scene = |observers: u32, rounds, heard, manner, our_words, peer_words| {
             let said = format!("{observers} observers, {manner}");
             let per_cpu = Samples::new(format!("notifications, {said}"), "1/server CPU s", true);
             let to_last = Samples::new(format!("PUT to last, {said}"), "ms", false);
-            Scene { said, observers, rounds, our_words, peer_words, per_cpu, to_last, totals: Vec::new() }
+            Scene { said, observers, rounds, heard, our_words, peer_words, per_cpu, to_last, totals: Vec::new() }
         };
         let unconfirmed: &[&str] = &["--unconfirmed", "5"];
         let scenes = vec![
             // After five that are not confirmable, libcoap's server sends one that is.
-            scene(many, 5, "not confirmable", unconfirmed, SIXTH),
-            scene(many, 1, "confirmable", &[], CONFIRMED),
-            scene(few, 6, "every sixth confirmable", unconfirmed, SIXTH),
-            scene(few, 6, "confirmable", &[], CONFIRMED),
+            scene(many, 5, true, "not confirmable", unconfirmed, SIXTH),
+            scene(many, 5, false, "not confirmable, ours with PROBING_RATE", unconfirmed, SIXTH),
+            scene(many, 1, false, "confirmable", &[], CONFIRMED),
+            scene(few, 6, false, "every sixth confirmable, ours with PROBING_RATE", unconfirmed, SIXTH),
+            scene(few, 6, false, "confirmable", &[], CONFIRMED),
         ];
         Self { scenes, absent: Vec::new() }
     }
@@ -87,12 +90,20 @@ impl Observe {
     /// Puts what was found into the report.
     pub(crate) fn finish(self, report: &mut Report) {
         for Scene { said, per_cpu, to_last, totals, .. } in &self.scenes {
-            report.rows.extend([per_cpu.rows(), to_last.rows()].into_iter().flatten());
-            for (name, Ran { notified, confirmable, repeated, missed, owing }, accepted) in totals {
+            let share = |name| totals.iter().find(|(known, ..)| *known == name).map(|(_, ran, _)| ran.share());
+            report.rows.extend([per_cpu.rows(), to_last.rows()].into_iter().flatten().map(|row| {
+                let shares = share(OURS).zip(share(row.peer_name));
+                let row = Row { confirmable: shares.map(|(ours, peer)| Confirmable { ours, peer }), ..row };
+                // What the two servers do must be the same before it is compared.
+                if shares.is_some_and(|(ours, peer)| ours == peer) { row.not_behind() } else { row }
+            }));
+            for (name, ran, accepted) in totals {
+                let Ran { notified, repeated, missed, owing, .. } = ran;
                 report.header.notes.push(format!(
-                    "observe, {said}, {name}: {accepted} accepted; {notified} notifications came, {confirmable} of \
-                     them confirmable, {repeated} came again, {missed} did not come in {} s; {owing} rounds were given \
-                     up with acknowledgements under way",
+                    "observe, {said}, {name}: {accepted} accepted; {notified} notifications came, {:.0} % of them \
+                     confirmable, {repeated} came again, {missed} did not come in {} s; {owing} rounds were given up \
+                     with acknowledgements under way",
+                    100.0 * ran.share(),
                     PATIENCE.as_secs()
                 ));
             }
@@ -115,13 +126,17 @@ impl Scene {
 
     fn measure(&mut self, name: &'static str, process: &Process, mut observers: Observers) -> Result<(), Failure> {
         let accepted = observers.accepted();
-        let cpu = process.cpu_nanoseconds()?;
+        let mut cpu = 0;
         let mut milliseconds = Vec::new();
         let mut ran = Ran::default();
         for _ in 0..self.rounds {
+            if self.heard {
+                observers.speak()?;
+            }
+            let before = process.cpu_nanoseconds()?;
             milliseconds.push(observers.round(&mut ran)?.as_secs_f64() * 1e3);
+            cpu += process.cpu_nanoseconds()?.saturating_sub(before);
         }
-        let cpu = process.cpu_nanoseconds()?.saturating_sub(cpu);
         self.per_cpu.push(name, ran.notified as f64 * 1e9 / cpu as f64);
         self.to_last.push(name, median(&milliseconds).unwrap_or_default());
         match self.totals.iter_mut().find(|(known, ..)| *known == name) {
@@ -157,6 +172,11 @@ struct Ran {
 }
 
 impl Ran {
+    /// The share of the notifications that were confirmable.
+    fn share(&self) -> f64 {
+        self.confirmable as f64 / self.notified.max(1) as f64
+    }
+
     const fn add(&mut self, other: &Self) {
         self.notified += other.notified;
         self.confirmable += other.confirmable;
@@ -250,6 +270,29 @@ impl Observers {
         self.crowd.send(&mut self.outbound)
     }
 
+    /// Lets every observer read the value once, and waits for the responses: the server has heard of each.
+    fn speak(&mut self) -> Result<(), Failure> {
+        let (message_id, token) = (self.round as u16 | READS, self.round | GET_TOKENS);
+        let members: Vec<_> = (0..self.seen.len() as u32).collect();
+        for some in members.chunks(LETTERS_MAX) {
+            for member in some {
+                self.crowd.push(&mut self.outbound, *member, |room| {
+                    request(room, Code::GET, message_id, token, |builder| builder.path(PATH))
+                })?;
+            }
+            self.crowd.send(&mut self.outbound)?;
+            let (begin, mut missing) = (Instant::now(), some.len());
+            while missing > 0 {
+                if begin.elapsed() > PATIENCE {
+                    return Err(Failure::new("the server does not answer an observer"));
+                }
+                self.crowd.receive(&mut self.inbound)?;
+                missing = missing.saturating_sub(self.inbound.iter().count());
+            }
+        }
+        Ok(())
+    }
+
     /// Changes the value, and waits until everybody who was accepted knows it and nothing more comes; the time to the
     /// last notification.
     fn round(&mut self, ran: &mut Ran) -> Result<Duration, Failure> {
@@ -336,7 +379,9 @@ fn value(round: u32) -> [u8; 16] {
 
 /// The message IDs of the GETs behind acknowledgements have this bit, those of PUTs do not.
 const GETS: u16 = 1 << 15;
-/// So have their tokens this one, and those of PUTs and of observers do not.
+/// Those of the GETs of observers have this one.
+const READS: u16 = 1 << 14;
+/// The tokens of GETs have this bit, and those of PUTs and of observers do not.
 const GET_TOKENS: u32 = 1 << 31;
 const PATH: &str = "observed";
 /// Nothing for so long, and everything has come.

@@ -53,6 +53,9 @@ pub(crate) struct Row {
     /// Ours without twice the peer's, where the peer is the bare work of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) surplus: Option<f64>,
+    /// Share of confirmable notifications, from 0 to 1, where notifications are measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) confirmable: Option<Confirmable>,
     /// What is demanded of ours, and whether it is met.
     #[serde(flatten)]
     pub(crate) judged: Judged,
@@ -78,10 +81,20 @@ impl Row {
             unit,
             more_is_better: false,
             surplus: None,
+            confirmable: None,
             judged: judged.unwrap_or_default(),
             instructions: None,
         }
     }
+}
+
+/// A share at both ends of a row.
+#[derive(Serialize, Clone, Copy)]
+pub(crate) struct Confirmable {
+    /// Ours.
+    pub(crate) ours: f64,
+    /// The peer's.
+    pub(crate) peer: f64,
 }
 
 impl Row {
@@ -216,6 +229,7 @@ impl Samples {
             unit: self.unit,
             more_is_better: self.more_is_better,
             surplus: None,
+            confirmable: None,
             judged: judge(self.demanded.0, "ratio", ratio),
             instructions: (our_count.is_some() || peer_count.is_some()).then(|| Instructions {
                 ours: our_count,
