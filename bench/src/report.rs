@@ -46,6 +46,9 @@ pub(crate) struct Row {
     pub(crate) peer_name: &'static str,
     /// Ours over the peer's: the median of the ratios of each pass.
     pub(crate) ratio: Option<f64>,
+    /// In which the median of that ratio lies with a probability of at least 95 %; none for fewer than six passes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) interval: Option<[f64; 2]>,
     /// Of both numbers.
     pub(crate) unit: &'static str,
     /// Whether a larger number is the better one.
@@ -78,6 +81,7 @@ impl Row {
             peer: None,
             peer_name,
             ratio: None,
+            interval: None,
             unit,
             more_is_better: false,
             surplus: None,
@@ -218,7 +222,8 @@ impl Samples {
         let ratios = ours.zip(peer).map(|(ours, peer)| ours.iter().zip(peer).map(|(a, b)| a / b).collect::<Vec<_>>());
         let counted = |name| self.instructions.iter().find(|(known, _)| *known == name).map(|&(_, count)| count);
         let (our_count, peer_count) = (counted(OURS), counted(peer_name));
-        let ratio = ratios.and_then(|ratios| median(&ratios));
+        let ratio = ratios.as_ref().and_then(|ratios| median(ratios));
+        let interval = ratios.as_ref().and_then(|ratios| interval(ratios));
         let judge = |limit: Option<Limit>, of, number| limit.map(|limit| limit.judge(of, number)).unwrap_or_default();
         Row {
             operation: self.operation.clone(),
@@ -226,6 +231,7 @@ impl Samples {
             peer: peer.and_then(|numbers| median(numbers)),
             peer_name,
             ratio,
+            interval,
             unit: self.unit,
             more_is_better: self.more_is_better,
             surplus: None,
@@ -277,18 +283,19 @@ impl Report {
         }
         println!();
         println!(
-            "{:<62} {:>12} {:>12}  {:<15} {:>7}  {:>11} {:>11} {:>6}  demanded",
-            "operation", "ours", "peer", "peer name", "ratio", "ours instr.", "peer instr.", "ratio"
+            "{:<62} {:>12} {:>12}  {:<15} {:>7} {:>15}  {:>11} {:>11} {:>6}  demanded",
+            "operation", "ours", "peer", "peer name", "ratio", "95 % interval", "ours instr.", "peer instr.", "ratio"
         );
         for row in &self.rows {
             let counts = row.instructions.as_ref();
             println!(
-                "{:<62} {:>12} {:>12}  {:<15} {:>7}  {:>11} {:>11} {:>6}  {}{}",
+                "{:<62} {:>12} {:>12}  {:<15} {:>7} {:>15}  {:>11} {:>11} {:>6}  {}{}",
                 format!("{}, {}", row.operation, row.unit),
                 short(row.ours),
                 short(row.peer),
                 row.peer_name,
                 thousandths(row.ratio),
+                row.interval.map_or_else(|| "-".into(), |[low, high]| format!("{low:.3} to {high:.3}")),
                 short(counts.and_then(|counts| counts.ours)),
                 short(counts.and_then(|counts| counts.peer)),
                 thousandths(counts.and_then(|counts| counts.ratio)),
@@ -308,6 +315,26 @@ pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
     sorted.sort_by(f64::total_cmp);
     let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
     Some(f64::midpoint(*low, *high))
+}
+
+/// The order statistics between which the median of such numbers lies with a probability of at least 95 %, whatever their
+/// distribution: of `n` numbers each falls below the median with a probability of one half.
+pub(crate) fn interval(numbers: &[f64]) -> Option<[f64; 2]> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    // The probability that exactly `below` of them are, and that this number or fewer are.
+    let (mut exactly, mut at_most) = (0.5_f64.powi(i32::try_from(n).ok()?), 0.0);
+    let mut outside = 0;
+    for below in 0..n {
+        at_most += exactly;
+        if at_most > 0.025 {
+            break;
+        }
+        outside = below + 1;
+        exactly *= (n - below) as f64 / (below + 1) as f64;
+    }
+    Some([*sorted.get(outside.checked_sub(1)?)?, *sorted.get(n - outside)?])
 }
 
 /// What a command prints, or `unknown`.
@@ -345,6 +372,16 @@ mod tests {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn the_interval_leaves_out_so_many_numbers_that_the_median_is_among_them_in_95_of_100() {
+        let numbers = |n: i32| (1..=n).rev().map(f64::from).collect::<Vec<_>>();
+        assert_eq!(interval(&numbers(5)), None); // 2 / 2^5 is more than 5 %
+        assert_eq!(interval(&numbers(6)), Some([1.0, 6.0]));
+        assert_eq!(interval(&numbers(9)), Some([2.0, 8.0]));
+        assert_eq!(interval(&numbers(31)), Some([10.0, 22.0]));
+        assert_eq!(interval(&[]), None);
     }
 
     #[test]
