@@ -6,7 +6,7 @@
 
 use crate::{
     Options,
-    coap::{Process, libcoap_command},
+    coap::{Beside, Process},
     crowd::{Crowd, Letters, request},
     ours,
     report::{Absent, OURS, Report, Row, Samples},
@@ -36,11 +36,12 @@ struct Server {
 }
 
 impl Blocks {
-    /// Starts our server and libcoap's; one that is not there is listed as absent.
-    pub(crate) fn start(report: &mut Report) -> Self {
+    /// Starts our server and the other; one that is not there is listed as absent.
+    pub(crate) fn start(beside: Beside<'_>, report: &mut Report) -> Self {
         let names: Vec<_> = (0..CLIENTS_MAX).map(|number| format!("/{}=-", path(number))).collect();
-        let ours = |port| ours::serve_command(port, &names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
-        let libcoap = |port| Some(libcoap_command("notls", port, &["-d", "100"]));
+        let values: Vec<_> = names.iter().map(String::as_str).collect();
+        let ours = |port| ours::serve_command(port, &values, &[]);
+        let other = |port| beside.command(port, &values, &[], &["-d", "100"]);
         let mut servers = Vec::new();
         let mut add = |name, process: Result<Process, Failure>, install: &str| {
             let server = process.and_then(|process| {
@@ -55,7 +56,7 @@ impl Blocks {
             }
         };
         add(OURS, Process::start(ours), "cargo build --release -p tegmen-cli");
-        add("libcoap-notls", Process::start(libcoap), "apt-get install libcoap3-bin");
+        add(beside.name(), Process::start(other), beside.install());
         let samples = [(Way::Get, 1), (Way::Get, CLIENTS_MAX), (Way::Put, 1), (Way::Put, CLIENTS_MAX)];
         let samples = samples.map(|(way, clients)| {
             let name = if way == Way::Get { "GET" } else { "PUT" };

@@ -11,11 +11,12 @@ use crate::{
     load::{Answer, Load, VALUE, WINDOW},
     observe::Observe,
     ours,
-    report::{Absent, Header, OURS, Report, Row, Samples},
+    report::{Absent, BASE, Header, OURS, Report, Row, Samples},
 };
 use std::{
     env, fs,
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
+    path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -24,8 +25,18 @@ use tegmen_bench_line::Failure;
 /// Runs every server that is present.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    measure(options, Beside::Libcoap, &mut report)?;
+    Ok(report)
+}
+
+/// Adds rows of ours and of what stands beside it.
+pub(crate) fn measure(options: &Options, beside: Beside<'_>, report: &mut Report) -> Result<(), Failure> {
     let mut servers = Vec::new();
-    for kind in [Kind::Ours, Kind::Echo, Kind::Libcoap("notls"), Kind::Libcoap("openssl")] {
+    let kinds: &[Kind<'_>] = match beside {
+        Beside::Libcoap => &[Kind::Ours, Kind::Echo, Kind::Libcoap("notls"), Kind::Libcoap("openssl")],
+        Beside::Base(programs) => &[Kind::Ours, Kind::Base(programs)],
+    };
+    for &kind in kinds {
         match Server::start(kind, options) {
             Ok(server) => servers.push(server),
             Err(reason) => {
@@ -33,8 +44,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             }
         }
     }
-    let mut blocks = Blocks::start(&mut report);
-    let mut observe = Observe::new(options);
+    let mut blocks = Blocks::start(beside, report);
+    let mut observe = Observe::new(options, beside);
     let mut per_cpu = Samples::new("CON GET of 16 bytes, 64 in flight", "1/server CPU s", true);
     let mut per_second = Samples::new("CON GET of 16 bytes, 64 in flight", "1/s", true);
     let count = servers.len();
@@ -46,10 +57,10 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             per_second.push(server.kind.name(), each_second);
         }
         blocks.pass(pass, options)?;
-        observe.pass(pass, &mut report)?;
+        observe.pass(pass, report)?;
     }
     let not_behind = |row: Row| if row.peer_name == Kind::Echo.name() { row } else { row.not_behind() };
-    report.rows = [per_cpu, per_second].iter().flat_map(Samples::rows).map(not_behind).collect::<Vec<Row>>();
+    report.rows.extend([per_cpu, per_second].iter().flat_map(Samples::rows).map(not_behind));
     report.header.notes.push(format!(
         "coap: path /{}, value of {} bytes put first, {WINDOW} in flight, {} s a pass",
         options.path,
@@ -65,24 +76,59 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             server.batch
         ));
     }
-    blocks.finish(&mut report);
-    observe.finish(&mut report);
-    Ok(report)
+    blocks.finish(report);
+    observe.finish(report);
+    Ok(())
+}
+
+/// The server that ours stands beside in every row.
+#[derive(Clone, Copy)]
+pub(crate) enum Beside<'a> {
+    Libcoap,
+    /// Ours of another commit, whose programs are in this directory.
+    Base(&'a Path),
+}
+
+impl Beside<'_> {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Libcoap => "libcoap-notls",
+            Self::Base(_) => BASE,
+        }
+    }
+
+    /// The command that installs it.
+    pub(crate) const fn install(self) -> &'static str {
+        match self {
+            Self::Libcoap => "apt-get install libcoap3-bin",
+            Self::Base(_) => "nothing, the base has no such server",
+        }
+    }
+
+    /// The words that start it at `port`: with these values and options if it is ours, else with those of the peer.
+    pub(crate) fn command(self, port: u16, values: &[&str], ours: &[&str], peer: &[&str]) -> Option<Vec<String>> {
+        match self {
+            Self::Libcoap => Some(libcoap_command("notls", port, peer)),
+            Self::Base(programs) => ours::serve_command_in(programs, port, values, ours),
+        }
+    }
 }
 
 /// A server that may be measured.
 #[derive(Clone, Copy)]
-enum Kind {
+enum Kind<'a> {
     Ours,
+    Base(&'a Path),
     Echo,
     /// libcoap's example server, by the TLS library it was built with: the plain part is what is used.
     Libcoap(&'static str),
 }
 
-impl Kind {
+impl Kind<'_> {
     fn name(self) -> &'static str {
         match self {
             Self::Ours => OURS,
+            Self::Base(_) => BASE,
             Self::Echo => "udp-echo",
             Self::Libcoap("notls") => "libcoap-notls",
             Self::Libcoap(_) => "libcoap-openssl",
@@ -91,7 +137,7 @@ impl Kind {
 
     fn install(self) -> &'static str {
         match self {
-            Self::Ours => "cargo build --release -p tegmen-cli",
+            Self::Ours | Self::Base(_) => "cargo build --release -p tegmen-cli",
             Self::Echo => "nothing, it is part of this program",
             Self::Libcoap(_) => "apt-get install libcoap3-bin",
         }
@@ -103,8 +149,9 @@ impl Kind {
             Self::Ours => {
                 let typed = options.serve.as_ref().map(|words| words.replace("{port}", &port.to_string()));
                 let typed = typed.map(|words| words.split_whitespace().map(String::from).collect());
-                typed.or_else(|| ours::serve_command(port, &["/example_data=0123456789abcdef"], &[]))
+                typed.or_else(|| ours::serve_command(port, &[EXAMPLE], &[]))
             }
+            Self::Base(programs) => ours::serve_command_in(programs, port, &[EXAMPLE], &[]),
             Self::Echo => {
                 let exe = env::current_exe().ok()?;
                 Some(vec![exe.to_string_lossy().into_owned(), "echo".into(), format!("127.0.0.1:{port}")])
@@ -167,8 +214,8 @@ impl Drop for Process {
 }
 
 /// A server that runs, and its client.
-struct Server {
-    kind: Kind,
+struct Server<'a> {
+    kind: Kind<'a>,
     process: Process,
     load: Load,
     answer_len: usize,
@@ -176,8 +223,8 @@ struct Server {
     batch: f64,
 }
 
-impl Server {
-    fn start(kind: Kind, options: &Options) -> Result<Self, Failure> {
+impl<'a> Server<'a> {
+    fn start(kind: Kind<'a>, options: &Options) -> Result<Self, Failure> {
         let process = Process::start(|port| kind.words(port, options))?;
         let load = Load::new(process.address.into(), &options.path, kind.answer())?;
         let mut server = Self { kind, process, load, answer_len: 0, lost: 0, batch: 0.0 };
@@ -206,5 +253,7 @@ fn free_port() -> Result<u16, Failure> {
     probe.map(|address| address.port()).map_err(|e| Failure::new(e.to_string()))
 }
 
+/// Resources that our server holds from the start.
+const EXAMPLE: &str = "/example_data=0123456789abcdef";
 /// Long enough for the requests of an earlier pass to be given up or answered.
 const WARM_UP: Duration = Duration::from_millis(100);

@@ -11,13 +11,25 @@ use tegmen_bench_line::{Command, Failure, Reply};
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     let mut programs = present(&mut report);
-    let counts = options.instructions && counts_instructions(&mut report);
     let names: Vec<&'static Candidate> = programs.iter().map(|program| program.candidate).collect();
+    measure(options, &mut programs, &mut report)?;
+    drop(programs);
+    report.rows.extend(certificates::rows(&names, options.passes, &mut report.header.notes)?);
+    eprintln!("records at the limit");
+    report.rows.extend(limit::rows(options.passes)?);
+    report.rows.extend(sizes(&names)?);
+    report.header.notes.push(limit::NOTE.into());
+    Ok(report)
+}
+
+/// Adds rows of handshakes and records, ours beside each other program.
+pub(crate) fn measure(options: &Options, programs: &mut [Program], report: &mut Report) -> Result<(), Failure> {
+    let counts = options.instructions && counts_instructions(report);
     for operation in OPERATIONS {
         eprintln!("{}", operation.name);
         // Not every stack can do everything.
         let mut able: Vec<&mut Program> = Vec::new();
-        for program in &mut programs {
+        for program in programs.iter_mut() {
             match program.nanoseconds((operation.of)(1)) {
                 Ok(_) => able.push(program),
                 Err(reason) => {
@@ -25,30 +37,22 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
                 }
             }
         }
-        let names: Vec<&'static Candidate> = able.iter().map(|program| program.candidate).collect();
         let mut samples = timed(&operation, &mut able, options.passes)?;
         if counts {
-            for candidate in &names {
+            for program in &able {
                 let (few, many) = operation.counted;
-                let counts =
-                    (candidate.instructions((operation.of)(few))?, candidate.instructions((operation.of)(many))?);
+                let counts = (program.instructions((operation.of)(few))?, program.instructions((operation.of)(many))?);
                 let each = (counts.1 - counts.0) as f64 / f64::from(many - few);
-                samples.instructions.push((candidate.name, each));
+                samples.instructions.push((program.candidate.name, each));
             }
         }
         report.rows.extend(samples.rows());
     }
-    drop(programs);
-    report.rows.extend(certificates::rows(&names, options.passes, &mut report.header.notes)?);
-    eprintln!("records at the limit");
-    report.rows.extend(limit::rows(options.passes)?);
-    report.rows.extend(sizes(&names)?);
-    let notes = &mut report.header.notes;
     if counts {
-        notes.push("instructions: callgrind, difference of two lengths; it shows programs no SHA-NI".into());
+        let note = "instructions: callgrind, difference of two lengths; it shows programs no SHA-NI";
+        report.header.notes.push(note.into());
     }
-    notes.push(limit::NOTE.into());
-    Ok(report)
+    Ok(())
 }
 
 /// Starts what is present and writes down what is not.

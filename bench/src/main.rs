@@ -1,9 +1,10 @@
 //! Side-by-side benchmarks: our stack and its peers in one run, interleaved, so that ratios mean something.
 //!
-//! `tegmen-bench dtls|coap|oscore|sessions [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
+//! `tegmen-bench dtls|coap|oscore|sessions|compare [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
 mod blocks;
 mod certificates;
 mod coap;
+mod compare;
 mod crowd;
 mod dtls;
 mod echo;
@@ -22,6 +23,7 @@ use std::{env, process::ExitCode};
 use tegmen_bench_line::{Failure, run_with};
 
 /// What was typed.
+#[derive(Clone)]
 struct Options {
     json: bool,
     instructions: bool,
@@ -31,6 +33,10 @@ struct Options {
     path: String,
     count: u32,
     observers: u32,
+    /// The commit to compare with.
+    base: Option<String>,
+    /// The least share of the base's speed.
+    bound: Option<f64>,
 }
 
 fn main() -> ExitCode {
@@ -44,12 +50,13 @@ fn main() -> ExitCode {
         "oscore-pairs" => return finish(oscore::pairs(&rest).map(|()| None), false),
         "dtls" => dtls::run,
         "coap" => coap::run,
+        "compare" => compare::run,
         "limit" => limit::run,
         "oscore" => oscore::run,
         "sessions" => sessions::run,
         _ => return finish(Err(Failure::new(USAGE)), false),
     };
-    match Options::parse(&rest) {
+    match Options::parse(&verb, &rest) {
         Ok(options) => finish(run(&options).map(Some), options.json),
         Err(misuse) => finish(Err(misuse), false),
     }
@@ -59,7 +66,7 @@ fn finish(result: Result<Option<report::Report>, Failure>, json: bool) -> ExitCo
     match result {
         Ok(report) => {
             report.iter().for_each(|report| report.print(json));
-            ExitCode::SUCCESS
+            if report.is_some_and(|report| report.is_behind()) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
         Err(failure) => {
             eprintln!("{failure}");
@@ -69,16 +76,18 @@ fn finish(result: Result<Option<report::Report>, Failure>, json: bool) -> ExitCo
 }
 
 impl Options {
-    fn parse(words: &[String]) -> Result<Self, Failure> {
+    fn parse(verb: &str, words: &[String]) -> Result<Self, Failure> {
         let mut options = Self {
             json: false,
             instructions: true,
-            passes: 9,
+            passes: if verb == "compare" { compare::PASSES_MIN } else { 9 },
             seconds: 1.0,
             serve: None,
             path: "example_data".into(),
             count: 1_000_000,
             observers: 10_000,
+            base: None,
+            bound: None,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -92,7 +101,11 @@ impl Options {
                 "--serve" => options.serve = Some(value()?.clone()),
                 "--path" => options.path = value()?.clone(),
                 "--observers" => options.observers = number(value()?)?,
+                "--bound" => options.bound = Some(number(value()?)?),
                 "--count" => options.count = number(value()?)?,
+                base if verb == "compare" && options.base.is_none() && !base.starts_with('-') => {
+                    options.base = Some(base.to_owned())
+                }
                 _ => return Err(Failure::new(USAGE)),
             }
         }
@@ -116,6 +129,9 @@ tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--ob
                                      KiB in blocks, and notifications to 10,000 observers if not said, beside libcoap
 tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
                                      find one, to take the next alarm, to open a record
+tegmen-bench compare BASE [--bound R] [--no-instructions]
+                                     the working tree beside the commit BASE: handshakes, records, OSCORE, CoAP. With a
+                                     bound it ends with 1 if the interval of a row lies below R of the base's speed
 
   --json        one JSON object instead of a table
-  --passes K    interleaved passes, 9 if not said";
+  --passes K    interleaved passes, 9 if not said, 31 at least to compare";

@@ -9,7 +9,7 @@
 
 use crate::{
     Options,
-    coap::{Process, libcoap_command},
+    coap::{Beside, Process},
     crowd::{Crowd, LETTERS_MAX, Letters, request},
     ours,
     report::{Absent, Confirmable, OURS, Report, Row, Samples, median},
@@ -19,7 +19,8 @@ use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, message::empty, 
 use tegmen_bench_line::Failure;
 
 /// What was measured.
-pub(crate) struct Observe {
+pub(crate) struct Observe<'a> {
+    beside: Beside<'a>,
     scenes: Vec<Scene>,
     absent: Vec<&'static str>,
 }
@@ -39,9 +40,9 @@ struct Scene {
     totals: Vec<(&'static str, Ran, usize)>,
 }
 
-impl Observe {
+impl<'a> Observe<'a> {
     /// Nothing is started yet.
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options, beside: Beside<'a>) -> Self {
         let (many, few) = (options.observers, options.observers.div_ceil(10));
         const CONFIRMED: &[&str] = &["-d", "10"];
         const SIXTH: &[&str] = &["-d", "10", "-N"];
@@ -60,7 +61,7 @@ impl Observe {
             scene(few, 6, false, "every sixth confirmable, ours with PROBING_RATE", unconfirmed, SIXTH),
             scene(few, 6, false, "confirmable", &[], CONFIRMED),
         ];
-        Self { scenes, absent: Vec::new() }
+        Self { beside, scenes, absent: Vec::new() }
     }
 
     /// Measures each server once, the first one another each time; one that is not there is listed as absent.
@@ -69,12 +70,12 @@ impl Observe {
             for turn in 0..2 {
                 let (name, install) = match (pass + turn) % 2 {
                     0 => (OURS, "cargo build --release -p tegmen-cli"),
-                    _ => ("libcoap-notls", "apt-get install libcoap3-bin"),
+                    _ => (self.beside.name(), self.beside.install()),
                 };
                 if self.absent.contains(&name) {
                     continue;
                 }
-                match scene.start(name) {
+                match scene.start(name, self.beside) {
                     Ok((process, observers)) => scene.measure(name, &process, observers)?,
                     Err(Failure(reason)) => {
                         self.absent.push(name);
@@ -113,11 +114,11 @@ impl Observe {
 
 impl Scene {
     /// Starts the server and registers the observers.
-    fn start(&self, name: &str) -> Result<(Process, Observers), Failure> {
+    fn start(&self, name: &str, beside: Beside<'_>) -> Result<(Process, Observers), Failure> {
         let process = if name == OURS {
             Process::start(|port| ours::serve_command(port, &["/observed=-"], self.our_words))
         } else {
-            Process::start(|port| Some(libcoap_command("notls", port, self.peer_words)))
+            Process::start(|port| beside.command(port, &["/observed=-"], self.our_words, self.peer_words))
         }?;
         let mut observers = Observers::new(&process, self.observers)?;
         observers.register()?;

@@ -3,7 +3,7 @@
 use crate::{
     Options,
     program::{counts_instructions, instructions, peer_binary},
-    report::{Absent, Header, Instructions, Judged, Limit, Report, Row, median},
+    report::{Absent, BASE, Header, Instructions, Judged, Limit, OURS, Report, Row, Samples, median},
 };
 use std::{env, path::Path, process::Command};
 use tegmen::buf::Frame;
@@ -17,6 +17,8 @@ const INSTALL: &str = "apt-get install libclang-dev && bench/setup.sh liboscore"
 const READING: [u8; 16] = *b"21.5 degrees C  ";
 /// Pairs in one pass of each.
 const COUNT: u32 = 200_000;
+/// Pairs in one pass of a comparison.
+const COMPARED: u32 = 50_000;
 /// Two numbers of pairs whose instructions are compared.
 const COUNTED: (u32, u32) = (100, 1_100);
 
@@ -90,7 +92,32 @@ fn counts(peer: Option<&Path>) -> Result<Instructions, Failure> {
 /// Our pairs alone, as many as is said: what is counted.
 pub(crate) fn pairs(words: &[String]) -> Result<(), Failure> {
     let count = words.first().and_then(|count| count.parse().ok()).ok_or_else(|| Failure::new("how many?"))?;
-    Pair::new()?.run(count).map(|_| ())
+    println!("nanoseconds {:.0}", Pair::new()?.run(count)?);
+    Ok(())
+}
+
+/// A row of ours beside the `tegmen-bench` of another commit, both as programs of their own.
+pub(crate) fn compare(options: &Options, base: &Path, report: &mut Report) -> Result<(), Failure> {
+    let exe = env::current_exe().map_err(|error| Failure::new(error.to_string()))?;
+    let programs = [(OURS, exe), (BASE, base.join("tegmen-bench"))];
+    let mut samples = Samples::new("OSCORE request and response", "1/CPU s", true);
+    for pass in 0..options.passes {
+        for turn in 0..programs.len() {
+            let (name, program) = &programs[(pass + turn) % programs.len()];
+            let output = Command::new(program).args(["oscore-pairs", &COMPARED.to_string()]).output();
+            let output = output.map_err(|error| Failure::new(error.to_string()))?;
+            let said = String::from_utf8_lossy(&output.stdout);
+            let nanoseconds = said.trim().strip_prefix("nanoseconds ").and_then(|number| number.parse::<f64>().ok());
+            let Some(nanoseconds) = nanoseconds else {
+                let reason = "oscore-pairs: it does not say how long that took".into();
+                report.absent.push(Absent { name, reason, install: "nothing, a later base does".into() });
+                return Ok(());
+            };
+            samples.push(name, f64::from(COMPARED) * 1e9 / nanoseconds);
+        }
+    }
+    report.rows.extend(samples.rows());
+    Ok(())
 }
 
 /// Both ends of a context.

@@ -44,7 +44,17 @@ pub(crate) fn stack() -> Result<Ours, Failure> {
 /// The words that start our CoAP server on 127.0.0.1 at `port` with these values and options: the `tegmen` that was
 /// built beside this program.
 pub(crate) fn serve_command(port: u16, values: &[&str], options: &[&str]) -> Option<Vec<String>> {
-    let tegmen = std::env::current_exe().ok()?.with_file_name("tegmen");
+    serve_command_in(std::env::current_exe().ok()?.parent()?, port, values, options)
+}
+
+/// The same of the `tegmen` in another directory.
+pub(crate) fn serve_command_in(
+    programs: &std::path::Path,
+    port: u16,
+    values: &[&str],
+    options: &[&str],
+) -> Option<Vec<String>> {
+    let tegmen = programs.join("tegmen");
     let mut words = vec![tegmen.to_string_lossy().into_owned()];
     words.extend(format!("serve --plain-port {port} {SERVE_OPTIONS}").split(' ').map(String::from));
     words.extend(values.iter().flat_map(|value| ["--value".into(), String::from(*value)]));

@@ -2,12 +2,12 @@
 
 use crate::{
     certificates,
-    report::{Absent, Report},
+    report::{Absent, BASE, Report},
 };
 use std::{
     env,
     io::{BufRead, BufReader, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command as Process, Stdio},
 };
 use tegmen_bench_line::{Certificates, Command, Failure, Reply};
@@ -42,10 +42,21 @@ pub(crate) const CANDIDATES: [Candidate; 5] = [
     Candidate { name: "dimpl", install: "bench/setup.sh dimpl", binary: Some("tegmen-bench-dimpl") },
 ];
 
+/// Ours of another commit.
+static BASE_CANDIDATE: Candidate = Candidate { name: BASE, install: "nothing, it is built", binary: None };
+
 impl Candidate {
     /// Starts it and asks for its version; a reason if there is nothing to measure.
     pub(crate) fn start(&'static self) -> Result<Program, Failure> {
-        let words = self.words()?;
+        self.start_as(self.words()?)
+    }
+
+    /// Ours of another commit, whose programs are in this directory.
+    pub(crate) fn start_base(programs: &Path) -> Result<Program, Failure> {
+        BASE_CANDIDATE.start_as(vec![programs.join("tegmen-bench").to_string_lossy().into_owned(), "ours".into()])
+    }
+
+    fn start_as(&'static self, words: Vec<String>) -> Result<Program, Failure> {
         let mut process = process(&words);
         let mut child = process
             .stdin(Stdio::piped())
@@ -56,7 +67,7 @@ impl Candidate {
             return Err(Failure::new("no pipes"));
         };
         let mut program =
-            Program { candidate: self, version: String::new(), child, input, output: BufReader::new(output) };
+            Program { candidate: self, version: String::new(), words, child, input, output: BufReader::new(output) };
         match program.ask(Command::Version)? {
             Reply::Version(version) => {
                 program.version = version;
@@ -72,13 +83,6 @@ impl Candidate {
         process.args(command.to_string().split(' ')).env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
         let output = process.output().map_err(|e| Failure::new(e.to_string()))?;
         String::from_utf8_lossy(&output.stdout).parse()
-    }
-
-    /// Instructions for one command, as callgrind counts them, start and end of the program included.
-    pub(crate) fn instructions(&self, command: Command) -> Result<u64, Failure> {
-        let mut words = self.words()?;
-        words.extend(command.to_string().split(' ').map(str::to_owned));
-        instructions(&words)
     }
 
     /// The words that run it: this program itself for ours, a built peer otherwise.
@@ -142,6 +146,7 @@ pub(crate) struct Program {
     pub(crate) candidate: &'static Candidate,
     /// Its name and version in its own words.
     pub(crate) version: String,
+    words: Vec<String>,
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -154,6 +159,13 @@ impl Program {
             Reply::Nanoseconds(nanoseconds) => Ok(nanoseconds),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Instructions for one command, as callgrind counts them, start and end of the program included.
+    pub(crate) fn instructions(&self, command: Command) -> Result<u64, Failure> {
+        let mut words = self.words.clone();
+        words.extend(command.to_string().split(' ').map(str::to_owned));
+        instructions(&words)
     }
 
     fn ask(&mut self, command: Command) -> Result<Reply, Failure> {

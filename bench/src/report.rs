@@ -107,6 +107,17 @@ impl Row {
         let limit = if self.more_is_better { Limit::AtLeast(1.0) } else { Limit::AtMost(1.0) };
         Self { judged: limit.judge("ratio", self.ratio), ..self }
     }
+
+    /// Holds the interval against the least share of the peer's speed.
+    pub(crate) fn judge_bound(&self, bound: f64) -> Judged {
+        let verdict = self.interval.map(|_| if self.is_below(bound) { "missed" } else { "met" });
+        Judged { limit: Some(bound), limit_of: Some("interval"), verdict }
+    }
+
+    /// True if the whole interval says that ours has less than this share of the peer's speed.
+    pub(crate) fn is_below(&self, bound: f64) -> bool {
+        self.interval.is_some_and(|[low, high]| if self.more_is_better { high < bound } else { low * bound > 1.0 })
+    }
 }
 
 /// A demand.
@@ -267,6 +278,11 @@ impl Header {
 }
 
 impl Report {
+    /// True if a row lies below the bound of a comparison.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.rows.iter().any(|row| row.judged.limit_of == Some("interval") && row.judged.verdict == Some("missed"))
+    }
+
     /// Writes it to standard output.
     pub(crate) fn print(&self, json: bool) {
         if json {
@@ -362,6 +378,8 @@ fn thousandths(number: Option<f64>) -> String {
 
 /// The candidate that stands on the left of every row.
 pub(crate) const OURS: &str = "ours";
+/// The right column where two commits are compared.
+pub(crate) const BASE: &str = "base";
 
 #[cfg(test)]
 mod tests {
@@ -382,6 +400,16 @@ mod tests {
         assert_eq!(interval(&numbers(9)), Some([2.0, 8.0]));
         assert_eq!(interval(&numbers(31)), Some([10.0, 22.0]));
         assert_eq!(interval(&[]), None);
+    }
+
+    #[test]
+    fn a_row_is_worse_when_its_whole_interval_is() {
+        let row = |more_is_better, interval| Row { interval, more_is_better, ..Row::new("row", BASE, "1/s", None) };
+        assert!(row(true, Some([0.90, 0.94])).is_below(0.95));
+        assert!(!row(true, Some([0.90, 0.96])).is_below(0.95));
+        assert!(row(false, Some([1.07, 1.20])).is_below(0.95));
+        assert!(!row(false, Some([1.02, 1.20])).is_below(0.95));
+        assert!(!row(true, None).is_below(0.95));
     }
 
     #[test]

@@ -1,0 +1,105 @@
+//! Two commits of ours in one run: the working tree beside another commit, row by row and pass by pass in turn.
+//!
+//! The other commit is checked out as a worktree in the target directory and built there. This program drives both: its
+//! servers are the two `tegmen`, its programs the two `tegmen-bench ours`.
+
+use crate::{
+    Options,
+    coap::{self, Beside},
+    dtls, oscore,
+    program::{CANDIDATES, Candidate, target},
+    report::{Header, Report},
+};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+use tegmen_bench_line::Failure;
+
+/// Builds the other commit, and measures both.
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let Some(base) = &options.base else {
+        return Err(Failure::new("compare needs a commit: tegmen-bench compare main"));
+    };
+    if options.passes < PASSES_MIN {
+        return Err(Failure::new(format!("a comparison takes at least {PASSES_MIN} passes")));
+    }
+    let commit = said(&["git", "rev-parse", "--verify", "--end-of-options", &format!("{base}^{{commit}}")])?;
+    let programs = build(&commit)?;
+    // After the build: the load in it is what the measurement finds.
+    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    report.header.versions.insert("base", commit);
+    report.header.notes.push(
+        "interval: the order statistics between which the median of the ratios of each pass lies with at least 95 %"
+            .into(),
+    );
+    {
+        let mut pair = [CANDIDATES[0].start()?, Candidate::start_base(&programs)?];
+        dtls::measure(options, &mut pair, &mut report)?;
+    }
+    eprintln!("OSCORE");
+    oscore::compare(options, &programs, &mut report)?;
+    eprintln!("CoAP");
+    let short = Options {
+        seconds: options.seconds.min(SECONDS),
+        observers: options.observers.min(OBSERVERS),
+        ..options.clone()
+    };
+    coap::measure(&short, Beside::Base(&programs), &mut report)?;
+    for row in &mut report.rows {
+        // What a peer is held against says nothing of a commit.
+        row.judged = options.bound.map(|bound| row.judge_bound(bound)).unwrap_or_default();
+        if let Some(counted) = &mut row.instructions {
+            counted.judged = Default::default();
+        }
+    }
+    Ok(report)
+}
+
+/// The directory with the programs of a commit, built if they are not there.
+fn build(commit: &str) -> Result<PathBuf, Failure> {
+    let place = target()?.join("compare");
+    let tree = place.join(commit);
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    if !tree.is_dir() {
+        // By force, because git still knows one whose directory was deleted.
+        said(&["git", "worktree", "add", "--force", "--detach", &text(&tree), commit])?;
+    }
+    eprintln!("building {commit}");
+    // One target directory for all of them: what they stand on is built once.
+    let built = place.join("target");
+    let mut cargo = Command::new("cargo");
+    cargo.args([
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "tegmen-cli",
+        "-p",
+        "tegmen-bench",
+        "--target-dir",
+        &text(&built),
+    ]);
+    let status = cargo.current_dir(&tree).stdin(Stdio::null()).status();
+    match status.map_err(|error| Failure::new(format!("cargo: {error}")))?.success() {
+        true => Ok(built.join("release")),
+        false => Err(Failure::new(format!("{commit} does not build in {}", text(&tree)))),
+    }
+}
+
+/// Runs a command and returns its output, or its error output if it fails.
+fn said(words: &[&str]) -> Result<String, Failure> {
+    let output = Command::new(words[0]).args(&words[1..]).output();
+    let output = output.map_err(|error| Failure::new(format!("{}: {error}", words[0])))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(Failure::new(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}
+
+/// Below this an interval says little.
+pub(crate) const PASSES_MIN: usize = 31;
+/// Most seconds of requests in one pass: many short passes see less of what else the machine does.
+const SECONDS: f64 = 0.2;
+/// Upper bound of observers: ten thousand take long to register for each pass.
+const OBSERVERS: u32 = 2_000;
