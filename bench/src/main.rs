@@ -1,6 +1,7 @@
 //! Side-by-side benchmarks: our stack and its peers in one run, interleaved, so that ratios mean something.
 //!
 //! `tegmen-bench dtls|coap|oscore|sessions|compare [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
+mod addresses;
 mod blocks;
 mod certificates;
 mod coap;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         "echo" => return finish(echo::run(rest.first().map_or("127.0.0.1:0", String::as_str)).map(|()| None), false),
         "oscore-pairs" => return finish(oscore::pairs(&rest).map(|()| None), false),
         "dtls" => dtls::run,
+        "addresses" => addresses::run,
         "coap" => coap::run,
         "compare" => compare::run,
         "limit" => limit::run,
@@ -127,6 +129,8 @@ tegmen-bench oscore [--no-instructions]
 tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--observers N]
                                      CON GET, 64 in flight, ours beside libcoap and a bare UDP echo; transfers of 64
                                      KiB in blocks, and notifications to 10,000 observers if not said, beside libcoap
+tegmen-bench addresses [--seconds S] requests from 1,000 and 10,000 peer addresses, one in flight from each at most: plain
+                                     and DTLS beside libcoap, and OSCORE
 tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
                                      find one, to take the next alarm, to open a record
 tegmen-bench compare BASE [--bound R] [--no-instructions]

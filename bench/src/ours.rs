@@ -54,16 +54,22 @@ pub(crate) fn serve_command_in(
     values: &[&str],
     options: &[&str],
 ) -> Option<Vec<String>> {
+    let plain = format!("--plain --no-secure --plain-port {port}");
+    let plain: Vec<_> = plain.split(' ').collect();
+    serve_words(programs, &[&plain, options].concat(), values)
+}
+
+/// The words that start our server with these options and values.
+pub(crate) fn serve_words(programs: &std::path::Path, options: &[&str], values: &[&str]) -> Option<Vec<String>> {
     let tegmen = programs.join("tegmen");
     let mut words = vec![tegmen.to_string_lossy().into_owned()];
-    words.extend(format!("serve --plain-port {port} {SERVE_OPTIONS}").split(' ').map(String::from));
+    words.extend(SERVE_OPTIONS.split(' ').chain(options.iter().copied()).map(String::from));
     words.extend(values.iter().flat_map(|value| ["--value".into(), String::from(*value)]));
-    words.extend(options.iter().copied().map(String::from));
     tegmen.is_file().then_some(words)
 }
 
 /// One shard, because every peer has one thread.
-const SERVE_OPTIONS: &str = "--listen 127.0.0.1 --plain --no-secure --quiet --shards 1";
+const SERVE_OPTIONS: &str = "serve --listen 127.0.0.1 --quiet --shards 1";
 
 /// One endpoint for each role, as a program would have; every session gets an address of its own.
 pub(crate) struct Ours {
@@ -99,6 +105,8 @@ pub(crate) struct Node {
     pub(crate) crypto: Provider,
     pub(crate) counters: Counters,
     pub(crate) now: Instant,
+    /// The key of [`IDENTITY`].
+    pub(crate) key: [u8; 16],
     proof: Option<Proof>,
     outbound: Box<[u8; DATAGRAM_MAX]>,
 }
@@ -263,7 +271,7 @@ impl Side {
         let keys = proof.as_ref().map_or_else(|| HostKeys::new(config.suites), |proof| proof.keys.clone());
         let role = PublicKeysRole { role: Resuming { role: Both, sessions: Memory::default() }, keys };
         let endpoint = Endpoint::with_roles(&mut cx, Table::new(Capacity::default()), config, role);
-        let node = Node { endpoint, crypto, counters, now, proof, outbound: Box::new([0; DATAGRAM_MAX]) };
+        let node = Node { endpoint, crypto, counters, now, key: KEY, proof, outbound: Box::new([0; DATAGRAM_MAX]) };
         Ok(Rc::new(RefCell::new(Self { node, inbound: Box::new([0; DATAGRAM_MAX]) })))
     }
 }
@@ -358,9 +366,10 @@ impl Node {
                 if let Some(next) = self.prove(id)? {
                     return self.on(next, peer, out);
                 }
+                let key = self.key;
                 let answer = match self.endpoint.need(id) {
                     Some(Need::PskOfClient { identity }) if identity != IDENTITY.as_bytes() => Answer::Unknown,
-                    _ => Answer::Psk { identity: IDENTITY.as_bytes(), key: &KEY, principal: Principal(1) },
+                    _ => Answer::Psk { identity: IDENTITY.as_bytes(), key: &key, principal: Principal(1) },
                 };
                 if let Some(next) = self.with(|endpoint, cx| endpoint.resume(cx, id, answer).map(note)) {
                     return self.on(next, peer, out);

@@ -1,0 +1,581 @@
+//! Requests from many peer addresses, at most one in flight from each: plain CoAP, DTLS with a pre-shared key, OSCORE.
+//!
+//! One driver for all: the addresses take turns, so that every request comes from another peer than the one before, and
+//! [`LETTERS_MAX`] requests wait for an answer at once, since the socket of some servers holds no more. What counts is
+//! requests for each CPU second of the server's process.
+
+use crate::{
+    Options,
+    coap::{Process, libcoap_command},
+    crowd::{Crowd, LETTERS_MAX, Letters, request},
+    load::VALUE,
+    ours::{self, Ours, Session},
+    program::target,
+    report::{Absent, Header, OURS, Report, Row, Samples},
+};
+use std::{
+    env, fs,
+    ops::Range,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+use tegmen::{
+    buf::Frame,
+    coap::{Builder, Code, MessageRef, MessageType},
+    dtls::{Config, Suites},
+    oscore::{Aead, Context, OVERHEAD, Parameters, Pending},
+};
+use tegmen_bench_line::{End, Failure, IDENTITY, Outbox, Stack};
+use tegmen_host::{contexts::ContextFile, provider::HostCrypto};
+
+/// Measures every server that is present, with a thousand addresses and with ten thousand.
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    for way in [Way::Plain, Way::Dtls, Way::Oscore] {
+        for count in [1_000, 10_000] {
+            scene(way, count, options, &mut report)?;
+        }
+    }
+    report.header.notes.push(format!(
+        "each request comes from another address than the one before; at most {LETTERS_MAX} wait for an answer at once; \
+         {} s a pass",
+        options.seconds
+    ));
+    Ok(report)
+}
+
+/// All servers of one way, in turn.
+fn scene(way: Way, count: u32, options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let operation = format!("GET of 16 bytes, {}, {count} addresses", way.name());
+    eprintln!("{operation}");
+    let mut servers = Vec::new();
+    for kind in way.kinds() {
+        match Server::start(*kind, way, count) {
+            Ok(server) => servers.push(server),
+            Err(Failure(reason)) => report.absent.push(Absent {
+                name: kind.name(),
+                reason: format!("{operation}: {reason}"),
+                install: kind.install().into(),
+            }),
+        }
+    }
+    let mut samples = Samples::new(operation.clone(), "1/server CPU s", true);
+    let turns = servers.len();
+    for pass in 0..options.passes {
+        for turn in 0..turns {
+            let server = &mut servers[(pass + turn) % turns];
+            samples.push(server.kind.name(), server.measure(options.seconds)?);
+        }
+    }
+    report.rows.extend(samples.rows().into_iter().map(Row::not_behind));
+    for Server { kind, lost, .. } in servers.iter().filter(|server| server.lost > 0) {
+        report.header.notes.push(format!("{operation}, {}: {lost} requests were not answered", kind.name()));
+    }
+    Ok(())
+}
+
+/// The protection of requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Plain,
+    Dtls,
+    Oscore,
+}
+
+impl Way {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain CoAP",
+            Self::Dtls => "DTLS with PSK",
+            Self::Oscore => "OSCORE",
+        }
+    }
+
+    const fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Plain => &[Kind::Ours, Kind::Libcoap("notls")],
+            Self::Dtls => &[Kind::Ours, Kind::Libcoap("openssl"), Kind::Libcoap("gnutls")],
+            Self::Oscore => &[Kind::Ours],
+        }
+    }
+}
+
+/// A server that may be measured.
+#[derive(Clone, Copy)]
+enum Kind {
+    Ours,
+    /// By the TLS library that it was built with.
+    Libcoap(&'static str),
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ours => OURS,
+            Self::Libcoap("notls") => "libcoap-notls",
+            Self::Libcoap("openssl") => "libcoap-openssl",
+            Self::Libcoap(_) => "libcoap-gnutls",
+        }
+    }
+
+    const fn install(self) -> &'static str {
+        match self {
+            Self::Ours => "cargo build --release -p tegmen-cli",
+            Self::Libcoap(_) => "apt-get install libcoap3-bin",
+        }
+    }
+
+    /// The command line for this number of clients.
+    fn words(self, way: Way, port: u16, count: u32) -> Result<Vec<String>, Failure> {
+        let example = format!("/{PATH}={}", String::from_utf8_lossy(VALUE));
+        match self {
+            Self::Ours => {
+                let exe = env::current_exe().map_err(failure)?;
+                let programs = exe.parent().unwrap_or(Path::new("."));
+                let (port, peers) = (port.to_string(), (2 * count).to_string());
+                let credentials = credentials()?.to_string_lossy().into_owned();
+                let contexts;
+                let protected: Vec<&str> = match way {
+                    Way::Plain => vec!["--plain", "--no-secure", "--plain-port", &port],
+                    Way::Dtls => vec!["--port", &port, "--credentials", &credentials, "--hello-limits", "0,0"],
+                    Way::Oscore => {
+                        contexts = context_directories(count)?.to_string_lossy().into_owned();
+                        vec!["--no-secure", "--plain-port", &port, "--oscore", &contexts]
+                    }
+                };
+                let words = [&protected[..], &["--max-peers", &peers]].concat();
+                ours::serve_words(programs, &words, &[&example]).ok_or_else(|| Failure::new("not built"))
+            }
+            Self::Libcoap(library) => Ok(match way {
+                Way::Plain => libcoap_command(library, port, &[]),
+                // DTLS has the port behind the one that is given.
+                _ => libcoap_command(library, port - 1, &["-k", KEY_TEXT]),
+            }),
+        }
+    }
+}
+
+/// A server that runs, and its clients.
+struct Server {
+    kind: Kind,
+    process: Process,
+    clients: Clients,
+    /// Files made for the server, removed with it.
+    contexts: Option<PathBuf>,
+    lost: u64,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(contexts) = &self.contexts {
+            let _ = fs::remove_dir_all(contexts);
+        }
+    }
+}
+
+impl Server {
+    /// Starts it, and lets every client ask once.
+    fn start(kind: Kind, way: Way, count: u32) -> Result<Self, Failure> {
+        let mut server = Self::begin(kind, way, count)?;
+        server.clients.connect(0..count)?;
+        server.clients.put()?;
+        server.clients.each_once(0..count)?;
+        server.clients.run(WARM_UP)?;
+        Ok(server)
+    }
+
+    /// Starts it; nobody has said anything yet.
+    fn begin(kind: Kind, way: Way, count: u32) -> Result<Self, Failure> {
+        let mut refused = None;
+        let process = Process::start(|port| kind.words(way, port, count).map_err(|reason| refused = Some(reason)).ok());
+        let process = process.map_err(|reason| refused.unwrap_or(reason))?;
+        let clients = Clients::new(&process, way, count)?;
+        clients.await_server(&process)?;
+        let is_ours = matches!(kind, Kind::Ours) && way == Way::Oscore;
+        let contexts = if is_ours { Some(contexts_place(count)?) } else { None };
+        Ok(Self { kind, process, clients, contexts, lost: 0 })
+    }
+
+    /// Requests for each CPU second of the server.
+    fn measure(&mut self, seconds: f64) -> Result<f64, Failure> {
+        self.clients.run(WARM_UP)?;
+        let cpu = self.process.cpu_nanoseconds()?;
+        let ran = self.clients.run(Duration::from_secs_f64(seconds))?;
+        let cpu = self.process.cpu_nanoseconds()?.saturating_sub(cpu);
+        self.lost += ran.lost;
+        match ran.answered {
+            0 => Err(Failure::new(format!("{} does not answer", self.kind.name()))),
+            answered => Ok(answered as f64 * 1e9 / cpu as f64),
+        }
+    }
+}
+
+/// Counts of one pass.
+#[derive(Default)]
+struct Ran {
+    answered: u64,
+    lost: u64,
+}
+
+/// Many clients of one server, an address each.
+struct Clients {
+    crowd: Crowd,
+    inbound: Letters,
+    outbound: Letters,
+    each: Vec<Client>,
+    stack: Option<Ours>,
+    crypto: HostCrypto,
+    /// The client that asks next.
+    next: usize,
+    message_id: u16,
+}
+
+struct Client {
+    speaker: Speaker,
+    token: u32,
+    /// When the request was sent that waits for an answer.
+    sent: Option<Instant>,
+}
+
+/// The keys with which a client protects a request.
+enum Speaker {
+    Plain,
+    Dtls(Box<Session>),
+    Oscore(Box<(Context, Option<Pending>)>),
+}
+
+impl Clients {
+    fn new(process: &Process, way: Way, count: u32) -> Result<Self, Failure> {
+        let mut stack = None;
+        if way == Way::Dtls {
+            let made = Ours::new(Config { suites: Suites::CCM_8_THEN_GCM, ..Config::default() })?;
+            made.client.borrow_mut().node.key.copy_from_slice(KEY_TEXT.as_bytes());
+            stack = Some(made);
+        }
+        let mut each = Vec::new();
+        for index in 0..count {
+            let speaker = match way {
+                Way::Plain => Speaker::Plain,
+                Way::Dtls => Speaker::Dtls(Box::new(stack.as_mut().ok_or_else(|| Failure::new("no stack"))?.client()?)),
+                Way::Oscore => Speaker::Oscore(Box::new((context(index)?, None))),
+            };
+            each.push(Client { speaker, token: 0, sent: None });
+        }
+        Ok(Self {
+            crowd: Crowd::new(process.address, POLL)?,
+            inbound: Letters::new(),
+            outbound: Letters::new(),
+            each,
+            stack,
+            crypto: HostCrypto::from_os().map_err(failure)?,
+            next: 0,
+            message_id: 0,
+        })
+    }
+
+    /// Waits until nobody else can have the port of the server.
+    fn await_server(&self, process: &Process) -> Result<(), Failure> {
+        let begin = Instant::now();
+        while std::net::UdpSocket::bind(process.address).is_ok() {
+            if begin.elapsed() > START {
+                return Err(Failure::new("the server does not start"));
+            }
+            std::thread::sleep(POLL);
+        }
+        // Some take the port before they read it.
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(())
+    }
+
+    /// Makes the sessions of these clients, where there are any.
+    fn connect(&mut self, members: Range<u32>) -> Result<(), Failure> {
+        if self.stack.is_none() {
+            return Ok(());
+        }
+        let mut out = Outbox::new();
+        let members: Vec<u32> = members.collect();
+        for some in members.chunks(LETTERS_MAX / 2) {
+            for &member in some {
+                self.shake(member, None, &mut out)?;
+            }
+            self.crowd.send(&mut self.outbound)?;
+            let mut begin = Instant::now();
+            while some.iter().any(|&member| !self.is_connected(member)) {
+                let mut inbound = std::mem::replace(&mut self.inbound, Letters::new());
+                self.crowd.receive(&mut inbound)?;
+                for (member, datagram) in inbound.iter() {
+                    begin = Instant::now();
+                    self.shake(member, Some(datagram), &mut out)?;
+                }
+                self.inbound = inbound;
+                self.crowd.send(&mut self.outbound)?;
+                if begin.elapsed() > START {
+                    return Err(Failure::new("a handshake does not come to its end"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_connected(&self, member: u32) -> bool {
+        let client = self.each.get(member as usize);
+        client.is_none_or(|client| matches!(&client.speaker, Speaker::Dtls(session) if session.is_established()))
+    }
+
+    fn shake(&mut self, member: u32, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure> {
+        let Some(Client { speaker: Speaker::Dtls(session), .. }) = self.each.get_mut(member as usize) else {
+            return Ok(());
+        };
+        session.handshake(datagram, out)?;
+        for datagram in out.iter() {
+            self.crowd.push(&mut self.outbound, member, |room| Ok(put(room, datagram)))?;
+        }
+        out.clear();
+        Ok(())
+    }
+
+    /// Lets the first client put the value there that all ask for.
+    fn put(&mut self) -> Result<(), Failure> {
+        let begin = Instant::now();
+        let mut is_put = false;
+        while !is_put {
+            if begin.elapsed() > START {
+                return Err(Failure::new("the server does not take a value"));
+            }
+            self.next = 0;
+            self.ask(Code::PUT, VALUE)?;
+            self.crowd.send(&mut self.outbound)?;
+            let asked = Instant::now();
+            while !is_put && asked.elapsed() < FIRST {
+                is_put = self.take()? == 1;
+            }
+            self.each.iter_mut().for_each(|client| client.sent = None);
+        }
+        Ok(())
+    }
+
+    /// Lets each of these clients ask once.
+    fn each_once(&mut self, members: Range<u32>) -> Result<(), Failure> {
+        self.next = members.start as usize;
+        let count = members.len() as u64;
+        let (mut asked, mut answered) = (0, 0);
+        let begin = Instant::now();
+        while answered < count {
+            while asked - answered < LETTERS_MAX as u64 && asked < count {
+                self.ask(Code::GET, b"")?;
+                asked += 1;
+            }
+            self.crowd.send(&mut self.outbound)?;
+            answered += self.take()?;
+            if begin.elapsed() > 6 * START {
+                return Err(Failure::new(format!("{answered} of {asked} first requests were answered")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps as many requests in flight as one call sends, for this long, and waits for the answers to the last of them.
+    fn run(&mut self, duration: Duration) -> Result<Ran, Failure> {
+        let mut ran = Ran::default();
+        let mut in_flight = 0;
+        let begin = Instant::now();
+        loop {
+            let is_over = begin.elapsed() >= duration;
+            while !is_over && in_flight < LETTERS_MAX as u64 {
+                self.ask(Code::GET, b"")?;
+                in_flight += 1;
+            }
+            self.crowd.send(&mut self.outbound)?;
+            let answered = self.take()?;
+            ran.answered += answered;
+            in_flight = in_flight.saturating_sub(answered);
+            if self.inbound.is_empty() {
+                let given_up = self.give_up();
+                ran.lost += given_up;
+                in_flight = in_flight.saturating_sub(given_up);
+            }
+            if is_over && in_flight == 0 {
+                return Ok(ran);
+            }
+        }
+    }
+
+    /// Sends a request of the client whose turn it is.
+    fn ask(&mut self, code: Code, payload: &[u8]) -> Result<(), Failure> {
+        while self.each[self.next].sent.is_some() {
+            self.next = (self.next + 1) % self.each.len();
+        }
+        let (at, count) = (self.next, self.each.len());
+        self.next = (at + 1) % count;
+        let (member, client) = (at as u32, &mut self.each[at]);
+        self.message_id = self.message_id.wrapping_add(1);
+        client.token = client.token.wrapping_add(1);
+        client.sent = Some(Instant::now());
+        let (message_id, token, crypto) = (self.message_id, client.token, &mut self.crypto);
+        let mut room = [0; 256];
+        let rest = |builder: &mut Builder<'_, '_>| {
+            builder.path(PATH)?;
+            if payload.is_empty() { Ok(()) } else { builder.payload(payload) }
+        };
+        let len = match &mut client.speaker {
+            Speaker::Plain => request(&mut room, code, message_id, token, rest),
+            Speaker::Dtls(session) => {
+                let mut plain = [0; 128];
+                let len = request(&mut plain, code, message_id, token, rest);
+                let len = len.map_err(|error| Failure::new(format!("a request: {error:?}")))?;
+                let mut out = Outbox::new();
+                session.seal(&plain[..len], &mut out)?;
+                Ok(out.iter().next().map_or(0, |record| put(&mut room, record)))
+            }
+            Speaker::Oscore(both) => {
+                let (context, pending) = &mut **both;
+                let mut frame = Frame::new(&mut room, OVERHEAD);
+                let built = Builder::new(&mut frame, MessageType::Confirmable, code, message_id, &token.to_be_bytes())
+                    .and_then(|mut builder| rest(&mut builder));
+                built.map_err(|error| Failure::new(format!("a request: {error:?}")))?;
+                let made = context.protect_request(crypto, &mut frame);
+                *pending = Some(made.map_err(|error| Failure::new(format!("{error:?}")))?);
+                let bytes = frame.bytes().to_vec();
+                Ok(put(&mut room, &bytes))
+            }
+        };
+        let len = len.map_err(|error| Failure::new(format!("a request: {error:?}")))?;
+        self.crowd.push(&mut self.outbound, member, |letter| Ok(put(letter, &room[..len])))
+    }
+
+    /// Takes in what has arrived; how many requests it answers.
+    fn take(&mut self) -> Result<u64, Failure> {
+        let Self { crowd, inbound, each, crypto, .. } = self;
+        crowd.receive(inbound)?;
+        let mut answered = 0;
+        for (member, datagram) in inbound.iter() {
+            let Some(client) = each.get_mut(member as usize).filter(|client| client.sent.is_some()) else { continue };
+            let mut room = [0; 2048];
+            let len = put(&mut room, datagram);
+            let mut opened = [0; 2048];
+            let message = match &mut client.speaker {
+                Speaker::Plain => MessageRef::parse(&room[..len]).ok(),
+                Speaker::Dtls(session) => match session.open(&room[..len], &mut opened) {
+                    Ok(len) => MessageRef::parse(&opened[..len]).ok(),
+                    // A flight that the server sent again.
+                    Err(_) => None,
+                },
+                Speaker::Oscore(both) => {
+                    let (context, pending) = &mut **both;
+                    let Some(pending) = pending else { continue };
+                    context.unprotect_response(crypto, pending, &mut room[..len]).ok()
+                }
+            };
+            let Some(message) = message.filter(|message| message.token() == client.token.to_be_bytes()) else {
+                continue;
+            };
+            match message.code() {
+                Code::CONTENT if message.payload() == VALUE => {}
+                Code::CHANGED | Code::CREATED => {}
+                code => return Err(Failure::new(format!("the answer is {code:?}, {:?}", message.payload()))),
+            }
+            client.sent = None;
+            answered += 1;
+        }
+        Ok(answered)
+    }
+
+    /// Gives up what has waited too long; how many.
+    fn give_up(&mut self) -> u64 {
+        let late = self.each.iter_mut().filter(|client| client.sent.is_some_and(|sent| sent.elapsed() > PATIENCE));
+        late.map(|client| client.sent = None).count() as u64
+    }
+}
+
+/// Copies as much as there is room for; how much.
+fn put(room: &mut [u8], bytes: &[u8]) -> usize {
+    let len = bytes.len().min(room.len());
+    room[..len].copy_from_slice(&bytes[..len]);
+    len
+}
+
+/// The client's context: the IDs say which it is.
+fn context(index: u32) -> Result<Context, Failure> {
+    let parameters = Parameters {
+        master_secret: &SECRET,
+        master_salt: &[],
+        sender_id: &client_id(index),
+        recipient_id: &server_id(index),
+        id_context: None,
+        aead: Aead::AesCcm16_64_128,
+    };
+    let mut context = Context::new::<HostCrypto>(&parameters).map_err(|error| Failure::new(format!("{error:?}")))?;
+    // Numbers are used once: the servers are new, and nobody has heard of them.
+    context.lease_mut().extend(u64::MAX);
+    Ok(context)
+}
+
+/// A new directory of as many contexts, as our server has them.
+fn context_directories(count: u32) -> Result<PathBuf, Failure> {
+    let all = contexts_place(count)?;
+    // Numbers that were used are not used again: each run begins with new directories.
+    if all.exists() {
+        fs::remove_dir_all(&all).map_err(failure)?;
+    }
+    for index in 0..count {
+        let file = ContextFile {
+            sender_id: server_id(index).into(),
+            recipient_id: client_id(index).into(),
+            master_secret: SECRET.to_vec().into(),
+            master_salt: Vec::new(),
+            id_context: None,
+            aead: Aead::AesCcm16_64_128,
+            created: std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
+            expires: None,
+            allow: None,
+            rederivation: false,
+        };
+        tegmen_host::contexts::create(&all.join(index.to_string()), &file).map_err(failure)?;
+    }
+    Ok(all)
+}
+
+/// Where they are: in memory, if the system has such a place, since ten thousand of them on a disk take a minute to make.
+fn contexts_place(count: u32) -> Result<PathBuf, Failure> {
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_owned() } else { target()? };
+    Ok(place.join(format!("tegmen-bench-contexts-{count}")))
+}
+
+/// The credentials of our server.
+fn credentials() -> Result<PathBuf, Failure> {
+    let file = target()?.join("bench-credentials.toml");
+    fs::write(&file, format!("[[psk]]\nidentity = \"{IDENTITY}\"\nkey_text = \"{KEY_TEXT}\"\n")).map_err(failure)?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).map_err(failure)?;
+    Ok(file)
+}
+
+fn client_id(index: u32) -> [u8; 5] {
+    let [a, b, c, d] = index.to_be_bytes();
+    [b'c', a, b, c, d]
+}
+
+fn server_id(index: u32) -> [u8; 5] {
+    let [a, b, c, d] = index.to_be_bytes();
+    [b's', a, b, c, d]
+}
+
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::new(error.to_string())
+}
+
+/// Where libcoap's example server has a value that PUT may replace, of 16 bytes like ours.
+const PATH: &str = "example_data";
+/// libcoap takes its key as text.
+const KEY_TEXT: &str = "0123456789abcdef";
+/// The same for all contexts: their IDs differ, and so do their keys.
+const SECRET: [u8; 16] = *b"bench of oscore!";
+const POLL: Duration = Duration::from_millis(20);
+const WARM_UP: Duration = Duration::from_millis(100);
+/// Longest silence while a server starts or answers hellos.
+const START: Duration = Duration::from_secs(20);
+/// Longest wait for the first answer.
+const FIRST: Duration = Duration::from_secs(2);
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(3);
