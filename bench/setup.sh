@@ -1,15 +1,16 @@
 #!/bin/sh
-# Builds the peers that `tegmen-bench dtls` compares with: all of them, or those named (openssl tinydtls wolfssl dimpl liboscore).
+# Builds the peers that `tegmen-bench` compares with: all of them, or those named (openssl tinydtls wolfssl
+# dimpl liboscore californium).
 #
 # Debian packages are installed when this runs as root; otherwise the line to type is printed. A peer that cannot be
 # built is passed over, and the benchmark reports it as absent. Running it again costs nothing.
 set -u
 
-packages="build-essential pkg-config libssl-dev autoconf automake libtool libclang-dev cmake valgrind libcoap3-bin"
+packages="build-essential pkg-config libssl-dev autoconf automake libtool libclang-dev cmake valgrind libcoap3-bin default-jdk-headless maven"
 bench=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$bench/../target}
 mkdir -p "$target" && target=$(cd "$target" && pwd)/bench-peers
-peers=${*:-openssl tinydtls wolfssl dimpl liboscore}
+peers=${*:-openssl tinydtls wolfssl dimpl liboscore californium}
 
 missing=
 for package in $packages; do
@@ -29,6 +30,16 @@ cd "$bench/peers" || exit 1
 cargo fetch --locked || exit 1
 failed=
 for peer in $peers; do
+    if [ "$peer" = californium ]; then
+        # The same libraries as in interop/, whose pom.xml names them.
+        libraries=$target/californium/lib
+        mkdir -p "$libraries"
+        (cd "$bench/../interop/peers/californium-oscore" \
+            && mvn -q -B dependency:copy-dependencies "-DoutputDirectory=$libraries") \
+            && javac -cp "$libraries/*" -d "$target/californium" "$bench/peers/californium/Server.java" \
+            || failed="$failed $peer"
+        continue
+    fi
     # One job: the C libraries are large and the machine may be small.
     cargo build --locked --release --jobs 1 --target-dir "$target" --package "tegmen-bench-$peer" || failed="$failed $peer"
 done

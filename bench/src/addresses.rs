@@ -5,7 +5,7 @@
 //! requests for each CPU second of the server's process.
 
 use crate::{
-    Options,
+    Options, californium,
     coap::{Process, libcoap_command},
     crowd::{Crowd, LETTERS_MAX, Letters, request},
     load::VALUE,
@@ -96,7 +96,7 @@ impl Way {
         match self {
             Self::Plain => &[Kind::Ours, Kind::Libcoap("notls")],
             Self::Dtls => &[Kind::Ours, Kind::Libcoap("openssl"), Kind::Libcoap("gnutls")],
-            Self::Oscore => &[Kind::Ours],
+            Self::Oscore => &[Kind::Ours, Kind::Californium],
         }
     }
 }
@@ -107,6 +107,7 @@ enum Kind {
     Ours,
     /// By the TLS library that it was built with.
     Libcoap(&'static str),
+    Californium,
 }
 
 impl Kind {
@@ -116,6 +117,7 @@ impl Kind {
             Self::Libcoap("notls") => "libcoap-notls",
             Self::Libcoap("openssl") => "libcoap-openssl",
             Self::Libcoap(_) => "libcoap-gnutls",
+            Self::Californium => "californium",
         }
     }
 
@@ -123,6 +125,7 @@ impl Kind {
         match self {
             Self::Ours => "cargo build --release -p tegmen-cli",
             Self::Libcoap(_) => "apt-get install libcoap3-bin",
+            Self::Californium => californium::INSTALL,
         }
     }
 
@@ -152,6 +155,7 @@ impl Kind {
                 // DTLS has the port behind the one that is given.
                 _ => libcoap_command(library, port - 1, &["-k", KEY_TEXT]),
             }),
+            Self::Californium => californium::command(port, count),
         }
     }
 }
@@ -181,7 +185,9 @@ impl Server {
         server.clients.connect(0..count)?;
         server.clients.put()?;
         server.clients.each_once(0..count)?;
-        server.clients.run(WARM_UP)?;
+        // A virtual machine compiles what it runs often.
+        let warm_up = if matches!(kind, Kind::Californium) { Duration::from_secs(8) } else { WARM_UP };
+        server.clients.run(warm_up)?;
         Ok(server)
     }
 
@@ -569,13 +575,13 @@ fn failure(error: impl std::fmt::Display) -> Failure {
 const PATH: &str = "example_data";
 /// libcoap takes its key as text.
 const KEY_TEXT: &str = "0123456789abcdef";
-/// The same for all contexts: their IDs differ, and so do their keys.
+/// The same for all contexts: their IDs differ, and so do their keys. `Server.java` has it, too.
 const SECRET: [u8; 16] = *b"bench of oscore!";
 const POLL: Duration = Duration::from_millis(20);
 const WARM_UP: Duration = Duration::from_millis(100);
 /// Longest silence while a server starts or answers hellos.
 const START: Duration = Duration::from_secs(20);
-/// Longest wait for the first answer.
+/// Longest wait for the first answer: a virtual machine loads what it needs for it.
 const FIRST: Duration = Duration::from_secs(2);
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);

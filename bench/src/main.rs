@@ -3,6 +3,7 @@
 //! `tegmen-bench dtls|coap|oscore|sessions|compare [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
 mod addresses;
 mod blocks;
+mod californium;
 mod certificates;
 mod coap;
 mod compare;
@@ -130,7 +131,7 @@ tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--ob
                                      CON GET, 64 in flight, ours beside libcoap and a bare UDP echo; transfers of 64
                                      KiB in blocks, and notifications to 10,000 observers if not said, beside libcoap
 tegmen-bench addresses [--seconds S] requests from 1,000 and 10,000 peer addresses, one in flight from each at most: plain
-                                     and DTLS beside libcoap, and OSCORE
+                                     and DTLS beside libcoap, OSCORE beside Californium
 tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
                                      find one, to take the next alarm, to open a record
 tegmen-bench compare BASE [--bound R] [--no-instructions]
