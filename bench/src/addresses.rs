@@ -77,7 +77,7 @@ fn scene(way: Way, count: u32, options: &Options, report: &mut Report) -> Result
 
 /// The protection of requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     Plain,
     Dtls,
     Oscore,
@@ -103,7 +103,7 @@ impl Way {
 
 /// A server that may be measured.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(crate) enum Kind {
     Ours,
     /// By the TLS library that it was built with.
     Libcoap(&'static str),
@@ -161,10 +161,10 @@ impl Kind {
 }
 
 /// A server that runs, and its clients.
-struct Server {
+pub(crate) struct Server {
     kind: Kind,
-    process: Process,
-    clients: Clients,
+    pub(crate) process: Process,
+    pub(crate) clients: Clients,
     /// Files made for the server, removed with it.
     contexts: Option<PathBuf>,
     lost: u64,
@@ -192,7 +192,7 @@ impl Server {
     }
 
     /// Starts it; nobody has said anything yet.
-    fn begin(kind: Kind, way: Way, count: u32) -> Result<Self, Failure> {
+    pub(crate) fn begin(kind: Kind, way: Way, count: u32) -> Result<Self, Failure> {
         let mut refused = None;
         let process = Process::start(|port| kind.words(way, port, count).map_err(|reason| refused = Some(reason)).ok());
         let process = process.map_err(|reason| refused.unwrap_or(reason))?;
@@ -225,7 +225,7 @@ struct Ran {
 }
 
 /// Many clients of one server, an address each.
-struct Clients {
+pub(crate) struct Clients {
     crowd: Crowd,
     inbound: Letters,
     outbound: Letters,
@@ -295,7 +295,7 @@ impl Clients {
     }
 
     /// Makes the sessions of these clients, where there are any.
-    fn connect(&mut self, members: Range<u32>) -> Result<(), Failure> {
+    pub(crate) fn connect(&mut self, members: Range<u32>) -> Result<(), Failure> {
         if self.stack.is_none() {
             return Ok(());
         }
@@ -342,7 +342,7 @@ impl Clients {
     }
 
     /// Lets the first client put the value there that all ask for.
-    fn put(&mut self) -> Result<(), Failure> {
+    pub(crate) fn put(&mut self) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut is_put = false;
         while !is_put {
@@ -362,7 +362,7 @@ impl Clients {
     }
 
     /// Lets each of these clients ask once.
-    fn each_once(&mut self, members: Range<u32>) -> Result<(), Failure> {
+    pub(crate) fn each_once(&mut self, members: Range<u32>) -> Result<(), Failure> {
         self.next = members.start as usize;
         let count = members.len() as u64;
         let (mut asked, mut answered) = (0, 0);

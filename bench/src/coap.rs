@@ -206,6 +206,17 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Bytes of memory that are its own and no file's.
+    pub(crate) fn memory(&self) -> Result<u64, Failure> {
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()));
+        let rollup = rollup.map_err(|e| Failure::new(e.to_string()))?;
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kilobytes.map(|kilobytes| kilobytes * 1024).ok_or_else(|| Failure::new("the system does not tell the memory"))
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();

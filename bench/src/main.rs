@@ -33,7 +33,8 @@ struct Options {
     seconds: f64,
     serve: Option<String>,
     path: String,
-    count: u32,
+    count: Option<u32>,
+    speaking: bool,
     observers: u32,
     /// The commit to compare with.
     base: Option<String>,
@@ -87,7 +88,8 @@ impl Options {
             seconds: 1.0,
             serve: None,
             path: "example_data".into(),
-            count: 1_000_000,
+            count: None,
+            speaking: false,
             observers: 10_000,
             base: None,
             bound: None,
@@ -101,11 +103,12 @@ impl Options {
                 "--no-instructions" => options.instructions = false,
                 "--passes" => options.passes = number(value()?)?,
                 "--seconds" => options.seconds = number(value()?)?,
+                "--speaking" => options.speaking = true,
                 "--serve" => options.serve = Some(value()?.clone()),
                 "--path" => options.path = value()?.clone(),
                 "--observers" => options.observers = number(value()?)?,
                 "--bound" => options.bound = Some(number(value()?)?),
-                "--count" => options.count = number(value()?)?,
+                "--count" => options.count = Some(number(value()?)?),
                 base if verb == "compare" && options.base.is_none() && !base.starts_with('-') => {
                     options.base = Some(base.to_owned())
                 }
@@ -134,6 +137,8 @@ tegmen-bench addresses [--seconds S] requests from 1,000 and 10,000 peer address
                                      and DTLS beside libcoap, OSCORE beside Californium
 tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
                                      find one, to take the next alarm, to open a record
+tegmen-bench sessions --speaking [--count N]
+                                     memory of `tegmen serve` for N sessions that each asked once, 10,000 if not said
 tegmen-bench compare BASE [--bound R] [--no-instructions]
                                      the working tree beside the commit BASE: handshakes, records, OSCORE, CoAP. With a
                                      bound it ends with 1 if the interval of a row lies below R of the base's speed

@@ -1,9 +1,11 @@
 //! Many sessions held at once in one table: what one costs, and how long a search takes among them.
 //!
-//! Every session comes from a real handshake and has carried a record; then its client is dropped.
+//! Every session comes from a real handshake and has carried a record; then its client is dropped. [`speaking`] instead
+//! asks a whole server, whose peers have CoAP between them and the session.
 
 use crate::{
     Options,
+    addresses::{Kind, Server, Way},
     limit::{DATAGRAM_LEN, nanoseconds},
     ours::{Node, Ours, path_at_server},
     program::CANDIDATES,
@@ -19,12 +21,16 @@ use tegmen_bench_line::{Command, Failure, Pair, Reply, Stack, Tally, Wire, heap_
 
 /// Holds as many sessions as were asked for.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    if options.speaking {
+        return speaking(options.count.unwrap_or(SPEAKING));
+    }
+    let count = options.count.unwrap_or(SILENT);
     let mut report = Report { header: Header::new(1), rows: Vec::new(), absent: Vec::new() };
-    report.header.notes.push(format!("{} sessions, each from a handshake, clients dropped", options.count));
-    let mut crowd = Crowd::new(options.count)?;
+    report.header.notes.push(format!("{count} sessions, each from a handshake, clients dropped"));
+    let mut crowd = Crowd::new(count)?;
     report.header.versions.insert("ours", crowd.stack.version());
 
-    let bytes = crowd.bytes() as f64 / f64::from(options.count);
+    let bytes = crowd.bytes() as f64 / f64::from(count);
     let (peer_name, peer) = leanest_peer(&mut report);
     let mut rows = vec![
         Row {
@@ -32,13 +38,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             ratio: peer.map(|peer| bytes / peer),
             ..row("bytes_per_session", peer_name, "B", bytes, at_most(256.0))
         },
-        row(
-            "bytes_per_session_by_allocator",
-            "none",
-            "B",
-            crowd.heap as f64 / f64::from(options.count),
-            at_most(256.0),
-        ),
+        row("bytes_per_session_by_allocator", "none", "B", crowd.heap as f64 / f64::from(count), at_most(256.0)),
     ];
     eprintln!("searching");
     rows.push(row("find_by_address_ns", "none", "ns", crowd.find()?, below(1000.0)));
@@ -58,6 +58,45 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
          one has to sort many into finer slots, and the longest hundred are beside it"
             .into(),
     ]);
+    Ok(report)
+}
+
+/// The memory of `tegmen serve` for sessions that have each asked once in the last EXCHANGE_LIFETIME (247 s; RFC 7252,
+/// section 4.8.2), by the steps in which it grows.
+fn speaking(count: u32) -> Result<Report, Failure> {
+    let mut report = Report { header: Header::new(1), rows: Vec::new(), absent: Vec::new() };
+    let begin = std::time::Instant::now();
+    let all = FIRST + count;
+    let mut server = Server::begin(Kind::Ours, Way::Dtls, all)?;
+    // What a server takes once, whoever speaks with it, is taken by the time these have spoken.
+    server.clients.connect(0..FIRST)?;
+    server.clients.put()?;
+    server.clients.each_once(0..FIRST)?;
+    let mut grown = vec![server.process.memory()?];
+    eprintln!("{count} handshakes");
+    server.clients.connect(FIRST..all)?;
+    grown.push(server.process.memory()?);
+    for _ in 0..2 {
+        eprintln!("{count} requests");
+        server.clients.each_once(FIRST..all)?;
+        grown.push(server.process.memory()?);
+    }
+    if begin.elapsed() >= std::time::Duration::from_secs(247) {
+        return Err(Failure::new("it took longer than EXCHANGE_LIFETIME: fewer sessions, by --count"));
+    }
+    let each = |from: usize, to: usize| grown[to].saturating_sub(grown[from]) as f64 / f64::from(count);
+    report.rows = vec![
+        row("bytes of a session that asked once", "none", "B", each(0, 2), None),
+        row("of these: of the session, before it asks", "none", "B", each(0, 1), None),
+        row("of these: of CoAP, for the first request", "none", "B", each(1, 2), None),
+        row("bytes more for the second request", "none", "B", each(2, 3), None),
+    ];
+    report.header.notes.push(format!(
+        "{count} sessions of `tegmen serve`, DTLS with PSK, an address each, behind {FIRST} others; anonymous memory of \
+         the process, {} bytes before the first of them; all within {} s",
+        grown[0],
+        begin.elapsed().as_secs()
+    ));
     Ok(report)
 }
 
@@ -205,6 +244,11 @@ impl Crowd {
     }
 }
 
+/// Sessions, if nothing is said.
+const SILENT: u32 = 1_000_000;
+const SPEAKING: u32 = 10_000;
+/// Sessions that spoke before those that are weighed.
+const FIRST: u32 = 2_000;
 /// Long after all sessions are there.
 const IDLE: Duration = Duration::from_secs(86_400);
 /// Sessions that have a record to be opened.
