@@ -10,6 +10,7 @@ mod compare;
 mod crowd;
 mod dtls;
 mod echo;
+mod fleet;
 mod limit;
 mod load;
 mod memory;
@@ -18,6 +19,7 @@ mod observe;
 mod oscore;
 mod ours;
 mod program;
+mod reconnect;
 mod report;
 mod sessions;
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         "compare" => compare::run,
         "limit" => limit::run,
         "oscore" => oscore::run,
+        "reconnect" => reconnect::run,
         "sessions" => sessions::run,
         _ => return finish(Err(Failure::new(USAGE)), false),
     };
@@ -135,6 +138,7 @@ tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--ob
                                      KiB in blocks, and notifications to 10,000 observers if not said, beside libcoap
 tegmen-bench addresses [--seconds S] requests from 1,000 and 10,000 peer addresses, one in flight from each at most: plain
                                      and DTLS beside libcoap, OSCORE beside Californium
+tegmen-bench reconnect               10,000 clients that begin at once, against our server and libcoap's
 tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
                                      find one, to take the next alarm, to open a record
 tegmen-bench sessions --speaking [--count N]

@@ -1,0 +1,238 @@
+//! Many DTLS clients of one server in one process: each has an address of its own (127.1.0.0 and up), all share a socket,
+//! and the core does their handshakes.
+
+use crate::{
+    crowd::{Crowd, Letters, request},
+    ours::failure,
+};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4},
+    time::{Duration, Instant},
+};
+use tegmen::{
+    coap::{Code, MessageRef},
+    counters::Counters,
+    dtls::{
+        Config, Fatal, Records, Suites,
+        need::{Answer, Need},
+    },
+    endpoint::{
+        Address, ClientOnly, Cx, Endpoint, Event, MAX_HEADROOM, Path, PeerId, Peers as _, Principal, PublicKeys,
+    },
+};
+use tegmen_bench_line::{Failure, IDENTITY};
+use tegmen_host::{
+    provider::HostCrypto,
+    public_keys::PublicKeys as HostKeys,
+    slab::{Capacity, Slab},
+};
+
+/// The clients of one server.
+pub(crate) struct Fleet {
+    crowd: Crowd,
+    /// Not there while it is read.
+    inbound: Option<Letters>,
+    outbound: Letters,
+    endpoint: Endpoint<Slab<()>, PublicKeys<ClientOnly, HostKeys>>,
+    crypto: HostCrypto,
+    counters: Counters,
+    begin: Instant,
+    server: Address,
+    /// The address of the first member, and how many follow one another in a network prefix.
+    first: u32,
+    of_prefix: u32,
+    peers: Vec<Option<PeerId>>,
+}
+
+/// The outcome of one client.
+pub(crate) enum News {
+    /// Its session stands.
+    Established(u32),
+    /// Its handshake or session is over.
+    Closed(u32, Fatal),
+    /// The server answered the request with this token.
+    Answered(u32, [u8; 4], Code),
+}
+
+/// Room for a datagram.
+const ROOM: usize = 1280;
+
+impl Fleet {
+    /// Clients of `server`, `of_prefix` of them in each /24 network; `skipped` networks are left to others.
+    pub(crate) fn new(
+        server: SocketAddrV4,
+        count: u32,
+        (skipped, of_prefix): (u32, u32),
+        config: Config,
+    ) -> Result<Self, Failure> {
+        let mut crypto = HostCrypto::from_os().map_err(failure)?;
+        let mut counters = Counters::default();
+        let mut cx = Cx { now: tegmen::time::Instant::default(), crypto: &mut crypto, counters: &mut counters };
+        let capacity = Capacity { peers: count as usize + 1, handshakes: count as usize + 1 };
+        let role = PublicKeys { role: ClientOnly, keys: HostKeys::new(config.suites) };
+        let endpoint = Endpoint::with_roles(&mut cx, Slab::new(capacity), config, role);
+        Ok(Self {
+            crowd: Crowd::new(server, Duration::from_millis(1))?,
+            inbound: Some(Letters::new()),
+            outbound: Letters::new(),
+            endpoint,
+            crypto,
+            counters,
+            begin: Instant::now(),
+            server: SocketAddr::V4(server).into(),
+            first: skipped * 256,
+            of_prefix,
+            peers: vec![None; count as usize],
+        })
+    }
+
+    /// The number that the crowd has for a member: 256 are in a network prefix, and only the first of them are used.
+    const fn in_crowd(&self, member: u32) -> u32 {
+        self.first + member / self.of_prefix * 256 + member % self.of_prefix
+    }
+
+    fn member(&self, in_crowd: u32) -> Option<u32> {
+        let place = in_crowd.checked_sub(self.first)?;
+        let member = place / 256 * self.of_prefix + place % 256;
+        (place % 256 < self.of_prefix && (member as usize) < self.peers.len()).then_some(member)
+    }
+
+    fn path(&self, member: u32) -> Path {
+        let ip = Ipv4Addr::from(FIRST + self.in_crowd(member));
+        Path { local: SocketAddr::new(IpAddr::V4(ip), 1).into(), remote: self.server }
+    }
+
+    fn now(&self) -> tegmen::time::Instant {
+        // Not at the start of the clock, where everything is due.
+        tegmen::time::Instant::from_micros(1_000_000 + self.begin.elapsed().as_micros() as u64)
+    }
+
+    /// A member begins a handshake, in place of one that it has under way.
+    pub(crate) fn connect(&mut self, member: u32) -> Result<(), Failure> {
+        let path = self.path(member);
+        let mut cx = Cx { now: self.now(), crypto: &mut self.crypto, counters: &mut self.counters };
+        let peer = self.endpoint.connect(&mut cx, &path).map_err(failure)?;
+        self.peers[member as usize] = Some(peer);
+        Ok(())
+    }
+
+    /// A member with a session asks for the value at `path`, confirmably, and once.
+    pub(crate) fn ask(&mut self, member: u32, message_id: u16, token: u32, path: &str) -> Result<(), Failure> {
+        let Some(peer) = self.peers[member as usize] else { return Err(Failure::new("no session")) };
+        let mut plain = [0; 128];
+        let len = request(&mut plain, Code::GET, message_id, token, |builder| builder.path(path)).map_err(failure)?;
+        let mut room = [0; 256];
+        let mut frame = tegmen::buf::Frame::new(&mut room, MAX_HEADROOM);
+        frame.append(&plain[..len]).map_err(failure)?;
+        let now = self.now();
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        self.endpoint.seal(&mut cx, peer, &mut frame).map_err(failure)?;
+        let number = self.in_crowd(member);
+        self.crowd.push(&mut self.outbound, number, |room| Ok(copied(frame.bytes(), room)))
+    }
+
+    /// Does what is due and sends it; receives what has come, and waits up to a millisecond for it.
+    pub(crate) fn turn(&mut self, mut news: impl FnMut(News)) -> Result<(), Failure> {
+        self.poll(&mut news)?;
+        self.crowd.send(&mut self.outbound)?;
+        let mut inbound = self.inbound.take().unwrap_or_else(Letters::new);
+        self.crowd.receive(&mut inbound)?;
+        for (in_crowd, datagram) in inbound.iter() {
+            if let Some(member) = self.member(in_crowd) {
+                self.on_datagram(member, datagram, &mut news)?;
+            }
+        }
+        self.inbound = Some(inbound);
+        self.poll(&mut news)?;
+        self.crowd.send(&mut self.outbound)
+    }
+
+    fn on_datagram(&mut self, member: u32, datagram: &[u8], news: &mut impl FnMut(News)) -> Result<(), Failure> {
+        let (path, number, now) = (self.path(member), self.in_crowd(member), self.now());
+        let (mut bytes, mut out) = ([0; ROOM], [0; ROOM]);
+        let len = copied(datagram, &mut bytes);
+        let mut records = Records::new(&mut bytes[..len]);
+        loop {
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            let mut event = match self.endpoint.handle(&mut cx, &path, &mut records, &mut out) {
+                None => return Ok(()),
+                event => event,
+            };
+            while let Some(Event::Need(peer)) = event {
+                let answer = match self.endpoint.need(peer) {
+                    Some(Need::PskForServer { .. }) => {
+                        Answer::Psk { identity: IDENTITY.as_bytes(), key: SECRET.as_bytes(), principal: Principal(0) }
+                    }
+                    // Who asks for certificates here wants nothing but to be answered.
+                    _ => break,
+                };
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                event = self.endpoint.resume(&mut cx, peer, answer);
+            }
+            match event {
+                Some(Event::Answer(datagram) | Event::Transmit { datagram, .. }) => {
+                    self.crowd.push(&mut self.outbound, number, |room| Ok(copied(datagram, room)))?;
+                }
+                Some(Event::Established(_)) => news(News::Established(member)),
+                Some(Event::Closed { reason, .. }) => news(News::Closed(member, reason)),
+                Some(Event::Message { bytes, .. }) => {
+                    if let Ok(message) = MessageRef::parse(bytes)
+                        && let Some(token) = message.token().first_chunk()
+                    {
+                        news(News::Answered(member, *token, message.code()));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn poll(&mut self, news: &mut impl FnMut(News)) -> Result<(), Failure> {
+        let mut out = [0; ROOM];
+        let now = self.now();
+        loop {
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            let (peer, closed, len) = match self.endpoint.poll(&mut cx, &mut out) {
+                None => return Ok(()),
+                Some(Event::Transmit { peer, datagram }) => (peer, None, datagram.len()),
+                Some(Event::Closed { peer, reason }) => (peer, Some(reason), 0),
+                Some(_) => continue,
+            };
+            let Some(local) = self.endpoint.peers.peer(peer).map(|peer| SocketAddr::from(peer.path().local)) else {
+                continue;
+            };
+            let IpAddr::V4(ip) = local.ip() else { continue };
+            let number = u32::from(ip).wrapping_sub(FIRST);
+            match closed {
+                Some(reason) => {
+                    if let Some(member) = self.member(number) {
+                        news(News::Closed(member, reason));
+                    }
+                }
+                None => self.crowd.push(&mut self.outbound, number, |room| Ok(copied(&out[..len], room)))?,
+            }
+        }
+    }
+}
+
+fn copied(bytes: &[u8], room: &mut [u8]) -> usize {
+    let len = bytes.len().min(room.len());
+    room[..len].copy_from_slice(&bytes[..len]);
+    len
+}
+
+/// The settings of clients that use a pre-shared key.
+pub(crate) fn known() -> Config {
+    Config { suites: Suites::CCM_8_THEN_GCM, ..Config::default() }
+}
+
+/// The key of all clients: as text, because libcoap's server takes no other.
+pub(crate) const SECRET: &str = "sixteen bytes it";
+
+/// A credentials file with it.
+pub(crate) fn credentials() -> String {
+    format!("[[psk]]\nidentity = \"{IDENTITY}\"\nkey_text = \"{SECRET}\"\n")
+}
+
+/// The address of the crowd's first member.
+const FIRST: u32 = u32::from_be_bytes([127, 1, 0, 0]);

@@ -1,0 +1,230 @@
+//! A fleet that comes back at once, as after a power cut: each client does a handshake and asks for a value.
+//!
+//! Clients have addresses of their own in many network prefixes, and the retransmission timers of RFC 6347. What counts is the
+//! time until the last of them has its answer, how many have none, and what those whose handshake ended were told.
+
+use crate::{
+    Options,
+    coap::{Process, libcoap_command},
+    fleet::{Fleet, News, SECRET, credentials, known},
+    ours::failure,
+    program::target,
+    report::{Absent, Header, Limit, OURS, Report, Row, Samples, median},
+};
+use std::{
+    fs,
+    io::Write as _,
+    net::{Ipv4Addr, SocketAddrV4},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+use tegmen::coap::Code;
+use tegmen_bench_line::Failure;
+
+/// Clients, and the network prefixes that they are in.
+const CLIENTS: (u32, u32) = (10_000, 50);
+/// Time after which a pass is over, and that in which all are to be connected.
+const PATIENCE: Duration = Duration::from_secs(40);
+const LIMIT: f64 = 15.0;
+/// Time after which a client repeats its request, doubled each time (RFC 7252, section 4.8).
+const ACK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Starts the fleet against every server that is present.
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    let directory = target()?.join("bench-reconnect");
+    fs::create_dir_all(&directory).map_err(failure)?;
+    private(&directory.join("keys.toml"), &credentials())?;
+    report.header.versions.insert("ours", format!("tegmen {}", env!("CARGO_PKG_VERSION")));
+    let said = format!("{} clients of {} prefixes at once", CLIENTS.0, CLIENTS.1);
+    let mut last = Samples::new(format!("{said}, until the last is answered"), "s", false);
+    let mut half = Samples::new(format!("{said}, until half are"), "s", false);
+    let mut answered = Samples::new(format!("{said}, answered"), "clients", true);
+    let mut told = Samples::new(format!("{said}, told that identity or key is wrong"), "clients", false);
+    let mut absent: Vec<&'static str> = Vec::new();
+    for pass in 0..options.passes {
+        for turn in 0..SERVERS.len() {
+            let (name, install) = SERVERS[(pass + turn) % SERVERS.len()];
+            if absent.contains(&name) {
+                continue;
+            }
+            eprintln!("pass {pass}: {name}");
+            match start(name, &directory).and_then(|(_process, address, path)| burst(address, path)) {
+                Ok(found) => {
+                    last.push(name, found.percentile(1.0));
+                    half.push(name, found.percentile(0.5));
+                    answered.push(name, found.seconds.len() as f64);
+                    told.push(name, found.blamed as f64);
+                    if found.ended > 0 {
+                        let Burst { ended, why, .. } = &found;
+                        report.header.notes.push(format!("{name}: {ended} handshakes or sessions ended: {why}"));
+                    }
+                }
+                Err(Failure(reason)) => {
+                    absent.push(name);
+                    report.absent.push(Absent { name, reason, install: install.into() });
+                }
+            }
+        }
+    }
+    for (samples, limit) in [
+        (last, Some(Limit::AtMost(LIMIT))),
+        (half, None),
+        (answered, Some(Limit::AtLeast(f64::from(CLIENTS.0)))),
+        (told, Some(Limit::AtMost(0.0))),
+    ] {
+        let ours = samples.numbers.iter().find(|(name, _)| *name == OURS).and_then(|(_, numbers)| median(numbers));
+        let judged = limit.map(|limit| limit.judge("ours", ours)).unwrap_or_default();
+        report.rows.extend(samples.rows().into_iter().map(|row| Row { judged, ..row }));
+    }
+    report.header.notes.push(format!(
+        "reconnect: every server with its usual limits; PSK, addresses 127.1.0.0 and up, {} in each /24; a client whose \
+         handshake ends begins another; unanswered clients count as {} s; n = {} passes, seed: the addresses are fixed",
+        CLIENTS.0 / CLIENTS.1,
+        PATIENCE.as_secs(),
+        options.passes
+    ));
+    Ok(report)
+}
+
+/// Each server, and what to type where it is absent.
+const SERVERS: [(&str, &str); 3] = [
+    (OURS, "cargo build --release -p tegmen-cli"),
+    ("libcoap-openssl", "apt-get install libcoap3-bin"),
+    ("libcoap-gnutls", "apt-get install libcoap3-bin"),
+];
+
+/// Starts a server; where it listens for DTLS, and a path that it has.
+fn start(name: &str, directory: &Path) -> Result<(Process, SocketAddrV4, &'static str), Failure> {
+    let (process, above, path) = match name.strip_prefix("libcoap-") {
+        Some(library) => {
+            let start = |port| Some(libcoap_command(library, port, &["-k", SECRET]));
+            (Process::start(start)?, 1, "time")
+        }
+        None => {
+            let start = |port| serve(port, directory, "0123456789abcdef").ok();
+            (Process::start(start)?, 0, "time")
+        }
+    };
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, process.address.port() + above);
+    // One client shows that the server is there.
+    let mut one = Fleet::new(address, 1, (200, 1), known())?;
+    one.connect(0)?;
+    let (begin, mut stands) = (Instant::now(), false);
+    while !stands {
+        if begin.elapsed() > Duration::from_secs(20) {
+            return Err(Failure::new("the server does not answer a handshake"));
+        }
+        one.turn(|news| stands |= matches!(news, News::Established(_)))?;
+    }
+    Ok((process, address, path))
+}
+
+/// The words that start our server with this value.
+fn serve(port: u16, directory: &Path, value: &str) -> Result<Vec<String>, Failure> {
+    let (value, port) = (format!("/time={value}"), port.to_string());
+    let mut words = vec![tegmen()?.to_string_lossy().into_owned()];
+    words.extend(["serve", "--listen", "127.0.0.1", "--quiet", "--value", &value, "--port", &port].map(str::to_owned));
+    words.extend(["--credentials".to_owned(), directory.join("keys.toml").to_string_lossy().into_owned()]);
+    Ok(words)
+}
+
+/// The result of one burst.
+struct Burst {
+    /// Of each client that was answered.
+    seconds: Vec<f64>,
+    ended: u32,
+    /// Those of them where the server said that identity or key are wrong.
+    blamed: u32,
+    /// The last reason.
+    why: String,
+}
+
+impl Burst {
+    fn percentile(&self, share: f64) -> f64 {
+        let mut sorted = self.seconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        let place = (f64::from(CLIENTS.0) * share) as usize;
+        sorted.get(place.saturating_sub(1)).copied().unwrap_or(PATIENCE.as_secs_f64())
+    }
+}
+
+/// All clients begin at once.
+fn burst(server: SocketAddrV4, path: &str) -> Result<Burst, Failure> {
+    let count = CLIENTS.0;
+    let mut fleet = Fleet::new(server, count, (0, count / CLIENTS.1), known())?;
+    let begin = Instant::now();
+    let mut found = Burst { seconds: Vec::new(), ended: 0, blamed: 0, why: String::new() };
+    // For each client with a session and without an answer: when it asks again, and how long it waits then.
+    let mut asks: Vec<Option<(Instant, Duration)>> = vec![None; count as usize];
+    let mut answered = vec![false; count as usize];
+    let mut again = Vec::new();
+    // As fast as one process can.
+    for member in 0..count {
+        fleet.connect(member)?;
+        if member % 64 == 63 {
+            fleet.turn(|news| heard(news, &mut found, &mut asks, &mut answered, &mut again, begin))?;
+        }
+    }
+    while found.seconds.len() < count as usize && begin.elapsed() < PATIENCE {
+        fleet.turn(|news| heard(news, &mut found, &mut asks, &mut answered, &mut again, begin))?;
+        for member in again.drain(..) {
+            fleet.connect(member)?;
+        }
+        let now = Instant::now();
+        for (member, ask) in (0..).zip(&mut asks) {
+            if let Some((at, wait)) = ask.filter(|(at, _)| *at <= now) {
+                *ask = Some((at + wait, wait * 2));
+                fleet.ask(member, 1, member, path)?;
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn heard(
+    news: News,
+    found: &mut Burst,
+    asks: &mut [Option<(Instant, Duration)>],
+    answered: &mut [bool],
+    again: &mut Vec<u32>,
+    begin: Instant,
+) {
+    match news {
+        News::Established(member) => asks[member as usize] = Some((Instant::now(), ACK_TIMEOUT)),
+        News::Answered(member, token, code) => {
+            let is_first = !std::mem::replace(&mut answered[member as usize], true);
+            if is_first && code == Code::CONTENT && token == member.to_be_bytes() {
+                asks[member as usize] = None;
+                found.seconds.push(begin.elapsed().as_secs_f64());
+            }
+        }
+        News::Closed(member, reason) => {
+            found.ended += 1;
+            // decrypt_error, bad_record_mac and unknown_psk_identity
+            let blames = matches!(reason, tegmen::dtls::Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115));
+            found.blamed += u32::from(blames);
+            found.why = format!("{reason:?}");
+            asks[member as usize] = None;
+            if !answered[member as usize] {
+                again.push(member);
+            }
+        }
+    }
+}
+
+/// The `tegmen` that was built beside this program.
+fn tegmen() -> Result<PathBuf, Failure> {
+    let tegmen = std::env::current_exe().map_err(failure)?.with_file_name("tegmen");
+    if tegmen.is_file() { Ok(tegmen) } else { Err(Failure::new("not built: cargo build --release -p tegmen-cli")) }
+}
+
+/// A file that only its owner may read.
+fn private(file: &Path, text: &str) -> Result<(), Failure> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // One that is there keeps its mode.
+    let _ = fs::remove_file(file);
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(file);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(failure)
+}
