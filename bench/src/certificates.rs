@@ -211,6 +211,11 @@ impl Proof {
     }
 }
 
+/// Makes a certificate with its RSA key, `rsa-chain.pem` and `rsa-key.pem`.
+pub(crate) fn draw_rsa(directory: &Path) -> Result<(), Failure> {
+    draw(KINDS[1], directory)
+}
+
 /// Makes a trust anchor, an authority below it, and a certificate with its key.
 fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
     let error = |error: rcgen::Error| Failure::new(error.to_string());

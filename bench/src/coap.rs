@@ -259,7 +259,7 @@ impl<'a> Server<'a> {
 }
 
 /// A port that was free just now.
-fn free_port() -> Result<u16, Failure> {
+pub(crate) fn free_port() -> Result<u16, Failure> {
     let probe = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     probe.map(|address| address.port()).map_err(|e| Failure::new(e.to_string()))
 }

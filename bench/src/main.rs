@@ -11,6 +11,7 @@ mod crowd;
 mod dtls;
 mod echo;
 mod fleet;
+mod isolation;
 mod limit;
 mod load;
 mod memory;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         "addresses" => addresses::run,
         "coap" => coap::run,
         "compare" => compare::run,
+        "isolation" => isolation::run,
         "limit" => limit::run,
         "oscore" => oscore::run,
         "reconnect" => reconnect::run,
@@ -138,6 +140,8 @@ tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--ob
                                      KiB in blocks, and notifications to 10,000 observers if not said, beside libcoap
 tegmen-bench addresses [--seconds S] requests from 1,000 and 10,000 peer addresses, one in flight from each at most: plain
                                      and DTLS beside libcoap, OSCORE beside Californium
+tegmen-bench isolation               requests of sessions while strangers ask for RSA handshakes, server and load on one
+                                     processor each
 tegmen-bench reconnect               10,000 clients that begin at once, against our server and libcoap's
 tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
                                      find one, to take the next alarm, to open a record

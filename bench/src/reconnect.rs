@@ -7,15 +7,15 @@ use crate::{
     Options,
     coap::{Process, libcoap_command},
     fleet::{Fleet, News, SECRET, credentials, known},
+    isolation::{private, tegmen},
     ours::failure,
     program::target,
     report::{Absent, Header, Limit, OURS, Report, Row, Samples, median},
 };
 use std::{
     fs,
-    io::Write as _,
     net::{Ipv4Addr, SocketAddrV4},
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 use tegmen::coap::Code;
@@ -211,20 +211,4 @@ fn heard(
             }
         }
     }
-}
-
-/// The `tegmen` that was built beside this program.
-fn tegmen() -> Result<PathBuf, Failure> {
-    let tegmen = std::env::current_exe().map_err(failure)?.with_file_name("tegmen");
-    if tegmen.is_file() { Ok(tegmen) } else { Err(Failure::new("not built: cargo build --release -p tegmen-cli")) }
-}
-
-/// A file that only its owner may read.
-fn private(file: &Path, text: &str) -> Result<(), Failure> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    // One that is there keeps its mode.
-    let _ = fs::remove_file(file);
-    let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(file);
-    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(failure)
 }
