@@ -2,6 +2,10 @@
 //!
 //! Clients have addresses of their own in many network prefixes, and the retransmission timers of RFC 6347. What counts is the
 //! time until the last of them has its answer, how many have none, and what those whose handshake ended were told.
+//!
+//! Besides, how soon the observers of a server that is killed and started again are notified.
+
+mod observers;
 
 use crate::{
     Options,
@@ -26,6 +30,9 @@ const CLIENTS: (u32, u32) = (10_000, 50);
 /// Time after which a pass is over, and that in which all are to be connected.
 const PATIENCE: Duration = Duration::from_secs(40);
 const LIMIT: f64 = 15.0;
+/// Seconds after a restart in which every observer is to be notified again, with and without `--state`.
+const WITH_STATE: f64 = 10.0;
+const WITHOUT_STATE: f64 = 30.0;
 /// Time after which a client repeats its request, doubled each time (RFC 7252, section 4.8).
 const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -67,7 +74,10 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             }
         }
     }
+    let (with, without) = restarts(options, &directory, &mut report)?;
     for (samples, limit) in [
+        (with, Some(Limit::AtMost(WITH_STATE))),
+        (without, Some(Limit::AtMost(WITHOUT_STATE))),
         (last, Some(Limit::AtMost(LIMIT))),
         (half, None),
         (answered, Some(Limit::AtLeast(f64::from(CLIENTS.0)))),
@@ -87,6 +97,35 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
+/// Kills our server beside its observers and starts it again, with and without `--state`.
+fn restarts(options: &Options, directory: &Path, report: &mut Report) -> Result<(Samples, Samples), Failure> {
+    let said = format!("{} observers, their server killed and started, until the last is notified", observers::COUNT);
+    let mut with = Samples::new(format!("{said}, with --state"), "s", false);
+    let mut without = Samples::new(format!("{said}, without --state"), "s", false);
+    let (place, patience) = (directory.join("state"), observers::PATIENCE.as_secs_f64());
+    for pass in 0..options.passes {
+        for (samples, is_kept) in [(&mut with, true), (&mut without, false)] {
+            eprintln!("pass {pass}: {}", samples.operation);
+            // No session of an earlier pass.
+            let _ = fs::remove_dir_all(&place);
+            fs::create_dir_all(&place).map_err(failure)?;
+            let file = place.join("state.db");
+            let seconds = observers::restart(directory, is_kept.then_some(file.as_path()))?;
+            let count = seconds.len();
+            let all = count == observers::COUNT as usize;
+            samples.push(OURS, if all { seconds.into_iter().fold(0.0, f64::max) } else { patience });
+            if !all {
+                report.header.notes.push(format!("pass {pass}, --state {is_kept}: {count} are notified again"));
+            }
+        }
+    }
+    report.header.notes.push(format!(
+        "observers: the client library of ours with an alive time of 4 s, PSK, a socket each; SIGKILL; the time counts from the \
+         start of the second process; where not all are notified it is {patience} s"
+    ));
+    Ok((with, without))
+}
+
 /// Each server, and what to type where it is absent.
 const SERVERS: [(&str, &str); 3] = [
     (OURS, "cargo build --release -p tegmen-cli"),
@@ -102,7 +141,7 @@ fn start(name: &str, directory: &Path) -> Result<(Process, SocketAddrV4, &'stati
             (Process::start(start)?, 1, "time")
         }
         None => {
-            let start = |port| serve(port, directory, "0123456789abcdef").ok();
+            let start = |port| serve(port, directory, "0123456789abcdef", None).ok();
             (Process::start(start)?, 0, "time")
         }
     };
@@ -121,11 +160,12 @@ fn start(name: &str, directory: &Path) -> Result<(Process, SocketAddrV4, &'stati
 }
 
 /// The words that start our server with this value.
-fn serve(port: u16, directory: &Path, value: &str) -> Result<Vec<String>, Failure> {
+fn serve(port: u16, directory: &Path, value: &str, state: Option<&Path>) -> Result<Vec<String>, Failure> {
     let (value, port) = (format!("/time={value}"), port.to_string());
     let mut words = vec![tegmen()?.to_string_lossy().into_owned()];
     words.extend(["serve", "--listen", "127.0.0.1", "--quiet", "--value", &value, "--port", &port].map(str::to_owned));
     words.extend(["--credentials".to_owned(), directory.join("keys.toml").to_string_lossy().into_owned()]);
+    words.extend(state.into_iter().flat_map(|file| ["--state".to_owned(), file.to_string_lossy().into_owned()]));
     Ok(words)
 }
 
