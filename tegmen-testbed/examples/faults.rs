@@ -71,11 +71,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every test of the core and the host, and whether it passed.
+/// Every test of the workspace, and whether it passed.
 fn run_tests() -> Result<BTreeMap<String, bool>, String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
-        .args(["test", "--locked", "--no-fail-fast", "-p", "tegmen", "-p", "tegmen-host", "--lib", "--tests"])
+        // The whole workspace, as the step `test` builds it: with fewer packages the dependencies would have other features.
+        .args(["test", "--locked", "--no-fail-fast", "--workspace", "--lib", "--bins", "--tests"])
         .stderr(Stdio::piped())
         .output()
         .map_err(|error| format!("cargo cannot be run: {error}"))?;
