@@ -4,6 +4,7 @@
 #   ./ci.sh                 everything below but the long runs, under 45 minutes on 2 cores
 #   ./ci.sh format lint     single steps
 #   ./ci.sh faults          a line for each class of fault that others had, and whether ours survives it
+#   ./ci.sh red COMMIT...   the tests of a commit on the sources before it, where they must fail; also: red NUMBER of a fault, red all
 #   ./ci.sh timing          records with MAC-then-encrypt, premaster secrets of RSA: no instruction and no address depends on what is secret
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
@@ -125,6 +126,12 @@ step_faults() {
     cargo run --locked --quiet -p tegmen-testbed --example faults
 }
 
+# Not of the gate: one to three minutes for each commit.
+step_red() {
+    [ $# -gt 0 ] || { echo "name commits, numbers of faults.toml, or all: ./ci.sh red COMMIT..." >&2; return 2; }
+    cargo run --locked --quiet -p tegmen-testbed --example faults -- "$@"
+}
+
 # Whether the opening of records with MAC-then-encrypt, or of a decrypted premaster secret, tells anything of padding and code,
 # by every instruction and address.
 step_timing() {
@@ -168,9 +175,15 @@ step_bench() {
 
 gate=(format lint docs test faults timing seeds crash nostd up lab firmware interop tpm fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
+# The only step with words of its own.
+if [ "$1" = red ]; then
+    shift
+    step_red "$@"
+    exit
+fi
 took=()
 for name in "$@"; do
-    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} long bench" >&2; exit 2; }
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} red deny long bench" >&2; exit 2; }
     echo "== $name"
     begin=$SECONDS
     # In a subshell with -e of its own, so that the first failing line fails the step; behind || or in a condition the

@@ -1,4 +1,9 @@
 //! Runs the tests of `faults.toml` and prints a line for each class: `./ci.sh faults`, which writes target/faults.json.
+//!
+//! With commits as arguments it runs the tests of their classes on the sources before each commit, where they must fail:
+//! `./ci.sh red COMMIT`.
+
+mod red;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,7 +27,11 @@ struct Fault {
 }
 
 fn main() -> ExitCode {
-    let table: Table = toml::from_str(include_str!("../faults.toml")).expect("faults.toml is well formed");
+    let commits: Vec<String> = std::env::args().skip(1).collect();
+    if !commits.is_empty() {
+        return red::run(&commits);
+    }
+    let table: Table = toml::from_str(include_str!("../../faults.toml")).expect("faults.toml is well formed");
     let ran = match run_tests() {
         Ok(ran) => ran,
         Err(message) => {
