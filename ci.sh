@@ -98,6 +98,12 @@ step_up() {
     echo "blink-bytes: every row of the paper equal"
 }
 
+# The README's blocks as a stranger types them; at most four minutes with a warm target/.
+step_readme() {
+    need curl procps libcoap3-bin
+    cargo run --locked --quiet -p tegmen-testbed --example readme
+}
+
 # The laboratory: the simulator beside ns-3, the Blink paper whole, the paper on content objects,
 # the baselines of the delegation paper, the paper on two-way authentication, and a deployment from its file.
 step_lab() {
@@ -187,7 +193,7 @@ step_bench() {
     done
 }
 
-gate=(format lint docs test faults timing seeds crash nostd up lab firmware interop tpm fuzz)
+gate=(format lint docs test faults timing seeds crash nostd up readme lab firmware interop tpm fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
 # The only step with words of its own.
 if [ "$1" = red ]; then
