@@ -74,10 +74,14 @@ impl Cell {
         Self { peer, version, role, scenario, play: Box::new(play) }
     }
 
+    /// The peer, its role and the scenario, as `--only` takes them.
+    pub(crate) fn name(&self) -> String {
+        format!("{} {} {}", self.peer, self.role.name(), self.scenario)
+    }
+
     /// Plays it; its logs are left under `logs` if it did not pass.
     pub(crate) fn run(&self, tegmen: &Path, logs: &Path) -> Check {
-        let name = format!("{} {} {}", self.peer, self.role.name(), self.scenario);
-        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let name: String = self.name().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let directory = logs.join(name);
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
