@@ -2,8 +2,7 @@
 
 use crate::dtls::Discard;
 
-/// Counts since start. Every dropped datagram or record is in one of them, except fragments of a handshake message that is not
-/// due yet: these come again with their flight.
+/// Counts since start. Every dropped datagram or record is in one of them.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// Records or messages that did not parse.
@@ -16,7 +15,8 @@ pub struct Counters {
     pub not_authentic: u32,
     /// Messages that the state of the handshake has no use for.
     pub unexpected: u32,
-    /// Fragments or early records that did not fit the bounded buffer; they come again.
+    /// Early records and handshake messages that did not fit the bounded buffer, and fragments of a message that is not due yet.
+    /// The peer sends them again.
     pub no_room: u32,
     /// Hellos answered with a HelloVerifyRequest.
     pub cookies_sent: u32,

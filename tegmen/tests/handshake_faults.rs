@@ -792,3 +792,19 @@ fn a_client_hello_with_an_extension_twice_is_dropped() {
         assert_eq!(world.tell_server(Puppet::new(5).address, &hello).len(), answers);
     }
 }
+
+#[test]
+fn fragments_of_a_message_that_is_not_due_yet_are_counted() {
+    let mut world = world();
+    let mut puppet = Puppet::new(1000);
+    puppet.reach_server_hello_done(&mut world);
+    let before = world.server.counters.no_room;
+    let seq = puppet.message_seq + 1;
+    for offset in [0, 6] {
+        let piece = puppet.plain(HANDSHAKE, &fragment(FINISHED, 12, seq, offset, &[0; 6]));
+        assert!(puppet.send(&mut world, &piece).is_empty());
+    }
+    assert_eq!(world.server.counters.no_room, before + 2);
+    puppet.finish(&mut world);
+    assert_alive(&mut world, &mut puppet);
+}

@@ -225,11 +225,9 @@ impl Ongoing<'_> {
             | Step::AwaitCertificateVerify => R::PUBLIC_KEYS && !protected,
             Step::AwaitServerChangeCipherSpec if R::RESUMPTION => !protected && state.flags.has(Flags::TICKET),
             // Not before the question is answered.
-            Step::ClientVerifies | Step::ServerVerifies | Step::ServerDecrypts if R::PUBLIC_KEYS && !protected => {
-                if ahead < 8 && whole {
-                    state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?;
-                }
-                return Ok(());
+            Step::ClientVerifies | Step::ServerVerifies | Step::ServerDecrypts => {
+                ahead = ahead.max(1);
+                R::PUBLIC_KEYS && !protected
             }
             _ => false,
         };
@@ -237,10 +235,12 @@ impl Ongoing<'_> {
             return Err(Discard::Unexpected.into());
         }
         if ahead > 0 {
-            if ahead < 8 && whole {
-                state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?;
-            }
-            return Ok(());
+            // A message in pieces is put together only once it is due.
+            let kept = ahead < 8 && whole;
+            return match kept {
+                true => Ok(state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?),
+                false => Err(Discard::NoRoom.into()),
+            };
         }
         if whole {
             state.inbox.forget_pieces();
