@@ -8,6 +8,7 @@ use tegmen::dtls::{Config, Fatal};
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
 use world::puppet::*;
+use world::recorder::COMPRESSED;
 use world::{Damage, Fate, World};
 
 const IDENTITY: &[u8] = b"Client_identity";
@@ -807,4 +808,23 @@ fn fragments_of_a_message_that_is_not_due_yet_are_counted() {
     assert_eq!(world.server.counters.no_room, before + 2);
     puppet.finish(&mut world);
     assert_alive(&mut world, &mut puppet);
+}
+
+/// The time of a handshake must not tell an unknown identity from one whose key is long.
+#[test]
+fn every_length_of_a_key_costs_a_server_the_same() {
+    let cost = |identity: &[u8], len: usize| {
+        let mut world = world();
+        world.server.credentials("Client_identity", vec![7; len]);
+        let mut puppet = Puppet::new(1000);
+        puppet.reach_server_hello_done(&mut world);
+        let key_exchange = puppet.key_exchange(identity, b"0123456789abcdef");
+        let before = COMPRESSED.get();
+        puppet.send(&mut world, &key_exchange);
+        COMPRESSED.get() - before
+    };
+    let unknown = cost(b"somebody", 16);
+    for len in [1, 16, 30, 31, 32, 60, 63, 64] {
+        assert_eq!(cost(IDENTITY, len), unknown, "{len} bytes");
+    }
 }

@@ -61,7 +61,7 @@ pub struct Node {
     /// Where the network sees it: behind a NAT, elsewhere than it sees itself.
     pub seen_at: Address,
     pub identity: Vec<u8>,
-    pub key: [u8; 16],
+    pub key: Vec<u8>,
     pub peer: Option<PeerId>,
     pub established: bool,
     pub closed: Option<Fatal>,
@@ -101,7 +101,7 @@ impl Node {
             local,
             seen_at: local,
             identity: b"Client_identity".to_vec(),
-            key: *b"0123456789abcdef",
+            key: b"0123456789abcdef".to_vec(),
             peer: None,
             established: false,
             closed: None,
@@ -120,9 +120,9 @@ impl Node {
         }
     }
 
-    pub fn credentials(&mut self, identity: &str, key: [u8; 16]) {
+    pub fn credentials(&mut self, identity: &str, key: impl Into<Vec<u8>>) {
         self.identity = identity.into();
-        self.key = key;
+        self.key = key.into();
     }
 
     pub fn limit_mtu(&mut self, mtu: u16) {
@@ -195,7 +195,7 @@ impl Node {
     /// Answers a need; `true` if the answer has to wait.
     fn answer(&mut self, now: Instant, id: PeerId) -> Option<Noted> {
         self.needs += 1;
-        let (identity, key) = (self.identity.clone(), self.key);
+        let (identity, key) = (self.identity.clone(), self.key.clone());
         let principal = Principal(7);
         let mut signature = [0; curves::MAX_SIGNATURE];
         let (trusted, encrypted);
