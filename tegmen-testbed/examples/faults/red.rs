@@ -13,6 +13,8 @@ use std::process::{Command, ExitCode, Output};
 const PACKAGES: [&str; 3] = ["tegmen", "tegmen-host", "tegmen-cli"];
 const TREE: &str = "target/red/tree";
 const BUILD: &str = "target/red/build";
+/// How the tests of a tree fail that does not compile.
+const UNCOMPILED: &str = "does not compile without the mend";
 /// Seconds that the tests of one target may take. A server that no longer answers would hold its test for ever.
 const SECONDS: &str = "120";
 
@@ -60,6 +62,15 @@ fn try_commit(commit: &str) -> Result<bool, String> {
     before(commit)?;
     let tests: BTreeSet<&str> = faults.iter().flat_map(|fault| fault.tests.iter().map(String::as_str)).collect();
     let results = run_all(&tests)?;
+    let uncompiled = |result: &Option<String>| result.as_ref().is_some_and(|why| why.starts_with(UNCOMPILED));
+    let broken: BTreeSet<&str> =
+        results.iter().filter(|(_, result)| uncompiled(result)).map(|(test, _)| *test).collect();
+    if !broken.is_empty() {
+        git(TREE, &["checkout", "--quiet", "--force", "--detach", commit])?;
+        if let Some((test, Some(why))) = run_all(&broken)?.into_iter().find(|(_, result)| result.is_some()) {
+            return Err(format!("{test} fails on the commit itself: {why}"));
+        }
+    }
     let mut red = true;
     for fault in &faults {
         let failed: Vec<&str> = fault.tests.iter().map(String::as_str).filter(|test| results[test].is_some()).collect();
@@ -139,7 +150,7 @@ fn run_all<'a>(tests: &BTreeSet<&'a str>) -> Result<BTreeMap<&'a str, Option<Str
             (_, true) => "is not there, or its process ended".to_owned(),
             (_, false) => {
                 let cause = stderr.lines().find(|line| line.starts_with("error")).unwrap_or("no reason given");
-                format!("does not compile without the mend ({cause})")
+                format!("{UNCOMPILED} ({cause})")
             }
         };
         for test in tests {
