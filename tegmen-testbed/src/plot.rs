@@ -182,10 +182,11 @@ const LINE: f64 = 18.0;
 /// Height of a pair of bars with its name.
 const SLOT: f64 = 38.0;
 const LEFT_OF_BARS: f64 = 12.0;
-const WIDTH: f64 = 640.0;
+/// Narrow, so that a phone shows labels of a size that can be read.
+const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 360.0;
 const LEFT: f64 = 60.0;
-const RIGHT: f64 = 610.0;
+const RIGHT: f64 = 450.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 290.0;
 

@@ -559,7 +559,7 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 76rem; p
 p, ul, figure { max-width: 60rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; }
 a { color: var(--link); }
-figure { margin: 1rem 0; } svg { width: 100%; max-width: 44rem; height: auto; }
+figure { margin: 1rem 0; } svg { width: 100%; max-width: 36rem; height: auto; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .8rem; }
 th, td { padding: .2rem .35rem; text-align: right; border-bottom: 1px solid var(--line); }
