@@ -19,7 +19,9 @@ pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> St
     let (y_step, y_end) = if (0.5..=1.0).contains(&most) { (0.2, 1.0) } else { scale(most) };
     let x = |value: f64| LEFT + value / x_end * (RIGHT - LEFT);
     let y = |value: f64| BOTTOM - value / y_end * (BOTTOM - TOP);
-    let mut svg = open(title, series.len());
+    let names: Vec<Vec<String>> = series.iter().map(|series| wrapped(&series.name)).collect();
+    let mut svg = open(title, names.iter().map(Vec::len).sum());
+    let mut entry = HEIGHT + 8.0;
     axes(&mut svg, (x_step, x_end, x_label), (y_step, y_end, y_label));
     for (n, Series { name, points }) in series.iter().enumerate() {
         let color = COLORS[n % COLORS.len()];
@@ -43,7 +45,12 @@ pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> St
                 escape(name)
             );
         }
-        legend(&mut svg, LEFT, HEIGHT + 8.0 + LINE * n as f64, (color, dash), name);
+        legend(&mut svg, LEFT, entry, (color, dash), &names[n][0]);
+        for line in &names[n][1..] {
+            entry += LINE;
+            let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{entry:.1}\">{}</text>", LEFT + 30.0, escape(line));
+        }
+        entry += LINE;
     }
     svg + "</svg>\n"
 }
@@ -149,6 +156,19 @@ fn legend(svg: &mut String, x: f64, y: f64, (color, dash): (&str, &str), name: &
     );
 }
 
+/// A name in lines that fit beside its stroke, broken behind commas.
+fn wrapped(name: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for part in name.split_inclusive(", ") {
+        let begun = lines.last().map_or(0, String::len);
+        match lines.last_mut().filter(|_| begun == 0 || begun + part.trim_end().len() <= CHARACTERS) {
+            Some(line) => line.push_str(part),
+            None => lines.push(part.to_owned()),
+        }
+    }
+    lines
+}
+
 /// The step of an axis, 1, 2 or 5 of a power of ten, and its end.
 fn scale(most: f64) -> (f64, f64) {
     if !(most.is_finite() && most > 0.0) {
@@ -177,6 +197,8 @@ const DASHES: [&str; 3] = ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\
 /// Text is legible on white and on black.
 const STYLE: &str = "text{fill:#222}.grid{stroke:#ddd}.axis{stroke:#666;fill:none}\
                      @media(prefers-color-scheme:dark){text{fill:#ddd}.grid{stroke:#444}.axis{stroke:#999}}";
+/// Characters of a line of the legend, at most.
+const CHARACTERS: usize = 52;
 /// Height of a line of the legend.
 const LINE: f64 = 18.0;
 /// Height of a pair of bars with its name.

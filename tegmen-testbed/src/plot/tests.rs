@@ -20,3 +20,17 @@ fn every_point_and_bar_is_drawn_and_names_are_escaped() {
     assert!(!bars.contains("NaN"));
     assert!(!lines("empty", "x", "y", &[]).contains("NaN"));
 }
+
+#[test]
+fn a_long_name_takes_more_lines_of_the_legend() {
+    let name = "coap+dtls, network.link_addresses = extended, traffic.payload = 120, network.hops = 4";
+    assert_eq!(wrapped(name).concat(), name);
+    assert!(wrapped(name).iter().all(|line| line.trim_end().len() <= CHARACTERS));
+    assert_eq!(wrapped("coap").len(), 1);
+    let series = |name: &str| Series { name: name.into(), points: vec![(1.0, 1.0, None)] };
+    let plot = lines("t", "x", "y", &[series(name), series("coap")]);
+    assert!(
+        plot.contains(">coap+dtls, network.link_addresses = extended, <") && plot.contains(">coap</text>"),
+        "{plot}"
+    );
+}
