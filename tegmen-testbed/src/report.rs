@@ -144,7 +144,9 @@ impl<'f> Report<'f> {
         }
         fs::write(self.folder.join(name), csv)?;
         let cells = |tag: &str, cells: &[String]| {
-            cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect::<String>()
+            // The parts of a name may stand on lines of their own.
+            let text = |cell: &String| escape(cell).replace('/', "/<wbr>");
+            cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", text(cell))).collect::<String>()
         };
         let header: Vec<String> = header.iter().map(|cell| cell.replace('_', " ")).collect();
         let _ =
@@ -563,7 +565,7 @@ figure { margin: 1rem 0; } svg { width: 100%; max-width: 36rem; height: auto; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .8rem; }
 th, td { padding: .2rem .35rem; text-align: right; border-bottom: 1px solid var(--line); }
-td:first-child { overflow-wrap: anywhere; min-width: 8rem; }
+td:first-child { min-width: 11rem; }
 #matrix td:nth-child(2), #matrix th:nth-child(2) { text-align: left; }
 th { position: sticky; top: 0; background: var(--head); }
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
