@@ -567,6 +567,8 @@ table { border-collapse: collapse; font-size: .8rem; }
 th, td { padding: .2rem .35rem; text-align: right; border-bottom: 1px solid var(--line); }
 td:first-child { min-width: 11rem; }
 #matrix td:nth-child(2), #matrix th:nth-child(2) { text-align: left; }
+#matrix td:last-child, #matrix th:last-child { text-align: right; min-width: 0; }
+#matrix td:first-child { min-width: 8rem; }
 th { position: sticky; top: 0; background: var(--head); }
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
 td:last-child { white-space: normal; min-width: 9rem; }
