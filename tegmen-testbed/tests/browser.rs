@@ -1,4 +1,6 @@
-//! The report in a real browser: every plot is drawn, and the console stays silent.
+//! The report in a real browser: every plot is drawn, no label is cut, and the console stays silent.
+//!
+//! Without chromium the test says that it is skipped, and passes; `./ci.sh lab` installs it and so runs it. About a minute.
 
 use std::path::Path;
 use std::process::Command;
