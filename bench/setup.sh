@@ -31,13 +31,17 @@ cargo fetch --locked || exit 1
 failed=
 for peer in $peers; do
     if [ "$peer" = californium ]; then
-        # The same libraries as in interop/, whose pom.xml names them.
-        libraries=$target/californium/lib
-        mkdir -p "$libraries"
-        (cd "$bench/../interop/peers/californium-oscore" \
-            && mvn -q -B dependency:copy-dependencies "-DoutputDirectory=$libraries") \
-            && javac -cp "$libraries/*" -d "$target/californium" "$bench/peers/californium/Server.java" \
-            || failed="$failed $peer"
+        # The same libraries as in interop/, whose pom.xml name them: one version for OSCORE, another one for DTLS.
+        for kind in oscore dtls; do
+            project=californium-oscore server=Server
+            [ $kind = oscore ] || project=californium server=SecureServer
+            libraries=$target/californium/$kind
+            mkdir -p "$libraries"
+            (cd "$bench/../interop/peers/$project" \
+                && mvn -q -B dependency:copy-dependencies "-DoutputDirectory=$libraries") \
+                && javac -cp "$libraries/*" -d "$target/californium" "$bench/peers/californium/$server.java" \
+                || failed="$failed $peer-$kind"
+        done
         continue
     fi
     # One job: the C libraries are large and the machine may be small.

@@ -1,18 +1,26 @@
-//! Californium's server of OSCORE, which `bench/setup.sh californium` builds (`peers/californium/Server.java`).
+//! Californium's servers, which `bench/setup.sh californium` builds (`peers/californium/`).
 
 use crate::program::target;
-use tegmen_bench_line::Failure;
+use tegmen_bench_line::{Failure, IDENTITY};
 
-/// The command that installs it.
+/// The command that installs them.
 pub(crate) const INSTALL: &str = "apt-get install default-jdk-headless maven && bench/setup.sh californium";
 
-/// The command line for a port of 127.0.0.1 and a number of contexts.
+/// The command line of the server of OSCORE for a port of 127.0.0.1 and a number of contexts.
 pub(crate) fn command(port: u16, contexts: u32) -> Result<Vec<String>, Failure> {
+    java("oscore", "Server", &[&port.to_string(), &contexts.to_string()])
+}
+
+/// The command line of the server of CoAP over DTLS for a port of 127.0.0.1, with one pre-shared key.
+pub(crate) fn secure_command(port: u16, key: &str) -> Result<Vec<String>, Failure> {
+    java("dtls", "SecureServer", &[&port.to_string(), IDENTITY, key])
+}
+
+fn java(libraries: &str, class: &str, words: &[&str]) -> Result<Vec<String>, Failure> {
     let place = target()?.join("bench-peers/californium");
-    if !place.join("Server.class").is_file() {
+    if !place.join(class).with_extension("class").is_file() {
         return Err(Failure::new("not built"));
     }
-    let path = format!("{0}:{0}/lib/*", place.display());
-    let words = ["java", "-cp", &path, "Server", &port.to_string(), &contexts.to_string()];
-    Ok(words.map(String::from).into())
+    let path = format!("{0}:{0}/{libraries}/*", place.display());
+    Ok(["java", "-cp", &path, class].iter().chain(words).map(|word| (*word).to_owned()).collect())
 }

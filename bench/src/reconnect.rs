@@ -8,7 +8,7 @@
 mod observers;
 
 use crate::{
-    Options,
+    Options, californium,
     coap::{Process, libcoap_command},
     fleet::{Fleet, News, SECRET, credentials, known},
     isolation::{private, tegmen},
@@ -18,7 +18,7 @@ use crate::{
 };
 use std::{
     fs,
-    net::{Ipv4Addr, SocketAddrV4},
+    net::SocketAddrV4,
     path::Path,
     time::{Duration, Instant},
 };
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
                 continue;
             }
             eprintln!("pass {pass}: {name}");
-            match start(name, &directory).and_then(|(_process, address, path)| burst(address, path)) {
+            match start(name, &directory).and_then(|(_process, address)| burst(address)) {
                 Ok(found) => {
                     last.push(name, found.percentile(1.0));
                     half.push(name, found.percentile(0.5));
@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             }
         }
     }
-    let (with, without) = restarts(options, &directory, &mut report)?;
+    let (with, without) = restarts(options, &directory, &absent, &mut report)?;
     for (samples, limit) in [
         (with, Some(Limit::AtMost(WITH_STATE))),
         (without, Some(Limit::AtMost(WITHOUT_STATE))),
@@ -97,56 +97,71 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Kills our server beside its observers and starts it again, with and without `--state`.
-fn restarts(options: &Options, directory: &Path, report: &mut Report) -> Result<(Samples, Samples), Failure> {
+/// Kills each server beside its observers and starts it again; ours with and without `--state`.
+fn restarts(
+    options: &Options,
+    directory: &Path,
+    absent: &[&'static str],
+    report: &mut Report,
+) -> Result<(Samples, Samples), Failure> {
     let said = format!("{} observers, their server killed and started, until the last is notified", observers::COUNT);
     let mut with = Samples::new(format!("{said}, with --state"), "s", false);
     let mut without = Samples::new(format!("{said}, without --state"), "s", false);
     let (place, patience) = (directory.join("state"), observers::PATIENCE.as_secs_f64());
     for pass in 0..options.passes {
-        for (samples, is_kept) in [(&mut with, true), (&mut without, false)] {
-            eprintln!("pass {pass}: {}", samples.operation);
+        for (name, is_kept) in [(OURS, true)].into_iter().chain(SERVERS.map(|(name, _)| (name, false))) {
+            // A peer may take all the time that it is given: one pass of each tells enough.
+            if absent.contains(&name) || name != OURS && pass > 0 {
+                continue;
+            }
+            let samples = if is_kept { &mut with } else { &mut without };
+            eprintln!("pass {pass}: {name}: {}", samples.operation);
             // No session of an earlier pass.
             let _ = fs::remove_dir_all(&place);
             fs::create_dir_all(&place).map_err(failure)?;
             let file = place.join("state.db");
-            let seconds = observers::restart(directory, is_kept.then_some(file.as_path()))?;
-            let count = seconds.len();
+            let found = observers::restart(name, directory, is_kept.then_some(file.as_path()))?;
+            let count = found.seconds.len();
             let all = count == observers::COUNT as usize;
-            samples.push(OURS, if all { seconds.into_iter().fold(0.0, f64::max) } else { patience });
+            samples.push(name, if all { found.seconds.into_iter().fold(0.0, f64::max) } else { patience });
             if !all {
-                report.header.notes.push(format!("pass {pass}, --state {is_kept}: {count} are notified again"));
+                let reason = found.ended.map(|reason| format!("; one ended: {reason}")).unwrap_or_default();
+                report.header.notes.push(format!(
+                    "{name}, pass {pass}, --state {is_kept}: {} of {} observers were registered, {count} notified again{reason}",
+                    found.registered,
+                    observers::COUNT
+                ));
             }
         }
     }
     report.header.notes.push(format!(
         "observers: the client library of ours with an alive time of 4 s, PSK, a socket each; SIGKILL; the time counts from the \
-         start of the second process; where not all are notified it is {patience} s"
+         start of the second process to the first response or notification behind it; where not all are notified it is \
+         {patience} s; peers: n = 1"
     ));
     Ok((with, without))
 }
 
 /// Each server, and what to type where it is absent.
-const SERVERS: [(&str, &str); 3] = [
+const SERVERS: [(&str, &str); 4] = [
     (OURS, "cargo build --release -p tegmen-cli"),
     ("libcoap-openssl", "apt-get install libcoap3-bin"),
     ("libcoap-gnutls", "apt-get install libcoap3-bin"),
+    ("californium", californium::INSTALL),
 ];
+/// The path that each of them has.
+const PATH: &str = "time";
 
-/// Starts a server; where it listens for DTLS, and a path that it has.
-fn start(name: &str, directory: &Path) -> Result<(Process, SocketAddrV4, &'static str), Failure> {
-    let (process, above, path) = match name.strip_prefix("libcoap-") {
-        Some(library) => {
-            let start = |port| Some(libcoap_command(library, port, &["-k", SECRET]));
-            (Process::start(start)?, 1, "time")
-        }
-        None => {
-            let start = |port| serve(port, directory, "0123456789abcdef", None).ok();
-            (Process::start(start)?, 0, "time")
-        }
-    };
-    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, process.address.port() + above);
-    // One client shows that the server is there.
+/// Starts a server; where it listens for DTLS.
+fn start(name: &str, directory: &Path) -> Result<(Process, SocketAddrV4), Failure> {
+    let process = Process::start(|port| words(name, port, directory, None).ok())?;
+    let address = listens(name, process.address);
+    await_handshake(address)?;
+    Ok((process, address))
+}
+
+/// Waits until the server answers a client's handshake.
+fn await_handshake(address: SocketAddrV4) -> Result<(), Failure> {
     let mut one = Fleet::new(address, 1, (200, 1), known())?;
     one.connect(0)?;
     let (begin, mut stands) = (Instant::now(), false);
@@ -156,7 +171,21 @@ fn start(name: &str, directory: &Path) -> Result<(Process, SocketAddrV4, &'stati
         }
         one.turn(|news| stands |= matches!(news, News::Established(_)))?;
     }
-    Ok((process, address, path))
+    Ok(())
+}
+
+/// The words that start a server.
+fn words(name: &str, port: u16, directory: &Path, state: Option<&Path>) -> Result<Vec<String>, Failure> {
+    match name.strip_prefix("libcoap-") {
+        Some(library) => Ok(libcoap_command(library, port, &["-k", SECRET])),
+        None if name == OURS => serve(port, directory, "0123456789abcdef", state),
+        None => californium::secure_command(port, SECRET),
+    }
+}
+
+/// Where a server that was given this address listens for DTLS: libcoap takes the port behind it.
+fn listens(name: &str, given: SocketAddrV4) -> SocketAddrV4 {
+    SocketAddrV4::new(*given.ip(), given.port() + u16::from(name.starts_with("libcoap-")))
 }
 
 /// The words that start our server with this value.
@@ -190,7 +219,7 @@ impl Burst {
 }
 
 /// All clients begin at once.
-fn burst(server: SocketAddrV4, path: &str) -> Result<Burst, Failure> {
+fn burst(server: SocketAddrV4) -> Result<Burst, Failure> {
     let count = CLIENTS.0;
     let mut fleet = Fleet::new(server, count, (0, count / CLIENTS.1), known())?;
     let begin = Instant::now();
@@ -215,7 +244,7 @@ fn burst(server: SocketAddrV4, path: &str) -> Result<Burst, Failure> {
         for (member, ask) in (0..).zip(&mut asks) {
             if let Some((at, wait)) = ask.filter(|(at, _)| *at <= now) {
                 *ask = Some((at + wait, wait * 2));
-                fleet.ask(member, 1, member, path)?;
+                fleet.ask(member, 1, member, PATH)?;
             }
         }
     }

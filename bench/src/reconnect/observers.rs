@@ -1,6 +1,6 @@
 //! Observers whose server is killed and started again, with and without `--state`.
 
-use super::serve;
+use super::{await_handshake, listens, words};
 use crate::{coap::Process, ours::failure};
 use std::{
     cell::Cell,
@@ -27,53 +27,63 @@ const ALIVE: Duration = Duration::from_secs(4);
 const BEFORE: Duration = Duration::from_secs(5);
 const WITHOUT: Duration = Duration::from_secs(1);
 
-/// Seconds from the start of the second server until each observer has its value, for those that have it.
-pub(super) fn restart(directory: &Path, state: Option<&Path>) -> Result<Vec<f64>, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
-    LocalSet::new().block_on(&runtime, observe(directory, state))
+/// The observers behind a restart.
+pub(super) struct Notified {
+    /// Observers that the first server registered.
+    pub(super) registered: u32,
+    /// Seconds from the start of the second server until each observer has its value, for those that have it.
+    pub(super) seconds: Vec<f64>,
+    /// Why one of the others gave up.
+    pub(super) ended: Option<String>,
 }
 
-async fn observe(directory: &Path, state: Option<&Path>) -> Result<Vec<f64>, Failure> {
-    let first = Process::start(|port| serve(port, directory, "first", state).ok())?;
-    let address = SocketAddr::from(first.address);
-    let registered = Rc::new(Cell::new(0));
+/// Kills this server beside its observers, and starts it again.
+pub(super) fn restart(name: &str, directory: &Path, state: Option<&Path>) -> Result<Notified, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
+    LocalSet::new().block_on(&runtime, observe(name, directory, state))
+}
+
+async fn observe(name: &str, directory: &Path, state: Option<&Path>) -> Result<Notified, Failure> {
+    let first = Process::start(|port| words(name, port, directory, state).ok())?;
+    let (given, address) = (first.address, listens(name, first.address));
+    await_handshake(address)?;
+    let (registered, back) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
     let mut observers = JoinSet::new();
     for _ in 0..COUNT {
-        observers.spawn_local(observer(address, Rc::clone(&registered)));
+        observers.spawn_local(observer(SocketAddr::from(address), Rc::clone(&registered), Rc::clone(&back)));
     }
     let begin = Instant::now();
-    while registered.get() < COUNT {
-        if begin.elapsed() > PATIENCE {
-            return Err(Failure::new(format!("{} of {COUNT} observers are registered", registered.get())));
-        }
+    while registered.get() < COUNT && begin.elapsed() < PATIENCE {
         sleep(Duration::from_millis(100)).await;
     }
     sleep(BEFORE).await;
     // Kills it with SIGKILL, and waits for its end.
     drop(first);
     sleep(WITHOUT).await;
-    let back = Instant::now();
-    let _second = Process::start(|_| serve(address.port(), directory, "second", state).ok())?;
-    let (mut seconds, mut ended) = (Vec::new(), None);
+    let began = Instant::now();
+    back.set(Some(began));
+    let _second = Process::start(|_| words(name, given.port(), directory, state).ok())?;
+    let mut notified = Notified { registered: registered.get(), seconds: Vec::new(), ended: None };
     let all = async {
         while let Some(outcome) = observers.join_next().await {
             match outcome {
-                Ok(Ok(at)) => seconds.push(at.duration_since(back).as_secs_f64()),
-                Ok(Err(error)) => ended = Some(error.to_string()),
-                Err(error) => ended = Some(error.to_string()),
+                Ok(Ok(at)) => notified.seconds.push(at.duration_since(began).as_secs_f64()),
+                Ok(Err(error)) => notified.ended = Some(error.to_string()),
+                Err(error) => notified.ended = Some(error.to_string()),
             }
         }
     };
-    // Observers without the second value by then are missing in what is returned.
+    // Observers without a value by then are missing.
     let _ = timeout(PATIENCE, all).await;
-    match ended {
-        Some(reason) => Err(Failure::new(format!("{} of {COUNT} are notified again: {reason}", seconds.len()))),
-        None => Ok(seconds),
-    }
+    Ok(notified)
 }
 
-/// Observes until the value of the second server comes; when that was.
-async fn observer(address: SocketAddr, registered: Rc<Cell<u32>>) -> Result<Instant, ClientError> {
+/// Observes until the first value behind the time `back`; when that came.
+async fn observer(
+    address: SocketAddr,
+    registered: Rc<Cell<u32>>,
+    back: Rc<Cell<Option<Instant>>>,
+) -> Result<Instant, ClientError> {
     let key = ClientKey { identity: IDENTITY.to_owned(), key: crate::fleet::SECRET.as_bytes().to_vec().into() };
     let config = ClientConfig { key: Some(key), alive: Some(ALIVE), ..ClientConfig::default() };
     let mut client = Client::connect_to(address, true, config).await?;
@@ -92,7 +102,7 @@ async fn observer(address: SocketAddr, registered: Rc<Cell<u32>>) -> Result<Inst
         registered.set(registered.get() + 1);
     }
     while let Some(reply) = observation.next().await? {
-        if reply.payload == b"second" {
+        if reply.code.is_success() && back.get().is_some() {
             break;
         }
     }
