@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     measure(&mut report, options, &directory, "RSA-2048 key in memory", &software, &[])?;
     match Tpm::start(&directory) {
         Ok(tpm) => {
-            let words = ["--cert", "ca/tpm.pem", "--cert-key", "rsa.tpm"].map(str::to_owned);
+            let words = ["--cert", "ca/tpm.pem", "--cert-key", "tpm:0x81010001"].map(str::to_owned);
             measure(&mut report, options, &directory, "RSA-2048 key in a TPM (swtpm)", &words, &[(TPM, &tpm.name)])?;
         }
         Err(Failure(reason)) => report.absent.push(Absent {
@@ -238,7 +238,8 @@ impl Drop for Server {
     }
 }
 
-/// A TPM in software with an RSA key, whose certificate lies in `ca/tpm.pem`.
+/// A TPM in software with a persistent RSA key: each server is killed, and would leave a wrapped key that it loaded in the
+/// few places of the TPM. Its certificate lies in `ca/tpm.pem`.
 struct Tpm {
     child: Child,
     name: String,
@@ -270,8 +271,8 @@ impl Tpm {
         }
         for words in [
             "ca init ca",
-            "keys tpm create --file rsa.tpm --rsa",
-            "keys tpm csr --file rsa.tpm --name tpm --out tpm.csr",
+            "keys tpm create --handle 0x81010001 --rsa",
+            "keys tpm csr --handle 0x81010001 --name tpm --out tpm.csr",
             "ca issue ca --name tpm --csr tpm.csr --ip 127.0.0.1",
         ] {
             let run =
