@@ -1,4 +1,4 @@
-//! Byte work: two cursors, and one datagram under construction. Nothing here can panic.
+//! Byte buffers: two cursors, and one datagram under construction. Nothing here can panic.
 
 /// The input ended before the value did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ impl<'r> Reader<'r> {
         Self { rest: bytes }
     }
 
-    /// What has not been read yet.
+    /// Returns the bytes that are not read yet.
     pub const fn rest(&self) -> &'r [u8] {
         self.rest
     }
@@ -79,7 +79,7 @@ impl<'r> Reader<'r> {
         Ok(head)
     }
 
-    /// One byte.
+    /// Reads one byte.
     #[inline]
     pub fn u8(&mut self) -> Result<u8, Truncated> {
         let (&head, rest) = self.rest.split_first().ok_or(Truncated)?;
@@ -107,13 +107,13 @@ impl<'r> Reader<'r> {
         self.array().map(|[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
 
-    /// What stands behind its length in one byte.
+    /// Reads a length of one byte, and returns as many bytes as it says.
     pub fn with_len8(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u8()?;
         self.take(len.into())
     }
 
-    /// What stands behind its length in two bytes.
+    /// Reads a length of two bytes, and returns as many bytes as it says.
     pub fn with_len16(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u16()?;
         self.take(len.into())
@@ -133,7 +133,7 @@ impl<'t> Writer<'t> {
         Self { storage, len: 0 }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written.
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -143,12 +143,12 @@ impl<'t> Writer<'t> {
         self.len == 0
     }
 
-    /// What was written.
+    /// Returns the bytes written.
     pub fn written(&self) -> &[u8] {
         self.storage.get(..self.len).unwrap_or(&[])
     }
 
-    /// What was written, with the lifetime of the storage.
+    /// Returns the bytes written, with the lifetime of the storage.
     pub fn finish(self) -> &'t mut [u8] {
         let Self { storage, len } = self;
         storage.get_mut(..len).unwrap_or(&mut [])
@@ -164,7 +164,7 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
-    /// One byte.
+    /// Writes one byte.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn u8(&mut self, value: u8) -> Result<(), Full> {
@@ -250,7 +250,7 @@ impl<'t> Headroom<'t> {
         Self { room, left, full: false }
     }
 
-    /// Puts a byte in front; if it does not fit it is left out, and [`Self::finish`] tells.
+    /// Puts a byte in front. If the byte does not fit, it is left out, and [`Self::finish`] reports this.
     #[inline]
     pub(crate) fn push(&mut self, byte: u8) {
         let left = self.left.wrapping_sub(1);
@@ -345,7 +345,8 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
-    /// What is before the byte `at` of the frame, with all the room before it, and what is from there on.
+    /// Splits the frame at the byte `at`. Returns the bytes before it, with all the room before them, and the bytes
+    /// from there on.
     pub(crate) fn split(&mut self, at: usize) -> Option<(&mut [u8], &mut [u8])> {
         self.storage.get_mut(..self.end)?.split_at_mut_checked(self.start.checked_add(at)?)
     }

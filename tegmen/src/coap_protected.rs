@@ -1,14 +1,14 @@
-//! CoAP with a protected payload: what the comparison of content object security calls "CoAP (Protected)", as a baseline
-//! to measure others against. For anything else there is [OSCORE](crate::oscore).
+//! CoAP with a protected payload: the baseline "CoAP (Protected)" of the comparison of content object security. For
+//! any other purpose use [OSCORE](crate::oscore).
 //!
-//! A producer seals the payload of its responses under AES-128-CCM and writes before it which key that was (2 bytes) and
-//! the part of the nonce that changes (2 bytes), behind it the tag (8 bytes): 12 bytes in all. The rest of the nonce
-//! follows from the resource's URI, which both ends know.
+//! A producer encrypts the payload of its responses under AES-128-CCM. Before the payload it writes the identifier of
+//! the key (2 bytes) and the variable part of the nonce (2 bytes); behind it the tag (8 bytes). This adds 12 bytes.
+//! The rest of the nonce follows from the resource's URI, which both ends know.
 //!
-//! **What it does not protect**: requests, neither their content nor that they come from anybody known; options and the
-//! code of a response, which anybody may change; the order and age of responses, so that an old one may be delivered
-//! again; and which request a response answers, so that it may be given to another for the same resource. A reader sees
-//! that a payload was once written for this URI by one who has the key, and no more.
+//! **Limits**: requests have no protection, neither of their content nor of their origin. Anyone can change the
+//! options and the code of a response. Anyone can deliver an old response again, or responses in another order. A
+//! response is not bound to its request, so it can be given to another request for the same resource. A reader knows
+//! only that an owner of the key once wrote the payload for this URI.
 //!
 //! A key belongs to one producer, which chooses its URIs itself: two whose hashes begin with the same 56 bits would share
 //! nonces. A resource has 2^16 messages under a key; their numbers come from a [lease](crate::lease), so that no power
@@ -38,7 +38,7 @@ pub enum Stop {
     LeaseSpent,
     /// All 2^16 messages are used up: a new key is due.
     Exhausted,
-    /// It does not fit.
+    /// The message does not fit.
     Full,
     /// The provider does not have the algorithm.
     Unsupported,

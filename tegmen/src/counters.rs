@@ -1,4 +1,4 @@
-//! What an endpoint dropped, refused and did, as numbers that an operator can read.
+//! Counters of what an endpoint drops, refuses and does, for its operator.
 
 use crate::dtls::Discard;
 
@@ -20,7 +20,7 @@ pub struct Counters {
     pub no_room: u32,
     /// Hellos answered with a HelloVerifyRequest.
     pub cookies_sent: u32,
-    /// Hellos refused because the peer table holds nobody of lower rank.
+    /// ClientHellos refused because the peer table is full of peers of higher rank.
     pub table_full: u32,
     /// Peers displaced from a full table.
     pub evicted: u32,

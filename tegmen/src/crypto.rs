@@ -1,4 +1,4 @@
-//! The one trait through which the protocols reach ciphers, hashes and randomness.
+//! The trait through which the protocols use ciphers, hashes and randomness.
 //!
 //! A provider is a type parameter, never `dyn`, so that an image which uses only pre-shared keys links no other code.
 //! Three exist: [`rustcrypto`] (constant time, the default), [`compact`] (small, for motes whose memory has no
@@ -22,7 +22,7 @@ pub const SCALAR_LEN: usize = 32;
 /// Length of the longest public key share in bytes: an uncompressed point of secp256r1.
 pub const MAX_SHARE: usize = 65;
 
-/// What stands before the point in the SubjectPublicKeyInfo of a key on secp256r1 (RFC 5480, section 2): DER allows no
+/// The bytes before the point in the SubjectPublicKeyInfo of a key on secp256r1 (RFC 5480, section 2). DER allows no
 /// other bytes.
 pub const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
@@ -40,8 +40,8 @@ impl NamedGroup {
     pub const X25519: Self = Self(29);
 }
 
-/// How a signature is made (IANA TLS SignatureScheme registry). Only schemes of SHA-256 are here, so that one running hash
-/// serves the whole handshake.
+/// A signature scheme (IANA TLS SignatureScheme registry). Only schemes with SHA-256 are supported, so that one
+/// running hash serves the whole handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SignatureScheme(pub u16);
 
@@ -258,6 +258,6 @@ pub trait Crypto {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unsupported;
 
-/// A tag did not match. Nothing more is said, so that nobody learns why.
+/// A tag does not match. The error has no details, so that nobody learns the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAuthentic;

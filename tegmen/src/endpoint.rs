@@ -1,4 +1,4 @@
-//! Peer table and demultiplexing: the only file that knows every protection.
+//! The peer table and demultiplexing. This is the only file that depends on every protection.
 //!
 //! Bytes and the clock go in, bytes and the next alarm come out:
 //!
@@ -42,13 +42,13 @@ use crate::dtls::state::{Local, Step, Stop};
 use crate::dtls::{AlertDescription, Config, Discard, Fatal, Settings, alert};
 use crate::time::Instant;
 
-/// What every call gets: the clock, the crypto provider with its random generator, and the counters.
+/// The context of every call: the clock, the crypto provider with its random generator, and the counters.
 pub struct Cx<'c, C> {
     /// The time.
     pub now: Instant,
     /// Ciphers, hashes, randomness.
     pub crypto: &'c mut C,
-    /// What is dropped and done is counted here.
+    /// Counts what the endpoint drops and does.
     pub counters: &'c mut Counters,
 }
 
@@ -95,12 +95,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.settings.mtu = self.settings.mtu.min(mtu.max(64));
     }
 
-    /// Its roles, and what it proves itself with.
+    /// The roles of the endpoint, with their keys.
     pub const fn roles(&self) -> &R {
         &self.roles
     }
 
-    /// The same, to be changed. What sessions have agreed on stays as it is.
+    /// Returns the roles for a change. Sessions keep what they have agreed on.
     pub const fn roles_mut(&mut self) -> &mut R {
         &mut self.roles
     }
@@ -228,7 +228,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some((content_type, content))
     }
 
-    /// Tells whose record it is: a session's, or that of a handshake which goes on.
+    /// Passes a record to its session, or to a handshake in progress.
     #[cfg_attr(target_pointer_width = "64", inline(never))]
     fn on_record<'r, 't, C: Crypto>(
         &mut self,
@@ -273,7 +273,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(inserted.id)
     }
 
-    /// What a session said, other than its application.
+    /// Handles a record other than application data.
     #[inline]
     fn on_content<C: Crypto>(
         &mut self,
@@ -449,7 +449,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.insert(cx, &NewPeer { path, rank, phase: Phase::Established, protection, with_handshake: false })
     }
 
-    /// What the handshake with `id` waits for.
+    /// Returns what the handshake of `id` waits for.
     pub fn need(&mut self, id: PeerId) -> Option<Need<'_>> {
         self.peers.ongoing(id)?.need()
     }

@@ -1,4 +1,4 @@
-//! A number that only rises, kept in two pages of flash memory: the end of a [lease](crate::lease) on a mote.
+//! A number that only rises, in two pages of flash memory: the end of a [lease](crate::lease) on a mote.
 //!
 //! Each new value is appended as a record with a check; only when a page is full is the other one erased. A power cut in
 //! the middle of a record or of an erasure leaves the last complete record, whose number is the highest.
@@ -29,7 +29,7 @@ pub trait Flash {
     fn erase(&mut self, page: Page) -> Result<(), Self::Error>;
 }
 
-/// One of two pages.
+/// One of the two pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Page {
     /// One.

@@ -1,4 +1,4 @@
-//! IPv6 and UDP headers (RFC 8200, RFC 768), for motes that have no operating system to write them.
+//! IPv6 and UDP headers (RFC 8200, RFC 768), for motes without an operating system.
 //!
 //! Only what a datagram needs: no fragments, no options, no ICMP. A packet with an extension header is refused.
 
@@ -119,13 +119,13 @@ pub fn restore_checksum(packet: &mut [u8]) {
 pub enum Refused {
     /// The version is not 6.
     NotIpv6,
-    /// It ends before its headers say so, or a length in them is too small to hold what it counts.
+    /// The packet ends before its headers end, or a length in them is too small for its content.
     Truncated,
-    /// It has the extension header of this number, and none is understood here.
+    /// The packet has the extension header of this number; no extension header is supported.
     ExtensionHeader(u8),
-    /// It carries another protocol, of this number.
+    /// The packet carries another protocol, with this number.
     NotUdp(u8),
-    /// Its source is a group.
+    /// The source address is a multicast address.
     MulticastSource,
     /// The UDP checksum is wrong or missing.
     BadChecksum,

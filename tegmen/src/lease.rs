@@ -1,8 +1,9 @@
-//! Numbers that never go back, not even across a power cut: leased in chunks, the end of a lease kept before the first
-//! number of it is used (RFC 8613, appendix B.1.1).
+//! Numbers that never go back, not even across a power cut. A lease covers a chunk of them, and its end is stored
+//! before the first number of the lease is used (RFC 8613, appendix B.1.1).
 //!
-//! A counter in memory is lost with the power, and a counter that is written at each step wears its memory out. So only
-//! the end of the lease is kept: whoever starts again goes on from there, and what was left of the lease is never used.
+//! A counter in memory is lost with the power, and a counter that is written at each step wears out the memory. So
+//! only the end of the lease is stored. After a restart, numbers continue from this end, and the rest of the lease is
+//! never used.
 
 /// Numbers that may be used: from `next` to before `end`.
 #[derive(Debug)]
@@ -26,12 +27,12 @@ impl Lease {
         self.next
     }
 
-    /// One more than the last number that may be used.
+    /// Returns one more than the last number that may be used.
     pub const fn end(&self) -> u64 {
         self.end
     }
 
-    /// How many numbers are left.
+    /// Returns how many numbers remain.
     pub const fn left(&self) -> u64 {
         self.end.saturating_sub(self.next)
     }
@@ -44,12 +45,12 @@ impl Lease {
         }
     }
 
-    /// Gives back what is left: nothing may be used until [`Self::extend`].
+    /// Gives up the remaining numbers: nothing may be used until [`Self::extend`].
     pub const fn stop(&mut self) {
         self.end = self.next;
     }
 
-    /// The next number, which nobody gets again.
+    /// Takes the next number. Each number is returned once.
     ///
     /// # Errors
     /// [`Spent`] at the end of the lease.

@@ -1,4 +1,4 @@
-//! Tegmen: what constrained devices say, secured.
+//! Tegmen: secured CoAP for constrained devices.
 //!
 //! The core: CoAP, DTLS and OSCORE as state machines over the caller's bytes and the caller's clock. No operating system, no
 //! heap (but for the long keys of some ciphers, with the feature `alloc`), no socket, no `unsafe`; no byte from the network

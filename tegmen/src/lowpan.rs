@@ -1,9 +1,9 @@
-//! IPv6 over IEEE 802.15.4 (6LoWPAN): what a mote puts on the air, and what it takes from it.
+//! IPv6 over IEEE 802.15.4 (6LoWPAN): the frames that a mote sends and receives.
 //!
-//! A packet goes out through [`fragment::Fragments`], which compresses its headers ([`iphc`]) and cuts it to what fits a
-//! frame ([`frame`]). A frame that comes in goes through [`Interface::receive`]: what was flooded is told from what goes
-//! from hop to hop ([`flood`]), fragments are put together ([`fragment::Reassembly`]), and a packet for somebody else
-//! goes on ([`route`]).
+//! To send a packet, use [`fragment::Fragments`]: it compresses the headers ([`iphc`]) and cuts the packet to the size
+//! of a frame ([`frame`]). Pass a received frame to [`Interface::receive`]. It distinguishes flooded frames from
+//! frames that go from hop to hop ([`flood`]), reassembles fragments ([`fragment::Reassembly`]), and forwards packets
+//! for other nodes ([`route`]).
 
 pub mod flood;
 pub mod fragment;
@@ -18,12 +18,12 @@ use frame::LinkAddress;
 use iphc::{Context, Hop};
 use route::{Decision, Route};
 
-/// What a node knows of its network; it does not change.
+/// The addresses and routes that a node knows; they do not change.
 #[derive(Clone, Copy, Debug)]
 pub struct Network<'n> {
     /// The node's address on the link.
     pub link: LinkAddress,
-    /// Its IPv6 addresses.
+    /// The IPv6 addresses of the node.
     pub own: &'n [[u8; 16]],
     /// Prefixes that all nodes know.
     pub contexts: &'n [Context],
@@ -42,7 +42,7 @@ pub struct Interface<const SLOTS: usize, const BYTES: usize> {
     next_flood: u8,
 }
 
-/// What a frame led to.
+/// The result of a received frame.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub struct Received<'p> {
     /// To be sent to everybody: the same payload behind this header.
@@ -54,11 +54,11 @@ pub struct Received<'p> {
 /// A packet and where it goes.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Arrived<'p> {
-    /// It is for this node; it begins with its IPv6 header.
+    /// The packet is for this node; it begins with its IPv6 header.
     Here(&'p mut [u8]),
-    /// It is to be sent to this neighbour.
+    /// The packet has to be sent to this neighbour.
     On(LinkAddress, &'p mut [u8]),
-    /// It ends here, for this reason.
+    /// The packet is dropped, for this reason.
     Dropped(Decision),
 }
 
@@ -120,7 +120,7 @@ impl<const SLOTS: usize, const BYTES: usize> Interface<SLOTS, BYTES> {
         Fragments::new(packet, &Hop { source: network.link, destination: to }, network.contexts, tag)
     }
 
-    /// The header for a frame that this node floods over so many hops.
+    /// Returns the header for a frame that this node floods over `hops` hops.
     pub fn flood(&mut self, network: &Network<'_>, hops: u8) -> flood::Header {
         let sequence = self.next_flood;
         self.next_flood = sequence.wrapping_add(1);

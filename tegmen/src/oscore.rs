@@ -1,9 +1,10 @@
-//! OSCORE (RFC 8613): messages that protect themselves, end to end, whatever carries them.
+//! OSCORE (RFC 8613): messages with end-to-end protection, over any transport.
 //!
-//! A [`Context`] is one end of what two endpoints share. The client calls [`Context::protect_request`] on a message that
-//! it built in a frame, keeps the [`Pending`], and gives it to [`Context::unprotect_response`]. The server asks
-//! [`OscoreOption::parse`] which context is named, calls [`Context::unprotect_request`], and answers with
-//! [`Context::protect_response`]. All of it happens in place; what is sent again is the same bytes and costs no crypto.
+//! A [`Context`] is one end of a security context. The client calls [`Context::protect_request`] on a message that it
+//! built in a frame, keeps the [`Pending`], and passes it to [`Context::unprotect_response`]. The server finds the
+//! context with [`OscoreOption::parse`], calls [`Context::unprotect_request`], and answers with
+//! [`Context::protect_response`]. All operations work in place. A retransmission has the same bytes and needs no
+//! cryptography.
 //!
 //! No number is ever used twice: each comes from a [lease](crate::lease) whose end was made durable before. After a power
 //! cut the window of the other end's numbers is lost, and a request is delivered only once a challenge was repeated

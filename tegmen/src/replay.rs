@@ -1,6 +1,6 @@
-//! One sliding window for every protocol that numbers its messages (RFC 6347, section 4.1.2.6; RFC 8613, section 7.4).
+//! The sliding window for every protocol that numbers its messages (RFC 6347, section 4.1.2.6; RFC 8613, section 7.4).
 
-/// Which of the last 64 numbers have been seen.
+/// Records which of the last 64 numbers have been seen.
 #[derive(Debug, Clone)]
 pub struct ReplayWindow {
     /// One more than the highest accepted number; everything at or past it is new.
@@ -20,8 +20,8 @@ impl ReplayWindow {
         Self { next: number.saturating_add(1), seen: u64::MAX }
     }
 
-    /// A window whose content was lost, with a power cut for example: what the peer has used is not known, and
-    /// [`Self::mark`] tells so. `mark` is any number that the caller wants back.
+    /// Creates a window whose content was lost, for example after a power cut. It does not know which numbers the peer
+    /// has used, and [`Self::mark`] reports this. `mark` is any number that the caller wants back.
     pub const fn lost(mark: u64) -> Self {
         // The highest number that was accepted always has its bit, so this state is that of no other window.
         Self { next: mark.saturating_add(1), seen: 0 }
@@ -45,7 +45,7 @@ impl ReplayWindow {
         }
     }
 
-    /// One more than the highest number accepted so far.
+    /// Returns one more than the highest number accepted.
     pub const fn next(&self) -> u64 {
         self.next
     }

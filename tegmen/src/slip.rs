@@ -1,8 +1,8 @@
 //! Packets over a serial line: SLIP framing (RFC 1055) between a mote and the bridge on its host.
 //!
 //! A frame is an IPv6 packet, whose first nibble is 6, or one of the two [`Control`] frames, which begin with `?` and
-//! `!`. The mote has no source of randomness and no address of its own: it asks `?` until the bridge answers `!`, and
-//! sends no packet before.
+//! `!`. The mote has no source of randomness and no address. It sends `?` until the bridge answers `!`, and sends no
+//! packet before.
 
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::endpoint::Address;
@@ -86,7 +86,7 @@ impl<'b> Decoder<'b> {
         None
     }
 
-    /// What was dropped since the start.
+    /// Returns the counts of dropped frames since the start.
     pub const fn dropped(&self) -> Dropped {
         self.dropped
     }
@@ -111,7 +111,7 @@ impl<'b> Decoder<'b> {
     }
 }
 
-/// What mote and bridge say to each other before there are packets.
+/// The control frames between mote and bridge, before there are packets.
 ///
 /// Version 1 of both frames, numbers big-endian:
 ///
@@ -120,8 +120,8 @@ impl<'b> Decoder<'b> {
 /// start         '!' 1, seed (32 bytes), address of the mote (16) [, address (16) and port (2) of its peer]
 /// ```
 ///
-/// A mote repeats `seed please` until it can start. The bridge draws each seed anew from its own generator and never
-/// sends one twice: a seed that comes again makes nonces and keys come again.
+/// A mote repeats `seed please` until it can start. The bridge draws a fresh seed each time from its own generator and
+/// never sends a seed twice: a repeated seed repeats nonces and keys.
 #[derive(Debug)]
 pub enum Control {
     /// The mote has just come up and asks for its start.
@@ -130,7 +130,7 @@ pub enum Control {
     Start(Start),
 }
 
-/// What a mote needs before it may send its first packet.
+/// The data that a mote needs before it may send its first packet.
 #[derive(Debug)]
 pub struct Start {
     /// Seeds the mote's random generator.

@@ -1,17 +1,18 @@
-//! Whom a mote believes by certificate (RFC 5280, in the profile of RFC 7925, section 4.4).
+//! Verification of certificates on a mote (RFC 5280, in the profile of RFC 7925, section 4.4).
 //!
-//! A [`Path`] takes the certificates of a peer one at a time, its own first, and keeps of each only what the next has to
-//! agree with: about 270 bytes, however long the certificates are. [`Rules::verify`] does that with the list that
-//! [`Need::VerifyPeer`](crate::dtls::need::Need::VerifyPeer) lends, which lies in the room of the handshake for what is
-//! received: that room must hold the longest list that is to be taken, and an eighth of it more.
+//! A [`Path`] takes the certificates of a peer one at a time, the peer's own first. Of each certificate it keeps only
+//! what the next one has to agree with: about 270 bytes, for any length of certificate. [`Rules::verify`] does this
+//! with the list that [`Need::VerifyPeer`](crate::dtls::need::Need::VerifyPeer) lends. That list is in the receive
+//! buffer of the handshake, so this buffer must hold the longest list and an eighth more.
 //!
 //! What is taken: version 3, keys on secp256r1, signatures of ECDSA with SHA-256, each certificate signed by the next, at
 //! most [`MAX_CERTIFICATES`] of them, the last signed by an [`Anchor`]. Basic constraints, key usage, extended key usage and
 //! subjectAltName are understood; name constraints, and any other extension that is critical, are refused. Names are
 //! compared byte by byte. Revocation is not looked at: give certificates that end soon, or take an anchor away.
 //!
-//! Hosts have a verifier that takes more (`tegmen_host::x509`). What is believed here is believed there, as long as the
-//! anchor's own certificate is valid, and unless a CA that certified a new key of its own limits the path: hosts count that.
+//! Hosts have a verifier that accepts more (`tegmen_host::x509`). A host trusts every certificate that this module
+//! trusts, if the anchor's own certificate is valid. There is one exception: if a CA certified a new key of itself,
+//! hosts count that certificate against the limit of the path.
 
 mod certificate;
 pub mod der;
@@ -22,8 +23,8 @@ use crate::dtls::alert::AlertDescription;
 use crate::dtls::handshake::certificate::each;
 use certificate::{Certificate, KeyUsage, PathLen};
 
-/// The most certificates of a path: that of the end entity, and two of CAs below the anchor. Whatever a peer sends, no more
-/// signatures are checked than two between certificates, and three with each anchor.
+/// The most certificates of a path: the end entity's, and those of two CAs below the anchor. For any list of a peer,
+/// at most two signatures between certificates are verified, and three with each anchor.
 pub const MAX_CERTIFICATES: u8 = 3;
 
 /// A SubjectPublicKeyInfo on secp256r1, DER.
@@ -33,13 +34,13 @@ pub type PublicKey = [u8; 91];
 /// valid, nor its constraints.
 #[derive(Clone, Copy, Debug)]
 pub struct Anchor<'a> {
-    /// Its subject as it stands in its certificate: a Name, DER.
+    /// The subject as in the anchor's certificate: a Name in DER.
     pub name: &'a [u8],
-    /// Its key.
+    /// The public key of the anchor.
     pub public_key: &'a PublicKey,
 }
 
-/// What the peer uses its certificate for.
+/// The purpose for which the peer uses its certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// To be a server.
@@ -75,24 +76,24 @@ pub enum Name<'r> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UnixTime(pub u64);
 
-/// What is asked of a path.
+/// The requirements for a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'r> {
     /// Whom paths may end with. Each whose name fits is tried, so their number bounds the cost.
     pub anchors: &'r [Anchor<'r>],
-    /// What the end entity does.
+    /// The purpose that the end entity must have.
     pub purpose: Purpose,
-    /// Who it must be.
+    /// The name that the end entity must have.
     pub name: Name<'r>,
     /// The time, if there is a clock that can be trusted. Without it no certificate is too old or too new: what was once
     /// issued is believed for ever.
     pub now: Option<UnixTime>,
 }
 
-/// Whose certificate is believed.
+/// The end entity of a trusted path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndEntity {
-    /// Its key: what [`Answer::Peer`](crate::dtls::need::Answer::Peer) asks for.
+    /// The public key for [`Answer::Peer`](crate::dtls::need::Answer::Peer).
     pub public_key: PublicKey,
     /// The EUI-64 in its subjectAltName, as a dNSName, or in the leftmost common name of its subject, both in the form
     /// `01-23-45-67-89-AB-CD-EF`; `None` if neither is one.
@@ -105,7 +106,7 @@ pub struct EndEntity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Not DER in its one form, or not a certificate of version 3: have it issued anew.
+    /// The certificate is not strict DER, or not of version 3. Issue it again.
     Malformed,
     /// A signature is not ECDSA with SHA-256: have the certificate issued by a CA whose key is on secp256r1.
     UnsupportedAlgorithm,
@@ -123,7 +124,7 @@ pub enum Refusal {
     WrongPurpose,
     /// The key usage is without digitalSignature, or of a CA without keyCertSign (RFC 5280, section 4.2.1.3).
     WrongKeyUsage,
-    /// The end entity is a CA: give it a certificate of its own.
+    /// The end entity is a CA. Issue a separate certificate for the end entity.
     EndEntityIsCa,
     /// An issuer is no CA (RFC 5280, section 4.2.1.9).
     IssuerIsNoCa,
@@ -141,7 +142,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What the peer is told (RFC 5246, section 7.2.2).
+    /// The alert that the peer receives (RFC 5246, section 7.2.2).
     pub const ALERT: AlertDescription = AlertDescription::CERTIFICATE_UNKNOWN;
 }
 
@@ -167,7 +168,7 @@ impl Rules<'_> {
         Err(path.end())
     }
 
-    /// What is asked of every certificate.
+    /// Verifies the requirements for every certificate.
     fn check(&self, certificate: &Certificate<'_>) -> Result<(), Refusal> {
         match self.now {
             Some(now) if now > certificate.not_after => return Err(Refusal::Expired),
@@ -180,7 +181,7 @@ impl Rules<'_> {
         }
     }
 
-    /// What is asked of the first.
+    /// Verifies the requirements for the first certificate.
     fn check_end_entity(&self, certificate: &Certificate<'_>) -> Result<EndEntity, Refusal> {
         if certificate.extensions.ca.is_some() {
             return Err(Refusal::EndEntityIsCa);
@@ -238,7 +239,7 @@ impl<'r> Path<'r> {
         Self { rules, walked: None }
     }
 
-    /// Takes the next certificate, DER. Returns the end entity once an anchor has signed the certificate at hand: then the
+    /// Takes the next certificate, in DER. Returns the end entity once an anchor has signed this certificate: then the
     /// path is complete.
     ///
     /// # Errors
@@ -284,7 +285,7 @@ impl<'r> Path<'r> {
         Ok(certificate.issuer)
     }
 
-    /// Why the path is not believed, if there are no more certificates.
+    /// Returns the reason for which the path is not trusted, if there are no more certificates.
     pub fn end(self) -> Refusal {
         match self.walked {
             None => Refusal::Malformed,

@@ -57,7 +57,7 @@ impl Block {
         (self.number as usize).saturating_mul(self.size())
     }
 
-    /// The same place in the body with blocks of at most `size` bytes.
+    /// Returns the same position in the body with blocks of at most `size` bytes.
     pub fn limited(self, size: usize) -> Self {
         let size_exponent = self.size_exponent.min(Self::first(size).size_exponent);
         let number = self.number << self.size_exponent.saturating_sub(size_exponent);
@@ -96,7 +96,7 @@ impl MessageRef<'_> {
     }
 }
 
-/// FNV-1a. Who finds two operations with one fingerprint mixes up nothing but transfers of its own.
+/// The hash FNV-1a. A peer that finds two operations with the same fingerprint confuses only its own transfers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fnv(u64);
 
@@ -111,7 +111,7 @@ impl Fnv {
         }
     }
 
-    /// 32 bits of it.
+    /// Returns the hash in 32 bits.
     pub(crate) const fn short(self) -> u32 {
         (self.0 >> 32) as u32 ^ self.0 as u32
     }
@@ -130,7 +130,7 @@ pub struct Assembly {
     len: usize,
 }
 
-/// What to do with a block.
+/// The next step after a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Put it at this place of the body, and answer 2.31.
@@ -140,7 +140,7 @@ pub enum Step {
 }
 
 impl Assembly {
-    /// Bytes of the body so far.
+    /// Returns the number of bytes of the body received.
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -150,7 +150,7 @@ impl Assembly {
         self.len == 0
     }
 
-    /// Takes the next block, which has `len` bytes, of a body that may have `limit`. The first block begins anew.
+    /// Takes the next block, of `len` bytes, of a body of at most `limit` bytes. The first block starts a new body.
     ///
     /// # Errors
     /// 4.00 if a block that is not the last has another length than it says, 4.08 if it does not follow the one before,

@@ -1,5 +1,5 @@
-//! The message layer of one peer (RFC 7252, section 4): retransmission, deduplication, and which response belongs to
-//! which request. Everything is bounded here; what protects the datagrams does not matter here.
+//! The message layer of one peer (RFC 7252, section 4): retransmission, deduplication, and the match of responses to
+//! requests. All state is bounded and independent of the protection of datagrams.
 
 use super::code::Code;
 use super::message::{Malformed, MessageRef, MessageType, Token, empty};
@@ -14,7 +14,8 @@ pub const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 pub const MAX_RETRANSMIT: u8 = 4;
 /// EXCHANGE_LIFETIME: how long a Message ID means the same message.
 pub const EXCHANGE_LIFETIME: Duration = Duration::from_secs(247);
-/// How long a request waits for its response once it was acknowledged, or from the start if it is not confirmable.
+/// The time that a request waits for its response after the acknowledgement, or from the start if the request is not
+/// confirmable.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(247);
 
 /// Names a request, or a separate response, that was sent.
@@ -36,14 +37,14 @@ impl From<Full> for Busy {
     }
 }
 
-/// What a received datagram means to this peer's exchanges.
+/// The meaning of a received datagram for the exchanges of this peer.
 #[derive(Debug)]
 pub enum Received<'m, 'x> {
     /// A request that is to be handled.
     Request(MessageRef<'m>),
     /// A message that was handled before: send these bytes again. They are empty if there is nothing to send.
     Duplicate(&'x [u8]),
-    /// The response to a request of ours.
+    /// The response to a request that we sent.
     Response {
         /// Which.
         request: RequestId,
@@ -56,7 +57,7 @@ pub enum Received<'m, 'x> {
     Acknowledged(RequestId),
     /// The peer cannot make sense of our message; the exchange is over.
     Reset(RequestId),
-    /// The peer cannot make sense of a message of ours that nothing is kept of: one that was not confirmable.
+    /// The peer rejects a message that we sent and of which no state is kept: a non-confirmable message.
     Rejected {
         /// Its Message ID.
         message_id: u16,
@@ -67,7 +68,7 @@ pub enum Received<'m, 'x> {
     Nothing,
 }
 
-/// What the clock brought.
+/// An event of the clock.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due<'x> {
     /// Send these bytes again.
@@ -107,8 +108,8 @@ impl<const BYTES: usize> Outgoing<BYTES> {
         matches!(self.waiting, Waiting::Acknowledgement | Waiting::Response)
     }
 
-    /// Its response is here. If it registered, and the server says that it did, notifications follow; an error or a
-    /// response without the option is the last (RFC 7641, section 3.2).
+    /// Handles the response. If the request registered an observation and the server confirms it, notifications
+    /// follow. An error, or a response without the option, is the last one (RFC 7641, section 3.2).
     fn respond(&mut self, response: &MessageRef<'_>) {
         let follow = self.registers && response.code().is_success() && response.option(OptionNumber::OBSERVE).is_some();
         self.waiting = if follow { Waiting::Notifications } else { Waiting::Free };
@@ -126,10 +127,10 @@ struct Seen {
 
 /// The exchanges of one peer.
 ///
-/// `OUT` messages of ours may be open, each of at most `BYTES` bytes. Of the last `SEEN` messages of the peer the
-/// replies are kept, `REPLIES` bytes in all, and sent again if the message comes again. An older repetition of an
-/// idempotent request is executed again, which RFC 7252, section 4.5, allows: 247 seconds of exchanges at full rate fit
-/// no table.
+/// Holds up to `OUT` open messages that we sent, each of at most `BYTES` bytes. Keeps the replies to the last `SEEN`
+/// messages of the peer, at most `REPLIES` bytes together, and sends a reply again if the message is repeated. An
+/// older repetition of an idempotent request is executed again, which RFC 7252, section 4.5, allows: no table of
+/// bounded size holds 247 seconds of exchanges at full rate.
 pub struct Exchanges<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize> {
     outgoing: [Outgoing<BYTES>; OUT],
     seen_ids: [u16; SEEN],
@@ -298,8 +299,8 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         }
     }
 
-    /// What was answered last, as long as it is kept; empty if nothing was. For a peer that was found to be elsewhere
-    /// than that went.
+    /// Returns the last reply, as long as it is kept; empty if there is none. The endpoint sends it again to a peer
+    /// whose new address is proved.
     pub fn last_reply(&self) -> &[u8] {
         let last = self.next_seen.checked_sub(1).unwrap_or(SEEN.saturating_sub(1));
         match self.seen.get(last) {
@@ -328,8 +329,8 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         self.replies.get(place..).and_then(|reply| reply.get(..seen.len.into())).unwrap_or(&[])
     }
 
-    /// Takes a message of ours that is sent now: a request, or a separate response. A confirmable one is kept and sent
-    /// again until it is acknowledged; `random` spreads the first timeout over ACK_RANDOM_FACTOR (1 to 1.5).
+    /// Takes a message that we send now: a request, or a separate response. A confirmable message is kept and
+    /// retransmitted until it is acknowledged; `random` spreads the first timeout over ACK_RANDOM_FACTOR (1 to 1.5).
     ///
     /// # Errors
     /// [`Busy`]; the message must then not be sent.
@@ -382,8 +383,8 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         Some(Due::Retransmit(due.bytes.get(..due.len.into()).unwrap_or(&[])))
     }
 
-    /// Exchanges of ours that wait for something of the peer's, observations not counted: what NSTART limits (RFC 7252,
-    /// section 4.7).
+    /// Returns the number of our exchanges that wait for the peer, without observations: the number that NSTART limits
+    /// (RFC 7252, section 4.7).
     pub fn outstanding(&self) -> usize {
         self.outgoing.iter().filter(|o| o.is_outstanding()).count()
     }

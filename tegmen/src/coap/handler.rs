@@ -1,4 +1,4 @@
-//! From a request to its response: identity, policy, handler.
+//! Authorizes a request and passes it to its handler.
 
 use super::block::{self, Block};
 use super::code::Code;
@@ -10,12 +10,12 @@ use super::response::Window;
 use crate::buf::Frame;
 use crate::endpoint::{Principal, Protection};
 
-/// How the sender of a request proved itself. Which protection carried the request shows only here.
+/// The identity of a request's sender. A handler sees the protection of the request only here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// Who it is; [`Principal::NOBODY`] if it proved nothing.
+    /// The principal that the sender proved; [`Principal::NOBODY`] if it proved nothing.
     pub principal: Principal,
-    /// What protected the request.
+    /// The protection of the request.
     pub protection: Protection,
 }
 
@@ -24,7 +24,7 @@ pub struct Identity {
 pub struct Request<'r> {
     /// The message.
     pub message: MessageRef<'r>,
-    /// Its sender.
+    /// The identity of the sender.
     pub identity: Identity,
     /// The number that the response carries if the sender becomes an observer; `None` where it cannot.
     notification: Option<u32>,
@@ -56,7 +56,7 @@ pub trait Policy {
     fn allows(&self, request: &Request<'_>) -> bool;
 }
 
-/// Everybody whose datagrams are protected may do everything; nobody else anything.
+/// Allows everything to a sender of protected datagrams, and nothing to any other sender.
 pub struct AnyAuthenticated;
 
 impl Policy for AnyAuthenticated {
@@ -126,7 +126,7 @@ pub trait Handler {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
     /// The response is in the frame. Code 0.00 says that it is a Reset; and of a response that the client does not want
@@ -217,8 +217,9 @@ pub fn respond<P: Policy, H: Handler>(
     Served::Responded { code, observed: response.observed && code.is_success() }
 }
 
-/// Type and Message ID of the response to a request: in its acknowledgement if it is confirmable, in a message of its
-/// own with `message_id` if not (RFC 7252, sections 5.2.1 and 5.2.3).
+/// Returns type and Message ID of the response to a request. The response to a confirmable request is in its
+/// acknowledgement; the response to another request is a separate message with `message_id` (RFC 7252, sections 5.2.1
+/// and 5.2.3).
 pub const fn heading(request: &MessageRef<'_>, message_id: u16) -> (MessageType, u16) {
     match request.message_type() {
         MessageType::Confirmable => (MessageType::Acknowledgement, request.message_id()),

@@ -9,7 +9,7 @@ pub const WELL_KNOWN_CORE: &str = ".well-known/core";
 /// Content-Format application/link-format.
 pub const CONTENT_FORMAT: u32 = 40;
 
-/// One resource, as it is listed.
+/// One resource in the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link<'a> {
     /// Path without the slash in front.

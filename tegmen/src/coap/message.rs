@@ -1,4 +1,4 @@
-//! Messages (RFC 7252, section 3): a view of a received one, and a builder for the next.
+//! Messages (RFC 7252, section 3): a view of a received message, and a builder for a new one.
 
 use super::code::Code;
 use super::option::{self, OptionNumber, Options};
@@ -131,7 +131,7 @@ impl<'a> MessageRef<'a> {
         self.enclose(plaintext).map(|()| self)
     }
 
-    /// As [`Self::with_plaintext`], in place.
+    /// Does the same as [`Self::with_plaintext`], in place.
     #[inline]
     pub(crate) fn enclose(&mut self, plaintext: &'a [u8]) -> Result<(), Malformed> {
         let malformed = Malformed::Message { message_type: self.message_type, message_id: self.message_id };
@@ -142,7 +142,7 @@ impl<'a> MessageRef<'a> {
         Ok(())
     }
 
-    /// The last message of a block-wise transfer, with the whole body instead of its own block.
+    /// Returns the last message of a block-wise transfer, with the whole body instead of its own block.
     pub const fn with_body(self, body: &'a [u8]) -> Self {
         Self { payload: body, assembled: true, ..self }
     }

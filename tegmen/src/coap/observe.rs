@@ -1,4 +1,4 @@
-//! Observing a resource (RFC 7641): the number of a notification, and which of two is the newer.
+//! Observing a resource (RFC 7641): the number of a notification, and the order of two notifications.
 
 use super::message::Token;
 use crate::time::{Duration, Instant};
@@ -35,7 +35,7 @@ impl Order {
     }
 }
 
-/// One observation, at the server (RFC 7641, section 4).
+/// One observation at the server (RFC 7641, section 4).
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
     /// The token of the registration, which every notification carries.

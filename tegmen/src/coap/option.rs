@@ -6,10 +6,10 @@ use crate::buf::{Full, Reader, Truncated, Writer, copy, shift_left};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OptionNumber(pub u16);
 
-/// How OSCORE treats an option (RFC 8613, section 4.1).
+/// The class of an option for OSCORE (RFC 8613, section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// Encrypted: goes inside, as every option does that nobody said otherwise of.
+    /// Encrypted: the option goes inside. This is the class of every option without another definition.
     Encrypted,
     /// Unprotected: stays outside, for proxies to read.
     Unprotected,
@@ -42,7 +42,7 @@ impl OptionNumber {
     pub const URI_QUERY: Self = Self(15);
     /// Proxies that a message may still pass (RFC 8768).
     pub const HOP_LIMIT: Self = Self(16);
-    /// Format that the client wants.
+    /// The Content-Format that the client wants.
     pub const ACCEPT: Self = Self(17);
     /// An argument of what was created.
     pub const LOCATION_QUERY: Self = Self(20);
@@ -52,7 +52,7 @@ impl OptionNumber {
     pub const BLOCK1: Self = Self(27);
     /// Size of the response's representation (RFC 7959, section 4).
     pub const SIZE2: Self = Self(28);
-    /// What a forward proxy is asked for.
+    /// The URI that a client asks a forward proxy for.
     pub const PROXY_URI: Self = Self(35);
     /// The scheme that a forward proxy is asked to use.
     pub const PROXY_SCHEME: Self = Self(39);
@@ -130,7 +130,7 @@ pub(crate) fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result
 /// Longest value that a header can announce.
 const MAX_VALUE: usize = 65_804;
 
-/// What stands before the value of an option.
+/// The bytes before the value of an option.
 pub(crate) struct Header {
     /// The first five, of which some count.
     bytes: [u8; 8],
@@ -176,15 +176,15 @@ impl Header {
     }
 }
 
-/// Which options of an OSCORE message [`retain`] leaves (RFC 8613, section 4.1).
+/// The options of an OSCORE message that [`retain`] keeps (RFC 8613, section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// Of those outside what is meant to be there: class U, but not OSCORE itself.
+    /// Outer options that belong there: class U, except OSCORE itself.
     Outside,
-    /// Of a request what goes inside: class E.
+    /// Inner options of a request: class E.
     InsideRequest,
-    /// Of a response what goes inside: class E, of Observe without its value, since the number of a message says which
-    /// notification is the newer (section 4.1.3.5.2).
+    /// Inner options of a response: class E. Observe has no value there, because the number of a message gives the
+    /// order of notifications (section 4.1.3.5.2).
     InsideResponse,
 }
 
@@ -198,7 +198,7 @@ impl Part {
     }
 }
 
-/// Takes options out of a run that a parser has walked, in place; the length of what is left.
+/// Removes options from a run that a parser has validated, in place. Returns the remaining length.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(crate) fn retain(run: &mut [u8], part: Part) -> usize {

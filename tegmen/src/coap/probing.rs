@@ -1,11 +1,11 @@
-//! How much an endpoint is sent that does not answer (RFC 7252, section 4.7).
+//! Limits the rate of messages to an endpoint that does not answer (PROBING_RATE; RFC 7252, section 4.7).
 
 use crate::time::{Duration, Instant};
 
 /// PROBING_RATE (RFC 7252, section 4.8): bytes a second, on average.
 pub const PROBING_RATE: u32 = 1;
 
-/// When the next message that nobody acknowledges may be sent to an endpoint.
+/// The time at which the next message without acknowledgement may be sent to an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Probing {
     next: Instant,

@@ -1,4 +1,4 @@
-//! The response that a handler writes, or of it the block that was asked for.
+//! The response that a handler writes, or the requested block of it.
 
 use super::block::{Block, Fnv};
 use super::code::Code;
@@ -27,9 +27,9 @@ pub struct Response<'f, 't> {
 /// What of a representation goes into the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Window {
-    /// All of it.
+    /// The whole payload.
     Whole,
-    /// All of it if it fits these bytes, else a first block.
+    /// The whole payload if it fits these bytes, else a first block.
     UpTo(usize),
     /// The block that was asked for.
     Asked(Block),
@@ -143,18 +143,19 @@ impl<'f, 't> Response<'f, 't> {
         self.builder.room().saturating_sub(1)
     }
 
-    /// The representation may be observed (RFC 7641): if the client asks for that, it becomes an observer. A response
-    /// that is deferred or an error registers nobody.
+    /// Allows the client to observe the representation (RFC 7641): a client that asks for it becomes an observer. A
+    /// deferred response or an error registers no observer.
     pub fn observable(&mut self) {
         self.observed = self.registration.is_some();
     }
 
-    /// The response comes later, in a message of its own (RFC 7252, section 5.2.2); only an acknowledgement goes now.
+    /// Defers the response: it follows in a separate message (RFC 7252, section 5.2.2). Only an acknowledgement is
+    /// sent now.
     pub fn defer(&mut self) {
         self.deferred = true;
     }
 
-    /// The window as it fits what is left of the frame.
+    /// Returns the window, limited to the room that remains in the frame.
     fn fitting(&self) -> Result<Window, Code> {
         let cut_room = self.room().saturating_sub(CUT_OPTIONS_LEN);
         Ok(match self.window {

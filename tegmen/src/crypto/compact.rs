@@ -14,8 +14,8 @@ use zeroize::optimization_barrier;
 
 /// AES-128-CCM, SHA-256 and a generator in little memory.
 ///
-/// CCM takes every nonce of 7 to 13 bytes, every even tag of 4 to 16, associated data below 65,280 bytes and a body below
-/// 65,536. A call expands its key anew: that costs less than one block, and keeps no schedule in memory.
+/// CCM accepts every nonce of 7 to 13 bytes, every even tag of 4 to 16, associated data below 65,280 bytes and a body
+/// below 65,536. Each call expands its key again: this costs less than one block, and keeps no schedule in memory.
 pub struct Compact {
     /// Replaced by its own hash whenever bytes are drawn, so that what was drawn before cannot be computed again.
     key: Secret<DIGEST_LEN>,

@@ -1,5 +1,5 @@
-//! Agreement on secp256r1 and x25519, and signatures of ECDSA, on the crates `p256` and `x25519-dalek`: constant time, no
-//! heap. Both providers of this crate have them with the feature `curves`.
+//! Key agreement on secp256r1 and x25519, and ECDSA signatures, on the crates `p256` and `x25519-dalek`: constant
+//! time, no heap. Both providers of this crate have them with the feature `curves`.
 
 use super::hash::DIGEST_LEN;
 use super::{MAX_SHARE, NamedGroup, NotAuthentic, P256_PREFIX, SCALAR_LEN, SignatureScheme, Unsupported};
@@ -12,7 +12,7 @@ use x25519_dalek::StaticSecret;
 /// Longest signature of ECDSA in bytes.
 pub const MAX_SIGNATURE: usize = 72;
 
-/// As [`Crypto::key_pair`](super::Crypto::key_pair); `random` fills with unpredictable bytes.
+/// Implements [`Crypto::key_pair`](super::Crypto::key_pair); `random` fills with unpredictable bytes.
 pub(crate) fn key_pair(
     group: NamedGroup,
     mut random: impl FnMut(&mut [u8]),
@@ -47,7 +47,7 @@ fn write_point(public: &PublicKey, share: &mut [u8; MAX_SHARE]) -> Result<usize,
     Ok(MAX_SHARE)
 }
 
-/// As [`Crypto::agree`](super::Crypto::agree).
+/// Implements [`Crypto::agree`](super::Crypto::agree).
 pub(crate) fn agree(
     group: NamedGroup,
     private: &[u8; SCALAR_LEN],
@@ -77,7 +77,7 @@ pub(crate) fn agree(
     }
 }
 
-/// As [`Crypto::verify`](super::Crypto::verify), for ECDSA on secp256r1.
+/// Implements [`Crypto::verify`](super::Crypto::verify), for ECDSA on secp256r1.
 pub(crate) fn verify(
     scheme: SignatureScheme,
     public_key: &[u8],

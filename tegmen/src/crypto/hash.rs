@@ -3,8 +3,8 @@
 //! Hash and HMAC are written once for SHA-256 and SHA-1 (FIPS 180-4), and told apart by the length of their digests; nothing
 //! but the records of one old cipher suite has SHA-1.
 //!
-//! They stand here and not in a library because a mote keeps pad states of 32 bytes each, and because every provider
-//! has to give no more than its compression function.
+//! This crate implements them itself for two reasons: a mote keeps pad states of 32 bytes each, and a provider needs
+//! to implement only its compression function.
 
 use super::Crypto;
 use crate::buf::{Writer, copy};
@@ -60,7 +60,7 @@ impl<const LEN: usize> Running<LEN> {
         Self { state: [0; 8], block: [0; 64], len: 0 }
     }
 
-    /// Begins anew with the empty hash.
+    /// Resets to the empty hash.
     #[inline(never)]
     pub(crate) fn restart(&mut self) {
         self.state = const { initial::<LEN>() };
@@ -89,7 +89,7 @@ impl<const LEN: usize> Running<LEN> {
         let _ = copy(&mut self.block, rest);
     }
 
-    /// The digest of everything added so far; more may follow.
+    /// Returns the digest of all input; more input may follow.
     #[inline(never)]
     pub fn digest_so_far<C: Crypto>(&self) -> [u8; LEN] {
         let mut hash = self.clone();
@@ -103,7 +103,7 @@ impl<const LEN: usize> Running<LEN> {
         self.digest()
     }
 
-    /// Writes as much of the digest as `out` has room for, without a copy of the hash; to be begun anew afterwards.
+    /// Writes as much of the digest as `out` has room for, without a copy of the hash. Reset the hash afterwards.
     pub(crate) fn finish_into<C: Crypto>(&mut self, out: &mut [u8]) {
         self.complete::<C>();
         put(out, &self.state);
@@ -204,7 +204,7 @@ impl<const LEN: usize> Hmac<LEN> {
         made
     }
 
-    /// As [`Self::new`], in the place of another key.
+    /// Does the same as [`Self::new`], and replaces the key.
     #[inline(never)]
     pub(crate) fn set<C: Crypto>(&mut self, key: &[&[u8]]) {
         let mut hash = Running::<LEN>::none();

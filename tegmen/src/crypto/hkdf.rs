@@ -24,7 +24,7 @@ impl Hkdf {
         Self(HmacKey::none())
     }
 
-    /// As [`Self::extract`], in the place of another key.
+    /// Does the same as [`Self::extract`], and replaces the key.
     pub(crate) fn set<C: Crypto>(&mut self, salt: &[u8], secret: &[&[u8]]) {
         let mut prk = Secret::<DIGEST_LEN>::zeroed();
         self.0.set::<C>(&[salt]);
@@ -32,7 +32,7 @@ impl Hkdf {
         self.0.set::<C>(&[prk.expose()]);
     }
 
-    /// As [`Self::expand`] for no more than one digest: of `out`, what is behind that stays as it is.
+    /// Does the same as [`Self::expand`] for at most one digest. Bytes of `out` behind the digest do not change.
     pub(crate) fn expand_short<C: Crypto>(&self, info: &[u8], out: &mut [u8]) {
         self.0.mac_into::<C>(&[info, &[1]], out);
     }

@@ -200,7 +200,7 @@ pub fn gcm_seal(
     Ok(())
 }
 
-/// As [`Crypto::gcm_open`].
+/// Implements [`Crypto::gcm_open`].
 ///
 /// # Errors
 /// [`NotAuthentic`] if the tag does not match.
@@ -232,7 +232,7 @@ pub fn chacha20_seal(
     Ok(())
 }
 
-/// As [`Crypto::chacha20_open`].
+/// Implements [`Crypto::chacha20_open`].
 ///
 /// # Errors
 /// [`NotAuthentic`] if the tag does not match.
@@ -265,7 +265,7 @@ pub fn cbc_encrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Resul
     Ok(())
 }
 
-/// As [`Crypto::cbc_decrypt`].
+/// Implements [`Crypto::cbc_decrypt`].
 ///
 /// # Errors
 /// [`Unsupported`] if `body` is not of whole blocks.

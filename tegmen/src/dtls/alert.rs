@@ -30,7 +30,7 @@ impl AlertDescription {
     pub const DECRYPT_ERROR: Self = Self(51);
     /// The version is not supported.
     pub const PROTOCOL_VERSION: Self = Self(70);
-    /// An error of ours.
+    /// An internal error at the sender.
     pub const INTERNAL_ERROR: Self = Self(80);
     /// The user gave up.
     pub const USER_CANCELED: Self = Self(90);

@@ -1,4 +1,4 @@
-//! Client side of the handshake (RFC 4279 over RFC 6347), and what `public_key` adds to it.
+//! Client side of the handshake (RFC 4279 over RFC 6347); `public_key` extends it.
 //!
 //! ClientHello -> HelloVerifyRequest -> ClientHello(cookie) -> ServerHello, [ServerKeyExchange], ServerHelloDone
 //! -> ClientKeyExchange, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished
@@ -163,7 +163,7 @@ impl Ongoing<'_> {
         Ok(())
     }
 
-    /// What the server says to our offer of a connection id.
+    /// Handles the answer of the server to the offer of a connection id.
     fn on_connection_id(&mut self, hello: &[u8]) -> Result<(), Fatal> {
         let answer = Hello::of_server(hello).map_err(|_| Fatal::Decode)?;
         match &mut self.ids {

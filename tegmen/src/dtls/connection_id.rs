@@ -1,8 +1,8 @@
-//! Connection ids (RFC 9146): a record names its session itself, whatever address it comes from.
+//! Connection ids (RFC 9146): a record names its session itself, from any address.
 //!
-//! Each end says in its hello which id it wants to find in the records that it receives; the other one writes it into all
-//! records of the protected epoch, behind the number, and the type of what they carry goes inside. Only
-//! [`Extended`](crate::endpoint::Extended) endpoints speak of it. An id proves no address: see
+//! In its hello each end gives the id that it expects in the records that it receives. The other end writes this id
+//! into all records of the protected epoch, behind the number; the record encrypts its real content type. Only
+//! [`Extended`](crate::endpoint::Extended) endpoints use connection ids. An id proves no address: see
 //! `return_routability`.
 
 use super::Fatal;
@@ -16,28 +16,28 @@ use crate::time::Instant;
 /// agreed on.
 pub const MAX_LEN: usize = 20;
 
-/// What a record with an id needs at most in front of its content and behind it, beside what one without an id needs: the
-/// id, and the type of the content.
+/// The most bytes that a record with an id needs before and behind its content, in addition to those of a record
+/// without an id: the id, and the type of the content.
 pub(crate) const MAX_OVERHEAD: (usize, usize) = (MAX_LEN, 1);
 
-/// How an endpoint uses connection ids.
+/// The use of connection ids by an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// Bytes of the ids that we give, 0 to [`MAX_LEN`]; with 0 we only write those of peers that want one. Ids of a
     /// length are all different, so a server needs enough for its sessions: 8 are.
     pub len: u8,
-    /// First byte of every id that we give, so that whoever distributes records to several endpoints knows which one
-    /// gave it. The other bytes are random.
+    /// First byte of every id that this endpoint issues, so that the distributor of records to several endpoints finds
+    /// the right endpoint. The other bytes are random.
     pub shard: u8,
-    /// The content of a record with an id, its type and the padding are together a multiple of so many bytes, if the
+    /// Pads the content of a record with an id, its type and the padding to a multiple of this number of bytes, if the
     /// buffer has room; 0 and 1 add nothing.
     pub padding: u16,
-    /// Whether return routability checks (RFC 9853) are agreed on with peers that know them. Without, and with peers that
-    /// do not know them, the next says what becomes of whoever sends from a new address.
+    /// True to agree on return routability checks (RFC 9853) with peers that support them. Otherwise
+    /// [`Self::follow_unchecked`] decides about peers at a new address.
     pub check: bool,
-    /// False: a peer from a new address that cannot be checked is answered at its old one for ever. True: at the new one as
-    /// soon as a record from there proved authentic and newer than all before; then anybody who forwards its records
-    /// faster than the network can turn our answers wherever he likes (RFC 9146, section 6).
+    /// False: a peer at a new address that cannot be checked receives answers at its old address for ever. True: it
+    /// receives them at the new address as soon as a record from there is authentic and newer than all before. Then an
+    /// attacker who forwards its records faster than the network can redirect our answers (RFC 9146, section 6).
     pub follow_unchecked: bool,
 }
 
@@ -76,7 +76,7 @@ impl ConnectionId {
         id
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the id.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len.into()).unwrap_or(&[])
     }
@@ -87,7 +87,7 @@ impl ConnectionId {
     }
 }
 
-/// The ids of a session, or of a handshake that offers one; what a table keeps beside a peer that has them.
+/// The ids of a session, or of a handshake that offers one. A table keeps them beside a peer that has ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionIds {
     pub(crate) ours: ConnectionId,
@@ -96,7 +96,7 @@ pub struct ConnectionIds {
     pub(crate) agreed: bool,
     /// Both know return routability checks; before the answer, we do.
     pub(crate) rrc: bool,
-    /// What the cookie of a check was made from, and until when it counts.
+    /// The nonce from which the cookie of a check is made, and the time until which the check is valid.
     pub(crate) nonce: [u8; 8],
     pub(crate) until: Instant,
     forgeries: Forgeries,
@@ -121,7 +121,7 @@ impl Forgeries {
 }
 
 impl ConnectionIds {
-    /// What a client offers, with return routability checks or without.
+    /// Returns the state of a client's offer, with return routability checks or without.
     pub(crate) const fn offered(ours: ConnectionId, rrc: bool) -> Self {
         let until = Instant::from_micros(0);
         let forgeries = Forgeries { count: 0, lately: 0, interval: 0 };
@@ -137,14 +137,14 @@ impl ConnectionIds {
         self.forgeries.lately < Forgeries::RATE && self.forgeries.count < Forgeries::LIMIT
     }
 
-    /// It did not open.
+    /// Counts a record that does not authenticate.
     pub(crate) const fn count_forgery(&mut self) {
         self.forgeries.lately = self.forgeries.lately.saturating_add(1);
         self.forgeries.count = self.forgeries.count.saturating_add(1);
     }
 
-    /// What was agreed on: the id that the peer has to write, the one that we have to write, and whether both know return
-    /// routability checks.
+    /// Returns the result of a negotiation: the id that the peer writes, the id that we write, and whether both ends
+    /// support return routability checks.
     pub const fn agreed(ours: ConnectionId, theirs: ConnectionId, rrc: bool) -> Self {
         Self { theirs, agreed: true, ..Self::offered(ours, rrc) }
     }
@@ -236,10 +236,10 @@ const PACKED_RRC: u8 = 2;
 /// Bytes of connection_id with the longest id, and of rrc.
 pub(crate) const EXTENSIONS_LEN: usize = 4 + 1 + MAX_LEN + 4;
 
-/// What a hello says of connection ids.
+/// The content of a hello about connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hello<'r> {
-    /// The id that its sender wants to find in what it receives.
+    /// The id that the sender of the hello expects in the records that it receives.
     pub connection_id: Option<&'r [u8]>,
     /// rrc is there (RFC 9853, section 3).
     pub rrc: bool,
@@ -287,7 +287,7 @@ impl<'r> Hello<'r> {
         Ok(found)
     }
 
-    /// What a server agrees to: nothing without an id, nor where the id is longer than can be kept.
+    /// Returns what a server agrees to: nothing without an id, nor if the id is too long to be kept.
     pub(crate) fn accepted(&self) -> Option<(ConnectionId, bool)> {
         Some((ConnectionId::new(self.connection_id?)?, self.rrc))
     }

@@ -1,4 +1,4 @@
-//! Cookies of HelloVerifyRequest: proof that a client receives at the address it sends from, without state here.
+//! Cookies of HelloVerifyRequest: proof that a client receives at its source address, without state here.
 
 use super::Settings;
 use super::handshake::client_hello::ClientHello;
@@ -31,8 +31,9 @@ impl Cookies {
         self.key.set::<C>(&[key.expose()]);
     }
 
-    /// What a client has to show with its hello, and is sent if it does not: of this generation, or of the one before if
-    /// it says to have that. So a wrong cookie costs no more than none.
+    /// Returns the cookie that a client has to show in its ClientHello, and receives if it does not. The cookie is of
+    /// this generation, or of the previous one if the client shows that generation. So a wrong cookie costs no more
+    /// than a missing one.
     ///
     /// Bound to the address and to the parameters of the client (RFC 6347, section 4.2.1). Extensions are none of them: some
     /// clients write them in another order when they come back.
@@ -48,7 +49,7 @@ impl Cookies {
         self.over::<C>(generation, address, hello.cookie, hello.parameters())
     }
 
-    /// As [`Self::of`], for a ClientHello of which `before` is known, what stands before its cookie, and the cookie `shown`.
+    /// Does the same as [`Self::of`], for a ClientHello with the part `before` its cookie and the cookie `shown`.
     pub(crate) fn of_front<C: Crypto>(
         &self,
         generation: u32,

@@ -1,4 +1,4 @@
-//! What we send, written from the state of the handshake: the same bytes again when a flight is lost, under new record
+//! Writes our flights from the state of the handshake. A retransmitted flight has the same bytes under new record
 //! numbers (RFC 6347, section 4.2.4).
 
 use super::connection_id::{self, ConnectionIds};
@@ -45,7 +45,7 @@ pub(crate) enum Element {
 }
 
 impl Element {
-    /// Where it stands in the order of the protocol.
+    /// Returns the position of the element in the order of the protocol.
     pub(crate) const fn place<R: Roles>(self) -> u8 {
         if !R::KEEPS {
             return self as u8;
@@ -67,7 +67,7 @@ impl Element {
         }
     }
 
-    /// What follows in the same flight.
+    /// Returns the next element of the same flight.
     fn next(self) -> Self {
         const NEXT: [Element; 8] = [
             Element::Sent, // behind ClientHello
@@ -84,7 +84,7 @@ impl Element {
 }
 
 impl HandshakeState {
-    /// What follows in the same flight, given what was agreed on.
+    /// Returns the next element of the same flight, given what was agreed on.
     fn behind<R: Roles>(&self, element: Element) -> Element {
         if !R::KEEPS {
             return element.next();
@@ -120,7 +120,7 @@ impl HandshakeState {
         self.hashed == Element::Sent && (finished || R::RESUMPTION && self.flags.has(Flags::RESUMED))
     }
 
-    /// How many messages our flight has before `element`: ChangeCipherSpec is none.
+    /// Returns the number of messages in our flight before `element`; ChangeCipherSpec does not count.
     pub(crate) fn messages_before<R: Roles>(&self, element: Element) -> u16 {
         let (mut at, mut messages) = (self.flight, 0u16);
         while at.place::<R>() < element.place::<R>() {
@@ -193,7 +193,8 @@ impl Ongoing<'_> {
         Ok(len)
     }
 
-    /// Writes the next element of the flight, or as much of a message as fits `limit`; its record is of so many bytes.
+    /// Writes the next element of the flight, or as much of a message as fits `limit`. Returns the number of bytes of
+    /// its record.
     #[inline(never)] // apart from the loop, which would keep every address that it needs
     fn write<C: Crypto, R: Roles>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Fragments and early records, in the bounded room of one handshake (RFC 6347, section 4.2.3).
+//! Fragments and early records, in the bounded receive buffer of one handshake (RFC 6347, section 4.2.3).
 //!
 //! The message that is due is put together at the front of the room. Whatever comes too early (a later message, a
 //! record of the next epoch) waits at the back as it was received and is looked at again after each step. What does not
@@ -10,7 +10,7 @@ use super::state::Stop;
 use super::{Discard, Fatal};
 use crate::buf::{Full, Reader, Writer, copy};
 
-/// What kind of bytes wait.
+/// The kind of the bytes that wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
     /// A handshake header and its whole message.
@@ -107,7 +107,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// As [`Self::keep`], for a message that waited at `at`.
+    /// Does the same as [`Self::keep`], for a message that waited at `at`.
     pub(crate) fn keep_waiting(&mut self, room: &mut [u8], at: usize, len: usize) {
         self.make_room(room, len);
         if at.saturating_add(len) <= room.len() {
@@ -116,13 +116,13 @@ impl Inbox {
         }
     }
 
-    /// As [`Self::keep`], for a message that was put together there.
+    /// Does the same as [`Self::keep`], for a message that was reassembled at the front.
     pub(crate) const fn keep_front(&mut self, len: usize) {
         self.total = len as u16;
         self.missing = 0;
     }
 
-    /// What is kept at the front.
+    /// Returns the message that is kept at the front.
     pub(crate) fn kept<'r>(&self, room: &'r [u8]) -> &'r [u8] {
         room.get(..self.total.into()).unwrap_or(&[])
     }
@@ -185,7 +185,7 @@ impl Inbox {
         Some((at, len))
     }
 
-    /// Walks the items until `found` says so; position and length of that item's bytes.
+    /// Walks the items until `found` returns true. Returns position and length of that item's bytes.
     fn each(&self, room: &[u8], mut found: impl FnMut(u8, &[u8]) -> bool) -> Option<(usize, usize)> {
         let mut at = room.len().checked_sub(self.held.into())?;
         loop {

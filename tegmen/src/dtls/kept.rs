@@ -1,4 +1,4 @@
-//! What a handshake with public keys, or with resumption, remembers besides: items at the back of its room for what is sent.
+//! Additional data of a handshake with public keys, or with resumption: items at the back of its send buffer.
 //!
 //! A mote with pre-shared keys keeps one text there, at the front. The items grow from the back toward it: the bytes of
 //! each, their length (2), its kind (1). The last byte of the room is that of the item that came first, or 0.
@@ -7,7 +7,7 @@ use super::Fatal;
 use crate::buf::copy;
 use crate::secret::wipe;
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Item {
     /// Our private key of the agreement, while the peer's share is not known.
@@ -16,7 +16,7 @@ pub(crate) enum Item {
     Share,
     /// The peer's share.
     PeerShare,
-    /// What was agreed on, while a pre-shared key is looked up.
+    /// The agreed parameters, during the lookup of a pre-shared key.
     Agreed,
     /// The SubjectPublicKeyInfo that the peer proved nothing with yet.
     PeerKey,
@@ -80,7 +80,7 @@ fn free(room: &[u8]) -> usize {
     end
 }
 
-/// How long a text at the front may be.
+/// Returns the maximum length of a text at the front.
 pub(crate) fn front(room: &[u8]) -> usize {
     free(room).saturating_sub(TRAILER)
 }
@@ -102,7 +102,7 @@ pub(crate) fn put(room: &mut [u8], front: usize, item: Item, bytes: &[u8]) -> Re
     put_parts(room, front, item, &[bytes])
 }
 
-/// As [`put`], of what lies in several places.
+/// Does the same as [`put`], for content in several parts.
 pub(crate) fn put_parts(room: &mut [u8], front: usize, item: Item, parts: &[&[u8]]) -> Result<(), Fatal> {
     forget(room, item);
     let end = free(room);

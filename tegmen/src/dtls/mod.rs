@@ -39,34 +39,36 @@ use handshake::MessageType;
 /// DTLS 1.2 on the wire (RFC 6347, section 4.1).
 pub const VERSION: [u8; 2] = [254, 253];
 
-/// What a handshake offers and how it is laid out in datagrams.
+/// The extensions that a handshake offers, and the layout of its flights in datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Profile {
     /// Extended master secret (RFC 7627) and renegotiation indication (RFC 5746); a flight shares datagrams.
     #[default]
     Default,
-    /// No extensions at all, and ClientKeyExchange, ChangeCipherSpec and Finished each in a datagram of its own: the
-    /// bytes of the Blink paper. Without extended master secret the session must not be exported or resumed.
+    /// No extensions, and ClientKeyExchange, ChangeCipherSpec and Finished each in a separate datagram: the bytes of
+    /// the Blink paper. Without extended master secret the session must not be exported or resumed.
     Minimal,
 }
 
 /// The settings of the DTLS side of an endpoint. Times are kept in milliseconds, and are 49 days at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What is offered.
+    /// The profile of handshakes.
     pub profile: Profile,
-    /// Which cipher suites. Only [`Extended`](crate::endpoint::Extended) endpoints have a choice.
+    /// The cipher suites. Only [`Extended`](crate::endpoint::Extended) endpoints have a choice.
     pub suites: Suites,
     /// Largest UDP payload that is sent, in bytes; larger handshake messages are fragmented to it. Where a flight is lost
     /// twice, [`Extended`](crate::endpoint::Extended) endpoints send it in datagrams of 508 bytes, then of 254, then of 127
     /// (RFC 6347, section 4.1.1.1); others keep to this size.
     pub mtu: u16,
-    /// The longest content of a protected record that is taken, in bytes: 64 to 2^14, or 0 for any. A client asks for it
-    /// with record_size_limit (RFC 8449), and from 512 on with the next lower max_fragment_length (RFC 6066, section 4),
-    /// too; a server says it to clients that ask. Only [`Extended`](crate::endpoint::Extended) endpoints know of it.
+    /// The longest content of a protected record that this end accepts, in bytes: 64 to 2^14, or 0 for any. A client
+    /// asks for it with record_size_limit (RFC 8449), and from 512 on also with the next lower max_fragment_length
+    /// (RFC 6066, section 4). A server announces it to clients that ask. Only [`Extended`](crate::endpoint::Extended)
+    /// endpoints support it.
     pub record_size_limit: u16,
-    /// Connection ids (RFC 9146): offered by a client, taken by a server from clients that offer them; `None` for neither.
-    /// Only [`Extended`](crate::endpoint::Extended) endpoints know of it, and not under [`Profile::Minimal`].
+    /// Connection ids (RFC 9146): a client offers them, a server accepts them from clients that offer them; `None`
+    /// turns both off. Only [`Extended`](crate::endpoint::Extended) endpoints support them, and not under
+    /// [`Profile::Minimal`].
     pub connection_id: Option<connection_id::Policy>,
     /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1). So long also is a
     /// new address checked.
@@ -75,11 +77,13 @@ pub struct Config {
     pub retransmit_max: Duration,
     /// A handshake that takes longer is given up.
     pub handshake_timeout: Duration,
-    /// How long the last flight is kept to be sent again: twice the maximum segment lifetime (RFC 6347, section 4.2.4).
+    /// The time for which the last flight is kept for retransmission: twice the maximum segment lifetime (RFC 6347,
+    /// section 4.2.4).
     pub linger: Duration,
     /// A session that received nothing for so long is forgotten; zero keeps it until it is displaced.
     pub idle_timeout: Duration,
-    /// How long a cookie is valid at least, give or take a second in thirty; at most it is for twice that.
+    /// The minimum time for which a cookie is valid, within a second in thirty. A cookie is valid for at most twice
+    /// this time.
     pub cookie_lifetime: Duration,
 }
 
@@ -133,7 +137,7 @@ impl From<Config> for Settings {
 /// A record we drop in silence and count (RFC 6347, section 4.1.2.7). The association lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Discard {
-    /// It does not parse.
+    /// The message does not parse.
     Malformed,
     /// Nobody is known at that address, or the epoch has no keys.
     UnknownPeer,
@@ -172,14 +176,14 @@ pub enum Fatal {
     BadFinished,
     /// A signature of the handshake is wrong: the peer does not have the private key of what it showed.
     BadSignature,
-    /// The certificate or raw public key of the peer was refused; whoever refused it knows why.
+    /// The certificate or raw public key of the peer was refused. The code that refused it knows the cause.
     Refused(AlertDescription),
     /// The client has no certificate, and has to have one.
     NoCertificate,
     /// The peer resumes a session that had extended master secret without it (RFC 7627, section 5.3).
     NoExtendedMasterSecret,
-    /// The peer's Finished could not be opened: its key, or its identity, is not the one known here. The peer is told
-    /// the same in both cases; `identity_known` is for the operator's log.
+    /// The peer's Finished could not be decrypted: its key or its identity differs from the one known here. The peer
+    /// receives the same alert in both cases; `identity_known` is for the operator's log.
     WrongKeyOrIdentity {
         /// False if no key is configured for the identity.
         identity_known: bool,

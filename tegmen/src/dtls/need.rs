@@ -1,4 +1,4 @@
-//! What a handshake asks its owner for, and how it goes on with the answer.
+//! The questions of a handshake to the owner of its endpoint, and the answers.
 
 use super::handshake::certificate::CertificateType;
 use super::handshake::key_exchange;
@@ -12,7 +12,7 @@ use crate::crypto::hash::DIGEST_LEN;
 use crate::endpoint::{Cx, Principal, Roles};
 use crate::secret::Secret;
 
-/// What a suspended handshake waits for.
+/// The input that a suspended handshake waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need<'n> {
     /// We are the client: which identity and key for this server? It sent this hint, often an empty one.
@@ -49,8 +49,8 @@ pub enum Need<'n> {
     },
     /// We are the server: decrypt this with our private key.
     ///
-    /// Nobody may learn, by the answer or its time, whether the padding was right, or what else was wrong:
-    /// [`premaster_secret`](super::rsa::premaster_secret) takes care of it.
+    /// The answer and its time must not reveal whether the padding was right, or which other error occurred: use
+    /// [`premaster_secret`](super::rsa::premaster_secret).
     Decrypt {
         /// The number of our [`Credential`](crate::endpoint::Credential).
         credential: u8,
@@ -73,7 +73,7 @@ pub enum Answer<'n> {
         /// How the application will know the peer in requests.
         principal: Principal,
     },
-    /// There is none. A server goes on with a random key, so that nobody learns which identities exist.
+    /// There is no such key. A server continues with a random key, so that nobody learns which identities exist.
     Unknown,
     /// The peer is trusted, if it proves that it has the private key of this one.
     Peer {
@@ -82,7 +82,7 @@ pub enum Answer<'n> {
         /// How the application will know the peer in requests.
         principal: Principal,
     },
-    /// It is not; the peer is told this.
+    /// The key of the peer is not trusted; the peer receives this alert.
     Refused(AlertDescription),
     /// The signature, in the form of its scheme: of ECDSA DER.
     Signature(&'n [u8]),
@@ -126,7 +126,7 @@ impl Ongoing<'_> {
 }
 
 impl<'b> Ongoing<'b> {
-    /// What the handshake waits for, `None` if for nothing.
+    /// Returns what the handshake waits for; `None` if it waits for nothing.
     pub fn need(self) -> Option<Need<'b>> {
         let Buffers { outgoing, .. } = self.buffers;
         let text = outgoing.get(self.state.cookie_len.into()..self.state.outgoing_len.into()).unwrap_or(&[]);

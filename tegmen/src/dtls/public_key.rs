@@ -1,4 +1,5 @@
-//! What a handshake with public keys does beyond one with pre-shared keys, on both sides (RFC 8422, RFC 7250, RFC 5489).
+//! Handshakes with public keys: the steps in addition to those with pre-shared keys, on both sides (RFC 8422, RFC
+//! 7250, RFC 5489).
 //!
 //! Server: draw a key pair -> sign it -> ServerHello, Certificate, ServerKeyExchange, CertificateRequest, ServerHelloDone
 //! -> verify the client's Certificate -> agree -> check CertificateVerify.
@@ -28,7 +29,7 @@ use crate::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme};
 use crate::endpoint::{ClientAuthentication, Credential, Cx, Keys as _, Principal, Roles};
 use crate::secret::Secret;
 
-/// What a server chose of what a hello offers.
+/// The choice of a server from the offer of a ClientHello.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreed {
     pub(crate) cipher: Cipher,
@@ -137,7 +138,7 @@ fn credentials<R: Roles>(local: Local<'_, R>) -> impl Iterator<Item = (u8, Crede
     (0..NO_CREDENTIAL).map_while(move |number| Some((number, local.roles.keys().credential(number)?)))
 }
 
-/// What a credential shows; nothing if there is none.
+/// Returns the content that a credential shows; empty if there is none.
 pub(crate) fn content_of<R: Roles>(local: Local<'_, R>, credential: u8) -> &[u8] {
     match credential {
         NO_CREDENTIAL => &[],
@@ -146,7 +147,7 @@ pub(crate) fn content_of<R: Roles>(local: Local<'_, R>, credential: u8) -> &[u8]
 }
 
 impl<'l, R: Roles> Local<'l, R> {
-    /// What our hello offers.
+    /// Returns the offer of our ClientHello.
     pub(crate) fn offer<'o, C: Crypto>(&self, more: &'o [u8]) -> Offer<'o>
     where
         'l: 'o,
@@ -189,7 +190,7 @@ fn chooses_raw(offered: &[CertificateType], answer: &[u8]) -> Result<bool, Fatal
     }
 }
 
-/// What our ServerHello answers to extensions that belong to public keys.
+/// Writes the answers of our ServerHello to the extensions for public keys.
 pub(crate) fn write_answers(writer: &mut Writer<'_>, state: &HandshakeState) -> Write {
     if state.flags.has(Flags::POINT_FORMATS) {
         extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
@@ -239,7 +240,7 @@ pub(crate) fn write_signature<R: Roles>(
 }
 
 impl HandshakeState {
-    /// How the peer shows its public key.
+    /// Returns the certificate type of the peer.
     pub(crate) fn peer_type(&self) -> CertificateType {
         let raw = if self.step == Step::ClientVerifies { Flags::RAW_SERVER } else { Flags::RAW_CLIENT };
         certificate_type(self.flags.has(raw))
@@ -588,7 +589,8 @@ impl Ongoing<'_> {
         Ok(())
     }
 
-    /// Server: the client has CertificateVerify to send if it showed a certificate, and else is nobody in particular.
+    /// Server: waits for the CertificateVerify of the client if it showed a certificate. Otherwise the client has no
+    /// identity.
     pub(crate) fn await_client_proof(&mut self) {
         self.state.step = match self.state.flags.has(Flags::CERTIFIED) {
             true => Step::AwaitCertificateVerify,

@@ -1,4 +1,4 @@
-//! What a handshake takes: records, the fragments in them, and whole messages in their turn.
+//! Receives records, the fragments in them, and whole messages in their order.
 
 use super::alert;
 use super::connection_id::ConnectionIds;

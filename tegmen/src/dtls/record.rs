@@ -1,5 +1,5 @@
-//! The record layer (RFC 6347, section 4.1): what records look like, the ciphers that protect them, and the
-//! [`Channel`] of a session, which seals and opens them.
+//! The record layer (RFC 6347, section 4.1): the format of records, the ciphers that protect them, and the [`Channel`]
+//! of a session, which encrypts and decrypts them.
 
 pub(crate) mod cbc;
 mod channel;
@@ -22,9 +22,9 @@ pub const EXPLICIT_LEN: usize = 8;
 pub const TAG_LEN: usize = 8;
 /// Bytes of the tag of GCM, and of ChaCha20-Poly1305.
 pub const GCM_TAG_LEN: usize = 16;
-/// What a record protected with CCM_8 adds to its content: 29 bytes.
+/// The bytes that CCM_8 adds to the content of a record: 29.
 pub const OVERHEAD: usize = HEADER_LEN + EXPLICIT_LEN + TAG_LEN;
-/// What stands before the content of a protected record.
+/// The bytes before the content of a protected record.
 pub const HEADROOM: usize = HEADER_LEN + EXPLICIT_LEN;
 /// Bytes of the implicit part of the nonce, from the key block.
 pub const SALT_LEN: usize = 4;
@@ -39,7 +39,7 @@ pub const MAX_SEALED: u32 = 1 << 23;
 /// limit here: RFC 9147, section 4.5.3, allows 2^36 forgeries of a tag of 16 bytes.
 pub const MAX_FAILED: u16 = 1 << 10;
 
-/// What a record carries (RFC 5246, section 6.2.1).
+/// The content type of a record (RFC 5246, section 6.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContentType(pub u8);
 
@@ -54,7 +54,7 @@ impl ContentType {
     pub const APPLICATION_DATA: Self = Self(23);
     /// The record has a connection id, and its type inside (RFC 9146, section 4).
     pub const TLS12_CID: Self = Self(25);
-    /// Whether a peer receives at a new address (RFC 9853, section 4).
+    /// A check that a peer receives at a new address (RFC 9853, section 4).
     pub const RETURN_ROUTABILITY_CHECK: Self = Self(27);
 }
 
@@ -79,29 +79,29 @@ impl RecordNumber {
     }
 }
 
-/// One received record, still sealed if its epoch is not 0.
+/// One received record, still encrypted if its epoch is not 0.
 #[derive(Debug)]
 pub struct Record<'r> {
-    /// Where it lies: a mote keeps what it says in three registers.
+    /// The location of the header. A mote keeps the content of the header in three registers.
     pub(crate) header: &'r [u8; HEADER_LEN],
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'r mut [u8],
 }
 
 impl Record<'_> {
-    /// What it carries.
+    /// Returns the content type of the record.
     pub const fn content_type(&self) -> ContentType {
         let [content_type, ..] = *self.header;
         ContentType(content_type)
     }
 
-    /// Its epoch and sequence number.
+    /// Returns the epoch and sequence number of the record.
     pub const fn number(&self) -> RecordNumber {
         let [_, _, _, number @ .., _, _] = self.header;
         RecordNumber(u64::from_be_bytes(*number))
     }
 
-    /// Its epoch: 0 is plaintext.
+    /// Returns the epoch of the record: 0 is plaintext.
     pub const fn epoch(&self) -> u16 {
         let [_, _, _, high, low, ..] = *self.header;
         u16::from_be_bytes([high, low])
@@ -127,7 +127,8 @@ impl Record<'_> {
 }
 
 impl Record<'_> {
-    /// Of a record that [begins with a ClientHello](Self::is_client_hello): true if that is a fragment, and not the first.
+    /// For a record that [begins with a ClientHello](Self::is_client_hello): true if it holds a fragment other than
+    /// the first.
     pub(crate) fn continues_hello(&self) -> bool {
         self.body.get(6..9).is_some_and(|offset| offset != [0; 3])
     }
@@ -152,7 +153,7 @@ impl<'r> Records<'r> {
         (!self.is_empty()).then(|| self.take().ok_or(Discard::Malformed))
     }
 
-    /// As [`Self::next_record`], where a record with a connection id has one of `len` bytes (RFC 9146, section 4).
+    /// Does the same as [`Self::next_record`]; a connection id in a record has `len` bytes (RFC 9146, section 4).
     pub fn next_record_with_id(&mut self, len: usize) -> Option<Result<Record<'r>, Discard>> {
         match self.has_connection_id() {
             true => Some(self.take_with_id(len).map(|(_, record)| record).ok_or(Discard::Malformed)),
@@ -170,7 +171,7 @@ impl<'r> Records<'r> {
         self.rest.is_empty()
     }
 
-    /// The next record; `None` at the end, or if it does not parse, and then nothing is left.
+    /// Returns the next record; `None` at the end. If the record does not parse, returns `None` and discards the rest.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Record<'r>> {
         self.whole = false;
@@ -195,7 +196,8 @@ impl<'r> Records<'r> {
         self.rest.first() == Some(&ContentType::TLS12_CID.0)
     }
 
-    /// As [`Self::take`], for a record with a connection id of `len` bytes, which nothing in it says; and its id.
+    /// Does the same as [`Self::take`], for a record with a connection id of `len` bytes, because the record does not
+    /// give this length. Also returns the id.
     pub(crate) fn take_with_id(&mut self, len: usize) -> Option<(&'r [u8], Record<'r>)> {
         self.whole = false;
         let rest = core::mem::take(&mut self.rest);

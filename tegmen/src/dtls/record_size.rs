@@ -1,8 +1,9 @@
-//! How much a record may hold: record_size_limit (RFC 8449), and max_fragment_length (RFC 6066, section 4) before it.
+//! The maximum size of a record's content: record_size_limit (RFC 8449), and its predecessor max_fragment_length (RFC
+//! 6066, section 4).
 //!
-//! DTLS does not cut what the application says, so whoever agreed on less has to be told less at a time:
-//! [`Peer::max_content`](crate::endpoint::Peer::max_content). Only [`Extended`](crate::endpoint::Extended) endpoints speak
-//! of it.
+//! DTLS does not split application data. If the peer agreed on a limit, send it no more than
+//! [`Peer::max_content`](crate::endpoint::Peer::max_content) at a time. Only [`Extended`](crate::endpoint::Extended)
+//! endpoints negotiate this limit.
 
 use super::Fatal;
 use super::handshake::extension::Extensions;
@@ -26,7 +27,8 @@ impl MaxFragmentLength {
         }
     }
 
-    /// What is offered beside a limit to servers that do not know that: the next below it, if there is one.
+    /// Returns the next max_fragment_length below a limit, if there is one. A client offers it in addition, to servers
+    /// that do not support the limit.
     pub(crate) const fn within(limit: u16) -> Option<Self> {
         match limit {
             512..1024 => Some(Self(1)),
@@ -38,7 +40,7 @@ impl MaxFragmentLength {
     }
 }
 
-/// What an association agreed on, in the two bytes that are free in its entry.
+/// The limit that an association agreed on, in the two free bytes of its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordSize(u16);
 
@@ -46,7 +48,7 @@ pub struct RecordSize(u16);
 const BOTH: u16 = 1 << 15;
 
 impl RecordSize {
-    /// Nothing was said of it.
+    /// No limit was negotiated.
     pub const UNLIMITED: Self = Self(0);
 
     /// As it is kept with a session.
@@ -85,7 +87,7 @@ impl RecordSize {
         }
     }
 
-    /// What a server answers, its own limit being `limit`, or 0 if it takes any.
+    /// Returns the answer of a server whose own limit is `limit`, or 0 if it accepts any size.
     pub(crate) fn answer(self, limit: u16) -> (Option<u16>, Option<MaxFragmentLength>) {
         match self.0 {
             0 => (None, None),

@@ -1,5 +1,5 @@
-//! Sessions that go on from an earlier one without a key exchange: with a ticket, in which the server gave its memory of
-//! the session away (RFC 5077), or with an id under which it kept it (RFC 5246, section 7.3).
+//! Resumption without a key exchange: with a ticket, which holds the server's state of the session (RFC 5077), or with
+//! an id under which the server keeps the state (RFC 5246, section 7.3).
 //!
 //! Client: ClientHello(ticket or id) -> ServerHello(the same id), perhaps NewSessionTicket, ChangeCipherSpec, Finished
 //! -> ChangeCipherSpec, Finished: the client's flight is the last.
@@ -35,14 +35,14 @@ const REST_OF_HELLO: usize = 250;
 /// Bytes of the outgoing buffer that the server's certificate and share take, with RSA keys of 4096 bits.
 const ROOM_FOR_KEYS: usize = 700;
 
-/// What both ends remember of a session to resume it.
+/// The state that both ends keep of a session to resume it.
 #[derive(Debug)]
 pub struct SessionState {
-    /// Its cipher suite.
+    /// The cipher suite of the session.
     pub cipher_suite: CipherSuite,
-    /// Its master secret.
+    /// The master secret of the session.
     pub master: Secret<MASTER_LEN>,
-    /// Who the peer proved to be.
+    /// The principal that the peer proved.
     pub principal: Principal,
     /// When it proved that with its key, in seconds of the owner's clock; `None` if that is now.
     pub since: Option<u32>,
@@ -63,7 +63,7 @@ impl SessionState {
         state.u32(self.principal.0)
     }
 
-    /// Reads what [`Self::write`] wrote; `since` is not part of it.
+    /// Reads the output of [`Self::write`]; `since` is not part of it.
     ///
     /// # Errors
     /// [`Truncated`].
@@ -76,7 +76,7 @@ impl SessionState {
     }
 }
 
-/// What a client resumes a session with.
+/// The means by which a client resumes a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Handle<'h> {
     /// A ticket.
@@ -85,7 +85,7 @@ pub enum Handle<'h> {
     Id(&'h [u8]),
 }
 
-/// What a session that a client opened can be resumed with.
+/// The means by which a client can later resume the session that it opened.
 #[derive(Debug)]
 pub enum Resumable<'r> {
     /// With what it was itself resumed with.
@@ -101,7 +101,7 @@ pub enum Resumable<'r> {
     },
 }
 
-/// What a server found for a client that wants to resume.
+/// The session that a server found for a client that wants to resume.
 #[derive(Debug)]
 pub struct Found {
     /// The session.
@@ -110,7 +110,7 @@ pub struct Found {
     pub renew: bool,
 }
 
-/// Where a server has the sessions that its clients may resume. By default there are none.
+/// The store of sessions that the clients of a server may resume. The default store is empty.
 pub trait Resumption {
     /// True if clients that take tickets get them.
     fn gives_tickets(&self) -> bool {
@@ -122,12 +122,13 @@ pub trait Resumption {
         false
     }
 
-    /// Client: true if a server is told that tickets are taken.
+    /// Client: true if the client tells a server that it accepts tickets.
     fn takes_tickets(&self) -> bool {
         true
     }
 
-    /// What a ticket holds; `None` if it is not from here, was changed, is too old, or its owner may not come any more.
+    /// Returns the content of a ticket; `None` if this server did not issue it, it was changed or is too old, or its
+    /// owner is no longer allowed.
     fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
         let _ = (cx, ticket);
         None
@@ -174,7 +175,8 @@ impl<R: Roles> Local<'_, R> {
         Some(ticket).filter(|_| self.roles.resumption().takes_tickets())
     }
 
-    /// Server: the session that a hello wants to resume, if that can be; by id only once the client has proved its address.
+    /// Server: returns the session that a ClientHello wants to resume, if possible. Finds a session by id only after
+    /// the client has proved its address.
     ///
     /// # Errors
     /// [`Fatal`] if the session has extended master secret and the hello does not (RFC 7627, section 5.3).
@@ -209,7 +211,7 @@ impl<R: Roles> Local<'_, R> {
 }
 
 impl Agreed {
-    /// What a session is resumed under.
+    /// Returns the agreed parameters of a resumed session.
     pub(crate) fn resumed(session: &SessionState) -> Option<Self> {
         let (exchange, cipher) = session.cipher_suite.parts()?;
         Some(Self { cipher, exchange, credential: NO_CREDENTIAL, flags: Flags(Flags::RESUMED) })
@@ -336,7 +338,7 @@ impl Ongoing<'_> {
         Ok(())
     }
 
-    /// Server: goes on from a session; our flight is complete.
+    /// Server: resumes a session; our flight is then complete.
     pub(crate) fn accept_session<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -411,7 +413,7 @@ impl Ongoing<'_> {
 }
 
 impl<'b> Ongoing<'b> {
-    /// What a handshake that is over, and was the client's, can be resumed with.
+    /// Returns the means to resume the session of a completed handshake, if we were the client.
     pub(crate) fn resumable(self) -> Option<Resumable<'b>> {
         let flags = self.state.flags;
         let session = self.session();
@@ -437,7 +439,8 @@ impl<'b> Ongoing<'b> {
 
 /// What the end of a handshake leads to where one may be resumed.
 impl Ongoing<'_> {
-    /// Client: the server's Finished was right. In a resumed handshake ours follows, and is the last flight.
+    /// Client: handles a correct Finished of the server. In a resumed handshake our Finished follows as the last
+    /// flight.
     pub(crate) fn on_last_but_one<R: Roles>(&mut self) -> Result<(), Stop> {
         if self.state.flags.has(Flags::RESUMED) {
             self.state.start_flight::<R>(Element::ChangeCipherSpec);

@@ -1,13 +1,14 @@
-//! Whether a peer receives at a new address (RFC 9853): a challenge goes there, and only what it says can be the response.
+//! Return routability check (RFC 9853): it sends a challenge to the new address of a peer, and only a peer that
+//! receives the challenge can send the correct response.
 //!
-//! The check is the basic one (section 5.1). What is kept of it is a nonce and a time; the cookie is computed from nonce
-//! and path, so that it is right for a response from where the challenge went and for no other.
+//! The check is the basic one (section 5.1). The state is a nonce and a time. The cookie is computed from nonce and
+//! path, so a response is valid only from the address to which the challenge was sent.
 
 use crate::crypto::Crypto;
 use crate::crypto::hash::HmacKey;
 use crate::endpoint::{Address, Path};
 
-/// What a return_routability_check message is (section 4).
+/// The type of a return_routability_check message (section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MessageType(pub(crate) u8);
 
@@ -20,7 +21,7 @@ impl MessageType {
     pub(crate) const PATH_DROP: Self = Self(2);
 }
 
-/// What a message of any type has.
+/// The cookie, part of a message of any type.
 pub(crate) type Cookie = [u8; 8];
 /// Bytes of a message.
 pub(crate) const MESSAGE_LEN: usize = 1 + 8;

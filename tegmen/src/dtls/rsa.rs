@@ -1,12 +1,11 @@
-//! RSA as the key exchange (RFC 5246, section 7.4.7.1): the client draws the premaster secret and encrypts it to the key of
-//! the server's certificate.
+//! RSA key exchange (RFC 5246, section 7.4.7.1): the client generates the premaster secret and encrypts it to the key
+//! of the server's certificate.
 //!
 //! Client: verify the server's Certificate -> encrypt -> Certificate, ClientKeyExchange, CertificateVerify.
 //! Server: ServerHello, Certificate, CertificateRequest, ServerHelloDone -> decrypt -> check CertificateVerify.
 //!
-//! The core does no RSA: the owner of the endpoint does, who is asked with [`Need`](super::need::Need). A server goes on
-//! whatever came out, and what was wrong shows in the Finished messages alone, which then do not agree (Bleichenbacher's
-//! attack).
+//! The core does no RSA: it asks the owner of the endpoint with [`Need`](super::need::Need). A server continues after
+//! any result. An error shows only in the Finished messages, which then do not match (Bleichenbacher's attack).
 
 use super::Fatal;
 use super::handshake::key_exchange;
@@ -70,7 +69,7 @@ impl Ongoing<'_> {
         Err(Stop::Need)
     }
 
-    /// Server: goes on with the premaster secret, and with a random one if the owner has none.
+    /// Server: continues with the premaster secret, or with a random one if the owner has none.
     pub(crate) fn on_decrypted<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
         self.state.inbox.forget_pieces();
         // Drawn in either case, so that it takes the same time.

@@ -1,4 +1,4 @@
-//! Server side of the handshake (RFC 4279 over RFC 6347), and what `public_key` adds to it.
+//! Server side of the handshake (RFC 4279 over RFC 6347); `public_key` extends it.
 //!
 //! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished
 //! -> ChangeCipherSpec, Finished. The hello without cookie is answered by the endpoint, without state.

@@ -1,4 +1,4 @@
-//! A session outside of its endpoint: to be kept over sleep and restart, or moved to another place.
+//! A session outside of its endpoint, to keep it over sleep and restart or to move it.
 //!
 //! Keys alone are not enough to go on: a record number that is used twice breaks the cipher, and a window that is
 //! forgotten lets old records in. So numbers come from a lease whose end is kept before it is used, and a window that was
@@ -46,7 +46,7 @@ pub struct Session {
 pub enum OpenError {
     /// Cut short, or too long.
     Length,
-    /// Of another version of this format.
+    /// The data has another version of this format.
     Version,
     /// Changed, or sealed under another key or for another purpose.
     NotAuthentic,
@@ -88,8 +88,9 @@ impl Session {
         self.next = self.next.div_ceil(CHUNK).saturating_add(chunks).saturating_mul(CHUNK);
     }
 
-    /// What changes with each record: where it goes on, and the [parts](ReplayWindow::parts) of the window unless that was
-    /// lost. Kept beside what was sealed once, it takes the place of that again by [`Self::go_on`].
+    /// Returns the state that changes with each record: the next number, and the [parts](ReplayWindow::parts) of the
+    /// window unless the window was lost. Keep it beside the session that was encrypted once, and restore it with
+    /// [`Self::go_on`].
     pub const fn position(&self) -> (u32, Option<(u64, u64)>) {
         (self.next, if self.window.mark().is_some() { None } else { Some(self.window.parts()) })
     }

@@ -1,4 +1,4 @@
-//! One handshake in progress: a struct changed in place, and what both roles have in common.
+//! One handshake in progress: a struct that changes in place, and the code that both roles share.
 
 use super::connection_id::ConnectionIds;
 use super::flight::Element;
@@ -17,7 +17,7 @@ use crate::endpoint::{Cx, Peer, Roles};
 use crate::secret::{Secret, wipe};
 use crate::time::Instant;
 
-/// Where a handshake stands, in the order of the protocol; the client's steps, then the server's.
+/// The step of a handshake, in the order of the protocol: the client's steps, then the server's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     AwaitHelloVerifyRequest,
@@ -54,7 +54,7 @@ pub(crate) enum Step {
     ServerDecrypts,
 }
 
-/// What one handshake remembers besides its [`Buffers`] and the [`Channel`](super::Channel) that it fills.
+/// The state of one handshake, besides its [`Buffers`] and the [`Channel`](super::Channel) that it fills.
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct HandshakeState {
     pub(crate) step: Step,
@@ -84,7 +84,7 @@ pub struct HandshakeState {
     pub(crate) repeated: bool,
     /// Client: bytes of the cookie at the front of the outgoing room.
     pub(crate) cookie_len: u8,
-    /// Where the next fragment of the current element begins.
+    /// The offset of the next fragment of the current element.
     pub(crate) fragment_offset: u16,
     /// message_seq of the first message of our flight.
     pub(crate) flight_seq: u16,
@@ -120,7 +120,7 @@ pub(crate) const MAX_TEXT: usize = 255;
 /// No [`HandshakeState::credential`].
 pub(crate) const NO_CREDENTIAL: u8 = u8::MAX;
 
-/// What was agreed on beside the suite, in a handshake with public keys or resumption.
+/// The agreed parameters in addition to the suite, in a handshake with public keys or resumption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flags(pub(crate) u16);
 
@@ -135,7 +135,7 @@ impl Flags {
     pub(crate) const CLIENT_TYPE: u16 = 1 << 4;
     /// The client is asked for a certificate.
     pub(crate) const ASKED: u16 = 1 << 5;
-    /// It has shown one, and has to prove it.
+    /// The peer has shown a certificate, and has to prove it.
     pub(crate) const CERTIFIED: u16 = 1 << 6;
     /// The keys come from an earlier session.
     pub(crate) const RESUMED: u16 = 1 << 7;
@@ -162,8 +162,9 @@ impl Flags {
         self.0 = if value { self.0 | flag } else { self.0 & !flag };
     }
 
-    /// Counts a flight that is sent again to a client which may not be where it says: three in all for one hello, so that
-    /// nobody else is sent much more than was written in his name (compare RFC 9000, section 8.1).
+    /// Counts the retransmissions of a flight to a client that has not proved its address. A ClientHello causes at
+    /// most three flights, so that an attacker cannot make us send much more to a victim than the attacker sent
+    /// (compare RFC 9000, section 8.1).
     pub(crate) const fn may_repeat(&mut self) -> bool {
         if !self.has(Self::UNREACHED) {
             return true;
@@ -209,7 +210,7 @@ impl Flags {
     }
 }
 
-/// What an endpoint knows of itself in each of its handshakes.
+/// The endpoint's own settings, which each of its handshakes uses.
 pub(crate) struct Local<'l, R> {
     pub(crate) settings: &'l Settings,
     pub(crate) roles: &'l R,
@@ -225,9 +226,10 @@ impl<R> Copy for Local<'_, R> {}
 
 /// The room of one handshake, which belongs to the peer table.
 pub struct Buffers<'b> {
-    /// What a flight needs to be written again: the cookie, later the PSK identity. Up to 255 bytes are of use; with public
-    /// keys, as many more as two shares, a signature and the peer's public key have: 350 with ECDSA, 900 with RSA-2048;
-    /// with resumption, 100 and as many as a ticket has, and 256 at least.
+    /// The data to write a flight again: the cookie, later the PSK identity. At most 255 bytes are needed. With public
+    /// keys the buffer needs room for two shares, a signature and the peer's public key in addition: 350 bytes with
+    /// ECDSA, 900 with RSA-2048. With resumption it needs 100 bytes and the length of a ticket in addition, and at
+    /// least 256.
     pub outgoing: &'b mut [u8],
     /// Fragments and early records.
     pub incoming: &'b mut [u8],
@@ -235,18 +237,18 @@ pub struct Buffers<'b> {
 
 /// A handshake with everything it works on.
 pub struct Ongoing<'b> {
-    /// Its own memory.
+    /// The state of the handshake.
     pub state: &'b mut HandshakeState,
-    /// Whose it is: it makes the keys there, and says how the peer proved itself.
+    /// The peer of the handshake, which receives the keys and the proved identity.
     pub peer: &'b mut Peer,
-    /// Its connection ids, where some were offered.
+    /// The connection ids of the handshake, if some were offered.
     pub ids: Option<&'b mut ConnectionIds>,
-    /// Its room.
+    /// The buffers of the handshake.
     pub buffers: Buffers<'b>,
 }
 
-/// What ends the handling of a record: nothing behind it can be due. One variant alone holds anything, so that all of it
-/// is in two registers of a mote.
+/// A result that ends the handling of a record: no later data of the record can apply. Only one variant has content,
+/// so that a mote keeps the whole value in two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
     /// Something is needed: ask [`Ongoing::need`], answer with [`Ongoing::resume`].
@@ -365,7 +367,8 @@ impl HandshakeState {
         self.step == Step::Lingering
     }
 
-    /// True while nothing of the flight came that answers ours, and so nothing yet behind the first flight of a server.
+    /// Returns true until a part of the answer to our flight arrives. So no content can yet follow the first flight of
+    /// a server.
     pub const fn is_unanswered(&self) -> bool {
         self.receive_seq == self.answered_seq
     }
@@ -392,7 +395,7 @@ impl HandshakeState {
         self.await_answer();
     }
 
-    /// A new flight begins: nothing of it was sent or hashed.
+    /// Begins a new flight: no part of it is sent or hashed.
     fn await_answer(&mut self) {
         self.hashed = self.flight;
         self.answered_seq = self.receive_seq;
@@ -409,8 +412,8 @@ impl HandshakeState {
         }
     }
 
-    /// The peer's flight came again, so ours was lost. It goes out again only once for each run of the timer: two ends
-    /// that answer every repetition with one would never stop.
+    /// Handles a repeated flight of the peer, which shows that our flight was lost. Our flight is sent again only once
+    /// for each run of the timer. Otherwise two ends that answer every repetition would never stop.
     #[inline(always)]
     pub(crate) fn answer_repetition(&mut self, counters: &mut Counters) {
         if !self.repeated {
@@ -450,7 +453,7 @@ impl Ongoing<'_> {
         self.keep_behind::<R>(0, text)
     }
 
-    /// As [`Self::keep`], behind a cookie of `cookie_len` bytes.
+    /// Does the same as [`Self::keep`], behind a cookie of `cookie_len` bytes.
     pub(crate) fn keep_behind<R: Roles>(&mut self, cookie_len: u8, text: &[u8]) -> Result<(), Fatal> {
         let len = usize::from(cookie_len).wrapping_add(text.len());
         if R::KEEPS && len > kept::front(self.buffers.outgoing) {

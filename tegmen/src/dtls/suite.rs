@@ -1,4 +1,4 @@
-//! Cipher suites: which there are, and what each stands for.
+//! The cipher suites and their parts.
 
 use super::Profile;
 use super::record::{Cipher, LongKeys};
@@ -25,13 +25,13 @@ impl CipherSuite {
     pub const ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: Self = Self(0xc02b);
     /// TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 (RFC 5289).
     pub const ECDHE_RSA_WITH_AES_128_GCM_SHA256: Self = Self(0xc02f);
-    /// TLS_PSK_WITH_AES_128_CBC_SHA256 (RFC 5487), for peers that have nothing better: off unless it is named, and in no list
-    /// here. Without encrypt-then-MAC (RFC 7366), which is used where the peer has it, it stands on an opening in constant
-    /// time alone; and whoever gets the key later opens what was recorded.
+    /// TLS_PSK_WITH_AES_128_CBC_SHA256 (RFC 5487), for peers that support nothing better. It is off unless it is
+    /// named, and no list here contains it. Encrypt-then-MAC (RFC 7366) is used if the peer supports it; otherwise the
+    /// suite depends on decryption in constant time alone. Anyone who gets the key later can decrypt recorded traffic.
     pub const PSK_WITH_AES_128_CBC_SHA256: Self = Self(0x00ae);
-    /// TLS_RSA_WITH_AES_128_CBC_SHA (RFC 5246), the suite that every TLS 1.2 had to have, for peers that have nothing better: off
-    /// unless it is named, and in no list here. Beside what is said of the suite above, its codes are of SHA-1, and whoever has
-    /// the key of the server opens what was recorded before.
+    /// TLS_RSA_WITH_AES_128_CBC_SHA (RFC 5246), the mandatory suite of TLS 1.2, for peers that support nothing better.
+    /// It is off unless it is named, and no list here contains it. It has the weaknesses of the suite above. In
+    /// addition, its MACs use SHA-1, and anyone who gets the server's key can decrypt traffic recorded before.
     pub const RSA_WITH_AES_128_CBC_SHA: Self = Self(0x002f);
     /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3).
     pub const EMPTY_RENEGOTIATION_INFO_SCSV: Self = Self(0x00ff);
@@ -62,7 +62,7 @@ impl CipherSuite {
         self.parts().is_some_and(|(exchange, _)| exchange.is_rsa())
     }
 
-    /// How the keys are agreed on, and the cipher; `None` of a suite that does not exist here.
+    /// Returns the key exchange and the cipher of the suite; `None` for an unknown suite.
     pub(crate) const fn parts(self) -> Option<(KeyExchange, Cipher)> {
         Some(match self {
             Self::PSK_WITH_AES_128_CCM_8 => (KeyExchange::Psk, Cipher::Ccm8),
@@ -100,7 +100,7 @@ impl CipherSuite {
     }
 }
 
-/// How the keys of a session are agreed on.
+/// The key exchange of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeyExchange {
     /// From a pre-shared key alone (RFC 4279, section 2).
@@ -111,7 +111,7 @@ pub(crate) enum KeyExchange {
     EcdhePsk,
     /// From an agreement that the server signs with ECDSA (RFC 8422, section 2).
     EcdheEcdsa,
-    /// The same, signed with RSA.
+    /// ECDHE with certificates, signed with RSA.
     EcdheRsa,
 }
 
@@ -146,9 +146,9 @@ impl KeyExchange {
     }
 }
 
-/// Which cipher suites a client offers and a server accepts, the one it would rather have first. Suites that the provider,
-/// the [role](crate::endpoint::Roles) or the [profile](super::Profile) of an endpoint cannot serve are passed over;
-/// without any of that, TLS_PSK_WITH_AES_128_CCM_8 is all there is.
+/// The cipher suites that a client offers and a server accepts, in order of preference. Suites that the provider, the
+/// [role](crate::endpoint::Roles) or the [profile](super::Profile) of an endpoint does not support are skipped.
+/// Without any of these, only TLS_PSK_WITH_AES_128_CCM_8 remains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Suites(pub &'static [CipherSuite]);
 

@@ -1,4 +1,4 @@
-//! Sealed tickets (RFC 5077, section 4): what a server remembers of a session, in the hands of its client.
+//! Encrypted tickets (RFC 5077, section 4): the server's state of a session, which the client stores.
 //!
 //! ```text
 //! key_name (2) | nonce (9) | sealed state | tag (16)
@@ -37,7 +37,7 @@ impl TicketKey {
         Self(bytes)
     }
 
-    /// One that was kept, or came from another server of the same service.
+    /// Creates a key from bytes that were stored, or that come from another server of the same service.
     pub const fn new(bytes: Secret<TICKET_KEY_LEN>) -> Self {
         Self(bytes)
     }
@@ -73,7 +73,7 @@ pub struct TicketKeys {
 /// A ticket that was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opened<'t> {
-    /// Its state.
+    /// The state of the session.
     pub state: &'t [u8],
     /// True if it was sealed under the key that seals now, or the next.
     pub fresh: bool,

@@ -1,4 +1,4 @@
-//! Where datagrams come from and go to.
+//! The addresses of datagrams.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -32,7 +32,7 @@ impl From<Address> for SocketAddr {
     }
 }
 
-/// Both ends of a datagram's way. The local end is part of it because several addresses may share a socket.
+/// Both ends of a datagram's path. The local end is part of it because several addresses may share a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
     /// Our address: the destination of what we received.

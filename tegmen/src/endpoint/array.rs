@@ -1,4 +1,4 @@
-//! The peer table of a mote: arrays, searched one by one.
+//! The peer table of a mote: arrays with linear search.
 
 use super::address::Path;
 use super::peers::{Inserted, NewPeer, Peer, PeerId, Peers, Phase, Rank, TableFull, may_displace};
@@ -91,7 +91,7 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         candidates.min_by_key(key).map(|(index, _)| index)
     }
 
-    /// Frees the handshake of whoever is at `index`.
+    /// Frees the handshake of the peer at `index`.
     #[inline(never)]
     fn free_handshake(&mut self, index: u32) {
         let owner = index.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! What an endpoint tells its owner.
+//! The events that an endpoint reports to its owner.
 
 use super::PeerId;
 #[cfg(doc)]
@@ -6,7 +6,7 @@ use super::{Endpoint, Peer, Peers};
 use crate::dtls::Fatal;
 use crate::dtls::record::SealError;
 
-/// What a datagram or the clock led to.
+/// The result of a datagram or of the clock.
 #[derive(Debug)]
 pub enum Event<'r, 't> {
     /// Send this datagram back over the path that was given to [`Endpoint::handle`]; it lies in the buffer for output.

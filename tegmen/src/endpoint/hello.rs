@@ -1,4 +1,4 @@
-//! A ClientHello: where a stranger is answered without state, and a handshake begins.
+//! Handles a ClientHello: answers unknown clients without state, and begins handshakes.
 
 use super::{Cx, Endpoint, NewPeer, Path, Peers, Phase, Rank, Roles, write_plain_alert};
 use crate::buf::{Full, Reader, Writer, copy};
@@ -17,7 +17,7 @@ use crate::dtls::{Discard, Fatal, HandshakeState, Profile, alert};
 use crate::secret::same;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// True if a handshake goes on that began with this very hello.
+    /// Returns true if a handshake in progress began with this ClientHello.
     fn is_begun(&mut self, path: &Path, fragment: &Fragment<'_>, hello: &ClientHello<'_>) -> bool {
         let Some(id) = self.peers.find(path, Phase::Handshaking) else { return false };
         let number = fragment.message_seq().wrapping_add(1);
@@ -69,8 +69,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// A fragment of a ClientHello. Nothing is kept of it before its cookie, which the first fragment holds, proves the address;
-    /// then it is put together in the place of a handshake (RFC 6347, section 4.2.3).
+    /// Handles a fragment of a ClientHello. No state is kept before the cookie in the first fragment proves the
+    /// address. Then the fragments are reassembled in the place of a handshake (RFC 6347, section 4.2.3).
     #[inline(never)]
     fn on_hello_fragment<C: Crypto>(
         &mut self,
@@ -181,8 +181,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.begin(cx, path, record, (fragment, &hello), None, out)
     }
 
-    /// A hello that wants to resume a session: `None` if it does not, or cannot. With a ticket that opens it need not prove
-    /// its address as long as there is room for others, who do not have one.
+    /// Handles a ClientHello that asks for resumption; `None` if it does not ask, or resumption is impossible. A
+    /// client with a valid ticket need not prove its address as long as enough places remain for clients without one.
     fn on_hello_to_resume<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -205,7 +205,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Begins a handshake with a client whose hello may be answered, or goes on with one that it began before.
+    /// Begins a handshake with a client whose ClientHello may be answered, or continues one that the client began
+    /// before.
     fn begin<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -1,4 +1,4 @@
-//! Sessions with connection ids: their records are found by id, and the address follows when it is proved.
+//! Sessions with connection ids: their records are found by id, and the address changes once the new one is proved.
 //!
 //! An address is the peer's only after a record from there proved authentic and newer than all before, and then the
 //! response to a challenge did, which only somebody who receives there can have read (RFC 9146, section 6; RFC 9853). Until
@@ -15,7 +15,7 @@ use crate::dtls::return_routability::{self as rrc, MessageType};
 use crate::dtls::state::Local;
 use crate::secret::same;
 
-/// How an endpoint uses connection ids, and what it remembers of that.
+/// The settings of connection ids, and the state that an endpoint keeps for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Mobility {
     policy: Policy,
@@ -31,7 +31,7 @@ impl Mobility {
 }
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// How often peers with connection ids came from new addresses, and what became of that.
+    /// Returns the counts of address changes of peers with connection ids, by result.
     pub fn address_changes(&mut self) -> AddressChanges {
         self.roles.mobility().map_or(AddressChanges::default(), |mobility| mobility.changes)
     }
@@ -43,8 +43,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         peer.map_or(0, |peer| peer.channel.headroom::<C>().saturating_add(to))
     }
 
-    /// Our own address changed, or the way to the peer did, and the owner knows: the session goes on over `path`. Whoever
-    /// had a session there has none any more.
+    /// Continues the session over `path`, after our own address or the path to the peer changed and the owner knows
+    /// it. Removes any other session on that path.
     pub fn move_session(&mut self, id: PeerId, path: &Path) {
         if let Some(other) = self.peers.find(path, Phase::Established)
             && other != id

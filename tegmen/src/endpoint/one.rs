@@ -1,4 +1,4 @@
-//! The peer table of a mote that speaks with one other end, a sensor with its server: no search, and less code.
+//! The peer table of a mote with one peer, such as a sensor with its server: no search, and less code.
 
 use super::address::Path;
 use super::peers::{Inserted, NewPeer, Peer, PeerId, Peers, Phase, TableFull, may_displace};
@@ -7,12 +7,12 @@ use crate::dtls::state::{MAX_TEXT, wipe_room};
 use crate::dtls::{Buffers, HandshakeState, Ongoing};
 use crate::time::Instant;
 
-/// One peer, with room for an outgoing cookie or identity of `OUTGOING` bytes and for `INCOMING` bytes of fragments and
-/// early records. It has no connection id.
+/// A table for one peer, with room for an outgoing cookie or identity of `OUTGOING` bytes and for `INCOMING` bytes of
+/// fragments and early records. The peer has no connection id.
 ///
-/// As in any table that is full, a session gives way to no stranger, and one that we opened to none of ours: a server takes
-/// nobody, nor the same client that has lost its session, before the old one is over or idle; a client ends the old one
-/// ([`Peers::remove`]) before it connects again.
+/// As in any full table, an unknown peer never displaces a session, and we never displace a session that we opened
+/// ourselves. A server accepts no other client until the old session is over or idle, not even the same client after
+/// it lost its session. A client ends the old session ([`Peers::remove`]) before it connects again.
 #[repr(C)] // as with `Peer`
 pub struct OnePeer<A, const OUTGOING: usize = 64, const INCOMING: usize = 128> {
     /// Odd while there is a peer.

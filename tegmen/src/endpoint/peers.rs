@@ -1,4 +1,4 @@
-//! The peer table: a trait, because a mote has an array of three and a server a slab of a million.
+//! The peer table: a trait, because a mote has an array of three peers and a server a slab of a million.
 
 use super::address::{Address, Path};
 use crate::dtls::connection_id::ConnectionIds;
@@ -24,8 +24,8 @@ impl PeerId {
     }
 }
 
-/// Who a peer proved to be, as a number that the application chose when it answered with the key. Its meaning (names,
-/// rights) stays with the application.
+/// The principal that a peer proved, as a number that the application chose when it answered with the key. Its meaning
+/// (names, rights) is up to the application.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Principal(pub u32);
 
@@ -34,7 +34,8 @@ impl Principal {
     pub const NOBODY: Self = Self(u32::MAX);
 }
 
-/// Who is displaced first when the table is full: the lowest, and only by somebody who is not lower.
+/// The rank of a peer. A full table displaces the peer with the lowest rank first, and only if [`may_displace`] allows
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
     /// Has an address, and proved nothing else.
@@ -45,7 +46,7 @@ pub enum Rank {
     Ours,
 }
 
-/// How far an association is.
+/// The phase of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// There is none: a free place.
@@ -58,7 +59,7 @@ pub enum Phase {
     Closing,
 }
 
-/// What protects the datagrams of a peer.
+/// The protection of a peer's datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protection {
     /// Nothing.
@@ -70,7 +71,7 @@ pub enum Protection {
     Oscore,
 }
 
-/// One peer: all that an established session takes, apart from what the table adds.
+/// One peer: all memory of an established session, except what the table adds.
 #[derive(Debug)]
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct Peer {
@@ -81,7 +82,7 @@ pub struct Peer {
     pub(crate) alert: Option<AlertDescription>,
     /// True while our last flight may have to be sent again.
     pub(crate) lingers: bool,
-    /// Of a session; set and looked at only where the role has it.
+    /// The record size limit of a session; used only if the role supports it.
     pub(crate) record_size: RecordSize,
     /// In units of 2^20 microseconds, for the idle timeout.
     pub(crate) last_heard: u32,
@@ -90,23 +91,23 @@ pub struct Peer {
     pub(crate) channel: Channel,
 }
 
-/// What a peer begins with.
+/// The initial values of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct NewPeer<'p> {
     /// Both ends of the way to it.
     pub path: &'p Path,
-    /// Its rank in the table.
+    /// The rank of the peer in the table.
     pub rank: Rank,
-    /// How far the association is.
+    /// The phase of the association.
     pub phase: Phase,
-    /// What protects its datagrams.
+    /// The protection of the peer's datagrams.
     pub protection: Protection,
     /// True if it needs a place for a handshake.
     pub with_handshake: bool,
 }
 
 impl<'p> NewPeer<'p> {
-    /// One that begins with a DTLS handshake.
+    /// Returns a peer that begins with a DTLS handshake.
     pub(crate) const fn handshaking(path: &'p Path, rank: Rank) -> Self {
         Self { path, rank, phase: Phase::Handshaking, protection: Protection::Dtls, with_handshake: true }
     }
@@ -152,27 +153,27 @@ impl Peer {
         &self.path
     }
 
-    /// When something authentic came of it last, in units of 2^20 microseconds.
+    /// Returns the time of the last authentic message from the peer, in units of 2^20 microseconds.
     pub const fn last_heard(&self) -> u32 {
         self.last_heard
     }
 
-    /// Who it proved to be.
+    /// Returns the principal that the peer proved.
     pub const fn principal(&self) -> Principal {
         self.principal
     }
 
-    /// How far the association is.
+    /// Returns the phase of the association.
     pub const fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Its rank in the table.
+    /// Returns the rank of the peer in the table.
     pub const fn rank(&self) -> Rank {
         self.rank
     }
 
-    /// What protects its datagrams.
+    /// Returns the protection of the peer's datagrams.
     pub const fn protection(&self) -> Protection {
         self.protection
     }
@@ -182,7 +183,7 @@ impl Peer {
         self.phase = phase;
     }
 
-    /// Its handshake with everything it works on; for the table, whose memory the others are.
+    /// Returns the handshake of the peer with its state and buffers, which the table owns.
     pub const fn ongoing<'b>(
         &'b mut self,
         state: &'b mut HandshakeState,
@@ -197,8 +198,8 @@ impl Peer {
         self.path = *path;
     }
 
-    /// The most bytes that it can be sent at once, because the session agreed on records of no more; the datagram that
-    /// they go in may set a lower limit.
+    /// Returns the most bytes that one record to this peer can carry, because of the agreed record size. The size of
+    /// the datagram may set a lower limit.
     pub const fn max_content(&self) -> usize {
         match self.protection {
             Protection::Plain | Protection::Oscore => MAX_CONTENT,
@@ -206,13 +207,13 @@ impl Peer {
         }
     }
 
-    /// Its keys and counters.
+    /// Returns the keys and counters of the session.
     pub const fn channel(&self) -> &Channel {
         &self.channel
     }
 }
 
-/// The table holds nobody who may be displaced.
+/// The table is full of peers that may not be displaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableFull;
 
@@ -229,10 +230,10 @@ pub trait Peers {
     /// The peer itself.
     fn peer(&mut self, id: PeerId) -> Option<&mut Peer>;
 
-    /// What is kept beside it.
+    /// Returns the data attached to the peer.
     fn attached(&mut self, id: PeerId) -> Option<&mut Self::Attached>;
 
-    /// Its handshake, if it has one.
+    /// Returns the handshake of the peer, if it has one.
     fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>>;
 
     /// Adds a peer; a handshake, if it gets a place for one, is the caller's to begin.
@@ -245,7 +246,7 @@ pub trait Peers {
     /// Moves a peer to another phase, and so changes what [`Self::find`] finds.
     fn set_phase(&mut self, id: PeerId, phase: Phase);
 
-    /// Frees the handshake of a peer that needs it no more.
+    /// Frees the handshake of a peer that no longer needs it.
     fn release_handshake(&mut self, id: PeerId);
 
     /// True while so few handshakes go on that a client with a ticket need not prove its address first.
@@ -253,16 +254,18 @@ pub trait Peers {
         false
     }
 
-    /// The peer that has this connection id of ours, which is not empty.
+    /// Returns the peer with this connection id of ours; the id is not empty.
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId>;
 
     /// The connection ids of a peer, if it has any.
     fn connection_ids(&mut self, id: PeerId) -> Option<&mut ConnectionIds>;
 
-    /// Gives a peer connection ids, or takes them; ours is that of no other peer. False if there is no room.
+    /// Sets or removes the connection ids of a peer; our id must not belong to another peer. Returns false if there is
+    /// no room.
     fn set_connection_ids(&mut self, id: PeerId, ids: Option<ConnectionIds>) -> bool;
 
-    /// Moves a peer to another path, on which there is nobody in its phase, and so changes what [`Self::find`] finds.
+    /// Moves a peer to another path, on which there is no other peer in its phase. This changes the result of
+    /// [`Self::find`].
     fn set_path(&mut self, id: PeerId, path: &Path);
 
     /// Removes a peer, its handshake, its connection ids and what is attached; keys are wiped.
@@ -286,7 +289,7 @@ pub trait Peers {
     }
 }
 
-/// What [`Peers::insert`] did.
+/// The result of [`Peers::insert`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inserted {
     /// The new peer.
@@ -295,7 +298,8 @@ pub struct Inserted {
     pub evicted: bool,
 }
 
-/// A stranger may displace a stranger; nobody displaces an authenticated peer or one of ours but one of ours.
+/// Returns true if a peer of rank `new` may displace one of rank `old`. Every peer may displace an unauthenticated peer.
+/// Only a peer to which we connect may displace an authenticated peer. No peer may displace one to which we connected.
 pub fn may_displace(new: Rank, old: Rank) -> bool {
     match old {
         Rank::Stranger => true,

@@ -1,4 +1,4 @@
-//! Sessions that leave an endpoint and come back: see [`crate::dtls::session`].
+//! Moves sessions out of an endpoint and back: see [`crate::dtls::session`].
 
 use super::{Cx, Endpoint, NewPeer, Path, PeerId, Peers, Phase, Principal, Protection, Rank, Roles};
 use crate::dtls::session::Session;
@@ -6,19 +6,20 @@ use crate::dtls::session::Session;
 /// Why a session cannot be taken in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotRestored {
-    /// The table holds nobody who may be displaced.
+    /// The table is full of peers that may not be displaced.
     TableFull,
     /// The path belongs to somebody else by now.
     Taken,
-    /// Its key has no numbers left: a new handshake is due.
+    /// The key of the session has no numbers left: a new handshake is needed.
     Exhausted,
     /// The connection id that the peer writes is not of the length of those given here, or another session has it.
     ConnectionId,
 }
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// A copy of an established session, to be kept in case that it ends without order: its window counts as lost, and it
-    /// goes on at the end of what this one has leased, which is everything before the first [`Self::lease_session`].
+    /// Returns a copy of an established session, for a restart without an orderly end. The window of the copy counts
+    /// as lost, and the copy continues at the end of the lease of this session. Before the first
+    /// [`Self::lease_session`] the lease covers all numbers.
     pub fn copy_session(&mut self, id: PeerId) -> Option<Session> {
         let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;
@@ -28,7 +29,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(session)
     }
 
-    /// Takes an established session out, as it is; the peer hears nothing of it. What comes out is to be used once.
+    /// Takes an established session out, without a message to the peer. The result may be used once.
     pub fn take_session(&mut self, id: PeerId) -> Option<Session> {
         let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;

@@ -1,4 +1,4 @@
-//! Sessions that are resumed, as their owner sees them: see [`crate::dtls::resumption`].
+//! The interface of resumption for the owner of an endpoint: see [`crate::dtls::resumption`].
 
 use super::{Cx, Endpoint, Path, PeerId, Peers, Roles, TableFull};
 use crate::crypto::Crypto;
@@ -6,8 +6,8 @@ use crate::dtls::CipherSuite;
 use crate::dtls::resumption::{Handle, Resumable, SessionState};
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// As [`Self::connect`], with an offer to resume a session. A server that does not take it goes through a full
-    /// handshake; so does one to which the offer has no room in a handshake here.
+    /// Does the same as [`Self::connect`], and offers to resume a session. If the server declines, or the offer does
+    /// not fit the buffers of a handshake, there is a full handshake.
     ///
     /// # Errors
     /// [`TableFull`] as there.
@@ -29,8 +29,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(id)
     }
 
-    /// What a session that we opened can be resumed with; to be asked at [`Event::Established`](super::Event), because it
-    /// is forgotten with the handshake.
+    /// Returns the means to resume a session that we opened. Call it at [`Event::Established`](super::Event), because
+    /// the handshake is then discarded.
     pub fn resumable(&mut self, id: PeerId) -> Option<Resumable<'_>> {
         self.peers.ongoing(id).filter(|_| R::RESUMPTION)?.resumable()
     }

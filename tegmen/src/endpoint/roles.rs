@@ -1,4 +1,4 @@
-//! Client, server, or both: types, so that an image links no code for what it never is.
+//! The roles of an endpoint, client, server or both, as types, so that an image links no code for an unused role.
 
 use super::address::Address;
 use super::mobility::Mobility;
@@ -10,7 +10,7 @@ use crate::dtls::resumption::{NoResumption, Resumption};
 use crate::dtls::{Config, Profile, Suites, record_size};
 use crate::time::Instant;
 
-/// Which roles an endpoint takes. A type, so that an image links no code for a role that it never has.
+/// The roles of an endpoint. This is a type, so that an image links no code for an unused role.
 pub trait Roles {
     /// It opens handshakes.
     const CLIENT: bool;
@@ -42,22 +42,22 @@ pub trait Roles {
         0
     }
 
-    /// How connection ids are used, and what is remembered of that; `None` if they are not.
+    /// Returns the settings and state of connection ids; `None` if they are not used.
     fn mobility(&mut self) -> Option<&mut Mobility> {
         None
     }
 
-    /// Its cipher suites.
+    /// Returns the cipher suites of the endpoint.
     fn suites(&self) -> Suites {
         Suites::CCM_8
     }
 
-    /// What it can prove itself with.
+    /// Returns the keys of the endpoint.
     fn keys(&self) -> &impl Keys {
         &NoKeys
     }
 
-    /// Where a server has the sessions that are resumed.
+    /// Returns the store of a server's sessions for resumption.
     fn resumption(&self) -> &impl Resumption {
         &NoResumption
     }
@@ -69,13 +69,13 @@ pub trait Roles {
     }
 }
 
-/// A role that needs no more than the settings.
+/// A role that needs only the settings.
 pub trait Configured: Roles {
     /// The role under these settings.
     fn new(config: &Config) -> Self;
 }
 
-/// What an endpoint can prove itself with in handshakes with certificates or raw public keys, and what it asks for.
+/// The keys of an endpoint in handshakes with certificates or raw public keys, and its demands on the peer.
 ///
 /// Private keys are not here: a signature is asked for by [`Need::Sign`](crate::dtls::need::Need), so that a key may stay
 /// in a chip.
@@ -83,12 +83,12 @@ pub trait Keys {
     /// A credential by its number. They are numbered from 0 on, up to 254; the first that a handshake can use is taken.
     fn credential(&self, number: u8) -> Option<Credential<'_>>;
 
-    /// Whether a server asks clients for a certificate.
+    /// Returns whether a server asks clients for a certificate.
     fn client_authentication(&self) -> ClientAuthentication {
         ClientAuthentication::Never
     }
 
-    /// The types that are taken from the peer, the one that we would rather have first.
+    /// Returns the certificate types that the endpoint accepts from the peer, in order of preference.
     fn peer_types(&self) -> &[CertificateType] {
         &[CertificateType::X509]
     }
@@ -104,27 +104,27 @@ pub trait Keys {
     }
 }
 
-/// A public key of ours, as the peer gets it.
+/// A public key of ours, as we send it to the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Credential<'k> {
-    /// How it is shown.
+    /// The certificate type of the key.
     pub certificate_type: CertificateType,
-    /// How it signs.
+    /// The signature scheme of the key.
     pub scheme: SignatureScheme,
-    /// Of X.509 our certificate and those above it, DER, each behind its length in three bytes; else the
+    /// For X.509 our certificate and those above it, in DER, each behind its length in three bytes; otherwise the
     /// SubjectPublicKeyInfo.
     pub content: &'k [u8],
 }
 
-/// Whether a server asks clients for a certificate, where it proves itself with one.
+/// The request of a server with a certificate for a certificate of the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ClientAuthentication {
-    /// It does not.
+    /// The server does not ask.
     #[default]
     Never,
-    /// It does, and goes on with a client that has none: as [`Principal::NOBODY`](super::Principal).
+    /// The server asks, and accepts a client without a certificate as [`Principal::NOBODY`](super::Principal).
     Asked,
-    /// It does, and ends the handshake with a client that has none.
+    /// The server asks, and ends the handshake with a client without a certificate.
     Required,
 }
 
@@ -155,7 +155,7 @@ pub struct Extended<R> {
 pub struct PublicKeys<R, K> {
     /// The role.
     pub role: R,
-    /// What it proves itself with, and what it asks for.
+    /// The keys of the endpoint, and its demands on the peer.
     pub keys: K,
 }
 
@@ -164,7 +164,7 @@ pub struct PublicKeys<R, K> {
 pub struct Resuming<R, T> {
     /// The role.
     pub role: R,
-    /// Where a server has them.
+    /// The store of a server's sessions.
     pub sessions: T,
 }
 

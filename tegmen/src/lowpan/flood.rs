@@ -1,16 +1,16 @@
-//! Multicast over several hops: a mesh header that names the originator, a broadcast header that numbers what it sends
-//! (RFC 4944, sections 5.2 and 11.1), and a memory of what was relayed already.
+//! Multicast over several hops: a mesh header that names the originator, a broadcast header with a sequence number
+//! (RFC 4944, sections 5.2 and 11.1), and a record of the frames that were relayed.
 
 use super::frame::LinkAddress;
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::time::{Duration, Instant};
 
-/// What stands before the payload of a flooded frame.
+/// The headers before the payload of a flooded frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Hops that it may still take.
     pub hops_left: u8,
-    /// Who sent it first.
+    /// The originator of the frame.
     pub originator: LinkAddress,
     /// Whom it is for; usually everybody.
     pub destination: LinkAddress,
@@ -111,7 +111,8 @@ impl<const N: usize> Seen<N> {
     }
 }
 
-/// How long a flood is remembered: longer than it takes to cross any network, shorter than 256 of them.
+/// The time for which a flood is remembered: longer than a flood takes to cross any network, shorter than 256 floods
+/// take.
 pub const MEMORY: Duration = Duration::from_secs(10);
 /// LOWPAN_BC0.
 const BC0: u8 = 0x50;

@@ -1,4 +1,4 @@
-//! Packets that do not fit a frame: fragments, and the bounded buffer that puts them together (RFC 4944, section 5.3).
+//! Packets that do not fit a frame: fragments, and the bounded buffer that reassembles them (RFC 4944, section 5.3).
 //!
 //! Lengths and offsets count the packet as it is without compression, in units of eight bytes. One fragment lost is the
 //! packet lost: nothing is sent again here.
@@ -319,15 +319,15 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
 /// Why a frame's payload is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// It ends before its headers do.
+    /// The fragment ends before its headers end.
     Truncated,
-    /// It begins with a dispatch that is not known here.
+    /// The fragment begins with an unknown dispatch.
     Dispatch(u8),
-    /// Its compressed headers are refused.
+    /// The compressed headers of the packet are refused.
     Headers(iphc::Refused),
     /// The packet is longer than there is room for.
     TooLong,
-    /// It laps over other fragments of its packet, or goes beyond it.
+    /// The fragment overlaps other fragments of its packet, or exceeds the packet.
     Contradicts,
 }
 
@@ -349,7 +349,7 @@ impl From<iphc::Refused> for Refused {
     }
 }
 
-/// How long the fragments of a packet are waited for (section 5.3).
+/// The time limit for the fragments of a packet (section 5.3).
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of the longest packet: what 11 bits can count.
 pub const MAX_PACKET_LEN: usize = 2047;

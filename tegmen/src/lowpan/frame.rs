@@ -81,19 +81,19 @@ impl PanId {
     pub const BROADCAST: Self = Self(0xffff);
 }
 
-/// What a frame is.
+/// The type of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameType {
-    /// It carries a payload.
+    /// A frame with a payload.
     Data,
-    /// It says that the frame with the same sequence number was received.
+    /// An acknowledgement of the frame with the same sequence number.
     Acknowledgement,
 }
 
 /// The header of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What it is.
+    /// The type of the frame.
     pub frame_type: FrameType,
     /// The receiver is to acknowledge it.
     pub acknowledge: bool,
@@ -153,12 +153,12 @@ impl Header {
         false
     }
 
-    /// The source PAN is left out: both addresses are there, and in one network (section 7.2.1.1.5).
+    /// Returns true if the source PAN is left out: both addresses are present, and in one network (section 7.2.1.1.5).
     fn compresses_pan(&self) -> bool {
         !self.destination.is_empty() && !self.source.is_empty() && self.destination_pan == self.source_pan
     }
 
-    /// Reads a header; what is left of `bytes` is the payload.
+    /// Reads a header; the rest of `bytes` is the payload.
     ///
     /// # Errors
     /// [`Refused`]
@@ -238,7 +238,7 @@ impl Header {
 pub struct Frame<'r> {
     /// The header.
     pub header: Header,
-    /// What it carries.
+    /// The payload of the frame.
     pub payload: &'r [u8],
 }
 
@@ -285,11 +285,11 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 /// Why a received frame is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// It ends before its header does.
+    /// The frame ends before its header ends.
     Truncated,
-    /// It is longer than [`MAX_LEN`].
+    /// The frame is longer than [`MAX_LEN`].
     TooLong,
-    /// It was damaged on its way.
+    /// The checksum of the frame is wrong.
     BadChecksum,
     /// A beacon, a command, a secured frame, or one of a later version.
     Unsupported,

@@ -1,7 +1,7 @@
 //! Header compression: LOWPAN_IPHC for IPv6 and LOWPAN_NHC for UDP (RFC 6282).
 //!
-//! What the link layer or a shared context says already is left out. [`Compressed::of`] takes the headers of a packet,
-//! [`decompress`] writes them again; what stands behind them is not touched.
+//! Compression leaves out data that the link layer or a shared context gives. [`Compressed::of`] compresses the
+//! headers of a packet, and [`decompress`] restores them. The payload behind them does not change.
 
 use super::frame::LinkAddress;
 use crate::buf::{Full, Reader, Truncated, Writer};
@@ -9,7 +9,7 @@ use crate::buf::{Full, Reader, Truncated, Writer};
 /// Both ends of the way that a packet takes over the link: what elided addresses are made from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hop {
-    /// Who sends the frame.
+    /// The sender of the frame.
     pub source: LinkAddress,
     /// Whom it is for.
     pub destination: LinkAddress,
@@ -27,7 +27,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// `address` with the bits of the prefix in place of its own.
+    /// Returns `address` with its first bits replaced by the prefix.
     fn over(&self, mut address: [u8; 16]) -> [u8; 16] {
         let mut left = self.len;
         for (byte, prefix) in address.iter_mut().zip(self.prefix) {
@@ -66,7 +66,7 @@ impl Compressed {
         Ok(this)
     }
 
-    /// What goes over the air in place of the headers.
+    /// Returns the compressed headers.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len.into()).unwrap_or(&[])
     }
@@ -171,9 +171,9 @@ struct Choice {
 enum Inline {
     /// Nothing.
     None,
-    /// The last so many bytes.
+    /// The last bytes, of this number.
     Last(usize),
-    /// The second byte, and the last so many.
+    /// The second byte, and the last bytes, of this number.
     SecondAndLast(usize),
     /// The second and third byte, and the last four: section 3.2.4, unicast-prefix-based.
     Prefixed,

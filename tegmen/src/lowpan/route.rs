@@ -1,4 +1,4 @@
-//! Static routes: where a packet that is not for this node goes next (route-over, RFC 6606, section 2.2).
+//! Static routes: the next hop of a packet for another node (route-over, RFC 6606, section 2.2).
 
 use super::frame::LinkAddress;
 
@@ -7,7 +7,7 @@ use super::frame::LinkAddress;
 pub struct Route {
     /// The prefix.
     pub prefix: [u8; 16],
-    /// Its bits, at most 128; 0 is the default route.
+    /// The length of the prefix in bits, at most 128; 0 is the default route.
     pub len: u8,
     /// The neighbour.
     pub next_hop: LinkAddress,
@@ -50,18 +50,18 @@ pub fn next_hop(routes: &[Route], ip: &[u8; 16]) -> Option<LinkAddress> {
     covering.rev().max_by_key(|route| route.len).map(|route| route.next_hop)
 }
 
-/// What becomes of a packet.
+/// The decision about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// It is for this node.
+    /// The packet is for this node.
     Deliver,
-    /// It goes to this neighbour; its hop limit was lowered.
+    /// The packet goes to this neighbour; its hop limit is decremented.
     Forward(LinkAddress),
     /// Nobody knows the way.
     NoRoute,
-    /// It took as many hops as it may.
+    /// The hop limit of the packet is exhausted.
     HopLimit,
-    /// It is not an IPv6 packet, or may not leave its link.
+    /// The bytes are not an IPv6 packet, or the packet may not leave its link.
     NotForwarded,
 }
 

@@ -31,7 +31,7 @@ impl Id {
     }
 }
 
-/// What both ends know beforehand (RFC 8613, section 3.2).
+/// The parameters that both ends know beforehand (RFC 8613, section 3.2).
 #[derive(Clone, Copy)]
 pub struct Parameters<'a> {
     /// Master Secret: random, at least 16 bytes.
@@ -91,8 +91,8 @@ pub struct Context {
 impl Context {
     /// A context that both ends use for the first time: the other end has sent nothing yet.
     ///
-    /// Only for parameters that are certainly fresh; a context that may have been used before goes on with
-    /// [`Self::resume`]. Either way the lease must be [extended](Self::lease_mut) before anything can be sent.
+    /// Creates a context from parameters that nobody has used before. For a context that may have been used, call
+    /// [`Self::resume`]. In both cases the lease must be [extended](Self::lease_mut) before the context can send.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -100,8 +100,8 @@ impl Context {
         Self::derive::<C>(parameters, Lease::resume(0), ReplayWindow::new())
     }
 
-    /// A context that goes on after a restart: `kept` is the end of the lease that was kept last, and what the other end
-    /// has used is forgotten.
+    /// Restores a context after a restart. `kept` is the end of the lease that was stored last. The window of the
+    /// other end counts as lost.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -206,7 +206,7 @@ impl Context {
         &self.lease
     }
 
-    /// What the other end has used.
+    /// Returns the window of numbers that the other end has used.
     pub const fn window(&self) -> &ReplayWindow {
         &self.window
     }

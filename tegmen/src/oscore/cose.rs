@@ -1,4 +1,5 @@
-//! What OSCORE takes from COSE: algorithms, nonce and additional authenticated data (RFC 8613, sections 5.2 to 5.4).
+//! The parts of COSE that OSCORE uses: algorithms, nonce and additional authenticated data (RFC 8613, sections 5.2 to
+//! 5.4).
 
 use super::option::PartialIv;
 use super::{Id, MAX_ID};
@@ -177,7 +178,7 @@ impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
         cbor
     }
 
-    /// One byte as it is.
+    /// Appends one byte unchanged.
     fn push(&mut self, byte: u8) {
         if let Some(place) = self.bytes.get_mut(self.len) {
             *place = byte;
@@ -206,7 +207,7 @@ impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
         self.put(value);
     }
 
-    /// As [`Self::string`], for up to seven bytes: on a host with its head in one word.
+    /// Does the same as [`Self::string`], for up to seven bytes. On a host the bytes and their head share one word.
     #[inline]
     fn padded(&mut self, value: &Padded) {
         if cfg!(not(target_pointer_width = "64")) {

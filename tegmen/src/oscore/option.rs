@@ -30,7 +30,7 @@ impl PartialIv {
         self.0.number()
     }
 
-    /// What goes over the wire.
+    /// Returns the encoded value.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -57,7 +57,7 @@ const MAX_VALUE: usize = 255;
 /// Longest value that is written here.
 pub(super) const MAX_LEN: usize = 1 + 5 + 1 + super::MAX_KID_CONTEXT + super::MAX_ID;
 
-/// What the option says.
+/// The content of the option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OscoreOption<'a> {
     /// The number of the message; a response may be without.

@@ -1,4 +1,4 @@
-//! From a message to a protected one, in place (RFC 8613, sections 8.1 and 8.3).
+//! Protects a message in place (RFC 8613, sections 8.1 and 8.3).
 
 use super::Id;
 use super::context::{Context, NO_CHALLENGE, Wrapped};
@@ -56,8 +56,9 @@ impl Context {
         Ok(Pending::new(RequestBinding(number)))
     }
 
-    /// Protects the response in `frame` to a request. With the request's own nonce, which can be spent once, it carries
-    /// no number; without, it takes one of ours, as every notification but the first does.
+    /// Protects the response in `frame` to a request. With the request's own nonce, which can be used once, the
+    /// response carries no number. Without it the response takes one of our numbers, as every notification but the
+    /// first does.
     ///
     /// # Errors
     /// As [`Self::protect_request`].

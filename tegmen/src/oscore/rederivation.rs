@@ -1,4 +1,4 @@
-//! Keys that both ends derive anew, when one of them has lost what it kept (RFC 8613, appendix B.2).
+//! Derivation of new keys by both ends, after one of them has lost its numbers (RFC 8613, appendix B.2).
 //!
 //! ```text
 //! client                                                      server
@@ -8,12 +8,12 @@
 //!                                    <-  under R2 || R3         response #2
 //! ```
 //!
-//! A kid context of these messages is a CBOR byte string around the bytes; later ones carry none. Response #1 has the nonce of
-//! request #1, common IV included, and the keys of R2 || ID1; one with a number of its own is taken as well. A client that has lost its
-//! numbers draws ID1 ([`Context::rederive`]). A server that has lost them takes what a client had as ID Context for ID1, so
-//! that any request becomes request #1. R2 is 8 random bytes and their HMAC under a key that nobody else has and that is
-//! drawn anew for each new context ([`Offers`]): a server keeps nothing for those who ask, and an old request #2 is
-//! never of this moment again.
+//! A kid context of these messages is a CBOR byte string around the bytes; later messages carry none. Response #1 has
+//! the nonce of request #1, common IV included, and the keys of R2 || ID1; a response #1 with a number of its own is
+//! also accepted. A client that has lost its numbers generates ID1 ([`Context::rederive`]). A server that has lost
+//! them takes the client's previous ID Context as ID1, so that any request becomes request #1. R2 is 8 random bytes
+//! and their HMAC under a secret key that is generated again for each new context ([`Offers`]). So a server keeps no
+//! state for clients that ask, and an old request #2 is never accepted again.
 
 use super::MAX_KID_CONTEXT;
 use super::context::{BadParameters, Context, MAX_ID_CONTEXT, Parameters};
@@ -74,9 +74,9 @@ impl Context {
         Self::fresh::<C>(parameters, &id1)
     }
 
-    /// A context of [`Self::rederived`] or [`Rederived::Second`] that goes on after a restart: `parameters` have the
-    /// [ID Context](Self::id_context) that it had, `kept` is the end of the lease that was kept last, `window` is known
-    /// only after an orderly end, and `settled` is whether it was [settled](Self::settle).
+    /// Restores a context of [`Self::rederived`] or [`Rederived::Second`] after a restart: `parameters` have its [ID
+    /// Context](Self::id_context), `kept` is the end of the lease that was stored last, `window` is known only after
+    /// an orderly end, and `settled` is whether it was [settled](Self::settle).
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -99,7 +99,7 @@ impl Context {
         Self::named::<C>(parameters, id_context, id_context)
     }
 
-    /// As [`Self::fresh`], named by other bytes than it is derived with.
+    /// Does the same as [`Self::fresh`], with a name that differs from the bytes for the derivation.
     fn named<C: Crypto>(parameters: &Parameters<'_>, id_context: &[u8], name: &[u8]) -> Result<Self, BadParameters> {
         let parameters = &Parameters { id_context: Some(id_context), ..*parameters };
         let mut context = Self::derive_named::<C>(parameters, Some(name), Lease::resume(0), ReplayWindow::new())?;
@@ -206,11 +206,11 @@ fn unwrap(kid_context: &[u8]) -> Option<&[u8]> {
     (bytes.len() == usize::from(len)).then_some(bytes)
 }
 
-/// What a server knows its R2 by. It is drawn when the server starts and for each context that came of it, so that what was
-/// offered before is void.
+/// The key by which a server recognizes its R2. The server generates it at the start and for each context derived with
+/// it, which invalidates earlier offers.
 pub struct Offers(Secret<DIGEST_LEN>);
 
-/// What a request that names another ID Context is for.
+/// The purpose of a request with another ID Context.
 #[derive(Debug)]
 pub enum Rederived<'r> {
     /// Request #1: to be answered with [`Offers::answer`]. What it asks is not for the application, since it may be a replay.
@@ -245,7 +245,7 @@ impl FirstRequest {
         first
     }
 
-    /// Which request it is.
+    /// Returns the identifier of the request.
     pub const fn binding(&self) -> RequestBinding {
         self.request
     }

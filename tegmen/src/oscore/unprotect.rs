@@ -1,4 +1,4 @@
-//! From a protected message to the one inside, in place (RFC 8613, sections 8.2 and 8.4).
+//! Verifies and decrypts a protected message in place (RFC 8613, sections 8.2 and 8.4).
 
 use super::context::{Context, NO_CHALLENGE};
 use super::cose::{Aead, Inputs};
@@ -10,7 +10,7 @@ use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
 use crate::replay::{ReplayWindow, Replayed};
 use crate::secret::Secret;
 
-/// Which request a response answers: it authenticates no other.
+/// The request that a response answers: the response authenticates for no other request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestBinding(pub(super) PartialIv);
 
@@ -26,7 +26,7 @@ impl RequestBinding {
 pub struct RequestNonce(pub(super) RequestBinding);
 
 impl RequestNonce {
-    /// Which request it is of.
+    /// Returns the request of this nonce.
     pub const fn binding(&self) -> RequestBinding {
         self.0
     }
@@ -49,9 +49,9 @@ impl RequestNonce {
 /// A request that came out of a protected message.
 #[derive(Debug)]
 pub enum Unprotected<'r> {
-    /// It is what the other end sent, and came for the first time.
+    /// The message is authentic and new.
     Fresh(MessageRef<'r>, RequestNonce),
-    /// It is what the other end sent, but perhaps a replay, since the window was lost: answer with a
+    /// The message is authentic, but may be a replay, because the window was lost. Answer it with a
     /// [challenge](Context::write_challenge) and do nothing else.
     Unverified(MessageRef<'r>, RequestBinding),
 }
@@ -71,7 +71,7 @@ impl Pending {
         Self { request, answered: false, newest: 0 }
     }
 
-    /// Which request it is.
+    /// Returns the identifier of the request.
     pub const fn binding(&self) -> RequestBinding {
         self.request
     }
@@ -82,20 +82,20 @@ impl Pending {
     }
 }
 
-/// Why a message is not delivered. Whoever sent it learns the [code](Self::code) and no more.
+/// The reason for which a message is not delivered. Its sender receives the [code](Self::code) only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// It is not protected.
+    /// The message is not protected.
     Unprotected,
     /// The OSCORE option makes no sense, or lacks what a request must have.
     BadOption,
-    /// It names another context.
+    /// The message names another context.
     UnknownContext,
-    /// Its number was used before, or is too old to know.
+    /// The number of the message was used before, or is too old for the window.
     Replayed,
-    /// It is no message of the other end.
+    /// The message does not authenticate.
     NotAuthentic,
-    /// It is authentic, and what is inside is no message.
+    /// The message is authentic, but its content is not a valid message.
     Malformed,
 }
 
@@ -199,7 +199,7 @@ impl Context {
         Ok(*message)
     }
 
-    /// What is to be known of a message before it can be decrypted: a response to `pending`, or else a request.
+    /// Reads the data that decryption needs from a message: a response to `pending`, or else a request.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn read(&self, datagram: &[u8], pending: Option<&Pending>) -> Result<Sealed, Refused> {

@@ -1,11 +1,11 @@
-//! A certificate as it is read (RFC 5280, section 4.1), in the profile of RFC 7925, section 4.4.
+//! A parsed certificate (RFC 5280, section 4.1), in the profile of RFC 7925, section 4.4.
 
 use super::der::{self, INTEGER, OCTET_STRING, OID, SEQUENCE, SET, context};
 use super::{PublicKey, Refusal, UnixTime};
 use crate::buf::Reader;
 use crate::crypto::{P256_PREFIX, SCALAR_LEN};
 
-/// What is read of a certificate; all of it has been walked.
+/// The fields of a certificate; the parser has walked all of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Certificate<'c> {
     /// TBSCertificate with its tag and length.
@@ -14,7 +14,7 @@ pub(crate) struct Certificate<'c> {
     pub(crate) signature: &'c [u8],
     /// Name with its tag and length.
     pub(crate) issuer: &'c [u8],
-    /// The same.
+    /// The subject of the certificate, in DER.
     pub(crate) subject: &'c [u8],
     pub(crate) not_before: UnixTime,
     pub(crate) not_after: UnixTime,
@@ -25,7 +25,7 @@ pub(crate) struct Certificate<'c> {
 /// The extensions that are understood (RFC 5280, section 4.2.1).
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Extensions<'c> {
-    /// Of a CA; `None` for an end entity.
+    /// The basic constraints of a CA; `None` for an end entity.
     pub(crate) ca: Option<PathLen>,
     /// The first eight bits of key usage, all of them if it is not there.
     pub(crate) key_usage: KeyUsage,
@@ -35,7 +35,7 @@ pub(crate) struct Extensions<'c> {
     pub(crate) alt_names: &'c [u8],
 }
 
-/// How many CAs may stand between this one and the end entity, if that is said.
+/// The number of CAs that may be between this certificate and the end entity, if it is limited.
 pub(crate) type PathLen = Option<u8>;
 
 /// Key usage, the bit 0 first.

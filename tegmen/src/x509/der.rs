@@ -1,5 +1,5 @@
-//! As much of DER (ITU-T X.690) as certificates need, of which every value has one form. Nothing is read behind the bytes
-//! that are there.
+//! The part of DER (ITU-T X.690) that certificates need. Each value has exactly one encoding. Reads never exceed the
+//! input.
 
 use crate::buf::{Reader, Truncated};
 
@@ -37,8 +37,8 @@ pub const fn context(n: u8) -> u8 {
     0xa0 | n
 }
 
-/// The next element: its tag and its value. A length has no more bytes than it needs, at most three; tags of more than one
-/// byte do not occur in certificates.
+/// Reads the next element: its tag and its value. A length has no more bytes than it needs, at most three. Tags of
+/// more than one byte do not occur in certificates.
 ///
 /// # Errors
 /// [`Malformed`].
@@ -73,7 +73,7 @@ pub fn value<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<&'r [u8], Malformed
     }
 }
 
-/// What is inside the next element, which has this tag.
+/// Reads the content of the next element, which must have this tag.
 ///
 /// # Errors
 /// [`Malformed`].
@@ -102,7 +102,7 @@ pub fn optional<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Option<&'r [u8]>
     }
 }
 
-/// Nothing is left.
+/// Succeeds if no bytes remain.
 ///
 /// # Errors
 /// [`Malformed`].

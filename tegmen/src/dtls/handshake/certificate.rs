@@ -5,7 +5,7 @@ use super::{Write, end};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::SignatureScheme;
 
-/// What a Certificate message holds (IANA TLS Certificate Types registry).
+/// The content of a Certificate message (IANA TLS Certificate Types registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CertificateType(pub u8);
 
@@ -16,8 +16,9 @@ impl CertificateType {
     pub const RAW_PUBLIC_KEY: Self = Self(2);
 }
 
-/// What stands in the body behind its length: of X.509 the certificate_list, each certificate behind its length in three
-/// bytes, the sender's own first; else the SubjectPublicKeyInfo. Nothing if the sender has none.
+/// Reads the content of the body. For X.509 this is the certificate_list: each certificate behind its length in three
+/// bytes, the sender's own first. Otherwise it is the SubjectPublicKeyInfo. The result is empty if the sender has no
+/// certificate or key.
 pub fn read(body: &[u8]) -> Result<&[u8], Truncated> {
     let mut reader = Reader::new(body);
     let len = reader.u24()? as usize;

@@ -57,14 +57,14 @@ impl<'r> ClientHello<'r> {
         self.cipher_suites.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == suite.0)
     }
 
-    /// What a client repeats when it comes back with a cookie (RFC 6347, section 4.2.1): version, random and session id; cipher
-    /// suites; compression methods.
+    /// Returns the parameters that a client repeats together with a cookie (RFC 6347, section 4.2.1): version, random
+    /// and session id; cipher suites; compression methods.
     pub(crate) const fn parameters(&self) -> [&'r [u8]; 3] {
         let [before, _] = self.around_cookie;
         [before, self.cipher_suites, self.compression_methods]
     }
 
-    /// What an extension says; `None` if it is not there.
+    /// Returns the content of an extension; `None` if it is absent.
     pub fn extension(&self, kind: ExtensionType) -> Option<&'r [u8]> {
         let [_, behind] = self.around_cookie;
         let mut reader = Reader::new(behind);
@@ -122,12 +122,12 @@ pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: 
     writer.with_len8(cookie)
 }
 
-/// What a hello offers behind the cookie, where there is a choice.
+/// The part of a ClientHello behind the cookie, if there is a choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer<'o> {
     /// The suites.
     pub(crate) suites: Suites,
-    /// Of them only those that this knows.
+    /// True for suites that the provider supports; the offer leaves out all others.
     pub(crate) usable: fn(CipherSuite) -> bool,
     /// The limit of our records, 0 if there is none.
     pub(crate) record_size_limit: u16,
@@ -138,14 +138,14 @@ pub(crate) struct Offer<'o> {
     pub(crate) server_types: &'o [CertificateType],
     /// The server's name, empty if it is not said.
     pub(crate) server_name: &'o [u8],
-    /// The ticket of a session that is to be resumed; empty where one is only taken, `None` where none is.
+    /// The ticket of a session to resume. An empty ticket only announces support for tickets; `None` does not.
     pub(crate) ticket: Option<&'o [u8]>,
     /// Extensions that are written already.
     pub(crate) more: &'o [u8],
 }
 
 impl Offer<'_> {
-    /// True if one of the suites has a code of its own.
+    /// Returns true if one of the suites has a separate MAC.
     fn knows_encrypt_then_mac(&self) -> bool {
         let usable = self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
         let mut ciphers = usable.filter_map(CipherSuite::parts).map(|(_, cipher)| cipher);
@@ -220,8 +220,8 @@ fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[Certificat
         .behind_len::<2>(|writer| writer.behind_len::<1>(|writer| types.iter().try_for_each(|each| writer.u8(each.0))))
 }
 
-/// What stands behind the cookie, as bytes, because it is always the same: cipher_suites (and among them the signal of
-/// RFC 5746), compression_methods (null), extensions (extended_master_secret, empty).
+/// The bytes behind the cookie, which are always the same: cipher_suites (which include the signal of RFC 5746),
+/// compression_methods (null), extensions (extended_master_secret, empty).
 pub(crate) const DEFAULT_OFFER: [u8; 14] = [0, 4, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0];
-/// The same under [`Profile::Minimal`](crate::dtls::Profile::Minimal): one suite, null compression.
+/// The bytes behind the cookie under [`Profile::Minimal`](crate::dtls::Profile::Minimal): one suite, null compression.
 pub(crate) const MINIMAL_OFFER: [u8; 6] = [0, 2, 0xc0, 0xa8, 1, 0];

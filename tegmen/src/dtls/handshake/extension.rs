@@ -46,15 +46,15 @@ pub struct Extensions {
     pub extended_master_secret: bool,
     /// renegotiation_info is there and empty, as in a first handshake.
     pub renegotiation_info: bool,
-    /// What record_size_limit says.
+    /// The value of record_size_limit.
     pub record_size_limit: Option<u16>,
-    /// What max_fragment_length says.
+    /// The value of max_fragment_length.
     pub max_fragment_length: Option<MaxFragmentLength>,
-    /// One is there that this endpoint never sends.
+    /// True if there is an extension that this endpoint never sends.
     pub other: bool,
 }
 
-/// What ec_point_formats says: uncompressed points, and no others.
+/// The value of ec_point_formats: uncompressed points only.
 pub(crate) const UNCOMPRESSED: [u8; 2] = [1, 0];
 
 /// True if ec_point_formats names uncompressed points, as it must (RFC 8422, section 5.1.2).
@@ -120,7 +120,7 @@ impl Extensions {
         Ok(found)
     }
 
-    /// Writes the block of a mote, which has two extensions at most; nothing at all where none is set.
+    /// Returns the extension block of a mote, which has at most two extensions; empty if none is set.
     pub(crate) fn bytes(&self) -> &'static [u8] {
         // The length of the list, and of each extension its type, length and content.
         match (self.extended_master_secret, self.renegotiation_info) {

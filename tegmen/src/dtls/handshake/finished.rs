@@ -6,7 +6,7 @@ use crate::crypto::hash::{HmacKey, Sha256};
 /// Bytes of verify_data.
 pub const VERIFY_LEN: usize = 12;
 
-/// Writes the verify_data of one side over the handshake so far.
+/// Writes the verify_data of one side over all handshake messages up to now.
 #[inline(never)]
 pub(crate) fn write_verify_data<C: Crypto>(
     master: &HmacKey,

@@ -1,4 +1,4 @@
-//! ServerKeyExchange and ClientKeyExchange for plain PSK (RFC 4279, section 2): each is one text behind its length.
+//! ServerKeyExchange and ClientKeyExchange for plain PSK (RFC 4279, section 2): each is one text with a length prefix.
 
 use super::{Write, end};
 use crate::buf::{Full, Reader, Truncated, Writer};

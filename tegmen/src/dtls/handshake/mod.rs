@@ -51,7 +51,7 @@ impl MessageType {
 /// A handshake message or a piece of one.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragment<'r> {
-    /// Where it lies: a mote keeps what it says in one register.
+    /// The location of the header. A mote keeps the content of the header in one register.
     pub(crate) header: &'r [u8; HEADER_LEN],
     /// The piece.
     pub body: &'r [u8],
@@ -89,7 +89,7 @@ impl<'r> Fragment<'r> {
         u16::from_be_bytes([high, low])
     }
 
-    /// Where this piece begins.
+    /// Returns the offset of this fragment.
     #[inline(never)]
     pub const fn offset(&self) -> u32 {
         let [_, _, _, _, _, before, high, middle, low, ..] = *self.header;

@@ -6,8 +6,8 @@ use crate::buf::{Reader, Truncated, Writer};
 /// Bytes of the lifetime, before the ticket.
 pub(crate) const LIFETIME_LEN: usize = 4;
 
-/// Reads a whole message body: for how many seconds the ticket is of use, 0 if that is not said, and the ticket, which is
-/// empty if the server has none to give after all.
+/// Reads a whole message body. Returns the lifetime of the ticket in seconds, 0 if the server gives none, and the
+/// ticket. The ticket is empty if the server has no ticket to issue.
 pub fn read(body: &[u8]) -> Result<(u32, &[u8]), Truncated> {
     let mut reader = Reader::new(body);
     let lifetime = reader.u32()?;

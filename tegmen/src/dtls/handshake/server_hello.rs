@@ -12,7 +12,7 @@ pub struct ServerHello<'r> {
     pub version: [u8; 2],
     /// The server's random.
     pub random: &'r Random,
-    /// What the session can be resumed with, or the client's if it is resumed; mostly empty.
+    /// The id by which the session can be resumed, or the client's id if the session is resumed; usually empty.
     pub session_id: &'r [u8],
     /// The chosen suite.
     pub cipher_suite: CipherSuite,

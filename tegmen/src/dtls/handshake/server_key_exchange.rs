@@ -1,4 +1,4 @@
-//! ServerKeyExchange with an agreement of the moment (RFC 8422, section 5.4; RFC 5489, section 2).
+//! ServerKeyExchange with an ephemeral key agreement (RFC 8422, section 5.4; RFC 5489, section 2).
 
 use super::{Write, certificate, end};
 use crate::buf::{Reader, Truncated, Writer};
@@ -13,9 +13,9 @@ pub struct ServerKeyExchange<'r> {
     pub group: NamedGroup,
     /// The server's share.
     pub share: &'r [u8],
-    /// What is signed, behind both randoms: the group and the share as they stand in the message.
+    /// The part of the message that is signed, behind both randoms: the group and the share.
     pub parameters: &'r [u8],
-    /// Of a server with a certificate.
+    /// The signature of a server with a certificate.
     pub signature: Option<(SignatureScheme, &'r [u8])>,
 }
 

@@ -1,4 +1,4 @@
-//! Both directions of a session: keys, numbers, and the window of what was received.
+//! Both directions of a session: keys, numbers, and the replay window.
 
 use super::cbc::BLOCK_LEN;
 use super::cipher::{associated_data, nonce, nonce_of_number};
@@ -13,7 +13,7 @@ use crate::dtls::session::Session;
 use crate::dtls::{CipherSuite, Discard};
 use crate::replay::ReplayWindow;
 
-/// Both directions of an association in its protected epoch: what is left of a handshake.
+/// Both directions of an association in its protected epoch: the result of a handshake.
 #[derive(Debug)]
 pub struct Channel {
     pub(crate) write: TrafficKey,
@@ -36,7 +36,7 @@ const CHUNKS: u8 = (MAX_SEALED / CHUNK) as u8;
 /// The epoch of the first keys, the only one without renegotiation.
 const PROTECTED_EPOCH: u16 = 1;
 
-/// The key may seal no more records, or the content does not fit.
+/// An error of encryption: the key may encrypt no more records, or the content does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SealError {
     /// The frame has no room for header, explicit nonce and tag, or the content is above 2^14 bytes.
@@ -96,8 +96,8 @@ impl Channel {
         self.cipher.max_tail_len::<C>()
     }
 
-    /// Begins anew with the keys of a key block (RFC 5246, section 6.3; no MAC keys): client key, server key, client
-    /// salt, server salt.
+    /// Resets the channel to the keys of a key block (RFC 5246, section 6.3; no MAC keys): client key, server key,
+    /// client salt, server salt.
     pub(crate) fn set_keys(&mut self, block: &[u8], client: bool, cipher: Cipher) -> Result<(), Truncated> {
         self.cipher = cipher;
         self.lease = CHUNKS;
@@ -134,7 +134,7 @@ impl Channel {
         self.failed_opens = MAX_FAILED;
     }
 
-    /// Records sealed so far.
+    /// Returns the number of records encrypted.
     pub const fn sealed(&self) -> u32 {
         self.next_sequence
     }
@@ -174,9 +174,10 @@ impl Channel {
         })
     }
 
-    /// As [`Self::seal_record`], for a record with the connection id `id` (RFC 9146, section 4): before the content lies
-    /// room of [`Self::headroom`] and the length of the id, behind it one byte for its type, then as much padding as the record
-    /// is to have, `inner` bytes in all, then room for the tag. `content` is the length of the content.
+    /// Does the same as [`Self::seal_record`], for a record with the connection id `id` (RFC 9146, section 4). Before
+    /// the content there must be room of [`Self::headroom`] and the length of the id. Behind the content there must be
+    /// one byte for its type, padding up to `inner` bytes, and room for the tag. `content` is the length of the
+    /// content.
     pub(crate) fn seal_with_id<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -268,7 +269,7 @@ impl Channel {
         self.open_with(crypto, record, MAX_CONTENT, associated_data)
     }
 
-    /// As [`Self::open`], for a record with our connection id `id`: what it carries, and of which type.
+    /// Does the same as [`Self::open`], for a record with our connection id `id`. Returns the content and its type.
     pub(crate) fn open_with_id<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -379,7 +380,7 @@ impl Channel {
         failed
     }
 
-    /// One more than the last record number that may be used.
+    /// Returns one more than the last record number that may be used.
     pub const fn lease_end(&self) -> u32 {
         (self.lease as u32).wrapping_mul(CHUNK)
     }
@@ -410,7 +411,7 @@ impl Channel {
         self.window.mark().is_some()
     }
 
-    /// As [`Self::open`], while the window is lost: what comes out is authentic, and perhaps a replay.
+    /// Does the same as [`Self::open`], while the window is lost: the result is authentic, but may be a replay.
     pub(crate) fn open_unverified<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,

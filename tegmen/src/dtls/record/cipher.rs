@@ -1,4 +1,4 @@
-//! The ciphers of records: what each adds to a content, what its keys are, and how its nonces are made.
+//! The ciphers of records: their overhead, keys and nonces.
 
 use super::cbc::{self, Mac, Mode, Order};
 use super::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, LongKeys, SALT_LEN, TAG_LEN};
@@ -15,11 +15,11 @@ pub(crate) enum Cipher {
     ChaCha20Poly1305,
     /// AES_128_CBC_SHA256 (RFC 5246): MAC-then-encrypt.
     CbcSha256,
-    /// The same with encrypt-then-MAC (RFC 7366).
+    /// AES-128-CBC with HMAC-SHA-256 and encrypt-then-MAC (RFC 7366).
     CbcSha256EncryptThenMac,
     /// AES_128_CBC_SHA (RFC 5246), with HMAC-SHA-1: MAC-then-encrypt.
     CbcSha,
-    /// The same with encrypt-then-MAC.
+    /// AES-128-CBC with HMAC-SHA-1 and encrypt-then-MAC.
     CbcShaEncryptThenMac,
 }
 
@@ -64,8 +64,8 @@ impl Cipher {
         Some(Mode { order, mac })
     }
 
-    /// The same cipher with encrypt-then-MAC, if there is such a one: where both ends say that they know it (RFC 7366,
-    /// section 2).
+    /// Returns the variant of the cipher with encrypt-then-MAC, if there is one. It applies if both ends support it
+    /// (RFC 7366, section 2).
     pub(crate) const fn with_encrypt_then_mac(self) -> Option<Self> {
         match self {
             Self::CbcSha256 if LongKeys::FIT => Some(Self::CbcSha256EncryptThenMac),

@@ -63,7 +63,7 @@ impl LongKey {
         Self(Secret::new(*bytes))
     }
 
-    /// Its bytes, with zeros behind if the cipher takes fewer.
+    /// Returns the bytes of the key, followed by zeros if the cipher takes fewer.
     pub(crate) const fn bytes(&self) -> &[u8; LONG_KEY_LEN] {
         self.0.expose()
     }
