@@ -31,7 +31,7 @@ use zeroize::Zeroize as _;
 /// The settings of a bridge.
 #[derive(Clone, Debug)]
 pub struct BridgeConfig {
-    /// Where the mote is.
+    /// The serial line of the mote.
     pub line: Line,
     /// Whom a mote that is a client contacts.
     pub peer: Option<SocketAddr>,
@@ -50,14 +50,14 @@ pub struct BridgeConfig {
 /// An address that stands for a port of the mote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forward {
-    /// Where others send to; port 0 takes any free one.
+    /// The address that others send to; port 0 selects any free port.
     pub address: SocketAddr,
     /// The mote's port.
     pub mote_port: u16,
 }
 
 impl BridgeConfig {
-    /// A bridge that knows nobody yet.
+    /// Creates a bridge without peers.
     pub fn new(line: Line) -> Self {
         Self {
             line,
@@ -73,10 +73,10 @@ impl BridgeConfig {
 
 /// The address of a mote that was given no other (RFC 4193).
 pub const MOTE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
-/// What the receive buffer of our motes holds behind the headers.
+/// The size of the receive buffer of our motes, without headers.
 pub const MAX_DATAGRAM: usize = 320;
 
-/// Why there is no bridge, or no more.
+/// The reason for which the bridge could not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
     /// The line cannot be opened.
@@ -101,7 +101,7 @@ pub enum Dropped {
         /// Bytes of its payload.
         len: usize,
     },
-    /// The mote sent what is no datagram of its own.
+    /// The mote sent an invalid datagram, or one from a foreign address.
     Refused,
     /// The mote sent to somebody who is neither its peer nor has ever sent to it.
     Unroutable,
@@ -109,7 +109,7 @@ pub enum Dropped {
     Unsent,
 }
 
-/// What a bridge has to tell.
+/// An event that a bridge reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Note {
     /// The mote came up and got its seed and address.
@@ -121,9 +121,9 @@ pub enum Note {
     Remote(SocketAddr),
     /// A remote fell silent, or was displaced, and is forgotten.
     Forgotten(SocketAddr),
-    /// The peer of a mote that is a client answered that nobody listens.
+    /// The peer of a mote that is a client answered that no program listens at its port.
     PeerRefused(SocketAddr),
-    /// A datagram was dropped. Not each is told: the first, second, fourth, eighth and so on of its kind.
+    /// A datagram was dropped. The bridge reports the first, second, fourth, eighth and so on of each kind.
     Dropped {
         /// Why.
         why: Dropped,
@@ -135,7 +135,7 @@ pub enum Note {
 /// Told everything that an operator may want to know.
 pub type Observer = Arc<dyn Fn(Note) + Send + Sync>;
 
-/// What a bridge did.
+/// The counts of a bridge.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
     /// Times that the mote came up.
@@ -424,7 +424,7 @@ impl Bridge {
         written.await.map_err(|error| BridgeError::Ended(error.to_string()))
     }
 
-    /// What the system says of one datagram concerns that datagram only.
+    /// Handles an error of the system for one datagram; it concerns that datagram only.
     fn on_socket_error(&self, error: &io::Error) {
         if let (ErrorKind::ConnectionRefused, Some(peer)) = (error.kind(), self.config.peer) {
             (self.observer)(Note::PeerRefused(peer));

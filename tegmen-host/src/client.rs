@@ -51,7 +51,7 @@ type Table = PeerArray<Box<ClientExchanges>, 1, 1, 1536, 6144, 1>;
 
 type Role = tegmen::endpoint::PublicKeys<Extended<Resuming<ClientOnly, again::Takes>>, PublicKeys>;
 
-/// How a client proves itself.
+/// The identity and key of a client.
 #[derive(Clone)]
 pub struct ClientKey {
     /// PSK identity.
@@ -71,18 +71,18 @@ impl std::fmt::Debug for ClientKey {
 pub struct ClientConfig {
     /// A pre-shared key: this or [`Self::public_keys`] is needed for `coaps`.
     pub key: Option<ClientKey>,
-    /// What the client proves itself with by public keys, and which server it believes.
+    /// The public keys of the client, and the servers that it trusts.
     pub public_keys: Option<PublicKeys>,
     /// The DTLS side.
     pub dtls: Config,
-    /// How long one exchange may take: a request, or each block of a longer one.
+    /// The time limit of one exchange: a request, or each block of a longer one.
     pub timeout: Duration,
     /// Bytes of each token, 0 to 8. Without protection a token must be hard to guess (RFC 7252, section 5.3.1).
     pub token_len: usize,
     /// Requests are acknowledged and sent again if need be. Those that are not wait for one another while the server does
     /// not answer: a byte a second is sent then (PROBING_RATE of RFC 7252, section 4.7).
     pub confirmable: bool,
-    /// File for a key log (RFC 9850): whoever reads it reads the traffic.
+    /// File for a key log (RFC 9850). Anyone who can read this file can decrypt the traffic.
     pub key_log: Option<PathBuf>,
     /// Largest block that is asked for and sent, in bytes: 16, 32, 64 ... 1024 (RFC 7959).
     pub block_size: usize,
@@ -90,8 +90,8 @@ pub struct ClientConfig {
     pub max_body: usize,
     /// Directory of an OSCORE context (see [`crate::contexts`]): every request is protected with it, or not sent.
     pub oscore: Option<PathBuf>,
-    /// Where the DTLS session is kept, so that the next client goes on with it without a handshake: a file, or a directory
-    /// with a file for each server. [`Client::close`] then leaves the session as it is.
+    /// The place that stores the DTLS session, so that the next client continues it without a handshake: a file, or a
+    /// directory with a file for each server. [`Client::close`] then leaves the session open.
     pub session: Option<PathBuf>,
     /// Directory where sessions are kept, to come back without a key exchange: by a ticket (RFC 5077) or an id, whichever
     /// the server gives. It is made if it is not there.
@@ -136,11 +136,11 @@ impl Default for ClientConfig {
 /// A response.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Its code.
+    /// The code of the response.
     pub code: Code,
-    /// Its options.
+    /// The options of the response.
     pub options: Vec<(OptionNumber, Vec<u8>)>,
-    /// Its payload.
+    /// The payload of the response.
     pub payload: Vec<u8>,
     /// From the request to the response.
     pub round_trip: Duration,
@@ -183,7 +183,7 @@ impl Reply {
         self.option(number).and_then(|value| Block::read(value).ok())
     }
 
-    /// The Content-Format, if it says so.
+    /// Returns the Content-Format, if the response has one.
     pub fn content_format(&self) -> Option<u32> {
         self.uint(OptionNumber::CONTENT_FORMAT)
     }
@@ -266,14 +266,14 @@ pub struct Client {
     reconnects: u32,
 }
 
-/// How far a block-wise transfer has come.
+/// The progress of a block-wise transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// True for the request's body, false for the response's.
     pub upload: bool,
     /// Bytes that are through.
     pub done: usize,
-    /// Bytes in all, if that is known.
+    /// The size of the body in bytes, if it is known.
     pub total: Option<usize>,
 }
 
@@ -281,7 +281,7 @@ pub struct Progress {
 #[derive(Clone)]
 pub struct Tap(pub Arc<dyn Fn(Tapped<'_>) + Send + Sync>);
 
-/// What a [`Tap`] sees.
+/// The traffic that a [`Tap`] sees.
 #[derive(Clone, Copy)]
 pub enum Tapped<'a> {
     /// A datagram as it is on the wire.
@@ -293,7 +293,7 @@ pub enum Tapped<'a> {
         /// The UDP payload.
         datagram: &'a [u8],
     },
-    /// A line of the key log (RFC 9850): whoever has it reads the traffic.
+    /// A line of the key log (RFC 9850). Anyone who has it can decrypt the traffic.
     Secrets(&'a str),
 }
 
@@ -460,12 +460,12 @@ impl Client {
         self.path.local.into()
     }
 
-    /// How long the handshake took.
+    /// Returns the duration of the handshake.
     pub const fn handshake_time(&self) -> Duration {
         self.handshake_time
     }
 
-    /// What was dropped and done.
+    /// Returns the counters of the endpoint.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -488,7 +488,7 @@ impl Client {
         Ok(())
     }
 
-    /// What the session agreed on of connection ids; `None` if it has none.
+    /// Returns the connection ids of the session; `None` if it has none.
     pub fn connection_ids(&mut self) -> Option<ConnectionIds> {
         self.endpoint.peers.connection_ids(self.peer).copied()
     }

@@ -10,7 +10,7 @@ pub fn now() -> Instant {
     Instant::from_micros(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The point on tokio's clock that is `at` on ours.
+/// Converts `at` to tokio's clock.
 pub(crate) fn tokio_instant(at: Instant) -> tokio::time::Instant {
     tokio::time::Instant::now() + at.since(now())
 }

@@ -1,5 +1,5 @@
-//! OSCORE security contexts on disk: a directory for each, with a file that people read and a file of numbers that only
-//! goes forward.
+//! OSCORE security contexts on disk: a directory for each, with a file for people and a file of numbers that only
+//! rise.
 //!
 //! ```text
 //! alice/context.toml    IDs, secret, algorithm, rights: written once
@@ -75,7 +75,7 @@ pub enum ContextError {
         /// Its permission bits.
         mode: u32,
     },
-    /// It is no such TOML.
+    /// The file is not valid TOML of this format.
     #[error("{file}:{line}: {message}")]
     Syntax {
         /// Path of the file.
@@ -101,7 +101,7 @@ pub enum ContextError {
         /// What is wrong with them.
         why: String,
     },
-    /// It is past the date in its file.
+    /// The context is past the expiry date in its file.
     #[error("{dir}: the context expired at {at}; make a new one with `tegmen oscore new`")]
     Expired {
         /// The directory.
@@ -182,7 +182,7 @@ impl Contexts {
         Self::open_in(paths, None, learn)
     }
 
-    /// As [`Self::open`], with numbers in a database.
+    /// Does the same as [`Self::open`], with numbers in a database.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -229,7 +229,7 @@ impl Contexts {
             .cloned()
     }
 
-    /// How many there are.
+    /// Returns the number of contexts.
     pub fn len(&self) -> usize {
         self.by_kid.values().map(Vec::len).sum()
     }

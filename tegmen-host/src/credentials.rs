@@ -1,4 +1,4 @@
-//! Who may come in: a TOML file of identities, keys and rights, read again when it changes.
+//! Credentials: a TOML file of identities, keys and rights, which is read again when it changes.
 //!
 //! ```toml
 //! [[psk]]
@@ -21,9 +21,9 @@
 //! The name may be `sha256:` and the digest of the certificate or key, and `*` stands for all without an entry of their
 //! own; without that they may do everything.
 //!
-//! Rights belong to a name together with how it was proved: an entry says nothing of a peer that proved the same name in
-//! another way. One exception takes rights away and never gives them: a certificate or raw public key without an entry of
-//! its own may do what the pre-shared key of the same name may, and an OSCORE context no more than that.
+//! Rights belong to a name together with its proof: an entry does not apply to a peer that proved the same name in
+//! another way. There is one exception, which only removes rights. A certificate or raw public key without an entry of
+//! its own, and an OSCORE context, have at most the rights of the pre-shared key of the same name.
 
 mod file;
 mod principals;
@@ -70,12 +70,12 @@ pub struct Credentials {
 pub struct StoredKey {
     /// The pre-shared key, 1 to 64 bytes.
     pub key: Zeroizing<Vec<u8>>,
-    /// What its owner may do, as in the credentials file: `"GET /sensors/*"`. `None` is everything. A rule that cannot be
-    /// read allows nothing.
+    /// The rights of the owner, as in the credentials file: `"GET /sensors/*"`. `None` allows everything. A rule that
+    /// does not parse allows nothing.
     pub allow: Option<Vec<String>>,
 }
 
-/// Where a server looks for keys that are in no file: a database, another server.
+/// A source of keys other than a file: a database, or another server.
 pub trait KeyStore: Send + Sync + 'static {
     /// Looks for the key of an identity. It must return at once; the answer goes to the ticket, from any thread. If there
     /// never is one, the handshake is given up in time.
@@ -133,7 +133,7 @@ impl Shared {
 }
 
 impl Credentials {
-    /// One identity that may do everything.
+    /// Returns one identity with all rights.
     pub fn single(identity: &str, key: &[u8]) -> Self {
         let credentials = Self::default();
         credentials.replace(Table::single(identity, key));
@@ -235,8 +235,9 @@ impl Credentials {
         })
     }
 
-    /// Takes what a store found: the number by which requests of its owner will be known. The rights are those that the
-    /// store names last, of each peer with a key of the store under this identity and of nobody else.
+    /// Registers an identity that a store returned. Returns the number that identifies its requests. The rights are
+    /// those that the store returned last. They apply to each peer with a key of the store under this identity, and to
+    /// no other peer.
     pub(crate) fn learn_stored(&self, identity: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
             let principal = shared.principals.number(Proof::Stored, identity);
@@ -245,9 +246,9 @@ impl Credentials {
         })
     }
 
-    /// The number of a client with a certificate, or a raw public key, of this digest. It is another one than that of a
-    /// peer of the same name with another certificate, and gives nothing to anybody: who shows a certificate has not proved
-    /// yet that it is his.
+    /// Returns the number of a client with a certificate, or a raw public key, of this digest. A peer with the same
+    /// name and another certificate has another number. This call grants no rights: a client that shows a certificate
+    /// has not yet proved that it has the private key.
     pub(crate) fn certified_as(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
         self.write(|shared| shared.principals.number(Proof::certified(kind, digest), name))
     }
@@ -335,7 +336,7 @@ impl std::fmt::Debug for Credentials {
 /// Rights as the credentials file gives them. Requests without protection may do what `plain_allowed` says.
 #[derive(Clone)]
 pub struct FilePolicy {
-    /// Where the rules come from.
+    /// The credentials with the rules.
     pub credentials: Credentials,
     /// True if requests over plain CoAP are served at all.
     pub plain_allowed: bool,

@@ -1,4 +1,4 @@
-//! Content-Formats by name, and representations as people read them.
+//! Content-Formats by name, and representations as text for people.
 
 use crate::{problem, senml};
 

@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct Group {
     /// The address.
     pub ip: IpAddr,
-    /// Name of the interface, or for IPv4 an address of it; without one the choice is left to the system.
+    /// The name of the interface, or for IPv4 an address of it. Without it the system selects the interface.
     pub interface: Option<String>,
     /// Number of the interface, or 0.
     index: u32,

@@ -1,5 +1,6 @@
-//! Which entry of the peer table has a path, or a connection id. One array with open addressing, so that a lookup among a million waits for
-//! memory once before it reaches the entry; hash maps of the libraries look at their control bytes first, and wait twice.
+//! The index of the peer table by path and by connection id. It is one array with open addressing: a lookup among a
+//! million entries waits for memory once before it reaches the entry. Hash maps of libraries read their control bytes
+//! first, and wait twice.
 
 use std::hash::{BuildHasher, RandomState};
 use tegmen::endpoint::Path;
@@ -13,7 +14,7 @@ pub(crate) struct Index {
     keys: [u64; 6],
 }
 
-/// A hash under keys that nobody outside knows, so that nobody can choose paths that meet in one place.
+/// A hash under secret keys, so that nobody can choose paths that collide.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tag(u32);
 

@@ -1,5 +1,5 @@
-//! Tegmen on an operating system: UDP sockets drained in batches, a peer table for millions of sessions, credentials
-//! from a file, a CoAP server sharded by core, and a client.
+//! Tegmen on an operating system: UDP sockets that receive in batches, a peer table for millions of sessions,
+//! credentials from a file, a CoAP server sharded by core, and a client.
 //!
 //! * [`server`] answers: give it addresses, [`credentials`] and an application.
 //! * [`client`] asks.

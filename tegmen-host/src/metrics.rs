@@ -1,4 +1,4 @@
-//! The counts of a server as OpenMetrics text, which Prometheus and others read.
+//! The counters of a server as OpenMetrics text, which Prometheus and other collectors read.
 
 use crate::server::{Kind, Totals};
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Captures in pcapng with the secrets inside (Decryption Secrets Block), so that Wireshark shows what was protected.
+//! Captures in pcapng with the secrets (Decryption Secrets Block), so that Wireshark shows the decrypted traffic.
 //!
 //! Whoever has the file reads the traffic: it is made readable for its owner alone.
 
@@ -34,8 +34,8 @@ impl Capture<BufWriter<File>> {
         Self::new(BufWriter::new(file))
     }
 
-    /// Watches a client: what it sends, what it receives, and its secrets. What cannot be written is told once, by
-    /// `on_error`; the client goes on.
+    /// Returns a tap that captures the traffic and the secrets of a client. If a write fails, it calls `on_error`
+    /// once; the client continues.
     pub fn tap(self, on_error: impl Fn(io::Error) + Send + Sync + 'static) -> Tap {
         let capture = Mutex::new(Some(self));
         Tap(Arc::new(move |tapped| {

@@ -1,4 +1,4 @@
-//! Network prefixes: strangers of one prefix share what strangers may take, so that one of them leaves room for others.
+//! Network prefixes. Unauthenticated peers of one prefix share one limit, so that one prefix leaves room for others.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Files that hold secrets.
+//! Files for secrets, which only their owner can read.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,4 +1,5 @@
-//! Looks at a DTLS server from outside: a handshake flight by flight, what it agreed to, and what it lacks.
+//! Examines a DTLS server from outside: a handshake flight by flight, the negotiated parameters, and the missing
+//! features.
 
 use crate::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Tap, Tapped};
 use crate::uri::Uri;
@@ -16,7 +17,7 @@ use tegmen::dtls::record_size::MaxFragmentLength;
 use tegmen::dtls::{CipherSuite, ContentType, Profile, Records};
 use zeroize::Zeroizing;
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The server's address.
@@ -29,7 +30,7 @@ pub struct Report {
     pub datagrams: Vec<Datagram>,
     /// From the first ClientHello to the server's Finished.
     pub handshake_time: Duration,
-    /// What the server chose, if it came so far.
+    /// The choice of the server, if the handshake got so far.
     pub choice: Option<Choice>,
     /// Bytes of the cookie; `None` if the server asked for none.
     pub cookie_len: Option<usize>,
@@ -39,13 +40,13 @@ pub struct Report {
     pub server: Option<String>,
     /// The certificates that it showed, its own first.
     pub chain: Vec<CertificateInfo>,
-    /// How a second session was resumed; `None` if the server gave nothing to resume the first with.
+    /// The resumption of a second session; `None` if the server issued neither ticket nor id.
     pub resumption: Option<Resumption>,
-    /// Whether a client is served that offers no extension at all; `None` if that was not tried or not answered.
+    /// True if the server accepts a client that offers no extensions; `None` if this was not tried or not answered.
     pub serves_minimal: Option<bool>,
-    /// How long a CoAP ping took; `None` if it was not answered.
+    /// The round-trip time of a CoAP ping; `None` if there was no answer.
     pub ping: Option<Duration>,
-    /// What `/.well-known/core` says, or the code it was answered with.
+    /// The content of `/.well-known/core`, or the code of the error response.
     pub resources: Option<Result<String, Code>>,
 }
 
@@ -60,11 +61,11 @@ pub struct Resumption {
     pub bytes: (usize, usize),
     /// Datagrams in both directions.
     pub datagrams: usize,
-    /// How long the handshake took.
+    /// The duration of the handshake.
     pub time: Duration,
 }
 
-/// What a server chose in its ServerHello.
+/// The choices of a server in its ServerHello.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// The version as on the wire.
@@ -79,7 +80,8 @@ pub struct Choice {
     pub record_size_limit: Option<u16>,
     /// The longest content of a record in both directions, in bytes (RFC 6066, section 4).
     pub max_fragment_length: Option<u16>,
-    /// Bytes of the connection id that the server wants to find in what it receives (RFC 9146); `None` if it knows no ids.
+    /// The length in bytes of the connection id that the server expects in the records that it receives (RFC 9146);
+    /// `None` if it supports no ids.
     pub connection_id_len: Option<usize>,
     /// The server knows return routability checks (RFC 9853).
     pub return_routability: bool,
@@ -94,9 +96,9 @@ pub struct Datagram {
     pub sent: bool,
     /// UDP payload in bytes.
     pub len: usize,
-    /// What is in it.
+    /// The messages in the datagram.
     pub messages: Vec<String>,
-    /// True if all of it had been sent before.
+    /// True if the datagram repeats earlier messages only.
     pub repeated: bool,
 }
 
@@ -112,7 +114,7 @@ impl Report {
         (count(true), count(false))
     }
 
-    /// What the server lacks, each with why it matters.
+    /// Returns a finding for each feature that the server lacks, with the reason why it matters.
     pub fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         let answered = self.datagrams.iter().any(|one| !one.sent);
@@ -151,7 +153,7 @@ impl Report {
         findings
     }
 
-    /// Bytes of the server's first flight for each byte of ours.
+    /// Returns the bytes of the server's first flight for each byte of ours.
     fn amplification(&self) -> f64 {
         let ours: usize = self.datagrams.iter().take_while(|one| one.sent).map(|one| one.len).sum();
         let behind = self.datagrams.iter().skip_while(|one| one.sent);
@@ -169,7 +171,7 @@ fn bytes(datagrams: &[Datagram]) -> (usize, usize) {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Made anew, so that it is nobody else's.
+    /// Creates a new directory for this probe alone.
     fn new() -> std::io::Result<Self> {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let dir = std::env::temp_dir().join(format!("tegmen-probe-{}-{nanos}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Concise problem details (RFC 9290): what went wrong, in a payload that programs and people can read.
+//! Concise problem details (RFC 9290): the description of an error, in a payload for programs and people.
 
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
@@ -10,7 +10,7 @@ pub const CONTENT_FORMAT: u16 = 257;
 /// A problem.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Problem {
-    /// What it is, in a few words.
+    /// A short description of the problem.
     pub title: Option<String>,
     /// More of this occurrence.
     pub detail: Option<String>,

@@ -1,4 +1,4 @@
-//! The crypto provider of hosts: AES-CCM on the CPU's instructions, with the key schedules of busy sessions at hand.
+//! The crypto provider of hosts: AES-CCM on the CPU's instructions, with a cache of key schedules for busy sessions.
 
 pub mod public;
 
@@ -17,8 +17,8 @@ use tegmen_accel::KeySchedule;
 
 /// AES-CCM of `tegmen-accel`, ChaCha20-Poly1305 of `aws-lc-rs`, SHA-256 of `sha2`, random bytes of `chacha20`, and a key log if one is asked for.
 ///
-/// A session stores its raw keys and no more. Their expanded schedules wait in a cache of fixed size that belongs to
-/// this provider; a key that is not found there is expanded again, which takes about as long as half a record.
+/// A session stores its raw keys only. A cache of fixed size in this provider holds expanded key schedules. A key that
+/// is not in the cache is expanded again, which takes about as long as half a record.
 pub struct HostCrypto {
     schedules: Schedules,
     generator: ChaCha20Rng,

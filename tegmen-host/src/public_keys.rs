@@ -1,4 +1,4 @@
-//! What a client or a server proves itself with by public keys, and whom it believes.
+//! The public keys of a client or a server, and the peers that it trusts.
 
 use crate::provider::public;
 use crate::x509::signer::{SignatureScheme, Signer};
@@ -10,8 +10,7 @@ use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::{ClientAuthentication, Credential, Keys};
 
-/// Public keys of an endpoint. The one of [`Default`] has none and believes nobody: then only suites with pre-shared keys
-/// are of use.
+/// Public keys of an endpoint. [`Default`] has no key and trusts nobody; then only suites with pre-shared keys work.
 #[derive(Clone)]
 pub struct PublicKeys {
     own: Vec<Own>,
@@ -31,7 +30,7 @@ struct Own {
     signer: Arc<dyn Signer>,
 }
 
-/// Cipher suites of a server or a client with certificates or raw public keys, if nothing else is said.
+/// The default cipher suites of a server or a client with certificates or raw public keys.
 pub const SUITES: Suites = Suites(&[
     CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
     CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
@@ -39,7 +38,7 @@ pub const SUITES: Suites = Suites(&[
 ]);
 
 impl PublicKeys {
-    /// With these suites, which are to be of use for what is added.
+    /// Creates an empty set with these suites. They must fit the keys that are added.
     pub fn new(suites: Suites) -> Self {
         Self {
             own: Vec::new(),
@@ -137,13 +136,13 @@ impl PublicKeys {
         self.verifier.as_ref().map_or(Ok(false), |verifier| verifier.reload_if_changed())
     }
 
-    /// The same without what it proves itself with.
+    /// Returns a copy without the endpoint's own keys.
     pub fn without_own(mut self) -> Self {
         self.own.clear();
         self
     }
 
-    /// When the first certificate of ours expires, those among them that issued it.
+    /// Returns the earliest expiry of our certificates and of the CA certificates in their lists.
     pub(crate) fn certificate_expires(&self) -> Option<SystemTime> {
         self.own.iter().filter_map(|own| own.expires).min()
     }
@@ -153,12 +152,12 @@ impl PublicKeys {
         self.verifier.as_ref()?.due()
     }
 
-    /// A digest of whom it believes, as [`PeerVerifier::trust`] says; of nobody without a verifier.
+    /// Returns a digest of the trust settings: see [`PeerVerifier::trust`]. Without a verifier, returns the default digest.
     pub(crate) fn trust(&self) -> Option<Digest> {
         self.verifier.as_ref().map_or(Some(Digest::default()), |verifier| verifier.trust())
     }
 
-    /// A client that comes back with a session of before: see [`PeerVerifier::recall`].
+    /// Verifies a client again that resumes a session: see [`PeerVerifier::recall`].
     pub(crate) fn recall(&self, kind: CertificateType, digest: &[u8]) -> Option<(String, Digest)> {
         self.verifier.as_ref()?.recall(kind, digest, SystemTime::now())
     }
@@ -168,12 +167,12 @@ impl PublicKeys {
         self.own.get(usize::from(credential))?.signer.sign_digest(digest).ok()
     }
 
-    /// One of our private keys.
+    /// Returns one of our private keys.
     pub(crate) fn key(&self, credential: u8) -> Option<Arc<dyn Signer>> {
         Some(self.own.get(usize::from(credential))?.signer.clone())
     }
 
-    /// Whether a server with these keys can serve the suite at all.
+    /// Returns true if a server with these keys can serve the suite.
     pub fn can_serve(&self, suite: CipherSuite) -> bool {
         let scheme = match suite {
             CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => SignatureScheme::RSA_PKCS1_SHA256,
@@ -206,7 +205,7 @@ pub enum NotOurs {
     /// There is no certificate, or it does not parse.
     #[error("no certificate that can be read: give a PEM file with ours first, then those that issued it")]
     Malformed,
-    /// Its key is not the one that signs.
+    /// The key in the certificate differs from the private key.
     #[error("the private key is not that of the first certificate: give the key it was issued for")]
     OtherKey,
 }

@@ -1,4 +1,4 @@
-//! Files that are read again when they change, and again each time until that succeeds.
+//! Files that are read again when they change, and after an error until this succeeds.
 
 use std::fs::Metadata;
 use std::path::Path;
@@ -25,7 +25,7 @@ impl Stamp {
         }
     }
 
-    /// Of what every system has.
+    /// Returns the stamp from metadata that every system has.
     #[cfg(not(unix))]
     pub(crate) fn of(meta: &Metadata) -> Self {
         let since =
@@ -34,7 +34,7 @@ impl Stamp {
         Self { modified, changed: modified, len: meta.len(), inode: 0 }
     }
 
-    /// That of the file at `path`; `None` if nothing can be said of it.
+    /// Returns the stamp of the file at `path`; `None` if the file has no readable metadata.
     pub(crate) fn at(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().as_ref().map(Self::of)
     }
@@ -58,12 +58,12 @@ impl<S: PartialEq> Reading<S> {
         self.read.as_ref() == Some(stamp)
     }
 
-    /// It was read; the stamp was taken before.
+    /// Records a successful read. The stamp was taken before it.
     pub(crate) fn succeeded(&mut self, stamp: S) {
         *self = Self::of(stamp);
     }
 
-    /// It could not be read, and so has to be read again.
+    /// Records a failed read, so that the file is read again.
     ///
     /// # Errors
     /// The failure, unless it was the last one reported.

@@ -1,4 +1,4 @@
-//! An application for servers that are configured, not programmed: values, files, commands, and Blink.
+//! An application for servers with configuration and without code: values, files, commands, and Blink.
 
 mod files;
 
@@ -23,15 +23,15 @@ const MAX_COMMANDS: usize = 8;
 /// A command that takes longer is ended.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What stands behind a path.
+/// The resource behind a path.
 #[derive(Clone)]
 pub enum Resource {
     /// Bytes that GET reads and PUT writes; PATCH and iPATCH merge JSON into JSON (RFC 7396). It can be observed.
     Value(Arc<Mutex<Value>>),
     /// A file that GET reads. It can be observed; whether it changed is looked at each second.
     File(PathBuf),
-    /// A directory whose files GET reads, by the rest of the path, as with [`Self::File`]. Links that lead out of it are
-    /// not followed.
+    /// A directory. GET reads its files by the rest of the path, as with [`Self::File`]. The server does not follow
+    /// links that lead out of the directory.
     Directory {
         /// Which.
         root: PathBuf,
@@ -45,7 +45,7 @@ pub enum Resource {
     Blink(Arc<AtomicU8>),
 }
 
-/// What a [`Resource::Value`] holds.
+/// The content of a [`Resource::Value`].
 #[derive(Clone, Debug)]
 pub struct Value {
     bytes: Vec<u8>,
@@ -114,7 +114,7 @@ impl Resources {
         Self { max_body, ..self }
     }
 
-    /// The resource of a path, and what of the path goes on below it (for directories).
+    /// Returns the resource of a path, and the rest of the path below it (for directories).
     fn find<'p>(&self, path: &'p str) -> Option<(&Resource, &'p str)> {
         if let Some(found) = self.by_path.get(path) {
             return Some((found, ""));

@@ -1,9 +1,10 @@
-//! What a server gives its clients so that they come back without a key exchange: tickets (RFC 5077), which only it can
-//! open, and ids for those that take no tickets (RFC 5246, section 7.3).
+//! Resumption at a server, without a key exchange: tickets (RFC 5077), which only the server can decrypt, and ids for
+//! clients without support for tickets (RFC 5246, section 7.3).
 //!
-//! A ticket holds the session, who its client proved to be, and when. Nothing of it is kept here, so that it is taken after
-//! a restart, too, where its keys are in a file; each time it is asked whether that client may still come: its pre-shared
-//! key must be the same, its raw public key on the list, its certificate neither expired nor revoked.
+//! A ticket holds the session, the proved identity of its client, and the time of the proof. The server stores nothing
+//! for it, so a ticket is also valid after a restart if its keys are in a file. Each resumption verifies that the
+//! client is still allowed: its pre-shared key must be the same, or its raw public key on the list, or its certificate
+//! neither expired nor revoked.
 
 mod keys;
 
@@ -35,11 +36,11 @@ pub struct ResumptionConfig {
     pub tickets: bool,
     /// Sessions that are kept under an id for clients that take no tickets; 0 keeps none. Each takes about 250 bytes.
     pub max_ids: usize,
-    /// For how long after it proved itself with its key a client may resume. Whoever gets hold of the server's ticket keys
-    /// within this time, or half as much more, can read the sessions of it.
+    /// The time for which a client may resume after it proved its key. Anyone who gets the server's ticket keys within
+    /// this time, or half as much more, can read its sessions.
     pub lifetime: Duration,
-    /// Where the ticket keys are kept, so that tickets outlive a restart and are taken by every server that has the same
-    /// file; `None` keeps them in memory.
+    /// The file of the ticket keys. It lets tickets survive a restart, and every server with the same file accepts
+    /// them. `None` keeps the keys in memory.
     pub keys: Option<PathBuf>,
 }
 
@@ -49,7 +50,7 @@ impl Default for ResumptionConfig {
     }
 }
 
-/// How often sessions were resumed.
+/// The counts of resumptions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ResumptionCounters {
     /// Tickets given.
@@ -75,7 +76,7 @@ impl ResumptionCounters {
     }
 }
 
-/// What all shards of a server share.
+/// The state of resumption that all shards of a server share.
 #[derive(Clone)]
 pub(crate) struct ServerResumption(Option<Arc<Inner>>);
 
@@ -167,7 +168,7 @@ impl Inner {
         self.counters[which].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is remembered of a session; `None` if its client cannot be told again.
+    /// Writes the state of a session; `None` if its client cannot be identified again.
     fn write(&self, session: &SessionState, state: &mut Writer<'_>) -> Option<()> {
         state.u16(session.cipher_suite.0).ok()?;
         state.put(session.master.expose()).ok()?;

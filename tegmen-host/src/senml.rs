@@ -5,7 +5,7 @@ use minicbor::{Decoder, Encoder};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// One record of a pack, with the names of RFC 8428, table 1; `None` is not there.
+/// One record of a pack, with the names of RFC 8428, table 1; `None` means that the field is absent.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
@@ -51,7 +51,7 @@ pub struct Record {
     /// Time in seconds; below 2^28 relative to now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub t: Option<f64>,
-    /// Update time: the next one comes within so many seconds.
+    /// Update time: the next record arrives within this number of seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ut: Option<f64>,
 }

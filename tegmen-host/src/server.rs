@@ -62,7 +62,7 @@ use tegmen::time::Instant;
 use tokio::sync::{mpsc, watch};
 use transfer::{Ledger, Scratch};
 
-/// One address to listen at.
+/// One address at which the server listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listen {
     /// Address and port; port 0 takes any free one.
@@ -77,13 +77,13 @@ pub const DEFAULT_LEISURE: Duration = Duration::from_secs(5);
 /// The settings of a server.
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// Where to listen.
+    /// The addresses at which the server listens.
     pub listen: Vec<Listen>,
     /// Groups to be in (RFC 7252, section 8), at the ports of plain CoAP: DTLS has no groups.
     pub groups: Vec<Group>,
     /// Responses to what a group was sent wait for a random time up to this.
     pub leisure: Duration,
-    /// Shards, each a thread with sockets of its own; 0 takes one for each core.
+    /// The number of shards, each a thread with its own sockets; 0 selects one for each core.
     pub shards: usize,
     /// Peers and handshakes, for all shards together.
     pub capacity: Capacity,
@@ -92,14 +92,15 @@ pub struct ServerConfig {
     pub dtls: Config,
     /// True if requests over plain CoAP are served.
     pub plain_allowed: bool,
-    /// File for a key log (RFC 9850): whoever reads it reads the traffic.
+    /// File for a key log (RFC 9850). Anyone who can read this file can decrypt the traffic.
     pub key_log: Option<PathBuf>,
-    /// True if the observer is told of every request, and of each block; otherwise of those that are answered with 5.xx.
+    /// True to report every request, and each block, to the observer. Otherwise only requests with a 5.xx response are
+    /// reported.
     pub observe_requests: bool,
     /// Longest body of a request or of a response that is not GET's, in bytes (RFC 7959).
     pub max_body: usize,
-    /// Bytes of such bodies that are held at once, for all peers and shards together; those without DTLS have half of it.
-    /// With less than four times [`Self::max_body`], bodies of that size find no room at times.
+    /// The most bytes of such bodies that the server holds at once, for all peers and shards together. Bodies without
+    /// DTLS have half of it. With less than four times [`Self::max_body`], bodies of that size sometimes find no room.
     pub max_bodies: usize,
     /// Peers without DTLS that CoAP remembers something of (what was exchanged, what is observed; 7 KiB each), for all
     /// shards together. At twice as many, those that observe nothing and came first are forgotten.
@@ -115,15 +116,16 @@ pub struct ServerConfig {
     pub verify_addresses: bool,
     /// OSCORE contexts, whose requests come to the ports of plain CoAP and of DTLS alike.
     pub contexts: Contexts,
-    /// Where sessions are kept, so that they survive a restart in order and a power cut alike. After the latter a client's
-    /// first request is answered with 4.01 and an Echo option (RFC 9175), and acted upon when it repeats that.
+    /// The database that keeps sessions over an orderly restart and over a power cut. After a power cut the server
+    /// answers a client's first request with 4.01 and an Echo option (RFC 9175), and executes the request once the
+    /// client repeats the option.
     pub state: Option<Database>,
     /// Requests of one peer that are answered in a second; more are answered with 4.29 (RFC 8516). 0 sets no limit.
     pub requests_per_second: u32,
-    /// What the server proves itself with by public keys, and which clients it believes. Without it there are only the
-    /// suites of [`Self::dtls`], with pre-shared keys.
+    /// The public keys of the server, and the clients that it trusts. Without it there are only the suites of
+    /// [`Self::dtls`], with pre-shared keys.
     pub public_keys: Option<PublicKeys>,
-    /// How clients come back without a key exchange; `None` if they do not.
+    /// The settings of resumption; `None` turns it off.
     pub resumption: Option<ResumptionConfig>,
     /// Signatures and decryptions with RSA keys and keys in a TPM in a second, for clients that have proved nothing yet;
     /// 0 sets no limit. Further handshakes wait, for about half a second; those that waited longest are then given up, those of
@@ -132,10 +134,10 @@ pub struct ServerConfig {
     pub signatures_per_second: u32,
     /// ClientHellos that are answered.
     pub hellos: HelloLimits,
-    /// Where keys are looked for that the credentials do not have.
+    /// A source of keys that the credentials do not have.
     pub store: Option<Arc<dyn KeyStore>>,
-    /// What a store says is acted upon when a multiple of this has passed since it was asked, so that how long it took
-    /// tells nobody whether an identity is known. Choose more than the store usually takes.
+    /// The server acts on an answer of the store when a multiple of this time has passed since its question, so that
+    /// the delay does not reveal whether an identity exists. Choose more than the usual delay of the store.
     pub store_answers_every: Duration,
 }
 
@@ -176,7 +178,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// What a server has to tell its operator. No secret is in it.
+/// A message of the server to its operator. It contains no secret.
 #[derive(Debug)]
 pub enum Note {
     /// A session began.
@@ -206,14 +208,14 @@ pub enum Note {
         /// What the client was told.
         alert: AlertDescription,
     },
-    /// The certificate or raw public key of a client was refused; it learns that, and not why.
+    /// The server refused the certificate or raw public key of a client. The client does not learn the cause.
     Refused {
         /// Whose.
         remote: SocketAddr,
         /// Why, and what to do.
         refusal: Refusal,
     },
-    /// A session goes on that began before the server was started.
+    /// A session continues that began before the start of the server.
     Restored {
         /// With whom.
         remote: SocketAddr,
@@ -279,7 +281,8 @@ pub enum Note {
     ReloadFailed(CredentialsError),
     /// Certificates of authorities or lists of what is revoked were read again.
     TrustReloaded,
-    /// One of those files changed and cannot be used. The old ones stay in force, and they are read again each second.
+    /// One of those files changed and cannot be used. The old content stays in force, and the server reads the files
+    /// again each second.
     TrustNotReloaded(LoadError),
 }
 
@@ -351,7 +354,7 @@ pub enum StartError {
     /// The ticket keys cannot be read or written.
     #[error(transparent)]
     TicketKeys(#[from] TicketKeyError),
-    /// What is kept of sessions cannot be written.
+    /// The stored state of sessions cannot be written.
     #[error(transparent)]
     State(#[from] StateError),
     /// The system gives no randomness, or no thread.
@@ -369,12 +372,12 @@ pub struct Server {
     sessions: Option<Arc<Sessions>>,
 }
 
-/// Where the totals of a running server can be read.
+/// A handle to read the totals of a running server.
 #[derive(Clone)]
 pub struct Counts(Arc<[Arc<Mutex<Totals>>]>);
 
 impl Counts {
-    /// What all shards did together, at most a second old.
+    /// Returns the totals of all shards, at most a second old.
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for shard in &*self.0 {
@@ -418,10 +421,10 @@ pub struct Signatures {
     pub waiting: usize,
 }
 
-/// What a server did and holds.
+/// The counts of a server.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Totals {
-    /// What was dropped, refused and done.
+    /// The counters of the endpoints.
     pub counters: Counters,
     /// Peers in the table now.
     pub peers: usize,
@@ -433,7 +436,7 @@ pub struct Totals {
     pub requests: u64,
     /// Sessions established, by kind: see [`Kind`].
     pub established: [u64; Kind::NAMES.len()],
-    /// How often tickets and ids were given and taken.
+    /// The counts of tickets and ids, issued and accepted.
     pub resumption: ResumptionCounters,
     /// Signatures and decryptions for clients that had proved nothing yet.
     pub signatures: Signatures,
@@ -617,12 +620,12 @@ impl Server {
         self.notifier.clone()
     }
 
-    /// What all shards did together, at most a second old.
+    /// Returns the totals of all shards, at most a second old.
     pub fn totals(&self) -> Totals {
         self.counters.totals()
     }
 
-    /// For whoever reads the totals elsewhere.
+    /// Returns a handle to read the totals elsewhere.
     pub fn counts(&self) -> Counts {
         self.counters.clone()
     }

@@ -1,4 +1,4 @@
-//! The peer table of a server: a slab of up to millions of peers, an index by address, a timing wheel.
+//! The peer table of a server: a slab of up to millions of peers, an index by address, and a timing wheel.
 
 use crate::index::{Index, Tag};
 use crate::prefix::Shares;
@@ -58,7 +58,7 @@ struct Entry<A> {
 }
 
 impl<A> Entry<A> {
-    /// Even after it was removed, as long as nobody else is here.
+    /// Returns true if the peer is or was here, until another peer takes its place.
     fn has_been(&self, id: PeerId) -> bool {
         PeerId::new(id.index, self.generation) == id
     }
@@ -104,11 +104,11 @@ struct Handshake {
     incoming: [u8; INCOMING],
 }
 
-/// How many peers and handshakes a table holds at most.
+/// The most peers and handshakes that a table holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
-    /// Peers that are not in a handshake. When there are more, the longest idle session goes of the peer that has most of
-    /// them among those that are looked at; nobody who has proved nothing makes an authenticated peer go.
+    /// The most peers that are not in a handshake. Beyond it, the table removes the longest idle session of the peer
+    /// that has the most sessions in a sample. An unauthenticated peer never displaces an authenticated one.
     pub peers: usize,
     /// Handshakes at the same time, besides them; each takes about 8 KiB while it lasts. Where all places are taken, further
     /// ClientHellos are not answered until one is free, and clients repeat them. Handshakes of clients that fell silent

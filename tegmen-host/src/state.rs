@@ -1,4 +1,4 @@
-//! State that must not go back: numbers that nonces are made of, and what the other end has used of its own.
+//! State that must never go back: numbers for nonces, and the numbers that the other end has used.
 //!
 //! There is one rule: the end of a lease of numbers is durable before the first of them is used. What is kept of a
 //! context or a session is in one of two places:
@@ -54,7 +54,7 @@ pub enum StateError {
         /// Which file.
         file: String,
     },
-    /// What is kept cannot be trusted.
+    /// The stored state cannot be trusted.
     #[error("{file}: {why}; going on could repeat nonces. {way_out}")]
     Untrusted {
         /// Which file.
@@ -66,7 +66,7 @@ pub enum StateError {
     },
 }
 
-/// What is beside a place of state: the key that sessions are sealed under, drawn once, and the lock.
+/// The files beside a place of state: the key that encrypts sessions, generated once, and the lock.
 pub(crate) struct Guard {
     key: Secret<KEY_LEN>,
     _lock: File,
@@ -113,7 +113,7 @@ impl Guard {
     }
 }
 
-/// Where the numbers of one context are kept.
+/// The place that stores the numbers of one context.
 pub(crate) enum Place {
     /// In a file of their own, and what tells the one that this process read or wrote last from all others.
     File(PathBuf, Option<String>),
@@ -147,7 +147,7 @@ impl Place {
         }
     }
 
-    /// For whoever is told that it cannot be written.
+    /// Returns the file, for the report of an error.
     pub(crate) fn file(&self) -> &Path {
         match self {
             Self::File(file, _) => file,

@@ -1,4 +1,4 @@
-//! UDP sockets that receive and send in batches: system calls cost most.
+//! UDP sockets that receive and send in batches, because system calls cost most.
 
 use crate::group::Group;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
@@ -46,7 +46,7 @@ pub enum BindError {
         /// Which address.
         address: SocketAddr,
     },
-    /// The address is not ours.
+    /// The address is not an address of this machine.
     #[error("{address} is not an address of this machine: `ip address` lists those that are")]
     NotOurs {
         /// Which address.
@@ -229,7 +229,7 @@ impl Socket {
     }
 }
 
-/// Where received datagrams are put.
+/// The buffer for received datagrams.
 pub struct Inbound {
     storage: Vec<u8>,
     meta: [RecvMeta; BATCH_SIZE],

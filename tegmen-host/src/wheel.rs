@@ -1,5 +1,5 @@
-//! A hierarchical timing wheel over a slab: setting, moving and clearing an alarm cost the same at a million entries as
-//! at ten, and finding the earliest looks at six words.
+//! A hierarchical timing wheel over a slab. Setting, moving and clearing an alarm cost the same with a million entries
+//! as with ten, and finding the earliest alarm reads six words.
 
 use tegmen::time::Instant;
 
@@ -30,7 +30,7 @@ impl Link {
     }
 }
 
-/// Where the links of the entries are found.
+/// Access to the links of the entries.
 pub(crate) trait Links {
     fn link(&mut self, index: u32) -> &mut Link;
 }

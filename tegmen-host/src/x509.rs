@@ -1,4 +1,4 @@
-//! Whom to believe: certificates (RFC 5280) and raw public keys (RFC 7250) of peers, and keys of our own.
+//! Trust in certificates (RFC 5280) and raw public keys (RFC 7250) of peers, and keys of our own.
 //!
 //! * A [`Verifier`] believes paths that lead to its trust anchors and are not revoked.
 //! * [`RawKeys`] believes the keys on its list.
@@ -56,7 +56,7 @@ pub const MIN_RSA_BITS: usize = 2048;
 /// Larger RSA keys sign no handshake; a CA may have up to 8192.
 pub const MAX_RSA_BITS: usize = 4096;
 
-/// What a peer's certificate must be good for (RFC 5280, section 4.2.1.12).
+/// The purpose that a peer's certificate must allow (RFC 5280, section 4.2.1.12).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Purpose {
     /// The peer is a server: id-kp-serverAuth.
@@ -71,8 +71,8 @@ pub enum Purpose {
 /// A peer that is believed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verified<'c> {
-    /// Its SubjectPublicKeyInfo in DER, of a kind that [`crate::provider::public::verify_digest`] takes. That the peer has
-    /// the private key is for the handshake to prove.
+    /// The SubjectPublicKeyInfo in DER, of a kind that [`crate::provider::public::verify_digest`] accepts. The
+    /// handshake must prove that the peer has the private key.
     pub spki: &'c [u8],
     /// The subject of its certificate (RFC 4514: `CN=device1,O=Works`), or the name that the allow list gives its key.
     pub name: String,
@@ -152,7 +152,7 @@ pub trait PeerVerifier: Send + Sync {
     /// A client that was believed before and comes back with a session of then: its name and whole digest, if it would still
     /// be believed. Of a certificate `digest` is whole, of a raw public key its first 16 bytes; see [`Verified::digest`].
     ///
-    /// A verifier without it lets nobody resume a session.
+    /// A verifier without this method lets no client resume a session.
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
         let _ = (kind, digest, now);
         None

@@ -10,7 +10,7 @@ use tokio::net::unix::pipe;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::process::{Child, Command};
 
-/// Where a mote's serial line is found.
+/// The location of a mote's serial line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
     /// A serial device or a pseudo-terminal; set to 115,200 baud, eight bits, nothing translated.
@@ -32,7 +32,7 @@ pub enum LineError {
     /// The name stands for a file of another kind.
     #[error("{0} is no serial device and no UNIX socket; an image to be run goes with --image")]
     WrongKind(String),
-    /// It exists and cannot be used.
+    /// The line exists but cannot be used.
     #[error("{line} cannot be opened: {source}{}", advice(.source))]
     Refused {
         /// Which line.

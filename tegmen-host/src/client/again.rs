@@ -1,8 +1,9 @@
-//! What a client keeps in a directory to come back to servers without a key exchange: a file for each server and identity.
+//! The files that a client keeps to resume sessions without a key exchange: one for each server and identity, in a
+//! directory.
 //!
-//! The file holds the master secret of the last session, and so is for its owner alone. It is of use for as long as the
-//! server says, never longer than the server's certificate was believed when it was shown, and only while the same servers
-//! are believed: with other anchors, pins or revocation lists there is a full handshake.
+//! The file holds the master secret of the last session, so only its owner can read it. It is valid for as long as the
+//! server says, but never longer than the client trusted the server's certificate when the session began. It is valid
+//! only under the same trust settings: with other anchors, pins or revocation lists there is a full handshake.
 
 use super::{Client, ClientConfig, ClientError};
 use crate::credentials::{from_hex, to_hex};
@@ -115,7 +116,7 @@ impl Memory {
         self.keep(None).map_err(|source| ClientError::Resume { file, source })
     }
 
-    /// Keeps what a new session can be resumed with; a file of before is replaced, or removed if there is nothing.
+    /// Stores the means to resume a new session. Replaces an earlier file, or removes it if there is nothing to store.
     fn keep(&mut self, kept: Option<Kept>) -> io::Result<()> {
         self.kept = kept;
         let Some(kept) = &self.kept else {

@@ -1,4 +1,4 @@
-//! The datagrams of a client: one exchange, and what is due by the clock.
+//! The datagrams of a client: one exchange, and the events of the clock.
 
 use super::object::Objects;
 use super::outer::is_cut;
@@ -306,7 +306,7 @@ impl Client {
         }
     }
 
-    /// What the system says of our datagrams. A refusal after the session stands may be anybody's forgery.
+    /// Handles an error of the system for our datagrams. A refusal after the handshake may be forged by anybody.
     fn network_error(&mut self, source: io::Error) -> Result<(), ClientError> {
         let remote = self.remote;
         if source.raw_os_error() == Some(TOO_LONG) {

@@ -1,4 +1,4 @@
-//! Why there is no response, in words that say what to do.
+//! Errors of a client, with a cause and a next step.
 
 use crate::contexts::ContextError;
 use crate::state::StateError;
@@ -33,7 +33,7 @@ pub enum ClientError {
         /// What the system says.
         source: io::Error,
     },
-    /// An ICMP answer said that nobody listens.
+    /// An ICMP message said that no program listens at the port.
     #[error("nothing listens at {remote}: is the server running, and is {port} its port ({other})?", port = remote.port())]
     Refused {
         /// The address.

@@ -1,4 +1,4 @@
-//! The session of a client: its handshake, and another handshake where the server does not know the session any more.
+//! The session of a client: its handshake, and another handshake if the server does not know the session any more.
 
 use super::again::{self, Memory, Offer};
 use super::{Client, ClientConfig, ClientError, Role, Table};
@@ -90,7 +90,7 @@ impl Client {
         self.handshake(timeout).await
     }
 
-    /// Sends a ClientHello from a new endpoint. Nothing of the session before is left.
+    /// Sends a ClientHello from a new endpoint. The state of the session before is discarded.
     fn hello(&mut self, offer: Option<&Offer>, handshake_timeout: Duration) -> Result<(), ClientError> {
         let dtls = Config { handshake_timeout, ..self.config.dtls };
         self.endpoint = new_endpoint(&mut self.crypto, &mut self.counters, &self.config, dtls);

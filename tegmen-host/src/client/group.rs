@@ -1,4 +1,4 @@
-//! One request to a group of servers, and the responses of those who have one (RFC 7252, section 8).
+//! One request to a group of servers, and the responses of its members (RFC 7252, section 8).
 
 use super::{Ask, ClientError, Reply, connection::write};
 use crate::clock;

@@ -1,4 +1,4 @@
-//! The handshake of a client: what it is asked for, and why it failed.
+//! The handshake of a client: the answers to its questions, and the reasons for its failure.
 
 use super::connection::Happened;
 use super::establish::no_room;

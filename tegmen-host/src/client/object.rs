@@ -1,4 +1,4 @@
-//! Requests that protect themselves (OSCORE, RFC 8613), at the client.
+//! Requests with OSCORE (RFC 8613), at the client.
 
 use super::connection::Part;
 use super::{Ask, Client, ClientError, Reply};

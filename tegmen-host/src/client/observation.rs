@@ -13,8 +13,8 @@ use tegmen::crypto::Crypto as _;
 use tegmen::endpoint::Protection;
 use tegmen::time::Instant;
 
-/// A resource that is observed. Dropping it forgets it: the server learns of that when it sends the next notification,
-/// which is rejected. [`Self::cancel`] tells it at once.
+/// A resource under observation. If it is dropped, the server learns of it when the client rejects the next
+/// notification. [`Self::cancel`] tells the server at once.
 pub struct Observation<'c> {
     client: &'c mut Client,
     ask: Ask<'c>,

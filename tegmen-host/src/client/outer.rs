@@ -1,5 +1,5 @@
-//! Protected responses that somebody on the way has cut into blocks (RFC 8613, section 4.1.3.4.2): fetched and put together
-//! before anything is decrypted.
+//! Protected responses that a proxy has split into blocks (RFC 8613, section 4.1.3.4.2). The client fetches and
+//! reassembles them before it decrypts.
 
 use super::connection::Happened;
 use super::{Client, ClientError, Reply};
@@ -73,8 +73,8 @@ impl Client {
         reply.map_err(|untaken| Self::refused(remote, untaken, &message))
     }
 
-    /// Asks whoever has cut the response for the block behind `block`. That one has the rest itself: the request is that of
-    /// before for it, with nothing inside, and the server never sees it.
+    /// Requests the block after `block` from the proxy that split the response. The proxy holds the rest itself. So
+    /// the outer request is the same as before, without an inner message, and the server never sees it.
     fn block_after(
         &mut self,
         request: RequestId,

@@ -1,4 +1,4 @@
-//! The session of a client, kept in a file so that the next client goes on with it without a handshake.
+//! The session of a client in a file, so that the next client continues it without a handshake.
 
 use super::{Client, ClientConfig, ClientError};
 use crate::state::{SessionFile, StateError};

@@ -1,4 +1,4 @@
-//! Bodies in blocks (RFC 7959), and the proof that a server may ask for (RFC 9175).
+//! Bodies in blocks (RFC 7959), and the answer to an Echo option of a server (RFC 9175).
 
 use super::connection::Part;
 use super::{Ask, Client, ClientError, Progress, Reply};

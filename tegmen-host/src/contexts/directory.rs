@@ -20,7 +20,7 @@ const USED: &str = "used";
 /// was used.
 const GRACE: u64 = 600;
 
-/// What of a context was used.
+/// The numbers that a context has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Used {
     /// Every number below may have been used.
@@ -31,7 +31,7 @@ pub struct Used {
     pub open: bool,
     /// True if the numbers are in a database of state, and those here are of no use.
     pub in_database: bool,
-    /// True if they are those of keys that were derived anew (RFC 8613, appendix B.2).
+    /// True if the numbers belong to keys that were derived again (RFC 8613, appendix B.2).
     pub is_rederived: bool,
     /// True if neither this directory nor a copy that it was made from was used.
     pub is_unused: bool,
@@ -71,7 +71,7 @@ pub fn used(dir: &Path) -> Result<Used, ContextError> {
     })
 }
 
-/// Writes a new directory for a context that nobody has used.
+/// Writes a new directory for an unused context.
 ///
 /// # Errors
 /// [`ContextError::File`], also if there is one already.
@@ -194,7 +194,7 @@ fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<Context, 
 pub struct StoredContext {
     /// The context. Its lease is extended by [`Self::renew`].
     pub context: Context,
-    /// What the other end may do; `None` is everything.
+    /// The rights of the other end; `None` allows everything.
     pub allow: Option<Vec<String>>,
     dir: PathBuf,
     place: Place,
@@ -207,8 +207,8 @@ pub struct StoredContext {
 }
 
 impl StoredContext {
-    /// Opens a directory. After an orderly end it goes on where it was; after any other the numbers that were leased are
-    /// given up, and the window of the other end is lost.
+    /// Opens a directory. After an orderly end the context continues at its next number. After any other end it gives
+    /// up the leased numbers, and the window of the other end is lost.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -216,8 +216,8 @@ impl StoredContext {
         Self::open_in(dir, None)
     }
 
-    /// As [`Self::open`], with numbers that are kept in a database with those of others. The file of numbers says so from
-    /// then on, and is of no use by itself.
+    /// Does the same as [`Self::open`], with numbers in a database that several contexts share. The file of numbers
+    /// records this, and is then not valid alone.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -376,7 +376,7 @@ impl StoredContext {
         })
     }
 
-    /// Ends as a power cut does: nothing is kept. The next start goes on after the lease.
+    /// Ends like a power cut, without a write to disk. The next start continues after the lease.
     pub fn abandon(mut self) {
         self.closed = true;
     }

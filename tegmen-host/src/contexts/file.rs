@@ -1,4 +1,4 @@
-//! The file of a context that people read.
+//! The file of a context for people.
 
 use super::{ContextError, file_error};
 use crate::credentials::{from_hex, to_hex};
@@ -18,7 +18,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 /// Its name.
 pub(super) const CONTEXT: &str = "context.toml";
 
-/// What the file of a context says.
+/// The content of a context's file.
 #[derive(Clone)]
 pub struct ContextFile {
     /// Our ID, 0 to 7 bytes.
@@ -29,7 +29,7 @@ pub struct ContextFile {
     pub master_secret: Zeroizing<Vec<u8>>,
     /// May be empty.
     pub master_salt: Vec<u8>,
-    /// Where one secret serves several contexts.
+    /// The ID Context, if one secret serves several contexts.
     pub id_context: Option<Vec<u8>>,
     /// The AEAD algorithm.
     pub aead: Aead,
@@ -38,9 +38,10 @@ pub struct ContextFile {
     pub created: u64,
     /// When it may not be used any more, in seconds since 1970, and as the file has it.
     pub expires: Option<(u64, String)>,
-    /// What the other end may do, as in a credentials file; `None` is everything.
+    /// The rights of the other end, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
-    /// Whether both ends derive new keys when the numbers cannot be trusted (RFC 8613, appendix B.2), and nothing is refused.
+    /// True if both ends derive new keys when the numbers cannot be trusted (RFC 8613, appendix B.2), instead of
+    /// refusing the context.
     pub rederivation: bool,
 }
 
@@ -159,7 +160,7 @@ impl ContextFile {
         })
     }
 
-    /// The same context as the other end has it.
+    /// Returns the same context for the other end.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         Self { sender_id: self.recipient_id.clone(), recipient_id: self.sender_id.clone(), ..self.clone() }

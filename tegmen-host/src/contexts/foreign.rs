@@ -14,7 +14,7 @@ use std::path::Path;
 use tegmen::oscore::{Aead, MAX_PARTIAL_IV};
 use zeroize::Zeroizing;
 
-/// Whose format.
+/// The format of a context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// A directory with `settings.json`, `secret.json` and `sequence.json`.
@@ -50,7 +50,7 @@ pub fn export_to_wireshark(dir: &Path, to: &Path) -> Result<(), ContextError> {
 }
 
 impl Format {
-    /// Makes a directory of ours from a foreign one. `from` must not be used any more afterwards: two ends with the same
+    /// Converts a foreign context to a directory of ours. `from` must not be used afterwards: two ends with the same
     /// keys would use the same nonces.
     ///
     /// # Errors

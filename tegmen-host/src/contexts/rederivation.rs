@@ -1,7 +1,7 @@
-//! Contexts whose keys both ends derive anew when the numbers of one of them are lost (RFC 8613, appendix B.2).
+//! Contexts for which both ends derive new keys when the numbers of one of them are lost (RFC 8613, appendix B.2).
 //!
-//! Each derivation has an ID Context that nobody had before, and begins with the numbers at zero. It is kept with the end of
-//! the first lease before anything is sent under it.
+//! Each derivation has a new ID Context, and its numbers begin at zero. The context stores the ID Context, with the
+//! end of the first lease, before it sends anything under the new keys.
 
 use super::file::ContextFile;
 use super::{ContextError, StoredContext};
@@ -49,7 +49,7 @@ pub(crate) enum Received<'r> {
 }
 
 impl Received<'_> {
-    /// Which request it is.
+    /// Returns the identifier of the request.
     pub(crate) const fn binding(&self) -> RequestBinding {
         match self {
             Self::Fresh(_, nonce) => nonce.binding(),
@@ -70,7 +70,7 @@ impl<'r> From<Unprotected<'r>> for Received<'r> {
 
 /// Why a message is not taken.
 pub(crate) enum Untaken {
-    /// It is not what the other end sent, or not for this context.
+    /// The message does not authenticate, or is for another context.
     Refused(Refused),
     /// The new keys cannot be kept.
     NotKept(ContextError),
@@ -94,7 +94,7 @@ impl StoredContext {
         self.rederivation.is_some()
     }
 
-    /// True if nothing can be sent before keys were derived anew.
+    /// Returns true if the context must derive new keys before it can send.
     pub fn is_lost(&self) -> bool {
         let exhausted = self.context.lease().next() > MAX_PARTIAL_IV;
         self.rederivation.as_ref().is_some_and(|rederivation| rederivation.is_lost || exhausted)
@@ -131,8 +131,8 @@ impl StoredContext {
         Ok(())
     }
 
-    /// What is inside the response to a request of ours, and whether it is response #1: the request is then to be sent again
-    /// if it was not answered with it.
+    /// Returns the content of the response to a request of ours, and whether it is response #1. After a response #1
+    /// that does not answer the request, the request must be sent again.
     pub(crate) fn take_response<'r>(
         &mut self,
         crypto: &mut HostCrypto,
@@ -149,7 +149,7 @@ impl StoredContext {
         Ok((message, true))
     }
 
-    /// What is inside a request whose `option` names this context.
+    /// Returns the content of a request whose `option` names this context.
     pub(crate) fn take_request<'r>(
         &mut self,
         crypto: &mut HostCrypto,
@@ -196,7 +196,7 @@ impl StoredContext {
         offers.answer(crypto, &rederivation.file.parameters(), first, head, token, frame)
     }
 
-    /// Keeps new keys, and goes on with them; what was offered for others is void.
+    /// Stores new keys, and continues with them. Earlier offers become invalid.
     fn adopt(&mut self, context: Context) -> Result<(), ContextError> {
         let end = context.lease().next() + LEASE;
         let numbers = Numbers::from(end, None).under(context.id_context().unwrap_or(&[]), context.is_settled());

@@ -27,7 +27,7 @@ fn next_step(file: &str, refusal: &std::io::Error) -> String {
 /// Why a credentials file cannot be used. Each says file, line and what would be right.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// It is not there, or not readable.
+    /// The file does not exist, or is not readable.
     #[error("the credentials {file} cannot be read: {source}: {}", next_step(file, source))]
     Unreadable {
         /// Path of the file.
@@ -43,7 +43,7 @@ pub enum CredentialsError {
         /// Its permission bits.
         mode: u32,
     },
-    /// It is no such TOML.
+    /// The file is not valid TOML of this format.
     #[error("{file}:{line}: {message}")]
     Syntax {
         /// Path of the file.

@@ -1,5 +1,5 @@
-//! Peers, each by what it proved: a name alone says nothing, because a pre-shared key, a certificate and an OSCORE context
-//! may have the same.
+//! Peers by the proof of their identity. A name alone is not enough, because a pre-shared key, a certificate and an
+//! OSCORE context may have the same name.
 
 use crate::x509::Digest;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub(super) enum Proof {
     Stored,
     /// An OSCORE context: its number, so that two contexts of one name are two principals.
     Context(u32),
-    /// A certificate, SHA-256 of it; or a raw public key, SHA-256 of its SubjectPublicKeyInfo.
+    /// A certificate, by its SHA-256, or a raw public key, by the SHA-256 of its SubjectPublicKeyInfo.
     Certified(u8, Digest),
 }
 

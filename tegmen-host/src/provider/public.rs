@@ -141,8 +141,9 @@ fn shared_secret(key: &PrivateKey, peer: &[u8]) -> Result<Secret<32>, InvalidKey
 
 /// Key pairs for one agreement each.
 ///
-/// The private key is raw bytes in the state of a handshake. The library's own form of it, which is costly to make anew,
-/// waits here in a place that the key's digest finds; if another key took that place meanwhile, it is made anew.
+/// The state of a handshake holds the private key as raw bytes. This cache holds the library's form of the key, which
+/// is costly to create, in a place that the key's digest selects. If another key took that place, the form is created
+/// again.
 pub struct KeyPairs {
     slots: Box<[Option<(crate::x509::Digest, PrivateKey)>]>,
 }
@@ -178,7 +179,7 @@ impl KeyPairs {
         Ok(private)
     }
 
-    /// As [`Group::agree`]; a key that was made here is used up.
+    /// Implements [`Group::agree`]; a key from this cache is used up.
     ///
     /// # Errors
     /// [`InvalidKey`], as there.

@@ -1,4 +1,4 @@
-//! Files as resources: read in parts, written in one step, and looked at each second while somebody observes them.
+//! Files as resources: read in parts, written in one step, and checked each second while a client observes them.
 
 use super::{accepts, is_valid, may_change};
 use std::collections::BTreeMap;

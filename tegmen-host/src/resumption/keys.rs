@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 /// Why the file of ticket keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TicketKeyError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{file}: {source}: ticket keys are kept there; correct the path, or who may write there")]
     File {
         /// Which file.

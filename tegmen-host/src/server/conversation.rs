@@ -1,4 +1,4 @@
-//! From a message of a peer to what is answered, and from a change to a notification.
+//! Handles the messages of a peer, and notifies observers of changes.
 
 use super::later::{Completion, Errand, Later, Notifier, ObservedPaths};
 use super::object::Object;
@@ -506,7 +506,7 @@ impl<A: Application> Desk<A> {
         complete.then_some(())
     }
 
-    /// Makes the response to a registration anew.
+    /// Creates the response to a registration again.
     fn renew(
         &mut self,
         from: &Sender,

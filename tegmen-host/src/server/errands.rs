@@ -1,4 +1,4 @@
-//! What comes from elsewhere than the sockets: deferred responses, keys, and changes that observers are told.
+//! Events other than datagrams: deferred responses, keys, and changes to report to observers.
 
 use super::Application;
 use super::conversation::Told;

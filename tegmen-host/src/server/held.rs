@@ -1,5 +1,5 @@
-//! Keys that were found, or not, for handshakes: held until it is time to act upon them, so that nobody learns from the time
-//! whether an identity is known.
+//! Answers of a key store to handshakes. The server holds each answer for a fixed time, so that the delay does not
+//! reveal whether an identity exists.
 
 use std::collections::BTreeMap;
 use tegmen::endpoint::{PeerId, Principal};

@@ -1,4 +1,4 @@
-//! Sessions that are kept over a restart of the server: see [`crate::state::Sessions`].
+//! Sessions that survive a restart of the server: see [`crate::state::Sessions`].
 
 use super::later::Errand;
 use super::shard::Shard;

@@ -1,8 +1,8 @@
-//! Kinds of handshakes, as they are counted.
+//! Kinds of handshakes, for the counts.
 
 use tegmen::dtls::CipherSuite;
 
-/// How a session got its keys.
+/// The key exchange of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// From a pre-shared key alone.
@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What they are called in metrics, in the order of the numbers.
+    /// The names of the kinds in metrics, in the order of their numbers.
     pub const NAMES: [&str; 6] = ["psk", "ecdhe_psk", "ecdhe_ecdsa", "ecdhe_rsa", "rsa", "resumed"];
 
     /// The kind of a session under this suite.

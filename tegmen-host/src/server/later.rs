@@ -1,4 +1,4 @@
-//! What an application keeps of a request for after it has returned: the right to respond, and to tell of changes.
+//! A handle that an application keeps after it has returned, to respond later and to report changes.
 
 use super::conversation::{Sender, path_of};
 use super::object::Object;

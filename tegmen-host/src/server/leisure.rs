@@ -1,5 +1,5 @@
-//! Responses to requests that a group was sent: each waits for a random time, so that not all who are in the group
-//! answer at once (RFC 7252, section 8.2).
+//! Responses to requests to a group. Each response waits for a random time, so that the members do not all answer at
+//! once (RFC 7252, section 8.2).
 
 use std::collections::BTreeMap;
 use tegmen::endpoint::Path;

@@ -1,5 +1,5 @@
-//! Limits of the ClientHellos that are answered, in all and of one network prefix, so that a flood from one place, or from many,
-//! leaves time for those who have a session and for those who come from elsewhere.
+//! Limits of the ClientHellos that are answered, in total and for each network prefix. They leave time for established
+//! sessions and for other prefixes during a flood from one prefix or from many.
 
 use crate::prefix;
 use std::hash::{BuildHasher as _, RandomState};

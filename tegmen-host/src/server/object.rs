@@ -1,5 +1,5 @@
-//! Requests that protect themselves (OSCORE, RFC 8613): opened before the application sees them, their responses
-//! protected before the peer's exchanges keep them.
+//! Requests with OSCORE (RFC 8613). The server decrypts them before the application sees them, and protects the
+//! responses before the peer's exchanges keep them.
 
 use super::conversation::{Desk, Sender};
 use super::talk::Talk;

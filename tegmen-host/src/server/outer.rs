@@ -1,5 +1,5 @@
-//! Protected requests that somebody on the way has cut into blocks (RFC 8613, section 4.1.3.4.2): put together before anything
-//! is decrypted. Nothing of a block is authentic, so they are few and short.
+//! Protected requests that a proxy has split into blocks (RFC 8613, section 4.1.3.4.2). The server reassembles them
+//! before it decrypts. Blocks are not authentic, so the server holds only few and short ones.
 
 use super::Application;
 use super::conversation::{Desk, Sender};

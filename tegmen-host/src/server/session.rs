@@ -1,4 +1,4 @@
-//! How sessions begin and end: what a handshake asks for, and what is said of it.
+//! The begin and end of sessions: the answers to a handshake, and the reports to the operator.
 
 use super::held::Found;
 use super::later::KeyTicket;
@@ -131,8 +131,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// The operation that a handshake asks of a private key; `None` if it is over, asks for something else, or for a
-    /// key that is not ours any more.
+    /// Returns the private-key operation that a handshake asks for; `None` if the handshake is over, asks for
+    /// something else, or for a key that is not ours any more.
     fn operation(&mut self, peer: PeerId) -> Option<Operation> {
         let (credential, asked) = match self.endpoint.need(peer)? {
             Need::Sign { credential, digest } => (credential, Asked::Sign(digest)),

@@ -183,7 +183,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// What another shard received, of a session that is here.
+    /// Handles a datagram that another shard received, for a session of this shard.
     fn on_passed(&mut self, Passed { path, mut datagram }: Passed) {
         self.steering.taken(&path);
         self.on_records(clock::now(), path, &mut datagram);
@@ -260,7 +260,7 @@ impl<A: Application> Shard<A> {
         self.seal(&from, path, len);
     }
 
-    /// A datagram that was sent to a group: nothing is answered at once, and nothing but what is of use to the sender
+    /// Handles a datagram to a group. Nothing is answered at once, and only responses that help the sender are sent
     /// (RFC 7252, section 8.1).
     fn on_group_request(&mut self, now: Instant, path: Path, datagram: &[u8]) {
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
@@ -278,7 +278,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Lets a peer speak with what CoAP remembers of it; the length of the answer, which is in the draft.
+    /// Passes a message to the conversation with a peer. Returns the length of the answer, which is in the draft.
     fn converse(
         &mut self,
         from: &Sender,

@@ -1,5 +1,5 @@
-//! Private keys at work for clients that have proved nothing yet: apart from the shard's thread, a bounded number a second,
-//! so that strangers who ask for costly handshakes do not slow down those who have a session.
+//! Private-key operations for unauthenticated clients. They run outside the shard's thread, a bounded number per
+//! second, so that costly handshakes do not slow down established sessions.
 
 use super::later::Errand;
 use crate::prefix::Shares;

@@ -1,5 +1,5 @@
-//! Datagrams for a session of another shard: the kernel spreads them over the shards by their addresses, and the address of
-//! a session with connection ids may change. The first byte of an id says which shard gave it.
+//! Datagrams for a session of another shard. The kernel distributes datagrams to the shards by their addresses, and
+//! the address of a session with connection ids may change. The first byte of an id names the shard that issued it.
 
 use crate::prefix::Shares;
 use std::net::{IpAddr, SocketAddr};

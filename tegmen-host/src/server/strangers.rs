@@ -1,4 +1,5 @@
-//! Peers without protection that CoAP remembers something of. Whoever forges addresses must not fill the memory with them.
+//! Peers without protection for which CoAP keeps state. A limit prevents an attacker with forged addresses from
+//! filling the memory.
 
 use super::shard::Table;
 use tegmen::endpoint::{PeerId, Peers as _};

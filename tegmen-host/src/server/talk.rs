@@ -1,4 +1,4 @@
-//! What CoAP remembers of one peer: its exchanges, its transfers, and what it observes.
+//! The CoAP state of one peer: its exchanges, its transfers, and its observations.
 
 use super::object::Object;
 use super::transfer::{Share, Transfers};

@@ -1,5 +1,5 @@
-//! The bodies of block-wise transfers that a server holds (RFC 7959): those that come in, and those responses that
-//! cannot be made again. All are bounded: in number for each peer, in bytes for all shards together.
+//! The bodies of block-wise transfers that a server holds (RFC 7959): bodies of requests, and of responses that cannot
+//! be created again. Their number is limited for each peer, and their bytes for all shards together.
 
 use super::conversation::Sender;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Many numbers in one SQLite file, written by one thread: what comes close together goes to the disk together.
+//! Many numbers in one SQLite file. One thread writes it, and combines changes that arrive close together into one
+//! transaction.
 //!
 //! ```text
 //! state.db          a row for each context and session; WAL, synchronous
@@ -6,10 +7,10 @@
 //! state.db.place    a file whose identity the database knows: a new one whenever a lease moves on
 //! ```
 //!
-//! A backup that is put back over the database is an intact database, so it cannot know by itself that it is old. Hence the
-//! file beside it: before a lease that was there moves on, a new file is made, the commit names it, and it takes the place
-//! of the old one; only then may the lease be used. A database that names neither the file in place nor the one that was
-//! about to take it is another than the last.
+//! A restored backup is an intact database, so it cannot show that it is old. A file beside the database solves this.
+//! Before an existing lease moves forward, the server creates a new file, the commit names this file, and the file
+//! replaces the old one; only then may the lease be used. If a database names neither the file in place nor the file
+//! that was about to replace it, it is not the last one.
 
 use super::numbers::{Numbers, is_in_future, now, place};
 use super::{Guard, StateError, beside, sync_directory};
@@ -37,7 +38,7 @@ struct Shared {
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
-/// What becomes of one row.
+/// A change of one row.
 pub(crate) enum Change {
     Put(String, Numbers),
     /// The numbers go on, and everything else of the row stays. Without such a row nothing happens.
@@ -99,7 +100,7 @@ impl Database {
         Ok(Self(Arc::new(Shared { file, guard, was_recovered, orders, writer: Mutex::new(Some(thread)) })))
     }
 
-    /// Where it is.
+    /// Returns the path of the database.
     pub fn file(&self) -> &Path {
         &self.0.file
     }
@@ -121,12 +122,12 @@ impl Database {
             .map_err(|why| StateError::File { file: self.0.file.display().to_string(), source: io::Error::other(why) })
     }
 
-    /// What sessions are sealed under.
+    /// Returns the key that encrypts sessions.
     pub(crate) fn key(&self) -> &[u8; KEY_LEN] {
         self.0.guard.key()
     }
 
-    /// True if rows of it were lost, so that a context that it has no row of may have been used.
+    /// Returns true if rows of the database were lost, so that a context without a row may have been used.
     pub(crate) fn was_recovered(&self) -> bool {
         self.0.was_recovered
     }
@@ -138,7 +139,7 @@ impl Database {
         receiver.recv().unwrap_or_default()
     }
 
-    /// Makes a change at the next occasion; `done` is told when it is durable, on the thread that writes.
+    /// Queues a change. Calls `done` on the writing thread when the change is durable.
     pub(crate) fn change(&self, change: Change, done: Option<Done>) {
         self.order(Order::Change(change, done));
     }
@@ -181,8 +182,8 @@ impl Drop for Shared {
     }
 }
 
-/// Begins anew where a database cannot be trusted: its sessions are forgotten, so that clients shake hands again, and every
-/// context goes on past everything that may have been used.
+/// Resets a database that cannot be trusted. It forgets the sessions, so that clients perform new handshakes, and
+/// moves every context past all numbers that may have been used.
 ///
 /// # Errors
 /// [`StateError`]; [`StateError::InUse`] while another process has it.
@@ -270,7 +271,7 @@ impl Writer {
         ))
     }
 
-    /// Whether this is what was written last, and all of it.
+    /// Verifies that the database is the last one written, and complete.
     fn check(&mut self) -> rusqlite::Result<Result<(), String>> {
         let state = self.connection.query_row("SELECT place, sum, written, recovered FROM state", [], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, [u8; 16]>(1)?, row.get::<_, i64>(2)?, row.get::<_, bool>(3)?))

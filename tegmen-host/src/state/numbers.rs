@@ -12,44 +12,44 @@ use tegmen::replay::ReplayWindow;
 /// Numbers that are leased at a time: as many are lost at most with each power cut.
 pub const LEASE: u64 = 1024;
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Numbers {
     /// Every number below may have been used.
     pub(crate) next: u64,
-    /// What the other end has used; only after an orderly end.
+    /// The numbers that the other end has used; only after an orderly end.
     pub(crate) window: Option<[u64; 2]>,
     /// When this was written, in seconds since 1970.
     pub(crate) written: u64,
-    /// Which file this is: a copy is another. Not there before the context is used for the first time, so that it may be
-    /// made in one place and used in another.
+    /// The identity of this file; a copy has another one. Absent before the first use of the context, so that a
+    /// context may be created in one place and used in another.
     pub(crate) place: Option<String>,
-    /// Of a context that nobody has used: which file this was when the context was made. [`Self::read`] leaves it out of a
-    /// copy, whose original may have been used.
+    /// For an unused context: the identity of the file when the context was created. [`Self::read`] clears it in a
+    /// copy, because the original may have been used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) made: Option<String>,
-    /// Of a session: what it is sealed into, in hexadecimal.
+    /// For a session: its encrypted state, in hexadecimal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) sealed: String,
-    /// Of a session: with whom it is. Of a context: the ID Context that its keys were derived anew with, in hexadecimal
-    /// (RFC 8613, appendix B.2), behind a `?` until something came back under them.
+    /// For a session: the identity of its peer. For a context: the ID Context with which its keys were derived again,
+    /// in hexadecimal (RFC 8613, appendix B.2), behind a `?` until a message arrived under these keys.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) with: String,
-    /// Its numbers are kept in a [`Database`](super::Database), and those here are of no use any more.
+    /// True if the numbers are in a [`Database`](super::Database), and those here are not valid any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) in_database: bool,
-    /// Of all above, so that a file that was cut short is noticed.
+    /// The checksum of all fields above, which detects a file that was cut short.
     pub(crate) check: String,
 }
 
 impl Numbers {
-    /// Of a context that nobody has used.
+    /// Returns the numbers of an unused context.
     pub(crate) fn fresh() -> Self {
         Self { window: Some([0, 0]), ..Self::default() }
     }
 
-    /// As [`Self::fresh`], from `next` on, with a window that is lost.
+    /// Does the same as [`Self::fresh`], from `next` on, with a window that is lost.
     pub(crate) fn from(next: u64, window: Option<&ReplayWindow>) -> Self {
         let window = window.map(|window| <[u64; 2]>::from(window.parts()));
         Self { next, window, ..Self::default() }
@@ -101,21 +101,21 @@ impl Numbers {
         numbers.id_context().map(|(id_context, _)| id_context)
     }
 
-    /// The ID Context that keys were derived anew with, and whether something came back under them.
+    /// Returns the ID Context with which keys were derived again, and whether a message arrived under them.
     pub(crate) fn id_context(&self) -> Option<(Vec<u8>, bool)> {
         let settled = self.with.trim_start_matches('?');
         if settled.is_empty() { None } else { Some((crate::credentials::from_hex(settled)?, settled == self.with)) }
     }
 
-    /// With the ID Context of keys that were derived anew.
+    /// Sets the ID Context of keys that were derived again.
     #[must_use]
     pub(crate) fn under(self, id_context: &[u8], settled: bool) -> Self {
         let mark = if settled { "" } else { "?" };
         Self { with: format!("{mark}{}", crate::credentials::to_hex(id_context)), ..self }
     }
 
-    /// Writes the file, all of it or nothing, so that it survives a power cut that comes after this returns. Returns what
-    /// tells the file from its copies.
+    /// Writes the file, all of it or nothing. After this returns, the file survives a power cut. Returns the identity
+    /// of the file, which differs from that of a copy.
     pub(crate) fn keep(&self, file: &Path, in_use: bool) -> io::Result<String> {
         let draft = super::beside(file, "new");
         let _ = std::fs::remove_file(&draft);
@@ -135,7 +135,7 @@ impl Numbers {
     }
 }
 
-/// What tells a file from its copies: its inode and when that was made.
+/// Returns the identity of a file, which differs from that of a copy: its inode and its time of creation.
 pub(crate) fn place(meta: &Metadata) -> String {
     let born = meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(0, |at| at.as_nanos());
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! The DTLS session of a client, in a file of its own.
+//! The DTLS session of a client, in a separate file.
 
 use super::numbers::Numbers;
 use super::sessions::{end_after, open, seal};
@@ -39,8 +39,9 @@ impl SessionFile {
         self.kept.as_ref().map(|kept| kept.with.as_str())
     }
 
-    /// The session, once, if it is `with` whom one is wanted, and the end of its lease, which is durable: after an orderly
-    /// end it goes on where it was, after any other past its lease, and what the server has used is not known.
+    /// Returns the session, once, if it is `with` the wanted peer, and the end of its lease, which is durable. After
+    /// an orderly end the session continues at its next number. After any other end it continues past its lease, and
+    /// its window is lost.
     ///
     /// # Errors
     /// [`StateError::File`]; nothing was taken then.

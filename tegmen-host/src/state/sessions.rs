@@ -1,9 +1,10 @@
-//! The DTLS sessions of a server, kept so that they survive it.
+//! The DTLS sessions of a server, stored so that they survive a restart.
 //!
-//! A session is in the database from when it is established, with numbers that it may use until the end of a lease. What
-//! was there when the server began waits here, by the path and the connection id of its peer, until the peer says
-//! something; the lease of each of them has moved on by then, so that taking one out costs no write. After an orderly end
-//! a session goes on where it was; after any other, past its lease, and what the peer has used is not known.
+//! A session is in the database from its establishment on, with numbers that it may use until the end of a lease. At
+//! the start of the server, stored sessions wait here, by the path and the connection id of their peers, until a peer
+//! sends a record. The lease of each session has moved forward by then, so taking one out costs no write. After an
+//! orderly end a session continues at its next number. After any other end it continues past its lease, and its window
+//! is lost.
 
 use super::StateError;
 use super::database::{Change, Database};
@@ -48,7 +49,7 @@ pub struct With {
     pub identity: String,
     /// True if that was by the credentials file, which then says what the peer may do.
     pub listed: bool,
-    /// What the peer may do otherwise; `None` is everything.
+    /// The rights of the peer if it is not listed; `None` allows everything.
     pub allow: Option<Vec<String>>,
     /// Tells the key of that file from others, as [`Sessions::fingerprint`] says.
     #[serde(default)]
@@ -67,16 +68,16 @@ impl With {
     }
 }
 
-/// A session that goes on.
+/// A session that continues.
 #[derive(Debug)]
 pub struct Restored {
-    /// Its name in the database.
+    /// The name of the session in the database.
     pub name: SessionName,
     /// With whom it is.
     pub with: With,
-    /// Its keys and numbers.
+    /// The keys and numbers of the session.
     pub session: Session,
-    /// One more than the last number that it may use.
+    /// One more than the last number that the session may use.
     pub lease_end: u32,
 }
 
@@ -160,13 +161,13 @@ impl Sessions {
         Ok(Self { database, waiting: RwLock::new(all), count, next_name: AtomicU64::new(last + 1) })
     }
 
-    /// What stands for a key in [`With::key`], made of its digest: nobody learns the key by trying who has not that of the
-    /// database.
+    /// Returns the value for a key in [`With::key`], computed from its digest. Without the database's own key, nobody
+    /// can find the key by trial.
     pub fn fingerprint(&self, digest: &Digest) -> String {
         to_hex(&sha256(&[b"tegmen session ".as_slice(), self.database.key(), digest].concat())[..16])
     }
 
-    /// How many sessions wait for their peers.
+    /// Returns the number of sessions that wait for their peers.
     pub fn waiting(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -178,7 +179,7 @@ impl Sessions {
         name
     }
 
-    /// As [`Self::keep`], for a session that is kept and has changed: its peer has another address.
+    /// Does the same as [`Self::keep`], for a stored session that has changed: its peer has another address.
     pub fn keep_as<C: Crypto>(&self, name: SessionName, crypto: &mut C, session: &Session, with: &With) {
         let with = serde_json::to_string(with).unwrap_or_default();
         let Some(sealed) = seal(crypto, self.database.key(), &purpose(&name.text(), &with), session) else { return };
@@ -236,7 +237,7 @@ impl Sessions {
         all.by_path.values().for_each(|waiting| self.remove(waiting.name));
     }
 
-    /// Ends in order: those that nobody asked for stay as they were. All is on the disk after this.
+    /// Ends in order. Sessions that no peer asked for do not change. After this all data is on the disk.
     ///
     /// # Errors
     /// [`StateError::File`]; what is not on the disk goes on as after a power cut.

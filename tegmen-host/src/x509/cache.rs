@@ -1,4 +1,4 @@
-//! Paths that were verified, so that a peer which comes again costs one hash instead of two signatures.
+//! A cache of verified paths: a peer that connects again costs one hash instead of two signatures.
 
 use super::Digest;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ struct Halves {
     older: HashMap<Digest, Span>,
 }
 
-/// How often the cache of verified paths was asked.
+/// The counts of lookups in the cache of verified paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounters {
     /// A path was found and its time was not over.

@@ -1,4 +1,4 @@
-//! What a certificate says (RFC 5280, section 4), read where it lies; nothing here decides whether it is true.
+//! The fields of a certificate (RFC 5280, section 4), read in place. This module does not verify them.
 
 use super::public_key::{KeyKind, PublicKey};
 use super::refusal::moment;
@@ -12,7 +12,7 @@ use tegmen::x509::der::{self, BIT_STRING, BOOLEAN, INTEGER, Malformed, OCTET_STR
 /// A parsed certificate: views into its DER.
 #[derive(Clone, Copy)]
 pub(crate) struct Certificate<'a> {
-    /// All of it.
+    /// The whole certificate in DER.
     pub(crate) der: &'a [u8],
     /// The bytes of the serial number, as they stand.
     pub(crate) serial: &'a [u8],
@@ -22,7 +22,7 @@ pub(crate) struct Certificate<'a> {
     pub(crate) subject: &'a [u8],
     /// SubjectPublicKeyInfo, with tag and length.
     pub(crate) spki: &'a [u8],
-    /// Its validity in seconds since 1970, both ends within it.
+    /// The begin of validity in seconds since 1970; begin and end are inclusive.
     pub(crate) not_before: u64,
     pub(crate) not_after: u64,
     extensions: Reader<'a>,
@@ -126,7 +126,7 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// What a certificate says, for people. Nothing of it is verified.
+/// The content of a certificate, for people. It is not verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CertificateInfo {
     /// The serial number, without zeros before it.

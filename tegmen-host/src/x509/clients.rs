@@ -1,4 +1,4 @@
-//! Certificates of clients that were believed, so that one who comes back with a session can be judged again.
+//! Trusted certificates of clients, kept so that the server can verify them again when a client resumes a session.
 
 use super::Digest;
 use crate::credentials::{from_hex, to_hex};

@@ -1,4 +1,4 @@
-//! What kind of key a SubjectPublicKeyInfo holds (RFC 5280, section 4.1.2.7; RFC 3279; RFC 5480).
+//! The kind of key in a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7; RFC 3279; RFC 5480).
 
 use tegmen::buf::Reader;
 use tegmen::x509::der::{self, Malformed, OID, SEQUENCE};
@@ -6,13 +6,13 @@ use tegmen::x509::der::{self, Malformed, OID, SEQUENCE};
 /// A parsed SubjectPublicKeyInfo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PublicKey<'a> {
-    /// What kind of key it is.
+    /// The kind of the key.
     pub kind: KeyKind,
     /// A point in its uncompressed form, or an RSAPublicKey.
     pub bytes: &'a [u8],
 }
 
-/// What a key can be used for here.
+/// The supported uses of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
     /// ECDSA and ECDH on secp256r1.
@@ -22,7 +22,7 @@ pub enum KeyKind {
         /// Bits of the modulus.
         bits: usize,
     },
-    /// One that may sign certificates, but not a handshake: another curve, Ed25519; or one that nobody here knows.
+    /// A key that may sign certificates, but not a handshake: another curve, Ed25519, or an unknown kind.
     Other,
 }
 

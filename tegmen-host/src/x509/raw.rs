@@ -1,4 +1,4 @@
-//! Raw public keys (RFC 7250): a list of keys that are believed, each with a name.
+//! Raw public keys (RFC 7250): a list of trusted keys, each with a name.
 
 use super::public_key::{KeyKind, PublicKey};
 use super::{Digest, MIN_RSA_BITS, PeerVerifier, Refusal, Verified, digest};
@@ -10,12 +10,12 @@ use tegmen::dtls::handshake::certificate::CertificateType;
 pub struct AllowedKey {
     /// SHA-256 of its SubjectPublicKeyInfo in DER.
     pub digest: Digest,
-    /// What its owner is called here.
+    /// The local name of the owner.
     pub name: String,
 }
 
 impl AllowedKey {
-    /// Allows a key that is at hand: its SubjectPublicKeyInfo in DER.
+    /// Allows a key that is given as its SubjectPublicKeyInfo in DER.
     pub fn of(spki: &[u8], name: &str) -> Self {
         Self { digest: digest(&[spki]), name: name.to_owned() }
     }

@@ -1,4 +1,4 @@
-//! Why a certificate or a key is not believed.
+//! The reasons for which a certificate or a key is not trusted.
 
 use super::date;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -57,7 +57,7 @@ pub enum Refusal {
     /// A certificate of the path is on a revocation list.
     #[error("a certificate of the peer's path is revoked: issue a new one for a new key")]
     Revoked,
-    /// Whether a certificate is revoked cannot be known: its CA has no CRL here, or that one is too old.
+    /// The revocation status of a certificate is unknown: its CA has no CRL here, or the CRL is too old.
     #[error("whether the peer's path is revoked is not known ({0}): fetch the newest CRL of each CA of the path")]
     RevocationUnknown(String),
     /// The list, or every path in it, has more certificates than the verifier follows.
@@ -95,7 +95,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What the peer is told, the same whatever the reason: certificate_unknown (RFC 5246, section 7.2.2).
+    /// Returns the alert that the peer receives, the same for every reason: certificate_unknown (RFC 5246, section
+    /// 7.2.2).
     pub const fn alert(&self) -> AlertDescription {
         AlertDescription(46)
     }

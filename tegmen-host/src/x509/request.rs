@@ -1,4 +1,4 @@
-//! Certificate requests (PKCS #10, RFC 2986): a key that asks for a certificate, signed by itself.
+//! Certificate requests (PKCS #10, RFC 2986): a public key with a signature by its own private key.
 
 use super::certificate::name_text;
 use super::digest;
@@ -12,7 +12,7 @@ use tegmen::x509::der::{self, INTEGER, Malformed, OID, SEQUENCE, context};
 pub struct Request {
     /// The subject it asks for (RFC 4514).
     pub subject: String,
-    /// Its SubjectPublicKeyInfo in DER.
+    /// The SubjectPublicKeyInfo in DER.
     pub spki: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What is revoked: CRLs (RFC 5280, section 5), and a plain list for those who have none.
+//! Revocation: CRLs (RFC 5280, section 5), and a plain list for users without CRLs.
 //!
 //! A line of the plain list is the SHA-256 digest of a certificate (64 hexadecimal digits), or a serial number and its
 //! issuer; what is behind `#` is a comment.

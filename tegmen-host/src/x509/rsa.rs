@@ -1,8 +1,9 @@
 //! RSA decryption without padding, on the C library behind `aws-lc-rs`.
 //!
-//! That crate decrypts with padding alone, and says at once if the padding is wrong: whoever measures the time of it opens what
-//! others encrypted, by asking often enough (Bleichenbacher's attack). The library itself has the bare operation, which is
-//! blinded and takes the same time for all ciphertexts, and names it as the one to use for key exchange in TLS.
+//! That crate decrypts only with padding, and reports wrong padding at once. An attacker who measures the time of that
+//! report can decrypt recorded secrets with enough queries (Bleichenbacher's attack). The library itself has the bare
+//! operation, which is blinded and takes the same time for all ciphertexts. The library recommends this operation for
+//! key exchange in TLS.
 #![expect(unsafe_code, reason = "aws-lc-rs has no RSA decryption without padding")]
 
 use aws_lc_sys::{RSA, RSA_NO_PADDING, RSA_decrypt, RSA_free, RSA_private_key_from_bytes};

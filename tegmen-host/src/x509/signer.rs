@@ -1,4 +1,4 @@
-//! Keys of our own: a [`Signer`] proves to a peer who this end is.
+//! Keys of our own: a [`Signer`] proves the identity of this end to a peer.
 
 use super::rsa::BareRsa;
 use super::{MAX_RSA_BITS, MIN_RSA_BITS};
@@ -22,10 +22,10 @@ use zeroize::Zeroizing;
 
 /// A private key, wherever it lies: in memory, in a TPM.
 pub trait Signer: Send + Sync {
-    /// How it signs.
+    /// Returns the signature scheme.
     fn scheme(&self) -> SignatureScheme;
 
-    /// Its SubjectPublicKeyInfo in DER.
+    /// Returns the SubjectPublicKeyInfo in DER.
     fn public_key(&self) -> &[u8];
 
     /// Signs a SHA-256 digest: ECDSA-Sig-Value in DER (at most 72 bytes), or as many bytes as the RSA modulus has.
@@ -40,7 +40,7 @@ pub trait Signer: Send + Sync {
         false
     }
 
-    /// The same key as one that decrypts, if it does.
+    /// Returns the same key as a decrypter, if it supports decryption.
     fn decrypter(&self) -> Option<&dyn PremasterDecrypter> {
         None
     }
@@ -50,12 +50,13 @@ pub trait Signer: Send + Sync {
 pub trait PremasterDecrypter: Send + Sync {
     /// Decrypts an EncryptedPreMasterSecret. `version` is what the ClientHello offered.
     ///
-    /// Whatever is wrong, with the padding, the length or the version, the result is `random`, 48 bytes that the caller
-    /// drew before: then the Finished messages do not agree, and nobody learns why (Bleichenbacher's attack).
+    /// After any error, in the padding, the length or the version, the result is `random`: 48 bytes that the caller
+    /// generated before. Then the Finished messages do not match, and nobody learns the cause (Bleichenbacher's
+    /// attack).
     fn premaster_secret(&self, encrypted: &[u8], version: [u8; 2], random: &Secret<48>) -> Secret<48>;
 }
 
-/// What holds the key did not sign.
+/// The holder of the key did not sign.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the private key did not sign: {0}")]
 pub struct SignError(pub String);
@@ -63,7 +64,7 @@ pub struct SignError(pub String);
 /// Why a file has no usable private key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// It is not there, or not readable.
+    /// The file does not exist, or is not readable.
     #[error("{file}: {source}: give a private key in PEM; `tegmen ca issue` makes one")]
     Unreadable {
         /// Which file.

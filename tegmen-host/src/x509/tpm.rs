@@ -1,4 +1,4 @@
-//! Keys in a TPM 2.0 (feature `tpm`): made in it, used in it, never outside.
+//! Keys in a TPM 2.0 (feature `tpm`): created and used in the TPM, never outside.
 //!
 //! A key lies at a persistent handle of the TPM, or wrapped by the TPM's storage root in a file of the form that other
 //! software for TPMs reads too (`BEGIN TSS2 PRIVATE KEY`). Whoever reaches the TPM may use the key: it has no password, so
@@ -35,10 +35,10 @@ use tss_esapi::traits::{Marshall as _, UnMarshall as _};
 use tss_esapi::tss2_esys::TPMT_TK_HASHCHECK;
 use tss_esapi::{Context, Error};
 
-/// Where Linux has the TPM, behind the kernel's resource manager.
+/// The TPM device on Linux, behind the kernel's resource manager.
 pub const DEFAULT_TPM: &str = "device:/dev/tpmrm0";
 
-/// What kind of key is made.
+/// The kind of a key to create.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TpmKeyKind {
     /// ECDSA on secp256r1.
@@ -47,7 +47,7 @@ pub enum TpmKeyKind {
     Rsa2048,
 }
 
-/// Where a key lies.
+/// The location of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// At a persistent handle of the owner: 0x81000000 to 0x817fffff.

@@ -1,4 +1,4 @@
-//! What a verifier stands on: trust anchors and revocation lists, from files that may change.
+//! The trust of a verifier: trust anchors and revocation lists, from files that may change.
 
 use super::cache::Span;
 use super::certificate::Certificate;
@@ -9,7 +9,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor};
 use std::path::{Path, PathBuf};
 
-/// Where trust comes from. A file is PEM with one or several, or DER with one.
+/// The files of trust. A file is PEM with one or several items, or DER with one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Files {
     /// Certificates of trust anchors.
@@ -24,7 +24,7 @@ pub struct Files {
 /// Why a file of trust cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It is not there, or not readable.
+    /// The file does not exist, or is not readable.
     #[error("{file}: {source}: give a readable file, PEM or DER")]
     Unreadable {
         /// Which file.
@@ -32,7 +32,7 @@ pub enum LoadError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// It does not hold what it should.
+    /// The file does not have the expected content.
     #[error("{file}: {message}")]
     Unusable {
         /// Which file.

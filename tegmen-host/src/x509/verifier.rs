@@ -1,5 +1,5 @@
-//! Path validation (RFC 5280, section 6), on `rustls-webpki`; what that leaves out is checked here: key usage, weak keys,
-//! the validity of trust anchors, and lists of revoked certificates.
+//! Path validation (RFC 5280, section 6), on `rustls-webpki`. This module adds the checks that the library leaves out:
+//! key usage, weak keys, the validity of trust anchors, and lists of revoked certificates.
 
 use super::cache::{Cache, CacheCounters, Span};
 use super::certificate::{Certificate, DIGITAL_SIGNATURE, KEY_CERT_SIGN, KEY_ENCIPHERMENT, name_text};
@@ -21,15 +21,15 @@ use webpki::{
     EndEntityCert, Error, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
 };
 
-/// How a [`Verifier`] behaves.
+/// The settings of a [`Verifier`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Most certificates that a peer may send, the end entity's among them: 1 to 8.
     pub max_certificates: usize,
     /// Verified paths that are kept, about 100 bytes each; less than two keep none.
     pub cache_entries: usize,
-    /// If there are CRLs, a path of which a CA has none is refused, unless this is true. Without any CRL only the plain
-    /// lists are asked.
+    /// If there are CRLs, the verifier refuses a path with a CA that has none, unless this is true. Without any CRL it
+    /// checks only the plain lists.
     pub missing_crl_allowed: bool,
 }
 
@@ -58,7 +58,7 @@ struct Generation {
 }
 
 impl Verifier {
-    /// A verifier on trust that is at hand.
+    /// Creates a verifier from trust in memory.
     pub fn new(trust: Trust, settings: Settings) -> Self {
         Self {
             trust: RwLock::new(Arc::new(Generation { number: 0, trust })),
@@ -110,7 +110,7 @@ impl Verifier {
         }
     }
 
-    /// How often a path was found in the cache.
+    /// Returns the counts of the cache of verified paths.
     pub fn cache_counters(&self) -> CacheCounters {
         self.cache.counters()
     }
@@ -253,7 +253,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Finds a path to an anchor, and the time within which all of it holds.
+    /// Finds a path to an anchor, and the time for which all of it is valid.
     fn path(&self, end_entity: &Certificate<'_>, others: &[Certificate<'_>]) -> Result<Span, Refusal> {
         match end_entity.key().ok_or(Refusal::Malformed("a public key that does not parse"))?.kind {
             KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
