@@ -1,4 +1,4 @@
-//! `tegmen ca`: a certification authority in a directory, for those who have none.
+//! `tegmen ca`: a certification authority in a directory, for users without one.
 
 mod authority;
 

@@ -1,4 +1,4 @@
-//! How the commands that ask reach a server.
+//! Connects the request commands to a server.
 
 use crate::map::{self, Credential};
 use crate::output::Failure;

@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all, and stay after a power cut.
+//! Writes files whole or not at all, so that they survive a power cut.
 
 use crate::output::Failure;
 use std::fs::File;
@@ -8,13 +8,13 @@ use std::path::Path;
 /// The read permission of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readers {
-    /// Its owner alone.
+    /// Only the owner.
     Owner,
     /// Everyone, as far as the system's defaults go.
     All,
 }
 
-/// Writes a file: all of it, durably, over what was there.
+/// Writes a file whole and durably, and replaces an existing one.
 pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), Failure> {
     let wrong = |error| {
         let file = file.display();

@@ -1,4 +1,5 @@
-//! `tegmen keys`: fresh pre-shared keys, in a credentials file that only its owner can read; what public keys are called.
+//! `tegmen keys`: generates pre-shared keys, in a credentials file that only its owner can read, and shows public
+//! keys.
 
 #[cfg(feature = "tpm")]
 pub(crate) mod tpm;

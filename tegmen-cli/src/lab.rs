@@ -1,4 +1,4 @@
-//! `tegmen lab`: runs what the papers measured, and measures the motes.
+//! `tegmen lab`: runs the experiments of the papers, and measures the motes.
 
 use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};

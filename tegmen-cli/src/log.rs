@@ -1,5 +1,5 @@
-//! The log of a server: one line for each event. A thread of its own writes the lines, so that a reader that is stuck
-//! stops no shard, and strangers cannot fill a disk.
+//! The log of a server: one line for each event. A separate thread writes the lines, so that a stuck reader stops no
+//! shard. Limits prevent unauthenticated clients from filling a disk.
 
 mod repeats;
 
@@ -130,7 +130,7 @@ impl Log {
         }
     }
 
-    /// Waits until all lines are written, but not for ever: nobody may be reading.
+    /// Waits for a limited time until all lines are written, because the reader may be stuck.
     pub(crate) fn end(self) {
         let (done, written) = mpsc::channel();
         let deadline = Instant::now() + LAST_LINES;
@@ -196,7 +196,7 @@ impl Shared {
         }
     }
 
-    /// Tells what did not become a line of its own.
+    /// Writes the counts of events that did not get a line.
     fn sum_up(&self, end: bool, batch: &mut String) {
         let mut add = |text: String, object: Value| {
             let _ = writeln!(batch, "{}", self.line(Level::Warn, || text, || object));

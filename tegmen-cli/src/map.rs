@@ -1,4 +1,4 @@
-//! A map from URIs to credentials, in the format that users of aiocoap know.
+//! A map from URIs to credentials, in the format of aiocoap.
 //!
 //! ```json
 //! { "coap://host/*": { "oscore": { "basedir": "contexts/host" } },
@@ -17,7 +17,7 @@ use tegmen_host::uri::Uri;
 pub(crate) enum Credential {
     /// The directory of a context.
     Oscore(PathBuf),
-    /// It is meant to go in clear.
+    /// The map allows requests to this URI in clear.
     Unprotected,
 }
 

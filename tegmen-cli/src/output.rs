@@ -51,7 +51,7 @@ impl Failure {
 }
 
 impl Output {
-    /// One line of text, or one object.
+    /// Prints one line of text, or one JSON object.
     pub(crate) fn line(self, text: impl FnOnce() -> String, object: impl FnOnce() -> Value) {
         let line = if self.json { object().to_string() } else { text() };
         // Nobody reads any more: the work goes on.
@@ -98,7 +98,7 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// As [`printable`], for a text whose lines and tabs are to stay.
+/// Does the same as [`printable`], and keeps line breaks and tabs.
 pub(crate) fn printable_lines(text: &str) -> String {
     let parts: Vec<String> = text
         .split_inclusive(['\n', '\t'])

@@ -1,4 +1,4 @@
-//! `--cert`, `--ca` and what else those who ask and those who serve say of public keys.
+//! `--cert`, `--ca` and the other options for public keys, of the request commands and of `serve`.
 
 use crate::output::Failure;
 use clap::Args;
@@ -94,7 +94,7 @@ impl Servers {
 }
 
 impl Clients {
-    /// True if the server has a key of its own.
+    /// Returns true if the server has a key of its own.
     pub(crate) const fn is_given(&self) -> bool {
         self.own.cert_key.is_some()
     }

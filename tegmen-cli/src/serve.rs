@@ -338,7 +338,7 @@ impl Serve {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// As [`ended`]; with each SIGHUP until then certificate and key are read again.
+    /// Does the same as [`ended`]. Until then each SIGHUP reads certificate and key again.
     fn ended<'a>(&'a self, server: &'a Server, keys: Option<&'a PublicKeys>, log: &'a Log) -> impl Future<Output = ()> {
         let renew = move || match keys.map(|keys| self.clients.renewed(keys)).transpose() {
             Ok(renewed) => {
@@ -357,7 +357,8 @@ impl Serve {
         }
     }
 
-    /// The file that keeps certificates of clients over a restart: beside the ticket keys, otherwise beside the state.
+    /// Returns the file that keeps certificates of clients over a restart: beside the ticket keys, otherwise beside
+    /// the state.
     fn clients_file(&self) -> Option<PathBuf> {
         let mut file = self.ticket_keys.as_ref().or(self.state.as_ref())?.clone().into_os_string();
         file.push(".clients");

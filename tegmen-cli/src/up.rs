@@ -1,4 +1,4 @@
-//! `tegmen up`: the whole thing on one machine, to look at and to join in.
+//! `tegmen up`: a server and a client on one machine; other clients can join.
 
 use crate::log::{Format, Level, Log};
 use crate::output::{Failure, Output, runtime};

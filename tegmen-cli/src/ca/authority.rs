@@ -1,4 +1,5 @@
-//! The CA itself: key, certificate, and an index of what it issued. The index is on disk before what it speaks of.
+//! The CA: its key, its certificate, and an index of the certificates that it issued. The CA writes an entry of the
+//! index to disk before the certificate.
 
 use super::seconds;
 use crate::files::{self, Readers};
@@ -63,7 +64,7 @@ pub(crate) struct Usage {
     pub(crate) server: bool,
 }
 
-/// What a certificate is to say.
+/// The requested content of a certificate.
 pub(crate) struct Want {
     pub(crate) name: String,
     pub(crate) dns: Vec<String>,
@@ -244,7 +245,8 @@ impl Authority {
 }
 
 impl Index {
-    /// Of the CA's certificate; the same each time, so that the names in what it issues are.
+    /// Returns the parameters of the CA's certificate. They are the same each time, so the issuer names in issued
+    /// certificates are the same too.
     fn params(&self) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.distinguished_name = common_name(&self.name);

@@ -1,4 +1,4 @@
-//! `tegmen keys tpm`: private keys that are made in a TPM 2.0 and never leave it.
+//! `tegmen keys tpm`: private keys that a TPM 2.0 creates and never releases.
 
 use super::scheme_name;
 use crate::ca::CertificateKey;

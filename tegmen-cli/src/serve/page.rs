@@ -1,4 +1,4 @@
-//! The page of counts, over HTTP: few connections, each for one request and a short time.
+//! The metrics page over HTTP: few connections, each for one request and a short time.
 
 use axum::http::header;
 use axum::serve::Listener;
