@@ -1,15 +1,15 @@
-//! Advice: which protection a deployment can afford, from the figures of its runs.
+//! Advice: the protection that a deployment can afford, from the figures of its runs.
 
 use crate::runs::Summary;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// What the figures say.
+/// Advice for a deployment, with its figures.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Advice {
     /// The figures.
     pub table: Vec<Summary>,
-    /// What follows from them, a sentence each.
+    /// The recommendation, one sentence for each item.
     pub recommendation: Vec<String>,
 }
 

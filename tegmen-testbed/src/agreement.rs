@@ -1,4 +1,4 @@
-//! The plan `ns3-agreement`: the simulator beside ns-3, case by case.
+//! The plan `ns3-agreement`: compares the simulator with ns-3, case by case.
 //!
 //! Two files in `data/` hold what the model lr-wpan of ns-3 gave for bare frames that ask and answer; the same traffic is
 //! run here, and nothing is fitted. In `ns3-lrwpan-reference.csv` node 0 asks, so that all requests wait in one queue; in
@@ -13,7 +13,7 @@ use crate::sim::{Links, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// Who asks whom.
+/// The direction of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Topology {
     /// Node 0 asks each of N leaves; every pair of nodes hears each other.
@@ -33,10 +33,10 @@ pub enum Topology {
     },
 }
 
-/// A case: payloads of so many bytes ask, and payloads of so many bytes answer.
+/// A case: frames with payloads of a given size, which ask and answer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Case {
-    /// Who asks whom.
+    /// The direction of requests.
     pub topology: Topology,
     /// Bytes of payload in a frame that asks.
     pub request: usize,
@@ -51,7 +51,7 @@ pub struct Case {
     pub requests: u32,
 }
 
-/// What a case led to, over one or more seeds: means over the seeds of what each run gave.
+/// The result of a case, over one or more seeds: means over the seeds of the results of each run.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Figures {
     /// The share of requests that were answered.
@@ -60,7 +60,7 @@ pub struct Figures {
     pub mean_ms: f64,
     /// The median.
     pub p50_ms: f64,
-    /// What 95 of 100 stay below.
+    /// The 95th percentile of the time from request to answer, in milliseconds.
     pub p95_ms: f64,
     /// Frames on the air for each request, acknowledgements included.
     pub frames_per_request: f64,
@@ -69,25 +69,25 @@ pub struct Figures {
 /// One line of the comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which case.
+    /// The name of the case.
     pub id: String,
     /// The file that it is from: `given`, or `measured`.
     pub file: &'static str,
-    /// Where our figures come from.
+    /// The source of our figures.
     pub source: Source,
-    /// Requests of all runs of ours.
+    /// Requests of all our runs.
     pub n: u64,
-    /// Runs of ours.
+    /// The number of our runs.
     pub seeds: u64,
     /// Bounds of the 95 % interval of our share of requests answered.
     pub delivered_interval: Option<[f64; 2]>,
     /// Bounds of the 95 % interval of our mean.
     pub mean_ms_interval: Option<[f64; 2]>,
-    /// What ns-3 gave.
+    /// The figures of ns-3.
     pub ns3: Figures,
-    /// What the simulator gave.
+    /// The figures of the simulator.
     pub ours: Figures,
-    /// Ours less theirs.
+    /// Our figures minus those of ns-3.
     pub difference: Difference,
     /// A queue grows as long as the case runs.
     pub saturated: bool,
@@ -98,20 +98,20 @@ pub struct Row {
 /// Largest difference of two figures that agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    /// Of the shares delivered, in points of a hundred.
+    /// The limit for the share delivered, in percentage points.
     pub points: f64,
-    /// Of means and medians, in percent.
+    /// The limit for means and medians, in percent.
     pub percent: f64,
 }
 
-/// How far apart two figures are.
+/// The difference of two figures.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Difference {
-    /// Of the shares delivered, in points of a hundred.
+    /// The difference of the shares delivered, in percentage points.
     pub delivered_points: f64,
-    /// Of the means, in percent of theirs.
+    /// The difference of the means, in percent of the mean of ns-3.
     pub mean_percent: f64,
-    /// Of the medians, in percent of theirs.
+    /// The difference of the medians, in percent of the median of ns-3.
     pub p50_percent: f64,
 }
 
@@ -250,7 +250,8 @@ impl<'c> Run<'c> {
     }
 }
 
-/// Runs every case with enough seeds for [`REQUESTS`], at most `seeds`; `done` is told how many of how many runs are.
+/// Runs every case with enough seeds for [`REQUESTS`], at most `seeds`. Calls `done` with the number of finished runs
+/// and of all runs.
 pub fn rows(seeds: u64, done: impl Fn(usize, usize) + Sync) -> Vec<Row> {
     let mut reference = reference();
     for Reference { case, seeds: runs, .. } in &mut reference {
@@ -428,7 +429,7 @@ pub const AGREES: &str = "agrees";
 pub const DIFFERS: &str = "differs";
 /// Largest differences of figures that agree.
 pub const TOLERANCE: Tolerance = Tolerance { points: 0.4, percent: 2.0 };
-/// The same where a queue grows as long as the case runs.
+/// The limits for a queue that grows as long as the case runs.
 pub const SATURATED: Tolerance = Tolerance { points: 2.0, percent: 15.0 };
 /// Requests of each case, at least: a share of 0.97 is known within 0.14 point then.
 pub const REQUESTS: u64 = 60_000;

@@ -1,8 +1,8 @@
-//! The plan `blink-bytes`: what a Blink exchange and its handshake take on the wire, beside what the paper prints.
+//! The plan `blink-bytes`: the bytes of a Blink exchange and its handshake, compared with the paper.
 //!
-//! A real client and a real server speak to each other in this process, and the UDP payload of every datagram that one
-//! of them sends is measured: under the minimal profile, which is the paper's, and under the default one, whose
-//! extensions are told apart in the hellos that were sent. What the paper prints is in `plans/blink-bytes.toml`.
+//! A real client and a real server talk to each other in this process. The plan measures the UDP payload of every
+//! datagram under two profiles: the minimal one, which is the paper's, and the default one. For the default profile it
+//! reads the bytes of each extension from the hellos. The figures of the paper are in `plans/blink-bytes.toml`.
 
 pub mod paper;
 
@@ -25,15 +25,15 @@ use tegmen::time::Instant;
 /// One number.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// The name of the quantity.
     pub id: String,
-    /// What the paper prints, where it prints something.
+    /// The value in the paper, if it prints one.
     pub paper: Option<u64>,
-    /// What was measured here.
+    /// The value measured here.
     pub ours: u64,
     /// In what.
     pub unit: String,
-    /// Where our number comes from.
+    /// The source of our value.
     pub source: Source,
     /// `equal` or `differs`, where the paper prints something.
     pub verdict: Option<&'static str>,
@@ -141,7 +141,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Its name in the tables, read from its first record.
+    /// Returns the name of the datagram in the tables, from its first record.
     fn name(&self) -> Option<&'static str> {
         let epoch = self.bytes.get(3..5)?;
         Some(match (self.bytes.first()?, epoch, self.bytes.get(13)?) {
@@ -270,7 +270,7 @@ impl Lab {
         frame.finish().to_vec()
     }
 
-    /// One exchange: PUT /blink, answered with the counter.
+    /// Runs one exchange: PUT /blink, answered with the counter.
     fn blink(&mut self, peer: PeerId) {
         let mut storage = [0; DATAGRAM];
         let mut frame = Frame::new(&mut storage, HEADROOM);
@@ -286,7 +286,7 @@ impl Lab {
         assert_eq!(self.client.blinks, before + 1, "every blink is answered");
     }
 
-    /// Hands over what was sent until nobody has anything to say.
+    /// Delivers datagrams until neither end sends any more.
     fn deliver(&mut self, mut flying: VecDeque<Sent>, dtls: bool) {
         loop {
             flying.extend(self.client.poll().into_iter().map(|bytes| Sent { by_client: true, bytes }));

@@ -1,9 +1,9 @@
-//! Co-simulation: the two motes of Blink on the simulated radio, which owns their time.
+//! Co-simulation: the two motes of Blink on the simulated radio, which controls their time.
 //!
-//! A mote does something only in a turn: it is told the time and what came over the radio, runs to completion, and what it
-//! says goes on the air when its processor would be done by the table of [`crate::cost`]. Whether it is the image for a
-//! Cortex-M3 under QEMU ([`emulated`]) or the same sources compiled for this machine ([`native`]), it has the same seed
-//! and gets the same turns, so both must say the same bytes.
+//! A mote runs only in turns. In a turn it receives the time and a packet from the radio, and runs to completion. Its
+//! packets go on the air when its processor would be done by the table of [`crate::cost`]. A mote is either the image
+//! for a Cortex-M3 under QEMU ([`emulated`]) or the same sources compiled for this machine ([`native`]). Both have the
+//! same seed and get the same turns, so both must send the same bytes.
 
 pub mod emulated;
 pub mod native;
@@ -28,14 +28,15 @@ use tegmen::time::Instant;
 
 /// A mote that does something only when it is its turn.
 pub trait Mote {
-    /// It is `now`, and an IPv6 packet came; if that is empty, nothing but time has passed. The packets that it sends.
+    /// Takes a turn at `now` with an IPv6 packet; an empty packet means that only time has passed. Returns the packets
+    /// that the mote sends.
     ///
     /// # Errors
     /// [`Error`], if the mote does not come to an end.
     fn take_turn(&mut self, now: Instant, packet: &[u8]) -> Result<Vec<Vec<u8>>, Error>;
 }
 
-/// What a run depends on.
+/// The parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Setup {
     /// Seeds the motes and the radio.
@@ -47,7 +48,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// What the motes get from their bridge: first the server's, then the client's.
+    /// Returns the start data of the motes from their bridge: first the server's, then the client's.
     pub fn starts(&self) -> [Start; 2] {
         [SERVER, CLIENT].map(|node| Start {
             seed: Secret::new(Stream::new(self.seed, node, Purpose::Crypto).seed()),
@@ -57,7 +58,7 @@ impl Setup {
     }
 }
 
-/// What was said in a run.
+/// The datagrams of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conversation {
     /// The datagrams, in the order in which they were handed to the radio.
@@ -71,9 +72,9 @@ pub struct Conversation {
 pub struct Said {
     /// When it went to the radio.
     pub at: Micros,
-    /// Who sent it: [`CLIENT`] or [`SERVER`].
+    /// The sender: [`CLIENT`] or [`SERVER`].
     pub by: NodeId,
-    /// Its payload.
+    /// The payload of the datagram.
     pub datagram: Vec<u8>,
 }
 
@@ -222,18 +223,18 @@ fn packet_or_done(frame: Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// Why a mote has no more turns.
+/// The reason for which a mote takes no more turns.
 #[derive(Debug)]
 pub enum Error {
     /// The images cannot be built.
     Build(footprint::Error),
     /// QEMU does not start, or its line fails.
     Line(std::io::Error),
-    /// It does not say that its turn is over.
+    /// The mote does not report the end of its turn.
     Silent,
-    /// It ended; what QEMU said of it.
+    /// The mote ended; contains the message of QEMU.
     Ended(String),
-    /// It said neither a packet nor that it is done.
+    /// The mote sent neither a packet nor the end of its turn.
     Garbled(Vec<u8>),
 }
 

@@ -1,4 +1,4 @@
-//! What an operation costs a mote: instructions, as the committed budget of the firmware has them, counted under QEMU.
+//! The cost of operations on a mote: instructions from the committed budget of the firmware, counted under QEMU.
 //!
 //! QEMU counts instructions, not cycles, so time is a range: a Cortex-M3 takes 1.0 to 1.3 cycles for one.
 
@@ -12,7 +12,7 @@ pub struct Costs {
     pub build: u64,
     /// Keeping it for retransmission.
     pub keep: u64,
-    /// Taking it up again to send it once more.
+    /// Reading a kept message to send it again.
     pub again: u64,
     /// From a request to its response.
     pub serve: u64,
@@ -50,19 +50,20 @@ pub struct Oscore {
 }
 
 impl Oscore {
-    /// What an operation on a request takes if so many bytes are enciphered: in proportion to the blocks that AES works on.
+    /// Returns the cost of an operation on a request with this number of encrypted bytes, in proportion to the number
+    /// of AES blocks.
     pub const fn of_request(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(21)
     }
 
-    /// The same for a response.
+    /// Returns the cost of an operation on a response with this number of encrypted bytes.
     pub const fn of_response(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(6)
     }
 }
 
 impl Costs {
-    /// Those of the budget that this program was built with.
+    /// Returns the costs in the budget that this program was built with.
     pub fn of_budget() -> Self {
         let budget = budget();
         let operation = |image: &str, name: &str| {
@@ -123,7 +124,7 @@ fn on_line([short, long]: [u64; 2], len: usize) -> u64 {
     (short as f64 + rise * (len as f64 - 80.0)).max(0.0) as u64
 }
 
-/// What an image takes of a mote's memory, in bytes.
+/// The memory of an image on a mote, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Memory {
     /// Code, constants and initial values: in flash.
@@ -133,7 +134,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// That of an image in the budget.
+    /// Returns the memory of an image in the budget.
     pub fn of_image(image: &str) -> Option<Self> {
         let budget = budget();
         let image = budget.get(image)?.get(PROVIDER)?;
@@ -145,7 +146,7 @@ impl Memory {
 /// An image of the firmware, as the budget has it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Image {
-    /// Its memory.
+    /// The memory of the image.
     pub memory: Memory,
     /// The deepest use of its stack, in bytes.
     pub stack: u64,

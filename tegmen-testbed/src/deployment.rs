@@ -1,4 +1,4 @@
-//! A scenario that runs: nodes with the real stack, 6LoWPAN between them, the radio below.
+//! Runs a scenario: nodes with the real stack, 6LoWPAN between them, and the radio below.
 
 mod group;
 
@@ -18,7 +18,7 @@ use tegmen::lowpan::route::Route;
 use tegmen::lowpan::{self, Arrived, Interface};
 use tegmen::time::Instant;
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Outcome {
     /// Readings that were made.
@@ -27,7 +27,8 @@ pub struct Outcome {
     pub answered: u64,
     /// From a reading to its answer, in microseconds, sorted.
     pub delays: Vec<Micros>,
-    /// Those of them that waited for no other reading of their node, and were sent once; in the order of the answers.
+    /// The times of answered readings that waited for no other reading of their node and were sent once, in the order
+    /// of the answers.
     pub first_try: Vec<Micros>,
     /// All, of each node for itself.
     pub by_node: Vec<Vec<Micros>>,
@@ -41,16 +42,16 @@ pub struct Outcome {
     pub challenges: u64,
     /// Changes of address.
     pub moves: u64,
-    /// From when a node that changed its address wants to speak to the next answer that it heard, in microseconds, in the order
-    /// of the answers.
+    /// For each change of address: the time from when the node wants to send to the next answer that it received, in
+    /// microseconds, in the order of the answers.
     pub recoveries: Vec<Micros>,
     /// Virtual time of the run.
     pub elapsed: Micros,
     /// Events of the simulation.
     pub events: u64,
-    /// Of the mote that used most: microjoules.
+    /// The energy of the mote that used most, in microjoules.
     pub hungriest: Energy,
-    /// Of all motes that make readings, in the mean.
+    /// The mean energy of all motes that make readings.
     pub energy: Energy,
     /// Instructions of the motes that make readings, all together.
     pub instructions: u64,
@@ -318,8 +319,8 @@ impl<'s> World<'s> {
         self.fulfil(node, wishes);
     }
 
-    /// The processor of a node works for the stack, and for its operating system on so many datagrams, and is done at its
-    /// `busy_until`.
+    /// Occupies the processor of a node until `busy_until`: the instructions of the stack, and the time of the
+    /// operating system for this number of datagrams.
     fn work(&mut self, node: NodeId, instructions: u64, datagrams: u64) {
         let system = datagrams * Micros::from(self.scenario.mote.stack_us);
         let cpu = cost::micros(instructions, self.cycles, self.platform.clock_hz) + system;
@@ -443,7 +444,7 @@ impl<'s> World<'s> {
         self.network.alarm(node, at, LATER);
     }
 
-    /// What is due is sent.
+    /// Sends the messages that are due.
     fn now_due(&mut self, node: NodeId) {
         let now = self.network.now();
         let later = &mut self.stations[node].later;

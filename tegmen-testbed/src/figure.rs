@@ -1,10 +1,10 @@
-//! A figure of a paper, and ours.
+//! A figure of a paper, and our value for it.
 
 use crate::interval::Mean;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// Where a number of ours comes from.
+/// The source of our value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -19,7 +19,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Its name in tables.
+    /// Returns the name of the source in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Paper => "paper",
@@ -44,17 +44,17 @@ pub struct Sample {
 /// One figure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figure {
-    /// Which.
+    /// The name of the figure.
     pub id: String,
-    /// What the paper prints, where it prints something to compare with.
+    /// The value in the paper, if it prints one to compare with.
     pub paper: Option<f64>,
-    /// What came out here, where it was measured.
+    /// Our value, if it was measured.
     pub ours: Option<f64>,
-    /// The value that follows from other numbers of the paper; ours is empty then.
+    /// The value that follows from other numbers of the paper; `ours` is empty then.
     pub derived: Option<f64>,
     /// In what.
     pub unit: &'static str,
-    /// Where our number comes from; empty if there is none.
+    /// The source of our value; empty if there is none.
     pub source: Option<Source>,
     /// The sample behind it, if there is one.
     #[serde(flatten)]
@@ -90,7 +90,7 @@ impl Figure {
         Self::new(id, Some(paper), Some(derived), unit, verdict.into()).of(Source::Paper)
     }
 
-    /// A figure that shows something, and why it is not held to the paper's.
+    /// Returns a figure without comparison, with the reason why our value need not equal the paper's.
     pub fn shown(id: String, paper: Option<f64>, ours: f64, unit: &'static str, why: &str) -> Self {
         Self::new(id, paper, Some(ours), unit, format!("not judged: {why}"))
     }
@@ -167,13 +167,13 @@ pub fn table(figures: &[Figure]) -> String {
     text
 }
 
-/// The paper's figure is ours.
+/// Our value equals the paper's.
 pub const EQUAL: &str = "equal";
 /// Ours is near the paper's: the bound follows.
 pub const WITHIN: &str = "within";
 /// The paper's assertion holds here.
 pub const HOLDS: &str = "holds";
-/// The paper's figure follows from its others; nothing of ours is in it.
+/// The paper's figure follows from its other figures. It has no value of ours.
 pub const CONSISTENT: &str = "paper agrees with itself";
 /// The figures should agree, and do not.
 pub const DIFFERS: &str = "differs";

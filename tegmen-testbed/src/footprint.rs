@@ -1,4 +1,5 @@
-//! What the firmware costs on a Cortex-M3: sizes, stack, instructions and places that can panic, held to a budget.
+//! The cost of the firmware on a Cortex-M3: sizes, stack, instructions and places that can panic, compared with a
+//! budget.
 //!
 //! [`run`] builds every image of `firmware/` once for each crypto provider (`build`), reads the ELF (`elf`, `panics`),
 //! executes the measuring ones under QEMU with the counting plugin (`emulate`), writes `target/footprint.json` and
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What [`run`] does beyond measuring and comparing.
+/// The options of [`run`].
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Options {
     /// Print the JSON array instead of the table.
@@ -61,9 +62,9 @@ pub struct Footprint {
     pub operations: BTreeMap<String, u64>,
     /// Bytes of the types that the image names.
     pub sizes: BTreeMap<String, u64>,
-    /// What each component takes.
+    /// The bytes of each component.
     pub components: BTreeMap<String, Bytes>,
-    /// Where the panics are.
+    /// The places that can panic.
     pub panic_places: Vec<PanicPlace>,
 }
 

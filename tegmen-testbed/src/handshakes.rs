@@ -1,5 +1,6 @@
-//! The plan `handshakes`: what handshakes with certificates, raw public keys, pre-shared keys, tickets and session ids cost,
-//! beside the baselines of the paper on delegation. What the paper prints is in `data/delegation.toml`.
+//! The plan `handshakes`: the cost of handshakes with certificates, raw public keys, pre-shared keys, tickets and
+//! session ids, compared with the baselines of the paper on delegation. The figures of the paper are in
+//! `data/delegation.toml`.
 //!
 //! Bytes are those of handshakes that two ends really complete in this process; memory and instructions are those of the
 //! firmware's images, measured under QEMU. Delegation itself is not part of this program: its column is empty.

@@ -1,4 +1,4 @@
-//! Means and shares with the intervals that their samples allow.
+//! Means and shares with confidence intervals.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct Mean {
     /// The mean.
     pub mean: f64,
-    /// Its bounds; empty where one run says nothing of how far others are off.
+    /// The bounds of the interval; empty if there is only one run.
     pub interval: Option<[f64; 2]>,
 }
 

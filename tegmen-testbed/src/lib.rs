@@ -1,4 +1,4 @@
-//! Measures Tegmen: its footprint on a mote, its bytes, and what both mean in a radio network.
+//! Measures Tegmen: its footprint on a mote, its bytes, and the effect of both in a radio network.
 pub mod advice;
 pub mod agreement;
 pub mod blink;

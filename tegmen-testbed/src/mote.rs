@@ -1,4 +1,4 @@
-//! A node's stack above the radio: the real endpoint and exchanges of the core, and what each call costs.
+//! The stack of a node above the radio: the real endpoint and exchanges of the core, and the cost of each call.
 
 mod objects;
 mod protection;
@@ -25,7 +25,7 @@ use tegmen::endpoint::{
 use tegmen::oscore::{OVERHEAD, Pending};
 use tegmen::time::Instant;
 
-/// What a node wants to be done, and what it tells.
+/// A request of a node to the simulation, or a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// Send this datagram.
@@ -42,13 +42,13 @@ pub enum Wish {
         /// It waited for no other reading, and was sent once.
         at_once: bool,
     },
-    /// A reading was given up: nobody answered.
+    /// The node gave up a reading, because there was no answer.
     GivenUp,
     /// A session is ready.
     Established,
     /// The application served a request.
     Served,
-    /// It answered with a challenge, as it had lost what it knew of the one who asks.
+    /// The node answered with a challenge, because it had lost its state for the sender.
     Challenged,
 }
 
@@ -64,20 +64,20 @@ pub trait Mote {
     fn next_alarm(&self) -> Option<Instant>;
     /// Instructions since the last call.
     fn take_instructions(&mut self) -> u64;
-    /// It loses all that it had in memory.
+    /// Deletes all memory of the node.
     fn reboot(&mut self, now: Instant);
-    /// It loses what it knew in memory of node `maker`, and goes on.
+    /// Deletes the state of node `maker` in memory, and continues.
     fn forget(&mut self, maker: usize);
-    /// Its address is another one from now on, and it knows.
+    /// Changes the address of the node, which knows of the change.
     fn moved(&mut self, now: Instant, local: Address, to: Address, wishes: &mut Vec<Wish>);
 }
 
 /// The settings of a node's stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Where it is.
+    /// The address of the node.
     pub local: Address,
-    /// What protects its readings.
+    /// The protection of its readings.
     pub protection: Protection,
     /// The profile of DTLS.
     pub profile: Profile,
@@ -85,7 +85,7 @@ pub struct Setup {
     pub payload: usize,
     /// Bytes of the answer to a reading.
     pub response: usize,
-    /// What operations cost.
+    /// The costs of operations.
     pub costs: Costs,
 }
 
@@ -189,7 +189,8 @@ impl<const PEERS: usize> Node<PEERS> {
         }
     }
 
-    /// Sends a reading, with this Echo option if the other end wants one. `None` if it cannot be sent now.
+    /// Sends a reading, with this Echo option if the other end wants one. Returns `None` if the reading cannot be sent
+    /// now.
     fn request(
         &mut self,
         now: Instant,
@@ -552,7 +553,7 @@ impl Handler for Application {
     }
 }
 
-/// Where readings go.
+/// The path of the resource that takes readings.
 pub const RESOURCE: &str = "blink";
 /// Bytes of the longest CoAP message.
 pub const MESSAGE: usize = 1152;

@@ -1,7 +1,7 @@
-//! The paper on content object security, as far as CoAP goes: what protects a request and its response costs in bytes,
-//! in time on the air, and in instructions. What the paper prints is in `data/objects.toml`.
+//! The CoAP part of the paper on content object security: the cost of protection for a request and its response in
+//! bytes, in time on the air, and in instructions. The figures of the paper are in `data/objects.toml`.
 //!
-//! NDN is not part of this program yet: its figures stand in every table, and ours beside them are empty.
+//! NDN is not part of this program: every table has the paper's figures for it, and our values beside them are empty.
 
 pub mod bytes;
 pub mod creation;

@@ -1,10 +1,10 @@
-//! Work for all cores, with results in the order of the work.
+//! Runs work on all cores, with results in the order of the work.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does `work` with each item, on as many threads as there are cores; `done` is told after each, with how many are.
-/// Results come in the order of the items, whoever was first.
+/// Does `work` with each item, on as many threads as there are cores. Calls `done` after each item with the number of
+/// finished items. Results come in the order of the items.
 pub fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync, done: impl Fn(usize) + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len().max(1));
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));

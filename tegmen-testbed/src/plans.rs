@@ -1,11 +1,11 @@
-//! The plans that come with the laboratory, one file each.
+//! The plans of the laboratory, one file each.
 
 use crate::scenario::{Plan, Wrong};
 
 /// A plan's name and its file.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
-    /// What `tegmen lab run` takes.
+    /// The name for `tegmen lab run`.
     pub name: &'static str,
     text: &'static str,
 }

@@ -1,4 +1,4 @@
-//! What the motes of the papers draw, and energy from time.
+//! The currents of the motes in the papers, and energy from time.
 
 use crate::sim::{Activity, Micros};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Platform {
-    /// Which mote, and which paper.
+    /// The mote and the paper.
     pub about: String,
     /// Cycles of the processor in a second.
     pub clock_hz: u64,
@@ -27,15 +27,15 @@ pub struct Platform {
 /// Energy of a node, in microjoules.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Energy {
-    /// Of the processor at work.
+    /// The energy of the working processor.
     pub cpu_uj: f64,
-    /// Of the radio that sends.
+    /// The energy of the transmitting radio.
     pub tx_uj: f64,
-    /// Of the radio while it receives frames that are for this node.
+    /// The energy of the radio for frames to this node.
     pub rx_uj: f64,
-    /// Of the radio while it hears frames that are for others; a radio that is always on pays for it anyway.
+    /// The energy of the radio for frames to other nodes. A radio that is always on includes it.
     pub overheard_uj: f64,
-    /// Of the radio if it listens whenever it does not send.
+    /// The energy of a radio that listens whenever it does not transmit.
     pub rx_always_on_uj: f64,
 }
 

@@ -1,11 +1,11 @@
-//! Plots as SVG, by hand: lines with marks over two axes, and bars. No script, no font, nothing from elsewhere.
+//! Plots as SVG: lines with marks over two axes, and bars. They contain no script and no font, and load nothing.
 
 use std::fmt::Write as _;
 
 /// A line of a plot.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Series {
-    /// Its name in the legend.
+    /// The name of the line in the legend.
     pub name: String,
     /// Points, and the bounds of their intervals.
     pub points: Vec<(f64, f64, Option<[f64; 2]>)>,

@@ -1,4 +1,4 @@
-//! The report: one HTML file that opens from disk, and the same figures as SVG and CSV beside it.
+//! The report: one HTML file that opens from disk, with the same figures as SVG and CSV files.
 
 use crate::advice::Advice;
 use crate::agreement;
@@ -18,8 +18,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Runs the papers, the comparison with ns-3 (with at most this number of seeds) and these plans, each with a name, and writes the
-/// report to `folder`; the path of its HTML file. `done` is told what is run, and how many of how many runs of it are.
+/// Runs the papers, the comparison with ns-3 (with at most this number of seeds) and these plans, each with a name.
+/// Writes the report to `folder`, and returns the path of its HTML file. Calls `done` with the name of the part, and
+/// the numbers of its finished runs and of all its runs.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -132,7 +133,7 @@ impl<'f> Report<'f> {
         fs::write(self.folder.join(format!("{name}.svg")), svg)
     }
 
-    /// A table in the page and in a file of its own. The first column is text.
+    /// Writes a table to the page and to a separate file. The first column is text.
     fn table(&mut self, name: &str, header: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
         let quoted = |cell: &String| match cell.contains([',', '"']) {
             true => format!("\"{}\"", cell.replace('"', "\"\"")),
@@ -299,7 +300,7 @@ impl<'f> Report<'f> {
         self.plot(name, &plot::pairs(title, unit, ["paper", "ours"], &bars))
     }
 
-    /// Figures of a paper beside ours, as a table.
+    /// Writes the figures of a paper and ours as a table.
     fn figures(&mut self, csv: &str, paper: &'static str, figures: &[Figure]) -> io::Result<()> {
         let section = csv.trim_end_matches(".csv");
         for figure in figures {

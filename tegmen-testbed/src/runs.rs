@@ -1,8 +1,8 @@
 //! Runs of a plan: every case under every protection with every seed, on all cores, each at most once.
 //!
-//! A finished run is kept in a folder under a name made from all that it depends on, this program included; stopping
-//! halfway loses the runs that were under way, no more. What some seeds gave on one machine and others on another is put
-//! together by [`parts`].
+//! A folder keeps finished runs. The name of a run depends on all of its inputs, including this program. If the
+//! program stops halfway, only the runs in progress are lost. [`parts`] combines the results of seeds that ran on
+//! different machines.
 
 pub mod parts;
 
@@ -21,14 +21,14 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a case gave under one protection.
+/// The result of a case under one protection.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
-    /// What makes the case differ.
+    /// The settings that distinguish the case.
     pub case: BTreeMap<String, String>,
-    /// What protected the readings.
+    /// The protection of the readings.
     pub protection: Protection,
-    /// Where these figures come from.
+    /// The source of these figures.
     pub source: Source,
     /// Hops of the farthest node.
     pub hops: usize,
@@ -44,7 +44,7 @@ pub struct Summary {
     pub delay_mean_ms: Mean,
     /// Median from reading to answer.
     pub delay_p50_ms: Mean,
-    /// What 95 of 100 stay below.
+    /// The 95th percentile of the delay.
     pub delay_p95_ms: Mean,
     /// Bytes on the air for each reading, of all nodes and layers, sessions included.
     pub bytes_per_reading: Mean,
@@ -52,21 +52,21 @@ pub struct Summary {
     pub frames_per_reading: Mean,
     /// Energy of a mote for each of its readings, its radio on only for frames.
     pub energy_uj: Mean,
-    /// The same with a radio that is always on.
+    /// The energy with a radio that is always on.
     pub energy_always_on_uj: Mean,
-    /// What hearing the frames of others costs a mote for each of its readings; part of the always-on energy.
+    /// The energy to overhear frames of others, for each reading of a mote; part of the always-on energy.
     pub overheard_uj: Mean,
     /// Sessions that motes opened in a run.
     pub sessions: Mean,
     /// Changes of address in a run.
     pub moves: Mean,
-    /// Mean time to the next answer from when a mote that changed its address wants to speak; 0 without changes.
+    /// The mean time from when a mote with a changed address wants to send to the next answer; 0 without changes.
     pub recovery_ms: Mean,
     /// Years on the battery for the mote that uses most, its radio on only for frames.
     pub battery_years: f64,
     /// Years with a radio that is always on.
     pub battery_years_always_on: f64,
-    /// Of the firmware image with a client of this protection, in bytes; from the committed budget.
+    /// The ROM of the firmware image with a client of this protection, in bytes, from the committed budget.
     pub rom: u64,
     /// Variables of that image.
     pub ram: u64,
@@ -77,10 +77,10 @@ pub struct Summary {
     pub speed: Option<f64>,
 }
 
-/// What a node had of it.
+/// The result for one node.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct OfNode {
-    /// Which.
+    /// The number of the node.
     pub node: NodeId,
     /// The share of its readings, or of what it was asked, that was answered.
     pub delivered: Mean,
@@ -167,7 +167,7 @@ impl Kept {
     }
 }
 
-/// Where finished runs are kept.
+/// The folder of finished runs.
 #[derive(Clone, Debug)]
 pub struct Store {
     folder: Option<PathBuf>,
@@ -210,7 +210,7 @@ fn text_of(scenario: &Scenario) -> String {
     format!("{:?}", Scenario { run: Runs::default(), ..scenario.clone() })
 }
 
-/// Runs a plan and sums it up; `done` is told how many of how many runs are.
+/// Runs a plan and summarizes it. Calls `done` with the number of finished runs and of all runs.
 pub fn run(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Vec<Summary> {
     summarize(plan, &all(plan, store, done))
 }
@@ -232,7 +232,7 @@ pub fn all(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Ve
     parallel::each(&jobs, once, |n| done(n, all))
 }
 
-/// What the runs of a plan gave, case by case.
+/// Summarizes the runs of a plan, case by case.
 pub fn summarize(plan: &Plan, runs: &[Run]) -> Vec<Summary> {
     let mut summaries = Vec::new();
     for (number, case) in plan.cases.iter().enumerate() {

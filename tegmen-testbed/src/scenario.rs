@@ -1,6 +1,6 @@
-//! A deployment in one file: nodes, links, traffic, stack and mote, and what is varied.
+//! A deployment in one file: nodes, links, traffic, stack and mote, and the settings to vary.
 //!
-//! Whatever is wrong with a file is said with its line and with what is allowed.
+//! An error in a file names its line and the allowed values.
 
 use crate::mote::{self, Protection};
 use crate::platform::Platform;
@@ -16,17 +16,17 @@ mod tests;
 
 pub use links::{BURSTS, Loss, Weather};
 
-/// What a file describes.
+/// The content of a file.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// One line for people.
+    /// A description in one line.
     pub about: String,
     /// Nodes and links.
     pub network: Network,
-    /// Who says what, and how often.
+    /// The traffic of the nodes.
     pub traffic: Traffic,
-    /// What carries it.
+    /// The stack that carries the traffic.
     #[serde(default)]
     pub stack: Stack,
     /// The motes.
@@ -35,33 +35,33 @@ pub struct Scenario {
     /// Changes of address on the way.
     #[serde(default)]
     pub moves: Vec<Move>,
-    /// How often it is run.
+    /// The seeds of the runs.
     #[serde(default)]
     pub run: Runs,
 }
 
-/// A node gets another address, as one that roams, or another port, as one whose application starts anew. Routes follow at
-/// once; what belonged to the old address is lost.
+/// A node gets another address, like a roaming node, or another port, like a restarted application. Routes follow at
+/// once; the state of the old address is lost.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Move {
-    /// Which node; not node 0.
+    /// The number of the node; not node 0.
     pub node: usize,
     /// When, in seconds after the beginning.
     pub at_s: f64,
-    /// What becomes another one.
+    /// The part that changes.
     #[serde(default)]
     pub changes: Changes,
 }
 
-/// What a move changes.
+/// The part of an address that a move changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Changes {
     /// The interface identifier of its IPv6 address.
     #[default]
     Address,
-    /// Its UDP port.
+    /// The UDP port of the node.
     Port,
 }
 
@@ -69,7 +69,7 @@ pub enum Changes {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// How they lie.
+    /// The topology.
     pub topology: Shape,
     /// Nodes that make readings: the leaves of a star, all but the root of a tree. A chain has one, at its end.
     pub nodes: Option<usize>,
@@ -77,7 +77,8 @@ pub struct Network {
     pub hops: Option<usize>,
     /// Children of each node of a tree.
     pub fanout: Option<usize>,
-    /// The first so many nodes after node 0 make no readings, they only pass on. Not in a chain, where none but the last does.
+    /// The number of nodes after node 0 that make no readings and only forward. Not for a chain, where only the last
+    /// node makes readings.
     #[serde(default)]
     pub forwarders: usize,
     /// Pairs of nodes that hear each other, for the topology "links".
@@ -89,7 +90,7 @@ pub struct Network {
     pub bursts: Option<Weather>,
 }
 
-/// How nodes lie.
+/// The topology of the nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
@@ -103,7 +104,7 @@ pub enum Shape {
     Links,
 }
 
-/// Who says what, and how often.
+/// The kind and rate of traffic.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
@@ -126,18 +127,18 @@ pub struct Traffic {
     pub group: Option<Group>,
 }
 
-/// Losses of memory, drawn anew before each reading.
+/// Losses of memory, drawn again before each reading.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reboots {
     /// The share of readings before which there is one.
     pub share: f64,
-    /// Who.
+    /// The end that loses its memory.
     #[serde(default)]
     pub of: Rebooted,
 }
 
-/// Who loses its memory.
+/// The end that loses its memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rebooted {
@@ -152,7 +153,7 @@ pub enum Rebooted {
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Members answer at a time that they choose within so many seconds.
+    /// Members answer at a random time within this number of seconds.
     #[serde(default = "five")]
     pub leisure_s: f64,
 }
@@ -162,17 +163,17 @@ fn five() -> f64 {
     5.0
 }
 
-/// What carries the readings.
+/// The stack that carries the readings.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stack {
-    /// What protects them; each is run.
+    /// The protections of the readings; each is run.
     pub protections: Vec<Protection>,
     /// The profile of DTLS: "default", or "minimal" as in the Blink paper.
     pub profile: ProfileName,
-    /// How nodes are named on the link.
+    /// The addresses of nodes on the link.
     pub link_addresses: Addresses,
-    /// How nodes are named in IPv6.
+    /// The addresses of nodes in IPv6.
     pub addresses: Prefix,
     /// UDP ports of a node that makes readings, and of node 0.
     pub ports: [u16; 2],
@@ -234,7 +235,7 @@ pub enum Addresses {
 pub enum Prefix {
     /// fe80::/64: over one hop only, and left out of frames.
     LinkLocal,
-    /// A prefix that all nodes know as a context, and that is left out of frames.
+    /// A prefix that all nodes know as a context; frames leave it out.
     Context,
     /// A prefix that stands in every frame.
     Inline,
@@ -244,12 +245,12 @@ pub enum Prefix {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hardware {
-    /// One of those in `data/platforms.toml`.
+    /// The name of a platform in `data/platforms.toml`.
     pub platform: String,
     /// Cycles for an instruction, in the mean: 1.0 to 1.3 on a Cortex-M3.
     pub cycles_per_instruction: f64,
-    /// What its operating system takes for each datagram that it sends, receives or passes on, in microseconds of its
-    /// processor.
+    /// The time of the operating system for each datagram that the mote sends, receives or forwards, in microseconds
+    /// of its processor.
     pub stack_us: u32,
     /// Capacity of the battery.
     pub battery_mah: f64,
@@ -263,13 +264,13 @@ impl Default for Hardware {
     }
 }
 
-/// How often it is run.
+/// The seeds of the runs.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Runs {
     /// The first seed.
     pub first_seed: u64,
-    /// How many, one run each.
+    /// The number of seeds, one run each.
     pub seeds: u64,
 }
 
@@ -288,7 +289,7 @@ fn hundred() -> u32 {
 pub struct Plan {
     /// Each value of each key under `[sweep]`, in the order of the file, and the scenario with it.
     pub cases: Vec<Case>,
-    /// One line for people.
+    /// A description in one line.
     pub about: String,
 }
 
@@ -297,7 +298,7 @@ pub struct Plan {
 pub struct Case {
     /// `network.hops = 3`, and so on; empty if nothing is varied.
     pub values: BTreeMap<String, String>,
-    /// All of it.
+    /// The whole scenario.
     pub scenario: Scenario,
 }
 
@@ -399,14 +400,14 @@ fn without_section(text: &str, section: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is wrong with a file.
+/// An error in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
-    /// Which.
+    /// The name of the file.
     pub file: String,
-    /// Where, from 1.
+    /// The line of the error, from 1.
     pub line: Option<usize>,
-    /// What, and what would be right.
+    /// The error, and the allowed values.
     pub what: String,
 }
 

@@ -32,7 +32,7 @@ pub type Micros = u64;
 /// Names a node: its place in the list, from 0.
 pub type NodeId = usize;
 
-/// What a node is told.
+/// An event that a node receives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Told {
     /// A data frame for it was received.
@@ -62,10 +62,10 @@ pub enum Told {
     },
 }
 
-/// How a transmission ended.
+/// The result of a transmission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It was acknowledged, or sent without asking for that.
+    /// The frame was acknowledged, or needed no acknowledgement.
     Done,
     /// All retransmissions went without acknowledgement.
     NoAcknowledgement,
@@ -73,14 +73,14 @@ pub enum Outcome {
     ChannelBusy,
 }
 
-/// What a station did, for accounts of energy and time.
+/// The activity of a station, for accounts of energy and time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Activity {
     /// Frames sent, acknowledgements included.
     pub frames: u64,
     /// Time on air as the sender, preamble included.
     pub sending: Micros,
-    /// Of that, acknowledgements.
+    /// The time of acknowledgements, part of the time above.
     pub acknowledging: Micros,
     /// Time on air of the frames that it received whole and that were for it, acknowledgements included.
     pub receiving: Micros,
@@ -97,7 +97,7 @@ pub struct Activity {
 pub struct Captured {
     /// When its first bit was sent.
     pub at: Micros,
-    /// Who sent it.
+    /// The sender of the frame.
     pub from: NodeId,
     /// The frame, FCS included.
     pub psdu: Vec<u8>,
@@ -156,12 +156,12 @@ impl Network {
         self.now
     }
 
-    /// Events that happened so far.
+    /// Returns the number of events that happened.
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// What a node's station did so far.
+    /// Returns the activity of a node's station up to now.
     pub fn activity(&self, node: NodeId) -> Activity {
         self.stations.get(node).map_or(Activity::default(), |station| station.activity)
     }

@@ -1,9 +1,11 @@
-//! The plan `two-way`: the paper on two-way authentication, figure by figure. What it prints is in `data/two-way.toml`.
+//! The plan `two-way`: the paper on two-way authentication, figure by figure. The figures of the paper are in
+//! `data/two-way.toml`.
 //!
-//! Energies, sums, battery lives and the overhead of records are computed from what the paper prints beside them, and must
-//! come out. Round trips are simulated; the records of TLS_RSA_WITH_AES_128_CBC_SHA, which no mote of this program speaks, are
-//! plain datagrams as long as those records are (`Protection::record_len`), and their ciphers take the time that the paper
-//! gives. What this stack takes on the same processor stands beside.
+//! The plan computes energies, sums, battery lives and the overhead of records from other numbers in the paper; the
+//! results must equal the paper's. It simulates round trips. No mote of this program supports
+//! TLS_RSA_WITH_AES_128_CBC_SHA, so its records are plain datagrams of the same length (`Protection::record_len`), and
+//! their ciphers take the time that the paper gives. The plan compares them with the cost of this stack on the same
+//! processor.
 
 mod round_trip;
 
@@ -14,7 +16,7 @@ pub use round_trip::{Effort, FULL};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// All figures of the plan; `done` is told how many of how many runs are.
+/// Returns all figures of the plan. Calls `done` with the number of finished runs and of all runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
     let mut figures = energies(&paper);

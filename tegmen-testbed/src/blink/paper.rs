@@ -1,4 +1,4 @@
-//! The plan `blink`: the whole of the Blink paper, figure by figure, beside what this stack gives.
+//! The plan `blink`: the whole Blink paper, figure by figure, compared with this stack.
 //!
 //! Bytes are measured on frames that the stack writes. Of time and energy two things are asked: whether the paper's own
 //! model of its board gives the energies that it prints, and what this stack's instructions would take on that board.

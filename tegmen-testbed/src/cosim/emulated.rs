@@ -1,4 +1,4 @@
-//! The motes of the firmware, as their images for a Cortex-M3 under QEMU.
+//! The motes of the firmware, as images for a Cortex-M3 under QEMU.
 
 use super::{Error, packet_or_done, turn};
 use crate::footprint::build;
@@ -19,7 +19,7 @@ pub fn images(project: &Path, target: &Path) -> Result<[PathBuf; 2], Error> {
     build::chosen_images(project, target, "compact", ["cosim_server", "cosim_client"]).map_err(Error::Build)
 }
 
-/// A mote in a QEMU of its own, which ends with it.
+/// A mote in a separate QEMU process, which ends with this value.
 pub struct Emulated {
     qemu: Child,
     line: ChildStdin,
@@ -63,7 +63,7 @@ impl Emulated {
         })
     }
 
-    /// What QEMU said when it ended; behind its reason it prints all registers.
+    /// Returns the last message of QEMU. QEMU prints its reason first and all registers after it.
     fn epitaph(&mut self) -> String {
         let mut said = String::new();
         if let Some(mut errors) = self.qemu.stderr.take() {

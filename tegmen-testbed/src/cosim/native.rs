@@ -1,4 +1,4 @@
-//! The motes of the firmware, compiled for this machine: their sources, between stand-ins for the board.
+//! The motes of the firmware, compiled for this machine, with substitutes for the board.
 
 #[path = "../../../firmware/src/blink_client.rs"]
 pub mod blink_client;
@@ -32,7 +32,7 @@ impl<A: Application> Native<A> {
         Some(Self { mote: mote::Mote::new(Instant::default(), start), application, shown: 0 })
     }
 
-    /// What its LEDs show.
+    /// Returns the value that the LEDs show.
     pub const fn shown(&self) -> u32 {
         self.shown
     }

@@ -1,5 +1,5 @@
-//! Requests to a group (RFC 7252, section 8): node 0 asks all at once without protection, 6LoWPAN floods what it asks, and
-//! each member answers to it alone, at leisure.
+//! Requests to a group (RFC 7252, section 8): node 0 sends one request to all nodes without protection, 6LoWPAN floods
+//! it, and each member answers node 0 within its leisure.
 
 use super::{Later, World, view};
 use crate::mote::{MESSAGE, RESOURCE};

@@ -1,4 +1,4 @@
-//! Builds: the images with the distribution's compiler, the plugin with gcc. And which versions these are.
+//! Builds the images with the distribution's compiler and the plugin with gcc, and reports the versions of both.
 
 use super::Error;
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! What each part of an image takes: its instructions by the source line that asked for them, its constants and
-//! variables by their symbols.
+//! The size of each part of an image: its instructions by their source lines, its constants and variables by their
+//! symbols.
 
 use super::build::output_of;
 use super::{Error, lines};

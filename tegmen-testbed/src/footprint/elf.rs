@@ -1,4 +1,4 @@
-//! What an image's ELF file says: sizes of its sections, addresses that link.x defines, notes the image left.
+//! Reads the ELF file of an image: sizes of its sections, addresses that link.x defines, and notes of the image.
 
 use super::Error;
 use object::read::elf::ElfFile32;

@@ -1,4 +1,4 @@
-//! Runs a measuring image under QEMU and reads what the plugin counted.
+//! Runs a measurement image under QEMU and reads the counts of the plugin.
 
 use super::Error;
 use super::elf::Image;

@@ -1,4 +1,4 @@
-//! Which source line an instruction comes from, after inlining.
+//! Finds the source line of an instruction, after inlining.
 
 use super::Error;
 use super::build::output_of;

@@ -1,5 +1,5 @@
-//! Two ends in one process that shake hands in the roles of the firmware's images, with real keys and certificates; every
-//! datagram is kept.
+//! Two ends in one process that perform handshakes in the roles of the firmware's images, with real keys and
+//! certificates. Every datagram is kept.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -115,7 +115,7 @@ impl<R: Roles> Ends<R> {
         self.deliver();
     }
 
-    /// Of the handshake so far only its session stays.
+    /// Deletes the state of the handshake, except its session.
     fn forget(&mut self) {
         self.sent.clear();
         for end in &mut self.ends {
@@ -125,7 +125,7 @@ impl<R: Roles> Ends<R> {
         }
     }
 
-    /// Hands over what was sent until nobody has anything to say.
+    /// Delivers datagrams until neither end sends any more.
     fn deliver(&mut self) {
         let mut flying = VecDeque::new();
         loop {

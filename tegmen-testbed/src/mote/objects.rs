@@ -1,4 +1,4 @@
-//! Protection of the messages themselves: OSCORE contexts, and the keys of protected payloads, of one node.
+//! Message protection of one node: OSCORE contexts, and the keys of protected payloads.
 //!
 //! What must survive a restart does: the ends of leases, as a mote keeps them in its flash memory.
 
@@ -33,9 +33,9 @@ pub(super) struct Kept {
 
 /// A request that was opened.
 pub(super) enum Opened {
-    /// It may be served.
+    /// The request is new and may be served.
     Fresh(Vec<u8>, RequestNonce),
-    /// It may be a replay: it is to be answered with a challenge.
+    /// The request may be a replay. It has to be answered with a challenge.
     Unverified(RequestBinding),
 }
 

@@ -1,6 +1,6 @@
-//! What protects the readings of a node.
+//! The protections of a node's readings.
 
-/// What protects the readings.
+/// The protection of the readings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Protection {
     /// Nothing.
@@ -20,10 +20,10 @@ pub enum Protection {
 impl Protection {
     /// All that there are.
     pub const ALL: [Self; 4] = [Self::Coap, Self::CoapProtected, Self::CoapDtls, Self::Oscore];
-    /// What every plan runs that does not name its own. What protects no reading has to be named.
+    /// The protections of a plan that names none. A protection that leaves readings unprotected has to be named.
     pub const USUAL: [Self; 3] = [Self::Coap, Self::CoapDtls, Self::Oscore];
 
-    /// Its name in plans.
+    /// Returns the name of the protection in plans.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Coap => "coap",

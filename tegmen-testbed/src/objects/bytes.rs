@@ -1,4 +1,4 @@
-//! The plan `objects-bytes`: table II and figure 3, on messages that the core really builds.
+//! The plan `objects-bytes`: table II and figure 3, on messages that the core builds.
 
 use super::{NO_NDN, Paper, READING, paper, request, response};
 use crate::blink::Lab;

@@ -1,4 +1,4 @@
-//! The plan `objects-creation`: figure 11, what creating a request costs, the first time and when it is sent again.
+//! The plan `objects-creation`: figure 11, the cost of creating a request, the first time and for a retransmission.
 
 use super::{NO_NDN, paper, request};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs};

@@ -1,5 +1,5 @@
-//! The plan `objects-delay`: figure 9 and table III, how long a request takes to its answer, over a single hop and over
-//! several, and what a loss of memory costs.
+//! The plan `objects-delay`: figure 9 and table III, the time from a request to its answer, over a single hop and over
+//! several, and the cost of a loss of memory.
 //!
 //! What the paper's operating system takes is not known. One number stands for it, microseconds for each datagram that a
 //! node sends, receives or passes on, chosen so that plain CoAP has its median; everything else follows from the bytes on
@@ -15,19 +15,19 @@ use crate::scenario::{Loss, Plan, Rebooted, Reboots, Scenario, Weather};
 use crate::sim::Micros;
 use std::collections::BTreeMap;
 
-/// How much is run.
+/// The number of requests and runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Requests of each sensor over a single hop; a fifth of it over several.
+    /// Requests of each sensor over a single hop. Over several hops each sensor sends a fifth of it.
     pub readings: u32,
     /// Runs of each case.
     pub seeds: u64,
 }
 
-/// What the command and the report run.
+/// The effort of the command and the report.
 pub const FULL: Effort = Effort { readings: 300, seeds: 3 };
 
-/// All figures of the plan; `done` is told how many of how many runs are.
+/// Returns all figures of the plan. Calls `done` with the number of finished runs and of all runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
     let mut single = scenario(include_str!("../../plans/objects-single-hop.toml"));

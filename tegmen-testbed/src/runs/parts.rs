@@ -1,4 +1,4 @@
-//! A plan in parts: some seeds here, others on another machine, and one file of all runs in the end.
+//! A plan in parts: machines run different seeds, and the parts merge into one file of all runs.
 //!
 //! A part is CSV: a line that names plan and program, a header, and a line for each run, by case, protection and seed.
 //! The parts of a plan that are merged give, byte for byte, the file of the plan that was run whole.

@@ -1,4 +1,4 @@
-//! The links of a deployment: who hears whom, what is lost between them, and the shortest ways to node 0.
+//! The links of a deployment: connectivity, losses, and the shortest paths to node 0.
 
 use super::{Fault, Scenario, Shape, share};
 use crate::mote;

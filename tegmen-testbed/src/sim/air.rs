@@ -1,4 +1,4 @@
-//! The air: frames on it, who listens to which of them, and what interference makes of them.
+//! The air: the frames on it, the listeners of each frame, and the effect of interference.
 //!
 //! A radio that listens locks on to the frame whose preamble it finds, and stays with it to its end, whatever begins
 //! meanwhile. Bit errors are drawn for each stretch of a reception between two changes on the air.

@@ -1,4 +1,4 @@
-//! Who hears whom, how strongly, and how often a frame is lost between them.
+//! The connectivity of nodes: signal strength and losses of each link.
 
 use super::radio::milliwatts;
 use super::{Micros, NodeId};
@@ -17,9 +17,9 @@ pub struct Links {
 /// Losses that come together (Gilbert and Elliott): a link is good or bad for a while, and loses frames accordingly.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bursts {
-    /// How long good times last, in the mean.
+    /// The mean length of good times.
     pub good: Micros,
-    /// How long bad times last, in the mean.
+    /// The mean length of bad times.
     pub bad: Micros,
     /// The share of frames that are lost in bad times; in good ones it is the link's.
     pub loss: f64,
@@ -60,7 +60,7 @@ impl Links {
         links
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub const fn nodes(&self) -> usize {
         self.nodes
     }
@@ -109,7 +109,7 @@ impl Links {
         self.bursts[self.index(from, to)]
     }
 
-    /// Who hears `from`.
+    /// Returns the nodes that hear `from`.
     pub fn audience(&self, from: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         (0..self.nodes).filter(move |to| self.power(from, *to) > 0.0)
     }

@@ -232,7 +232,7 @@ impl Network {
         }
     }
 
-    /// Sends the frame again, or gives it up and goes on with the next.
+    /// Sends the frame again, or gives it up and continues with the next.
     fn retry(&mut self, node: NodeId) {
         self.stations[node].state = State::Idle;
         if self.count_retry(node) {

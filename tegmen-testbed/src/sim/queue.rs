@@ -1,4 +1,4 @@
-//! What will happen: a heap by time, and by the order of planning within a microsecond.
+//! The queue of future events: a heap by time, and by the order of scheduling within a microsecond.
 
 use super::Micros;
 use std::cmp::Reverse;
@@ -6,7 +6,8 @@ use std::collections::BinaryHeap;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Event {
-    /// A clear channel assessment ends. `turn` tells whether the medium access it belongs to still goes on.
+    /// A clear channel assessment ends. `turn` tells whether the medium access of this assessment is still in
+    /// progress.
     Assessed { node: u32, turn: u32 },
     /// The radio has turned from receiving to sending.
     TurnedAround { node: u32 },

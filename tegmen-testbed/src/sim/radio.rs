@@ -1,9 +1,9 @@
-//! The constants of IEEE 802.15.4 at 2.4 GHz, what a station does where the standard leaves it open, and the bit errors
-//! of O-QPSK.
+//! The constants of IEEE 802.15.4 at 2.4 GHz, the behaviour of a station where the standard leaves a choice, and the
+//! bit errors of O-QPSK.
 
 use super::Micros;
 
-/// What a station's radio and MAC do.
+/// The behaviour of a station's radio and MAC.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Radio {
     /// macMinBE.
@@ -70,13 +70,13 @@ pub fn bit_error_rate(sinr: f64) -> f64 {
     (sum * 8.0 / 15.0 / 16.0).clamp(0.0, 1.0)
 }
 
-/// One byte at 250 kbit/s.
+/// The time of one byte at 250 kbit/s.
 pub const BYTE: Micros = 32;
 /// Bytes before the PSDU.
 pub const PHY_HEADER_LEN: u64 = 6;
 /// aUnitBackoffPeriod.
 pub const BACKOFF: Micros = 320;
-/// Of a clear channel assessment.
+/// The time of a clear channel assessment.
 pub const ASSESSMENT: Micros = 128;
 /// aTurnaroundTime.
 pub const TURNAROUND: Micros = 192;
@@ -88,9 +88,9 @@ pub const LONG_SPACING: Micros = 640;
 pub const SHORT_SPACING: Micros = 192;
 /// aMaxSIFSFrameSize, in bytes.
 pub const SHORT_FRAME_LEN: usize = 18;
-/// Of the receiver, over 2 MHz at room temperature.
+/// The noise of the receiver, over 2 MHz at room temperature.
 pub const NOISE_DBM: f64 = -110.97;
-/// What the energy detector takes for a busy channel: 10 dB over a sensitivity of -106.58 dBm.
+/// The threshold of the energy detector for a busy channel: 10 dB over a sensitivity of -106.58 dBm.
 pub const BUSY_DBM: f64 = -96.58;
 /// The least ratio of signal to noise and interference at which a preamble is found: -5 dB.
 pub const LOCK_SINR: f64 = 0.316_227_766;

@@ -1,10 +1,10 @@
-//! Random numbers: a stream of ChaCha8 for each node and purpose, so that one more node, or one more draw of one kind,
-//! changes nothing that another stream gives.
+//! Random numbers: a stream of ChaCha8 for each node and purpose. So an additional node, or an additional draw for one
+//! purpose, does not change the other streams.
 
 use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng as _, SeedableRng as _};
 
-/// What is drawn.
+/// The purpose of a random number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Purpose {

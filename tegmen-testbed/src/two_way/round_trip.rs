@@ -10,7 +10,7 @@ use crate::scenario::{Plan, Scenario};
 use crate::sim::Micros;
 use std::collections::BTreeMap;
 
-/// How much is run.
+/// The number of round trips and runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Round trips of each size.
@@ -19,7 +19,7 @@ pub struct Effort {
     pub seeds: u64,
 }
 
-/// What the command and the report run.
+/// The effort of the command and the report.
 pub const FULL: Effort = Effort { readings: 60, seeds: 3 };
 
 /// What is sent to and fro, over how many hops.
