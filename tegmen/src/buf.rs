@@ -377,7 +377,7 @@ impl<'t> Frame<'t> {
     /// Takes in `before` bytes in front and `behind` bytes behind, as they are; all bytes of the frame.
     ///
     /// # Errors
-    /// [`Full`] if the storage has not so many; the frame stays as it is.
+    /// [`Full`] if the storage does not have as many bytes; the frame does not change.
     #[inline]
     pub fn widen(&mut self, before: usize, behind: usize) -> Result<&mut [u8], Full> {
         let start = self.start.checked_sub(before).ok_or(Full)?;

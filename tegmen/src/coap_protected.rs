@@ -31,7 +31,7 @@ pub const TAG_LEN: usize = 8;
 /// Messages of a resource under one key.
 pub const MAX_MESSAGES: u64 = 1 << 16;
 
-/// Why a payload cannot be protected.
+/// The reason why a payload cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
     /// The lease of numbers is used up: keep a new end, and [extend](Resource::lease_mut) the lease.

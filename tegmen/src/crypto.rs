@@ -123,8 +123,8 @@ pub trait Crypto {
         Err(NotAuthentic)
     }
 
-    /// True if the provider has ChaCha20-Poly1305; a constant as [`Self::GCM`] is. It is of use only with the feature
-    /// `alloc`, because its keys do not fit where those of AES-128 do.
+    /// True if the provider has ChaCha20-Poly1305; a constant like [`Self::GCM`]. It has an effect only with the
+    /// feature `alloc`, because its keys do not fit into the place of AES-128 keys.
     const CHACHA20: bool = false;
 
     /// Encrypts `body` in place with ChaCha20-Poly1305 (RFC 8439, section 2.8) and writes the authentication tag.
@@ -191,8 +191,8 @@ pub trait Crypto {
         let _ = (state, blocks);
     }
 
-    /// The groups that the provider has, the one it would rather use first. It is a constant so that an image without any
-    /// links nothing of their use.
+    /// The groups of the provider, in order of preference. It is a constant so that an image without groups links no
+    /// code for them.
     const GROUPS: &'static [NamedGroup] = &[];
 
     /// Draws a key pair for one agreement: the private key to `private`, the share for the peer to `share`. Returns how
@@ -248,7 +248,7 @@ pub trait Crypto {
 
     /// Tells a key log (RFC 9850) the master secret of a new session; does nothing unless the provider was asked to.
     ///
-    /// Whoever reads the log reads the traffic: only for debugging.
+    /// Anyone who can read the log can decrypt the traffic. Use it only for debugging.
     fn key_log(&mut self, client_random: &[u8; 32], master_secret: &[u8; 48]) {
         let _ = (client_random, master_secret);
     }

@@ -509,7 +509,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// When to call [`Self::poll`] again; calling early is harmless, late costs latency.
+    /// Returns the time of the next call of [`Self::poll`]. An early call is harmless; a late call costs latency.
     pub fn next_alarm(&self) -> Option<Instant> {
         self.peers.next_alarm()
     }
@@ -614,7 +614,7 @@ fn write_plain_alert(number: RecordNumber, alert: [u8; 2], out: &mut [u8]) -> Re
 
 /// What a record or an alarm led to.
 enum Outcome<'r, 't> {
-    /// So many bytes are to be sent, if any.
+    /// The number of bytes to send; 0 if there is nothing to send.
     Datagram(usize),
     Event(Option<Event<'r, 't>>),
 }

@@ -114,7 +114,7 @@ pub fn restore_checksum(packet: &mut [u8]) {
     }
 }
 
-/// Why a received packet is dropped.
+/// The reason why a received packet is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The version is not 6.

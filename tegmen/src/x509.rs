@@ -102,7 +102,8 @@ pub struct EndEntity {
     pub not_after: UnixTime,
 }
 
-/// Why a path is not believed. It is for the owner of this end; the peer gets [`Refusal::ALERT`], whatever the reason.
+/// The reason why a path is not trusted. It is for the owner of this end; the peer receives [`Refusal::ALERT`] for
+/// every reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refusal {

@@ -46,7 +46,7 @@ pub enum Received<'m, 'x> {
     Duplicate(&'x [u8]),
     /// The response to a request that we sent.
     Response {
-        /// Which.
+        /// The request.
         request: RequestId,
         /// The response.
         message: MessageRef<'m>,
@@ -365,7 +365,7 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         Ok(id)
     }
 
-    /// When [`Self::poll`] has something to do.
+    /// Returns the time at which [`Self::poll`] has work.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.outgoing.iter().filter(|o| o.is_outstanding()).map(|o| o.deadline).min()
     }

@@ -132,7 +132,7 @@ pub enum Served {
     /// The response is in the frame. Code 0.00 says that it is a Reset; and of a response that the client does not want
     /// (RFC 7967) only the acknowledgement is there, if one is due.
     Responded {
-        /// Of the response.
+        /// The code of the response.
         code: Code,
         /// The client is an observer now.
         observed: bool,

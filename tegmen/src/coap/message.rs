@@ -64,7 +64,7 @@ impl Token {
     }
 }
 
-/// Why bytes are no CoAP message (RFC 7252, section 3).
+/// The reason why bytes are not a CoAP message (RFC 7252, section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Malformed {
     /// Fewer than four bytes, or another version: ignored in silence.
@@ -280,7 +280,7 @@ fn header(message_type: MessageType, token_len: u8, code: Code, message_id: u16)
     [VERSION << 6 | (message_type as u8) << 4 | token_len, code.0, id0, id1]
 }
 
-/// Why a message could not be built.
+/// The reason why a message could not be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BuildError {
     /// The frame is full.

@@ -34,7 +34,7 @@ impl Probing {
         self.next = Instant::AT_ONCE;
     }
 
-    /// When that is.
+    /// Returns the time at which the next message may be sent.
     pub const fn next(&self) -> Instant {
         self.next
     }

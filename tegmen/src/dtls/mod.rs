@@ -151,7 +151,7 @@ pub enum Discard {
     NoRoom,
 }
 
-/// Why an association is over.
+/// The reason why an association ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fatal {
     /// A handshake message that this state cannot take.

@@ -27,9 +27,9 @@ pub enum Need<'n> {
     },
     /// Is this peer to be trusted? It has not proved yet that it owns the key.
     VerifyPeer {
-        /// How it shows its public key.
+        /// The certificate type of the peer.
         certificate_type: CertificateType,
-        /// What it shows: see [`Credential::content`](crate::endpoint::Credential::content).
+        /// The content that the peer shows: see [`Credential::content`](crate::endpoint::Credential::content).
         content: &'n [u8],
     },
     /// Sign this with our private key.
@@ -44,7 +44,7 @@ pub enum Need<'n> {
     Encrypt {
         /// SubjectPublicKeyInfo of the peer, DER.
         public_key: &'n [u8],
-        /// What the secret begins with; the other 46 bytes are random.
+        /// The first two bytes of the secret; the other 46 bytes are random.
         version: [u8; 2],
     },
     /// We are the server: decrypt this with our private key.
@@ -70,7 +70,7 @@ pub enum Answer<'n> {
         identity: &'n [u8],
         /// The key, 1 to 64 bytes.
         key: &'n [u8],
-        /// How the application will know the peer in requests.
+        /// The principal under which the application sees the peer in requests.
         principal: Principal,
     },
     /// There is no such key. A server continues with a random key, so that nobody learns which identities exist.
@@ -79,7 +79,7 @@ pub enum Answer<'n> {
     Peer {
         /// Its SubjectPublicKeyInfo, DER.
         public_key: &'n [u8],
-        /// How the application will know the peer in requests.
+        /// The principal under which the application sees the peer in requests.
         principal: Principal,
     },
     /// The key of the peer is not trusted; the peer receives this alert.
@@ -90,7 +90,7 @@ pub enum Answer<'n> {
     Encrypted {
         /// The version, and 46 random bytes.
         premaster: &'n Secret<PREMASTER_LEN>,
-        /// The same, encrypted: as many bytes as the modulus of the peer's key has.
+        /// The encrypted secret: as many bytes as the modulus of the peer's key has.
         encrypted: &'n [u8],
     },
     /// The premaster secret that was decrypted, or a random one. Any other answer to [`Need::Decrypt`] counts as a random one,

@@ -44,7 +44,7 @@ pub struct SessionState {
     pub master: Secret<MASTER_LEN>,
     /// The principal that the peer proved.
     pub principal: Principal,
-    /// When it proved that with its key, in seconds of the owner's clock; `None` if that is now.
+    /// The time of the proof with a key, in seconds of the owner's clock; `None` means now.
     pub since: Option<u32>,
 }
 
@@ -92,9 +92,9 @@ pub enum Resumable<'r> {
     Again,
     /// With this.
     With {
-        /// What to remember.
+        /// The state to remember.
         session: SessionState,
-        /// What to show to the server.
+        /// The ticket or id to show to the server.
         handle: Handle<'r>,
         /// For how many seconds the server means to take it, 0 if it does not say.
         lifetime: u32,

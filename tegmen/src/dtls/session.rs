@@ -1,9 +1,9 @@
 //! A session outside of its endpoint, to keep it over sleep and restart or to move it.
 //!
-//! Keys alone are not enough to go on: a record number that is used twice breaks the cipher, and a window that is
-//! forgotten lets old records in. So numbers come from a lease whose end is kept before it is used, and a window that was
-//! not kept at an orderly end counts as lost: what arrives is then not to be acted upon before the peer proved that it is
-//! fresh, by an Echo option for example (RFC 9175, section 2.3).
+//! Keys alone are not enough to continue. A record number that is used twice breaks the cipher, and a lost window
+//! accepts old records again. So numbers come from a lease whose end is stored before the lease is used. A window that
+//! was not stored at an orderly end counts as lost: do not act on records until the peer has proved that they are
+//! fresh, for example by an Echo option (RFC 9175, section 2.3).
 
 use super::connection_id::ConnectionIds;
 use super::record::{CHUNK, Channel, Cipher, LONG_KEY_LEN, LongKey, LongKeys, MAX_SEALED, SALT_LEN, TrafficKey};
@@ -41,7 +41,7 @@ pub struct Session {
     pub(crate) ids: Option<ConnectionIds>,
 }
 
-/// Why what was sealed is no session.
+/// The reason why data is not a valid session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenError {
     /// Cut short, or too long.

@@ -163,8 +163,8 @@ impl Suites {
         Self(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256, CipherSuite::PSK_WITH_AES_128_CCM_8]);
     /// TLS_PSK_WITH_AES_128_GCM_SHA256.
     pub const GCM: Self = Self(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256]);
-    /// All that are here but those with CBC, those with the most security first: an agreement of the moment before none, and among equals
-    /// those with a long tag.
+    /// All supported suites except those with CBC, in order of security: ephemeral key agreement first, then suites
+    /// with a long tag.
     pub const ALL: Self = Self(&[
         CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
         CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256,

@@ -24,7 +24,7 @@ pub enum Event<'r, 't> {
     Established(PeerId),
     /// Authentic bytes of the application, decrypted where they lay.
     Message {
-        /// Who sent them.
+        /// The sender of the data.
         peer: PeerId,
         /// The bytes.
         bytes: &'r mut [u8],
@@ -36,9 +36,9 @@ pub enum Event<'r, 't> {
     Moved(PeerId),
     /// The association is over. The peer can be asked about until the next call of [`Endpoint::poll`].
     Closed {
-        /// Which.
+        /// The peer.
         peer: PeerId,
-        /// Why.
+        /// The reason.
         reason: Fatal,
     },
 }

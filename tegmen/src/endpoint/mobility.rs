@@ -61,7 +61,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         drawn.find(|id| id.is_empty() || self.peers.find_connection_id(id.bytes()).is_none())
     }
 
-    /// Has a client offer an id.
+    /// Lets a client offer an id.
     pub(super) fn offer_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         if let Some(ours) = self.new_connection_id(cx)
             && let Some(Mobility { policy, .. }) = self.roles.mobility()
@@ -70,14 +70,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// What a server can agree to of what stands behind the cookie of a hello.
+    /// Returns the id and the check that a server can agree to, from the part of a ClientHello behind the cookie.
     pub(super) fn asked_for_connection_id(&mut self, hello: &[u8]) -> Result<Option<(ConnectionId, bool)>, Discard> {
         let Some(Mobility { policy, .. }) = self.roles.mobility() else { return Ok(None) };
         let accepted = Hello::of_client(hello).map_err(|_| Discard::Malformed)?.accepted();
         Ok(accepted.map(|(theirs, rrc)| (theirs, rrc && policy.check)))
     }
 
-    /// Has a server agree to it.
+    /// Lets a server agree to an id.
     pub(super) fn accept_connection_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

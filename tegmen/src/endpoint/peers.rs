@@ -38,7 +38,7 @@ impl Principal {
 /// it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
-    /// Has an address, and proved nothing else.
+    /// The peer has an address, and has proved nothing else.
     Stranger,
     /// Proved a key.
     Authenticated,
@@ -249,7 +249,7 @@ pub trait Peers {
     /// Frees the handshake of a peer that no longer needs it.
     fn release_handshake(&mut self, id: PeerId);
 
-    /// True while so few handshakes go on that a client with a ticket need not prove its address first.
+    /// True while so few handshakes are in progress that a client with a ticket need not prove its address first.
     fn can_spare_handshakes(&self) -> bool {
         false
     }
@@ -294,7 +294,7 @@ pub trait Peers {
 pub struct Inserted {
     /// The new peer.
     pub id: PeerId,
-    /// True if another one had to go.
+    /// True if another peer was removed.
     pub evicted: bool,
 }
 

@@ -3,7 +3,7 @@
 use super::{Cx, Endpoint, NewPeer, Path, PeerId, Peers, Phase, Principal, Protection, Rank, Roles};
 use crate::dtls::session::Session;
 
-/// Why a session cannot be taken in.
+/// The reason why a session cannot be restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotRestored {
     /// The table is full of peers that may not be displaced.

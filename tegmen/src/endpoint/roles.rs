@@ -16,23 +16,23 @@ pub trait Roles {
     const CLIENT: bool;
     /// It answers them.
     const SERVER: bool;
-    /// It takes in sessions that were kept outside ([`crate::dtls::session`]).
+    /// True if the role restores sessions that were kept outside ([`crate::dtls::session`]).
     const RESTORES: bool = false;
-    /// It speaks of the size of records ([`record_size`]).
+    /// True if the role supports a record size limit ([`record_size`]).
     const RECORD_SIZE: bool = false;
-    /// Of a datagram it answers one ClientHello at most, and only the first record. A mote answers each, with no more bytes than
-    /// each brought.
+    /// True if the role answers at most one ClientHello of a datagram, and only the first record. A mote answers each
+    /// ClientHello, with no more bytes than it has.
     const ONE_HELLO: bool = false;
-    /// A server puts together ClientHellos that come in fragments; a mote refuses them.
+    /// True if a server reassembles ClientHellos that arrive in fragments; a mote refuses them.
     const HELLO_FRAGMENTS: bool = false;
-    /// A server answers a request for renegotiation with a warning; a mote is silent.
+    /// True if a server answers a request for renegotiation with a warning; a mote sends nothing.
     const WARNS: bool = false;
 
-    /// It speaks of connection ids ([`connection_id`]), and so of return routability.
+    /// True if the role supports connection ids ([`connection_id`]), and so return routability.
     const CONNECTION_ID: bool = false;
-    /// It knows the cipher suites that need public keys: see [`PublicKeys`].
+    /// True if the role supports the cipher suites that need public keys: see [`PublicKeys`].
     const PUBLIC_KEYS: bool = false;
-    /// It resumes sessions: see [`Resuming`].
+    /// True if the role resumes sessions: see [`Resuming`].
     const RESUMPTION: bool = false;
     /// Its handshakes keep more than one text, and not all of their flights are alike.
     const KEEPS: bool = Self::PUBLIC_KEYS || Self::RESUMPTION;
@@ -159,8 +159,8 @@ pub struct PublicKeys<R, K> {
     pub keys: K,
 }
 
-/// The role `R`, with sessions that go on from earlier ones: see [`resumption`](crate::dtls::resumption). The rooms of its
-/// handshakes have more than 255 bytes for what is sent.
+/// The role `R`, with resumption of sessions: see [`resumption`](crate::dtls::resumption). The send buffers of its
+/// handshakes must have more than 255 bytes.
 pub struct Resuming<R, T> {
     /// The role.
     pub role: R,

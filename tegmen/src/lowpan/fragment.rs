@@ -1,7 +1,7 @@
 //! Packets that do not fit a frame: fragments, and the bounded buffer that reassembles them (RFC 4944, section 5.3).
 //!
-//! Lengths and offsets count the packet as it is without compression, in units of eight bytes. One fragment lost is the
-//! packet lost: nothing is sent again here.
+//! Lengths and offsets count the packet without compression, in units of eight bytes. If one fragment is lost, the
+//! packet is lost, because there is no retransmission here.
 
 use super::frame::{self, LinkAddress};
 use super::iphc::{self, Compressed, Context, Hop};
@@ -316,7 +316,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     }
 }
 
-/// Why a frame's payload is dropped.
+/// The reason why a frame's payload is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The fragment ends before its headers end.

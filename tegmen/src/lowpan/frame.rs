@@ -17,7 +17,7 @@ pub enum LinkAddress {
 }
 
 impl LinkAddress {
-    /// Everybody who hears it.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self::Short(0xffff);
 
     /// Bytes that it takes in a frame.
@@ -282,7 +282,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     })
 }
 
-/// Why a received frame is dropped.
+/// The reason why a received frame is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The frame ends before its header ends.

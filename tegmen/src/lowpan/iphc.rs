@@ -44,7 +44,7 @@ impl Context {
 pub struct Compressed {
     bytes: [u8; MAX_COMPRESSED_LEN],
     len: u8,
-    /// Bytes of the packet that they stand for.
+    /// The number of bytes of the packet that they replace.
     pub replaces: usize,
 }
 
@@ -428,7 +428,7 @@ fn number([high, middle, low]: [u8; 3]) -> u32 {
     u32::from_be_bytes([0, high, middle, low])
 }
 
-/// Why compressed headers are dropped.
+/// The reason why compressed headers are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// They end before they are whole.

@@ -48,7 +48,7 @@ pub struct Parameters<'a> {
     pub aead: Aead,
 }
 
-/// Why there is no context of these parameters.
+/// The reason why the parameters do not give a context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadParameters {
     /// An ID is longer than the algorithm's nonce allows.

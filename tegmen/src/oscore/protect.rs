@@ -16,7 +16,7 @@ use crate::replay::ReplayWindow;
 /// code, the tag. As many as are needed of them must be free in front of the message, the tag's behind it.
 pub const OVERHEAD: usize = 2 + MAX_LEN + 5 + 2 + MAX_TAG;
 
-/// Why a message cannot be protected.
+/// The reason why a message cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
     /// The lease of numbers is used up: keep a new end, extend the lease, and protect the message then.
