@@ -93,7 +93,7 @@ pub enum BridgeError {
     System(#[source] io::Error),
 }
 
-/// Why a datagram went no further.
+/// The reason why a datagram was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dropped {
     /// Longer than the mote's buffers.
@@ -114,7 +114,7 @@ pub enum Dropped {
 pub enum Note {
     /// The mote came up and got its seed and address.
     Started {
-        /// How often by now: more than once means that it started anew and lost its sessions.
+        /// The number of starts. More than one means that the mote restarted and lost its sessions.
         times: u64,
     },
     /// Somebody sent to the mote who was not known.
@@ -125,9 +125,9 @@ pub enum Note {
     PeerRefused(SocketAddr),
     /// A datagram was dropped. The bridge reports the first, second, fourth, eighth and so on of each kind.
     Dropped {
-        /// Why.
+        /// The reason.
         why: Dropped,
-        /// How many of the kind by now.
+        /// The number of dropped datagrams of this kind.
         count: u64,
     },
 }

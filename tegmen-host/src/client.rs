@@ -419,7 +419,8 @@ impl Client {
         Ok(client)
     }
 
-    /// As what the server proved itself by a public key: the subject of its certificate, or the name of its raw key.
+    /// Returns the identity that the server proved with a public key: the subject of its certificate, or the name of
+    /// its raw key.
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
     }

@@ -124,7 +124,8 @@ pub enum ContextError {
         /// The directory.
         dir: String,
     },
-    /// Two contexts of one server have the same Recipient ID and ID Context, or keys of one of them may be derived anew.
+    /// Two contexts of one server have the same Recipient ID and ID Context, or the same Recipient ID and one of them
+    /// derives new keys.
     #[error(
         "{dir}: {other} has the same recipient_id, and the same id_context or rederivation = true; a request could mean either"
     )]

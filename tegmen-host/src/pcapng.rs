@@ -1,6 +1,6 @@
 //! Captures in pcapng with the secrets (Decryption Secrets Block), so that Wireshark shows the decrypted traffic.
 //!
-//! Whoever has the file reads the traffic: it is made readable for its owner alone.
+//! Anyone who has the file can read the traffic, so only its owner can read the file.
 
 use crate::client::{Tap, Tapped};
 use std::fs::File;

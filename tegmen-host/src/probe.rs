@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 pub struct Report {
     /// The server's address.
     pub remote: Option<SocketAddr>,
-    /// Why the handshake did not come to its end; `None` if it did.
+    /// The reason why the handshake did not complete; `None` if it did.
     pub failure: Option<String>,
     /// True if no key was given: then a server that does everything right refuses our Finished.
     pub without_key: bool,
@@ -36,7 +36,8 @@ pub struct Report {
     pub cookie_len: Option<usize>,
     /// The server's hint which identity to use (RFC 4279, section 5.2).
     pub identity_hint: String,
-    /// As what the server proved itself by a public key: the subject of its certificate, or the name of its raw key.
+    /// The identity that the server proved with a public key: the subject of its certificate, or the name of its raw
+    /// key.
     pub server: Option<String>,
     /// The certificates that it showed, its own first.
     pub chain: Vec<CertificateInfo>,

@@ -66,7 +66,8 @@ impl HostCrypto {
         Ok(())
     }
 
-    /// Writes secrets to a key log (RFC 9850), each line in one piece. Whoever reads it reads the traffic.
+    /// Writes secrets to a key log (RFC 9850), each line in one piece. Anyone who can read the log can decrypt the
+    /// traffic.
     pub fn add_key_log(&mut self, log: Box<dyn Write + Send>) {
         self.key_logs.push(log);
     }

@@ -33,7 +33,7 @@ pub enum Resource {
     /// A directory. GET reads its files by the rest of the path, as with [`Self::File`]. The server does not follow
     /// links that lead out of the directory.
     Directory {
-        /// Which.
+        /// The path of the directory.
         root: PathBuf,
         /// True if PUT writes files and DELETE removes them.
         writable: bool,

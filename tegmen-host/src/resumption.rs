@@ -57,8 +57,8 @@ pub struct ResumptionCounters {
     pub tickets_sealed: u64,
     /// Tickets taken.
     pub tickets_opened: u64,
-    /// Hellos with tickets that were not from here, changed, too old, or of somebody who may not come any more: one without
-    /// a cookie, and one with it.
+    /// ClientHellos with tickets that this server did not issue, that were changed or are too old, or whose owner is
+    /// no longer allowed. A handshake counts twice: its ClientHello without a cookie, and the one with it.
     pub tickets_refused: u64,
     /// Sessions found under an id.
     pub ids_found: u64,

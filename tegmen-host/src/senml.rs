@@ -56,7 +56,7 @@ pub struct Record {
     pub ut: Option<f64>,
 }
 
-/// Why a pack cannot be read.
+/// The reason why a pack does not parse.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no SenML pack (RFC 8428): {0}")]
 pub struct SenmlError(String);

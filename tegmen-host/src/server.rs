@@ -107,9 +107,10 @@ pub struct ServerConfig {
     pub max_strangers: usize,
     /// Observations (RFC 7641) for all peers together.
     pub max_observations: usize,
-    /// So many notifications in a row go without being confirmable; 0 makes each confirmable, and then a client is never
-    /// sent a second one before it acknowledges the first. One that follows sooner than PROBING_RATE allows (a byte a
-    /// second; RFC 7252, section 4.7), while nothing was heard of the client, is confirmable all the same.
+    /// The most non-confirmable notifications in a row. With 0 each notification is confirmable; the server then sends
+    /// no second notification before the client acknowledges the first. A notification that follows sooner than
+    /// PROBING_RATE allows (a byte a second; RFC 7252, section 4.7) is also confirmable if the server has heard
+    /// nothing from the client.
     pub unconfirmed_notifications: u8,
     /// True if a client without DTLS has to show that it receives at its address before it is sent an answer more than
     /// three times its request (RFC 9175, section 2.4). Clients that do not know the Echo option are then not served.
@@ -183,43 +184,44 @@ impl Default for ServerConfig {
 pub enum Note {
     /// A session began.
     Established {
-        /// With whom.
+        /// The address of the client.
         remote: SocketAddr,
-        /// As what it authenticated.
+        /// The identity of the client.
         identity: String,
-        /// True if it came back with a session of before.
+        /// True if the client resumed an earlier session.
         resumed: bool,
     },
     /// The file of ticket keys cannot be used any more; those that are known stay in force.
     TicketKeysFailed(TicketKeyError),
     /// A handshake or a session ended otherwise than in order.
     Failed {
-        /// With whom.
+        /// The address of the client.
         remote: SocketAddr,
         /// The identity that it gave, if it came so far.
         identity: Option<String>,
-        /// Why.
+        /// The reason.
         reason: Fatal,
     },
-    /// A hello was refused, and there is no handshake. Its address is proved, or it showed a ticket of this server.
+    /// The server refused a ClientHello, and there is no handshake. The client proved its address, or showed a ticket
+    /// of this server.
     HelloRefused {
-        /// Whose.
+        /// The address of the client.
         remote: SocketAddr,
-        /// What the client was told.
+        /// The alert that the client received.
         alert: AlertDescription,
     },
     /// The server refused the certificate or raw public key of a client. The client does not learn the cause.
     Refused {
-        /// Whose.
+        /// The address of the client.
         remote: SocketAddr,
-        /// Why, and what to do.
+        /// The reason and a next step.
         refusal: Refusal,
     },
     /// A session continues that began before the start of the server.
     Restored {
-        /// With whom.
+        /// The address of the client.
         remote: SocketAddr,
-        /// As what it authenticated.
+        /// The identity of the client.
         identity: String,
     },
     /// More record numbers cannot be kept for sessions, in the database of [`ServerConfig::state`]. That is tried again with
@@ -230,7 +232,7 @@ pub enum Note {
     },
     /// A certificate that the server shows has expired: clients refuse it. Said once for each.
     CertificateExpired {
-        /// When.
+        /// The time.
         at: SystemTime,
     },
     /// A list of revoked clients was to be replaced: clients of that CA are refused until it is. Said once for each.
@@ -245,9 +247,9 @@ pub enum Note {
     },
     /// A session ended in order or fell idle; one that a new session of the same address replaced ends without a note.
     Closed {
-        /// With whom.
+        /// The address of the client.
         remote: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: Fatal,
     },
     /// ClientHellos were not answered, because all places for handshakes, or for peers, were taken.
@@ -257,16 +259,16 @@ pub enum Note {
     },
     /// A session was ended because the key that its peer proved is not in the credentials any more.
     Outdated {
-        /// With whom.
+        /// The address of the client.
         remote: SocketAddr,
-        /// As what it authenticated.
+        /// The identity of the client.
         identity: String,
     },
     /// A request was answered.
     Request(Answered),
     /// A request named an OSCORE context that cannot be used.
     Context {
-        /// Who asked.
+        /// The address of the client.
         remote: SocketAddr,
         /// The problem.
         problem: ContextError,
@@ -291,7 +293,7 @@ pub enum Note {
 pub struct Answered {
     /// By whom.
     pub remote: SocketAddr,
-    /// As what it authenticated, if it did.
+    /// The identity of the client, if it has one.
     pub identity: Option<String>,
     /// Method.
     pub method: Code,
@@ -306,7 +308,7 @@ pub struct Answered {
     /// True for a block of a transfer that another note tells of as a whole: the one of the last block of a request body,
     /// or of the first block of a response.
     pub block: bool,
-    /// Why the code is 5.xx. The client is not told.
+    /// The cause of a 5.xx. The client does not receive it.
     pub cause: Option<String>,
 }
 
@@ -337,7 +339,7 @@ pub trait Application: Clone + Send + 'static {
     }
 }
 
-/// Why a server does not start.
+/// The reason why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A socket could not be bound.
@@ -346,9 +348,9 @@ pub enum StartError {
     /// The key log cannot be written.
     #[error("the key log {file} cannot be written: {source}")]
     KeyLog {
-        /// Which file.
+        /// The path of the file.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The ticket keys cannot be read or written.
@@ -428,7 +430,7 @@ pub struct Totals {
     pub counters: Counters,
     /// Peers in the table now.
     pub peers: usize,
-    /// Handshakes under way, and those that are over and whose last flight may be asked for again.
+    /// Handshakes in progress, and completed handshakes whose last flight may be requested again.
     pub handshakes: usize,
     /// Bytes that the peer tables take.
     pub table_bytes: usize,
@@ -448,9 +450,9 @@ pub struct Totals {
     pub observations: usize,
     /// Changes of address of clients with connection ids.
     pub address_changes: AddressChanges,
-    /// When the first certificate that the server shows expires.
+    /// The time at which the first of the server's certificates expires.
     pub certificate_expires: Option<SystemTime>,
-    /// When the first list of revoked clients has to be replaced: from then on their CA's clients are refused.
+    /// The time at which the first list of revoked clients is due. From then on the server refuses clients of that CA.
     pub revocation_due: Option<SystemTime>,
     /// Datagrams that one shard received for a session of another.
     pub passed_on: u64,
@@ -602,8 +604,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Proves itself with the keys of `keys` from now on. Sessions go on; a handshake that is under way may have to begin
-    /// again. Which clients are believed, how sessions are resumed and the suites stay as they were.
+    /// Replaces the server's own keys by those of `keys`. Sessions continue; a handshake in progress may have to begin
+    /// again. The trusted clients, resumption and the suites do not change.
     pub fn set_own_keys(&self, keys: &PublicKeys) {
         for shard in &*self.notifier.shards {
             shard.send(Errand::Keys(Box::new(keys.clone())));

@@ -129,7 +129,7 @@ pub struct Slab<A> {
     len: usize,
     /// Those of them that are in a handshake.
     handshaking: usize,
-    /// Peers that had to go for others since this was last asked.
+    /// Peers that were removed for others since the last call.
     displaced: u64,
     /// Where the search for the next of them begins.
     hand: u32,
@@ -193,8 +193,8 @@ impl<A: Default> Slab<A> {
             + self.by_id.heap_bytes()
     }
 
-    /// Has the entries of these paths brought from memory, all at once, because they are searched for next: so it is with
-    /// the datagrams of a batch. Of more than [`BATCH`] paths the first are taken.
+    /// Prefetches the entries of these paths from memory all at once, because they are searched for next, for example
+    /// for the datagrams of a batch. Of more than [`BATCH`] paths it takes the first.
     #[inline]
     pub fn prefetch<'p>(&self, paths: impl Iterator<Item = &'p Path>) {
         // A table of this size stays in the cache, where the search takes less time than the prefetching.
@@ -252,7 +252,7 @@ impl<A: Default> Slab<A> {
         }
     }
 
-    /// Makes room for one more peer that is in no handshake; true if somebody had to go.
+    /// Makes room for one more peer that is in no handshake. Returns true if a peer was removed.
     fn make_room(&mut self) -> Result<bool, TableFull> {
         if self.len - self.handshaking < self.capacity.peers {
             return Ok(false);
@@ -309,7 +309,7 @@ impl<A: Default> Slab<A> {
         std::mem::take(&mut self.displaced)
     }
 
-    /// Handshakes under way, and those that are over and whose last flight may be asked for again.
+    /// Handshakes in progress, and completed handshakes whose last flight may be requested again.
     pub fn handshakes(&self) -> usize {
         self.handshakes.len() - self.free_handshakes.len()
     }
@@ -331,7 +331,7 @@ impl<A: Default> Slab<A> {
         age >= life && self.shares.held(handshake.remote) > mine || age >= life * FOR_ANYBODY
     }
 
-    /// Makes room for one more handshake; true if a peer had to go for it.
+    /// Makes room for one more handshake. Returns true if a peer was removed.
     fn make_handshake_room(&mut self, path: &Path, rank: Rank) -> Result<bool, TableFull> {
         if self.handshakes() < self.capacity.handshakes {
             return Ok(false);

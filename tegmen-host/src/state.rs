@@ -1,14 +1,14 @@
 //! State that must never go back: numbers for nonces, and the numbers that the other end has used.
 //!
-//! There is one rule: the end of a lease of numbers is durable before the first of them is used. What is kept of a
+//! There is one rule: the end of a lease of numbers is durable before the first of them is used. The state of a
 //! context or a session is in one of two places:
 //!
-//! * a file for each, written anew and renamed: OSCORE contexts (see [`crate::contexts`]), and the session of a client
-//!   ([`SessionFile`]);
+//! * a file for each, written and renamed in one step: OSCORE contexts (see [`crate::contexts`]), and the session of a
+//!   client ([`SessionFile`]);
 //! * a SQLite [`Database`] for many: the sessions of a server ([`Sessions`]), and its contexts.
 //!
-//! Each place is open in one process at a time, and knows itself: a copy, an older version that was put back over it or
-//! one that was cut short is refused, because going on would repeat nonces.
+//! Each place is open in one process at a time, and recognizes itself. A copy, a restored older version and a file
+//! that was cut short are refused, because they would repeat nonces.
 
 pub(crate) mod database;
 pub(crate) mod numbers;
@@ -29,21 +29,21 @@ use std::path::{Path, PathBuf};
 use tegmen::crypto::KEY_LEN;
 use tegmen::secret::Secret;
 
-/// Why state cannot be used. Each says what to do.
+/// The reason why state cannot be used. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// A file cannot be read or written.
     #[error("{file}: {source}: sessions are kept there; correct the path, or the permissions there")]
     File {
-        /// Which.
+        /// The path of the file.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// Others on this machine can read the key.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds a key: chmod 600 {file}")]
     Exposed {
-        /// Which file.
+        /// The path of the file.
         file: String,
         /// Its permission bits.
         mode: u32,
@@ -51,17 +51,17 @@ pub enum StateError {
     /// Another process uses it.
     #[error("{file}: another process uses this state; end it first, two would use the same nonces")]
     InUse {
-        /// Which file.
+        /// The path of the file.
         file: String,
     },
     /// The stored state cannot be trusted.
     #[error("{file}: {why}; going on could repeat nonces. {way_out}")]
     Untrusted {
-        /// Which file.
+        /// The path of the file.
         file: String,
-        /// What is wrong with it.
+        /// The error in the file.
         why: String,
-        /// What to do.
+        /// The next step.
         way_out: String,
     },
 }

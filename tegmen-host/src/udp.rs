@@ -37,47 +37,47 @@ pub struct Socket {
     answers_from: Option<SocketAddr>,
 }
 
-/// Why a socket could not be had.
+/// The reason why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Somebody has the port.
     #[error("{address} is in use: end the program that has it (`ss -ulpn 'sport = :{}'` names it) or choose another port", address.port())]
     InUse {
-        /// Which address.
+        /// The address.
         address: SocketAddr,
     },
     /// The address is not an address of this machine.
     #[error("{address} is not an address of this machine: `ip address` lists those that are")]
     NotOurs {
-        /// Which address.
+        /// The address.
         address: SocketAddr,
     },
     /// Ports below 1024 need a privilege.
     #[error("{address} needs a privilege: choose a port above 1023, or `setcap cap_net_bind_service=+ep` the program")]
     Forbidden {
-        /// Which address.
+        /// The address.
         address: SocketAddr,
     },
     /// No interface to join a group at.
     #[error("the group {group} cannot be joined ({source}): name an interface that is up, as in {ip}%eth0", ip = group.ip)]
     NoInterface {
-        /// Which group.
+        /// The group.
         group: Group,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// A group, and no socket to answer from.
     #[error("nothing answers the group {group}: serve plain CoAP (--plain) at an address of the same family")]
     NobodyAnswers {
-        /// Which group.
+        /// The group.
         group: Group,
     },
     /// Anything else.
     #[error("cannot listen at {address}: {source}")]
     Other {
-        /// Which address.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -19,7 +19,7 @@ pub struct Uri {
     pub query: Vec<String>,
 }
 
-/// Why a text is no such URI.
+/// The reason why a text is not a valid URI.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{uri}: {problem}; a right one is coaps://host[:port]/path?query")]
 pub struct UriError {

@@ -23,7 +23,7 @@ pub enum Line {
     Image(PathBuf),
 }
 
-/// Why a line cannot be opened.
+/// The reason why a line cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// There is no such thing.
@@ -35,9 +35,9 @@ pub enum LineError {
     /// The line exists but cannot be used.
     #[error("{line} cannot be opened: {source}{}", advice(.source))]
     Refused {
-        /// Which line.
+        /// The name of the line.
         line: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// There is no such image.

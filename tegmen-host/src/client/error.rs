@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use tegmen::dtls::Fatal;
 
-/// Why there is no response. Each says what to do.
+/// The reason why there is no response. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The name has no address.
@@ -14,7 +14,7 @@ pub enum ClientError {
     Resolve {
         /// The name.
         host: String,
-        /// What the resolver says.
+        /// The error of the resolver.
         source: io::Error,
     },
     /// The network interface behind the % of an address is not there.
@@ -30,7 +30,7 @@ pub enum ClientError {
     Unreachable {
         /// The address.
         remote: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// An ICMP message said that no program listens at the port.
@@ -38,7 +38,7 @@ pub enum ClientError {
     Refused {
         /// The address.
         remote: SocketAddr,
-        /// What the port usually is.
+        /// The usual meaning of the port.
         other: &'static str,
     },
     /// Nobody answered.
@@ -59,7 +59,7 @@ pub enum ClientError {
         remote: SocketAddr,
         /// The identity that was used.
         identity: String,
-        /// How it showed.
+        /// The observation that showed it.
         detail: &'static str,
     },
     /// The server answered the ClientHello, and then nothing more.
@@ -78,7 +78,7 @@ pub enum ClientError {
     Handshake {
         /// The address.
         remote: SocketAddr,
-        /// Why, and what to do.
+        /// The reason and a next step.
         detail: String,
     },
     /// The session is as it was, and there is no response.
@@ -97,7 +97,7 @@ pub enum ClientError {
     Ended {
         /// The address.
         remote: SocketAddr,
-        /// Why.
+        /// The reason.
         detail: String,
     },
     /// The server rejected the message.
@@ -119,13 +119,13 @@ pub enum ClientError {
     Blocks {
         /// The address.
         remote: SocketAddr,
-        /// What is wrong.
+        /// The error.
         detail: &'static str,
     },
     /// The body of the response is longer than we take.
     #[error("the response is longer than {max} bytes: allow more")]
     BodyTooLong {
-        /// What is allowed.
+        /// The limit.
         max: usize,
     },
     /// A transfer would need more blocks than the block option can number (RFC 7959, section 2.2).
@@ -143,9 +143,9 @@ pub enum ClientError {
     /// The directory of sessions to come back with cannot be used.
     #[error("{file}: {source}: sessions are kept there to be resumed; correct the path, or who may write there")]
     Resume {
-        /// Which file or directory.
+        /// The path of the file or directory.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The session that was kept, or is to be kept, cannot be used.
@@ -159,7 +159,7 @@ pub enum ClientError {
     NotProtected {
         /// The address.
         remote: SocketAddr,
-        /// What, and what may be the cause.
+        /// The error and its possible cause.
         detail: &'static str,
     },
     /// OSCORE numbers are lost, and the server does not derive new keys.

@@ -33,10 +33,10 @@ pub struct ContextFile {
     pub id_context: Option<Vec<u8>>,
     /// The AEAD algorithm.
     pub aead: Aead,
-    /// When it was made, in seconds since 1970: numbers are leased no faster than 4 a millisecond since a day before, so that
-    /// a context whose file of numbers was lost can tell which cannot have been used.
+    /// The time of creation, in seconds since 1970. Numbers are leased no faster than 4 a millisecond since a day
+    /// before. So a context that lost its file of numbers can tell which numbers cannot have been used.
     pub created: u64,
-    /// When it may not be used any more, in seconds since 1970, and as the file has it.
+    /// The expiry time, in seconds since 1970, and as in the file.
     pub expires: Option<(u64, String)>,
     /// The rights of the other end, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,

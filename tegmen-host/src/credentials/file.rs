@@ -24,7 +24,7 @@ fn next_step(file: &str, refusal: &std::io::Error) -> String {
     }
 }
 
-/// Why a credentials file cannot be used. Each says file, line and what would be right.
+/// The reason why a credentials file cannot be used. Each message names file, line and correction.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The file does not exist, or is not readable.

@@ -1,7 +1,8 @@
 //! The keys of tickets: in memory, or in a file that several servers may share.
 //!
-//! The file has a line for each of up to four keys, in hexadecimal: the one that seals, the next, and two old ones. Whoever
-//! finds first that it is time puts the next one in force. A server that shares the file reads it again when it has changed.
+//! The file has a line for each of up to four keys, in hexadecimal: the current key, the next one, and two old ones.
+//! The first server that notices that a change is due puts the next key in force. A server that shares the file reads
+//! it again when it has changed.
 
 use crate::credentials::{from_hex, to_hex};
 use crate::private;
@@ -16,21 +17,21 @@ use tegmen::dtls::ticket::{TICKET_KEY_LEN, TicketKey, TicketKeys};
 use tegmen::secret::Secret;
 use zeroize::Zeroizing;
 
-/// Why the file of ticket keys cannot be used.
+/// The reason why the file of ticket keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TicketKeyError {
     /// The file cannot be read or written.
     #[error("{file}: {source}: ticket keys are kept there; correct the path, or who may write there")]
     File {
-        /// Which file.
+        /// The path of the file.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// Others on this machine can read the keys.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds keys: remove it, and new ones are drawn")]
     Exposed {
-        /// Which file.
+        /// The path of the file.
         file: String,
         /// Its permission bits.
         mode: u32,
@@ -42,9 +43,9 @@ pub enum TicketKeyError {
         2 * TICKET_KEY_LEN
     )]
     Damaged {
-        /// Which file.
+        /// The path of the file.
         file: String,
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
 }

@@ -121,7 +121,7 @@ impl Later<'_> {
         Ticket { question: Question::new(self.from, self.message), errands: self.errands.clone(), cause: None }
     }
 
-    /// Why the response is a 5.xx: for the operator, the client is not told.
+    /// Sets the cause of a 5.xx response, for the operator. The client does not receive it.
     pub fn because(&self, cause: impl Into<String>) {
         self.cause.set(Some(cause.into()));
     }
@@ -145,7 +145,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Why the response is a 5.xx: for the operator, the client is not told.
+    /// Sets the cause of a 5.xx response, for the operator. The client does not receive it.
     #[must_use]
     pub fn because(self, cause: impl Into<String>) -> Self {
         Self { cause: Some(cause.into()), ..self }

@@ -34,7 +34,7 @@ impl SessionFile {
         Ok(Self { file: file.to_owned(), guard, kept })
     }
 
-    /// With whom the session is that it holds.
+    /// Returns the identity of the peer of the stored session.
     pub fn with(&self) -> Option<&str> {
         self.kept.as_ref().map(|kept| kept.with.as_str())
     }

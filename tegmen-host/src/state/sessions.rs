@@ -38,14 +38,14 @@ impl SessionName {
     }
 }
 
-/// With whom a session is.
+/// The peer of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct With {
     /// Our address.
     pub local: SocketAddr,
     /// The address of the peer, when it was last known.
     pub remote: SocketAddr,
-    /// As what the peer authenticated.
+    /// The identity of the peer.
     pub identity: String,
     /// True if that was by the credentials file, which then says what the peer may do.
     pub listed: bool,
@@ -73,7 +73,7 @@ impl With {
 pub struct Restored {
     /// The name of the session in the database.
     pub name: SessionName,
-    /// With whom it is.
+    /// The peer of the session.
     pub with: With,
     /// The keys and numbers of the session.
     pub session: Session,
@@ -240,7 +240,7 @@ impl Sessions {
     /// Ends in order. Sessions that no peer asked for do not change. After this all data is on the disk.
     ///
     /// # Errors
-    /// [`StateError::File`]; what is not on the disk goes on as after a power cut.
+    /// [`StateError::File`]; sessions that are not on the disk continue as after a power cut.
     pub fn close(&self) -> Result<(), StateError> {
         let all = std::mem::take(&mut *self.waiting.write().unwrap_or_else(PoisonError::into_inner));
         self.count.store(0, Ordering::Relaxed);

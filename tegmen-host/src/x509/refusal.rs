@@ -4,8 +4,8 @@ use super::date;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen::dtls::alert::AlertDescription;
 
-/// Why a peer's certificates or its key are refused. The text is for the owner of this end, with a next step; the peer
-/// gets one alert whatever the reason.
+/// The reason why a peer's certificates or its key are refused. The text is for the owner of this end, with a next
+/// step. The peer receives the same alert for every reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -27,9 +27,9 @@ pub enum Refusal {
         "the peer's certificate is not for {asked}, it is for {presented}: connect to a name it has in subjectAltName, or issue one with --dns or --ip"
     )]
     WrongName {
-        /// What was asked for.
+        /// The expected name.
         asked: String,
-        /// What the certificate carries.
+        /// The names in the certificate.
         presented: String,
     },
     /// A CA of the path may not issue for the names it carries (RFC 5280, section 4.2.1.10).
@@ -45,13 +45,13 @@ pub enum Refusal {
         "no trust anchor issued the peer's certificate (issuer {issuer}): add that CA to the trust anchors, or have the peer send the certificates between"
     )]
     UnknownIssuer {
-        /// Of the last certificate that was sent.
+        /// The issuer of the last certificate in the list.
         issuer: String,
     },
     /// A raw public key is not on the allow list.
     #[error("the peer's public key (SHA-256 {digest}) is not on the allow list: add it, if it is the peer's")]
     UnknownKey {
-        /// Of its SubjectPublicKeyInfo, in hexadecimal.
+        /// The digest of the SubjectPublicKeyInfo, in hexadecimal.
         digest: String,
     },
     /// A certificate of the path is on a revocation list.

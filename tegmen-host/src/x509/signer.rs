@@ -61,21 +61,21 @@ pub trait PremasterDecrypter: Send + Sync {
 #[error("the private key did not sign: {0}")]
 pub struct SignError(pub String);
 
-/// Why a file has no usable private key.
+/// The reason why a file has no usable private key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file does not exist, or is not readable.
     #[error("{file}: {source}: give a private key in PEM; `tegmen ca issue` makes one")]
     Unreadable {
-        /// Which file.
+        /// The path of the file.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// Others on this machine can read the key.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds a private key: chmod 600 {file}")]
     Exposed {
-        /// Which file.
+        /// The path of the file.
         file: String,
         /// Its permission bits.
         mode: u32,
@@ -85,9 +85,9 @@ pub enum KeyError {
         "{file}: {message}: give an unencrypted ECDSA P-256 key, or RSA of 2048 to 4096 bits, as PKCS#8, SEC1 or PKCS#1 in PEM"
     )]
     Unusable {
-        /// Which file.
+        /// The path of the file.
         file: String,
-        /// What is wrong.
+        /// The error.
         message: &'static str,
     },
 }

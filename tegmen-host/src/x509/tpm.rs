@@ -1,8 +1,8 @@
 //! Keys in a TPM 2.0 (feature `tpm`): created and used in the TPM, never outside.
 //!
-//! A key lies at a persistent handle of the TPM, or wrapped by the TPM's storage root in a file of the form that other
-//! software for TPMs reads too (`BEGIN TSS2 PRIVATE KEY`). Whoever reaches the TPM may use the key: it has no password, so
-//! the rights on the device are what guards it.
+//! A key is at a persistent handle of the TPM, or wrapped by the TPM's storage root in a file of the format that other
+//! software for TPMs reads (`BEGIN TSS2 PRIVATE KEY`). The key has no password: anyone who can reach the TPM may use
+//! it, so the access rights of the device protect it.
 
 use super::signer::{PremasterDecrypter, SignError, SignatureScheme, Signer};
 use crate::credentials::to_hex;
@@ -56,23 +56,23 @@ pub enum Place {
     File(PathBuf),
 }
 
-/// Why a key in a TPM cannot be made or used.
+/// The reason why a key in a TPM cannot be created or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TpmError {
     /// The TPM does not answer.
     #[error("{tpm}: {message}: is there a TPM 2.0, and may this user use it (on Debian: group tss)?")]
     Unreachable {
-        /// Which TPM was asked.
+        /// The name of the TPM.
         tpm: String,
-        /// What the software stack says.
+        /// The error of the software stack.
         message: String,
     },
     /// The TPM refuses a command.
     #[error("the TPM refused to {doing}: {message}")]
     Refused {
-        /// What it was to do.
+        /// The operation.
         doing: &'static str,
-        /// What it says.
+        /// The error of the TPM.
         message: String,
     },
     /// Nothing usable is where the key should be, or something is where it should come.
@@ -80,7 +80,7 @@ pub enum TpmError {
     Place {
         /// A file or a handle.
         place: String,
-        /// What is wrong, and what to do.
+        /// The error and a next step.
         message: String,
     },
 }

@@ -21,23 +21,23 @@ pub struct Files {
     pub revoked: Vec<PathBuf>,
 }
 
-/// Why a file of trust cannot be used.
+/// The reason why a file of trust cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file does not exist, or is not readable.
     #[error("{file}: {source}: give a readable file, PEM or DER")]
     Unreadable {
-        /// Which file.
+        /// The path of the file.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The file does not have the expected content.
     #[error("{file}: {message}")]
     Unusable {
-        /// Which file.
+        /// The path of the file.
         file: String,
-        /// What is wrong, and what would be right.
+        /// The error and its correction.
         message: String,
     },
 }
