@@ -18,17 +18,17 @@ use std::fmt::Write as _;
 pub enum Topology {
     /// Node 0 asks each of N leaves; every pair of nodes hears each other.
     Star {
-        /// How many.
+        /// The number of leaves.
         leaves: usize,
     },
     /// Each of N leaves asks node 0; every pair of nodes hears each other.
     Gather {
-        /// How many.
+        /// The number of leaves.
         leaves: usize,
     },
     /// Node 0 asks the node N hops away; only neighbours hear each other.
     Chain {
-        /// How many.
+        /// The number of hops.
         hops: usize,
     },
 }

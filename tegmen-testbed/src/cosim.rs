@@ -43,7 +43,7 @@ pub struct Setup {
     pub seed: u64,
     /// The share of frames that each of the two ways loses.
     pub loss: f64,
-    /// When it ends.
+    /// The end of the run.
     pub end: Micros,
 }
 
@@ -70,7 +70,7 @@ pub struct Conversation {
 /// A UDP datagram that a mote sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Said {
-    /// When it went to the radio.
+    /// The time at which the datagram went to the radio.
     pub at: Micros,
     /// The sender: [`CLIENT`] or [`SERVER`].
     pub by: NodeId,

@@ -203,12 +203,12 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     std::fs::write(path, text + "\n").map_err(|error| Error::File(path.into(), error))
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug)]
 pub enum Error {
     /// A program or a file that a package brings is missing.
     MissingTool {
-        /// What was looked for.
+        /// The missing tool.
         tool: String,
         /// The packages to install.
         packages: String,

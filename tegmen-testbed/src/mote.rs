@@ -37,7 +37,7 @@ pub enum Wish {
     },
     /// A reading that it made was answered.
     Answered {
-        /// When it was made.
+        /// The time of the reading.
         made: Instant,
         /// It waited for no other reading, and was sent once.
         at_once: bool,

@@ -47,7 +47,7 @@ pub struct Scenario {
 pub struct Move {
     /// The number of the node; not node 0.
     pub node: usize,
-    /// When, in seconds after the beginning.
+    /// The time of the move, in seconds after the beginning.
     pub at_s: f64,
     /// The part that changes.
     #[serde(default)]

@@ -37,27 +37,27 @@ pub type NodeId = usize;
 pub enum Told {
     /// A data frame for it was received.
     Received {
-        /// Who is told.
+        /// The node.
         node: NodeId,
-        /// Who sent it over this hop.
+        /// The sender over this hop.
         from: LinkAddress,
-        /// What it carries.
+        /// The payload of the frame.
         payload: Vec<u8>,
     },
     /// A payload that it handed over is done with.
     Sent {
-        /// Who is told.
+        /// The node.
         node: NodeId,
-        /// What [`Network::send`] returned.
+        /// The return value of [`Network::send`].
         ticket: u64,
-        /// How it ended.
+        /// The result.
         outcome: Outcome,
     },
     /// An alarm that it set.
     Alarm {
-        /// Who is told.
+        /// The node.
         node: NodeId,
-        /// What it said when it set it.
+        /// The value that the node gave when it set the timer.
         token: u64,
     },
 }
@@ -95,7 +95,7 @@ pub struct Activity {
 /// A frame as it was on the air, for a capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Captured {
-    /// When its first bit was sent.
+    /// The time at which the first bit was sent.
     pub at: Micros,
     /// The sender of the frame.
     pub from: NodeId,

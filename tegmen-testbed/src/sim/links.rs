@@ -34,7 +34,7 @@ impl Bursts {
 }
 
 impl Links {
-    /// So many nodes, none of which hears another.
+    /// Creates this number of nodes, none of which hears another.
     pub fn none(nodes: usize) -> Self {
         Self {
             nodes,
