@@ -58,6 +58,9 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
         client(ECDHE_PSK_CHACHA20.scenario, client_ecdhe_psk),
         client("no certificate where one is asked for", client_without),
         client("a revoked certificate", client_revoked),
+        client("no certificate, rights of --anonymous", client_anonymous),
+        client("x25519 alone, a certificate on secp256r1", client_without_the_curve),
+        client("renegotiation is refused", client_renegotiates),
     ]
     .into_iter()
     .chain(SMALL.into_iter().flat_map(|(row, bytes)| {
@@ -197,6 +200,40 @@ fn client_without(scene: &Scene) -> Check {
     let client = client(scene, served.port, ECDSA_GCM, &[])?;
     served.process.await_output("showed no certificate", 0)?;
     client.process.await_error("alert handshake failure", 0)?;
+    Ok(())
+}
+
+/// A client that no certificate is asked of may do what `--anonymous` says.
+fn client_anonymous(scene: &Scene) -> Check {
+    certificates(scene, false)?;
+    let words = [&AS_SERVER[..4], &["--suites", ECDSA_GCM.ours, "--anonymous", "GET /v"]].concat();
+    let served = Served::start_with(scene, &Psk::usual(), &words)?;
+    let mut client = client(scene, served.port, ECDSA_GCM, &[])?;
+    client.established()?;
+    client.get_v()?;
+    served.process.await_output("GET /v: 2.05", 0)?;
+    Ok(())
+}
+
+/// The curve of a certificate must be one that the client offers (RFC 8422, section 5.1).
+fn client_without_the_curve(scene: &Scene) -> Check {
+    let served = served(scene, ECDSA_GCM, &[])?;
+    let client = client(scene, served.port, ECDSA_GCM, &[&THEIRS[..], &["-groups", "X25519"]].concat())?;
+    client.process.await_error("alert handshake failure", 0)?;
+    Ok(())
+}
+
+/// Our server answers a ClientHello in a session with the warning no_renegotiation, which ends OpenSSL's client.
+fn client_renegotiates(scene: &Scene) -> Check {
+    let served = served(scene, ECDSA_GCM, &[])?;
+    let cipher = format!("{}:@SECLEVEL=0", ECDSA_GCM.openssl());
+    let to = format!("127.0.0.1:{}", served.port);
+    let mut command = Command::new(PROGRAM);
+    command.args(["s_client", "-dtls1_2", "-connect", &to, "-cipher", &cipher, "-CAfile", "ca/ca.pem"]).args(THEIRS);
+    let mut client = Client { process: scene.start_command(command)?, read: 0 };
+    client.established()?;
+    client.process.write(b"R\n")?;
+    client.process.await_error("no renegotiation", 0)?;
     Ok(())
 }
 
