@@ -169,7 +169,7 @@ pub(crate) struct Instructions {
 /// A candidate that was not measured.
 #[derive(Serialize)]
 pub(crate) struct Absent {
-    /// Which.
+    /// Name of the candidate.
     pub(crate) name: &'static str,
     /// Why.
     pub(crate) reason: String,

@@ -68,7 +68,7 @@ fn speaking(count: u32) -> Result<Report, Failure> {
     let begin = std::time::Instant::now();
     let all = FIRST + count;
     let mut server = Server::begin(Kind::Ours, Way::Dtls, all)?;
-    // What a server takes once, whoever speaks with it, is taken by the time these have spoken.
+    // By the time these sessions have spoken, the server has allocated everything that it allocates only once.
     server.clients.connect(0..FIRST)?;
     server.clients.put()?;
     server.clients.each_once(0..FIRST)?;

@@ -173,7 +173,7 @@ impl Connect {
             let dir = dir.display();
             eprintln!(
                 "the capture holds no secrets of OSCORE: `tegmen oscore export --to wireshark {dir} FILE` writes the line of \
-                 Wireshark's table oscore_contexts that decrypts it; whoever reads FILE reads the traffic"
+                 Wireshark's table oscore_contexts that decrypts it; anyone with FILE can decrypt the traffic"
             );
         }
         config.dtls.handshake_timeout = Duration::from_secs(self.handshake_timeout);

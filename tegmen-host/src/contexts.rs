@@ -48,7 +48,7 @@ pub enum ContextError {
     /// A file cannot be read or written.
     #[error("{file}: {source}: {}", next_step(source))]
     File {
-        /// Which.
+        /// Path of the file.
         file: String,
         /// The error of the system.
         source: std::io::Error,
@@ -56,7 +56,7 @@ pub enum ContextError {
     /// A file cannot be made.
     #[error("{file} cannot be written: {source}; choose another directory, or correct who may write there")]
     NotWritten {
-        /// Which.
+        /// Path of the file.
         file: String,
         /// The error of the system.
         source: std::io::Error,

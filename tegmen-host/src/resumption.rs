@@ -134,7 +134,7 @@ impl ServerResumption {
     /// Changes the keys of tickets when it is time, and reads them again where others have; called each second.
     ///
     /// # Errors
-    /// What is wrong with the file, once for as long as it stays the same; the keys that are known stay in force.
+    /// The problem with the file, reported once until the file changes. The keys that were read before stay in force.
     pub(crate) fn tick<C: Crypto>(&self, crypto: &mut C) -> Result<(), TicketKeyError> {
         let Some(inner) = &self.0 else { return Ok(()) };
         let mut ring = lock(&inner.ring);

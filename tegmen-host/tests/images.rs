@@ -15,8 +15,7 @@ use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Note, Server, ServerConfig};
 use tegmen_host::state::Database;
 
-/// Both ends of a context in a directory that is gone at the end, an image of them of before their first use, and what the
-/// client sent.
+/// Both ends of a context in a temporary directory, an image of them made before their first use, and the client's datagrams.
 struct Scene {
     dir: PathBuf,
     database: bool,
@@ -99,7 +98,7 @@ impl Scene {
         running.server.stop();
     }
 
-    /// As the state of a machine that is installed anew.
+    /// The state of a machine after a fresh installation.
     fn put_image_back(&self, end: &str) {
         self.copy(&format!("image/{end}"), end);
         for name in ["state.db", "state.db-wal", "state.db-shm", "state.db.key", "state.db.place"] {

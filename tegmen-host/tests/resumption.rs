@@ -162,7 +162,7 @@ async fn certificates_are_asked_for_again_once_they_may_be_revoked() {
     let other = works.client(SUITES).expecting("127.0.0.1");
     assert!(!get(running.address, certified(&dir.0, other)).await.unwrap());
     assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
-    // Other trust is in force: whoever comes back is judged by it.
+    // The server now trusts others, and judges a resumption by that trust.
     let mut trust = Trust::default();
     trust.add_anchors(works.ca.pem().as_bytes()).unwrap();
     verifier.replace(trust);

@@ -1,4 +1,4 @@
-//! Who may do what at a server: by what a peer proved, for as long as that is in force.
+//! The rights of a peer at a server: they follow from what the peer proved, while that proof is in force.
 
 mod works;
 
@@ -37,7 +37,7 @@ impl Scene {
         self.0.join(name)
     }
 
-    /// Writes the credentials file, as of so many seconds ago.
+    /// Writes the credentials file with a modification time this many seconds in the past.
     fn write(&self, text: &str, ago: u64) -> PathBuf {
         let file = self.file("credentials.toml");
         std::fs::write(&file, text).unwrap();

@@ -55,7 +55,7 @@ impl Answering {
         Self { endpoint, crypto, counters }
     }
 
-    /// How many of `count` copies of the datagram are answered.
+    /// Number of answers to `count` copies of the datagram.
     fn answers(&mut self, count: usize, datagram: &[u8]) -> usize {
         let [local, remote] = ["10.1.1.1:5684", "10.2.2.2:4"].map(|at| at.parse::<SocketAddr>().unwrap().into());
         let now = Instant::from_micros(START);
