@@ -1,0 +1,143 @@
+//! Small programs in a folder of their own, and what is counted in them.
+
+use super::counts::{LONGEST, count};
+use super::names::Names;
+use super::source::{Crate, load};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A folder with packages, removed when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// Writes `files`; a package is a folder with a file `src/lib.rs`.
+    fn with(files: &[(&str, &str)]) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("tegmen-house-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let root = std::env::temp_dir().canonicalize().unwrap().join(name);
+        for (file, text) in files {
+            let file = root.join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, text).unwrap();
+            if file.ends_with("src/lib.rs") {
+                let package = file.ancestors().nth(2).unwrap();
+                let manifest = format!("[package]\nname = \"{}\"\n", package.file_name().unwrap().display());
+                std::fs::write(package.join("Cargo.toml"), manifest).unwrap();
+            }
+        }
+        Self(root)
+    }
+
+    fn crates(&self) -> Vec<Crate> {
+        load(&self.0).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// The places of one count, as "file:line remark".
+fn counted(key: &str, files: &[(&str, &str)]) -> Vec<String> {
+    let crates = Folder::with(files).crates();
+    let places = count(&crates, &Names::of(&crates)).remove(key).unwrap_or_default();
+    places
+        .iter()
+        .map(|(place, remark)| format!("{}:{} {remark}", place.file, place.line).trim_end().to_owned())
+        .collect()
+}
+
+/// A function of so many lines behind one line of comment.
+fn function_of(lines: usize) -> String {
+    format!("/// Long.\npub fn long() {{\n{}}}\n", "    step();\n".repeat(lines - 2))
+}
+
+#[test]
+fn a_function_is_long_from_81_lines_on() {
+    assert_eq!(counted("long_functions", &[("a/src/lib.rs", &function_of(LONGEST))]), [""; 0]);
+    let long = counted("long_functions", &[("a/src/lib.rs", &function_of(LONGEST + 1))]);
+    assert_eq!(long, ["a/src/lib.rs:2 long: 81 lines"]);
+}
+
+#[test]
+fn tests_are_not_product_code() {
+    let long = function_of(LONGEST + 1);
+    let inline = format!("#[cfg(test)]\nmod tests {{\n{long}}}\n#[cfg(all(test, unix))]\nmod more;\n");
+    let files = [("a/src/lib.rs", inline.as_str()), ("a/src/more.rs", &long), ("a/tests/all.rs", &long)];
+    assert_eq!(counted("long_functions", &files), [""; 0]);
+    let product = inline.replace("cfg(all(test, unix))", "cfg(not(test))");
+    let files = [("a/src/lib.rs", product.as_str()), ("a/src/more.rs", &long)];
+    assert_eq!(counted("long_functions", &files), ["a/src/more.rs:2 long: 81 lines"]);
+}
+
+const RETRANSMIT: &str =
+    "fn f(due: Due) {\n    if let Due::Retransmit(_) = due {}\n    assert!(matches!(due, Due::Retransmit(_)));\n}\n";
+
+#[test]
+fn retransmissions_are_counted_outside_coap_and_node_and_in_macros() {
+    let files = [
+        ("tegmen/src/lib.rs", "mod coap;\nmod dtls;\nmod node { mod serve; }\n"),
+        ("tegmen/src/coap.rs", RETRANSMIT),
+        ("tegmen/src/dtls.rs", RETRANSMIT),
+        ("tegmen/src/node/serve.rs", RETRANSMIT),
+        ("other/src/lib.rs", "mod coap;\n"),
+        ("other/src/coap/mod.rs", RETRANSMIT),
+    ];
+    let places = ["other/src/coap/mod.rs:2", "other/src/coap/mod.rs:3", "tegmen/src/dtls.rs:2", "tegmen/src/dtls.rs:3"];
+    assert_eq!(counted("retransmit", &files), places);
+}
+
+#[test]
+fn contexts_are_counted_where_they_are_built_or_taken_apart() {
+    let text = "fn f(cx: &mut Cx<'_, C>) {\n    let Cx { now, .. } = cx;\n    g(&mut Cx { now, crypto });\n    \
+                g(Cx::new(now));\n    dbg!(Cx { now });\n    cx.now();\n}\n";
+    let files = [
+        ("tegmen/src/lib.rs", "mod endpoint;\nmod dtls;\n"),
+        ("tegmen/src/endpoint.rs", text),
+        ("tegmen/src/dtls.rs", text),
+    ];
+    assert_eq!(counted("cx", &files), [2, 3, 4, 5].map(|line| format!("tegmen/src/dtls.rs:{line}")));
+}
+
+#[test]
+fn copies_of_the_event_are_conversions_and_functions_over_every_variant() {
+    let core = "pub mod endpoint { mod event; pub use event::Event; }\n";
+    let event = "pub enum Event<'r> { Need(u8), Message { bytes: &'r [u8] } }\n";
+    let user = "use tegmen::endpoint::Event;\n\
+        impl From<Event<'_>> for Noted { fn from(event: Event<'_>) -> Self { Self::Other } }\n\
+        impl From<Other<'_>> for Noted { fn from(event: Other<'_>) -> Self { Self::Other } }\n\
+        fn copy(event: Event<'_>) -> Noted {\n\
+            match event { Event::Need(id) => Noted::Need(id), Event::Message { bytes } => { Noted::Message(bytes.to_vec()) } }\n\
+        }\n\
+        fn act(event: Event<'_>) { match event { Event::Need(id) => need(id), Event::Message { bytes } => print(bytes) } }\n\
+        fn some(event: Event<'_>) -> Noted { match event { Event::Need(id) => Noted::Need(id), _ => Noted::Other } }\n";
+    let files = [("tegmen/src/lib.rs", core), ("tegmen/src/endpoint/event.rs", event), ("user/src/lib.rs", user)];
+    assert_eq!(counted("event_copies", &files), ["user/src/lib.rs:2 impl From<Event>", "user/src/lib.rs:4 fn copy"]);
+}
+
+#[test]
+fn public_items_are_those_that_a_user_can_name() {
+    let files = [
+        ("tegmen/src/lib.rs", "pub mod a;\nmod b;\npub use b::{Seen, Seen as Again};\npub use core::time::Duration;\n"),
+        (
+            "tegmen/src/a.rs",
+            "pub use super::b::Seen;\npub const ONE: u8 = 1;\npub(crate) fn inner() {}\nfn private() {}\n",
+        ),
+        (
+            "tegmen/src/b.rs",
+            "pub struct Seen {\n    pub field: u8,\n}\npub struct Hidden;\nimpl Hidden {\n    pub fn no() {}\n}\n\
+             impl<T> super::a::Seen {\n    pub fn yes(&self) {}\n    fn not() {}\n}\n\
+             impl Default for Seen {\n    fn default() -> Self {}\n}\n",
+        ),
+    ];
+    let seen = [
+        "tegmen/src/a.rs:2 tegmen::a::ONE",
+        "tegmen/src/b.rs:1 tegmen::b::Seen",
+        "tegmen/src/b.rs:9 tegmen::b::super::a::Seen::yes",
+        "tegmen/src/lib.rs:1 tegmen::a",
+        "tegmen/src/lib.rs:4 core::time::Duration",
+    ];
+    assert_eq!(counted("public_items", &files), seen);
+}
