@@ -4,6 +4,7 @@
 #   ./ci.sh                 everything below but the long runs, under 45 minutes on 2 cores
 #   ./ci.sh format lint     single steps
 #   ./ci.sh house           counts of the structure, which may only fall; also: house --list, house --update
+#   ./ci.sh layers          circles among the modules of a crate; also: layers --update
 #   ./ci.sh faults          a line for each class of fault that others had, and whether ours survives it
 #   ./ci.sh red COMMIT...   the tests of a commit on the sources before it, where they must fail; also: red NUMBER of a fault, red all
 #   ./ci.sh timing          records with MAC-then-encrypt, premaster secrets of RSA: no instruction and no address depends on what is secret
@@ -56,6 +57,11 @@ step_lint() {
 # The structure in numbers that may only fall: tegmen-testbed/house.toml. One second; its first build takes half a minute.
 step_house() {
     cargo run --locked --quiet -p tegmen-testbed --example house -- house "$@"
+}
+
+# No circle among the top-level modules of a crate, nor among siblings in a folder: children may use their parent. One second.
+step_layers() {
+    cargo run --locked --quiet -p tegmen-testbed --example house -- layers "$@"
 }
 
 step_docs() {
@@ -202,10 +208,10 @@ step_bench() {
     done
 }
 
-gate=(format lint house docs test faults timing seeds crash nostd up readme lab firmware interop tpm fuzz)
+gate=(format lint house layers docs test faults timing seeds crash nostd up readme lab firmware interop tpm fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
-# The steps with words of their own: red, and house with options.
-if [ "$1" = red ] || [[ $1 = house && ${2:-} = --* ]]; then
+# The steps with words of their own: red, and these with options.
+if [ "$1" = red ] || [[ " house layers " = *" $1 "* && ${2:-} = --* ]]; then
     step=$1
     shift
     "step_$step" "$@"

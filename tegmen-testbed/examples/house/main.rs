@@ -1,23 +1,21 @@
-//! Holds the structure of the workspace to numbers that may only fall: `./ci.sh house`.
+//! Holds the structure of the workspace to values that may only fall: `./ci.sh house` and `./ci.sh layers`.
 //!
 //! `house.toml` names the counts with the values of the first run and the limits; `ratchet.toml` holds the values that were
-//! reached last. `--update` lowers these and never raises one; `--list` prints the places of each count.
+//! reached last, and the arrows between modules that may still close a circle. `--update` lowers the ratchet and never raises
+//! it; `house --list` prints the places of each count.
 
 mod counts;
+mod layers;
 mod names;
+mod ratchet;
 mod source;
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use ratchet::Ratchet;
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// First lines of `ratchet.toml`.
-const HEADER: &str = "\
-# The values that `./ci.sh house` reached last. None may rise; `./ci.sh house --update` lowers them.
-";
 
 /// The words of the command line.
 #[derive(Default)]
@@ -43,14 +41,7 @@ struct Count {
     limit: usize,
 }
 
-/// `ratchet.toml`.
-#[derive(Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Ratchet {
-    house: BTreeMap<String, usize>,
-}
-
-/// The project and the data files of this program.
+/// The project to look at.
 struct Project {
     root: PathBuf,
     options: Options,
@@ -61,11 +52,11 @@ fn main() -> ExitCode {
     let mut options = Options::default();
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
-            "house" => steps.push(argument),
+            "house" | "layers" => steps.push(argument),
             "--update" => options.update = true,
             "--list" => options.list = true,
             other => {
-                eprintln!("{other}: unknown; the step is house, the options are --update and --list");
+                eprintln!("{other}: unknown; the steps are house and layers, the options --update and --list");
                 return ExitCode::from(2);
             }
         }
@@ -76,7 +67,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let root = Path::new(&testbed).join("..").canonicalize().map_err(|error| error.to_string());
-    match root.and_then(|root| Project { root, options }.house()) {
+    match root.and_then(|root| Project { root, options }.run(&steps)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -87,13 +78,34 @@ fn main() -> ExitCode {
 }
 
 impl Project {
-    /// Counts the product code; `Ok(false)` if a value differs from its ratchet.
-    fn house(&self) -> Result<bool, String> {
-        let table: Table = self.read("house.toml")?;
-        let mut ratchet: Ratchet = self.read("ratchet.toml")?;
+    /// Runs the steps; `Ok(false)` if a value rose, or fell and is not kept.
+    fn run(&self, steps: &[String]) -> Result<bool, String> {
+        let path = self.root.join("tegmen-testbed/ratchet.toml");
+        let mut ratchet = Ratchet::read(&path)?;
+        let mut passed = true;
+        for step in steps {
+            let [rose, fell] = match step.as_str() {
+                "house" => self.house(&mut ratchet)?,
+                _ => self.layers(&mut ratchet)?,
+            };
+            rose.iter().chain(&fell).for_each(|line| println!("{step}: {line}"));
+            if self.options.update && !fell.is_empty() {
+                ratchet.write(&path)?;
+            } else if !fell.is_empty() {
+                println!("{step}: keep that: ./ci.sh {step} --update");
+            }
+            passed &= rose.is_empty() && (fell.is_empty() || self.options.update);
+        }
+        Ok(passed)
+    }
+
+    /// Counts the product code.
+    fn house(&self, ratchet: &mut Ratchet) -> Result<[Vec<String>; 2], String> {
+        let path = self.root.join("tegmen-testbed/house.toml");
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let table: Table = toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         let crates = source::load(&self.root)?;
         let places = counts::count(&crates, &names::Names::of(&crates));
-        let now = places.iter().map(|(key, places)| ((*key).to_owned(), places.len())).collect();
         println!("{:<52} {:>8} {:>6} {:>6}", "product code", table.first_run, "today", "limit");
         for count in &table.count {
             let places = places.get(count.key.as_str()).ok_or_else(|| format!("nothing counts {}", count.key))?;
@@ -103,48 +115,15 @@ impl Project {
                 places.iter().for_each(|(place, remark)| println!("    {}:{} {remark}", place.file, place.line));
             }
         }
-        let kept = self.hold("house", &mut ratchet.house, &now);
-        self.write(&ratchet)?;
-        Ok(kept)
+        let now = places.iter().map(|(key, places)| ((*key).to_owned(), places.len())).collect();
+        Ok(ratchet::tighten(&mut ratchet.house, &now))
     }
 
-    /// Compares the values of a step with the ratchet and lowers it if asked; prints each difference. A name that the ratchet
-    /// does not know may have no hits.
-    fn hold(&self, step: &str, ratchet: &mut BTreeMap<String, usize>, now: &BTreeMap<String, usize>) -> bool {
-        let mut kept = true;
-        for (name, value) in now {
-            let limit = ratchet.get(name).copied().unwrap_or(0);
-            if *value > limit {
-                println!("{step}: {name} rose from {limit} to {value}");
-                kept = false;
-            }
-        }
-        for (name, limit) in ratchet.iter_mut() {
-            let value = now.get(name).copied().unwrap_or(0);
-            if value < *limit && self.options.update {
-                println!("{step}: {name} lowered from {limit} to {value}");
-                *limit = value;
-            } else if value < *limit {
-                println!("{step}: {name} fell from {limit} to {value}; keep that: ./ci.sh {step} --update");
-                kept = false;
-            }
-        }
-        kept
-    }
-
-    fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Result<T, String> {
-        let path = self.root.join("tegmen-testbed").join(name);
-        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
-    }
-
-    /// Writes the ratchet if `--update` was given.
-    fn write(&self, ratchet: &Ratchet) -> Result<(), String> {
-        if !self.options.update {
-            return Ok(());
-        }
-        let path = self.root.join("tegmen-testbed/ratchet.toml");
-        let text = toml::to_string(ratchet).map_err(|error| error.to_string())?;
-        std::fs::write(&path, HEADER.to_owned() + &text).map_err(|error| format!("{}: {error}", path.display()))
+    /// Looks for circles among modules.
+    fn layers(&self, ratchet: &mut Ratchet) -> Result<[Vec<String>; 2], String> {
+        let crates = source::load(&self.root)?;
+        let now = layers::print_circles(&layers::arrows(&crates, &names::Names::of(&crates)));
+        println!("{} arrows lie on circles", now.len());
+        Ok(ratchet::shorten(&mut ratchet.layers, &now))
     }
 }

@@ -1,8 +1,11 @@
 //! Small programs in a folder of their own, and what is counted in them.
 
 use super::counts::{LONGEST, count};
+use super::layers::{arrows, circles};
 use super::names::Names;
+use super::ratchet::{shorten, tighten};
 use super::source::{Crate, load};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -140,4 +143,73 @@ fn public_items_are_those_that_a_user_can_name() {
         "tegmen/src/lib.rs:4 core::time::Duration",
     ];
     assert_eq!(counted("public_items", &files), seen);
+}
+
+/// The arrows that lie on circles, as "folder: from -> to".
+fn on_circles(files: &[(&str, &str)]) -> Vec<String> {
+    let crates = Folder::with(files).crates();
+    let folders = arrows(&crates, &Names::of(&crates));
+    let lines = folders.iter().flat_map(|(folder, arrows)| {
+        circles(arrows).into_iter().flatten().map(move |(from, to)| format!("{folder}: {from} -> {to}"))
+    });
+    lines.collect()
+}
+
+#[test]
+fn a_circle_of_top_level_modules_is_found_in_nested_imports_and_in_paths() {
+    let root = ("x/src/lib.rs", "mod a;\nmod b;\nmod c;\n");
+    let closed = ["x: a -> b", "x: b -> c", "x: c -> a"];
+    let a = ("x/src/a.rs", "use crate::{b::{self, deep::T}, d};\n");
+    let c = ("x/src/c.rs", "fn f() -> crate::a::inner::T { todo() }\n");
+    for b in [
+        "fn f() { crate::c::g() }\npub mod deep {}\n",
+        "fn f() { use super::c; }\n",
+        "fn f() { if x { print!(\"{}\", super::c::g()) } }\n",
+        "use super::c as other;\n",
+        "use crate::c::*;\n",
+        "mod inner { impl super::super::c::Trait for T {} }\n",
+        "use crate as root;\nfn f(x: root::c::T) {}\n",
+    ] {
+        assert_eq!(on_circles(&[root, a, ("x/src/b.rs", b), c]), closed, "{b}");
+    }
+    for b in ["use other::c;\n", "fn c() { c() }\n", "#[cfg(test)]\nmod tests { use super::super::c; }\n"] {
+        assert_eq!(on_circles(&[root, a, ("x/src/b.rs", b), c]), [""; 0], "{b}");
+    }
+}
+
+#[test]
+fn a_circle_of_siblings_is_found_through_the_names_of_their_parent() {
+    let parent = "mod a;\nmod b;\npub use a::A;\nuse b::B;\npub struct P(A, B);\n";
+    let files =
+        |a, b| [("x/src/lib.rs", "mod p;"), ("x/src/p.rs", parent), ("x/src/p/a.rs", a), ("x/src/p/b/mod.rs", b)];
+    let circle = ["x::p: a -> b", "x::p: b -> a"];
+    assert_eq!(on_circles(&files("use super::B;\npub struct A;\n", "use crate::p::A;\npub struct B;\n")), circle);
+    // Parents and children may use each other.
+    assert_eq!(on_circles(&files("use super::{B, P};\npub struct A;\n", "use super::P;\npub struct B;\n")), [""; 0]);
+}
+
+#[test]
+fn circles_are_kept_apart_and_what_only_leads_to_one_is_not_in_it() {
+    let root = "mod a { use super::{b::B, c::C}; }\nmod b { use super::a::A; }\nmod c { use super::d::D; }\n\
+                mod d { use super::c::C; }\nmod e { use super::a::A; }\n";
+    let crates = Folder::with(&[("x/src/lib.rs", root)]).crates();
+    let folders = arrows(&crates, &Names::of(&crates));
+    let lengths: Vec<usize> = circles(&folders["x"]).iter().map(Vec::len).collect();
+    assert_eq!((folders["x"].len(), lengths), (6, vec![2, 2]));
+}
+
+#[test]
+fn a_ratchet_falls_and_never_rises() {
+    let values = |pairs: &[(&str, usize)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    let mut ratchet: BTreeMap<String, usize> = values(&[("falls", 3), ("gone", 1), ("rises", 3), ("stays", 3)]);
+    let now = values(&[("falls", 2), ("new", 1), ("rises", 4), ("stays", 3)]);
+    let [rose, fell] = tighten(&mut ratchet, &now);
+    assert_eq!(rose, ["new rose from 0 to 1", "rises rose from 3 to 4"]);
+    assert_eq!(fell, ["falls fell from 3 to 2", "gone fell from 1 to 0"]);
+    assert_eq!(ratchet, values(&[("falls", 2), ("gone", 0), ("rises", 3), ("stays", 3)]));
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    let mut ratchet = names(&["gone", "stays"]);
+    let changes = shorten(&mut ratchet, &names(&["new", "stays"]));
+    assert_eq!(changes, [["new is new"], ["gone is gone"]]);
+    assert_eq!(ratchet, names(&["stays"]));
 }
