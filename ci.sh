@@ -5,6 +5,7 @@
 #   ./ci.sh format lint     single steps
 #   ./ci.sh house           counts of the structure, which may only fall; also: house --list, house --update
 #   ./ci.sh layers          circles among the modules of a crate; also: layers --update
+#   ./ci.sh words           idioms in prose, which may only become fewer; also: words --list FOLDER, words --update
 #   ./ci.sh faults          a line for each class of fault that others had, and whether ours survives it
 #   ./ci.sh red COMMIT...   the tests of a commit on the sources before it, where they must fail; also: red NUMBER of a fault, red all
 #   ./ci.sh timing          records with MAC-then-encrypt, premaster secrets of RSA: no instruction and no address depends on what is secret
@@ -54,14 +55,19 @@ step_lint() {
     cargo clippy --workspace --all-targets --locked -- -D warnings
 }
 
-# The structure in numbers that may only fall: tegmen-testbed/house.toml. One second; its first build takes half a minute.
+# The structure in numbers that may only fall: tegmen-testbed/house.toml. A few seconds; its first build takes half a minute.
 step_house() {
     cargo run --locked --quiet -p tegmen-testbed --example house -- house "$@"
 }
 
-# No circle among the top-level modules of a crate, nor among siblings in a folder: children may use their parent. One second.
+# No circle among the top-level modules of a crate, nor among siblings in a folder: children may use their parent. A few seconds.
 step_layers() {
     cargo run --locked --quiet -p tegmen-testbed --example house -- layers "$@"
+}
+
+# Idioms in comments, messages and Markdown, with plain words for them: tegmen-testbed/words.toml. A few seconds.
+step_words() {
+    cargo run --locked --quiet -p tegmen-testbed --example house -- words "$@"
 }
 
 step_docs() {
@@ -208,10 +214,10 @@ step_bench() {
     done
 }
 
-gate=(format lint house layers docs test faults timing seeds crash nostd up readme lab firmware interop tpm fuzz)
+gate=(format lint house layers words docs test faults timing seeds crash nostd up readme lab firmware interop tpm fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
 # The steps with words of their own: red, and these with options.
-if [ "$1" = red ] || [[ " house layers " = *" $1 "* && ${2:-} = --* ]]; then
+if [ "$1" = red ] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; then
     step=$1
     shift
     "step_$step" "$@"

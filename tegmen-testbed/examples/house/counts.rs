@@ -219,7 +219,7 @@ fn type_built(expression: &Expr) -> Option<String> {
     (!of.is_empty()).then_some(of)
 }
 
-/// The items and inherent methods of the core that its users can name. What the core re-exports from other crates counts too.
+/// The items and inherent methods of the core that its users can name. Re-exports from other crates count too.
 fn public_items(crates: &[Crate], names: &Names) -> Places {
     let mut places = Places::new();
     let Some(core) = crates.iter().find(|krate| krate.ident == CORE) else { return places };

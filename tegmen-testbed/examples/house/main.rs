@@ -1,8 +1,8 @@
-//! Holds the structure of the workspace to values that may only fall: `./ci.sh house` and `./ci.sh layers`.
+//! Holds the structure and the prose of the workspace to values that may only fall: `./ci.sh house`, `layers` and `words`.
 //!
-//! `house.toml` names the counts with the values of the first run and the limits; `ratchet.toml` holds the values that were
-//! reached last, and the arrows between modules that may still close a circle. `--update` lowers the ratchet and never raises
-//! it; `house --list` prints the places of each count.
+//! `house.toml` names the counts with the values of the first run and the limits; `words.toml` the idioms; `ratchet.toml` holds
+//! the values that were reached last, and the arrows between modules that may still close a circle. `--update` lowers the
+//! ratchet and never raises it; `house --list` and `words --list [FOLDER]` print places.
 
 mod counts;
 mod layers;
@@ -11,6 +11,8 @@ mod ratchet;
 mod source;
 #[cfg(test)]
 mod tests;
+mod text;
+mod words;
 
 use ratchet::Ratchet;
 use serde::Deserialize;
@@ -21,7 +23,8 @@ use std::process::ExitCode;
 #[derive(Default)]
 struct Options {
     update: bool,
-    list: bool,
+    /// The folder, or nothing for all.
+    list: Option<String>,
 }
 
 /// `house.toml`.
@@ -50,18 +53,21 @@ struct Project {
 fn main() -> ExitCode {
     let mut steps = Vec::new();
     let mut options = Options::default();
-    for argument in std::env::args().skip(1) {
+    let mut arguments = std::env::args().skip(1).peekable();
+    while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "house" | "layers" => steps.push(argument),
+            "house" | "layers" | "words" => steps.push(argument),
             "--update" => options.update = true,
-            "--list" => options.list = true,
+            "--list" => options.list = Some(arguments.next_if(|next| !next.starts_with('-')).unwrap_or_default()),
             other => {
-                eprintln!("{other}: unknown; the steps are house and layers, the options --update and --list");
+                eprintln!(
+                    "{other}: unknown; the steps are house, layers, words, the options --update and --list [FOLDER]"
+                );
                 return ExitCode::from(2);
             }
         }
     }
-    // Cargo says at run time where the project is; a compiled-in path may be that of another copy.
+    // Cargo names the package at run time; a compiled-in path may be that of another copy.
     let Some(testbed) = std::env::var_os("CARGO_MANIFEST_DIR") else {
         eprintln!("house: to be started by cargo run");
         return ExitCode::from(2);
@@ -86,7 +92,8 @@ impl Project {
         for step in steps {
             let [rose, fell] = match step.as_str() {
                 "house" => self.house(&mut ratchet)?,
-                _ => self.layers(&mut ratchet)?,
+                "layers" => self.layers(&mut ratchet)?,
+                _ => self.words(&mut ratchet)?,
             };
             rose.iter().chain(&fell).for_each(|line| println!("{step}: {line}"));
             if self.options.update && !fell.is_empty() {
@@ -101,9 +108,7 @@ impl Project {
 
     /// Counts the product code.
     fn house(&self, ratchet: &mut Ratchet) -> Result<[Vec<String>; 2], String> {
-        let path = self.root.join("tegmen-testbed/house.toml");
-        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let table: Table = toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let table: Table = self.read("house.toml")?;
         let crates = source::load(&self.root)?;
         let places = counts::count(&crates, &names::Names::of(&crates));
         println!("{:<52} {:>8} {:>6} {:>6}", "product code", table.first_run, "today", "limit");
@@ -111,7 +116,7 @@ impl Project {
             let places = places.get(count.key.as_str()).ok_or_else(|| format!("nothing counts {}", count.key))?;
             let reached = if places.len() <= count.limit { "ok" } else { "not yet" };
             println!("{:<52} {:>8} {:>6} {:>6}  {reached}", count.name, count.first, places.len(), count.limit);
-            if self.options.list || count.key == "long_functions" {
+            if self.options.list.is_some() || count.key == "long_functions" {
                 places.iter().for_each(|(place, remark)| println!("    {}:{} {remark}", place.file, place.line));
             }
         }
@@ -125,5 +130,23 @@ impl Project {
         let now = layers::print_circles(&layers::arrows(&crates, &names::Names::of(&crates)));
         println!("{} arrows lie on circles", now.len());
         Ok(ratchet::shorten(&mut ratchet.layers, &now))
+    }
+
+    /// Looks for idioms in the prose.
+    fn words(&self, ratchet: &mut Ratchet) -> Result<[Vec<String>; 2], String> {
+        let words: words::Words = self.read("words.toml")?;
+        let hits = words::hits(&self.root, &words)?;
+        match &self.options.list {
+            Some(folder) => words::list(&hits, folder),
+            None => words::print(&words, &hits),
+        }
+        Ok(ratchet::tighten(&mut ratchet.words, &words::by_folder(&hits)))
+    }
+
+    /// Reads one of the data files.
+    fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Result<T, String> {
+        let path = self.root.join("tegmen-testbed").join(name);
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Whether this is the item `item` anywhere in the crate `krate`.
+    /// True for the item `item` anywhere in the crate `krate`.
     pub(crate) fn is(&self, krate: &str, item: &str) -> bool {
         self.module.first().is_some_and(|first| first == krate) && self.item.as_deref() == Some(item)
     }

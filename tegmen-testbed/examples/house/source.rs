@@ -173,7 +173,7 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// Whether the attributes leave an item to tests: `cfg(test)`, `cfg(all(test, ...))`, `cfg(doctest)`.
+/// True if the attributes leave an item to tests: `cfg(test)`, `cfg(all(test, ...))`, `cfg(doctest)`.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {

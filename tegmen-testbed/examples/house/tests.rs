@@ -5,8 +5,10 @@ use super::layers::{arrows, circles};
 use super::names::Names;
 use super::ratchet::{shorten, tighten};
 use super::source::{Crate, load};
+use super::text::{Kind, texts};
+use super::words::{Words, by_folder, hits};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A folder with packages, removed when it is dropped.
@@ -52,7 +54,7 @@ fn counted(key: &str, files: &[(&str, &str)]) -> Vec<String> {
         .collect()
 }
 
-/// A function of so many lines behind one line of comment.
+/// A function of `lines` lines behind one line of comment.
 fn function_of(lines: usize) -> String {
     format!("/// Long.\npub fn long() {{\n{}}}\n", "    step();\n".repeat(lines - 2))
 }
@@ -212,4 +214,91 @@ fn a_ratchet_falls_and_never_rises() {
     let changes = shorten(&mut ratchet, &names(&["new", "stays"]));
     assert_eq!(changes, [["new is new"], ["gone is gone"]]);
     assert_eq!(ratchet, names(&["stays"]));
+}
+
+/// The texts of a file with kinds and the lines of their ends.
+fn texts_of(file: &str, content: &str) -> Vec<(Kind, usize, String)> {
+    let texts = texts(Path::new(file), content);
+    texts.into_iter().map(|text| (text.kind, text.line(text.text.len()), text.text)).collect()
+}
+
+#[test]
+fn comments_and_strings_are_found_as_the_compiler_finds_them() {
+    let source = r##"//! First line,
+//! second line.
+//!
+//! ```
+//! let code = 1;
+//! ```
+/* a block */
+fn f<'a>(x: &'a str) -> char { // behind code
+    let quote = ('"', '\'', "// no comment \" here", r#"raw "text" // here"#, "word");
+    let lines = "one \
+        two";
+}
+/// Doc.
+//// Not doc.
+"##;
+    let found = [
+        (Kind::Doc, 2, "First line, second line."),
+        (Kind::Comment, 7, "a block"),
+        (Kind::Comment, 8, "behind code"),
+        (Kind::Literal, 9, r#"// no comment \" here"#),
+        (Kind::Literal, 9, r#"raw "text" // here"#),
+        (Kind::Literal, 11, "one two"),
+        (Kind::Doc, 13, "Doc."),
+        (Kind::Comment, 14, "// Not doc."),
+    ];
+    let found = found.map(|(kind, line, text)| (kind, line, text.to_owned()));
+    assert_eq!(texts_of("a/src/lib.rs", source), found);
+    let without_strings = found.into_iter().filter(|(kind, ..)| *kind != Kind::Literal).collect::<Vec<_>>();
+    assert_eq!(texts_of("a/src/x/tests.rs", source), without_strings);
+}
+
+#[test]
+fn items_rows_and_headings_are_paragraphs_and_code_is_not_prose() {
+    let source = "# Title\n\nText of\ntwo lines.\n* item\n  goes on\n* next\n\n```console\n$ code\n```\n| a | b |\n";
+    let found = [(1, "# Title"), (4, "Text of two lines."), (6, "* item goes on"), (7, "* next"), (12, "| a | b |")];
+    assert_eq!(texts_of("README.md", source), found.map(|(line, text)| (Kind::Markdown, line, text.to_owned())));
+    let comments = texts_of("ci.sh", "#!/bin/sh\n# One\n# two\nls # not this\n");
+    assert_eq!(comments, [(Kind::Comment, 3, "One two".to_owned())]);
+}
+
+const IDIOMS: &str = r#"
+idiom = [
+    { name = "what", pattern = '^what\b', better = "a noun", doc = true },
+    { name = "told", pattern = '\btold\b', better = "reports", except = 'told apart' },
+    { name = "of use", pattern = '\bof use\b', better = "useful" },
+]
+"#;
+
+#[test]
+fn idioms_are_found_over_line_ends_and_not_in_names() {
+    let source = "/// What is sent. It is of\n/// use. That is `told` here, and told apart.\nfn f() {\n    // What is told.\n}\n";
+    let folder = Folder::with(&[("a/src/lib.rs", source), ("b/c/d/e.md", "Told, TOLD.\n"), ("README.md", "told\n")]);
+    let words: Words = toml::from_str(IDIOMS).unwrap();
+    let hits = hits(&folder.0, &words).unwrap();
+    let found: Vec<String> = hits
+        .iter()
+        .map(|hit| format!("{}:{} {}: {}", hit.place.file, hit.place.line, hit.idiom, hit.sentence))
+        .collect();
+    let expected = [
+        "README.md:1 told: told",
+        "a/src/lib.rs:1 what: What is sent.",
+        "a/src/lib.rs:2 of use: It is of use.",
+        "a/src/lib.rs:4 told: What is told.",
+        "b/c/d/e.md:1 told: Told, TOLD.",
+        "b/c/d/e.md:1 told: Told, TOLD.",
+    ];
+    assert_eq!(found, expected);
+    let folders = [(".", 1), ("a/src", 3), ("b/c", 2)].map(|(folder, count)| (folder.to_owned(), count));
+    assert_eq!(by_folder(&hits), BTreeMap::from(folders));
+}
+
+#[test]
+fn every_committed_idiom_is_a_pattern() {
+    let words: Words = toml::from_str(include_str!("../../words.toml")).unwrap();
+    let folder =
+        Folder::with(&[("a.md", "Whoever goes on may not say what else is of use; so many are at hand anew.\n")]);
+    assert_eq!(hits(&folder.0, &words).unwrap().len(), 8);
 }
