@@ -10,15 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 use tegmen::{
+    address::{Address, Path},
     coap::{Code, MessageRef},
     counters::Counters,
+    cx::Cx,
     dtls::{
         Config, Fatal, Records, Suites,
         need::{Answer, Need},
     },
-    endpoint::{
-        Address, ClientOnly, Cx, Endpoint, Event, MAX_HEADROOM, Path, PeerId, Peers as _, Principal, PublicKeys,
-    },
+    endpoint::{ClientOnly, Endpoint, Event, MAX_HEADROOM, PeerId, Peers as _, PublicKeys},
+    identity::Principal,
 };
 use tegmen_bench_line::{Failure, IDENTITY};
 use tegmen_host::{

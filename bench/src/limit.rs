@@ -9,7 +9,8 @@ use crate::{
     report::{Header, Limit, Report, Row, median},
 };
 use std::hint::black_box;
-use tegmen::endpoint::{Path, PeerId};
+use tegmen::address::Path;
+use tegmen::endpoint::PeerId;
 use tegmen_accel::{KeySchedule, bare_record, bare_record_expanding};
 use tegmen_bench_line::{Failure, Pair, Tally, Wire, cpu_time};
 use tegmen_host::slab::BATCH;

@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use tegmen::{
     buf::{Reader, Writer},
     crypto::Crypto,
+    cx::Cx,
     dtls::{
         resumption::{Found, Resumption, SessionState},
         ticket::TicketKeys,
     },
-    endpoint::Cx,
     secret::Secret,
 };
 

@@ -6,18 +6,18 @@
 use crate::{certificates::Proof, memory::Memory};
 use std::{cell::RefCell, rc::Rc, time::SystemTime};
 use tegmen::{
+    address::{Address, Path},
     buf::Frame,
     counters::Counters,
+    cx::Cx,
     dtls::{
         Config, Records,
         need::{Answer, Need},
         resumption::{Handle, Resumable, SessionState},
         ticket::TicketKeys,
     },
-    endpoint::{
-        Address, Both, Cx, Endpoint, Event, HEADROOM, Path, PeerId, Peers, Principal, PublicKeys as PublicKeysRole,
-        Resuming,
-    },
+    endpoint::{Both, Endpoint, Event, HEADROOM, PeerId, Peers, PublicKeys as PublicKeysRole, Resuming},
+    identity::Principal,
     secret::Secret,
     time::Instant,
 };

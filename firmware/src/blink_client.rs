@@ -2,12 +2,14 @@
 
 use super::leds;
 use super::mote::{Application, Mote};
+use tegmen::address::Address;
 use tegmen::coap::exchange::{Busy, Received};
 use tegmen::coap::{Builder, Code, MessageType};
 use tegmen::crypto::Crypto;
 use tegmen::dtls::Fatal;
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::endpoint::{Address, ClientOnly, Misuse, PeerId, Peers, Principal};
+use tegmen::endpoint::{ClientOnly, Misuse, PeerId, Peers};
+use tegmen::identity::Principal;
 use tegmen::slip::Start;
 use tegmen::time::{Duration, Instant};
 

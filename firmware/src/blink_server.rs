@@ -4,9 +4,10 @@ use super::leds;
 use super::mote::{Application, Mote};
 use tegmen::coap::exchange::Received;
 use tegmen::coap::handler::{AnyAuthenticated, serve};
-use tegmen::coap::{Authorized, Code, Handler, Identity, MessageRef, Request, Response};
+use tegmen::coap::{Authorized, Code, Handler, MessageRef, Request, Response};
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::endpoint::{Misuse, PeerId, Peers, Principal, ServerOnly};
+use tegmen::endpoint::{Misuse, PeerId, Peers, ServerOnly};
+use tegmen::identity::{Identity, Principal};
 use tegmen::slip::Start;
 use tegmen::time::Instant;
 

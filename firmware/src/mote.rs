@@ -5,12 +5,14 @@
 //! of its crypto, and `uart::send`.
 
 use super::{Provider, uart};
+use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::coap::Exchanges;
 use tegmen::counters::Counters;
+use tegmen::cx::Cx;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{self, Config, Fatal, Records};
-use tegmen::endpoint::{self, Address, Configured, Cx, Endpoint, Event, Misuse, Path, PeerArray, PeerId, Peers};
+use tegmen::endpoint::{self, Configured, Endpoint, Event, Misuse, PeerArray, PeerId, Peers};
 use tegmen::ip::{self, Datagram};
 use tegmen::slip::{Start, encode};
 use tegmen::time::Instant;

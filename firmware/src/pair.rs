@@ -6,17 +6,17 @@ use crate::place::Kept;
 use core::hint::black_box;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
+use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
 #[cfg(feature = "public-keys")]
 use tegmen::crypto::{SCALAR_LEN, curves, hash::DIGEST_LEN};
+use tegmen::cx::Cx;
 use tegmen::dtls::Records;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::resumption::Resumption;
-use tegmen::endpoint::{
-    Address, Both, Cx, Endpoint, Event, HEADROOM, Keys, Path, PeerId, Peers, Principal, PublicKeys, Resuming, Roles,
-    TAILROOM,
-};
+use tegmen::endpoint::{Both, Endpoint, Event, HEADROOM, Keys, PeerId, Peers, PublicKeys, Resuming, Roles, TAILROOM};
+use tegmen::identity::Principal;
 use tegmen::time::Instant;
 use tegmen::x509::PublicKey;
 

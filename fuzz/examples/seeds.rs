@@ -3,9 +3,9 @@
 //! `cargo run --example seeds` in `fuzz/` makes `corpus/` again; the files are named after their content.
 
 use std::path::Path;
+use tegmen::address::{Address, Path as Way};
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
-use tegmen::endpoint::{Address, Path as Way};
 use tegmen::ip::{HEADROOM, headers, prepend_headers};
 use tegmen::lowpan::fragment::Fragments;
 use tegmen::lowpan::frame::{self, LinkAddress, PanId};

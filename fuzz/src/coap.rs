@@ -4,12 +4,12 @@ use crate::Input;
 use std::collections::HashMap;
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::Due;
-use tegmen::coap::handler::{AnyAuthenticated, Identity, Request, Served, serve};
+use tegmen::coap::handler::{AnyAuthenticated, Request, Served, serve};
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::{
     Authorized, Block, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, Response,
 };
-use tegmen::endpoint::{Principal, Protection};
+use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::{Duration, Instant};
 
 /// One message: what was parsed and is built again says the same.

@@ -11,11 +11,11 @@ use crate::Input;
 use ends::{Ends, Full, Resumed};
 use node::Node;
 use std::collections::VecDeque;
+use tegmen::cx::Cx;
 use tegmen::dtls::connection_id::Policy;
 use tegmen::dtls::resumption::Handle;
 use tegmen::dtls::ticket::TicketKeys;
 use tegmen::dtls::{Config, Profile};
-use tegmen::endpoint::Cx;
 use tegmen::time::{Duration, Instant};
 
 /// The fuzzer stands in front of the server.

@@ -1,5 +1,6 @@
 //! Parsers that need no state.
 
+use tegmen::address::Path;
 use tegmen::buf::{Frame, Reader};
 use tegmen::crypto::Crypto as _;
 use tegmen::crypto::hash::{DIGEST_LEN, Hmac, SHA1_LEN};
@@ -10,7 +11,6 @@ use tegmen::dtls::handshake::server_hello::ServerHello;
 use tegmen::dtls::handshake::{Fragment, hello_verify_request, key_exchange};
 use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
 use tegmen::dtls::{Channel, CipherSuite, Records};
-use tegmen::endpoint::Path;
 use tegmen::ip::{Datagram, HEADROOM, prepend_headers};
 use tegmen::secret::Secret;
 use tegmen::slip::{Control, Decoder, encode};

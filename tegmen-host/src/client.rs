@@ -34,14 +34,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tegmen::address::Path;
 use tegmen::coap::{Block, Code, Exchanges, MessageRef, OptionNumber, Probing, RequestId};
 use tegmen::counters::Counters;
+use tegmen::cx::Cx;
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
-use tegmen::endpoint::{
-    ClientOnly, Cx, Endpoint, Event, Extended, Path, PeerArray, PeerId, Peers as _, Principal, Protection, Rank,
-    Resuming,
-};
+use tegmen::endpoint::{ClientOnly, Endpoint, Event, Extended, PeerArray, PeerId, Peers as _, Rank, Resuming};
+use tegmen::identity::{Principal, Protection};
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;

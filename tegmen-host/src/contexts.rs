@@ -25,7 +25,7 @@ use crate::state::Database;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tegmen::endpoint::Principal;
+use tegmen::identity::Principal;
 use tegmen::oscore::OscoreOption;
 
 /// Most bytes of a protected message that somebody on the way has cut into blocks (MAX_UNFRAGMENTED_SIZE; RFC 8613, section

@@ -42,7 +42,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use tegmen::coap::{Code, Policy, Request};
 use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::endpoint::{Principal, Protection};
+use tegmen::identity::{Principal, Protection};
 use zeroize::Zeroizing;
 
 /// Bytes from hexadecimal digits.

@@ -3,7 +3,7 @@
 //! first, and wait twice.
 
 use std::hash::{BuildHasher, RandomState};
-use tegmen::endpoint::Path;
+use tegmen::address::Path;
 use tegmen_accel::prefetch;
 
 /// Positions in the table, found by the [`Tag`] of their path.

@@ -5,11 +5,13 @@ use crate::prefix::Shares;
 use crate::wheel::{Link, Links, NONE, Wheel};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use tegmen::address::Path;
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::state::wipe_room;
 use tegmen::dtls::{Buffers, HandshakeState, Ongoing};
 use tegmen::endpoint::peers::{Inserted, may_displace};
-use tegmen::endpoint::{NewPeer, Path, Peer, PeerId, Peers, Phase, Principal, Rank, TableFull};
+use tegmen::endpoint::{NewPeer, Peer, PeerId, Peers, Phase, Rank, TableFull};
+use tegmen::identity::Principal;
 use tegmen::time::{Duration, Instant};
 use tegmen_accel::prefetch;
 

@@ -12,8 +12,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 #[cfg(target_os = "linux")]
 use std::{array, io::IoSlice};
+use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
-use tegmen::endpoint::{Address, MAX_TAILROOM, Path};
+use tegmen::endpoint::MAX_TAILROOM;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 

@@ -361,7 +361,7 @@ fn a_database_is_open_once_and_copies_backups_and_damage_are_refused() {
     let database = Database::open(&file).unwrap();
     assert!(matches!(Database::open(&file), Err(StateError::InUse { .. })));
     let open = |database: &Database| {
-        Contexts::open_in(std::slice::from_ref(&contexts_dir), Some(database), |_, _| tegmen::endpoint::Principal(0))
+        Contexts::open_in(std::slice::from_ref(&contexts_dir), Some(database), |_, _| tegmen::identity::Principal(0))
     };
     let contexts = open(&database).unwrap();
     // A copy while it is in use, and one after.

@@ -10,16 +10,19 @@ use crate::figure::{DIFFERS, EQUAL, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
+use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
-use tegmen::coap::handler::{Anybody, Identity, Request, Served, serve};
+use tegmen::coap::handler::{Anybody, Request, Served, serve};
 use tegmen::coap::{
     Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, Response,
 };
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::cx::Cx;
 use tegmen::dtls::need::Answer;
 use tegmen::dtls::{Config, Profile, Records};
-use tegmen::endpoint::{Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Peers as _, Principal, Rank};
+use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, PeerId, Peers as _, Rank};
+use tegmen::identity::{Identity, Principal};
 use tegmen::time::Instant;
 
 /// One number.

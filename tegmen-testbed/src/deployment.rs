@@ -10,7 +10,7 @@ use crate::sim::random::{Purpose, Stream};
 use crate::sim::{Captured, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
 use std::collections::VecDeque;
-use tegmen::endpoint::{Address, Path};
+use tegmen::address::{Address, Path};
 use tegmen::ip::{self, Datagram};
 use tegmen::lowpan::frame::LinkAddress;
 use tegmen::lowpan::iphc::{Context, Hop};

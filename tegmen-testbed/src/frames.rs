@@ -1,6 +1,6 @@
 //! The frames that carry a datagram over one hop.
 
-use tegmen::endpoint::{Address, Path};
+use tegmen::address::{Address, Path};
 use tegmen::ip;
 use tegmen::lowpan::frame::{self, Header, LinkAddress, PanId};
 use tegmen::lowpan::{Interface, Network};

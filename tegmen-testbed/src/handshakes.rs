@@ -13,9 +13,9 @@ use crate::frames::frames;
 use crate::platform::Platform;
 use ends::Sent;
 use serde::Deserialize;
+use tegmen::address::Address;
 use tegmen::buf::Reader;
 use tegmen::dtls::Profile;
-use tegmen::endpoint::Address;
 use tegmen::lowpan::frame::LinkAddress;
 
 /// All figures of the plan.

@@ -9,19 +9,20 @@ use crate::cost::Costs;
 use crate::sim::random::{Purpose, Stream};
 use objects::{Kept, Objects, Opened};
 use std::collections::VecDeque;
+use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::Due;
-use tegmen::coap::handler::{Anybody, Identity, Request, Served, serve};
+use tegmen::coap::handler::{Anybody, Request, Served, serve};
 use tegmen::coap::{
     Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, RequestId, Response,
 };
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::cx::Cx;
 use tegmen::dtls::need::Answer;
 use tegmen::dtls::{Config, Profile, Records};
-use tegmen::endpoint::{
-    Address, Cx, Endpoint, Event, HEADROOM, Path, PeerArray, PeerId, Peers as _, Phase, Principal, Rank, TAILROOM,
-};
+use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, PeerId, Peers as _, Phase, Rank, TAILROOM};
+use tegmen::identity::{Identity, Principal};
 use tegmen::oscore::{OVERHEAD, Pending};
 use tegmen::time::Instant;
 

@@ -19,7 +19,7 @@ mod response;
 pub use block::Block;
 pub use code::Code;
 pub use exchange::{Exchanges, Received, RequestId};
-pub use handler::{Authorized, Handler, Identity, Policy, Request, Response};
+pub use handler::{Authorized, Handler, Policy, Request, Response};
 pub use message::{Builder, MessageRef, MessageType, Token};
 pub use option::OptionNumber;
 pub use probing::Probing;

@@ -1,6 +1,21 @@
 //! Counters of what an endpoint drops, refuses and does, for its operator.
 
-use crate::dtls::Discard;
+/// The reason why a record is dropped in silence and counted (RFC 6347, section 4.1.2.7). The association lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Discard {
+    /// The message does not parse.
+    Malformed,
+    /// Nobody is known at that address, or the epoch has no keys.
+    UnknownPeer,
+    /// Seen before, or older than the window.
+    Replayed,
+    /// The tag does not match.
+    NotAuthentic,
+    /// The state has no use for it.
+    Unexpected,
+    /// The bounded buffer is full; the peer sends it again.
+    NoRoom,
+}
 
 /// Counts since start. Every dropped datagram or record is in one of them.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]

@@ -6,7 +6,6 @@
 //! * then, and whenever [`Endpoint::next_alarm`] has come, [`Endpoint::poll`] until it returns `None`;
 //! * [`Event::Need`] is answered with [`Endpoint::resume`], at once or later.
 
-pub mod address;
 mod array;
 mod event;
 mod hello;
@@ -17,21 +16,22 @@ mod restore;
 mod resumption;
 mod roles;
 
-pub use address::{Address, Path};
 pub use array::PeerArray;
 pub use event::{Event, Misuse};
 pub use mobility::Mobility;
 pub use one::OnePeer;
-pub use peers::{NewPeer, Peer, PeerId, Peers, Phase, Principal, Protection, Rank, TableFull};
+pub use peers::{NewPeer, Peer, PeerId, Peers, Phase, Rank, TableFull};
 pub use restore::NotRestored;
 pub use roles::{
     Both, ClientAuthentication, ClientOnly, Configured, Credential, Extended, Keys, NoKeys, PublicKeys, Resuming,
     Roles, ServerOnly,
 };
 
+use crate::address::Path;
 use crate::buf::{Frame, Full};
-use crate::counters::{Counters, bump};
+use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
+use crate::cx::Cx;
 use crate::dtls::connection_id;
 use crate::dtls::cookie::Cookies;
 use crate::dtls::handshake::MessageType;
@@ -39,18 +39,9 @@ use crate::dtls::need::{Answer, Need};
 use crate::dtls::record::{self, ContentType, Record, RecordNumber, Records};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::state::{Local, Step, Stop};
-use crate::dtls::{AlertDescription, Config, Discard, Fatal, Settings, alert};
+use crate::dtls::{AlertDescription, Config, Fatal, Settings, alert};
+use crate::identity::{Principal, Protection};
 use crate::time::Instant;
-
-/// The context of every call: the clock, the crypto provider with its random generator, and the counters.
-pub struct Cx<'c, C> {
-    /// The time.
-    pub now: Instant,
-    /// Ciphers, hashes, randomness.
-    pub crypto: &'c mut C,
-    /// Counts what the endpoint drops and does.
-    pub counters: &'c mut Counters,
-}
 
 /// Room before the content of a datagram that [`Endpoint::seal`] needs.
 pub const HEADROOM: usize = record::HEADROOM;

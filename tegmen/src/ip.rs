@@ -2,8 +2,8 @@
 //!
 //! Only what a datagram needs: no fragments, no options, no ICMP. A packet with an extension header is refused.
 
+use crate::address::{Address, Path};
 use crate::buf::{Frame, Full, Reader, Truncated, Writer};
-use crate::endpoint::{Address, Path};
 
 /// A received UDP datagram. [`Datagram::parse`] has checked every length and the checksum.
 #[derive(PartialEq, Eq, Debug)]

@@ -28,14 +28,17 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod address;
 pub mod buf;
 pub mod coap;
 pub mod coap_protected;
 pub mod counters;
 pub mod crypto;
+pub mod cx;
 pub mod dtls;
 pub mod endpoint;
 pub mod flash;
+pub mod identity;
 pub mod ip;
 pub mod lease;
 pub mod lowpan;

@@ -4,8 +4,8 @@
 //! `!`. The mote has no source of randomness and no address. It sends `?` until the bridge answers `!`, and sends no
 //! packet before.
 
+use crate::address::Address;
 use crate::buf::{Full, Reader, Truncated, Writer};
-use crate::endpoint::Address;
 use crate::secret::Secret;
 use core::iter;
 

@@ -2,10 +2,13 @@
 
 mod world;
 
+use tegmen::address::Address;
+use tegmen::cx::Cx;
 use tegmen::dtls::connection_id::{AddressChanges, Policy};
 use tegmen::dtls::session::Session;
 use tegmen::dtls::{CipherSuite, Config, Fatal, Profile, Suites};
-use tegmen::endpoint::{Address, Cx, NotRestored, Peers as _, Principal};
+use tegmen::endpoint::{NotRestored, Peers as _};
+use tegmen::identity::Principal;
 use tegmen::time::Duration;
 use world::{Fate, Node, World};
 

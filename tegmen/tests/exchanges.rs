@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::Due;
-use tegmen::coap::handler::{Anybody, Identity, Request, Served, separate_response, serve};
+use tegmen::coap::handler::{Anybody, Request, Served, separate_response, serve};
 use tegmen::coap::message::empty;
 use tegmen::coap::{
     Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, RequestId,
     Response, Token,
 };
-use tegmen::endpoint::{Principal, Protection};
+use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::{Duration, Instant};
 
 type Peer = Exchanges<2, 64, 8, 256>;

@@ -2,8 +2,10 @@
 
 mod world;
 
+use tegmen::address::Path;
+use tegmen::cx::Cx;
 use tegmen::dtls::{Config, Fatal};
-use tegmen::endpoint::{Cx, Misuse, Path, Peers as _, Phase, Rank, TableFull};
+use tegmen::endpoint::{Misuse, Peers as _, Phase, Rank, TableFull};
 use tegmen::time::Duration;
 use world::puppet::*;
 use world::{Fate, World};

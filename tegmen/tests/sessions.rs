@@ -3,10 +3,12 @@
 mod world;
 
 use tegmen::buf::Writer;
+use tegmen::cx::Cx;
 use tegmen::dtls::record::CHUNK;
 use tegmen::dtls::session::{SEALED_LEN, Session};
 use tegmen::dtls::{CipherSuite, Config, Suites};
-use tegmen::endpoint::{Cx, Misuse, NotRestored, Peers as _, Principal};
+use tegmen::endpoint::{Misuse, NotRestored, Peers as _};
+use tegmen::identity::Principal;
 use tegmen::time::Duration;
 use world::{Node, World};
 

@@ -7,9 +7,9 @@ use tegmen::buf::Frame;
 use tegmen::coap::exchange::{Due, Received};
 use tegmen::coap::handler::{Anybody, serve};
 use tegmen::coap::{
-    Authorized, Builder, Code, Exchanges, Handler, Identity, MessageRef, MessageType, OptionNumber, Request, Response,
+    Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Request, Response,
 };
-use tegmen::endpoint::{Principal, Protection};
+use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::Instant;
 use tegmen_firmware::measure::{Note, exit, measured, stack_of};
 use tegmen_firmware::place::Place;

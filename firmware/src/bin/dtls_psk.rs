@@ -4,9 +4,9 @@
 #![no_main]
 
 use tegmen::counters::Counters;
-use tegmen::dtls::HandshakeState;
-use tegmen::dtls::{Channel, Config};
-use tegmen::endpoint::{Both, Cx, Endpoint, OnePeer, Peer};
+use tegmen::cx::Cx;
+use tegmen::dtls::{Channel, Config, HandshakeState};
+use tegmen::endpoint::{Both, Endpoint, OnePeer, Peer};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};
 use tegmen_firmware::pair::{CLIENT, OPEN, Pair, SEAL, SERVER};

@@ -3,12 +3,15 @@
 #![no_main]
 
 use core::hint::black_box;
+use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
+use tegmen::cx::Cx;
 use tegmen::dtls::HandshakeState;
 use tegmen::dtls::need::Answer;
 use tegmen::dtls::{Config, Records};
-use tegmen::endpoint::{Address, ClientOnly, Cx, Endpoint, Event, HEADROOM, OnePeer, Path, Peer, Principal};
+use tegmen::endpoint::{ClientOnly, Endpoint, Event, HEADROOM, OnePeer, Peer};
+use tegmen::identity::Principal;
 use tegmen::time::Instant;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit};

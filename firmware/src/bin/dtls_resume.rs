@@ -6,10 +6,11 @@
 use core::cell::{Cell, RefCell};
 use tegmen::buf::{Reader, Writer};
 use tegmen::crypto::Crypto;
+use tegmen::cx::Cx;
 use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
 use tegmen::dtls::ticket::{OVERHEAD, TicketKeys};
 use tegmen::dtls::{Config, HandshakeState};
-use tegmen::endpoint::{Both, Cx, Endpoint, Peer, PeerArray, Resuming};
+use tegmen::endpoint::{Both, Endpoint, Peer, PeerArray, Resuming};
 use tegmen::secret::Secret;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, Region, exit, stack_of};

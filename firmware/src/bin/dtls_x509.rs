@@ -4,10 +4,11 @@
 #![no_main]
 
 use tegmen::crypto::{SCALAR_LEN, SignatureScheme};
+use tegmen::cx::Cx;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{CipherSuite, Config, HandshakeState, Suites};
-use tegmen::endpoint::{Both, ClientAuthentication, Credential, Cx, Endpoint, Keys, Peer, PeerArray, PublicKeys};
+use tegmen::endpoint::{Both, ClientAuthentication, Credential, Endpoint, Keys, Peer, PeerArray, PublicKeys};
 use tegmen::x509::{self, Anchor, Name, Purpose, Refusal, Rules};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};

@@ -3,7 +3,7 @@
 #![no_main]
 
 use core::hint::black_box;
-use tegmen::endpoint::{Address, Path};
+use tegmen::address::{Address, Path};
 use tegmen::ip::{self, Datagram};
 use tegmen::lowpan::frame::LinkAddress;
 use tegmen::lowpan::iphc::{Context, Hop};

@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use tegmen::buf::{Reader, Writer};
 use tegmen::crypto::Crypto;
+use tegmen::cx::Cx;
 use tegmen::dtls::Config;
 use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
 use tegmen::dtls::ticket::TicketKeys;
-use tegmen::endpoint::{Both, Cx, Endpoint, Extended, PeerArray, PeerId, Peers, Resuming, Roles};
+use tegmen::endpoint::{Both, Endpoint, Extended, PeerArray, PeerId, Peers, Resuming, Roles};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 

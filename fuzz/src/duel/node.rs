@@ -2,13 +2,16 @@
 
 use super::ends::{Ends, Kept};
 use std::collections::HashSet;
+use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::cx::Cx;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{Config, Records};
-use tegmen::endpoint::{Address, Cx, Endpoint, Event, MAX_HEADROOM, Path, PeerId, Peers as _, Principal};
+use tegmen::endpoint::{Endpoint, Event, MAX_HEADROOM, PeerId, Peers as _};
+use tegmen::identity::Principal;
 use tegmen::time::Instant;
 
 pub(super) struct Node<E: Ends> {

@@ -13,8 +13,10 @@ use tegmen::coap::message::BuildError;
 use tegmen::coap::option::uint_bytes;
 use tegmen::coap::{Block, Builder, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
+use tegmen::cx::Cx;
 use tegmen::dtls::{Fatal, Records};
-use tegmen::endpoint::{Cx, Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _, Protection};
+use tegmen::endpoint::{Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _};
+use tegmen::identity::Protection;
 use tegmen::oscore::OVERHEAD;
 use tegmen::time::{Duration, Instant};
 

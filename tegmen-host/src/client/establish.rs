@@ -10,9 +10,11 @@ use std::time::Duration;
 use tegmen::coap::{Code, Exchanges};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
+use tegmen::cx::Cx;
 use tegmen::dtls::resumption::Handle;
 use tegmen::dtls::{Config, Fatal};
-use tegmen::endpoint::{ClientOnly, Cx, Endpoint, Extended, PeerId, Peers as _, Protection, Resuming};
+use tegmen::endpoint::{ClientOnly, Endpoint, Extended, PeerId, Peers as _, Resuming};
+use tegmen::identity::Protection;
 use tegmen::time::Instant;
 
 /// Time limit of one handshake of a reconnection: a server that starts meanwhile is found by the next one.

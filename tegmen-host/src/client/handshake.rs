@@ -7,11 +7,13 @@ use crate::clock;
 use crate::provider::public::draw_premaster;
 use crate::x509::{CertificateInfo, Purpose};
 use std::time::Duration;
+use tegmen::cx::Cx;
 use tegmen::dtls::alert::AlertDescription;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{CipherSuite, Fatal};
-use tegmen::endpoint::{Cx, Event, Peers as _, Principal};
+use tegmen::endpoint::{Event, Peers as _};
+use tegmen::identity::Principal;
 
 /// First retransmission timeouts for which a server may leave our Finished unanswered: it is sent three times in that time.
 /// The next handshake waits twice as long.

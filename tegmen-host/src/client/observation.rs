@@ -10,7 +10,7 @@ use std::time::Duration;
 use tegmen::coap::observe::{DEREGISTER, Order, REGISTER};
 use tegmen::coap::{OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
-use tegmen::endpoint::Protection;
+use tegmen::identity::Protection;
 use tegmen::time::Instant;
 
 /// A resource under observation. If it is dropped, the server learns of it when the client rejects the next

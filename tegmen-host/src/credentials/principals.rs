@@ -4,7 +4,7 @@
 use crate::x509::Digest;
 use std::collections::HashMap;
 use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::endpoint::Principal;
+use tegmen::identity::Principal;
 
 /// The kind of proof of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,13 +16,14 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::Received;
 use tegmen::coap::handler::{
-    Authorized, Handler, Identity, Request, Response, Served, heading, respond, separate_response, serve,
+    Authorized, Handler, Request, Response, Served, heading, respond, separate_response, serve,
 };
 use tegmen::coap::message::BuildError;
 use tegmen::coap::observe::{DEREGISTER, Observation};
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::counters::Counters;
-use tegmen::endpoint::{PeerId, Protection};
+use tegmen::endpoint::PeerId;
+use tegmen::identity::{Identity, Protection};
 use tegmen::secret;
 use tegmen::time::{Duration, Instant};
 use tokio::sync::mpsc;

@@ -2,7 +2,8 @@
 //! reveal whether an identity exists.
 
 use std::collections::BTreeMap;
-use tegmen::endpoint::{PeerId, Principal};
+use tegmen::endpoint::PeerId;
+use tegmen::identity::Principal;
 use tegmen::time::Instant;
 use zeroize::Zeroizing;
 

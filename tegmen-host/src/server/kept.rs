@@ -7,10 +7,13 @@ use crate::credentials::{from_hex, to_hex};
 use crate::state::{Restored, SessionName, Sessions, With};
 use std::collections::HashMap;
 use std::sync::Arc;
+use tegmen::address::Path;
+use tegmen::cx::Cx;
 use tegmen::dtls::ContentType;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
-use tegmen::endpoint::{Cx, Path, PeerId, Peers as _, Phase, Principal, Protection};
+use tegmen::endpoint::{PeerId, Peers as _, Phase};
+use tegmen::identity::{Principal, Protection};
 use tegmen::time::Instant;
 
 /// The sessions of a shard that are in the database.

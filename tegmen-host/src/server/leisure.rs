@@ -2,7 +2,7 @@
 //! once (RFC 7252, section 8.2).
 
 use std::collections::BTreeMap;
-use tegmen::endpoint::Path;
+use tegmen::address::Path;
 use tegmen::time::{Duration, Instant};
 
 /// Responses that wait at once; more are not sent.

@@ -6,7 +6,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tegmen::endpoint::{Address, Roles};
+use tegmen::address::Address;
+use tegmen::endpoint::Roles;
 use tegmen::time::Instant;
 
 /// ClientHellos that are answered, by all shards together.

@@ -8,10 +8,10 @@ use crate::contexts::{Received, SharedContext, StoredContext, Untaken};
 use crate::provider::HostCrypto;
 use std::sync::MutexGuard;
 use tegmen::buf::Frame;
-use tegmen::coap::handler::{Identity, heading};
+use tegmen::coap::handler::heading;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::counters::Counters;
-use tegmen::endpoint::Protection;
+use tegmen::identity::{Identity, Protection};
 use tegmen::oscore::{OVERHEAD, OscoreOption, Refused, RequestBinding, RequestNonce, Stop};
 
 /// The context of a request, and which request it was: what protects every response to it.

@@ -10,10 +10,12 @@ use crate::x509::Purpose;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tegmen::crypto::Crypto as _;
+use tegmen::cx::Cx;
 use tegmen::dtls::Fatal;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::endpoint::{Cx, Event, Peer, PeerId, Peers as _, Phase, Principal, Protection};
+use tegmen::endpoint::{Event, Peer, PeerId, Peers as _, Phase};
+use tegmen::identity::{Principal, Protection};
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 

@@ -22,14 +22,16 @@ use crate::udp::{Inbound, Outbox, Socket};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::SystemTime;
+use tegmen::address::Path;
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME};
-use tegmen::coap::handler::Identity;
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
+use tegmen::cx::Cx;
 use tegmen::dtls::record::ContentType;
 use tegmen::dtls::{AlertDescription, Records, alert};
-use tegmen::endpoint::{Cx, Endpoint, Event, Extended, Path, PeerId, Peers as _, Protection, Rank, Resuming};
+use tegmen::endpoint::{Endpoint, Event, Extended, PeerId, Peers as _, Rank, Resuming};
+use tegmen::identity::{Identity, Protection};
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 

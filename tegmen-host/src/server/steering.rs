@@ -4,8 +4,8 @@
 use crate::prefix::Shares;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use tegmen::address::Path;
 use tegmen::dtls::ContentType;
-use tegmen::endpoint::Path;
 use tokio::sync::mpsc;
 
 /// A datagram that came to another shard.

@@ -9,7 +9,7 @@ use tegmen::coap::block::{self, Assembly, MAX_SIZE, Step};
 use tegmen::coap::exchange::EXCHANGE_LIFETIME;
 use tegmen::coap::message::BuildError;
 use tegmen::coap::{Block, Builder, Code, MessageRef, OptionNumber};
-use tegmen::endpoint::Protection;
+use tegmen::identity::Protection;
 use tegmen::time::Instant;
 
 /// What one peer may have at once, of each kind.

@@ -1,10 +1,13 @@
 use super::*;
 use crate::provider::HostCrypto;
+use tegmen::address::Address;
 use tegmen::counters::Counters;
+use tegmen::cx::Cx;
 use tegmen::dtls::connection_id::ConnectionId;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{Config, Records};
-use tegmen::endpoint::{Address, Both, Cx, Endpoint, Event, Protection};
+use tegmen::endpoint::{Both, Endpoint, Event};
+use tegmen::identity::Protection;
 
 fn path(remote: u32) -> Path {
     let at = |number: u32| Address { ip: u128::from(number).to_be_bytes(), port: 5684, scope: 0 };

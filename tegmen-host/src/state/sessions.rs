@@ -16,12 +16,12 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
+use tegmen::address::Path;
 use tegmen::buf::Writer;
 use tegmen::crypto::{Crypto, KEY_LEN};
 use tegmen::dtls::ContentType;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::dtls::session::{SEALED_LEN, Session};
-use tegmen::endpoint::Path;
 
 /// How names of sessions begin.
 const PREFIX: &str = "dtls/";

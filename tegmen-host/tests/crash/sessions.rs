@@ -3,11 +3,14 @@
 
 use crate::world::{Node, World};
 use std::collections::HashSet;
+use tegmen::address::Path;
 use tegmen::buf::Writer;
+use tegmen::cx::Cx;
 use tegmen::dtls::Config;
 use tegmen::dtls::record::CHUNK;
 use tegmen::dtls::session::{SEALED_LEN, Session};
-use tegmen::endpoint::{Cx, Path, PeerId, Peers as _, Phase, Principal};
+use tegmen::endpoint::{PeerId, Peers as _, Phase};
+use tegmen::identity::Principal;
 use tegmen::time::Duration;
 
 /// What happened, in all. A nonce that comes twice stops the cipher of this world at once.

@@ -5,9 +5,12 @@ use crate::world::Node;
 use std::path::{Path as File, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use tegmen::address::Path;
+use tegmen::cx::Cx;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::dtls::session::Session;
-use tegmen::endpoint::{Cx, Path, PeerId, Peers as _, Phase, Principal};
+use tegmen::endpoint::{PeerId, Peers as _, Phase};
+use tegmen::identity::Principal;
 use tegmen::time::Instant;
 use tegmen_host::state::{self, Database, SessionFile, SessionName, Sessions, StateError, With};
 

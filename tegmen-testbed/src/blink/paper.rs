@@ -10,7 +10,7 @@ use crate::frames::frames;
 use crate::platform::behind_resistor;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use tegmen::endpoint::Address;
+use tegmen::address::Address;
 use tegmen::lowpan::frame::LinkAddress;
 
 /// All figures of the paper.

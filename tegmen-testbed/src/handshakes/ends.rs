@@ -3,20 +3,22 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use tegmen::address::{Address, Path};
 use tegmen::buf::{Reader, Writer};
 use tegmen::counters::Counters;
 use tegmen::crypto::compact::Compact;
 use tegmen::crypto::curves::{self, MAX_SIGNATURE};
 use tegmen::crypto::{Crypto, P256_PREFIX, SCALAR_LEN, SignatureScheme};
+use tegmen::cx::Cx;
 use tegmen::dtls::handshake::certificate::{CertificateType, each};
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
 use tegmen::dtls::ticket::TicketKeys;
 use tegmen::dtls::{CipherSuite, Config, Profile, Records, Suites};
 use tegmen::endpoint::{
-    Address, Both, ClientAuthentication, Credential, Cx, Endpoint, Event, Keys, Path, PeerArray, PeerId, Principal,
-    PublicKeys, Resuming, Roles,
+    Both, ClientAuthentication, Credential, Endpoint, Event, Keys, PeerArray, PeerId, PublicKeys, Resuming, Roles,
 };
+use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use tegmen::x509::{Anchor, Name, PublicKey, Purpose, Refusal, Rules};

@@ -8,16 +8,7 @@ use super::option::OptionNumber;
 pub use super::response::Response;
 use super::response::Window;
 use crate::buf::Frame;
-use crate::endpoint::{Principal, Protection};
-
-/// The identity of a request's sender. A handler sees the protection of the request only here.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
-    /// The principal that the sender proved; [`Principal::NOBODY`] if it proved nothing.
-    pub principal: Principal,
-    /// The protection of the request.
-    pub protection: Protection,
-}
+use crate::identity::{Identity, Principal, Protection};
 
 /// A request and who sent it.
 #[derive(Clone, Copy, Debug)]

@@ -10,9 +10,11 @@ use super::handshake::{self, MessageType, certificate, hello_verify_request, key
 use super::need::{Answer, MAX_PSK};
 use super::record_size::RecordSize;
 use super::state::{Flags, HandshakeState, Local, Ongoing, Step, Stop};
-use super::{Discard, Fatal, Settings, VERSION};
+use super::{Fatal, Settings, VERSION};
+use crate::counters::Discard;
 use crate::crypto::Crypto;
-use crate::endpoint::{Cx, Roles};
+use crate::cx::Cx;
+use crate::endpoint::Roles;
 
 /// HelloVerifyRequests that are followed in one handshake: the server's key may change meanwhile, but not for ever.
 const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;

@@ -2,9 +2,9 @@
 
 use super::Settings;
 use super::handshake::client_hello::ClientHello;
+use crate::address::Address;
 use crate::crypto::Crypto;
 use crate::crypto::hash::HmacKey;
-use crate::endpoint::Address;
 use crate::secret::Secret;
 use crate::time::Instant;
 

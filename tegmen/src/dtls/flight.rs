@@ -17,7 +17,8 @@ use super::{CipherSuite, Fatal};
 use crate::buf::{Full, Writer, copy};
 use crate::counters::bump;
 use crate::crypto::Crypto;
-use crate::endpoint::{Cx, Rank, Roles};
+use crate::cx::Cx;
+use crate::endpoint::{Rank, Roles};
 
 /// The elements of our flights in the order of the protocol: handshake messages, and ChangeCipherSpec, which is none.
 ///

@@ -5,10 +5,11 @@
 //! fit is dropped: the peer sends it again. A fragment that contradicts what came before is dropped whole, so that the
 //! two cannot mix.
 
+use super::Fatal;
 use super::handshake::{Fragment, MessageType};
 use super::state::Stop;
-use super::{Discard, Fatal};
 use crate::buf::{Full, Reader, Writer, copy};
+use crate::counters::Discard;
 
 /// The kind of the bytes that wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

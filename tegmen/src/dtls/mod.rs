@@ -134,23 +134,6 @@ impl From<Config> for Settings {
     }
 }
 
-/// A record we drop in silence and count (RFC 6347, section 4.1.2.7). The association lives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Discard {
-    /// The message does not parse.
-    Malformed,
-    /// Nobody is known at that address, or the epoch has no keys.
-    UnknownPeer,
-    /// Seen before, or older than the window.
-    Replayed,
-    /// The tag does not match.
-    NotAuthentic,
-    /// The state has no use for it.
-    Unexpected,
-    /// The bounded buffer is full; the peer sends it again.
-    NoRoom,
-}
-
 /// The reason why an association ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fatal {

@@ -9,7 +9,9 @@ use super::state::{Buffers, Local, Ongoing, Step, Stop};
 use super::{AlertDescription, VERSION};
 use crate::crypto::Crypto;
 use crate::crypto::hash::DIGEST_LEN;
-use crate::endpoint::{Cx, Principal, Roles};
+use crate::cx::Cx;
+use crate::endpoint::Roles;
+use crate::identity::Principal;
 use crate::secret::Secret;
 
 /// The input that a suspended handshake waits for.

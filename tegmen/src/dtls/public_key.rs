@@ -26,7 +26,9 @@ use super::suite::{CipherSuite, KeyExchange, usable};
 use crate::buf::{Full, Reader, Writer};
 use crate::crypto::hash::{DIGEST_LEN, Sha256};
 use crate::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme};
-use crate::endpoint::{ClientAuthentication, Credential, Cx, Keys as _, Principal, Roles};
+use crate::cx::Cx;
+use crate::endpoint::{ClientAuthentication, Credential, Keys as _, Roles};
+use crate::identity::Principal;
 use crate::secret::Secret;
 
 /// The choice of a server from the offer of a ClientHello.

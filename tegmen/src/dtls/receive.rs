@@ -8,10 +8,12 @@ use super::handshake::{Fragment, HEADER_LEN, MessageType};
 use super::inbox::Held;
 use super::record::{ContentType, LongKeys, Record};
 use super::state::{Flags, Local, Ongoing, Step, Stop};
-use super::{AlertDescription, Discard, Fatal};
+use super::{AlertDescription, Fatal};
 use crate::buf::Reader;
+use crate::counters::Discard;
 use crate::crypto::Crypto;
-use crate::endpoint::{Cx, Roles};
+use crate::cx::Cx;
+use crate::endpoint::Roles;
 use crate::secret::same;
 
 impl Step {

@@ -10,9 +10,10 @@ pub use channel::{CHUNK, Channel, SealError};
 pub(crate) use cipher::Cipher;
 pub(crate) use keys::{KEY_BLOCK_LEN, LONG_KEY_LEN, LongKey, LongKeys, TrafficKey};
 
+use super::VERSION;
 use super::handshake::MessageType;
-use super::{Discard, VERSION};
 use crate::buf::{Full, Writer};
+use crate::counters::Discard;
 
 /// Bytes of a record header.
 pub const HEADER_LEN: usize = 13;

@@ -18,7 +18,9 @@ use super::suite::CipherSuite;
 use super::{Fatal, Profile, VERSION, public_key::Agreed};
 use crate::buf::{Full, Reader, Truncated, Writer, copy};
 use crate::crypto::Crypto;
-use crate::endpoint::{Cx, Principal, Roles};
+use crate::cx::Cx;
+use crate::endpoint::Roles;
+use crate::identity::Principal;
 use crate::secret::Secret;
 use crate::time::Instant;
 

@@ -4,9 +4,9 @@
 //! The check is the basic one (section 5.1). The state is a nonce and a time. The cookie is computed from nonce and
 //! path, so a response is valid only from the address to which the challenge was sent.
 
+use crate::address::{Address, Path};
 use crate::crypto::Crypto;
 use crate::crypto::hash::HmacKey;
-use crate::endpoint::{Address, Path};
 
 /// The type of a return_routability_check message (section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

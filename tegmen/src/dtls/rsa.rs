@@ -13,7 +13,8 @@ use super::kept::{self, Item};
 use super::need::Answer;
 use super::state::{Local, Ongoing, Step, Stop};
 use crate::crypto::Crypto;
-use crate::endpoint::{Cx, Roles};
+use crate::cx::Cx;
+use crate::endpoint::Roles;
 use crate::secret::Secret;
 use core::hint::black_box;
 

@@ -13,7 +13,9 @@ use super::record::{Cipher, RecordNumber};
 use super::state::{Flags, HandshakeState, Local, Ongoing, Step, Stop};
 use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
-use crate::endpoint::{Cx, Principal, Roles};
+use crate::cx::Cx;
+use crate::endpoint::Roles;
+use crate::identity::Principal;
 use crate::secret::Secret;
 use crate::time::Instant;
 

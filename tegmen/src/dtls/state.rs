@@ -8,12 +8,13 @@ use super::inbox::Inbox;
 use super::kept;
 use super::record::{Cipher, KEY_BLOCK_LEN};
 use super::suite::{CipherSuite, KeyExchange};
-use super::{Discard, Fatal, Profile, Settings};
+use super::{Fatal, Profile, Settings};
 use crate::buf::copy;
-use crate::counters::{Counters, bump};
+use crate::counters::{Counters, Discard, bump};
 use crate::crypto::hash::{HmacKey, Sha256};
 use crate::crypto::{Crypto, NamedGroup};
-use crate::endpoint::{Cx, Peer, Roles};
+use crate::cx::Cx;
+use crate::endpoint::{Peer, Roles};
 use crate::secret::{Secret, wipe};
 use crate::time::Instant;
 

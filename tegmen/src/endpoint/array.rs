@@ -1,7 +1,7 @@
 //! The peer table of a mote: arrays with linear search.
 
-use super::address::Path;
 use super::peers::{Inserted, NewPeer, Peer, PeerId, Peers, Phase, Rank, TableFull, may_displace};
+use crate::address::Path;
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::state::{MAX_TEXT, wipe_room};
 use crate::dtls::{Buffers, HandshakeState, Ongoing};

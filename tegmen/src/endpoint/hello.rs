@@ -1,9 +1,11 @@
 //! Handles a ClientHello: answers unknown clients without state, and begins handshakes.
 
-use super::{Cx, Endpoint, NewPeer, Path, Peers, Phase, Rank, Roles, write_plain_alert};
+use super::{Endpoint, NewPeer, Peers, Phase, Rank, Roles, write_plain_alert};
+use crate::address::Path;
 use crate::buf::{Full, Reader, Writer, copy};
-use crate::counters::bump;
+use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
+use crate::cx::Cx;
 use crate::dtls::cookie;
 use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::{ClientHello, Front};
@@ -13,7 +15,7 @@ use crate::dtls::record::{self, ContentType, Record, RecordNumber};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::resumption::Found;
 use crate::dtls::state::{Local, Step};
-use crate::dtls::{Discard, Fatal, HandshakeState, Profile, alert};
+use crate::dtls::{Fatal, HandshakeState, Profile, alert};
 use crate::secret::same;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {

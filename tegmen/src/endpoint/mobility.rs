@@ -4,15 +4,17 @@
 //! response to a challenge did, which only somebody who receives there can have read (RFC 9146, section 6; RFC 9853). Until
 //! then everything goes to the old address, and to the new one a challenge, one for a record.
 
-use super::{Cx, Endpoint, Event, Misuse, Outcome, Path, PeerId, Peers, Phase, Protection, Record, Records, Roles};
+use super::{Endpoint, Event, Misuse, Outcome, PeerId, Peers, Phase, Record, Records, Roles};
+use crate::address::Path;
 use crate::buf::{Frame, copy};
-use crate::counters::bump;
+use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
-use crate::dtls::Discard;
+use crate::cx::Cx;
 use crate::dtls::connection_id::{AddressChanges, ConnectionId, ConnectionIds, Hello, Policy};
 use crate::dtls::record::{ContentType, MAX_CONTENT};
 use crate::dtls::return_routability::{self as rrc, MessageType};
 use crate::dtls::state::Local;
+use crate::identity::Protection;
 use crate::secret::same;
 
 /// The settings of connection ids, and the state that an endpoint keeps for them.

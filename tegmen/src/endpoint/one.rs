@@ -1,7 +1,7 @@
 //! The peer table of a mote with one peer, such as a sensor with its server: no search, and less code.
 
-use super::address::Path;
 use super::peers::{Inserted, NewPeer, Peer, PeerId, Peers, Phase, TableFull, may_displace};
+use crate::address::Path;
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::state::{MAX_TEXT, wipe_room};
 use crate::dtls::{Buffers, HandshakeState, Ongoing};

@@ -1,10 +1,11 @@
 //! The peer table: a trait, because a mote has an array of three peers and a server a slab of a million.
 
-use super::address::{Address, Path};
+use crate::address::{Address, Path};
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::record::{Channel, MAX_CONTENT};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::{AlertDescription, Buffers, HandshakeState, Ongoing};
+use crate::identity::{Principal, Protection};
 use crate::time::Instant;
 use core::num::NonZeroU32;
 
@@ -22,16 +23,6 @@ impl PeerId {
     pub fn new(index: u32, generation: u32) -> Self {
         Self { index, generation: NonZeroU32::MIN | generation }
     }
-}
-
-/// The principal that a peer proved, as a number that the application chose when it answered with the key. Its meaning
-/// (names, rights) is up to the application.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Principal(pub u32);
-
-impl Principal {
-    /// Nobody in particular: a peer that has not proved anything.
-    pub const NOBODY: Self = Self(u32::MAX);
 }
 
 /// The rank of a peer. A full table displaces the peer with the lowest rank first, and only if [`may_displace`] allows
@@ -57,18 +48,6 @@ pub enum Phase {
     Established,
     /// Over; only its alert is still to be sent. Not found by address any more.
     Closing,
-}
-
-/// The protection of a peer's datagrams.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protection {
-    /// Nothing.
-    Plain,
-    /// A DTLS session.
-    Dtls,
-    /// The message protects itself (OSCORE): never said of a peer, only of the [sender of a
-    /// request](crate::coap::Identity).
-    Oscore,
 }
 
 /// One peer: all memory of an established session, except what the table adds.

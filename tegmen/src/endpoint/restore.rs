@@ -1,7 +1,10 @@
 //! Moves sessions out of an endpoint and back: see [`crate::dtls::session`].
 
-use super::{Cx, Endpoint, NewPeer, Path, PeerId, Peers, Phase, Principal, Protection, Rank, Roles};
+use super::{Endpoint, NewPeer, PeerId, Peers, Phase, Rank, Roles};
+use crate::address::Path;
+use crate::cx::Cx;
 use crate::dtls::session::Session;
+use crate::identity::{Principal, Protection};
 
 /// The reason why a session cannot be restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

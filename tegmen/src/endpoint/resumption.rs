@@ -1,7 +1,9 @@
 //! The interface of resumption for the owner of an endpoint: see [`crate::dtls::resumption`].
 
-use super::{Cx, Endpoint, Path, PeerId, Peers, Roles, TableFull};
+use super::{Endpoint, PeerId, Peers, Roles, TableFull};
+use crate::address::Path;
 use crate::crypto::Crypto;
+use crate::cx::Cx;
 use crate::dtls::CipherSuite;
 use crate::dtls::resumption::{Handle, Resumable, SessionState};
 

@@ -1,7 +1,7 @@
 //! The roles of an endpoint, client, server or both, as types, so that an image links no code for an unused role.
 
-use super::address::Address;
 use super::mobility::Mobility;
+use crate::address::Address;
 use crate::crypto::SignatureScheme;
 #[cfg(doc)]
 use crate::dtls::connection_id;
@@ -122,7 +122,7 @@ pub enum ClientAuthentication {
     /// The server does not ask.
     #[default]
     Never,
-    /// The server asks, and accepts a client without a certificate as [`Principal::NOBODY`](super::Principal).
+    /// The server asks, and accepts a client without a certificate as [`Principal::NOBODY`](crate::identity::Principal).
     Asked,
     /// The server asks, and ends the handshake with a client without a certificate.
     Required,

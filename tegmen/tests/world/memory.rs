@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use tegmen::buf::{Reader, Writer};
 use tegmen::crypto::Crypto;
+use tegmen::cx::Cx;
 use tegmen::dtls::CipherSuite;
 use tegmen::dtls::resumption::{Found, Handle, MASTER_LEN, Resumable, Resumption, SessionState};
 use tegmen::dtls::ticket::TicketKeys;
-use tegmen::endpoint::{Cx, Principal};
+use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 

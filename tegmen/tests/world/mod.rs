@@ -2,17 +2,19 @@
 //! A world of two endpoints for tests: a clock that only we move, and a network that does as it is told.
 
 use std::collections::BTreeMap;
+use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
 use tegmen::crypto::{Crypto as _, curves};
+use tegmen::cx::Cx;
 use tegmen::dtls::Suites;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::rsa::PREMASTER_LEN;
 use tegmen::dtls::{AlertDescription, Config, Fatal, Records};
 use tegmen::endpoint::{
-    Address, Both, Cx, Endpoint, Event, Extended, MAX_HEADROOM, Misuse, Path, PeerArray, PeerId, Peers as _, Principal,
-    PublicKeys, Resuming,
+    Both, Endpoint, Event, Extended, MAX_HEADROOM, Misuse, PeerArray, PeerId, Peers as _, PublicKeys, Resuming,
 };
+use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 

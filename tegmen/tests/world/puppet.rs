@@ -1,11 +1,12 @@
 //! A DTLS client whose every byte the test decides, and the small builders that it is made of.
 
 use super::{Fate, World};
+use tegmen::address::Address;
 use tegmen::crypto::hash::{HmacKey, Sha256};
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN, curves};
 use tegmen::dtls::Config;
-use tegmen::endpoint::{Address, Peers as _, Phase};
+use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
 
 pub const CHANGE_CIPHER_SPEC: u8 = 20;

@@ -1,7 +1,7 @@
 use super::*;
 use tegmen::coap::exchange::Due;
 use tegmen::coap::observe::REGISTER;
-use tegmen::endpoint::Principal;
+use tegmen::identity::Principal;
 
 /// A counter that can be observed.
 #[derive(Clone, Default)]

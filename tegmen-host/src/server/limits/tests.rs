@@ -2,9 +2,11 @@ use super::*;
 use crate::provider::HostCrypto;
 use crate::slab::{Capacity, Slab};
 use std::net::SocketAddr;
+use tegmen::address::Path;
 use tegmen::counters::Counters;
+use tegmen::cx::Cx;
 use tegmen::dtls::{Config, Records};
-use tegmen::endpoint::{Cx, Endpoint, Event, Extended, Path};
+use tegmen::endpoint::{Endpoint, Event, Extended};
 
 const START: u64 = 10_000_000;
 

@@ -3,9 +3,11 @@ use super::super::transfer::Ledger;
 use super::*;
 use crate::slab::Capacity;
 use std::net::SocketAddr;
+use tegmen::address::Path;
 use tegmen::coap::Token;
 use tegmen::coap::observe::Observation;
-use tegmen::endpoint::{NewPeer, Path, Phase, Protection, Rank};
+use tegmen::endpoint::{NewPeer, Phase, Rank};
+use tegmen::identity::Protection;
 use tegmen::time::Instant;
 
 #[test]

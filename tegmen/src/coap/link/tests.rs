@@ -1,8 +1,8 @@
 use super::*;
 use crate::buf::Frame;
-use crate::coap::handler::{Anybody, Handler, Identity, Request, serve};
+use crate::coap::handler::{Anybody, Handler, Request, serve};
 use crate::coap::message::{Builder, MessageRef, MessageType};
-use crate::endpoint::{Principal, Protection};
+use crate::identity::{Identity, Principal, Protection};
 use std::string::String;
 use std::vec::Vec;
 

@@ -1,8 +1,8 @@
 use super::*;
 use crate::buf::Frame;
-use crate::coap::handler::{Anybody, Authorized, Handler, Identity, Served, respond, serve};
+use crate::coap::handler::{Anybody, Authorized, Handler, Served, respond, serve};
 use crate::coap::message::MessageType;
-use crate::endpoint::{Principal, Protection};
+use crate::identity::{Identity, Principal, Protection};
 use proptest::prelude::*;
 use std::vec::Vec;
 

@@ -7,10 +7,11 @@ use super::{
     Record, RecordNumber, TAG_LEN, TrafficKey, header,
 };
 use crate::buf::{Frame, Full, Reader, Truncated, Writer};
+use crate::counters::Discard;
 use crate::crypto::Crypto;
+use crate::dtls::CipherSuite;
 use crate::dtls::connection_id::{self, ConnectionId};
 use crate::dtls::session::Session;
-use crate::dtls::{CipherSuite, Discard};
 use crate::replay::ReplayWindow;
 
 /// Both directions of an association in its protected epoch: the result of a handshake.

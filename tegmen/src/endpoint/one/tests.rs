@@ -1,7 +1,8 @@
 use super::*;
+use crate::address::Address;
 use crate::dtls::state::Step;
-use crate::endpoint::address::Address;
-use crate::endpoint::{PeerArray, Protection, Rank};
+use crate::endpoint::{PeerArray, Rank};
+use crate::identity::Protection;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

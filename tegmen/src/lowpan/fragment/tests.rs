@@ -1,5 +1,5 @@
 use super::*;
-use crate::endpoint::{Address, Path};
+use crate::address::{Address, Path};
 use proptest::prelude::*;
 use std::vec::Vec;
 
