@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use tegmen_testbed::deployment;
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::pcap;
 use tegmen_testbed::scenario::Plan;
+use tegmen_testbed::world;
 
 /// The fields of each frame of a run, as tshark reads them; `None` if it is not installed.
 fn decoded(scenario: &str, protection: Protection, fields: &[&str]) -> Option<Vec<Vec<String>>> {
@@ -15,7 +15,7 @@ fn decoded(scenario: &str, protection: Protection, fields: &[&str]) -> Option<Ve
     }
     let text = format!("about = \"a test\"\n{scenario}\n[run]\nseeds = 1\n");
     let plan = Plan::parse("test.toml", &text).expect("a plan");
-    let (outcome, frames) = deployment::run(&plan.cases[0].scenario, protection, 1, true);
+    let (outcome, frames) = world::run(&plan.cases[0].scenario, protection, 1, true);
     assert_eq!(outcome.made, outcome.answered);
     let name = format!("tegmen-{}-{:?}.pcap", std::process::id(), std::thread::current().id());
     let file: PathBuf = std::env::temp_dir().join(name.replace(['(', ')'], ""));

@@ -6,13 +6,13 @@
 //! the air and the instructions of each protocol.
 
 use super::{NO_NDN, Paper, Spread, paper};
-use crate::deployment::{self, Outcome};
 use crate::figure::Figure;
 use crate::interval::{self, Mean};
 use crate::mote::Protection;
 use crate::parallel;
 use crate::scenario::{Loss, Plan, Rebooted, Reboots, Scenario, Weather};
 use crate::sim::Micros;
+use crate::world::{self, Outcome};
 use std::collections::BTreeMap;
 
 /// The number of requests and runs.
@@ -40,7 +40,7 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     let jobs: Vec<(&Case, u64)> =
         cases.iter().flat_map(|case| (1..=effort.seeds).map(move |seed| (case, seed))).collect();
     let all = jobs.len();
-    let once = |(case, seed): &(&Case, u64)| deployment::run(&case.scenario, case.protection, *seed, false).0;
+    let once = |(case, seed): &(&Case, u64)| world::run(&case.scenario, case.protection, *seed, false).0;
     let outcomes = parallel::each(&jobs, once, |n| done(n, all));
     let mut results: BTreeMap<Key, Result> = BTreeMap::new();
     for ((case, _), outcome) in jobs.iter().zip(&outcomes) {
@@ -68,7 +68,7 @@ fn scenario(text: &str) -> Scenario {
 fn calibrated(single: &Scenario, median_ms: f64) -> u32 {
     let mut scenario = single.clone();
     for _ in 0..2 {
-        let mut delays = deployment::run(&scenario, Protection::Coap, 1, false).0.first_try;
+        let mut delays = world::run(&scenario, Protection::Coap, 1, false).0.first_try;
         delays.sort_unstable();
         // A request and its response are each sent once and received once.
         let missing = (median_ms * 1e3 - quantile(&delays, 0.5) as f64) / 4.0;

@@ -1,13 +1,13 @@
 //! Figure 6: round trips of plain text and of records, over one hop and four, by size.
 
 use super::{Increase, Increases, Paper, Protection};
-use crate::deployment;
 use crate::figure::{Figure, Source};
 use crate::interval::{self, Mean};
 use crate::mote;
 use crate::parallel;
 use crate::scenario::{Plan, Scenario};
 use crate::sim::Micros;
+use crate::world;
 use std::collections::BTreeMap;
 
 /// The number of round trips and runs.
@@ -132,7 +132,7 @@ fn run(case: Case, effort: Effort, seed: u64) -> Vec<Micros> {
     scenario.traffic.readings = effort.readings;
     let len = case.protection.record_len(case.size);
     (scenario.traffic.payload, scenario.traffic.response) = (len, len);
-    deployment::run(&scenario, mote::Protection::Coap, seed, false).0.first_try
+    world::run(&scenario, mote::Protection::Coap, seed, false).0.first_try
 }
 
 /// What the mote's ciphers take: it seals what it sends, and opens what comes back.
