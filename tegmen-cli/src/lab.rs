@@ -13,7 +13,7 @@ use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::runs::{self, Run, Store, parts};
 use tegmen_testbed::{
-    agreement, blink, footprint, handshakes, objects, parallel, pcap, plans, report, scenario, two_way, world,
+    agreement, blink, deployment, footprint, handshakes, objects, parallel, pcap, plans, report, two_way, world,
 };
 
 #[derive(Args)]
@@ -244,7 +244,7 @@ fn run_agreement(out: Output) -> ExitCode {
 }
 
 /// A plan that comes with the laboratory, or a file.
-fn find_plan(name: &str) -> Result<scenario::Plan, Failure> {
+fn find_plan(name: &str) -> Result<deployment::Plan, Failure> {
     match plans::ALL.iter().find(|named| named.name == name) {
         Some(named) => named.plan().map_err(Failure::new),
         None if name.ends_with(".toml") => read_file(Path::new(name)),
@@ -261,14 +261,14 @@ fn commit() -> String {
     text.map_or_else(|| "unknown (not a checkout)".into(), |text| text.trim().to_owned())
 }
 
-fn read_file(path: &Path) -> Result<scenario::Plan, Failure> {
+fn read_file(path: &Path) -> Result<deployment::Plan, Failure> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    scenario::Plan::parse(&name, &text).map_err(Failure::usage)
+    deployment::Plan::parse(&name, &text).map_err(Failure::usage)
 }
 
 /// Runs a plan, and says how fast it was.
-fn run_plan(out: Output, plan: &scenario::Plan, kept: &Kept) -> Result<Vec<Run>, Failure> {
+fn run_plan(out: Output, plan: &deployment::Plan, kept: &Kept) -> Result<Vec<Run>, Failure> {
     let store = kept.store()?;
     let progress = Progress::new();
     kept.say_when_stopped(out, &progress.done, &progress.all);
@@ -286,7 +286,7 @@ fn run_plan(out: Output, plan: &scenario::Plan, kept: &Kept) -> Result<Vec<Run>,
     Ok(runs)
 }
 
-fn write_runs(file: &Path, plan: &scenario::Plan, runs: &[Run]) -> Result<(), Failure> {
+fn write_runs(file: &Path, plan: &deployment::Plan, runs: &[Run]) -> Result<(), Failure> {
     let written = parts::write(plan, runs).and_then(|text| std::fs::write(file, text));
     written.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
@@ -405,9 +405,9 @@ impl Lab {
                     Failure::usage(format!("--protection: one of {}", Protection::ALL.map(Protection::name).join(", ")))
                 })?;
                 let case = plan.cases.first().ok_or_else(|| Failure::usage("the file has no case"))?;
-                let seed = case.scenario.run.first_seed;
+                let seed = case.deployment.run.first_seed;
                 // On a thread with the stack that large networks need.
-                let once = |(): &()| world::run(&case.scenario, protection, seed, true).1;
+                let once = |(): &()| world::run(&case.deployment, protection, seed, true).1;
                 let frames = parallel::each(&[()], once, |_| {}).concat();
                 let named = |error| Failure::new(format!("{}: {error}", file.display()));
                 let mut capture = std::io::BufWriter::new(std::fs::File::create(&file).map_err(named)?);

@@ -1,6 +1,6 @@
 //! The plans of the laboratory, one file each.
 
-use crate::scenario::{Plan, Wrong};
+use crate::deployment::{Plan, Wrong};
 
 /// A plan's name and its file.
 #[derive(Clone, Copy, Debug)]

@@ -3,13 +3,13 @@
 use crate::advice::Advice;
 use crate::agreement;
 use crate::blink::paper;
+use crate::deployment::Plan;
 use crate::figure::{CLASSES, Figure, Sample, Source, WITHIN, class};
 use crate::handshakes;
 use crate::interval::Mean;
 use crate::objects;
 use crate::plot::{self, Series, escape};
 use crate::runs::{self, Store, Summary};
-use crate::scenario::Plan;
 use crate::two_way;
 use serde_json::json;
 use std::collections::BTreeMap;

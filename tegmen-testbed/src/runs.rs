@@ -7,12 +7,12 @@
 pub mod parts;
 
 use crate::cost::Memory;
+use crate::deployment::{Case, Deployment, Plan, Runs};
 use crate::figure::Source;
 use crate::interval::{Mean, mean, share};
 use crate::mote::Protection;
 use crate::parallel;
 use crate::platform::{Energy, Platform};
-use crate::scenario::{Case, Plan, Runs, Scenario};
 use crate::sim::{Micros, NodeId};
 use crate::world::{self, Outcome};
 use serde::{Deserialize, Serialize};
@@ -189,8 +189,8 @@ impl Store {
         Ok(Self { folder: Some(folder.into()), program: program()? })
     }
 
-    fn file(&self, scenario: &Scenario, protection: Protection, seed: u64) -> Option<PathBuf> {
-        let key = format!("{} {protection:?} {seed} {}", self.program, text_of(scenario));
+    fn file(&self, deployment: &Deployment, protection: Protection, seed: u64) -> Option<PathBuf> {
+        let key = format!("{} {protection:?} {seed} {}", self.program, text_of(deployment));
         Some(self.folder.as_ref()?.join(format!("{:016x}.json", fnv(key.as_bytes()))))
     }
 }
@@ -206,8 +206,8 @@ fn program() -> std::io::Result<u64> {
 }
 
 /// All that a run depends on but its seed.
-fn text_of(scenario: &Scenario) -> String {
-    format!("{:?}", Scenario { run: Runs::default(), ..scenario.clone() })
+fn text_of(deployment: &Deployment) -> String {
+    format!("{:?}", Deployment { run: Runs::default(), ..deployment.clone() })
 }
 
 /// Runs a plan and summarizes it. Calls `done` with the number of finished runs and of all runs.
@@ -219,8 +219,8 @@ pub fn run(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Ve
 pub fn all(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Vec<Run> {
     let mut jobs: Vec<(usize, Protection, u64)> = Vec::new();
     for (number, case) in plan.cases.iter().enumerate() {
-        let seeds = &case.scenario.run;
-        for protection in &case.scenario.stack.protections {
+        let seeds = &case.deployment.run;
+        for protection in &case.deployment.stack.protections {
             jobs.extend((0..seeds.seeds).map(|seed| (number, *protection, seeds.first_seed + seed)));
         }
     }
@@ -236,7 +236,7 @@ pub fn all(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Ve
 pub fn summarize(plan: &Plan, runs: &[Run]) -> Vec<Summary> {
     let mut summaries = Vec::new();
     for (number, case) in plan.cases.iter().enumerate() {
-        for protection in &case.scenario.stack.protections {
+        for protection in &case.deployment.stack.protections {
             let of_it = runs.iter().filter(|run| run.case == number && run.protection == *protection);
             let of_it: Vec<_> = of_it.map(|run| (run.kept.clone(), run.speed)).collect();
             if !of_it.is_empty() {
@@ -248,16 +248,16 @@ pub fn summarize(plan: &Plan, runs: &[Run]) -> Vec<Summary> {
 }
 
 fn once(case: &Case, protection: Protection, seed: u64, store: &Store) -> (Kept, Option<f64>) {
-    let file = store.file(&case.scenario, protection, seed);
+    let file = store.file(&case.deployment, protection, seed);
     let kept = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
     if let Some(kept) = kept.and_then(|text| serde_json::from_str(&text).ok()) {
         return (kept, None);
     }
     let begin = std::time::Instant::now();
-    let (outcome, _) = world::run(&case.scenario, protection, seed, false);
+    let (outcome, _) = world::run(&case.deployment, protection, seed, false);
     let speed = outcome.elapsed as f64 / 1e6 / begin.elapsed().as_secs_f64();
-    let nodes = case.scenario.links().map_or(1, |links| links.nodes());
-    let kept = Kept::of(&outcome, &case.scenario.makers(nodes));
+    let nodes = case.deployment.links().map_or(1, |links| links.nodes());
+    let kept = Kept::of(&outcome, &case.deployment.makers(nodes));
     if let (Some(file), Ok(text)) = (file, serde_json::to_string(&kept)) {
         // Whole or not at all: another process may look. What cannot be kept is computed again.
         let half = file.with_extension(format!("{}.part", std::process::id()));
@@ -274,7 +274,7 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
         |hits: &dyn Fn(&Kept) -> u64| share(&runs.iter().map(|(run, _)| (hits(run), run.made)).collect::<Vec<_>>());
     let answered: Vec<&Kept> = runs.iter().map(|(run, _)| run).filter(|run| run.answered > 0).collect();
     let readings_of_a_mote = |run: &Kept| run.made as f64 / run.makers as f64;
-    let hardware = &case.scenario.mote;
+    let hardware = &case.deployment.mote;
     let volts = Platform::find(&hardware.platform).map_or(3.0, |platform| platform.volts);
     let years = |nanojoules: &dyn Fn(&Kept) -> u64| {
         let watts =
@@ -282,10 +282,10 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
         hardware.battery_mah * 3.6 * volts / watts / (365.25 * 86_400.0)
     };
     let memory = Memory::of_image(protection.image());
-    let hops = case.scenario.links().and_then(|links| case.scenario.depth(&links)).unwrap_or(0);
+    let hops = case.deployment.links().and_then(|links| case.deployment.depth(&links)).unwrap_or(0);
     let speeds: Vec<f64> = runs.iter().filter_map(|(_, speed)| *speed).collect();
-    let nodes = case.scenario.links().map_or(1, |links| links.nodes());
-    let by_node = case.scenario.makers(nodes).into_iter().enumerate().map(|(place, node)| {
+    let nodes = case.deployment.links().map_or(1, |links| links.nodes());
+    let by_node = case.deployment.makers(nodes).into_iter().enumerate().map(|(place, node)| {
         let of = |run: &Kept| run.by_node.get(place).copied().unwrap_or_default();
         let delays = runs.iter().map(|(run, _)| of(run)).filter(|(answered, _)| *answered > 0);
         OfNode {

@@ -1,11 +1,11 @@
-//! Runs a scenario: nodes with the real stack, 6LoWPAN between them, and the radio below.
+//! Runs a deployment: nodes with the real stack, 6LoWPAN between them, and the radio below.
 
 mod group;
 
 use crate::cost::{self, Costs};
+use crate::deployment::{Addresses, Changes, Deployment, Prefix, Rebooted};
 use crate::mote::{HUB, LEAF, Mote, Node, Protection, SMALL_HUB, Setup, Wish};
 use crate::platform::{Energy, Platform};
-use crate::scenario::{Addresses, Changes, Prefix, Rebooted, Scenario};
 use crate::sim::random::{Purpose, Stream};
 use crate::sim::{Captured, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
@@ -57,12 +57,12 @@ pub struct Outcome {
     pub instructions: u64,
 }
 
-/// Runs a scenario with one protection and one seed; with the frames that were on the air, if `capture`.
+/// Runs a deployment with one protection and one seed; with the frames that were on the air, if `capture`.
 ///
 /// # Panics
-/// If the scenario was not checked: [`crate::scenario::Plan::parse`] does.
-pub fn run(scenario: &Scenario, protection: Protection, seed: u64, capture: bool) -> (Outcome, Vec<Captured>) {
-    let mut world = World::new(scenario, protection, seed);
+/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+pub fn run(deployment: &Deployment, protection: Protection, seed: u64, capture: bool) -> (Outcome, Vec<Captured>) {
+    let mut world = World::new(deployment, protection, seed);
     if capture {
         world.network.start_capture();
     }
@@ -72,7 +72,7 @@ pub fn run(scenario: &Scenario, protection: Protection, seed: u64, capture: bool
 }
 
 struct World<'s> {
-    scenario: &'s Scenario,
+    deployment: &'s Deployment,
     network: Network,
     stations: Vec<Station>,
     contexts: Vec<Context>,
@@ -124,11 +124,11 @@ enum Later {
 }
 
 impl<'s> World<'s> {
-    fn new(scenario: &'s Scenario, protection: Protection, seed: u64) -> Self {
-        let links = scenario.links().expect("a checked scenario");
-        let parents = scenario.parents(&links).expect("a checked scenario");
+    fn new(deployment: &'s Deployment, protection: Protection, seed: u64) -> Self {
+        let links = deployment.links().expect("a checked deployment");
+        let parents = deployment.parents(&links).expect("a checked deployment");
         let nodes = links.nodes();
-        let stack = &scenario.stack;
+        let stack = &deployment.stack;
         let link_of = |node: NodeId| match stack.link_addresses {
             Addresses::Short => LinkAddress::Short(node as u16 + 1),
             Addresses::Extended => {
@@ -137,10 +137,10 @@ impl<'s> World<'s> {
             }
         };
         let addresses: Vec<_> = (0..nodes).map(link_of).collect();
-        let makers = scenario.makers(nodes);
+        let makers = deployment.makers(nodes);
         let radio = Radio { rejects_duplicates: stack.rejects_duplicates, deaf: stack.deaf, ..Radio::STANDARD };
         let network = Network::with_addresses(seed, radio, links, &addresses);
-        let platform = Platform::find(&scenario.mote.platform).expect("a checked scenario");
+        let platform = Platform::find(&deployment.mote.platform).expect("a checked deployment");
         let ip_of = |node: NodeId| {
             let mut ip = match stack.addresses {
                 Prefix::LinkLocal => [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -150,15 +150,15 @@ impl<'s> World<'s> {
             ip
         };
         let costs = Costs::of_budget();
-        let speaks = |node: NodeId| if scenario.traffic.group.is_some() { node == 0 } else { makers.contains(&node) };
+        let speaks = |node: NodeId| if deployment.traffic.group.is_some() { node == 0 } else { makers.contains(&node) };
         let stations = (0..nodes).map(|node| {
             let address = Address { ip: ip_of(node), port: stack.ports[usize::from(node == 0)], scope: 0 };
             let setup = Setup {
                 local: address,
                 protection,
                 profile: stack.profile.into(),
-                payload: scenario.traffic.payload,
-                response: scenario.traffic.response,
+                payload: deployment.traffic.payload,
+                response: deployment.traffic.response,
                 costs,
             };
             let mote: Box<dyn Mote> = match node {
@@ -177,7 +177,7 @@ impl<'s> World<'s> {
             if node != 0 {
                 routes.push(Route::default(addresses[parents[node]]));
             }
-            let traffic = &scenario.traffic;
+            let traffic = &deployment.traffic;
             Station {
                 mote,
                 interface: Interface::new(),
@@ -205,13 +205,13 @@ impl<'s> World<'s> {
             _ => Vec::new(),
         };
         Self {
-            scenario,
+            deployment,
             stations: stations.collect(),
             network,
             contexts,
             makers,
             costs,
-            cycles: scenario.mote.cycles_per_instruction,
+            cycles: deployment.mote.cycles_per_instruction,
             platform,
             asked: Vec::new(),
             outcome: Outcome { by_node: vec![Vec::new(); nodes], ..Outcome::default() },
@@ -219,7 +219,7 @@ impl<'s> World<'s> {
     }
 
     fn period(&self) -> Micros {
-        (self.scenario.traffic.period_s * 1e6) as Micros
+        (self.deployment.traffic.period_s * 1e6) as Micros
     }
 
     fn go(&mut self) {
@@ -230,7 +230,7 @@ impl<'s> World<'s> {
                 self.network.alarm(node, first, READ);
             }
         }
-        for (number, moves) in self.scenario.moves.iter().enumerate() {
+        for (number, moves) in self.deployment.moves.iter().enumerate() {
             self.network.alarm(moves.node, (moves.at_s * 1e6) as Micros, MOVE + number as u64);
         }
         // When the last reading was made, what is under way has time to arrive; then it is over.
@@ -258,7 +258,7 @@ impl<'s> World<'s> {
     fn read(&mut self, node: NodeId) {
         let (now, period, to) = (self.instant(), self.period(), self.stations[0].address);
         let station = &mut self.stations[node];
-        let drawn = self.scenario.traffic.reboots.filter(|reboots| station.reboots.unit() < reboots.share);
+        let drawn = self.deployment.traffic.reboots.filter(|reboots| station.reboots.unit() < reboots.share);
         let drawn = drawn.map(|reboots| reboots.of);
         if station.reboots_at == Some(station.readings_left) || drawn == Some(Rebooted::Client) {
             station.mote.reboot(now);
@@ -274,7 +274,7 @@ impl<'s> World<'s> {
             let pause = period - period / 4 + station.traffic.below(period / 2 + 1);
             self.network.alarm(node, self.network.now() + pause, READ);
         }
-        if self.scenario.traffic.group.is_some() {
+        if self.deployment.traffic.group.is_some() {
             return self.ask_group();
         }
         let mut wishes = Vec::new();
@@ -285,7 +285,7 @@ impl<'s> World<'s> {
 
     /// The node gets another address, and all know the way to it at once.
     fn move_to(&mut self, node: NodeId, number: u64) {
-        let Some(moves) = self.scenario.moves.get(number as usize) else { return };
+        let Some(moves) = self.deployment.moves.get(number as usize) else { return };
         let (now, to) = (self.instant(), self.stations[0].address);
         let station = &mut self.stations[node];
         let old = station.address.ip;
@@ -322,7 +322,7 @@ impl<'s> World<'s> {
     /// Occupies the processor of a node until `busy_until`: the instructions of the stack, and the time of the
     /// operating system for this number of datagrams.
     fn work(&mut self, node: NodeId, instructions: u64, datagrams: u64) {
-        let system = datagrams * Micros::from(self.scenario.mote.stack_us);
+        let system = datagrams * Micros::from(self.deployment.mote.stack_us);
         let cpu = cost::micros(instructions, self.cycles, self.platform.clock_hz) + system;
         let station = &mut self.stations[node];
         station.instructions += instructions;
@@ -380,7 +380,7 @@ impl<'s> World<'s> {
     fn leave(&mut self, node: NodeId) {
         let Some((to, datagram)) = self.stations[node].leaving.pop_front() else { return };
         let path = Path { local: self.stations[node].address, remote: to };
-        let Ok(headers) = ip::headers(&path, self.scenario.stack.hop_limit, &datagram) else { return };
+        let Ok(headers) = ip::headers(&path, self.deployment.stack.hop_limit, &datagram) else { return };
         let mut packet = headers.to_vec();
         packet.extend(datagram);
         let routes = &self.stations[node].routes;
@@ -412,7 +412,7 @@ impl<'s> World<'s> {
             Some(Arrived::Here(packet)) => {
                 let Ok(Datagram { path, payload }) = Datagram::parse(packet) else { return };
                 let received = self.costs.receive_of(payload.len());
-                if let Some(group) = self.scenario.traffic.group {
+                if let Some(group) = self.deployment.traffic.group {
                     let payload = payload.to_vec();
                     self.work(node, received, 1);
                     match node {
@@ -501,7 +501,7 @@ const LEAVE: u64 = 2;
 const POLL: u64 = 3;
 /// Something is due that was to be sent later.
 const LATER: u64 = 4;
-/// A change of address: the first of the scenario's.
+/// A change of address: the first of the deployment's.
 const MOVE: u64 = 5;
 /// After the last reading: longer than CoAP sends a message again (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
 const AFTERWARDS: Micros = 93_000_000;

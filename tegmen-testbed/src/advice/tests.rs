@@ -1,7 +1,7 @@
 use super::*;
+use crate::deployment::Plan;
 use crate::mote::Protection;
 use crate::runs::{self, Store};
-use crate::scenario::Plan;
 
 fn advice(loss: f64) -> Advice {
     let text = format!(

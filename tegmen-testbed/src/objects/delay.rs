@@ -6,11 +6,11 @@
 //! the air and the instructions of each protocol.
 
 use super::{NO_NDN, Paper, Spread, paper};
+use crate::deployment::{Deployment, Loss, Plan, Rebooted, Reboots, Weather};
 use crate::figure::Figure;
 use crate::interval::{self, Mean};
 use crate::mote::Protection;
 use crate::parallel;
-use crate::scenario::{Loss, Plan, Rebooted, Reboots, Scenario, Weather};
 use crate::sim::Micros;
 use crate::world::{self, Outcome};
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ pub const FULL: Effort = Effort { readings: 300, seeds: 3 };
 /// Returns all figures of the plan. Calls `done` with the number of finished runs and of all runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
-    let mut single = scenario(include_str!("../../plans/objects-single-hop.toml"));
-    let mut multi = scenario(include_str!("../../plans/objects-multi-hop.toml"));
+    let mut single = deployment(include_str!("../../plans/objects-single-hop.toml"));
+    let mut multi = deployment(include_str!("../../plans/objects-multi-hop.toml"));
     single.traffic.readings = effort.readings;
     multi.traffic.readings = effort.readings.div_ceil(5);
     let stack_us = calibrated(&single, paper.table3["coap"].median);
@@ -40,7 +40,7 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     let jobs: Vec<(&Case, u64)> =
         cases.iter().flat_map(|case| (1..=effort.seeds).map(move |seed| (case, seed))).collect();
     let all = jobs.len();
-    let once = |(case, seed): &(&Case, u64)| world::run(&case.scenario, case.protection, *seed, false).0;
+    let once = |(case, seed): &(&Case, u64)| world::run(&case.deployment, case.protection, *seed, false).0;
     let outcomes = parallel::each(&jobs, once, |n| done(n, all));
     let mut results: BTreeMap<Key, Result> = BTreeMap::new();
     for ((case, _), outcome) in jobs.iter().zip(&outcomes) {
@@ -59,29 +59,29 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     figures
 }
 
-fn scenario(text: &str) -> Scenario {
+fn deployment(text: &str) -> Deployment {
     let plan = Plan::parse("objects", text).expect("the plan is part of the program, and a test reads it");
-    plan.cases.into_iter().next().expect("a plan has a case").scenario
+    plan.cases.into_iter().next().expect("a plan has a case").deployment
 }
 
 /// The cost of the operating system for each datagram with which plain CoAP has this median, in microseconds.
-fn calibrated(single: &Scenario, median_ms: f64) -> u32 {
-    let mut scenario = single.clone();
+fn calibrated(single: &Deployment, median_ms: f64) -> u32 {
+    let mut deployment = single.clone();
     for _ in 0..2 {
-        let mut delays = world::run(&scenario, Protection::Coap, 1, false).0.first_try;
+        let mut delays = world::run(&deployment, Protection::Coap, 1, false).0.first_try;
         delays.sort_unstable();
         // A request and its response are each sent once and received once.
         let missing = (median_ms * 1e3 - quantile(&delays, 0.5) as f64) / 4.0;
-        scenario.mote.stack_us = (f64::from(scenario.mote.stack_us) + missing).round().max(0.0) as u32;
+        deployment.mote.stack_us = (f64::from(deployment.mote.stack_us) + missing).round().max(0.0) as u32;
     }
-    scenario.mote.stack_us
+    deployment.mote.stack_us
 }
 
-/// A scenario under a protection.
+/// A deployment under a protection.
 struct Case {
     name: &'static str,
     protection: Protection,
-    scenario: Scenario,
+    deployment: Deployment,
 }
 
 type Key = (&'static str, Protection);
@@ -156,10 +156,10 @@ fn quantile(sorted: &[Micros], share: f64) -> Micros {
     sorted.get((sorted.len() as f64 * share) as usize).copied().unwrap_or(0)
 }
 
-fn cases(single: &Scenario, multi: &Scenario) -> Vec<Case> {
+fn cases(single: &Deployment, multi: &Deployment) -> Vec<Case> {
     let mut cases = Vec::new();
-    let mut add = |name, protection, scenario: &Scenario| {
-        cases.push(Case { name, protection, scenario: scenario.clone() });
+    let mut add = |name, protection, deployment: &Deployment| {
+        cases.push(Case { name, protection, deployment: deployment.clone() });
     };
     for (protection, _) in PROTOCOLS {
         add(STEADY, protection, single);
@@ -181,9 +181,9 @@ fn cases(single: &Scenario, multi: &Scenario) -> Vec<Case> {
 }
 
 /// Losses by sender and receiver, from those of each node and its parent, which are the same both ways.
-fn matrix(scenario: &Scenario, losses: [f64; 15]) -> Loss {
+fn matrix(deployment: &Deployment, losses: [f64; 15]) -> Loss {
     let mut rows = vec![vec![0.0; losses.len() + 1]; losses.len() + 1];
-    for [parent, child] in scenario.network.links.iter().flatten() {
+    for [parent, child] in deployment.network.links.iter().flatten() {
         let loss = losses[child - 1];
         (rows[*parent][*child], rows[*child][*parent]) = (loss, loss);
     }

@@ -4,8 +4,8 @@
 //! The parts of a plan that are merged give, byte for byte, the file of the plan that was run whole.
 
 use super::{Kept, Run, fnv, program, text_of};
+use crate::deployment::{Case, MAX_SEED, MAX_SEEDS, Plan};
 use crate::mote::Protection;
-use crate::scenario::{Case, MAX_SEED, MAX_SEEDS, Plan};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -13,8 +13,8 @@ use std::ops::RangeInclusive;
 /// Takes these seeds instead of those that the plan says.
 pub fn set_seeds(plan: &mut Plan, seeds: &RangeInclusive<u64>) {
     for case in &mut plan.cases {
-        case.scenario.run.first_seed = *seeds.start();
-        case.scenario.run.seeds = seeds.end() - seeds.start() + 1;
+        case.deployment.run.first_seed = *seeds.start();
+        case.deployment.run.seeds = seeds.end() - seeds.start() + 1;
     }
 }
 
@@ -62,7 +62,7 @@ pub fn merge(plan: &Plan, parts: &[(String, String)]) -> Result<Vec<Run>, String
         runs.extend(read(plan, program, name, text)?.into_iter().map(|run| (run, name.as_str())));
     }
     let order = |run: &Run| {
-        let protections = plan.cases.get(run.case).map(|case| &case.scenario.stack.protections);
+        let protections = plan.cases.get(run.case).map(|case| &case.deployment.stack.protections);
         let place = protections.and_then(|all| all.iter().position(|protection| *protection == run.protection));
         (run.case, place, run.seed)
     };
@@ -93,7 +93,7 @@ fn read(plan: &Plan, program: u64, name: &str, text: &str) -> Result<Vec<Run>, S
         let cells: Vec<&str> = line.splitn(columns.len() + 4, ',').collect();
         let [case, protection, seed, kept @ .., _] = cells.as_slice() else { return None };
         let case = case.parse::<usize>().ok()?.checked_sub(1)?;
-        let protections = &plan.cases.get(case)?.scenario.stack.protections;
+        let protections = &plan.cases.get(case)?.deployment.stack.protections;
         let protection = protections.iter().copied().find(|known: &Protection| known.name() == *protection)?;
         let field = |(column, cell): (&String, &&str)| Some((column.clone(), field(column, cell)?));
         let kept: Map<String, Value> = columns.iter().zip(kept).map(field).collect::<Option<_>>()?;
@@ -127,7 +127,7 @@ fn field(column: &str, cell: &str) -> Option<Value> {
 }
 
 fn first_line(plan: &Plan, program: u64) -> String {
-    let cases = plan.cases.iter().map(|case| format!("{} {}\n", values(case), text_of(&case.scenario)));
+    let cases = plan.cases.iter().map(|case| format!("{} {}\n", values(case), text_of(&case.deployment)));
     format!("{MARK} {:016x}; program {program:016x}\n", fnv(cases.collect::<String>().as_bytes()))
 }
 

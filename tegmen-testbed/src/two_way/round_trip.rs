@@ -1,11 +1,11 @@
 //! Figure 6: round trips of plain text and of records, over one hop and four, by size.
 
 use super::{Increase, Increases, Paper, Protection};
+use crate::deployment::{Deployment, Plan};
 use crate::figure::{Figure, Source};
 use crate::interval::{self, Mean};
 use crate::mote;
 use crate::parallel;
-use crate::scenario::{Plan, Scenario};
 use crate::sim::Micros;
 use crate::world;
 use std::collections::BTreeMap;
@@ -126,13 +126,13 @@ fn first_jump(ms: impl Fn(usize) -> f64) -> usize {
 
 /// The round trips of a case, without its ciphers.
 fn run(case: Case, effort: Effort, seed: u64) -> Vec<Micros> {
-    let mut scenario = scenario();
-    scenario.network.hops = Some(case.hops);
-    scenario.network.forwarders = case.hops - 1;
-    scenario.traffic.readings = effort.readings;
+    let mut deployment = deployment();
+    deployment.network.hops = Some(case.hops);
+    deployment.network.forwarders = case.hops - 1;
+    deployment.traffic.readings = effort.readings;
     let len = case.protection.record_len(case.size);
-    (scenario.traffic.payload, scenario.traffic.response) = (len, len);
-    world::run(&scenario, mote::Protection::Coap, seed, false).0.first_try
+    (deployment.traffic.payload, deployment.traffic.response) = (len, len);
+    world::run(&deployment, mote::Protection::Coap, seed, false).0.first_try
 }
 
 /// What the mote's ciphers take: it seals what it sends, and opens what comes back.
@@ -145,10 +145,10 @@ fn cipher_ms(paper: &Paper, case: Case) -> f64 {
     2.0 * of_255 * case.size as f64 / 255.0
 }
 
-fn scenario() -> Scenario {
+fn deployment() -> Deployment {
     let plan = Plan::parse("two-way", include_str!("../../plans/two-way.toml"));
     let plan = plan.expect("the plan is part of the program, and a test reads it");
-    plan.cases.into_iter().next().expect("a plan has a case").scenario
+    plan.cases.into_iter().next().expect("a plan has a case").deployment
 }
 
 /// Bytes of plain text.

@@ -2,8 +2,8 @@
 //! it, and each member answers node 0 within its leisure.
 
 use super::{Later, World, view};
+use crate::deployment::Group;
 use crate::mote::{MESSAGE, RESOURCE};
-use crate::scenario::Group;
 use crate::sim::{Micros, NodeId};
 use tegmen::address::{Address, Path};
 use tegmen::buf::{Frame, Reader};
@@ -23,9 +23,9 @@ impl World<'_> {
         let mut frame = Frame::new(&mut storage, 0);
         let built = Builder::new(&mut frame, MessageType::NonConfirmable, Code::GET, number, &number.to_be_bytes())
             .and_then(|mut message| message.path(RESOURCE));
-        let group = Address { ip: ALL_COAP_NODES, port: self.scenario.stack.ports[0], scope: 0 };
+        let group = Address { ip: ALL_COAP_NODES, port: self.deployment.stack.ports[0], scope: 0 };
         let path = Path { local: self.stations[0].address, remote: group };
-        let hop_limit = self.scenario.stack.hop_limit;
+        let hop_limit = self.deployment.stack.hop_limit;
         let (Ok(()), Ok(headers)) = (built, ip::headers(&path, hop_limit, frame.bytes())) else { return };
         let packet = [&headers, frame.bytes()].concat();
         let room = self.network.room(0, LinkAddress::BROADCAST);
@@ -64,7 +64,7 @@ impl World<'_> {
         let mut storage = [0; MESSAGE];
         let mut frame = Frame::new(&mut storage, 0);
         let (kind, id) = (MessageType::NonConfirmable, request.message_id());
-        let response = &[0x24; MESSAGE][..self.scenario.traffic.response];
+        let response = &[0x24; MESSAGE][..self.deployment.traffic.response];
         let built = Builder::new(&mut frame, kind, Code::CONTENT, id, request.token())
             .and_then(|mut message| if response.is_empty() { Ok(()) } else { message.payload(response) });
         if built.is_err() {

@@ -1,12 +1,12 @@
 use super::*;
-use crate::scenario::Plan;
+use crate::deployment::Plan;
 use tegmen::lowpan::frame::Frame;
 
-fn scenario(network: &str, rest: &str) -> Scenario {
+fn deployment(network: &str, rest: &str) -> Deployment {
     let text = format!(
         "about = \"a test\"\n[network]\n{network}\n[traffic]\nperiod_s = 2.0\npayload = 10\nreadings = 30\n{rest}"
     );
-    Plan::parse("test.toml", &text).unwrap().cases.remove(0).scenario
+    Plan::parse("test.toml", &text).unwrap().cases.remove(0).deployment
 }
 
 #[test]
@@ -17,9 +17,9 @@ fn every_reading_is_answered_where_nothing_is_lost() {
         "topology = \"tree\"\nnodes = 7\nfanout = 2",
     ] {
         for protection in Protection::ALL {
-            let scenario = scenario(network, "");
-            let (outcome, _) = run(&scenario, protection, 1, false);
-            let makers = scenario.makers(scenario.links().unwrap().nodes()).len() as u64;
+            let deployment = deployment(network, "");
+            let (outcome, _) = run(&deployment, protection, 1, false);
+            let makers = deployment.makers(deployment.links().unwrap().nodes()).len() as u64;
             assert_eq!((outcome.made, outcome.answered), (30 * makers, 30 * makers), "{network} {protection:?}");
             assert_eq!(outcome.delays.len() as u64, outcome.answered);
             let sessions = if protection == Protection::CoapDtls { makers } else { 0 };
@@ -30,9 +30,9 @@ fn every_reading_is_answered_where_nothing_is_lost() {
 
 #[test]
 fn a_session_costs_bytes_time_and_energy() {
-    let scenario = scenario("topology = \"star\"\nnodes = 3", "");
+    let deployment = deployment("topology = \"star\"\nnodes = 3", "");
     let [plain, secured] =
-        [Protection::Coap, Protection::CoapDtls].map(|protection| run(&scenario, protection, 1, false).0);
+        [Protection::Coap, Protection::CoapDtls].map(|protection| run(&deployment, protection, 1, false).0);
     // 29 bytes in each direction, and the handshake.
     assert!(secured.bytes > plain.bytes + 2 * 29 * plain.made);
     assert!(secured.delays[45] > plain.delays[45]);
@@ -42,9 +42,10 @@ fn a_session_costs_bytes_time_and_energy() {
 
 #[test]
 fn oscore_costs_its_bytes_in_each_message_and_no_session() {
-    let mut scenario = scenario("topology = \"star\"\nnodes = 1", "");
-    scenario.traffic.response = 2;
-    let [plain, protected, secured, oscore] = Protection::ALL.map(|protection| run(&scenario, protection, 1, false).0);
+    let mut deployment = deployment("topology = \"star\"\nnodes = 1", "");
+    deployment.traffic.response = 2;
+    let [plain, protected, secured, oscore] =
+        Protection::ALL.map(|protection| run(&deployment, protection, 1, false).0);
     // 30 exchanges, of which none is repeated; numbers have one byte each.
     assert_eq!(protected.bytes, plain.bytes + 30 * 12);
     assert_eq!(oscore.bytes, plain.bytes + 30 * (14 + 11));
@@ -57,10 +58,10 @@ fn oscore_costs_its_bytes_in_each_message_and_no_session() {
 #[test]
 fn who_lost_what_it_knew_by_oscore_asks_once_and_goes_on() {
     let with = |of: &str, share: f64| {
-        let mut scenario = scenario("topology = \"star\"\nnodes = 3", "");
+        let mut deployment = deployment("topology = \"star\"\nnodes = 3", "");
         let of = if of == "server" { Rebooted::Server } else { Rebooted::Client };
-        scenario.traffic.reboots = Some(crate::scenario::Reboots { share, of });
-        run(&scenario, Protection::Oscore, 1, false).0
+        deployment.traffic.reboots = Some(crate::deployment::Reboots { share, of });
+        run(&deployment, Protection::Oscore, 1, false).0
     };
     let always = with("server", 1.0);
     // The first time there is nothing to lose.
@@ -79,17 +80,17 @@ fn who_lost_what_it_knew_by_oscore_asks_once_and_goes_on() {
 #[test]
 fn forwarders_make_no_readings() {
     let tree = "topology = \"tree\"\nnodes = 6\nfanout = 2\nforwarders = 2";
-    let (outcome, _) = run(&scenario(tree, ""), Protection::Oscore, 1, false);
+    let (outcome, _) = run(&deployment(tree, ""), Protection::Oscore, 1, false);
     assert_eq!((outcome.made, outcome.answered), (4 * 30, 4 * 30));
     assert!(outcome.by_node[1].is_empty() && outcome.by_node[3].len() == 30);
 }
 
 #[test]
 fn the_operating_system_takes_its_time() {
-    let mut scenario = scenario("topology = \"star\"\nnodes = 1", "");
-    let without = run(&scenario, Protection::Coap, 1, false).0;
-    scenario.mote.stack_us = 1000;
-    let with = run(&scenario, Protection::Coap, 1, false).0;
+    let mut deployment = deployment("topology = \"star\"\nnodes = 1", "");
+    let without = run(&deployment, Protection::Coap, 1, false).0;
+    deployment.mote.stack_us = 1000;
+    let with = run(&deployment, Protection::Coap, 1, false).0;
     // Sent, received, and both again on the way back; a little of it passes while the MAC acknowledges.
     let more = (with.delays.iter().sum::<Micros>() - without.delays.iter().sum::<Micros>()) / 30;
     assert!((3_700..4_100).contains(&more), "{more}");
@@ -97,8 +98,8 @@ fn the_operating_system_takes_its_time() {
 
 #[test]
 fn losses_are_made_good_by_the_mac_and_by_coap_and_cost_time() {
-    let clean = run(&scenario("topology = \"chain\"\nhops = 3", ""), Protection::CoapDtls, 1, false).0;
-    let lossy = run(&scenario("topology = \"chain\"\nhops = 3\nloss = 0.3", ""), Protection::CoapDtls, 1, false).0;
+    let clean = run(&deployment("topology = \"chain\"\nhops = 3", ""), Protection::CoapDtls, 1, false).0;
+    let lossy = run(&deployment("topology = \"chain\"\nhops = 3\nloss = 0.3", ""), Protection::CoapDtls, 1, false).0;
     assert!(lossy.answered >= 28, "{}", lossy.answered);
     assert!(lossy.frames > clean.frames * 3 / 2);
     assert!(lossy.delays.last() > clean.delays.last());
@@ -106,13 +107,13 @@ fn losses_are_made_good_by_the_mac_and_by_coap_and_cost_time() {
 
 #[test]
 fn a_dead_network_answers_nothing_and_ends() {
-    let outcome = run(&scenario("topology = \"star\"\nnodes = 2\nloss = 1.0", ""), Protection::CoapDtls, 1, false).0;
+    let outcome = run(&deployment("topology = \"star\"\nnodes = 2\nloss = 1.0", ""), Protection::CoapDtls, 1, false).0;
     assert_eq!((outcome.made, outcome.answered), (60, 0));
 }
 
 #[test]
 fn long_readings_go_in_fragments() {
-    let mut long = scenario("topology = \"chain\"\nhops = 2", "");
+    let mut long = deployment("topology = \"chain\"\nhops = 2", "");
     long.traffic.payload = 400;
     for protection in Protection::ALL {
         let (outcome, frames) = run(&long, protection, 1, true);
@@ -125,9 +126,9 @@ fn long_readings_go_in_fragments() {
 
 #[test]
 fn who_reboots_opens_a_new_session_and_goes_on() {
-    let mut scenario = scenario("topology = \"star\"\nnodes = 3", "");
-    scenario.traffic.reboot_after = Some(0.5);
-    let (outcome, _) = run(&scenario, Protection::CoapDtls, 1, false);
+    let mut deployment = deployment("topology = \"star\"\nnodes = 3", "");
+    deployment.traffic.reboot_after = Some(0.5);
+    let (outcome, _) = run(&deployment, Protection::CoapDtls, 1, false);
     assert_eq!(outcome.sessions, 6);
     assert!(outcome.answered >= outcome.made - 3, "{} of {}", outcome.answered, outcome.made);
 }
@@ -138,18 +139,18 @@ fn every_form_of_address_arrives() {
         for link in ["short", "extended"] {
             let rest =
                 format!("[stack]\naddresses = \"{addresses}\"\nlink_addresses = \"{link}\"\nports = [61617, 61618]\n");
-            let scenario = scenario("topology = \"chain\"\nhops = 2", &rest);
-            assert_eq!(run(&scenario, Protection::CoapDtls, 1, false).0.answered, 30, "{rest}");
+            let deployment = deployment("topology = \"chain\"\nhops = 2", &rest);
+            assert_eq!(run(&deployment, Protection::CoapDtls, 1, false).0.answered, 30, "{rest}");
         }
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_frames() {
-    let scenario = scenario("topology = \"tree\"\nnodes = 6\nfanout = 2\nloss = 0.2", "");
-    let first = run(&scenario, Protection::CoapDtls, 3, true);
-    assert_eq!(first, run(&scenario, Protection::CoapDtls, 3, true));
-    assert_ne!(first.1, run(&scenario, Protection::CoapDtls, 4, true).1);
+    let deployment = deployment("topology = \"tree\"\nnodes = 6\nfanout = 2\nloss = 0.2", "");
+    let first = run(&deployment, Protection::CoapDtls, 3, true);
+    assert_eq!(first, run(&deployment, Protection::CoapDtls, 3, true));
+    assert_ne!(first.1, run(&deployment, Protection::CoapDtls, 4, true).1);
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn who_moves_shakes_hands_again_and_loses_no_reading() {
             for (protection, sessions) in
                 [(Protection::Coap, 0), (Protection::CoapDtls, 3 + 2), (Protection::Oscore, 0)]
             {
-                let (outcome, _) = run(&scenario(network, &moves), protection, 1, false);
+                let (outcome, _) = run(&deployment(network, &moves), protection, 1, false);
                 let counted = (outcome.made, outcome.answered, outcome.sessions, outcome.moves);
                 assert_eq!(counted, (90, 90, sessions, 2), "{network} {changes} {protection:?}");
                 // At its next reading at the latest, a period and a quarter later.
@@ -176,7 +177,7 @@ fn who_moves_shakes_hands_again_and_loses_no_reading() {
 #[test]
 fn frames_of_others_cost_where_all_hear_all() {
     let overheard = |network: &str| {
-        let (outcome, _) = run(&scenario(network, ""), Protection::Coap, 1, false);
+        let (outcome, _) = run(&deployment(network, ""), Protection::Coap, 1, false);
         outcome.energy.overheard_uj / outcome.energy.rx_uj
     };
     // Alone with node 0 there is nothing to overhear; in a star of six, five others speak and are spoken to.
@@ -184,12 +185,12 @@ fn frames_of_others_cost_where_all_hear_all() {
     assert!(overheard("topology = \"star\"\nnodes = 6") > 5.0);
 }
 
-fn group(network: &str, leisure_s: f64) -> Scenario {
+fn group(network: &str, leisure_s: f64) -> Deployment {
     let text = format!(
         "about = \"a test\"\n[network]\n{network}\n[traffic]\nperiod_s = 10.0\npayload = 0\nresponse = 8\nreadings = 40\n\
          group = {{ leisure_s = {leisure_s} }}\n[stack]\nprotections = [\"coap\"]\n"
     );
-    Plan::parse("test.toml", &text).unwrap().cases.remove(0).scenario
+    Plan::parse("test.toml", &text).unwrap().cases.remove(0).deployment
 }
 
 #[test]
@@ -199,9 +200,9 @@ fn every_member_of_a_group_answers_at_leisure_however_far_it_is() {
         "topology = \"chain\"\nhops = 4",
         "topology = \"tree\"\nnodes = 6\nfanout = 2",
     ] {
-        let scenario = group(network, 5.0);
-        let (outcome, _) = run(&scenario, Protection::Coap, 1, false);
-        let members = scenario.links().unwrap().nodes() as u64 - 1;
+        let deployment = group(network, 5.0);
+        let (outcome, _) = run(&deployment, Protection::Coap, 1, false);
+        let members = deployment.links().unwrap().nodes() as u64 - 1;
         assert_eq!((outcome.made, outcome.sessions), (40 * members, 0), "{network}");
         // Nobody acknowledges a flood, so it may miss somebody; nobody misses many.
         assert!(outcome.by_node[1..].iter().all(|delays| delays.len() >= 36), "{network}: {}", outcome.answered);

@@ -39,7 +39,7 @@ fn what_does_not_belong_together_is_refused_with_its_name() {
     assert!(refused(&[("x".into(), "case\n".into())]).contains("x: not a file"));
     assert!(refused(&[changed("1,coap,", "9,coap,")]).contains("line 3"));
     let mut other = plan.clone();
-    other.cases[0].scenario.traffic.payload = 5;
+    other.cases[0].deployment.traffic.payload = 5;
     assert!(merge(&other, &[a]).unwrap_err().contains("another plan"));
 }
 

@@ -1,6 +1,6 @@
 //! The links of a deployment: connectivity, losses, and the shortest paths to node 0.
 
-use super::{Fault, Scenario, Shape, share};
+use super::{Deployment, Fault, Shape, share};
 use crate::mote;
 use crate::sim::links::STRONG_DBM;
 use crate::sim::{Bursts, Links, Micros, NodeId};
@@ -154,7 +154,7 @@ impl<'de> Deserialize<'de> for Weather {
     }
 }
 
-impl Scenario {
+impl Deployment {
     /// The links between the nodes.
     pub(crate) fn links(&self) -> Result<Links, Fault> {
         let network = &self.network;

@@ -19,7 +19,7 @@ pub use links::{BURSTS, Loss, Weather};
 /// The content of a file.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Scenario {
+pub struct Deployment {
     /// A description in one line.
     pub about: String,
     /// Nodes and links.
@@ -284,22 +284,22 @@ fn hundred() -> u32 {
     100
 }
 
-/// A file: the scenario, and what is varied.
+/// A file: the deployment, and the settings to vary.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// Each value of each key under `[sweep]`, in the order of the file, and the scenario with it.
+    /// Each value of each key under `[sweep]`, in the order of the file, and the deployment with it.
     pub cases: Vec<Case>,
     /// A description in one line.
     pub about: String,
 }
 
-/// A scenario with the values that make it differ from others of its plan.
+/// A deployment with the values that make it differ from others of its plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
     /// `network.hops = 3`, and so on; empty if nothing is varied.
     pub values: BTreeMap<String, String>,
-    /// The whole scenario.
-    pub scenario: Scenario,
+    /// The whole deployment.
+    pub deployment: Deployment,
 }
 
 impl Plan {
@@ -325,7 +325,7 @@ impl Plan {
             true => text.to_owned(),
             false => without_section(text, "sweep"),
         };
-        let base: Scenario = toml::from_str(&plain).map_err(|error| Wrong::of_toml(name, &plain, &error))?;
+        let base: Deployment = toml::from_str(&plain).map_err(|error| Wrong::of_toml(name, &plain, &error))?;
         let mut cases = vec![(BTreeMap::new(), table)];
         for (key, values) in &sweep {
             let line = line_of(text, "sweep", key);
@@ -342,15 +342,15 @@ impl Plan {
                 .collect::<Result<_, Wrong>>()?;
         }
         let cases = cases.into_iter().map(|(values, table)| {
-            let scenario: Scenario = table.try_into().map_err(|error: toml::de::Error| {
+            let deployment: Deployment = table.try_into().map_err(|error: toml::de::Error| {
                 let what = values.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
                 wrong(line_of(text, "", "[sweep]"), format!("with {what}: {}", in_words(error.message())))
             })?;
-            scenario.check().map_err(|(section, key, what)| {
+            deployment.check().map_err(|(section, key, what)| {
                 let swept = line_of(text, "sweep", &format!("{section}.{key}"));
                 wrong(swept.or_else(|| line_of(text, section, key)).or_else(|| line_of(text, "", section)), what)
             })?;
-            Ok(Case { values, scenario })
+            Ok(Case { values, deployment })
         });
         Ok(Self { about: base.about.clone(), cases: cases.collect::<Result<_, _>>()? })
     }
@@ -454,7 +454,7 @@ fn share(section: &'static str, key: &'static str, value: f64) -> Result<(), Fau
     }
 }
 
-impl Scenario {
+impl Deployment {
     fn check(&self) -> Result<(), Fault> {
         let links = self.links()?;
         self.parents(&links)?;

@@ -23,9 +23,9 @@ fn changed(from: &str, to: &str) -> String {
 fn a_plan_is_read_with_what_it_leaves_out() {
     let plan = Plan::parse("plan.toml", GOOD).unwrap();
     let [case] = &plan.cases[..] else { panic!("one case") };
-    assert_eq!(case.scenario.stack.protections, Protection::USUAL);
-    assert_eq!((case.scenario.traffic.readings, case.scenario.run.seeds), (100, 5));
-    assert_eq!(case.scenario.links().unwrap().nodes(), 4);
+    assert_eq!(case.deployment.stack.protections, Protection::USUAL);
+    assert_eq!((case.deployment.traffic.readings, case.deployment.run.seeds), (100, 5));
+    assert_eq!(case.deployment.links().unwrap().nodes(), 4);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_sweep_is_every_combination_and_its_faults_are_found() {
     let sweep = "[sweep]\n\"network.loss\" = [0.0, 0.3]\n\"network.nodes\" = [1, 2, 5]\n";
     let plan = Plan::parse("plan.toml", &format!("{GOOD}{sweep}")).unwrap();
     let cases: Vec<_> =
-        plan.cases.iter().map(|case| (case.scenario.network.loss.clone(), case.scenario.network.nodes)).collect();
+        plan.cases.iter().map(|case| (case.deployment.network.loss.clone(), case.deployment.network.nodes)).collect();
     let expected = [0.0, 0.3].into_iter().flat_map(|loss| [1, 2, 5].map(|nodes| (Loss::Every(loss), Some(nodes))));
     assert_eq!(cases, expected.collect::<Vec<_>>());
     assert_eq!(plan.cases[4].values["network.loss"], "0.3");
@@ -124,7 +124,7 @@ fn link_local_addresses_do_not_leave_their_hop() {
 fn a_matrix_gives_each_way_its_own_loss() {
     let matrix = "loss = [[0.0, 0.1, 0, 0], [0.2, 0, 0, 0], [1, 0, 0, 0],\n  [0, 0, 0, 0]]";
     let plan = Plan::parse("plan.toml", &changed("loss = 0.1", matrix)).unwrap();
-    let links = plan.cases[0].scenario.links().unwrap();
+    let links = plan.cases[0].deployment.links().unwrap();
     assert_eq!([(0, 1), (1, 0), (2, 0), (0, 2)].map(|(from, to)| links.loss(from, to)), [0.1, 0.2, 1.0, 0.0]);
 
     let rows = matrix.replace("], [", "],\n  [");
@@ -143,9 +143,9 @@ fn a_matrix_gives_each_way_its_own_loss() {
 fn bursts_have_names_or_numbers() {
     for (name, weather) in BURSTS {
         let plan = Plan::parse("plan.toml", &changed("loss = 0.1", &format!("bursts = \"{name}\""))).unwrap();
-        assert_eq!(plan.cases[0].scenario.network.bursts, Some(*weather));
+        assert_eq!(plan.cases[0].deployment.network.bursts, Some(*weather));
         assert!(
-            plan.cases[0].scenario.links().unwrap().bursts(0, 1).is_some_and(|bursts| bursts.mean_loss(0.0) <= 0.1)
+            plan.cases[0].deployment.links().unwrap().bursts(0, 1).is_some_and(|bursts| bursts.mean_loss(0.0) <= 0.1)
         );
     }
     let numbers = changed("loss = 0.1", "bursts = { good_s = 0.9, bad_s = 0.1, loss = 1.0 }");
@@ -189,7 +189,7 @@ fn moves_are_of_nodes_that_are_there() {
     let with = |moves: &str| Plan::parse("plan.toml", &format!("{GOOD}[[moves]]\n{moves}\n"));
     let plan = with("node = 3\nat_s = 20").unwrap();
     let expected = Move { node: 3, at_s: 20.0, changes: Changes::Address };
-    assert_eq!(plan.cases[0].scenario.moves, [expected]);
+    assert_eq!(plan.cases[0].deployment.moves, [expected]);
     let far = with("node = 4\nat_s = 20.0").unwrap_err();
     assert_eq!((far.line, far.what.contains("nodes 1 to 3")), (Some(10), true), "{far}");
     let local = with("node = 1\nat_s = 20.0\n[stack]\naddresses = \"link-local\"").unwrap_err();
@@ -203,7 +203,7 @@ fn a_group_is_asked_without_protection() {
     let group = GOOD.replace("payload = 10", "payload = 0\ngroup = { leisure_s = 2.5 }");
     let open = format!("{group}[stack]\nprotections = [\"coap\"]\n");
     let plan = Plan::parse("plan.toml", &open).unwrap();
-    assert_eq!(plan.cases[0].scenario.traffic.group, Some(Group { leisure_s: 2.5 }));
+    assert_eq!(plan.cases[0].deployment.traffic.group, Some(Group { leisure_s: 2.5 }));
     let protected = wrong(&format!("{group}[stack]\nports = [5683, 5683]\n"));
     assert_eq!((protected.line, protected.what.contains("[\"coap\"]")), (Some(10), true), "{protected}");
     let put = wrong(&open.replace("payload = 0", "payload = 1"));
