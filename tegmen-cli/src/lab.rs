@@ -13,7 +13,7 @@ use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::runs::{self, Run, Store, parts};
 use tegmen_testbed::{
-    agreement, blink, deployment, footprint, handshakes, objects, parallel, pcap, plans, report, two_way, world,
+    agreement, blink, deployment, footprint, handshakes, objects, parallel, pcap, plans, report, scenario, two_way,
 };
 
 #[derive(Args)]
@@ -407,7 +407,7 @@ impl Lab {
                 let case = plan.cases.first().ok_or_else(|| Failure::usage("the file has no case"))?;
                 let seed = case.deployment.run.first_seed;
                 // On a thread with the stack that large networks need.
-                let once = |(): &()| world::run(&case.deployment, protection, seed, true).1;
+                let once = |(): &()| scenario::run(&case.deployment, protection, seed, true).1;
                 let frames = parallel::each(&[()], once, |_| {}).concat();
                 let named = |error| Failure::new(format!("{}: {error}", file.display()));
                 let mut capture = std::io::BufWriter::new(std::fs::File::create(&file).map_err(named)?);

@@ -19,6 +19,6 @@ pub mod platform;
 pub mod plot;
 pub mod report;
 pub mod runs;
+pub mod scenario;
 pub mod sim;
 pub mod two_way;
-pub mod world;

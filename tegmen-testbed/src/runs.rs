@@ -13,8 +13,8 @@ use crate::interval::{Mean, mean, share};
 use crate::mote::Protection;
 use crate::parallel;
 use crate::platform::{Energy, Platform};
+use crate::scenario::{self, Outcome};
 use crate::sim::{Micros, NodeId};
-use crate::world::{self, Outcome};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -254,7 +254,7 @@ fn once(case: &Case, protection: Protection, seed: u64, store: &Store) -> (Kept,
         return (kept, None);
     }
     let begin = std::time::Instant::now();
-    let (outcome, _) = world::run(&case.deployment, protection, seed, false);
+    let (outcome, _) = scenario::run(&case.deployment, protection, seed, false);
     let speed = outcome.elapsed as f64 / 1e6 / begin.elapsed().as_secs_f64();
     let nodes = case.deployment.links().map_or(1, |links| links.nodes());
     let kept = Kept::of(&outcome, &case.deployment.makers(nodes));

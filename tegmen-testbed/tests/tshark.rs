@@ -5,7 +5,7 @@ use std::process::Command;
 use tegmen_testbed::deployment::Plan;
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::pcap;
-use tegmen_testbed::world;
+use tegmen_testbed::scenario;
 
 /// The fields of each frame of a run, as tshark reads them; `None` if it is not installed.
 fn decoded(deployment: &str, protection: Protection, fields: &[&str]) -> Option<Vec<Vec<String>>> {
@@ -15,7 +15,7 @@ fn decoded(deployment: &str, protection: Protection, fields: &[&str]) -> Option<
     }
     let text = format!("about = \"a test\"\n{deployment}\n[run]\nseeds = 1\n");
     let plan = Plan::parse("test.toml", &text).expect("a plan");
-    let (outcome, frames) = world::run(&plan.cases[0].deployment, protection, 1, true);
+    let (outcome, frames) = scenario::run(&plan.cases[0].deployment, protection, 1, true);
     assert_eq!(outcome.made, outcome.answered);
     let name = format!("tegmen-{}-{:?}.pcap", std::process::id(), std::thread::current().id());
     let file: PathBuf = std::env::temp_dir().join(name.replace(['(', ')'], ""));

@@ -11,8 +11,8 @@ use crate::figure::Figure;
 use crate::interval::{self, Mean};
 use crate::mote::Protection;
 use crate::parallel;
+use crate::scenario::{self, Outcome};
 use crate::sim::Micros;
-use crate::world::{self, Outcome};
 use std::collections::BTreeMap;
 
 /// The number of requests and runs.
@@ -40,7 +40,7 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     let jobs: Vec<(&Case, u64)> =
         cases.iter().flat_map(|case| (1..=effort.seeds).map(move |seed| (case, seed))).collect();
     let all = jobs.len();
-    let once = |(case, seed): &(&Case, u64)| world::run(&case.deployment, case.protection, *seed, false).0;
+    let once = |(case, seed): &(&Case, u64)| scenario::run(&case.deployment, case.protection, *seed, false).0;
     let outcomes = parallel::each(&jobs, once, |n| done(n, all));
     let mut results: BTreeMap<Key, Result> = BTreeMap::new();
     for ((case, _), outcome) in jobs.iter().zip(&outcomes) {
@@ -68,7 +68,7 @@ fn deployment(text: &str) -> Deployment {
 fn calibrated(single: &Deployment, median_ms: f64) -> u32 {
     let mut deployment = single.clone();
     for _ in 0..2 {
-        let mut delays = world::run(&deployment, Protection::Coap, 1, false).0.first_try;
+        let mut delays = scenario::run(&deployment, Protection::Coap, 1, false).0.first_try;
         delays.sort_unstable();
         // A request and its response are each sent once and received once.
         let missing = (median_ms * 1e3 - quantile(&delays, 0.5) as f64) / 4.0;

@@ -6,8 +6,8 @@ use crate::figure::{Figure, Source};
 use crate::interval::{self, Mean};
 use crate::mote;
 use crate::parallel;
+use crate::scenario;
 use crate::sim::Micros;
-use crate::world;
 use std::collections::BTreeMap;
 
 /// The number of round trips and runs.
@@ -132,7 +132,7 @@ fn run(case: Case, effort: Effort, seed: u64) -> Vec<Micros> {
     deployment.traffic.readings = effort.readings;
     let len = case.protection.record_len(case.size);
     (deployment.traffic.payload, deployment.traffic.response) = (len, len);
-    world::run(&deployment, mote::Protection::Coap, seed, false).0.first_try
+    scenario::run(&deployment, mote::Protection::Coap, seed, false).0.first_try
 }
 
 /// What the mote's ciphers take: it seals what it sends, and opens what comes back.

@@ -1,4 +1,5 @@
-//! Runs a deployment: nodes with the real stack, 6LoWPAN between them, and the radio below.
+//! A scenario: a deployment that runs with one protection and one seed. Its nodes have the real stack, 6LoWPAN between
+//! them, and the radio below.
 
 mod group;
 
@@ -57,7 +58,7 @@ pub struct Outcome {
     pub instructions: u64,
 }
 
-/// Runs a deployment with one protection and one seed; with the frames that were on the air, if `capture`.
+/// Runs a deployment with one protection and one seed; returns the frames that were on the air too, if `capture`.
 ///
 /// # Panics
 /// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
@@ -501,7 +502,7 @@ const LEAVE: u64 = 2;
 const POLL: u64 = 3;
 /// Something is due that was to be sent later.
 const LATER: u64 = 4;
-/// A change of address: the first of the deployment's.
+/// A change of address: the first in the deployment's list.
 const MOVE: u64 = 5;
 /// After the last reading: longer than CoAP sends a message again (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
 const AFTERWARDS: Micros = 93_000_000;
