@@ -1,17 +1,14 @@
 //! Measures Tegmen: its footprint on a mote, its bytes, and the effect of both in a radio network.
 pub mod advice;
-pub mod agreement;
-pub mod blink;
 pub mod cosim;
 pub mod cost;
 pub mod deployment;
 pub mod figure;
 pub mod footprint;
 pub mod frames;
-pub mod handshakes;
 pub mod interval;
 pub mod mote;
-pub mod objects;
+pub mod papers;
 pub mod parallel;
 pub mod pcap;
 pub mod plans;
@@ -21,4 +18,3 @@ pub mod report;
 pub mod runs;
 pub mod scenario;
 pub mod sim;
-pub mod two_way;

@@ -1,16 +1,16 @@
 //! The report: one HTML file that opens from disk, with the same figures as SVG and CSV files.
 
 use crate::advice::Advice;
-use crate::agreement;
-use crate::blink::paper;
 use crate::deployment::Plan;
 use crate::figure::{CLASSES, Figure, Sample, Source, WITHIN, class};
-use crate::handshakes;
 use crate::interval::Mean;
-use crate::objects;
+use crate::papers::agreement;
+use crate::papers::blink::paper;
+use crate::papers::handshakes;
+use crate::papers::objects;
+use crate::papers::two_way;
 use crate::plot::{self, Series, escape};
 use crate::runs::{self, Store, Summary};
-use crate::two_way;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,9 +1,9 @@
 //! The plan `objects-bytes`: table II and figure 3, on messages that the core builds.
 
 use super::{NO_NDN, Paper, READING, paper, request, response};
-use crate::blink::Lab;
 use crate::figure::Figure;
 use crate::frames::frames;
+use crate::papers::blink::Lab;
 use std::collections::BTreeMap;
 use tegmen::address::Address;
 use tegmen::buf::{Frame, Reader};

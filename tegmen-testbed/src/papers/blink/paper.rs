@@ -210,7 +210,8 @@ struct Misprint {
 }
 
 fn paper() -> Paper {
-    toml::from_str(include_str!("../../data/blink.toml")).expect("the file is part of the program, and a test reads it")
+    toml::from_str(include_str!("../../../data/blink.toml"))
+        .expect("the file is part of the program, and a test reads it")
 }
 
 #[cfg(test)]

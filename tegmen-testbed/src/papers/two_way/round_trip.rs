@@ -146,7 +146,7 @@ fn cipher_ms(paper: &Paper, case: Case) -> f64 {
 }
 
 fn deployment() -> Deployment {
-    let plan = Plan::parse("two-way", include_str!("../../plans/two-way.toml"));
+    let plan = Plan::parse("two-way", include_str!("../../../plans/two-way.toml"));
     let plan = plan.expect("the plan is part of the program, and a test reads it");
     plan.cases.into_iter().next().expect("a plan has a case").deployment
 }

@@ -98,5 +98,6 @@ struct Creation {
 }
 
 fn paper() -> Paper {
-    toml::from_str(include_str!("../data/objects.toml")).expect("the file is part of the program, and a test reads it")
+    toml::from_str(include_str!("../../data/objects.toml"))
+        .expect("the file is part of the program, and a test reads it")
 }

@@ -330,8 +330,8 @@ struct Reference {
 
 fn reference() -> Vec<Reference> {
     let files = [
-        (GIVEN, include_str!("../data/ns3-lrwpan-reference.csv")),
-        (MEASURED, include_str!("../data/ns3-lrwpan-measured.csv")),
+        (GIVEN, include_str!("../../data/ns3-lrwpan-reference.csv")),
+        (MEASURED, include_str!("../../data/ns3-lrwpan-measured.csv")),
     ];
     let lines = files.into_iter().flat_map(|(source, text)| text.lines().map(move |line| (source, line)));
     let lines = lines.filter(|(_, line)| !line.starts_with('#') && !line.starts_with("topology"));

@@ -30,8 +30,8 @@ pub const FULL: Effort = Effort { readings: 300, seeds: 3 };
 /// Returns all figures of the plan. Calls `done` with the number of finished runs and of all runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
-    let mut single = deployment(include_str!("../../plans/objects-single-hop.toml"));
-    let mut multi = deployment(include_str!("../../plans/objects-multi-hop.toml"));
+    let mut single = deployment(include_str!("../../../plans/objects-single-hop.toml"));
+    let mut multi = deployment(include_str!("../../../plans/objects-multi-hop.toml"));
     single.traffic.readings = effort.readings;
     multi.traffic.readings = effort.readings.div_ceil(5);
     let stack_us = calibrated(&single, paper.table3["coap"].median);

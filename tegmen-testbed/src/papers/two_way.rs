@@ -314,7 +314,8 @@ struct Figure7 {
 }
 
 fn paper() -> Paper {
-    toml::from_str(include_str!("../data/two-way.toml")).expect("the file is part of the program, and a test reads it")
+    toml::from_str(include_str!("../../data/two-way.toml"))
+        .expect("the file is part of the program, and a test reads it")
 }
 
 /// The columns of table I.

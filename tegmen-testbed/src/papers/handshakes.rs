@@ -415,7 +415,7 @@ struct Radio {
 }
 
 fn paper() -> Paper {
-    toml::from_str(include_str!("../data/delegation.toml"))
+    toml::from_str(include_str!("../../data/delegation.toml"))
         .expect("the file is part of the program, and a test reads it")
 }
 

@@ -116,7 +116,7 @@ struct Plan {
 }
 
 fn plan() -> Plan {
-    toml::from_str(include_str!("../plans/blink-bytes.toml"))
+    toml::from_str(include_str!("../../plans/blink-bytes.toml"))
         .expect("the plan is part of the program, and a test reads it")
 }
 
