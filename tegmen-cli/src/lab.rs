@@ -12,8 +12,8 @@ use tegmen_testbed::advice::Advice;
 use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::runs::{self, Run, Store, parts};
-use tegmen_testbed::papers::{agreement, blink, handshakes, objects, two_way};
-use tegmen_testbed::{deployment, footprint, parallel, pcap, plans, report, scenario};
+use tegmen_testbed::papers::{agreement, blink, handshakes, objects, report, two_way};
+use tegmen_testbed::{deployment, footprint, parallel, pcap, plans, scenario};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen lab list\n  tegmen lab run blink-bytes --json\n  tegmen lab footprint")]

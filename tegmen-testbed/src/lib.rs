@@ -14,7 +14,7 @@ pub mod pcap;
 pub mod plans;
 pub mod platform;
 pub mod plot;
-pub mod report;
+mod report;
 pub mod runs;
 pub mod scenario;
 pub mod sim;

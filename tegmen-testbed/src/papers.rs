@@ -7,4 +7,5 @@ pub mod agreement;
 pub mod blink;
 pub mod handshakes;
 pub mod objects;
+pub mod report;
 pub mod two_way;

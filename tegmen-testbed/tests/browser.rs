@@ -4,8 +4,8 @@
 
 use std::path::Path;
 use std::process::Command;
+use tegmen_testbed::papers::report;
 use tegmen_testbed::plans;
-use tegmen_testbed::report;
 use tegmen_testbed::runs::Store;
 
 /// What chromium says on its output and its console when it opens the page; `None` if there is none.
