@@ -1,7 +1,7 @@
 //! A relay between a client and a server that keeps what passes, as a capture file: so no right to capture is needed.
 
-use crate::cell::{Check, Scene};
-use crate::dtls::LOOPBACK;
+use crate::cell::{Check, LOOPBACK, Scene, Trouble};
+use crate::hello::{self, Hello};
 use crate::network::Network;
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -98,6 +98,27 @@ impl Capture {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(relay) = self.relay.take() {
             let _ = relay.join();
+        }
+    }
+
+    /// The last such hello that passed shows that the peer lacks an extension, given by name and number.
+    pub(crate) fn lacks(&self, hello: Hello, (name, number): (&str, u16)) -> Check {
+        let datagrams = self.datagrams();
+        let read = datagrams.iter().rev().find_map(|datagram| hello::read(&datagram.bytes, hello));
+        match read.ok_or_else(|| format!("no {hello:?}Hello passed"))?.extension(number) {
+            Some(_) => Err(format!("its {hello:?}Hello has {name}, and no row tries that").into()),
+            None => Err(Trouble::Lacks(format!("its {hello:?}Hello has no {name} ({number})"))),
+        }
+    }
+
+    /// The last ServerHello that passed must have an extension, given by name and number, or must be without it.
+    pub(crate) fn agreed(&self, (name, number): (&str, u16), expected: bool) -> Check {
+        let datagrams = self.datagrams();
+        let read = datagrams.iter().rev().find_map(|datagram| hello::read(&datagram.bytes, Hello::Server));
+        match read.ok_or("no ServerHello passed")?.extension(number).is_some() {
+            found if found == expected => Ok(()),
+            true => Err(format!("the ServerHello has {name}").into()),
+            false => Err(format!("the ServerHello is without {name}").into()),
         }
     }
 }

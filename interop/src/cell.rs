@@ -2,7 +2,7 @@
 
 use crate::process::Process;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -49,6 +49,14 @@ impl From<&str> for Trouble {
 }
 
 pub(crate) type Check = Result<(), Trouble>;
+
+/// Checks that `text` holds all of these.
+pub(crate) fn holds(text: &str, wanted: &[&str]) -> Check {
+    match wanted.iter().find(|wanted| !text.contains(**wanted)) {
+        None => Ok(()),
+        Some(missing) => Err(format!("{missing:?} is missing").into()),
+    }
+}
 
 /// Plays a scenario.
 type Play = Box<dyn Fn(&Scene) -> Check + Send + Sync>;
@@ -155,6 +163,14 @@ impl Scene {
         command.args(arguments);
         self.start_command(command)
     }
+}
+
+/// The address on which peers and Tegmen meet.
+pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A free port of a host.
+pub(crate) fn address(host: IpAddr) -> Result<SocketAddr, String> {
+    Ok((host, free_port()?).into())
 }
 
 /// A UDP port that is free, and the one behind it, too: libcoap takes two. None is handed out twice.

@@ -1,10 +1,10 @@
 //! Connection ids (RFC 9146): each end finds its own in what it receives, and a session survives a NAT that forgets.
 
 use crate::capture::Capture;
-use crate::cell::{Check, Scene, Trouble};
-use crate::dtls::{DtlsServer, LOOPBACK, Plaintext, address, answer};
-use crate::hello::{self, Hello};
+use crate::cell::{Check, LOOPBACK, Scene, Trouble, address};
+use crate::hello::Hello;
 use crate::ours::{Library, Psk, Served};
+use crate::session::{DtlsServer, Plaintext, answer};
 use std::net::SocketAddr;
 use tegmen::dtls::Config;
 use tegmen::dtls::connection_id::Policy;
@@ -113,7 +113,7 @@ pub(crate) fn client_lacks<S: Plaintext + ?Sized>(
     let served = Served::start(scene, &Psk::usual())?;
     let relay = Capture::start((LOOPBACK, served.port).into())?;
     connect((LOOPBACK, relay.port).into())?.get_v()?;
-    hello::lacks(&relay, Hello::Client, ("connection_id", 54))
+    relay.lacks(Hello::Client, ("connection_id", 54))
 }
 
 /// As [`lacks`], for a server that is not started yet.

@@ -1,106 +1,13 @@
-//! What every DTLS peer does alike. Such a peer knows nothing of CoAP, so messages go through it byte by byte.
+//! The rows of every DTLS peer. Such a peer knows nothing of CoAP, so messages go through it byte by byte.
 
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene, Trouble};
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, address};
 use crate::connection_id;
 use crate::network::Network;
 use crate::ours::{Library, Psk, Served, names_identity_and_key, start_ask, start_ask_within};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use crate::session::{DtlsClient, DtlsServer, Plaintext, answer};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
-
-/// Application data at the peer's end of a session.
-pub(crate) trait Plaintext {
-    /// Sends `message` in a record of its own.
-    fn send(&mut self, message: &[u8]) -> Result<(), String>;
-
-    /// Waits for a message of `len` bytes and `tail`; those bytes.
-    fn head(&mut self, len: usize, tail: &[u8]) -> Result<Vec<u8>, String>;
-
-    /// Ends the session, with a closing alert if the peer sends such.
-    fn close(&mut self);
-
-    /// Waits for exactly `message`.
-    fn expect(&mut self, message: &[u8]) -> Result<(), String> {
-        self.head(0, message).map(drop)
-    }
-
-    /// Sends a GET of a value of `tegmen serve` and waits for its content: `header` with the token, an ETag, `payload`.
-    fn get(&mut self, request: &[u8], header: &[u8], payload: &[u8]) -> Result<(), String> {
-        const ETAG_LEN: usize = 5;
-        self.send(request)?;
-        let head = self.head(header.len().saturating_add(ETAG_LEN), &[&[0xff], payload].concat())?;
-        match head.strip_prefix(header) {
-            Some([0x44, ..]) => Ok(()),
-            _ => Err(format!("the content came behind {head:02x?}, not {header:02x?} and an ETag")),
-        }
-    }
-
-    /// GET of `/v`, as it is before anybody wrote to it.
-    fn get_v(&mut self) -> Result<(), String> {
-        self.get(GET_V, b"\x64\x45\x12\x34abcd", b"hello")
-    }
-
-    /// Sends a request, and waits for exactly `response`.
-    fn exchange(&mut self, request: &[u8], response: &[u8]) -> Result<(), String> {
-        self.send(request)?;
-        self.expect(response)
-    }
-}
-
-/// A DTLS peer in the role of a client.
-pub(crate) trait DtlsClient: Send + Sync + 'static {
-    /// Builds it, if it has to be built.
-    fn prepare(&self) -> Check {
-        Ok(())
-    }
-
-    /// Whether it has room for such a key and identity.
-    fn takes(&self, _: &Psk) -> Check {
-        Ok(())
-    }
-
-    /// Whether it knows connection ids (RFC 9146); then there are rows of their own.
-    fn knows_connection_id(&self) -> bool {
-        false
-    }
-
-    /// Opens a session to `tegmen serve`; it is established when this returns.
-    fn connect(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String>;
-
-    /// Tries to, and has to say that an alert came that decryption failed.
-    fn fail(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Check;
-}
-
-/// A DTLS peer in the role of a server.
-pub(crate) trait DtlsServer: Send + Sync + 'static {
-    /// Builds it, if it has to be built.
-    fn prepare(&self) -> Check {
-        Ok(())
-    }
-
-    /// Whether it has room for such a key and identity.
-    fn takes(&self, _: &Psk) -> Check {
-        Ok(())
-    }
-
-    /// Where it is written that it refuses a ClientHello without extensions, if it does.
-    fn refuses_minimal(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Whether it knows connection ids (RFC 9146); then there are rows of their own.
-    fn knows_connection_id(&self) -> bool {
-        false
-    }
-
-    /// What `tegmen` says of its alert to an unknown identity, if that is none of RFC 4279, section 2.
-    fn unknown_identity(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Starts it; it listens at `address` when this returns.
-    fn listen(&self, scene: &Scene, address: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String>;
-}
 
 /// The cells of a client.
 pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -> Vec<Cell> {
@@ -156,8 +63,6 @@ pub(crate) fn server_cells(peer: &str, version: &str, server: impl DtlsServer) -
     scenarios.map(cell).collect()
 }
 
-pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-
 pub(crate) fn long_key() -> Psk {
     Psk::with_key(&"k".repeat(64))
 }
@@ -185,8 +90,6 @@ pub(crate) fn get_block(session: &mut dyn Plaintext, block: usize) -> Check {
         _ => Err(format!("the block came behind {head:02x?}").into()),
     }
 }
-
-pub(crate) const GET_V: &[u8] = b"\x44\x01\x12\x34abcd\xb1v";
 
 fn client_get(scene: &Scene, client: &dyn DtlsClient, host: IpAddr, psk: &Psk) -> Check {
     client.takes(psk)?;
@@ -267,28 +170,6 @@ pub(crate) fn client_closes(scene: &Scene, client: &dyn DtlsClient) -> Check {
 }
 
 // --- the peer is the server ---
-
-pub(crate) fn address(host: IpAddr) -> Result<SocketAddr, String> {
-    Ok((host, crate::cell::free_port()?).into())
-}
-
-/// Waits for a confirmable request to `/question` with a token of four bytes, and answers it in the acknowledgement.
-pub(crate) fn answer(
-    session: &mut dyn Plaintext,
-    method: u8,
-    payload: &[u8],
-    code: u8,
-    answer: &[u8],
-) -> Result<(), String> {
-    let marker: &[u8] = if payload.is_empty() { &[] } else { &[0xff] };
-    let header = session.head(8, &[b"\xb8question", marker, payload].concat())?;
-    match header.as_slice() {
-        &[0x44, asked, id0, id1, ref token @ ..] if asked == method => {
-            session.send(&[&[0x64, code, id0, id1], token, &[0xff], answer].concat())
-        }
-        other => Err(format!("no header of a confirmable request: {other:02x?}")),
-    }
-}
 
 fn server_put(scene: &Scene, server: &dyn DtlsServer, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
     server.takes(psk)?;

@@ -4,13 +4,13 @@ mod public_keys;
 mod resumption;
 
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene, free_port};
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port, holds};
 use crate::connection_id;
-use crate::dtls::{self, DtlsClient, LOOPBACK, Plaintext, long_identity, long_key};
+use crate::dtls::{self, long_identity, long_key};
 use crate::network::{BAD, Network};
-use crate::openssl::holds;
 use crate::ours::{Psk, names_identity_and_key, probe_record_size, start_ask, start_ask_within};
 use crate::process::Process;
+use crate::session::{DtlsClient, Plaintext};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::Command;
 

@@ -1,34 +1,10 @@
 //! What a peer offers and what it answers, read from the bytes that passed.
 
-use crate::capture::Capture;
-use crate::cell::{Check, Trouble};
-
 /// A hello, by its number (RFC 5246, section 7.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hello {
     Client = 1,
     Server = 2,
-}
-
-/// The last such hello that passed shows that the peer lacks an extension, given by name and number.
-pub(crate) fn lacks(relay: &Capture, hello: Hello, (name, number): (&str, u16)) -> Check {
-    let datagrams = relay.datagrams();
-    let read = datagrams.iter().rev().find_map(|datagram| read(&datagram.bytes, hello));
-    match read.ok_or_else(|| format!("no {hello:?}Hello passed"))?.extension(number) {
-        Some(_) => Err(format!("its {hello:?}Hello has {name}, and no row tries that").into()),
-        None => Err(Trouble::Lacks(format!("its {hello:?}Hello has no {name} ({number})"))),
-    }
-}
-
-/// The last ServerHello that passed has to have an extension, given by name and number, or has to be without it.
-pub(crate) fn agreed(relay: &Capture, (name, number): (&str, u16), expected: bool) -> Check {
-    let datagrams = relay.datagrams();
-    let read = datagrams.iter().rev().find_map(|datagram| read(&datagram.bytes, Hello::Server));
-    match read.ok_or("no ServerHello passed")?.extension(number).is_some() {
-        found if found == expected => Ok(()),
-        true => Err(format!("the ServerHello has {name}").into()),
-        false => Err(format!("the ServerHello is without {name}").into()),
-    }
 }
 
 /// What rows look at in a hello.

@@ -18,6 +18,7 @@ mod plain;
 mod process;
 mod public_keys;
 mod resumption;
+mod session;
 mod talker;
 mod tshark;
 

@@ -1,10 +1,10 @@
 //! Motes: the Blink images on an emulated Cortex-M3, behind `tegmen bridge`, and everybody at their other end.
 
-use crate::cell::{Cell, Check, Role, Scene, Trouble};
-use crate::dtls::Plaintext as _;
+use crate::cell::{Cell, Check, Role, Scene, Trouble, holds};
 use crate::libcoap::{self, Build};
-use crate::openssl::{self, holds};
+use crate::openssl;
 use crate::ours::{Bridge, Psk, Served, ask};
+use crate::session::Plaintext as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};

@@ -13,8 +13,7 @@ mod wire;
 pub(crate) use own::reader_cells;
 
 use crate::capture::{Capture, Datagram};
-use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
-use crate::dtls::LOOPBACK;
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, free_port};
 use crate::ours::observe_counting;
 use crate::peers::{self, Built, Places};
 use crate::plain::{big, is, separate};

@@ -4,12 +4,13 @@ mod public_keys;
 mod resumption;
 
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
+use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port, holds};
 use crate::connection_id;
-use crate::dtls::{self, GET_V, Plaintext};
+use crate::dtls;
 use crate::network::{BAD, Network};
 use crate::ours::{Library, Psk, Served, names_identity_and_key, probe_record_size, start_ask, start_ask_within};
 use crate::process::Process;
+use crate::session::{GET_V, Plaintext};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use tegmen::coap::Code;
@@ -155,14 +156,6 @@ impl Server {
         let file = scene.file("session.pem", printed.get(from..to).unwrap_or_default())?;
         let output = Command::new(PROGRAM).args(["sess_id", "-text", "-noout", "-in"]).arg(file).output();
         Ok(String::from_utf8_lossy(&output.map_err(|error| error.to_string())?.stdout).into_owned())
-    }
-}
-
-/// The text must hold all of these.
-pub(crate) fn holds(text: &str, wanted: &[&str]) -> Check {
-    match wanted.iter().find(|wanted| !text.contains(**wanted)) {
-        None => Ok(()),
-        Some(missing) => Err(format!("{missing:?} is missing").into()),
     }
 }
 

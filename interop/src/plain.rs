@@ -5,8 +5,7 @@
 //! each response, `CODE PAYLOAD`; METHOD `observe` prints four, cancels, prints `cancelled` and lives on. `BIG` in place of a payload stands for those 5000 bytes.
 
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
-use crate::dtls::LOOPBACK;
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, free_port};
 use crate::ours::{Psk, Served, ask, observe_counting, probe};
 use crate::peers::{self, Built};
 use crate::process::Process;

@@ -1,10 +1,8 @@
 //! Our side of rows with public keys: certificates of a CA of `tegmen ca`, or keys as they are.
 
 use crate::capture::{Capture, Datagram};
-use crate::cell::{Check, Scene, Trouble};
-use crate::dtls::LOOPBACK;
-use crate::hello::{self, Hello};
-use crate::openssl::holds;
+use crate::cell::{Check, LOOPBACK, Scene, Trouble, holds};
+use crate::hello::Hello;
 use crate::ours::{Psk, Served, start_ask};
 use crate::process::Process;
 use std::net::SocketAddr;
@@ -82,7 +80,7 @@ impl Cbc {
 
     /// That the two ends agreed on it.
     pub(crate) fn was_agreed(self, relay: &Capture) -> Check {
-        hello::agreed(relay, ("encrypt_then_mac", 22), matches!(self, Self::EncryptThenMac))
+        relay.agreed(("encrypt_then_mac", 22), matches!(self, Self::EncryptThenMac))
     }
 }
 
@@ -165,7 +163,7 @@ pub(crate) fn server_lacks_raw(scene: &Scene, keys: &RawKeys, server: SocketAddr
     let uri = format!("coaps://127.0.0.1:{}/question", relay.port);
     let failure = start_ask(scene, &[&["get", &uri], &keys.device()[..]].concat(), None)?.failure()?;
     holds(&failure, &["the server chose what was not offered"])?;
-    hello::lacks(&relay, Hello::Server, CERTIFICATE_TYPE)
+    relay.lacks(Hello::Server, CERTIFICATE_TYPE)
 }
 
 /// A client that says nothing of kinds of certificates, and so wants X.509: ours, which has a key alone, refuses it.
@@ -184,7 +182,7 @@ pub(crate) fn client_lacks_raw(
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    hello::lacks(&relay, Hello::Client, CERTIFICATE_TYPE)
+    relay.lacks(Hello::Client, CERTIFICATE_TYPE)
 }
 
 /// A list of suites, by whatever names, that has none of this kind.

@@ -5,8 +5,7 @@
 //! second is resumed has to be said by both ends as well, and a request is answered in each.
 
 use crate::capture::{Capture, Datagram};
-use crate::cell::{Check, Scene, Trouble};
-use crate::dtls::LOOPBACK;
+use crate::cell::{Check, LOOPBACK, Scene, Trouble};
 use crate::hello::{self, Hello, Read};
 use crate::ours::{Psk, Served, start_ask};
 use std::net::SocketAddr;
@@ -144,7 +143,7 @@ pub(crate) fn client_lacks(
     let relay = Capture::start((LOOPBACK, served.port).into())?;
     part((LOOPBACK, relay.port).into())?;
     if by == By::Ticket {
-        return hello::lacks(&relay, Hello::Client, SESSION_TICKET);
+        return relay.lacks(Hello::Client, SESSION_TICKET);
     }
     let datagrams = relay.datagrams();
     let given = datagrams.iter().find_map(|datagram| hello::read(&datagram.bytes, Hello::Server));
@@ -173,7 +172,7 @@ pub(crate) fn server_lacks(
         return Err("ours did not ask for a ticket".into());
     }
     match (by, read(Hello::Server)) {
-        (By::Ticket, _) => hello::lacks(&relay, Hello::Server, SESSION_TICKET),
+        (By::Ticket, _) => relay.lacks(Hello::Server, SESSION_TICKET),
         (By::Id, Some(hello)) if hello.session_id.is_empty() => {
             Err(Trouble::Lacks("its ServerHello has an empty session id".to_owned()))
         }

@@ -8,15 +8,16 @@
 mod public_keys;
 mod resumption;
 
-use crate::cell::{Cell, Check, Role, Scene, Trouble};
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble};
 use crate::connection_id;
-use crate::dtls::{self, DtlsClient, DtlsServer, Plaintext};
+use crate::dtls;
 use crate::network::BAD;
 use crate::ours::{Psk, probe_record_size};
 use crate::peers::{self, Built, Places};
 use crate::process::Process;
 use crate::public_keys::{Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20};
 use crate::resumption::By;
+use crate::session::{DtlsClient, DtlsServer, Plaintext};
 use public_keys::Knows;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -236,7 +237,7 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
 fn client_record_size(scene: &Scene, peer: &Peer, extension: &str) -> Check {
     let served = dtls::serve_long(scene)?;
     let (limit, block) = if extension == "record_size_limit" { ("100", 32) } else { ("512", 256) };
-    let server = (dtls::LOOPBACK, served.port).into();
+    let server = (LOOPBACK, served.port).into();
     let mut session = peer.start_with(scene, "client", server, &Psk::usual(), &[extension, limit])?;
     session.process.await_output("established\n", 0)?;
     dtls::get_block(&mut session, block)
@@ -244,7 +245,7 @@ fn client_record_size(scene: &Scene, peer: &Peer, extension: &str) -> Check {
 
 /// What its server answers, and that it takes and sends what was agreed on.
 fn server_record_size(scene: &Scene, peer: &Arc<Peer>, extension: &str) -> Check {
-    let address = (dtls::LOOPBACK, crate::cell::free_port()?).into();
+    let address = (LOOPBACK, crate::cell::free_port()?).into();
     let (limit, answered) = if extension == "record_size_limit" { ("300", 700) } else { ("600", 512) };
     let more = [extension, &answered.to_string()];
     let server = peer.start_with(scene, "server", address, &Psk::usual(), &more)?;

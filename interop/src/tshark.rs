@@ -1,11 +1,11 @@
 //! tshark, which is no peer but a reader: it decodes what passed between others, with the key that they used.
 
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene, Trouble};
-use crate::dtls::{DtlsClient as _, LOOPBACK};
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble};
 use crate::gnutls;
 use crate::ours::{Psk, Served, ask};
 use crate::public_keys::ECDHE_PSK_CHACHA20;
+use crate::session::DtlsClient as _;
 use std::path::Path;
 use std::process::Command;
 

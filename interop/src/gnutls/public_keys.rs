@@ -2,16 +2,15 @@
 
 use super::{CLIENT, PEER, SERVER, Session};
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene, free_port};
-use crate::dtls::{LOOPBACK, Plaintext as _};
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port, holds};
 use crate::network::{Network, SMALL};
-use crate::openssl::holds;
 use crate::ours::{Psk, Served, start_ask, start_ask_within};
 use crate::process::Process;
 use crate::public_keys::{
     AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, PSK_CBC, RAW, RSA_CBC, RawKeys, certificates,
     lacks_suite,
 };
+use crate::session::Plaintext as _;
 use std::net::SocketAddr;
 use std::process::Command;
 

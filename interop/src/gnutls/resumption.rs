@@ -2,11 +2,10 @@
 
 use super::{PEER, Session, serve, start};
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene};
-use crate::dtls::{LOOPBACK, Plaintext as _};
-use crate::openssl::holds;
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, holds};
 use crate::ours::{Library, Psk, Served};
 use crate::resumption::{self, By};
+use crate::session::Plaintext as _;
 use tegmen::coap::Code;
 use tegmen_host::client::{ClientConfig, ClientError};
 

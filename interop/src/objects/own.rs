@@ -2,8 +2,7 @@
 
 use super::{make, sent_again, serve, uri, wire};
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene, free_port};
-use crate::dtls::LOOPBACK;
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
 use crate::ours::{ask, start_ask};
 use crate::process::Process;
 use crate::tshark;

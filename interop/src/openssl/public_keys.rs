@@ -1,9 +1,8 @@
 //! OpenSSL with certificates, and with an agreement beside a pre-shared key.
 
-use super::{Client, PEER, PROGRAM, Server, client_get, holds};
+use super::{Client, PEER, PROGRAM, Server, client_get};
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene, free_port};
-use crate::dtls::Plaintext as _;
+use crate::cell::{Cell, Check, Role, Scene, free_port, holds};
 use crate::network::{Network, SMALL};
 use crate::ours::{Psk, Served, start_ask, start_ask_within};
 use crate::process::Process;
@@ -11,6 +10,7 @@ use crate::public_keys::{
     AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, ECDSA_GCM, PSK_CBC, RAW, RSA_CBC,
     RSA_GCM, RawKeys, Suite, certificates, client_lacks_raw, lacks_suite, server_lacks_raw, tegmen,
 };
+use crate::session::Plaintext as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 

@@ -1,11 +1,11 @@
 //! OpenSSL's sessions, resumed.
 
-use super::{Client, PEER, Server, holds, public_keys};
-use crate::cell::{Cell, Check, Role, Scene};
-use crate::dtls::Plaintext as _;
+use super::{Client, PEER, Server, public_keys};
+use crate::cell::{Cell, Check, Role, Scene, holds};
 use crate::ours::{Psk, Served};
 use crate::public_keys::{AS_DEVICE, AS_SERVER, ECDSA_CCM_8, certificates};
 use crate::resumption::{self, By};
+use crate::session::Plaintext as _;
 
 /// What `s_server` says of a session that it resumed.
 const REUSED: &str = "Reused session-id";

@@ -5,15 +5,14 @@
 
 use super::{Peer, Session};
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, Role, Scene, free_port};
-use crate::dtls::{self, LOOPBACK, Plaintext as _};
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port, holds};
 use crate::network::{Network, SMALL};
-use crate::openssl::holds;
 use crate::ours::{Psk, Served, start_ask_within};
 use crate::public_keys::{
     AS_DEVICE, AS_SERVER, Cbc, ECDHE_PSK_CCM_8, ECDHE_PSK_CHACHA20, ECDSA_CCM_8, ECDSA_GCM, EcdhePsk, MUTUAL, PSK_CBC,
     RAW, RSA_CBC, RawKeys, Suite, certificates, client_lacks_raw, lacks_rsa_cbc, lacks_suite, server_lacks_raw,
 };
+use crate::session::{self, Plaintext as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -123,7 +122,7 @@ const RAW_PEER: &str = "raw public key";
 fn asks(scene: &Scene, session: &mut Session, server: SocketAddr, words: &[&str], psk: Option<&Psk>) -> Check {
     let uri = format!("coaps://{server}/question");
     let asked = start_ask_within(scene, &[&["put", &uri, "a blink"], words].concat(), psk, "20")?;
-    if let Err(why) = dtls::answer(session, 3, b"a blink", 0x44, b"an answer") {
+    if let Err(why) = session::answer(session, 3, b"a blink", 0x44, b"an answer") {
         return Err(format!("{why}; tegmen says: {}", asked.failure()?.trim()).into());
     }
     let answer = asked.answer()?;

@@ -5,10 +5,10 @@
 //! `established`.
 
 use super::{Peer, Session};
-use crate::cell::{Cell, Check, Role, Scene, free_port};
-use crate::dtls::{self, LOOPBACK, Plaintext as _};
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
 use crate::ours::{Psk, Served};
 use crate::resumption::{self, By};
+use crate::session::{self, Plaintext as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn says(session: &Session, number: u8) -> Result<(), String> {
 fn server(scene: &Scene, peer: &Peer, by: By) -> Check {
     let (mut session, address) = peer.listen(scene, by)?;
     resumption::server(scene, by, address, (&[], Some(&Psk::usual())), |number| {
-        dtls::answer(&mut session, 3, b"a blink", 0x44, b"an answer")?;
+        session::answer(&mut session, 3, b"a blink", 0x44, b"an answer")?;
         says(&session, number)
     })
 }
@@ -90,7 +90,7 @@ fn client(scene: &Scene, peer: &Peer, by: By) -> Check {
 
 fn server_lacks(scene: &Scene, peer: &Peer, by: By) -> Check {
     let (mut session, address) = peer.listen(scene, by)?;
-    let part = || dtls::answer(&mut session, 3, b"a blink", 0x44, b"an answer");
+    let part = || session::answer(&mut session, 3, b"a blink", 0x44, b"an answer");
     resumption::server_lacks(scene, by, address, part)
 }
 
