@@ -6,12 +6,12 @@
 
 use crate::{
     Options, californium,
-    coap::{Process, libcoap_command},
     crowd::{Crowd, LETTERS_MAX, Letters, request},
     load::VALUE,
     ours::{self, Ours, Session},
     program::target,
     report::{Absent, Header, OURS, Report, Row, Samples},
+    server::{Process, libcoap_command},
 };
 use std::{
     env, fs,

@@ -6,10 +6,10 @@
 
 use crate::{
     Options,
-    coap::{Beside, Process},
     crowd::{Crowd, Letters, request},
     ours,
     report::{Absent, OURS, Report, Row, Samples},
+    server::{Beside, Process},
 };
 use std::time::{Duration, Instant};
 use tegmen::coap::{Block, Builder, Code, MessageRef, OptionNumber};

@@ -5,33 +5,23 @@
 //! end and of the two certificates; an end that remembers the chain verifies one signature instead of three.
 
 use crate::{
+    failure::failure,
     limit::nanoseconds,
-    program::{Candidate, Program, target},
+    program::{CERTIFICATES, Candidate, Program, target},
+    proof::read,
     report::{Limit, Row, Samples, median},
 };
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize,
 };
-use rustls_pki_types::{CertificateDer, pem::PemObject as _};
-use std::{fs, hint::black_box, path::Path, sync::Arc};
-use tegmen::{
-    crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN},
-    dtls::{CipherSuite, Suites},
-    endpoint::ClientAuthentication,
-};
-use tegmen_bench_line::{Certificates, Command, Failure, KeyForm, PublicKeys, Reply};
+use std::{fs, hint::black_box, path::Path};
+use tegmen::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN};
+use tegmen_bench_line::{Certificates, Command, Failure, Reply};
 use tegmen_host::{
     provider::HostCrypto,
-    public_keys::PublicKeys as HostKeys,
-    x509::{
-        Purpose, Settings, Trust, Verifier,
-        signer::{Signer, SoftwareKey},
-    },
+    x509::signer::{Signer, SoftwareKey},
 };
-
-/// Where the files lie, in the target directory.
-pub(crate) const DIRECTORY: &str = "bench-certificates";
 
 const KINDS: [Certificates; 2] =
     [Certificates { rsa: false, remembered: false }, Certificates { rsa: true, remembered: false }];
@@ -42,7 +32,7 @@ pub(crate) fn rows(
     passes: usize,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Row>, Failure> {
-    let directory = target()?.join(DIRECTORY);
+    let directory = target()?.join(CERTIFICATES);
     fs::create_dir_all(&directory).map_err(|error| Failure::new(format!("{}: {error}", directory.display())))?;
     let mut rows = Vec::new();
     for of in KINDS {
@@ -149,7 +139,7 @@ impl Bare {
         let signature = signer.sign_digest(&digest).map_err(|error| Failure::new(error.to_string()))?;
         // All keys and digests are as long, whoever they are of.
         let links = vec![(signer.public_key().to_vec(), digest, signature); 3];
-        Ok(Self { crypto: HostCrypto::from_os().map_err(crate::ours::failure)?, signer, digest, links })
+        Ok(Self { crypto: HostCrypto::from_os().map_err(failure)?, signer, digest, links })
     }
 
     fn handshake(&mut self) -> Result<(), Failure> {
@@ -158,13 +148,13 @@ impl Bare {
         let (mut server, server_share) = self.key_pair(group)?;
         for (private, share) in [(&mut client, &server_share), (&mut server, &client_share)] {
             let mut secret = [0; SCALAR_LEN];
-            self.crypto.agree(group, private, share, &mut secret).map_err(crate::ours::failure)?;
+            self.crypto.agree(group, private, share, &mut secret).map_err(failure)?;
             black_box(secret);
             black_box(self.signer.sign_digest(&self.digest)).map_err(|error| Failure::new(error.to_string()))?;
             for (public_key, digest, signature) in &self.links {
                 let scheme = self.signer.scheme();
                 let verified = self.crypto.verify(scheme, black_box(public_key), digest, signature);
-                verified.map_err(crate::ours::failure)?;
+                verified.map_err(failure)?;
             }
         }
         Ok(())
@@ -172,42 +162,8 @@ impl Bare {
 
     fn key_pair(&mut self, group: NamedGroup) -> Result<([u8; SCALAR_LEN], Vec<u8>), Failure> {
         let (mut private, mut share) = ([0; SCALAR_LEN], [0; MAX_SHARE]);
-        let len = self.crypto.key_pair(group, &mut private, &mut share).map_err(crate::ours::failure)?;
+        let len = self.crypto.key_pair(group, &mut private, &mut share).map_err(failure)?;
         Ok((private, share[..len].to_vec()))
-    }
-}
-
-/// What an end of ours proves itself with, and how it believes the other.
-pub(crate) struct Proof {
-    pub(crate) keys: HostKeys,
-    pub(crate) signer: Arc<SoftwareKey>,
-    pub(crate) verifier: Arc<Verifier>,
-    /// What the other end is.
-    pub(crate) peer: Purpose,
-}
-
-impl Proof {
-    pub(crate) fn from_files(keys: &PublicKeys, peer: Purpose, remembered: bool) -> Result<Self, Failure> {
-        let KeyForm::X509 { ca, certificate, key } = &keys.form else {
-            return Err(Failure::new("raw public keys are not measured"));
-        };
-        let suites = match keys.suite.as_str() {
-            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" => &[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
-            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" => &[CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256],
-            other => return Err(Failure::new(format!("{other} is not measured"))),
-        };
-        let mut trust = Trust::default();
-        trust.add_anchors(&read(ca)?).map_err(Failure::new)?;
-        let settings = Settings { cache_entries: if remembered { 1024 } else { 0 }, ..Settings::default() };
-        let verifier = Arc::new(Verifier::new(trust, settings));
-        let signer = Arc::new(SoftwareKey::from_pem(&read(key)?).map_err(Failure::new)?);
-        let pem = read(certificate)?;
-        let chain: Result<Vec<Vec<u8>>, _> =
-            CertificateDer::pem_slice_iter(&pem).map(|der| der.map(|der| der.to_vec())).collect();
-        let chain = chain.map_err(crate::ours::failure)?;
-        let keys = HostKeys::new(Suites(suites)).with_chain(&chain, signer.clone()).map_err(crate::ours::failure)?;
-        let keys = keys.believing(verifier.clone()).asking(ClientAuthentication::Required);
-        Ok(Self { keys, signer, verifier, peer })
     }
 }
 
@@ -248,10 +204,6 @@ fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
         fs::write(&file, text).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
     }
     Ok(())
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
 /// What these rows count.

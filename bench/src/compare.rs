@@ -4,11 +4,10 @@
 //! servers are the two `tegmen`, its programs the two `tegmen-bench ours`.
 
 use crate::{
-    Options,
-    coap::{self, Beside},
-    dtls, oscore,
+    Options, coap, dtls, oscore,
     program::{CANDIDATES, Candidate, target},
     report::{Header, Report},
+    server::Beside,
 };
 use std::{
     path::{Path, PathBuf},

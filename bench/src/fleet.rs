@@ -3,7 +3,7 @@
 
 use crate::{
     crowd::{Crowd, Letters, request},
-    ours::failure,
+    failure::failure,
 };
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4},

@@ -6,8 +6,8 @@
 
 use crate::{
     Options, certificates,
+    failure::failure,
     fleet::{Fleet, News, credentials, known},
-    ours::failure,
     report::{Absent, Header, Limit, Report, Row, median},
 };
 use std::{
@@ -198,7 +198,7 @@ struct Server {
 
 impl Server {
     fn start(directory: &Path, words: &[String], environment: &[(&str, &str)]) -> Result<Self, Failure> {
-        let (port, metrics) = (crate::coap::free_port()?, crate::coap::free_port()?);
+        let (port, metrics) = (crate::server::free_port()?, crate::server::free_port()?);
         let mut command = Command::new("taskset");
         command.args(["-c", "0"]).arg(tegmen()?).arg("serve").current_dir(directory);
         command.args(["--listen", "127.0.0.1", "--shards", "1", "--quiet", "--credentials", "keys.toml"]);
@@ -250,7 +250,7 @@ const TPM: &str = "TEGMEN_TPM";
 
 impl Tpm {
     fn start(directory: &Path) -> Result<Self, Failure> {
-        let port = crate::coap::free_port()?.clamp(1024, 65_000);
+        let port = crate::server::free_port()?.clamp(1024, 65_000);
         let state = directory.join("tpm");
         fs::create_dir_all(&state).map_err(failure)?;
         let mut command = Command::new("swtpm");

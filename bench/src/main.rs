@@ -10,6 +10,7 @@ mod compare;
 mod crowd;
 mod dtls;
 mod echo;
+mod failure;
 mod fleet;
 mod isolation;
 mod limit;
@@ -20,8 +21,10 @@ mod observe;
 mod oscore;
 mod ours;
 mod program;
+mod proof;
 mod reconnect;
 mod report;
+mod server;
 mod sessions;
 
 use std::{env, process::ExitCode};

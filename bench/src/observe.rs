@@ -9,10 +9,10 @@
 
 use crate::{
     Options,
-    coap::{Beside, Process},
     crowd::{Crowd, LETTERS_MAX, Letters, request},
     ours,
     report::{Absent, Confirmable, OURS, Report, Row, Samples, median},
+    server::{Beside, Process},
 };
 use std::time::{Duration, Instant};
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, message::empty, observe::REGISTER};

@@ -3,7 +3,7 @@
 //! `tegmen-bench ours` runs [`stack`] behind the same line protocol as every peer, and `coap` starts
 //! [`serve_command`]. The work itself (so many handshakes, so many records of that size) is in `tegmen_bench_line`.
 
-use crate::{certificates::Proof, memory::Memory};
+use crate::{failure::failure, memory::Memory, proof::Proof};
 use std::{cell::RefCell, rc::Rc, time::SystemTime};
 use tegmen::{
     address::{Address, Path},
@@ -412,10 +412,6 @@ pub(crate) fn path_at_server(node: u32) -> Path {
 fn address(node: u32) -> Address {
     let [_, a, b, c] = node.to_be_bytes();
     std::net::SocketAddr::from(([10, a, b, c], 5684)).into()
-}
-
-pub(crate) fn failure(error: impl std::fmt::Debug) -> Failure {
-    Failure::new(format!("{error:?}"))
 }
 
 const SERVER: u32 = 0;

@@ -1,9 +1,6 @@
 //! The programs that are measured: how each is found, asked, and counted by callgrind.
 
-use crate::{
-    certificates,
-    report::{Absent, BASE, Report},
-};
+use crate::report::{Absent, BASE, Report};
 use std::{
     env,
     io::{BufRead, BufReader, Write},
@@ -11,6 +8,9 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command as Process, Stdio},
 };
 use tegmen_bench_line::{Certificates, Command, Failure, Reply};
+
+/// The directory of certificates, in the target directory.
+pub(crate) const CERTIFICATES: &str = "bench-certificates";
 
 /// A DTLS stack that may be measured.
 pub(crate) struct Candidate {
@@ -189,7 +189,7 @@ fn process(words: &[String]) -> Process {
     let mut process = Process::new(&words[0]);
     process.args(&words[1..]);
     if let Ok(target) = target() {
-        process.env(Certificates::DIRECTORY, target.join(certificates::DIRECTORY));
+        process.env(Certificates::DIRECTORY, target.join(CERTIFICATES));
     }
     process
 }

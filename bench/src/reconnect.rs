@@ -9,12 +9,12 @@ mod observers;
 
 use crate::{
     Options, californium,
-    coap::{Process, libcoap_command},
+    failure::failure,
     fleet::{Fleet, News, SECRET, credentials, known},
     isolation::{private, tegmen},
-    ours::failure,
     program::target,
     report::{Absent, Header, Limit, OURS, Report, Row, Samples, median},
+    server::{Process, libcoap_command},
 };
 use std::{
     fs,

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tegmen_testbed::advice::Advice;
 use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
-use tegmen_testbed::runs::{self, Run, Store, parts};
 use tegmen_testbed::papers::{agreement, blink, handshakes, objects, report, two_way};
+use tegmen_testbed::runs::{self, Run, Store, parts};
 use tegmen_testbed::{deployment, footprint, parallel, pcap, plans, scenario};
 
 #[derive(Args)]

@@ -1,7 +1,7 @@
 //! Observers whose server is killed and started again, with and without `--state`.
 
 use super::{await_handshake, listens, words};
-use crate::{coap::Process, ours::failure};
+use crate::{failure::failure, server::Process};
 use std::{
     cell::Cell,
     net::SocketAddr,

@@ -1,0 +1,9 @@
+//! A failure, from the error of any library.
+
+use std::fmt::Debug;
+use tegmen_bench_line::Failure;
+
+/// A failure with the words of `error`.
+pub(crate) fn failure(error: impl Debug) -> Failure {
+    Failure::new(format!("{error:?}"))
+}
