@@ -11,7 +11,7 @@ use tegmen::coap::Code;
 use tegmen::dtls::Config;
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
-use tegmen_host::credentials::to_hex;
+use tegmen_host::hex::to_hex;
 
 /// Who a client says it is, and the key that goes with it.
 #[derive(Clone)]

@@ -21,7 +21,7 @@ use crate::session::{DtlsClient, DtlsServer, Plaintext};
 use public_keys::Knows;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tegmen_host::credentials::to_hex;
+use tegmen_host::hex::to_hex;
 
 /// What makes one of these peers different from the others.
 struct Peer {

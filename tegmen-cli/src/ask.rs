@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tegmen::coap::{Block, Code, OptionNumber, option};
 use tegmen_host::client::{self, Ask, Client, Progress, Reply};
-use tegmen_host::credentials::{from_hex, to_hex};
 use tegmen_host::formats;
 use tegmen_host::group::Group;
+use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::uri::Uri;
 
 #[derive(Args)]

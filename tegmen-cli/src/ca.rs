@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
-use tegmen_host::credentials::{from_hex, to_hex};
+use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 use tegmen_host::x509::{CertificateInfo, Request, date};
 

@@ -11,7 +11,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tegmen_host::credentials::{Credentials, MAX_IDENTITY, to_hex};
+use tegmen_host::credentials::{Credentials, MAX_IDENTITY};
+use tegmen_host::hex::to_hex;
 use tegmen_host::x509::signer::{SignatureScheme, Signer as _, SoftwareKey};
 use tegmen_host::x509::{date, sha256};
 

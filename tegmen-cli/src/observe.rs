@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
 use tegmen_host::client::{Client, ClientConfig, Reply};
-use tegmen_host::credentials::to_hex;
+use tegmen_host::hex::to_hex;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen observe coap://localhost/temp\n  \

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen::oscore::Aead;
 use tegmen_host::contexts::{self, ContextFile, Format};
-use tegmen_host::credentials::{from_hex, to_hex};
+use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::state;
 use zeroize::Zeroizing;
 

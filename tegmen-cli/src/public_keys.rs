@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::ClientAuthentication;
-use tegmen_host::credentials::from_hex;
+use tegmen_host::hex::from_hex;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::x509::signer::{Signer, SoftwareKey};
 use tegmen_host::x509::{

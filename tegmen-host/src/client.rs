@@ -21,7 +21,7 @@ pub use observation::Observation;
 
 use crate::clock;
 use crate::contexts::StoredContext;
-use crate::credentials::to_hex;
+use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use crate::udp::MAX_DATAGRAM;

@@ -19,6 +19,7 @@ pub mod contexts;
 pub mod credentials;
 pub mod formats;
 pub mod group;
+pub mod hex;
 mod index;
 pub mod metrics;
 pub mod pcapng;

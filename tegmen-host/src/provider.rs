@@ -2,7 +2,7 @@
 
 pub mod public;
 
-use crate::credentials::to_hex;
+use crate::hex::to_hex;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use public::{Group, KeyPairs};

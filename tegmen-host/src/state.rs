@@ -19,7 +19,7 @@ pub use database::{Database, recover};
 pub use session_file::SessionFile;
 pub use sessions::{Restored, SessionName, Sessions, With};
 
-use crate::credentials::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::private;
 use database::Change;
 use numbers::Numbers;

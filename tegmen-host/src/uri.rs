@@ -117,7 +117,7 @@ fn percent_decode(text: &str) -> Option<String> {
         rest = behind;
         if first == b'%' {
             let (digits, behind) = rest.split_at_checked(2)?;
-            bytes.extend(crate::credentials::from_hex(std::str::from_utf8(digits).ok()?)?);
+            bytes.extend(crate::hex::from_hex(std::str::from_utf8(digits).ok()?)?);
             rest = behind;
         } else {
             bytes.push(first);

@@ -169,8 +169,8 @@ fn decode(
         let path = if path.is_empty() { String::new() } else { format!("/{path}") };
         // The first is what stands outside, encrypted. What has a format of text is shown as text, behind another one.
         let inside = data.split(',').nth(1).map(str::to_owned);
-        let payload = inside
-            .unwrap_or_else(|| tegmen_host::credentials::to_hex(text.split(',').nth(1).unwrap_or_default().as_bytes()));
+        let payload =
+            inside.unwrap_or_else(|| tegmen_host::hex::to_hex(text.split(',').nth(1).unwrap_or_default().as_bytes()));
         let words = [kind.to_owned(), format!("{}.{:02}", code >> 5, code & 31), path, payload];
         opened.push(words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "));
     }

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use tegmen_host::credentials::{from_hex, to_hex};
+use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::x509::signer::{SignatureScheme, Signer, SoftwareKey};
 use tegmen_host::x509::{CertificateInfo, KeyKind, PublicKey};
 use zeroize::Zeroizing;

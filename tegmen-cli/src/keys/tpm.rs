@@ -9,7 +9,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tegmen_host::credentials::to_hex;
+use tegmen_host::hex::to_hex;
 use tegmen_host::x509::sha256;
 use tegmen_host::x509::signer::Signer as _;
 use tegmen_host::x509::tpm::{DEFAULT_TPM, Place, TpmKey, TpmKeyKind};

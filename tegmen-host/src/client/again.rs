@@ -6,7 +6,7 @@
 //! only under the same trust settings: with other anchors, pins or revocation lists there is a full handshake.
 
 use super::{Client, ClientConfig, ClientError};
-use crate::credentials::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::private;
 use crate::x509::sha256;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! The file of a context for people.
 
 use super::{ContextError, file_error};
-use crate::credentials::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::private;
 use crate::state::database::context_name;
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 use super::directory::{allowance, create_used, used};
 use super::file::{CONTEXT, ContextFile, aead_name};
 use super::{ContextError, create, file_error, write_error};
-use crate::credentials::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::private;
 use crate::state::beside;
 use crate::state::numbers::now;

@@ -1,6 +1,6 @@
 //! The text of a credentials file.
 
-use super::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::private;
 use crate::reading::Stamp;
 use crate::x509::{Digest, sha256};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::hex::to_hex;
 
 fn parse(text: &str) -> Result<Table, String> {
     Table::parse("keys.toml", text).map_err(|error| error.to_string())

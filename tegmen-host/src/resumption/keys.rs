@@ -4,7 +4,7 @@
 //! The first server that notices that a change is due puts the next key in force. A server that shares the file reads
 //! it again when it has changed.
 
-use crate::credentials::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::private;
 use crate::reading::{Reading, Stamp};
 use std::fs::File;

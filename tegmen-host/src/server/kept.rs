@@ -3,7 +3,7 @@
 use super::later::Errand;
 use super::shard::Shard;
 use super::{Application, Note};
-use crate::credentials::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::state::{Restored, SessionName, Sessions, With};
 use std::collections::HashMap;
 use std::sync::Arc;

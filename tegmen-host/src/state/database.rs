@@ -14,7 +14,7 @@
 
 use super::numbers::{Numbers, is_in_future, now, place};
 use super::{Guard, StateError, beside, sync_directory};
-use crate::credentials::to_hex;
+use crate::hex::to_hex;
 use crate::private;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};

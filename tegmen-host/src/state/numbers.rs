@@ -66,7 +66,7 @@ impl Numbers {
         if !self.sealed.is_empty() || !self.with.is_empty() {
             text.push_str(&format!(" {} {}", self.sealed, self.with));
         }
-        crate::credentials::to_hex(Sha256::digest(text).get(..8).unwrap_or(&[]))
+        crate::hex::to_hex(Sha256::digest(text).get(..8).unwrap_or(&[]))
     }
 
     /// Reads the file.
@@ -104,14 +104,14 @@ impl Numbers {
     /// Returns the ID Context with which keys were derived again, and whether a message arrived under them.
     pub(crate) fn id_context(&self) -> Option<(Vec<u8>, bool)> {
         let settled = self.with.trim_start_matches('?');
-        if settled.is_empty() { None } else { Some((crate::credentials::from_hex(settled)?, settled == self.with)) }
+        if settled.is_empty() { None } else { Some((crate::hex::from_hex(settled)?, settled == self.with)) }
     }
 
     /// Sets the ID Context of keys that were derived again.
     #[must_use]
     pub(crate) fn under(self, id_context: &[u8], settled: bool) -> Self {
         let mark = if settled { "" } else { "?" };
-        Self { with: format!("{mark}{}", crate::credentials::to_hex(id_context)), ..self }
+        Self { with: format!("{mark}{}", crate::hex::to_hex(id_context)), ..self }
     }
 
     /// Writes the file, all of it or nothing. After this returns, the file survives a power cut. Returns the identity

@@ -9,7 +9,7 @@
 use super::StateError;
 use super::database::{Change, Database};
 use super::numbers::Numbers;
-use crate::credentials::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::x509::{Digest, sha256};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

@@ -3,7 +3,7 @@
 use super::public_key::{KeyKind, PublicKey};
 use super::refusal::moment;
 use super::{Digest, digest};
-use crate::credentials::to_hex;
+use crate::hex::to_hex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 use tegmen::buf::Reader;

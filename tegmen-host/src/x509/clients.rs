@@ -1,7 +1,7 @@
 //! Trusted certificates of clients, kept so that the server can verify them again when a client resumes a session.
 
 use super::Digest;
-use crate::credentials::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::private;
 use std::collections::HashMap;
 use std::fs::File;

@@ -36,7 +36,7 @@ pub fn verify_raw<'c>(spki: &'c [u8], allowed: &[AllowedKey]) -> Result<Verified
     let key = allowed
         .iter()
         .find(|key| key.digest == digest)
-        .ok_or_else(|| Refusal::UnknownKey { digest: crate::credentials::to_hex(&digest) })?;
+        .ok_or_else(|| Refusal::UnknownKey { digest: crate::hex::to_hex(&digest) })?;
     Ok(Verified { spki, name: key.name.clone(), names: Vec::new(), digest, not_after: None, until: None })
 }
 

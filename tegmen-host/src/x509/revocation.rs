@@ -55,10 +55,10 @@ impl Revocations {
             } else if let Some((serial, issuer)) =
                 line.strip_prefix("serial ").and_then(|rest| rest.split_once(" issuer "))
             {
-                let serial = crate::credentials::from_hex(&serial.trim().replace(':', "")).ok_or_else(wrong)?;
+                let serial = crate::hex::from_hex(&serial.trim().replace(':', "")).ok_or_else(wrong)?;
                 self.serials.insert((significant(&serial).to_vec(), issuer.trim().to_owned()));
             } else {
-                let digest = crate::credentials::from_hex(&line.replace(':', ""));
+                let digest = crate::hex::from_hex(&line.replace(':', ""));
                 self.digests.insert(digest.and_then(|digest| digest.try_into().ok()).ok_or_else(wrong)?);
             }
         }

@@ -5,7 +5,7 @@
 //! it, so the access rights of the device protect it.
 
 use super::signer::{PremasterDecrypter, SignError, SignatureScheme, Signer};
-use crate::credentials::to_hex;
+use crate::hex::to_hex;
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use std::fmt::Write as _;
 use std::path::PathBuf;
