@@ -31,10 +31,10 @@ mod principals;
 pub use file::{CredentialsError, MAX_IDENTITY};
 pub(crate) use file::{digest_name, is_rule};
 
+use crate::digest::Digest;
 use crate::reading::{Reading, Stamp};
 use crate::server::KeyTicket;
 use crate::uri::path_of;
-use crate::x509::Digest;
 use file::{Allow, Rule, Table, covers, load};
 use principals::{Principals, Proof, Who};
 use std::collections::HashMap;

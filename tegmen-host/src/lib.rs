@@ -17,6 +17,7 @@ pub mod client;
 pub mod clock;
 pub mod contexts;
 pub mod credentials;
+pub mod digest;
 pub mod formats;
 pub mod group;
 pub mod hex;

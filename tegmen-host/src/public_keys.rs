@@ -1,8 +1,9 @@
 //! The public keys of a client or a server, and the peers that it trusts.
 
+use crate::digest::Digest;
 use crate::provider::public;
 use crate::x509::signer::{SignatureScheme, Signer};
-use crate::x509::{CertificateInfo, Digest, LoadError, PeerVerifier, Purpose, Refusal, Verified};
+use crate::x509::{CertificateInfo, LoadError, PeerVerifier, Purpose, Refusal, Verified};
 use std::sync::Arc;
 use std::time::SystemTime;
 use tegmen::crypto::hash::DIGEST_LEN;

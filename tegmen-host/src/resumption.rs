@@ -11,8 +11,8 @@ mod keys;
 pub use keys::TicketKeyError;
 
 use crate::credentials::Credentials;
+use crate::digest::Digest;
 use crate::public_keys::PublicKeys;
-use crate::x509::Digest;
 use keys::Ring;
 use std::collections::HashMap;
 use std::path::PathBuf;

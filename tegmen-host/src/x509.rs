@@ -34,6 +34,7 @@ pub mod tpm;
 mod trust;
 mod verifier;
 
+pub use crate::digest::{Digest, sha256};
 pub use cache::CacheCounters;
 pub use certificate::CertificateInfo;
 pub use public_key::{KeyKind, PublicKey};
@@ -46,9 +47,6 @@ pub use verifier::{Settings, Verifier};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen::dtls::handshake::certificate::CertificateType;
 use time::OffsetDateTime;
-
-/// A SHA-256 digest.
-pub type Digest = [u8; 32];
 
 /// RSA keys below this are refused wherever they stand in a path.
 pub const MIN_RSA_BITS: usize = 2048;
@@ -166,20 +164,4 @@ pub fn date(time: SystemTime) -> String {
         return "a time after the year 9999".to_owned();
     };
     format!("{} {:02}:{:02}:{:02} UTC", at.date(), at.hour(), at.minute(), at.second())
-}
-
-/// SHA-256 of a certificate, a key, a message to be signed.
-pub fn sha256(bytes: &[u8]) -> Digest {
-    digest(&[bytes])
-}
-
-/// SHA-256 of `parts`, one after the other.
-fn digest(parts: &[&[u8]]) -> Digest {
-    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-    for part in parts {
-        context.update(part);
-    }
-    let mut out = [0; 32];
-    out.copy_from_slice(context.finish().as_ref());
-    out
 }

@@ -6,9 +6,9 @@
 //! only under the same trust settings: with other anchors, pins or revocation lists there is a full handshake.
 
 use super::{Client, ClientConfig, ClientError};
+use crate::digest::sha256;
 use crate::hex::{from_hex, to_hex};
 use crate::private;
-use crate::x509::sha256;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};

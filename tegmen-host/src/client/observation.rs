@@ -5,7 +5,7 @@ use super::establish::Backoff;
 use super::transfer::download;
 use super::{Ask, Client, ClientError, Reply};
 use crate::clock;
-use crate::x509::sha256;
+use crate::digest::sha256;
 use std::time::Duration;
 use tegmen::coap::observe::{DEREGISTER, Order, REGISTER};
 use tegmen::coap::{OptionNumber, RequestId};

@@ -1,9 +1,9 @@
 //! The text of a credentials file.
 
+use crate::digest::{Digest, sha256};
 use crate::hex::{from_hex, to_hex};
 use crate::private;
 use crate::reading::Stamp;
-use crate::x509::{Digest, sha256};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Peers by the proof of their identity. A name alone is not enough, because a pre-shared key, a certificate and an
 //! OSCORE context may have the same name.
 
-use crate::x509::Digest;
+use crate::digest::Digest;
 use std::collections::HashMap;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::identity::Principal;

@@ -1,7 +1,8 @@
 //! Public-key arithmetic of hosts, on `aws-lc-rs`: signatures of peers, key agreement, ChaCha20-Poly1305.
 
+use crate::digest::sha256;
 use crate::x509::signer::SignatureScheme;
-use crate::x509::{KeyKind, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey, sha256};
+use crate::x509::{KeyKind, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey};
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{Algorithm, ECDH_P256, PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::digest::{Digest, SHA256};
@@ -145,7 +146,7 @@ fn shared_secret(key: &PrivateKey, peer: &[u8]) -> Result<Secret<32>, InvalidKey
 /// is costly to create, in a place that the key's digest selects. If another key took that place, the form is created
 /// again.
 pub struct KeyPairs {
-    slots: Box<[Option<(crate::x509::Digest, PrivateKey)>]>,
+    slots: Box<[Option<(crate::digest::Digest, PrivateKey)>]>,
 }
 
 impl KeyPairs {
@@ -194,7 +195,7 @@ impl KeyPairs {
     }
 
     /// The place of a key, by its digest, so that no place tells a bit of the key itself.
-    fn slot(&mut self, digest: &crate::x509::Digest) -> &mut Option<(crate::x509::Digest, PrivateKey)> {
+    fn slot(&mut self, digest: &crate::digest::Digest) -> &mut Option<(crate::digest::Digest, PrivateKey)> {
         let number = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
         let at = number as usize % self.slots.len();
         &mut self.slots[at]

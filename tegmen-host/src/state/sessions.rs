@@ -9,8 +9,8 @@
 use super::StateError;
 use super::database::{Change, Database};
 use super::numbers::Numbers;
+use crate::digest::{Digest, sha256};
 use crate::hex::{from_hex, to_hex};
-use crate::x509::{Digest, sha256};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::SocketAddr;

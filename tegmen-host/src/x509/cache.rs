@@ -1,6 +1,6 @@
 //! A cache of verified paths: a peer that connects again costs one hash instead of two signatures.
 
-use super::Digest;
+use crate::digest::Digest;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -2,7 +2,7 @@
 
 use super::public_key::{KeyKind, PublicKey};
 use super::refusal::moment;
-use super::{Digest, digest};
+use crate::digest::{Digest, sha256_of};
 use crate::hex::to_hex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
@@ -159,7 +159,7 @@ impl CertificateInfo {
             not_before: moment(certificate.not_before),
             not_after: moment(certificate.not_after),
             spki: certificate.spki.to_vec(),
-            digest: digest(&[der]),
+            digest: sha256_of(&[der]),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Trusted certificates of clients, kept so that the server can verify them again when a client resumes a session.
 
-use super::Digest;
+use crate::digest::Digest;
 use crate::hex::{from_hex, to_hex};
 use crate::private;
 use std::collections::HashMap;
@@ -78,5 +78,5 @@ impl Clients {
 fn digest_of(chain: &[u8]) -> Option<Digest> {
     let (len, rest) = chain.split_first_chunk::<3>()?;
     let len = usize::from(len[0]) << 16 | usize::from(len[1]) << 8 | usize::from(len[2]);
-    rest.get(..len).map(super::sha256)
+    rest.get(..len).map(crate::digest::sha256)
 }

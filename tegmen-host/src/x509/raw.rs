@@ -1,7 +1,8 @@
 //! Raw public keys (RFC 7250): a list of trusted keys, each with a name.
 
 use super::public_key::{KeyKind, PublicKey};
-use super::{Digest, MIN_RSA_BITS, PeerVerifier, Refusal, Verified, digest};
+use super::{MIN_RSA_BITS, PeerVerifier, Refusal, Verified};
+use crate::digest::{Digest, sha256_of};
 use std::time::SystemTime;
 use tegmen::dtls::handshake::certificate::CertificateType;
 
@@ -17,7 +18,7 @@ pub struct AllowedKey {
 impl AllowedKey {
     /// Allows a key that is given as its SubjectPublicKeyInfo in DER.
     pub fn of(spki: &[u8], name: &str) -> Self {
-        Self { digest: digest(&[spki]), name: name.to_owned() }
+        Self { digest: sha256_of(&[spki]), name: name.to_owned() }
     }
 }
 
@@ -32,7 +33,7 @@ pub fn verify_raw<'c>(spki: &'c [u8], allowed: &[AllowedKey]) -> Result<Verified
         KeyKind::Rsa { bits } if bits < MIN_RSA_BITS => return Err(Refusal::WeakKey),
         KeyKind::Rsa { .. } | KeyKind::P256 => {}
     }
-    let digest = digest(&[spki]);
+    let digest = sha256_of(&[spki]);
     let key = allowed
         .iter()
         .find(|key| key.digest == digest)
@@ -61,7 +62,7 @@ impl PeerVerifier for RawKeys {
 
     fn trust(&self) -> Option<Digest> {
         let keys: Vec<&[u8]> = self.0.iter().map(|key| key.digest.as_slice()).collect();
-        Some(digest(&keys))
+        Some(sha256_of(&keys))
     }
 
     fn recall(&self, kind: CertificateType, digest: &[u8], _: SystemTime) -> Option<(String, Digest)> {

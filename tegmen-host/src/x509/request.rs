@@ -1,8 +1,8 @@
 //! Certificate requests (PKCS #10, RFC 2986): a public key with a signature by its own private key.
 
 use super::certificate::name_text;
-use super::digest;
 use super::signer::SignatureScheme;
+use crate::digest::sha256_of;
 use crate::provider::public::verify_digest;
 use tegmen::buf::Reader;
 use tegmen::x509::der::{self, INTEGER, Malformed, OID, SEQUENCE, context};
@@ -26,7 +26,7 @@ impl Request {
     /// What is wrong with it.
     pub fn verify(der: &[u8]) -> Result<Self, &'static str> {
         let (request, signed) = parse(der).map_err(|Malformed| "no certificate request (PKCS #10)")?;
-        verify_digest(signed.scheme, &request.spki, &digest(&[signed.info]), signed.signature)
+        verify_digest(signed.scheme, &request.spki, &sha256_of(&[signed.info]), signed.signature)
             .map_err(|_| "its signature does not verify, or its key is not used here")?;
         Ok(request)
     }

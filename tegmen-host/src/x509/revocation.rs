@@ -9,7 +9,7 @@
 //! ```
 
 use super::certificate::{Certificate, name_text, significant};
-use super::{Digest, digest};
+use crate::digest::{Digest, sha256_of};
 use std::collections::HashSet;
 use tegmen::buf::Reader;
 use tegmen::x509::der::{self, INTEGER, Malformed, SEQUENCE};
@@ -89,7 +89,7 @@ impl Revocations {
             let issuer = name_text(certificate.issuer).unwrap_or_default();
             self.serials.contains(&(significant(certificate.serial).to_vec(), issuer))
         };
-        (!self.digests.is_empty() && self.digests.contains(&digest(&[certificate.der])))
+        (!self.digests.is_empty() && self.digests.contains(&sha256_of(&[certificate.der])))
             || (!self.serials.is_empty() && by_serial())
     }
 }

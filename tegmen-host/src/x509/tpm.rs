@@ -532,6 +532,6 @@ fn base64(bytes: &[u8]) -> String {
 
 impl std::fmt::Debug for TpmKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "TpmKey({})", to_hex(&super::sha256(&self.spki)))
+        write!(f, "TpmKey({})", to_hex(&crate::digest::sha256(&self.spki)))
     }
 }

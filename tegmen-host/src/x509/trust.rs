@@ -3,7 +3,7 @@
 use super::cache::Span;
 use super::certificate::Certificate;
 use super::revocation::Revocations;
-use super::{Digest, digest, sha256};
+use crate::digest::{Digest, sha256, sha256_of};
 use crate::reading::Stamp;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor};
@@ -78,7 +78,7 @@ impl Trust {
             self.spans.push(Span::ALWAYS.and(certificate.not_before, certificate.not_after));
             self.certificates.push(der.clone());
         }
-        self.digest = digest(&[&self.digest, b"anchors", &sha256(contents)]);
+        self.digest = sha256_of(&[&self.digest, b"anchors", &sha256(contents)]);
         match found.len() {
             0 => Err("no certificate in it: give the CA's certificate, PEM or DER".to_owned()),
             count => Ok(count),
@@ -99,7 +99,7 @@ impl Trust {
         for der in &found {
             self.revocations.add_crl(der)?;
         }
-        self.digest = digest(&[&self.digest, b"crls", &sha256(contents)]);
+        self.digest = sha256_of(&[&self.digest, b"crls", &sha256(contents)]);
         match found.len() {
             0 => Err("no CRL in it: give the CA's CRL, PEM or DER".to_owned()),
             count => Ok(count),
@@ -111,7 +111,7 @@ impl Trust {
     /// # Errors
     /// What is wrong in which line, and what would be right.
     pub fn add_revoked(&mut self, text: &str) -> Result<(), String> {
-        self.digest = digest(&[&self.digest, b"revoked", &sha256(text.as_bytes())]);
+        self.digest = sha256_of(&[&self.digest, b"revoked", &sha256(text.as_bytes())]);
         self.revocations.add_list(text).map_err(|(line, message)| format!("line {line}: {message}"))
     }
 

@@ -7,8 +7,9 @@ use super::clients::Clients;
 use super::public_key::KeyKind;
 use super::refusal::moment;
 use super::trust::{Files, LoadError, Trust};
-use super::{Digest, PeerVerifier, Purpose, Refusal, Verified, digest};
+use super::{PeerVerifier, Purpose, Refusal, Verified};
 use crate::credentials::{MAX_IDENTITY, digest_name};
+use crate::digest::{Digest, sha256_of};
 use crate::reading::{Reading, Stamp};
 use rustls_pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
 use std::cell::RefCell;
@@ -157,7 +158,7 @@ impl Verifier {
                 span
             }
         };
-        let (digest, called) = (digest(&[end_entity.der]), name_text(end_entity.subject).unwrap_or_default());
+        let (digest, called) = (sha256_of(&[end_entity.der]), name_text(end_entity.subject).unwrap_or_default());
         // Rights are given to a name, which an empty subject is not, nor one that nobody can write down.
         let nameless = purpose == Purpose::Client && !(1..=MAX_IDENTITY).contains(&called.len());
         let called = if nameless { digest_name(&digest) } else { called };
@@ -202,7 +203,7 @@ impl PeerVerifier for Verifier {
     fn trust(&self) -> Option<Digest> {
         let generation = self.trust.read().unwrap_or_else(PoisonError::into_inner);
         let Settings { max_certificates, missing_crl_allowed, cache_entries: _ } = self.settings;
-        Some(digest(&[&generation.trust.digest, &[max_certificates as u8, u8::from(missing_crl_allowed)]]))
+        Some(sha256_of(&[&generation.trust.digest, &[max_certificates as u8, u8::from(missing_crl_allowed)]]))
     }
 
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
@@ -240,7 +241,7 @@ fn certificate_list(chain: &[u8], max: usize) -> Result<Vec<Certificate<'_>>, Re
 fn cache_key(generation: u64, chain: &[u8], purpose: Purpose, name: Option<&str>) -> Digest {
     let name_len = name.map_or(u64::MAX, |name| name.len() as u64);
     let name = name.unwrap_or("").as_bytes();
-    digest(&[&generation.to_be_bytes(), &[purpose as u8], &name_len.to_be_bytes(), name, chain])
+    sha256_of(&[&generation.to_be_bytes(), &[purpose as u8], &name_len.to_be_bytes(), name, chain])
 }
 
 /// One verification that was not in the cache.
