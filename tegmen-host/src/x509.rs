@@ -28,6 +28,7 @@ mod refusal;
 mod request;
 mod revocation;
 mod rsa;
+mod signature;
 pub mod signer;
 #[cfg(feature = "tpm")]
 pub mod tpm;
@@ -41,6 +42,7 @@ pub use public_key::{KeyKind, PublicKey};
 pub use raw::{AllowedKey, RawKeys, recall_raw, verify_raw};
 pub use refusal::Refusal;
 pub use request::Request;
+pub use signature::verify_digest;
 pub use trust::{Files, LoadError, Trust};
 pub use verifier::{Settings, Verifier};
 
@@ -69,7 +71,7 @@ pub enum Purpose {
 /// A peer that is believed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verified<'c> {
-    /// The SubjectPublicKeyInfo in DER, of a kind that [`crate::provider::public::verify_digest`] accepts. The
+    /// The SubjectPublicKeyInfo in DER, of a kind that [`verify_digest`] accepts. The
     /// handshake must prove that the peer has the private key.
     pub spki: &'c [u8],
     /// The subject of its certificate (RFC 4514: `CN=device1,O=Works`), or the name that the allow list gives its key.

@@ -1,44 +1,16 @@
 //! Public-key arithmetic of hosts, on `aws-lc-rs`: signatures of peers, key agreement, ChaCha20-Poly1305.
 
+pub use crate::x509::verify_digest;
+
 use crate::digest::sha256;
-use crate::x509::signer::SignatureScheme;
 use crate::x509::{KeyKind, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey};
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{Algorithm, ECDH_P256, PrivateKey, UnparsedPublicKey, X25519, agree};
-use aws_lc_rs::digest::{Digest, SHA256};
 use aws_lc_rs::encoding::{AsBigEndian as _, Curve25519SeedBin, EcPrivateKeyBin};
 use aws_lc_rs::rsa::{Pkcs1PublicEncryptingKey, PublicEncryptingKey};
-use aws_lc_rs::signature::{self, VerificationAlgorithm};
-use tegmen::crypto::{Crypto, NamedGroup, NotAuthentic};
+use tegmen::crypto::{Crypto, NamedGroup};
 use tegmen::dtls::rsa::PREMASTER_LEN;
 use tegmen::secret::Secret;
-
-/// Verifies a peer's signature over a SHA-256 digest with its SubjectPublicKeyInfo in DER.
-///
-/// The key must be of the scheme's kind: a point of secp256r1 in its uncompressed form, or RSA of 2048 to 4096 bits. An
-/// ECDSA signature must be in strict DER with both numbers within 1 to the order of the group less one, an RSA signature
-/// as long as the modulus and with the one padding of RFC 8017, section 9.2. Both `s` and its negative are signatures in
-/// ECDSA; nothing here takes a signature for an identity.
-///
-/// # Errors
-/// [`NotAuthentic`], whatever is wrong.
-pub fn verify_digest(
-    scheme: SignatureScheme,
-    spki: &[u8],
-    digest: &[u8; 32],
-    signature: &[u8],
-) -> Result<(), NotAuthentic> {
-    let key = PublicKey::parse(spki).ok_or(NotAuthentic)?;
-    let algorithm: &dyn VerificationAlgorithm = match (scheme, key.kind) {
-        (SignatureScheme::ECDSA_SECP256R1_SHA256, KeyKind::P256) => &signature::ECDSA_P256_SHA256_ASN1,
-        (SignatureScheme::RSA_PKCS1_SHA256, KeyKind::Rsa { bits: MIN_RSA_BITS..=MAX_RSA_BITS }) => {
-            &signature::RSA_PKCS1_2048_8192_SHA256
-        }
-        _ => return Err(NotAuthentic),
-    };
-    let digest = Digest::import_less_safe(digest, &SHA256).map_err(|_| NotAuthentic)?;
-    algorithm.verify_digest_sig(key.bytes, &digest, signature).map_err(|_| NotAuthentic)
-}
 
 /// Draws a premaster secret that begins with `version`, and encrypts it to the key of a SubjectPublicKeyInfo (RFC 5246,
 /// section 7.4.7.1); `None` unless that is RSA of 2048 to 4096 bits.

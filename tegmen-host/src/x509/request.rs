@@ -1,9 +1,9 @@
 //! Certificate requests (PKCS #10, RFC 2986): a public key with a signature by its own private key.
 
 use super::certificate::name_text;
+use super::signature::verify_digest;
 use super::signer::SignatureScheme;
 use crate::digest::sha256_of;
-use crate::provider::public::verify_digest;
 use tegmen::buf::Reader;
 use tegmen::x509::der::{self, INTEGER, Malformed, OID, SEQUENCE, context};
 

@@ -1,0 +1,35 @@
+//! Signatures over SHA-256 digests, verified with the public key of a peer or of a certificate request.
+
+use super::public_key::{KeyKind, PublicKey};
+use super::signer::SignatureScheme;
+use super::{MAX_RSA_BITS, MIN_RSA_BITS};
+use aws_lc_rs::digest::{Digest, SHA256};
+use aws_lc_rs::signature::{self, VerificationAlgorithm};
+use tegmen::crypto::NotAuthentic;
+
+/// Verifies a peer's signature over a SHA-256 digest with its SubjectPublicKeyInfo in DER.
+///
+/// The key must be of the scheme's kind: a point of secp256r1 in its uncompressed form, or RSA of 2048 to 4096 bits. An
+/// ECDSA signature must be in strict DER with both numbers within 1 to the order of the group less one, an RSA signature
+/// as long as the modulus and with the one padding of RFC 8017, section 9.2. Both `s` and its negative are signatures in
+/// ECDSA; nothing here takes a signature for an identity.
+///
+/// # Errors
+/// [`NotAuthentic`], whatever is wrong.
+pub fn verify_digest(
+    scheme: SignatureScheme,
+    spki: &[u8],
+    digest: &[u8; 32],
+    signature: &[u8],
+) -> Result<(), NotAuthentic> {
+    let key = PublicKey::parse(spki).ok_or(NotAuthentic)?;
+    let algorithm: &dyn VerificationAlgorithm = match (scheme, key.kind) {
+        (SignatureScheme::ECDSA_SECP256R1_SHA256, KeyKind::P256) => &signature::ECDSA_P256_SHA256_ASN1,
+        (SignatureScheme::RSA_PKCS1_SHA256, KeyKind::Rsa { bits: MIN_RSA_BITS..=MAX_RSA_BITS }) => {
+            &signature::RSA_PKCS1_2048_8192_SHA256
+        }
+        _ => return Err(NotAuthentic),
+    };
+    let digest = Digest::import_less_safe(digest, &SHA256).map_err(|_| NotAuthentic)?;
+    algorithm.verify_digest_sig(key.bytes, &digest, signature).map_err(|_| NotAuthentic)
+}
