@@ -26,14 +26,15 @@
 //! its own, and an OSCORE context, have at most the rights of the pre-shared key of the same name.
 
 mod file;
+mod key_store;
 mod principals;
 
 pub use file::{CredentialsError, MAX_IDENTITY};
 pub(crate) use file::{digest_name, is_rule};
+pub use key_store::{KeyStore, KeyTicket, StoredKey};
 
 use crate::digest::Digest;
 use crate::reading::{Reading, Stamp};
-use crate::server::KeyTicket;
 use crate::uri::path_of;
 use file::{Allow, Rule, Table, covers, load};
 use principals::{Principals, Proof, Who};
@@ -49,22 +50,6 @@ use zeroize::Zeroizing;
 #[derive(Clone, Default)]
 pub struct Credentials {
     shared: Arc<RwLock<Shared>>,
-}
-
-/// A key that a [`KeyStore`] found.
-pub struct StoredKey {
-    /// The pre-shared key, 1 to 64 bytes.
-    pub key: Zeroizing<Vec<u8>>,
-    /// The rights of the owner, as in the credentials file: `"GET /sensors/*"`. `None` allows everything. A rule that
-    /// does not parse allows nothing.
-    pub allow: Option<Vec<String>>,
-}
-
-/// A source of keys other than a file: a database, or another server.
-pub trait KeyStore: Send + Sync + 'static {
-    /// Looks for the key of an identity. It must return at once; the answer goes to the ticket, from any thread. If there
-    /// never is one, the handshake is given up in time.
-    fn find(&self, identity: &str, ticket: KeyTicket);
 }
 
 #[derive(Default)]

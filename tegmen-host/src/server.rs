@@ -22,7 +22,7 @@ mod talk;
 mod transfer;
 
 pub use kind::Kind;
-pub use later::{KeyTicket, Later, Notifier, Ticket};
+pub use later::{Later, Notifier, Ticket};
 pub use limits::HelloLimits;
 
 use crate::clock;

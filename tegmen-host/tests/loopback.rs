@@ -9,10 +9,10 @@ use tegmen::coap::Code;
 use tegmen::dtls::connection_id::Policy;
 use tegmen::dtls::{CipherSuite, Fatal, Suites};
 use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply, ask_group};
-use tegmen_host::credentials::{Credentials, KeyStore, StoredKey};
+use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::group::Group;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{KeyTicket, Listen, Note, Server, ServerConfig};
+use tegmen_host::server::{Listen, Note, Server, ServerConfig};
 
 struct Running {
     server: Server,

@@ -44,24 +44,6 @@ pub(super) struct FoundKey {
     pub(super) asked: Instant,
 }
 
-/// The right to answer one question for a key, once.
-pub struct KeyTicket {
-    pub(super) peer: PeerId,
-    pub(super) identity: String,
-    pub(super) asked: Instant,
-    pub(super) errands: mpsc::UnboundedSender<Errand>,
-}
-
-impl KeyTicket {
-    /// Answers: the key, or that there is none for this identity. The peer sees no difference between the two, nor how
-    /// long it took to find out: answers are acted upon at fixed times.
-    pub fn answer(self, found: Option<StoredKey>) {
-        let Self { peer, identity, asked, errands } = self;
-        // If the server ended meanwhile there is nobody to tell.
-        let _ = errands.send(Errand::Key(FoundKey { peer, identity, found, asked }));
-    }
-}
-
 /// A deferred response.
 pub(super) struct Completion {
     pub(super) ticket: Question,

@@ -1,11 +1,12 @@
 //! The begin and end of sessions: the answers to a handshake, and the reports to the operator.
 
 use super::held::Found;
-use super::later::KeyTicket;
+use super::later::{Errand, FoundKey};
 use super::shard::Shard;
 use super::signing::{Asked, Operation, Worked};
 use super::{Application, Kind, Note};
 use crate::clock;
+use crate::credentials::KeyTicket;
 use crate::x509::Purpose;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -126,7 +127,12 @@ impl<A: Application> Shard<A> {
         match std::str::from_utf8(identity) {
             Ok(identity) if found.is_none() => {
                 let (errands, identity) = (self.desk.errands.clone(), identity.to_owned());
-                store.find(&identity.clone(), KeyTicket { peer, identity, asked: now, errands });
+                let asked = identity.clone();
+                let ticket = KeyTicket::new(move |found| {
+                    // If the server ended meanwhile there is nobody to tell.
+                    let _ = errands.send(Errand::Key(FoundKey { peer, identity, found, asked: now }));
+                });
+                store.find(&asked, ticket);
             }
             // Nobody is told by the time which of the two knows whom.
             _ => self.hold(now, peer, found),
