@@ -60,7 +60,7 @@ mod unix {
     use std::process::ExitCode;
     use std::sync::Arc;
     use std::time::Duration;
-    use tegmen_host::bridge::{self, BridgeConfig, Dropped, Forward, Line, Note, Observer, Totals};
+    use tegmen_host::bridge::{self, BridgeConfig, Dropped, Event, EventSink, Forward, Line, Totals};
     use tegmen_host::uri::Uri;
 
     const _: () = assert!(DEFAULT_MOTE.to_bits() == bridge::MOTE.to_bits());
@@ -85,7 +85,7 @@ mod unix {
                     idle: Duration::from_secs(self.idle),
                     ..BridgeConfig::new(line)
                 };
-                let bridge = bridge::Bridge::open(config, observer(out)).await.map_err(Failure::new)?;
+                let bridge = bridge::Bridge::open(config, event_sink(out)).await.map_err(Failure::new)?;
                 for Forward { address, mote_port } in bridge.addresses() {
                     out.line(
                         || format!("{address} is port {mote_port} of the mote"),
@@ -117,28 +117,28 @@ mod unix {
     }
 
     /// Prints what the bridge has to tell.
-    fn observer(out: Output) -> Observer {
-        Arc::new(move |note| match note {
-            Note::Started { times } => out.line(
+    fn event_sink(out: Output) -> EventSink {
+        Arc::new(move |event| match event {
+            Event::Started { times } => out.line(
                 || match times {
                     1 => "the mote came up and got its seed and address".to_owned(),
                     _ => "the mote came up anew: its sessions are gone".to_owned(),
                 },
                 || json!({ "event": "started", "times": times }),
             ),
-            Note::Remote(remote) => out.line(
+            Event::Remote(remote) => out.line(
                 || format!("{remote} talks to the mote"),
                 || json!({ "event": "remote", "remote": remote.to_string() }),
             ),
-            Note::Forgotten(remote) => out.line(
+            Event::Forgotten(remote) => out.line(
                 || format!("{remote} is forgotten"),
                 || json!({ "event": "forgotten", "remote": remote.to_string() }),
             ),
-            Note::PeerRefused(peer) => out.line(
+            Event::PeerRefused(peer) => out.line(
                 || format!("nothing listens at {peer}: is the server running, and is this its port?"),
                 || json!({ "event": "peer_refused", "peer": peer.to_string() }),
             ),
-            Note::Dropped { why, count } => out.line(
+            Event::Dropped { why, count } => out.line(
                 || format!("{} ({count} by now)", describe(why)),
                 || json!({ "event": "dropped", "why": describe(why), "count": count }),
             ),

@@ -21,7 +21,7 @@ use tegmen_host::group::Group;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
-use tegmen_host::server::{Answered, HelloLimits, Listen, Note, Observer, Server, ServerConfig};
+use tegmen_host::server::{Answered, Event, EventSink, HelloLimits, Listen, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
 use tegmen_host::x509::date;
@@ -247,7 +247,7 @@ impl Serve {
             shards: self.shards,
             plain_allowed: self.plain,
             key_log: self.key_log.clone(),
-            observe_requests: level >= Level::Info,
+            report_requests: level >= Level::Info,
             max_body: self.max_body,
             max_bodies: self.max_bodies.max(self.max_body.saturating_mul(4)),
             unconfirmed_notifications: self.unconfirmed,
@@ -285,7 +285,8 @@ impl Serve {
         config.dtls.connection_id = (!self.no_connection_id).then_some(policy);
         config.capacity = Capacity { peers: self.max_peers.max(1), handshakes: self.max_handshakes.max(1) };
         let log = Log::start(level, format).map_err(Failure::io)?;
-        let server = Server::start(&config, &credentials, resources, observer(log.clone())).map_err(Failure::usage)?;
+        let server =
+            Server::start(&config, &credentials, resources, event_sink(log.clone())).map_err(Failure::usage)?;
         let runtime = runtime()?;
         let ended = {
             // From before the first line, so that no signal of somebody who waits for that line ends the process unheard.
@@ -457,15 +458,15 @@ const fn why_refused(alert: AlertDescription) -> &'static str {
 }
 
 /// Writes what a server has to say to its log.
-pub(crate) fn observer(log: Log) -> Observer {
-    Arc::new(move |note| {
-        match note {
-        Note::Restored { remote, identity } => log.event(
+pub(crate) fn event_sink(log: Log) -> EventSink {
+    Arc::new(move |event| {
+        match event {
+        Event::Restored { remote, identity } => log.event(
             Level::Info,
             || format!("{remote}: session of {identity} restored"),
             || json!({ "event": "restored", "remote": remote.to_string(), "identity": identity }),
         ),
-        Note::Established { remote, identity, resumed } => log.event(
+        Event::Established { remote, identity, resumed } => log.event(
             Level::Info,
             || match identity.as_str() {
                 "" => format!("{remote} connected without an identity"),
@@ -473,12 +474,12 @@ pub(crate) fn observer(log: Log) -> Observer {
             },
             || json!({ "event": "established", "remote": remote.to_string(), "identity": identity, "resumed": resumed }),
         ),
-        Note::TicketKeysFailed(error) => log.event(
+        Event::TicketKeysFailed(error) => log.event(
             Level::Error,
             || error.to_string(),
             || json!({ "event": "ticket_keys_failed", "error": error.to_string() }),
         ),
-        Note::Failed { remote, identity, reason } => log.limited(
+        Event::Failed { remote, identity, reason } => log.limited(
             "failed",
             remote,
             || {
@@ -487,13 +488,13 @@ pub(crate) fn observer(log: Log) -> Observer {
             },
             || json!({ "remote": remote.to_string(), "identity": identity, "reason": describe(reason) }),
         ),
-        Note::HelloRefused { remote, alert } => log.limited(
+        Event::HelloRefused { remote, alert } => log.limited(
             "hello_refused",
             remote,
             || format!("{remote}: ClientHello refused ({}): {}", alert.name(), why_refused(alert)),
             || json!({ "remote": remote.to_string(), "alert": alert.name(), "reason": why_refused(alert) }),
         ),
-        Note::Full { unanswered } => log.event(
+        Event::Full { unanswered } => log.event(
             Level::Warn,
             || {
                 format!(
@@ -503,23 +504,23 @@ pub(crate) fn observer(log: Log) -> Observer {
             },
             || json!({ "event": "full", "unanswered": unanswered }),
         ),
-        Note::Refused { remote, refusal } => log.limited(
+        Event::Refused { remote, refusal } => log.limited(
             "refused",
             remote,
             || format!("{remote}: certificate or public key rejected: {refusal}"),
             || json!({ "remote": remote.to_string(), "reason": refusal.to_string() }),
         ),
-        Note::Closed { remote, reason } => log.event(
+        Event::Closed { remote, reason } => log.event(
             Level::Info,
             || format!("{remote} disconnected ({})", describe(reason)),
             || json!({ "event": "closed", "remote": remote.to_string(), "reason": describe(reason) }),
         ),
-        Note::Outdated { remote, identity } => log.event(
+        Event::Outdated { remote, identity } => log.event(
             Level::Warn,
             || format!("{remote}: session ended: {identity} has another key in the credentials now, or none"),
             || json!({ "event": "outdated", "remote": remote.to_string(), "identity": identity }),
         ),
-        Note::NotKept { problem } => log.event(
+        Event::NotKept { problem } => log.event(
             Level::Error,
             || {
                 format!(
@@ -528,7 +529,7 @@ pub(crate) fn observer(log: Log) -> Observer {
             },
             || json!({ "event": "not_kept", "problem": problem }),
         ),
-        Note::AnonymousInVain { remote } => log.event(
+        Event::AnonymousInVain { remote } => log.event(
             Level::Warn,
             || {
                 format!(
@@ -538,7 +539,7 @@ pub(crate) fn observer(log: Log) -> Observer {
             },
             || json!({ "event": "anonymous_in_vain", "remote": remote.to_string() }),
         ),
-        Note::CertificateExpired { at } => log.event(
+        Event::CertificateExpired { at } => log.event(
             Level::Error,
             || {
                 format!(
@@ -548,7 +549,7 @@ pub(crate) fn observer(log: Log) -> Observer {
             },
             || json!({ "event": "certificate_expired", "at": date(at) }),
         ),
-        Note::RevocationDue { at } => log.event(
+        Event::RevocationDue { at } => log.event(
             Level::Error,
             || {
                 format!(
@@ -559,29 +560,29 @@ pub(crate) fn observer(log: Log) -> Observer {
             },
             || json!({ "event": "revocation_due", "at": date(at) }),
         ),
-        Note::Request(request) => write_request(&log, &request),
-        Note::Context { remote, problem } => log.limited(
+        Event::Request(request) => write_request(&log, &request),
+        Event::Context { remote, problem } => log.limited(
             "context",
             remote,
             || format!("{remote}: the OSCORE context of its request cannot be used: {problem}"),
             || json!({ "remote": remote.to_string(), "problem": problem.to_string() }),
         ),
-        Note::Reloaded { identities } => log.event(
+        Event::Reloaded { identities } => log.event(
             Level::Info,
             || format!("credentials reloaded: {identities} identities"),
             || json!({ "event": "reloaded", "identities": identities }),
         ),
-        Note::ReloadFailed(error) => log.event(
+        Event::ReloadFailed(error) => log.event(
             Level::Error,
             || format!("credentials not reloaded, the old ones stay in force, next try in a second: {error}"),
             || json!({ "event": "reload_failed", "error": error.to_string() }),
         ),
-        Note::TrustReloaded => log.event(
+        Event::TrustReloaded => log.event(
             Level::Info,
             || "authorities and revocation lists reloaded".to_owned(),
             || json!({ "event": "trust_reloaded" }),
         ),
-        Note::TrustNotReloaded(error) => log.event(
+        Event::TrustNotReloaded(error) => log.event(
             Level::Error,
             || {
                 format!(

@@ -2,7 +2,7 @@
 
 use crate::log::{Format, Level, Log};
 use crate::output::{Failure, Output, runtime};
-use crate::serve::{ended, observer};
+use crate::serve::{ended, event_sink};
 use clap::Args;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,7 @@ use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Listen, Note, Observer, Server, ServerConfig};
+use tegmen_host::server::{Event, EventSink, Listen, Server, ServerConfig};
 use zeroize::Zeroizing;
 
 /// The identity of the paper's client.
@@ -168,10 +168,10 @@ fn fresh_text_key() -> Result<String, Failure> {
 }
 
 /// Logs events of other clients; our own client reports its own requests.
-fn guests(log: Log) -> Observer {
-    let print = observer(log);
-    Arc::new(move |note| match note {
-        Note::Request(_) => {}
+fn guests(log: Log) -> EventSink {
+    let print = event_sink(log);
+    Arc::new(move |event| match event {
+        Event::Request(_) => {}
         other => print(other),
     })
 }

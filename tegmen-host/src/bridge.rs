@@ -111,7 +111,7 @@ pub enum Dropped {
 
 /// An event that a bridge reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Note {
+pub enum Event {
     /// The mote came up and got its seed and address.
     Started {
         /// The number of starts. More than one means that the mote restarted and lost its sessions.
@@ -133,7 +133,7 @@ pub enum Note {
 }
 
 /// Told everything that an operator may want to know.
-pub type Observer = Arc<dyn Fn(Note) + Send + Sync>;
+pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// The counts of a bridge.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -157,7 +157,7 @@ pub struct Totals {
 /// An open bridge.
 pub struct Bridge {
     config: BridgeConfig,
-    observer: Observer,
+    events: EventSink,
     line: Ends,
     /// Those that are listened at come first.
     ports: Vec<Port>,
@@ -200,7 +200,7 @@ impl Bridge {
     ///
     /// # Errors
     /// [`BridgeError`], which says what to do.
-    pub async fn open(config: BridgeConfig, observer: Observer) -> Result<Self, BridgeError> {
+    pub async fn open(config: BridgeConfig, events: EventSink) -> Result<Self, BridgeError> {
         let mut ports = Vec::new();
         for forward in &config.listen {
             let socket = UdpSocket::bind(forward.address).await;
@@ -209,7 +209,7 @@ impl Bridge {
         }
         let line = config.line.open().await?;
         let (remotes, totals) = (HashMap::new(), Totals::default());
-        Ok(Self { config, observer, line, ports, remotes, totals, turn: 0 })
+        Ok(Self { config, events, line, ports, remotes, totals, turn: 0 })
     }
 
     /// The addresses that are listened at, with the ports that were taken.
@@ -301,7 +301,7 @@ impl Bridge {
             written?;
         }
         self.totals.started += 1;
-        (self.observer)(Note::Started { times: self.totals.started });
+        (self.events)(Event::Started { times: self.totals.started });
         Ok(())
     }
 
@@ -391,19 +391,19 @@ impl Bridge {
         if self.remotes.len() >= self.config.max_remotes.max(1) {
             let oldest = self.remotes.iter().min_by_key(|(_, known)| known.last).map(|(remote, _)| *remote);
             if let Some(displaced) = oldest.and_then(|oldest| self.remotes.remove(&oldest)) {
-                (self.observer)(Note::Forgotten(displaced.address));
+                (self.events)(Event::Forgotten(displaced.address));
             }
         }
         self.remotes.insert(remote, known);
-        (self.observer)(Note::Remote(address));
+        (self.events)(Event::Remote(address));
     }
 
     fn forget_silent(&mut self) {
-        let (idle, now, observer) = (self.config.idle, Instant::now(), &self.observer);
+        let (idle, now, events) = (self.config.idle, Instant::now(), &self.events);
         self.remotes.retain(|_, known| {
             let keep = now.duration_since(known.last) < idle;
             if !keep {
-                observer(Note::Forgotten(known.address));
+                events(Event::Forgotten(known.address));
             }
             keep
         });
@@ -427,7 +427,7 @@ impl Bridge {
     /// Handles an error of the system for one datagram; it concerns that datagram only.
     fn on_socket_error(&self, error: &io::Error) {
         if let (ErrorKind::ConnectionRefused, Some(peer)) = (error.kind(), self.config.peer) {
-            (self.observer)(Note::PeerRefused(peer));
+            (self.events)(Event::PeerRefused(peer));
         }
     }
 
@@ -440,7 +440,7 @@ impl Bridge {
         };
         *count += 1;
         if count.is_power_of_two() {
-            (self.observer)(Note::Dropped { why, count: *count });
+            (self.events)(Event::Dropped { why, count: *count });
         }
     }
 }

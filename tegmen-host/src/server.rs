@@ -95,9 +95,9 @@ pub struct ServerConfig {
     pub plain_allowed: bool,
     /// File for a key log (RFC 9850). Anyone who can read this file can decrypt the traffic.
     pub key_log: Option<PathBuf>,
-    /// True to report every request, and each block, to the observer. Otherwise only requests with a 5.xx response are
+    /// True to report every request, and each block, to the event sink. Otherwise only requests with a 5.xx response are
     /// reported.
-    pub observe_requests: bool,
+    pub report_requests: bool,
     /// Longest body of a request or of a response that is not GET's, in bytes (RFC 7959).
     pub max_body: usize,
     /// The most bytes of such bodies that the server holds at once, for all peers and shards together. Bodies without
@@ -160,7 +160,7 @@ impl Default for ServerConfig {
             },
             plain_allowed: false,
             key_log: None,
-            observe_requests: true,
+            report_requests: true,
             max_body: 1 << 20,
             max_bodies: 64 << 20,
             max_strangers: 1 << 14,
@@ -180,9 +180,9 @@ impl Default for ServerConfig {
     }
 }
 
-/// A message of the server to its operator. It contains no secret.
+/// An event of the server, for its operator. It contains no secret.
 #[derive(Debug)]
-pub enum Note {
+pub enum Event {
     /// A session began.
     Established {
         /// The address of the client.
@@ -246,7 +246,7 @@ pub enum Note {
         /// Address of the client.
         remote: SocketAddr,
     },
-    /// A session ended in order or fell idle; one that a new session of the same address replaced ends without a note.
+    /// A session ended in order or fell idle; one that a new session of the same address replaced ends without an event.
     Closed {
         /// The address of the client.
         remote: SocketAddr,
@@ -255,7 +255,7 @@ pub enum Note {
     },
     /// ClientHellos were not answered, because all places for handshakes, or for peers, were taken.
     Full {
-        /// ClientHellos since the last such note; clients repeat theirs.
+        /// ClientHellos since the last such event; clients repeat theirs.
         unanswered: u32,
     },
     /// A session was ended because the key that its peer proved is not in the credentials any more.
@@ -306,15 +306,15 @@ pub struct Answered {
     pub received: usize,
     /// Bytes of the response's body: of all its blocks, if it goes in blocks.
     pub sent: usize,
-    /// True for a block of a transfer that another note tells of as a whole: the one of the last block of a request body,
+    /// True for a block of a transfer that another event reports as a whole: the one of the last block of a request body,
     /// or of the first block of a response.
     pub block: bool,
     /// The cause of a 5.xx. The client does not receive it.
     pub cause: Option<String>,
 }
 
-/// Told everything that an operator may want to know; called from the shards, so it must be quick.
-pub type Observer = Arc<dyn Fn(Note) + Send + Sync>;
+/// Takes the events of a server. The shards call it, so it must return quickly.
+pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// An application behind a server. One clone runs in each shard.
 pub trait Application: Clone + Send + 'static {
@@ -470,7 +470,7 @@ impl Server {
         config: &ServerConfig,
         credentials: &Credentials,
         application: A,
-        observer: Observer,
+        events: EventSink,
     ) -> Result<Self, StartError> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shards = if config.shards == 0 { cores } else { config.shards };
@@ -560,7 +560,7 @@ impl Server {
                     application: application.clone(),
                     policy: FilePolicy { credentials: credentials.clone(), plain_allowed: config.plain_allowed },
                     credentials: credentials.clone(),
-                    observer: observer.clone(),
+                    events: events.clone(),
                     errands: sender,
                     notifier: notifier.clone(),
                     limits: config.into(),

@@ -12,7 +12,7 @@ use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, Reply, Tap, Ta
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use tegmen_host::state::Database;
 
 /// Both ends of a context in a temporary directory, an image of them made before their first use, and the client's datagrams.
@@ -83,12 +83,12 @@ impl Scene {
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
         let delivered = Arc::new(AtomicUsize::new(0));
         let count = delivered.clone();
-        let observer = Arc::new(move |note: Note| {
-            if matches!(note, Note::Request(request) if request.code == Code::CHANGED) {
+        let sink = Arc::new(move |event: Event| {
+            if matches!(event, Event::Request(request) if request.code == Code::CHANGED) {
                 count.fetch_add(1, Ordering::SeqCst);
             }
         });
-        let server = Server::start(&config, &credentials, resources, observer).unwrap();
+        let server = Server::start(&config, &credentials, resources, sink).unwrap();
         let address = server.addresses()[0].address;
         Running { server, contexts, address, delivered }
     }

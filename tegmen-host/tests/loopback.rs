@@ -12,11 +12,11 @@ use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Rep
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::group::Group;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 
 struct Running {
     server: Server,
-    notes: Arc<Mutex<Vec<String>>>,
+    events: Arc<Mutex<Vec<String>>>,
 }
 
 impl Running {
@@ -34,10 +34,10 @@ impl Running {
                 },
             ),
         ]);
-        let notes = Arc::new(Mutex::new(Vec::new()));
-        let keep = notes.clone();
-        let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
-        Self { server: Server::start(&config, credentials, resources, observer).unwrap(), notes }
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let keep = events.clone();
+        let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
+        Self { server: Server::start(&config, credentials, resources, sink).unwrap(), events }
     }
 
     fn both() -> ServerConfig {
@@ -51,7 +51,7 @@ impl Running {
     }
 
     fn heard(&self, text: &str) -> bool {
-        self.notes.lock().unwrap().iter().any(|note| note.contains(text))
+        self.events.lock().unwrap().iter().any(|event| event.contains(text))
     }
 }
 

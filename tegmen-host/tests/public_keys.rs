@@ -13,7 +13,7 @@ use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{NotOurs, PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use tegmen_host::state::Database;
 use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
 use tegmen_host::x509::{AllowedKey, RawKeys};
@@ -28,15 +28,15 @@ fn start_at(
     address: SocketAddr,
     state: Option<Database>,
 ) -> (Server, SocketAddr, Arc<Mutex<Vec<String>>>) {
-    let notes = Arc::new(Mutex::new(Vec::new()));
-    let keep = notes.clone();
-    let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let keep = events.clone();
+    let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
     let listen = vec![Listen { address, secure: true }];
     let config = ServerConfig { listen, shards: 2, public_keys: Some(keys), state, ..ServerConfig::default() };
     let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-    let server = Server::start(&config, &Credentials::default(), resources, observer).unwrap();
+    let server = Server::start(&config, &Credentials::default(), resources, sink).unwrap();
     let address = server.addresses()[0].address;
-    (server, address, notes)
+    (server, address, events)
 }
 
 async fn get(remote: SocketAddr, keys: PublicKeys) -> Result<(String, Option<String>), ClientError> {
@@ -54,13 +54,13 @@ async fn get(remote: SocketAddr, keys: PublicKeys) -> Result<(String, Option<Str
 #[tokio::test]
 async fn certificates_on_both_sides() {
     let works = Works::new("Works");
-    let (_server, remote, notes) = start(works.server());
+    let (_server, remote, events) = start(works.server());
     for suite in SUITES.0.iter().take(2) {
         let suites = Suites(std::slice::from_ref(suite));
         let (value, server) = get(remote, works.client(suites).expecting("127.0.0.1")).await.unwrap();
         assert_eq!((value.as_str(), server.as_deref()), ("first", Some("CN=127.0.0.1")));
     }
-    assert!(notes.lock().unwrap().iter().any(|note| note.contains("identity: \"CN=device1\"")));
+    assert!(events.lock().unwrap().iter().any(|event| event.contains("identity: \"CN=device1\"")));
 }
 
 const RSA: Suites = Suites(&[CipherSuite::RSA_WITH_AES_128_CBC_SHA]);
@@ -80,13 +80,13 @@ async fn a_secret_that_is_encrypted_to_the_server() {
             true => keys.believing(works.verifier()).asking(ClientAuthentication::Required),
             false => keys,
         };
-        let (server, remote, notes) = start(keys);
+        let (server, remote, events) = start(keys);
         let (value, name) = get(remote, works.client(RSA).expecting("127.0.0.1")).await.unwrap();
         // Who is nobody in particular gets nothing here.
         let expected = if mutual { "first" } else { "" };
         assert_eq!((value.as_str(), name.as_deref()), (expected, Some("CN=127.0.0.1")));
         let identity = if mutual { "identity: \"CN=device1\"" } else { "identity: \"\"" };
-        assert!(notes.lock().unwrap().iter().any(|note| note.contains(identity)), "{:?}", notes.lock().unwrap());
+        assert!(events.lock().unwrap().iter().any(|event| event.contains(identity)), "{:?}", events.lock().unwrap());
         drop(server);
     }
 }
@@ -107,13 +107,13 @@ async fn nothing_is_encrypted_to_a_key_that_is_not_for_it() {
 #[tokio::test]
 async fn who_is_not_believed_is_refused_and_the_operator_reads_why() {
     let (works, others) = (Works::new("Works"), Works::new("Others"));
-    let (_server, remote, notes) = start(works.server());
+    let (_server, remote, events) = start(works.server());
     let wrong_name = get(remote, works.client(SUITES).expecting("other.example")).await.unwrap_err();
     assert!(wrong_name.to_string().contains("not for other.example"), "{wrong_name}");
     let stranger = others.client(SUITES).believing(works.verifier()).expecting("127.0.0.1");
     let refused = get(remote, stranger).await.unwrap_err();
     assert!(refused.to_string().contains("certificate_unknown"), "{refused}");
-    assert!(notes.lock().unwrap().iter().any(|note| note.contains("UnknownIssuer")));
+    assert!(events.lock().unwrap().iter().any(|event| event.contains("UnknownIssuer")));
     let nobody = PublicKeys::new(SUITES).believing(works.verifier()).expecting("127.0.0.1");
     let refused = get(remote, nobody).await.unwrap_err();
     assert!(refused.to_string().contains("wants a certificate"), "{refused}");
@@ -126,11 +126,11 @@ async fn raw_public_keys_on_both_sides() {
     let (ours, theirs) = (key("device"), key("server"));
     let believing = |other: &Arc<dyn Signer>, name| Arc::new(RawKeys(vec![AllowedKey::of(other.public_key(), name)]));
     let server = PublicKeys::new(SUITES).with_raw_key(theirs.clone()).believing(believing(&ours, "the device"));
-    let (_server, remote, notes) = start(server.asking(ClientAuthentication::Required));
+    let (_server, remote, events) = start(server.asking(ClientAuthentication::Required));
     let client = PublicKeys::new(Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])).with_raw_key(ours.clone());
     let (value, name) = get(remote, client.clone().believing(believing(&theirs, "the server"))).await.unwrap();
     assert_eq!((value.as_str(), name.as_deref()), ("first", Some("the server")));
-    assert!(notes.lock().unwrap().iter().any(|note| note.contains("the device")));
+    assert!(events.lock().unwrap().iter().any(|event| event.contains("the device")));
     let refused = get(remote, client.believing(believing(&ours, "another"))).await.unwrap_err();
     assert!(refused.to_string().contains("not on the allow list"), "{refused}");
 }
@@ -168,10 +168,10 @@ async fn after_a_restart_a_session_comes_back_if_its_key_is_believed_still_and_a
         let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
         assert_eq!(client.request(&ask).await.unwrap().payload, b"first");
         server.stop();
-        let (server, _, notes) = serve(then, remote);
+        let (server, _, events) = serve(then, remote);
         let answered = client.request(&ask).await;
         assert_eq!(answered.is_ok(), comes_back, "{name}: {answered:?}");
-        assert_eq!(notes.lock().unwrap().iter().any(|note| note.contains("Restored")), comes_back);
+        assert_eq!(events.lock().unwrap().iter().any(|event| event.contains("Restored")), comes_back);
         server.stop();
         let _ = std::fs::remove_dir_all(&dir);
     }

@@ -16,7 +16,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
-use tegmen_host::server::{Kind, Listen, Note, Server, ServerConfig};
+use tegmen_host::server::{Event, Kind, Listen, Server, ServerConfig};
 use tegmen_host::x509::signer::Signer;
 use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
 use works::Works;
@@ -42,19 +42,19 @@ impl Drop for Dir {
 struct Running {
     server: Server,
     address: SocketAddr,
-    notes: Arc<Mutex<Vec<String>>>,
+    events: Arc<Mutex<Vec<String>>>,
 }
 
 fn start(config: ServerConfig, credentials: &Credentials, port: u16) -> Running {
-    let notes = Arc::new(Mutex::new(Vec::new()));
-    let keep = notes.clone();
-    let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let keep = events.clone();
+    let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
     let listen = vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], port)), secure: true }];
     let config = ServerConfig { listen, shards: 2, ..config };
     let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-    let server = Server::start(&config, credentials, resources, observer).unwrap();
+    let server = Server::start(&config, credentials, resources, sink).unwrap();
     let address = server.addresses()[0].address;
-    Running { server, address, notes }
+    Running { server, address, events }
 }
 
 fn psk(dir: &Path, key: &[u8]) -> ClientConfig {
@@ -94,8 +94,8 @@ async fn a_client_comes_back_with_a_ticket_or_an_id() {
         assert!(get(running.address, config.clone()).await.unwrap());
         // Without the directory nothing is offered.
         assert!(!get(running.address, ClientConfig { resume: None, ..config }).await.unwrap());
-        let notes = running.notes.lock().unwrap().clone();
-        assert_eq!(notes.iter().filter(|note| note.contains("resumed: true")).count(), 2, "{notes:?}");
+        let events = running.events.lock().unwrap().clone();
+        assert_eq!(events.iter().filter(|event| event.contains("resumed: true")).count(), 2, "{events:?}");
         let totals = running.server.stop();
         let resumption = totals.resumption;
         let taken = if tickets { resumption.tickets_opened } else { resumption.ids_found };
@@ -195,7 +195,7 @@ async fn a_raw_public_key_comes_back_for_as_long_as_it_is_listed_also_after_a_re
     running.server.stop();
     let running = start(config(&ours), &Credentials::default(), address.port());
     assert!(get(address, client.clone()).await.unwrap());
-    assert!(running.notes.lock().unwrap().iter().any(|note| note.contains("the device")));
+    assert!(running.events.lock().unwrap().iter().any(|event| event.contains("the device")));
     running.server.stop();
     let running = start(config(&theirs), &Credentials::default(), address.port());
     assert!(get(address, client).await.is_err());
@@ -417,7 +417,7 @@ async fn a_client_with_a_certificate_resumes_after_a_restart_if_it_is_believed_b
     running.server.stop();
     let running = serve("", address.port());
     assert!(get(address, client.clone()).await.unwrap());
-    assert!(running.notes.lock().unwrap().iter().any(|note| note.contains("CN=device1")));
+    assert!(running.events.lock().unwrap().iter().any(|event| event.contains("CN=device1")));
     running.server.stop();
     // What is kept is not believed for being kept.
     let running = serve(&digest, address.port());

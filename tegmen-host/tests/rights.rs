@@ -16,7 +16,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
 use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
@@ -59,25 +59,25 @@ struct Running {
     server: Server,
     secure: SocketAddr,
     plain: SocketAddr,
-    notes: Arc<Mutex<Vec<String>>>,
+    events: Arc<Mutex<Vec<String>>>,
 }
 
 impl Running {
     fn start(credentials: &Credentials, config: ServerConfig) -> Self {
-        let notes = Arc::new(Mutex::new(Vec::new()));
-        let keep = notes.clone();
-        let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let keep = events.clone();
+        let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
         let listen = [true, false].map(|secure| Listen { address: "127.0.0.1:0".parse().unwrap(), secure });
         let listen = if config.listen.is_empty() { listen.to_vec() } else { config.listen.clone() };
         let config = ServerConfig { listen, shards: 2, ..config };
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-        let server = Server::start(&config, credentials, resources, observer).unwrap();
+        let server = Server::start(&config, credentials, resources, sink).unwrap();
         let [secure, plain] = [0, 1].map(|number| server.addresses()[number].address);
-        Self { server, secure, plain, notes }
+        Self { server, secure, plain, events }
     }
 
     fn count(&self, text: &str) -> usize {
-        self.notes.lock().unwrap().iter().filter(|note| note.contains(text)).count()
+        self.events.lock().unwrap().iter().filter(|event| event.contains(text)).count()
     }
 
     /// Waits until the server said this so often.
@@ -88,7 +88,7 @@ impl Running {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("{text} is not among {:?}", self.notes.lock().unwrap());
+        panic!("{text} is not among {:?}", self.events.lock().unwrap());
     }
 }
 

@@ -11,7 +11,7 @@ use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Rep
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Listen, Note, Server, ServerConfig};
+use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use tegmen_host::state::{self, Database, StateError};
 
 /// A directory that is gone at the end.
@@ -42,7 +42,7 @@ struct Running {
     database: Option<Database>,
     contexts: Contexts,
     address: SocketAddr,
-    notes: Arc<Mutex<Vec<String>>>,
+    events: Arc<Mutex<Vec<String>>>,
 }
 
 impl Running {
@@ -69,17 +69,17 @@ impl Running {
             state: database.clone(),
             ..ServerConfig::default()
         };
-        let notes = Arc::new(Mutex::new(Vec::new()));
-        let keep = notes.clone();
-        let observer = Arc::new(move |note: Note| keep.lock().unwrap().push(format!("{note:?}")));
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let keep = events.clone();
+        let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-        let server = Server::start(&config, &credentials, resources, observer).unwrap();
+        let server = Server::start(&config, &credentials, resources, sink).unwrap();
         let address = server.addresses()[0].address;
-        Self { server, database, contexts, address, notes }
+        Self { server, database, contexts, address, events }
     }
 
     fn count(&self, text: &str) -> usize {
-        self.notes.lock().unwrap().iter().filter(|note| note.contains(text)).count()
+        self.events.lock().unwrap().iter().filter(|event| event.contains(text)).count()
     }
 
     /// As the power: nothing is kept that is not on the disk, and nobody is told.

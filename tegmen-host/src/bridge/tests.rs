@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct World {
     mote: UnixStream,
     addresses: Vec<Forward>,
-    notes: Arc<Mutex<Vec<Note>>>,
+    events: Arc<Mutex<Vec<Event>>>,
     stop: oneshot::Sender<()>,
     bridge: JoinHandle<Result<Totals, BridgeError>>,
 }
@@ -33,15 +33,15 @@ impl World {
         assert_eq!(line, Line::Unix(path.clone()));
         let mut config = BridgeConfig::new(line);
         adjust(&mut config);
-        let notes = Arc::new(Mutex::new(Vec::new()));
-        let noted = notes.clone();
-        let bridge = Bridge::open(config, Arc::new(move |note| noted.lock().unwrap().push(note))).await.unwrap();
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let reported = events.clone();
+        let bridge = Bridge::open(config, Arc::new(move |event| reported.lock().unwrap().push(event))).await.unwrap();
         let (mote, _) = listener.accept().await.unwrap();
         std::fs::remove_file(path).unwrap();
         let addresses = bridge.addresses();
         let (stop, stopped) = oneshot::channel();
         let bridge = tokio::spawn(bridge.run(async move { _ = stopped.await }));
-        Self { mote, addresses, notes, stop, bridge }
+        Self { mote, addresses, events, stop, bridge }
     }
 
     /// A frame that the bridge sends to the mote.
@@ -81,10 +81,10 @@ impl World {
         }
     }
 
-    async fn end(self) -> (Totals, Vec<Note>) {
+    async fn end(self) -> (Totals, Vec<Event>) {
         self.stop.send(()).unwrap();
         let totals = self.bridge.await.unwrap().unwrap();
-        (totals, self.notes.lock().unwrap().clone())
+        (totals, self.events.lock().unwrap().clone())
     }
 }
 
@@ -113,9 +113,9 @@ async fn each_start_has_another_seed() {
     let (first, second) = (world.start().await, world.start().await);
     assert_ne!(first.seed.expose(), second.seed.expose());
     assert_eq!((first.ip, first.peer), (MOTE.octets(), Some(plain_address(peer))));
-    let (totals, notes) = world.end().await;
+    let (totals, events) = world.end().await;
     assert_eq!(totals.started, 2);
-    assert_eq!(notes, [Note::Started { times: 1 }, Note::Started { times: 2 }]);
+    assert_eq!(events, [Event::Started { times: 1 }, Event::Started { times: 2 }]);
 }
 
 #[tokio::test]
@@ -175,9 +175,9 @@ async fn a_client_reaches_its_peer_and_nobody_else() {
     world.send(&path, b"another question").await;
     // The same socket again: one port of the mote, one port of ours.
     assert_eq!(received(&peer).await, (b"another question".to_vec(), from));
-    let (totals, notes) = world.end().await;
+    let (totals, events) = world.end().await;
     assert_eq!((totals.from_mote, totals.unroutable), (2, 1));
-    assert_eq!(notes, [Note::Dropped { why: Dropped::Unroutable, count: 1 }]);
+    assert_eq!(events, [Event::Dropped { why: Dropped::Unroutable, count: 1 }]);
 }
 
 #[tokio::test]
@@ -220,9 +220,9 @@ async fn a_full_table_forgets_whom_it_heard_longest_ago() {
     world.send(&paths[1], b"nobody").await;
     world.send(&paths[0], b"still known").await;
     assert_eq!(received(&remotes[0]).await.0, b"still known");
-    let (totals, notes) = world.end().await;
+    let (totals, events) = world.end().await;
     assert_eq!(totals.unroutable, 1);
-    assert!(notes.contains(&Note::Forgotten(remotes[1].local_addr().unwrap())));
+    assert!(events.contains(&Event::Forgotten(remotes[1].local_addr().unwrap())));
 }
 
 #[tokio::test]
@@ -235,9 +235,9 @@ async fn a_remote_that_fell_silent_is_forgotten() {
     let remote = remote().await;
     remote.send_to(b"hello", world.addresses[0].address).await.unwrap();
     world.datagram().await;
-    let forgotten = Note::Forgotten(remote.local_addr().unwrap());
+    let forgotten = Event::Forgotten(remote.local_addr().unwrap());
     tokio::time::timeout(PATIENCE, async {
-        while !world.notes.lock().unwrap().contains(&forgotten) {
+        while !world.events.lock().unwrap().contains(&forgotten) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })

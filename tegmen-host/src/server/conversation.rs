@@ -5,7 +5,7 @@ use super::object::Object;
 use super::outer::{Outer, acknowledge};
 use super::talk::{MAX_OBSERVATIONS, Observed, Talk};
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
-use super::{Answered, Application, Note, Observer, ServerConfig};
+use super::{Answered, Application, Event, EventSink, ServerConfig};
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy};
 use crate::provider::HostCrypto;
@@ -59,7 +59,7 @@ pub(super) struct Desk<A> {
     pub(super) application: A,
     pub(super) policy: FilePolicy,
     pub(super) credentials: Credentials,
-    pub(super) observer: Observer,
+    pub(super) events: EventSink,
     pub(super) errands: mpsc::UnboundedSender<Errand>,
     pub(super) notifier: Notifier,
     pub(super) limits: Limits,
@@ -94,7 +94,7 @@ pub(super) struct Limits {
     pub(super) unconfirmed: u8,
     pub(super) verify_addresses: bool,
     pub(super) requests_per_second: u32,
-    pub(super) observe_requests: bool,
+    pub(super) report_requests: bool,
 }
 
 impl From<&ServerConfig> for Limits {
@@ -104,7 +104,7 @@ impl From<&ServerConfig> for Limits {
             unconfirmed: config.unconfirmed_notifications,
             verify_addresses: config.verify_addresses,
             requests_per_second: config.requests_per_second,
-            observe_requests: config.observe_requests,
+            report_requests: config.report_requests,
         }
     }
 }
@@ -210,7 +210,7 @@ impl<A: Application> Desk<A> {
                 let code = self.request(from, talk, &message, bytes, frame);
                 talk.exchanges.keep_reply(from.now, message.message_id(), frame.bytes());
                 self.requests += 1;
-                self.note(from, message.code(), || format!("/{}", path_of(&message)), code);
+                self.report_request(from, message.code(), || format!("/{}", path_of(&message)), code);
             }
             Received::Duplicate(reply) => {
                 counters.duplicates = counters.duplicates.saturating_add(1);
@@ -245,7 +245,7 @@ impl<A: Application> Desk<A> {
         let code = self.request(from, talk, &message, bytes, frame);
         talk.exchanges.keep_reply(from.now, message.message_id(), &[]);
         self.requests += 1;
-        self.note(from, message.code(), || format!("/{}", path_of(&message)), code);
+        self.report_request(from, message.code(), || format!("/{}", path_of(&message)), code);
         let of_use = MessageRef::parse(frame.bytes()).is_ok_and(|response| {
             let empty = response.code() == Code::CONTENT && response.payload().is_empty();
             let asks_for_echo = response.option(OptionNumber::ECHO).is_some();
@@ -257,12 +257,18 @@ impl<A: Application> Desk<A> {
     }
 
     /// Tells the operator of a request that was answered, or of its response that comes later.
-    pub(super) fn note(&mut self, from: &Sender, method: Code, path: impl FnOnce() -> String, code: Option<Code>) {
+    pub(super) fn report_request(
+        &mut self,
+        from: &Sender,
+        method: Code,
+        path: impl FnOnce() -> String,
+        code: Option<Code>,
+    ) {
         let Told { received, sent, block, cause } = std::mem::take(&mut self.told);
-        let Some(code) = code.filter(|code| self.limits.observe_requests || code.class() == 5) else { return };
+        let Some(code) = code.filter(|code| self.limits.report_requests || code.class() == 5) else { return };
         let identity = self.credentials.name_of(from.identity.principal);
         let (remote, path, cause) = (from.remote, path(), cause.into_inner());
-        (self.observer)(Note::Request(Answered { remote, identity, method, path, code, received, sent, block, cause }));
+        (self.events)(Event::Request(Answered { remote, identity, method, path, code, received, sent, block, cause }));
     }
 
     /// Answers a request; the code of the response, unless that comes later.
@@ -277,7 +283,7 @@ impl<A: Application> Desk<A> {
         let later = message.block(OptionNumber::BLOCK2).ok().flatten().is_some_and(|block| block.number > 0);
         self.told = Told { received: message.payload().len(), block: later, ..Told::default() };
         let code = self.respond(from, talk, message, bytes, frame);
-        if self.limits.observe_requests
+        if self.limits.report_requests
             && let Ok(response) = MessageRef::parse(frame.bytes())
         {
             let whole = response.uint(OptionNumber::SIZE2).map(|size| size as usize);

@@ -32,7 +32,7 @@ impl<A: Application> Shard<A> {
             }
             Errand::Keys(keys) => {
                 self.endpoint.roles_mut().keys = *keys;
-                self.note_ends();
+                self.report_ends();
             }
             Errand::Leased { peer, end, result } => self.on_leased(peer, end, result),
             Errand::Changed => {
@@ -99,7 +99,12 @@ impl<A: Application> Shard<A> {
         let (received, sent) = (ticket.received, completion.payload.len());
         self.desk.told = Told { received, sent, block: false, cause };
         let speaker = ticket.object.as_ref().map(|object| object.speaker(&to));
-        self.desk.note(speaker.as_ref().unwrap_or(&to), ticket.method, || ticket.path.clone(), Some(completion.code));
+        self.desk.report_request(
+            speaker.as_ref().unwrap_or(&to),
+            ticket.method,
+            || ticket.path.clone(),
+            Some(completion.code),
+        );
         if self.desk.complete(&to, talk, completion, &mut self.crypto, random[0], &mut frame).is_some() {
             let len = frame.len();
             if let Some(deadline) = talk.exchanges.next_deadline() {

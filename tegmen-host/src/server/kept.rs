@@ -2,7 +2,7 @@
 
 use super::later::Errand;
 use super::shard::Shard;
-use super::{Application, Note};
+use super::{Application, Event};
 use crate::hex::{from_hex, to_hex};
 use crate::state::{Restored, SessionName, Sessions, With};
 use std::collections::HashMap;
@@ -89,7 +89,7 @@ impl<A: Application> Shard<A> {
         let Some(peer) = peer else { return kept.sessions.remove(name) };
         self.endpoint.lease_session(peer, lease_end);
         kept.by_peer.insert(peer, Entry { name, lease_end, asked: false });
-        (self.desk.observer)(Note::Restored { remote: with.remote, identity: with.identity });
+        (self.desk.events)(Event::Restored { remote: with.remote, identity: with.identity });
     }
 
     /// Keeps a session that was just established, or whose peer has moved.
@@ -168,7 +168,7 @@ impl<A: Application> Shard<A> {
         };
         if kept.said.as_ref() != Some(&problem) {
             kept.said = Some(problem.clone());
-            (self.desk.observer)(Note::NotKept { problem });
+            (self.desk.events)(Event::NotKept { problem });
         }
         let channel = self.endpoint.peers.peer(peer).map(|known| known.channel());
         if channel.is_some_and(|channel| channel.sealed() + LAST >= channel.lease_end()) {

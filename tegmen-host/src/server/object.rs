@@ -3,7 +3,7 @@
 
 use super::conversation::{Desk, Sender};
 use super::talk::Talk;
-use super::{Application, Note};
+use super::{Application, Event};
 use crate::contexts::{Received, SharedContext, StoredContext, Untaken};
 use crate::provider::HostCrypto;
 use std::sync::MutexGuard;
@@ -59,7 +59,7 @@ impl<A: Application> Desk<A> {
                 }
                 if let Received::Unverified(message, _) = &asks {
                     let path = || format!("/{}", super::conversation::path_of(message));
-                    self.note(&object.speaker(from), message.code(), path, Some(Code::UNAUTHORIZED));
+                    self.report_request(&object.speaker(from), message.code(), path, Some(Code::UNAUTHORIZED));
                 }
                 return;
             }
@@ -95,7 +95,7 @@ impl<A: Application> Desk<A> {
         let received = taken.map_err(|untaken| match untaken {
             Untaken::Refused(refused) => refused,
             Untaken::NotKept(problem) => {
-                (self.observer)(Note::Context { remote: from.remote, problem });
+                (self.events)(Event::Context { remote: from.remote, problem });
                 Refused::UnknownContext
             }
         })?;
@@ -120,7 +120,7 @@ impl<A: Application> Desk<A> {
             // What is inside is authentic: nothing has to be shown of the address before it is answered.
             code = desk.request(&from, talk, message, &[], inner);
         });
-        self.note(&from, message.code(), || format!("/{}", super::conversation::path_of(message)), code);
+        self.report_request(&from, message.code(), || format!("/{}", super::conversation::path_of(message)), code);
     }
 
     /// Lets `write` make a message, and puts it into `frame`, protected as a response to the request of `object`. True if

@@ -4,7 +4,7 @@ use super::held::Found;
 use super::later::{Errand, FoundKey};
 use super::shard::Shard;
 use super::signing::{Asked, Operation, Worked};
-use super::{Application, Kind, Note};
+use super::{Application, Event, Kind};
 use crate::clock;
 use crate::credentials::KeyTicket;
 use crate::x509::Purpose;
@@ -15,7 +15,7 @@ use tegmen::cx::Cx;
 use tegmen::dtls::Fatal;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::endpoint::{Event, Peer, PeerId, Peers as _, Phase};
+use tegmen::endpoint::{Event as EndpointEvent, Peer, PeerId, Peers as _, Phase};
 use tegmen::identity::{Principal, Protection};
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
@@ -57,9 +57,9 @@ impl<A: Application> Shard<A> {
                 if let Some(entry) = self.endpoint.peers.peer(peer) {
                     let (remote, principal) = (SocketAddr::from(entry.path().remote), entry.principal());
                     let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
-                    (self.desk.observer)(Note::Established { remote, identity, resumed });
+                    (self.desk.events)(Event::Established { remote, identity, resumed });
                     if principal == Principal::NOBODY && self.desk.credentials.is_first_in_vain() {
-                        (self.desk.observer)(Note::AnonymousInVain { remote });
+                        (self.desk.events)(Event::AnonymousInVain { remote });
                     }
                 }
                 self.keep(peer);
@@ -73,9 +73,9 @@ impl<A: Application> Shard<A> {
                 let Some(entry) = self.endpoint.peers.peer(peer) else { return };
                 let remote = SocketAddr::from(entry.path().remote);
                 let identity = self.desk.credentials.name_of(entry.principal()).or_else(|| self.tried.of(peer));
-                (self.desk.observer)(match reason {
-                    Fatal::Closed | Fatal::Idle => Note::Closed { remote, reason },
-                    reason => Note::Failed { remote, identity, reason },
+                (self.desk.events)(match reason {
+                    Fatal::Closed | Fatal::Idle => Event::Closed { remote, reason },
+                    reason => Event::Failed { remote, identity, reason },
                 });
             }
         }
@@ -98,7 +98,7 @@ impl<A: Application> Shard<A> {
             return false;
         }
         let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
-        (self.desk.observer)(Note::Outdated { remote, identity });
+        (self.desk.events)(Event::Outdated { remote, identity });
         self.forget(peer);
         self.endpoint.close(peer);
         true
@@ -203,7 +203,7 @@ impl<A: Application> Shard<A> {
                 let alert = refusal.alert();
                 if let Some(entry) = self.endpoint.peers.peer(peer) {
                     let remote = SocketAddr::from(entry.path().remote);
-                    (self.desk.observer)(Note::Refused { remote, refusal });
+                    (self.desk.events)(Event::Refused { remote, refusal });
                 }
                 return self.resume(now, peer, Answer::Refused(alert));
             }
@@ -247,14 +247,17 @@ pub(super) enum Outcome {
     Moved(PeerId),
 }
 
-impl From<Event<'_, '_>> for Outcome {
-    fn from(event: Event<'_, '_>) -> Self {
+impl From<EndpointEvent<'_, '_>> for Outcome {
+    fn from(event: EndpointEvent<'_, '_>) -> Self {
         match event {
-            Event::Need(peer) => Self::Need(peer),
-            Event::Established(peer) => Self::Established(peer),
-            Event::Closed { peer, reason } => Self::Closed(peer, reason),
-            Event::Moved(peer) => Self::Moved(peer),
-            Event::Answer(_) | Event::Transmit { .. } | Event::Message { .. } | Event::Alarm(_) => Self::Nothing,
+            EndpointEvent::Need(peer) => Self::Need(peer),
+            EndpointEvent::Established(peer) => Self::Established(peer),
+            EndpointEvent::Closed { peer, reason } => Self::Closed(peer, reason),
+            EndpointEvent::Moved(peer) => Self::Moved(peer),
+            EndpointEvent::Answer(_)
+            | EndpointEvent::Transmit { .. }
+            | EndpointEvent::Message { .. }
+            | EndpointEvent::Alarm(_) => Self::Nothing,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::signing::Signing;
 use super::steering::{Passed, Steering};
 use super::strangers::Strangers;
 use super::talk::{Attached, Talk};
-use super::{Application, Kind, Note, Signatures, Totals};
+use super::{Application, Event, Kind, Signatures, Totals};
 use crate::clock;
 use crate::credentials::KeyStore;
 use crate::provider::HostCrypto;
@@ -30,7 +30,7 @@ use tegmen::crypto::Crypto as _;
 use tegmen::cx::Cx;
 use tegmen::dtls::record::ContentType;
 use tegmen::dtls::{AlertDescription, Records, alert};
-use tegmen::endpoint::{Endpoint, Event, Extended, PeerId, Peers as _, Rank, Resuming};
+use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Extended, PeerId, Peers as _, Rank, Resuming};
 use tegmen::identity::{Identity, Protection};
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -66,7 +66,7 @@ pub(super) struct Shard<A> {
     pub(super) ends: [Option<(SystemTime, bool)>; 2],
     /// Of the credentials by which sessions were looked at last.
     pub(super) version: u64,
-    /// ClientHellos that found no room, up to the last note of them.
+    /// ClientHellos that found no room, up to the last event that reports them.
     pub(super) unanswered: u32,
     pub(super) gate: Arc<Gate>,
     pub(super) store: Option<Arc<dyn KeyStore>>,
@@ -89,8 +89,8 @@ pub(super) struct Shard<A> {
 const BATCHES: usize = 16;
 /// So that a tick which comes a little early still counts.
 const ALMOST_A_SECOND: Duration = Duration::from_millis(900);
-/// Seconds between two notes that there is no room.
-const NOTES_OF_NO_ROOM: u32 = 10;
+/// Seconds between two events that there is no space for handshakes or peers.
+const FULL_EVENTS_EVERY: u32 = 10;
 /// Errands that are done between two batches.
 const ERRANDS: usize = 64;
 
@@ -203,15 +203,15 @@ impl<A: Application> Shard<A> {
             let draft = outbox.draft();
             let event = match endpoint.handle(&mut cx, &path, &mut records, draft.storage) {
                 None => return,
-                Some(Event::Answer(datagram)) => {
+                Some(EndpointEvent::Answer(datagram)) => {
                     let (len, refusal) = (datagram.len(), refusal(datagram));
                     outbox.queue(path, len);
                     if let Some(alert) = refusal {
-                        (self.desk.observer)(Note::HelloRefused { remote: path.remote.into(), alert });
+                        (self.desk.events)(Event::HelloRefused { remote: path.remote.into(), alert });
                     }
                     continue;
                 }
-                Some(Event::Message { peer, bytes }) => {
+                Some(EndpointEvent::Message { peer, bytes }) => {
                     self.on_message(now, peer, bytes);
                     continue;
                 }
@@ -230,14 +230,14 @@ impl<A: Application> Shard<A> {
             let draft = outbox.draft();
             let event = match endpoint.poll(&mut cx, draft.storage) {
                 None => return,
-                Some(Event::Transmit { peer, datagram }) => {
+                Some(EndpointEvent::Transmit { peer, datagram }) => {
                     let len = datagram.len();
                     if let Some(peer) = endpoint.peers.peer(peer) {
                         outbox.queue(*peer.path(), len);
                     }
                     continue;
                 }
-                Some(Event::Alarm(peer)) => {
+                Some(EndpointEvent::Alarm(peer)) => {
                     self.on_alarm(now, peer);
                     continue;
                 }
@@ -403,26 +403,26 @@ impl<A: Application> Shard<A> {
             self.desk.observers.retain(observes);
             self.sweep_kept(clock::now());
         }
-        if self.seconds.is_multiple_of(NOTES_OF_NO_ROOM) && self.counters.table_full != self.unanswered {
+        if self.seconds.is_multiple_of(FULL_EVENTS_EVERY) && self.counters.table_full != self.unanswered {
             let unanswered = self.counters.table_full.wrapping_sub(self.unanswered);
             self.unanswered = self.counters.table_full;
-            (self.desk.observer)(Note::Full { unanswered });
+            (self.desk.events)(Event::Full { unanswered });
         }
         if reload {
             self.desk.application.every_second(&self.desk.notifier);
             if let Err(error) = self.resumption.tick(&mut self.crypto) {
-                (self.desk.observer)(Note::TicketKeysFailed(error));
+                (self.desk.events)(Event::TicketKeysFailed(error));
             }
-            self.note_ends();
+            self.report_ends();
             match self.endpoint.roles().keys.reload_if_changed() {
                 Ok(false) => {}
-                Ok(true) => (self.desk.observer)(Note::TrustReloaded),
-                Err(error) => (self.desk.observer)(Note::TrustNotReloaded(error)),
+                Ok(true) => (self.desk.events)(Event::TrustReloaded),
+                Err(error) => (self.desk.events)(Event::TrustNotReloaded(error)),
             }
             match self.desk.credentials.reload_if_changed() {
                 Ok(None) => {}
-                Ok(Some(identities)) => (self.desk.observer)(Note::Reloaded { identities }),
-                Err(error) => (self.desk.observer)(Note::ReloadFailed(error)),
+                Ok(Some(identities)) => (self.desk.events)(Event::Reloaded { identities }),
+                Err(error) => (self.desk.events)(Event::ReloadFailed(error)),
             }
         }
         let version = self.desk.credentials.version();
@@ -433,7 +433,7 @@ impl<A: Application> Shard<A> {
     }
 
     /// Says once what of the server's own has come to its end. One shard does it for all.
-    pub(super) fn note_ends(&mut self) {
+    pub(super) fn report_ends(&mut self) {
         if self.number != 0 {
             return;
         }
@@ -444,10 +444,10 @@ impl<A: Application> Shard<A> {
             if let Some((at, true)) = *now
                 && *now != said
             {
-                (self.desk.observer)(if is_list == 0 {
-                    Note::CertificateExpired { at }
+                (self.desk.events)(if is_list == 0 {
+                    Event::CertificateExpired { at }
                 } else {
-                    Note::RevocationDue { at }
+                    Event::RevocationDue { at }
                 });
             }
         }

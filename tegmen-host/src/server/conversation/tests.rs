@@ -33,7 +33,7 @@ impl Scene {
             application: Counter::default(),
             policy: FilePolicy { credentials: credentials.clone(), plain_allowed: true },
             credentials,
-            observer: Arc::new(|_| {}),
+            events: Arc::new(|_| {}),
             notifier: Notifier { shards: Arc::new([]) },
             errands,
             limits: (&config).into(),
