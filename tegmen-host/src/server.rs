@@ -1,10 +1,10 @@
 //! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
 //!
-//! `shard` moves datagrams, `session` begins and ends sessions, `signing` has private keys used apart, `errands` is what comes from elsewhere, `talk` is what CoAP remembers of one peer, `conversation` takes a message
+//! `shard` moves datagrams, `session` begins and ends sessions, `signing` has private keys used apart, `commands` is what comes from elsewhere, `talk` is what CoAP remembers of one peer, `conversation` takes a message
 //! through it to the application and back, `transfer` keeps the bodies of block-wise transfers.
 
+mod commands;
 mod conversation;
-mod errands;
 mod held;
 mod kept;
 mod kind;
@@ -40,7 +40,7 @@ use crate::x509::{LoadError, Refusal};
 use conversation::{Desk, Observers, Told};
 use held::Held;
 use kept::Kept;
-use later::{Changes, Errand};
+use later::{Changes, Command};
 use leisure::Leisure;
 use limits::{Gate, Limited};
 use session::Tried;
@@ -509,7 +509,7 @@ impl Server {
         let (to_shards, passed): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::channel(steering::WAITING)).unzip();
         let waiting = Arc::new(Shares::new());
         let channels = senders.into_iter().zip(receivers).zip(passed);
-        for ((number, runtime), ((sender, errands), passed)) in runtimes.drain(..).enumerate().zip(channels) {
+        for ((number, runtime), ((sender, commands), passed)) in runtimes.drain(..).enumerate().zip(channels) {
             let guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
             let sockets = addresses
                 .iter()
@@ -561,7 +561,7 @@ impl Server {
                     policy: FilePolicy { credentials: credentials.clone(), plain_allowed: config.plain_allowed },
                     credentials: credentials.clone(),
                     events: events.clone(),
-                    errands: sender,
+                    commands: sender,
                     notifier: notifier.clone(),
                     limits: config.into(),
                     bodies: bodies.clone(),
@@ -598,7 +598,7 @@ impl Server {
             let stopped = stopped.clone();
             let reload = number == 0;
             let thread = std::thread::Builder::new().name(format!("tegmen-{number}"));
-            let run = move || runtime.block_on(shard.run(sockets, errands, passed, stopped, reload));
+            let run = move || runtime.block_on(shard.run(sockets, commands, passed, stopped, reload));
             server.threads.push(thread.spawn(run).map_err(StartError::System)?);
         }
         drop(kept);
@@ -609,7 +609,7 @@ impl Server {
     /// again. The trusted clients, resumption and the suites do not change.
     pub fn set_own_keys(&self, keys: &PublicKeys) {
         for shard in &*self.notifier.shards {
-            shard.send(Errand::Keys(Box::new(keys.clone())));
+            shard.send(Command::Keys(Box::new(keys.clone())));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Handles the messages of a peer, and notifies observers of changes.
 
-use super::later::{Completion, Errand, Later, Notifier, ObservedPaths};
+use super::later::{Command, Completion, Later, Notifier, ObservedPaths};
 use super::object::Object;
 use super::outer::{Outer, acknowledge};
 use super::talk::{MAX_OBSERVATIONS, Observed, Talk};
@@ -60,7 +60,7 @@ pub(super) struct Desk<A> {
     pub(super) policy: FilePolicy,
     pub(super) credentials: Credentials,
     pub(super) events: EventSink,
-    pub(super) errands: mpsc::UnboundedSender<Errand>,
+    pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) notifier: Notifier,
     pub(super) limits: Limits,
     /// Bytes of bodies.
@@ -420,7 +420,7 @@ impl<A: Application> Desk<A> {
             && (number > 1 || talk.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
         let request = if has_room { request.observable(number) } else { request };
         let cause = &self.told.cause;
-        let later = Later { from, message, errands: &self.errands, notifier: &self.notifier, cause };
+        let later = Later { from, message, commands: &self.commands, notifier: &self.notifier, cause };
         let mut handler = Bridge { application: &mut self.application, later };
         if message.code().is_safe() && !in_parts {
             return serve(request, &self.policy, &mut handler, answer_id, frame);
@@ -523,7 +523,7 @@ impl<A: Application> Desk<A> {
     ) -> Served {
         let Ok(message) = MessageRef::parse(&observed.request) else { return Served::NoRoom };
         let (message_ref, cause) = (&message, &Cell::default());
-        let later = Later { from, message: message_ref, errands: &self.errands, notifier: &self.notifier, cause };
+        let later = Later { from, message: message_ref, commands: &self.commands, notifier: &self.notifier, cause };
         let mut handler = Bridge { application: &mut self.application, later };
         let request = Request::new(message, from.identity).observable(observed.observation.next());
         respond(request, &self.policy, &mut handler, head.0, head.1, frame)

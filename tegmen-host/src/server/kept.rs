@@ -1,6 +1,6 @@
 //! Sessions that survive a restart of the server: see [`crate::state::Sessions`].
 
-use super::later::Errand;
+use super::later::Command;
 use super::shard::Shard;
 use super::{Application, Event};
 use crate::hex::{from_hex, to_hex};
@@ -146,9 +146,9 @@ impl<A: Application> Shard<A> {
             return;
         }
         entry.asked = true;
-        let (name, end, errands) = (entry.name, entry.lease_end + CHUNK, self.desk.errands.clone());
+        let (name, end, commands) = (entry.name, entry.lease_end + CHUNK, self.desk.commands.clone());
         // If the server ended meanwhile there is nobody to tell.
-        let then = move |result| drop(errands.send(Errand::Leased { peer, end, result }));
+        let then = move |result| drop(commands.send(Command::Leased { peer, end, result }));
         if let Some(kept) = &self.kept {
             kept.sessions.extend(name, end, then);
         }

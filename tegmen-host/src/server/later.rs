@@ -15,7 +15,7 @@ use tegmen::time::Instant;
 use tokio::sync::mpsc;
 
 /// What comes to a shard from outside its sockets.
-pub(super) enum Errand {
+pub(super) enum Command {
     Respond(Completion),
     /// There is something in [`Changes`].
     Changed,
@@ -91,7 +91,7 @@ impl Question {
 pub struct Later<'a> {
     pub(super) from: &'a Sender,
     pub(super) message: &'a MessageRef<'a>,
-    pub(super) errands: &'a mpsc::UnboundedSender<Errand>,
+    pub(super) commands: &'a mpsc::UnboundedSender<Command>,
     pub(super) notifier: &'a Notifier,
     pub(super) cause: &'a Cell<Option<String>>,
 }
@@ -100,7 +100,7 @@ impl Later<'_> {
     /// Defers the response; the request is acknowledged now.
     pub fn ticket(&self, response: &mut Response<'_, '_>) -> Ticket {
         response.defer();
-        Ticket { question: Question::new(self.from, self.message), errands: self.errands.clone(), cause: None }
+        Ticket { question: Question::new(self.from, self.message), commands: self.commands.clone(), cause: None }
     }
 
     /// Sets the cause of a 5.xx response, for the operator. The client does not receive it.
@@ -122,7 +122,7 @@ impl Later<'_> {
 /// The right to respond to one request, once.
 pub struct Ticket {
     question: Question,
-    errands: mpsc::UnboundedSender<Errand>,
+    commands: mpsc::UnboundedSender<Command>,
     cause: Option<String>,
 }
 
@@ -137,14 +137,14 @@ impl Ticket {
     pub fn respond(self, code: Code, content_format: Option<u16>, payload: Vec<u8>) {
         let completion = Completion { ticket: self.question, code, content_format, payload, cause: self.cause };
         // If the server ended meanwhile there is nobody to tell.
-        let _ = self.errands.send(Errand::Respond(completion));
+        let _ = self.commands.send(Command::Respond(completion));
     }
 }
 
 /// Paths whose representation changed since a shard looked last. However often one changes, it is here once.
 pub(super) struct Changes {
     paths: Mutex<HashSet<Arc<str>>>,
-    errands: mpsc::UnboundedSender<Errand>,
+    commands: mpsc::UnboundedSender<Command>,
     /// Paths that the shard's peers observe.
     pub(super) observed: Arc<ObservedPaths>,
 }
@@ -152,8 +152,8 @@ pub(super) struct Changes {
 pub(super) type ObservedPaths = Mutex<HashSet<Arc<str>>>;
 
 impl Changes {
-    pub(super) fn new(errands: mpsc::UnboundedSender<Errand>) -> Self {
-        Self { paths: Mutex::default(), errands, observed: Arc::default() }
+    pub(super) fn new(commands: mpsc::UnboundedSender<Command>) -> Self {
+        Self { paths: Mutex::default(), commands, observed: Arc::default() }
     }
 
     fn add(&self, path: &str) {
@@ -163,15 +163,15 @@ impl Changes {
         }
         if paths.is_empty() {
             // If the server ended meanwhile there is nobody to tell.
-            let _ = self.errands.send(Errand::Changed);
+            let _ = self.commands.send(Command::Changed);
         }
         paths.insert(path.into());
     }
 
-    /// Sends an errand to the same shard.
-    pub(super) fn send(&self, errand: Errand) {
+    /// Sends a command to the same shard.
+    pub(super) fn send(&self, command: Command) {
         // If the server ended meanwhile there is nobody to tell.
-        let _ = self.errands.send(errand);
+        let _ = self.commands.send(command);
     }
 
     pub(super) fn take(&self) -> HashSet<Arc<str>> {

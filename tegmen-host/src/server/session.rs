@@ -1,7 +1,7 @@
 //! The begin and end of sessions: the answers to a handshake, and the reports to the operator.
 
 use super::held::Found;
-use super::later::{Errand, FoundKey};
+use super::later::{Command, FoundKey};
 use super::shard::Shard;
 use super::signing::{Asked, Operation, Worked};
 use super::{Application, Event, Kind};
@@ -126,11 +126,11 @@ impl<A: Application> Shard<A> {
         let Some(store) = &self.store else { return self.answer(now, peer, found) };
         match std::str::from_utf8(identity) {
             Ok(identity) if found.is_none() => {
-                let (errands, identity) = (self.desk.errands.clone(), identity.to_owned());
+                let (commands, identity) = (self.desk.commands.clone(), identity.to_owned());
                 let asked = identity.clone();
                 let ticket = KeyTicket::new(move |found| {
                     // If the server ended meanwhile there is nobody to tell.
-                    let _ = errands.send(Errand::Key(FoundKey { peer, identity, found, asked: now }));
+                    let _ = commands.send(Command::Key(FoundKey { peer, identity, found, asked: now }));
                 });
                 store.find(&asked, ticket);
             }

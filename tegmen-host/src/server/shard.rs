@@ -3,7 +3,7 @@
 use super::conversation::{Desk, Sender};
 use super::held::Held;
 use super::kept::Kept;
-use super::later::Errand;
+use super::later::Command;
 use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
 use super::session::{Outcome, Tried};
@@ -91,14 +91,14 @@ const BATCHES: usize = 16;
 const ALMOST_A_SECOND: Duration = Duration::from_millis(900);
 /// Seconds between two events that there is no space for handshakes or peers.
 const FULL_EVENTS_EVERY: u32 = 10;
-/// Errands that are done between two batches.
-const ERRANDS: usize = 64;
+/// Commands that are done between two batches.
+const COMMANDS: usize = 64;
 
 impl<A: Application> Shard<A> {
     pub(super) async fn run(
         mut self,
         sockets: Vec<Socket>,
-        mut errands: mpsc::UnboundedReceiver<Errand>,
+        mut commands: mpsc::UnboundedReceiver<Command>,
         mut passed: mpsc::Receiver<Passed>,
         mut stopped: watch::Receiver<bool>,
         reload: bool,
@@ -131,11 +131,11 @@ impl<A: Application> Shard<A> {
                                 inbound.each(|path, datagram| self.on_datagram(now, *path, datagram));
                             }
                             // Others wait, too: what is done elsewhere must not wait until nobody says anything.
-                            for _ in 0..ERRANDS {
-                                let Ok(errand) = errands.try_recv() else { break };
-                                self.on_errand(errand);
+                            for _ in 0..COMMANDS {
+                                let Ok(command) = commands.try_recv() else { break };
+                                self.on_command(command);
                             }
-                            for _ in 0..ERRANDS {
+                            for _ in 0..COMMANDS {
                                 let Ok(passed) = passed.try_recv() else { break };
                                 self.on_passed(passed);
                             }
@@ -145,7 +145,7 @@ impl<A: Application> Shard<A> {
                         }
                     }
                 }
-                Some(errand) = errands.recv() => self.on_errand(errand),
+                Some(command) = commands.recv() => self.on_command(command),
                 Some(passed) = passed.recv() => self.on_passed(passed),
                 () = std::future::ready(()), if !self.desk.observers.is_idle() => {}
                 () = sleep_until(alarm), if alarm.is_some() => {}

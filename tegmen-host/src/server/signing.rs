@@ -1,7 +1,7 @@
 //! Private-key operations for unauthenticated clients. They run outside the shard's thread, a bounded number per
 //! second, so that costly handshakes do not slow down established sessions.
 
-use super::later::Errand;
+use super::later::Command;
 use crate::prefix::Shares;
 use crate::x509::signer::Signer;
 use std::collections::VecDeque;
@@ -67,7 +67,7 @@ pub(super) struct Signing {
     /// There is none before it is needed.
     worker: Option<Sender<(PeerId, Operation)>>,
     per_second: u32,
-    errands: UnboundedSender<Errand>,
+    commands: UnboundedSender<Command>,
     shard: usize,
     /// Operations that were done.
     pub(super) done: u64,
@@ -76,8 +76,8 @@ pub(super) struct Signing {
 }
 
 impl Signing {
-    /// For a worker that does `per_second` operations in a second at most, 0 for any number, and tells `errands` of each.
-    pub(super) fn new(per_second: u32, errands: UnboundedSender<Errand>, shard: usize) -> Self {
+    /// For a worker that does `per_second` operations in a second at most, 0 for any number, and tells `commands` of each.
+    pub(super) fn new(per_second: u32, commands: UnboundedSender<Command>, shard: usize) -> Self {
         let max_waiting = match per_second {
             0 => WAITING.1,
             per_second => (per_second as usize / 2).clamp(WAITING.0, WAITING.1),
@@ -89,7 +89,7 @@ impl Signing {
             at_work: 0,
             worker: None,
             per_second,
-            errands,
+            commands,
             shard,
             done: 0,
             displaced: 0,
@@ -142,9 +142,9 @@ impl Signing {
     /// A worker. Where the system has no thread for it nothing is taken, and the next operation tries again.
     fn start(&self) -> Sender<(PeerId, Operation)> {
         let (sender, jobs) = channel();
-        let (per_second, errands) = (self.per_second, self.errands.clone());
+        let (per_second, commands) = (self.per_second, self.commands.clone());
         let thread = std::thread::Builder::new().name(format!("tegmen-keys-{}", self.shard));
-        let _ = thread.spawn(move || work(per_second, &jobs, &errands));
+        let _ = thread.spawn(move || work(per_second, &jobs, &commands));
         sender
     }
 
@@ -156,7 +156,7 @@ impl Signing {
 }
 
 /// The worker: does one operation after the other until the shard ends.
-fn work(per_second: u32, jobs: &Receiver<(PeerId, Operation)>, errands: &UnboundedSender<Errand>) {
+fn work(per_second: u32, jobs: &Receiver<(PeerId, Operation)>, commands: &UnboundedSender<Command>) {
     #[cfg(target_os = "linux")]
     // Of this thread alone. Without it the server works all the same.
     let _ = rustix::process::nice(NICE);
@@ -169,7 +169,7 @@ fn work(per_second: u32, jobs: &Receiver<(PeerId, Operation)>, errands: &Unbound
         due += every;
         let worked = operation.run();
         // If the server ended meanwhile there is nobody to tell.
-        if errands.send(Errand::Worked { peer, worked }).is_err() {
+        if commands.send(Command::Worked { peer, worked }).is_err() {
             return;
         }
     }

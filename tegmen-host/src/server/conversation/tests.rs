@@ -25,7 +25,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let (errands, _) = mpsc::unbounded_channel();
+        let (commands, _) = mpsc::unbounded_channel();
         let credentials = Credentials::default();
         let config = ServerConfig { plain_allowed: true, ..ServerConfig::default() };
         let now = Instant::from_micros(1_000_000_000);
@@ -35,7 +35,7 @@ impl Scene {
             credentials,
             events: Arc::new(|_| {}),
             notifier: Notifier { shards: Arc::new([]) },
-            errands,
+            commands,
             limits: (&config).into(),
             bodies: Ledger::new(1 << 20),
             observations: Ledger::new(100),

@@ -2,7 +2,7 @@
 
 use super::Application;
 use super::conversation::Told;
-use super::later::{Changes, Completion, Errand, FoundKey};
+use super::later::{Changes, Command, Completion, FoundKey};
 use super::shard::Shard;
 use crate::clock;
 use std::cell::Cell;
@@ -15,27 +15,27 @@ use tegmen::time::Instant;
 const NOTIFIED: usize = 256;
 
 impl<A: Application> Shard<A> {
-    pub(super) fn on_errand(&mut self, errand: Errand) {
-        match errand {
-            Errand::Respond(completion) => self.on_completion(completion),
-            Errand::Key(FoundKey { peer, identity, found, asked }) => {
+    pub(super) fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Respond(completion) => self.on_completion(completion),
+            Command::Key(FoundKey { peer, identity, found, asked }) => {
                 let learned = found.map(|found| {
                     let principal = self.desk.credentials.learn_stored(&identity, found.allow.as_deref());
                     (found.key, principal)
                 });
                 self.hold(asked, peer, learned);
             }
-            Errand::Worked { peer, worked } => {
+            Command::Worked { peer, worked } => {
                 self.signing.ended();
                 self.on_worked(clock::now(), peer, worked);
                 self.sign_next();
             }
-            Errand::Keys(keys) => {
+            Command::Keys(keys) => {
                 self.endpoint.roles_mut().keys = *keys;
                 self.report_ends();
             }
-            Errand::Leased { peer, end, result } => self.on_leased(peer, end, result),
-            Errand::Changed => {
+            Command::Leased { peer, end, result } => self.on_leased(peer, end, result),
+            Command::Changed => {
                 let changes = self.desk.notifier.shards.get(self.number).map(Changes::take);
                 for path in changes.iter().flatten() {
                     self.on_change(path);
