@@ -3,6 +3,7 @@
 //! `shard` moves datagrams, `session` begins and ends sessions, `signing` has private keys used apart, `commands` is what comes from elsewhere, `talk` is what CoAP remembers of one peer, `conversation` takes a message
 //! through it to the application and back, `transfer` keeps the bodies of block-wise transfers.
 
+mod cid_routing;
 mod commands;
 mod conversation;
 mod held;
@@ -16,10 +17,9 @@ mod outer;
 mod session;
 mod shard;
 mod signing;
-mod steering;
-mod strangers;
 mod talk;
 mod transfer;
+mod unauthenticated;
 
 pub use kind::Kind;
 pub use later::{Later, Notifier, Ticket};
@@ -37,6 +37,7 @@ use crate::slab::Capacity;
 use crate::state::{Database, Sessions, StateError};
 use crate::udp::{BindError, Outbox, Socket};
 use crate::x509::{LoadError, Refusal};
+use cid_routing::CidRouting;
 use conversation::{Desk, Observers, Told};
 use held::Held;
 use kept::Kept;
@@ -50,8 +51,6 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
-use steering::Steering;
-use strangers::Strangers;
 use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
@@ -62,6 +61,7 @@ use tegmen::endpoint::{Endpoint, Extended, Resuming};
 use tegmen::time::Instant;
 use tokio::sync::{mpsc, watch};
 use transfer::{Ledger, Scratch};
+use unauthenticated::Unauthenticated;
 
 /// One address at which the server listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,7 +105,7 @@ pub struct ServerConfig {
     pub max_bodies: usize,
     /// Peers without DTLS that CoAP remembers something of (what was exchanged, what is observed; 7 KiB each), for all
     /// shards together. At twice as many, those that observe nothing and came first are forgotten.
-    pub max_strangers: usize,
+    pub max_unauthenticated: usize,
     /// Observations (RFC 7641) for all peers together.
     pub max_observations: usize,
     /// The most non-confirmable notifications in a row. With 0 each notification is confirmable; the server then sends
@@ -163,7 +163,7 @@ impl Default for ServerConfig {
             report_requests: true,
             max_body: 1 << 20,
             max_bodies: 64 << 20,
-            max_strangers: 1 << 14,
+            max_unauthenticated: 1 << 14,
             max_observations: 1 << 20,
             unconfirmed_notifications: 0,
             verify_addresses: false,
@@ -506,7 +506,7 @@ impl Server {
             sessions: sessions.clone(),
         };
         let gate = Arc::new(Gate::new(config.hellos));
-        let (to_shards, passed): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::channel(steering::WAITING)).unzip();
+        let (to_shards, passed): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::channel(cid_routing::WAITING)).unzip();
         let waiting = Arc::new(Shares::new());
         let channels = senders.into_iter().zip(receivers).zip(passed);
         for ((number, runtime), ((sender, commands), passed)) in runtimes.drain(..).enumerate().zip(channels) {
@@ -587,8 +587,8 @@ impl Server {
                 tried: Tried::default(),
                 leisure: config.leisure,
                 leisurely: Leisure::default(),
-                strangers: Strangers::new(config.max_strangers.div_ceil(shards)),
-                steering: Steering::new(number, to_shards.clone(), waiting.clone()),
+                unauthenticated: Unauthenticated::new(config.max_unauthenticated.div_ceil(shards)),
+                cid_routing: CidRouting::new(number, to_shards.clone(), waiting.clone()),
                 kept: sessions.clone().map(|sessions| {
                     let idle = config.dtls.idle_timeout;
                     Kept::new(sessions, if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) })

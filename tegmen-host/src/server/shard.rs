@@ -1,5 +1,6 @@
 //! One shard: its sockets, its endpoint with the peers, and the clock.
 
+use super::cid_routing::{CidRouting, Passed};
 use super::conversation::{Desk, Sender};
 use super::held::Held;
 use super::kept::Kept;
@@ -8,9 +9,8 @@ use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
 use super::session::{Outcome, Tried};
 use super::signing::Signing;
-use super::steering::{Passed, Steering};
-use super::strangers::Strangers;
 use super::talk::{Attached, Talk};
+use super::unauthenticated::Unauthenticated;
 use super::{Application, Event, Kind, Signatures, Totals};
 use crate::clock;
 use crate::credentials::KeyStore;
@@ -79,8 +79,8 @@ pub(super) struct Shard<A> {
     /// How long a response to what a group was sent may wait.
     pub(super) leisure: Duration,
     pub(super) leisurely: Leisure,
-    pub(super) strangers: Strangers,
-    pub(super) steering: Steering,
+    pub(super) unauthenticated: Unauthenticated,
+    pub(super) cid_routing: CidRouting,
     /// Those of the sessions that are kept over a restart; `None` if none is.
     pub(super) kept: Option<Kept>,
 }
@@ -180,14 +180,14 @@ impl<A: Application> Shard<A> {
             }
             return;
         }
-        if !self.steering.pass(&path, datagram) {
+        if !self.cid_routing.pass(&path, datagram) {
             self.on_records(now, path, datagram);
         }
     }
 
     /// Handles a datagram that another shard received, for a session of this shard.
     fn on_passed(&mut self, Passed { path, mut datagram }: Passed) {
-        self.steering.taken(&path);
+        self.cid_routing.taken(&path);
         self.on_records(clock::now(), path, &mut datagram);
     }
 
@@ -300,7 +300,7 @@ impl<A: Application> Shard<A> {
         if opened {
             self.endpoint.peers.schedule(from.peer, from.now.after(EXCHANGE_LIFETIME));
             if from.identity.protection == Protection::Plain {
-                self.strangers.add(&mut self.endpoint.peers, from.peer);
+                self.unauthenticated.add(&mut self.endpoint.peers, from.peer);
             }
         }
         Some(len)
@@ -477,8 +477,8 @@ impl<A: Application> Shard<A> {
             address_changes: self.endpoint.address_changes(),
             certificate_expires: self.ends[0].map(|(at, _)| at),
             revocation_due: self.ends[1].map(|(at, _)| at),
-            passed_on: self.steering.passed,
-            not_passed_on: self.steering.dropped,
+            passed_on: self.cid_routing.passed,
+            not_passed_on: self.cid_routing.dropped,
         };
         *self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
     }

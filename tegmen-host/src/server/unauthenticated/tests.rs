@@ -12,7 +12,7 @@ use tegmen::time::Instant;
 
 #[test]
 fn strangers_are_bounded_and_who_observes_goes_last() {
-    let (mut table, mut strangers) = (Table::new(Capacity::default()), Strangers::new(10));
+    let (mut table, mut unauthenticated) = (Table::new(Capacity::default()), Unauthenticated::new(10));
     let ledger = Ledger::new(100);
     let mut all = Vec::new();
     for port in 0..1000 {
@@ -35,7 +35,7 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
             });
         }
         *table.attached(id).unwrap() = Some(talk);
-        strangers.add(&mut table, id);
+        unauthenticated.add(&mut table, id);
         all.push(id);
         let remembered = all.iter().filter(|id| matches!(table.attached(**id), Some(Some(_)))).count();
         assert!(remembered <= 20, "{remembered}");

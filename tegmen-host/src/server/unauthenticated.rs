@@ -5,12 +5,12 @@ use super::shard::Table;
 use tegmen::endpoint::{PeerId, Peers as _};
 
 /// In the order in which they came; some are forgotten meanwhile.
-pub(super) struct Strangers {
+pub(super) struct Unauthenticated {
     peers: Vec<PeerId>,
     max: usize,
 }
 
-impl Strangers {
+impl Unauthenticated {
     pub(super) const fn new(max: usize) -> Self {
         Self { peers: Vec::new(), max }
     }

@@ -24,7 +24,7 @@ const OF_ONE_PREFIX: u32 = WAITING as u32 / 8;
 const ID_AT: usize = 11;
 
 /// The way to the other shards.
-pub(super) struct Steering {
+pub(super) struct CidRouting {
     number: usize,
     shards: Vec<mpsc::Sender<Passed>>,
     /// Datagrams of each network prefix that wait for a shard.
@@ -35,7 +35,7 @@ pub(super) struct Steering {
     pub(super) dropped: u64,
 }
 
-impl Steering {
+impl CidRouting {
     /// The ways from shard `number` to all; `waiting` is that of all.
     pub(super) const fn new(number: usize, shards: Vec<mpsc::Sender<Passed>>, waiting: Arc<Shares>) -> Self {
         Self { number, shards, waiting, passed: 0, dropped: 0 }

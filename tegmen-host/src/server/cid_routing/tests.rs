@@ -17,18 +17,18 @@ fn datagrams_of_one_network_for_another_shard_leave_room_for_others() {
     let ((first, _), (second, mut queue)) = (mpsc::channel(WAITING), mpsc::channel(WAITING));
     let shards = vec![first, second];
     let waiting = Arc::new(Shares::new());
-    let mut steering = Steering::new(0, shards.clone(), waiting.clone());
+    let mut cid_routing = CidRouting::new(0, shards.clone(), waiting.clone());
     let (path, datagram) = from(1);
-    (0..2 * WAITING).for_each(|_| assert!(steering.pass(&path, &datagram)));
-    assert_eq!((steering.passed, steering.dropped), (128, 2 * 1024 - 128));
+    (0..2 * WAITING).for_each(|_| assert!(cid_routing.pass(&path, &datagram)));
+    assert_eq!((cid_routing.passed, cid_routing.dropped), (128, 2 * 1024 - 128));
     let (other, datagram) = from(2);
-    assert!(steering.pass(&other, &datagram));
-    assert_eq!(steering.passed, 129);
+    assert!(cid_routing.pass(&other, &datagram));
+    assert_eq!(cid_routing.passed, 129);
     // What the other shard has taken makes room.
-    let at_second = Steering::new(1, shards, waiting);
+    let at_second = CidRouting::new(1, shards, waiting);
     let passed = queue.try_recv().unwrap();
     at_second.taken(&passed.path);
     let (path, datagram) = from(1);
-    (0..2).for_each(|_| assert!(steering.pass(&path, &datagram)));
-    assert_eq!(steering.passed, 130);
+    (0..2).for_each(|_| assert!(cid_routing.pass(&path, &datagram)));
+    assert_eq!(cid_routing.passed, 130);
 }
