@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let credentials = Credentials::single("Client_identity", b"0123456789abcdef");
     let listen = vec![Listen { address: "127.0.0.1:5684".parse()?, secure: true }];
     let config = ServerConfig { listen, ..ServerConfig::default() };
-    let server = Server::start(&config, &credentials, Blink::default(), Arc::new(|note| println!("{note:?}")))?;
+    let server = Server::start(&config, &credentials, Blink::default(), Arc::new(|event| println!("{event:?}")))?;
     println!("listening at {}; Enter ends it", server.addresses()[0].address);
     std::io::stdin().read_line(&mut String::new())?;
     server.stop();

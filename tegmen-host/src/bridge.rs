@@ -132,7 +132,7 @@ pub enum Event {
     },
 }
 
-/// Told everything that an operator may want to know.
+/// Takes the events of a bridge, for its operator.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// The counts of a bridge.
