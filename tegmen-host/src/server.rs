@@ -1,11 +1,11 @@
 //! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
 //!
-//! `shard` moves datagrams, `session` begins and ends sessions, `signing` has private keys used apart, `commands` is what comes from elsewhere, `talk` is what CoAP remembers of one peer, `conversation` takes a message
+//! `shard` moves datagrams, `session` begins and ends sessions, `signing` has private keys used apart, `commands` is what comes from elsewhere, `coap_peer` is what CoAP remembers of one peer, `serve` takes a message
 //! through it to the application and back, `transfer` keeps the bodies of block-wise transfers.
 
 mod cid_routing;
+mod coap_peer;
 mod commands;
-mod conversation;
 mod held;
 mod kept;
 mod kind;
@@ -14,10 +14,10 @@ mod leisure;
 mod limits;
 mod object;
 mod outer;
+mod serve;
 mod session;
 mod shard;
 mod signing;
-mod talk;
 mod transfer;
 mod unauthenticated;
 
@@ -38,12 +38,12 @@ use crate::state::{Database, Sessions, StateError};
 use crate::udp::{BindError, Outbox, Socket};
 use crate::x509::{LoadError, Refusal};
 use cid_routing::CidRouting;
-use conversation::{Desk, Observers, Told};
 use held::Held;
 use kept::Kept;
 use later::{Changes, Command};
 use leisure::Leisure;
 use limits::{Gate, Limited};
+use serve::{CoapServer, Observers, Report};
 use session::Tried;
 use shard::{Shard, Table};
 use signing::Signing;
@@ -556,7 +556,7 @@ impl Server {
                 counters,
                 outbox: Outbox::default(),
                 secure_ports: addresses.iter().filter(|l| l.secure).map(|l| l.address.port()).collect(),
-                desk: Desk {
+                coap_server: CoapServer {
                     application: application.clone(),
                     policy: FilePolicy { credentials: credentials.clone(), plain_allowed: config.plain_allowed },
                     credentials: credentials.clone(),
@@ -571,7 +571,7 @@ impl Server {
                     ),
                     scratch: Scratch::default(),
                     requests: 0,
-                    told: Told::default(),
+                    report: Report::default(),
                     contexts: config.contexts.clone(),
                     inside: Vec::new(),
                 },

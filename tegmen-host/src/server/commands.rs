@@ -1,8 +1,8 @@
 //! Events other than datagrams: deferred responses, keys, and changes to report to observers.
 
 use super::Application;
-use super::conversation::Told;
 use super::later::{Changes, Command, Completion, FoundKey};
+use super::serve::Report;
 use super::shard::Shard;
 use crate::clock;
 use std::cell::Cell;
@@ -20,7 +20,7 @@ impl<A: Application> Shard<A> {
             Command::Respond(completion) => self.on_completion(completion),
             Command::Key(FoundKey { peer, identity, found, asked }) => {
                 let learned = found.map(|found| {
-                    let principal = self.desk.credentials.learn_stored(&identity, found.allow.as_deref());
+                    let principal = self.coap_server.credentials.learn_stored(&identity, found.allow.as_deref());
                     (found.key, principal)
                 });
                 self.hold(asked, peer, learned);
@@ -36,7 +36,7 @@ impl<A: Application> Shard<A> {
             }
             Command::Leased { peer, end, result } => self.on_leased(peer, end, result),
             Command::Changed => {
-                let changes = self.desk.notifier.shards.get(self.number).map(Changes::take);
+                let changes = self.coap_server.notifier.shards.get(self.number).map(Changes::take);
                 for path in changes.iter().flatten() {
                     self.on_change(path);
                 }
@@ -46,24 +46,24 @@ impl<A: Application> Shard<A> {
 
     /// Marks those who observe `path` as to be notified.
     fn on_change(&mut self, path: &Arc<str>) {
-        let mut peers = self.desk.observers.take(path);
+        let mut peers = self.coap_server.observers.take(path);
         peers.retain(|peer| {
-            let Some(Some(talk)) = self.endpoint.peers.attached(*peer) else { return false };
-            let observes = talk.mark(path);
+            let Some(Some(coap_peer)) = self.endpoint.peers.attached(*peer) else { return false };
+            let observes = coap_peer.mark(path);
             if observes {
-                self.desk.observers.queue(*peer, talk);
+                self.coap_server.observers.queue(*peer, coap_peer);
             }
             observes
         });
-        self.desk.observers.put_back(path, peers);
+        self.coap_server.observers.put_back(path, peers);
     }
 
     /// Sends the notifications that are due, to so many peers that nobody else waits long.
     pub(super) fn notify(&mut self, now: Instant) {
         for _ in 0..NOTIFIED {
-            let Some(peer) = self.desk.observers.next_due() else { return };
-            if let Some(Some(talk)) = self.endpoint.peers.attached(peer) {
-                talk.queued = false;
+            let Some(peer) = self.coap_server.observers.next_due() else { return };
+            if let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) {
+                coap_peer.queued = false;
             }
             while self.notify_one(now, peer).is_some() {}
         }
@@ -72,13 +72,13 @@ impl<A: Application> Shard<A> {
     fn notify_one(&mut self, now: Instant, peer: PeerId) -> Option<()> {
         let mut random = [0; 1];
         self.crypto.random(&mut random);
-        let (to, path) = self.sender(now, peer)?;
-        let talk = self.endpoint.peers.attached(peer)?.as_mut()?;
+        let (to, path) = self.source(now, peer)?;
+        let coap_peer = self.endpoint.peers.attached(peer)?.as_mut()?;
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.headroom, to.max_content);
-        self.desk.notify(&to, talk, &mut self.crypto, random[0], &mut frame)?;
+        self.coap_server.notify(&to, coap_peer, &mut self.crypto, random[0], &mut frame)?;
         let len = frame.len();
-        if let Some(deadline) = talk.exchanges.next_deadline() {
+        if let Some(deadline) = coap_peer.exchanges.next_deadline() {
             self.endpoint.peers.schedule(peer, deadline);
         }
         self.seal(&to, path, len);
@@ -90,24 +90,24 @@ impl<A: Application> Shard<A> {
         let (now, peer) = (clock::now(), completion.ticket.peer);
         let mut random = [0; 1];
         self.crypto.random(&mut random);
-        let Some((to, path)) = self.sender(now, peer) else { return };
-        let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
+        let Some((to, path)) = self.source(now, peer) else { return };
+        let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.headroom, to.max_content);
         let ticket = &completion.ticket;
         let cause = Cell::new(completion.cause.clone());
         let (received, sent) = (ticket.received, completion.payload.len());
-        self.desk.told = Told { received, sent, block: false, cause };
-        let speaker = ticket.object.as_ref().map(|object| object.speaker(&to));
-        self.desk.report_request(
-            speaker.as_ref().unwrap_or(&to),
+        self.coap_server.report = Report { received, sent, block: false, cause };
+        let source = ticket.object.as_ref().map(|object| object.source(&to));
+        self.coap_server.report_request(
+            source.as_ref().unwrap_or(&to),
             ticket.method,
             || ticket.path.clone(),
             Some(completion.code),
         );
-        if self.desk.complete(&to, talk, completion, &mut self.crypto, random[0], &mut frame).is_some() {
+        if self.coap_server.complete(&to, coap_peer, completion, &mut self.crypto, random[0], &mut frame).is_some() {
             let len = frame.len();
-            if let Some(deadline) = talk.exchanges.next_deadline() {
+            if let Some(deadline) = coap_peer.exchanges.next_deadline() {
                 self.endpoint.peers.schedule(peer, deadline);
             }
             self.seal(&to, path, len);

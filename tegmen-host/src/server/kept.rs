@@ -62,7 +62,7 @@ impl<A: Application> Shard<A> {
         }
         let Some(restored) = kept.sessions.take(&mut self.crypto, path, datagram) else { return };
         let Restored { name, with, session, lease_end } = restored;
-        let (credentials, keys) = (&self.desk.credentials, &self.endpoint.roles().keys);
+        let (credentials, keys) = (&self.coap_server.credentials, &self.endpoint.roles().keys);
         let principal = match &with.certified {
             // Who is not known to be believed now has to show it again.
             Some((kind, digest)) => {
@@ -89,7 +89,7 @@ impl<A: Application> Shard<A> {
         let Some(peer) = peer else { return kept.sessions.remove(name) };
         self.endpoint.lease_session(peer, lease_end);
         kept.by_peer.insert(peer, Entry { name, lease_end, asked: false });
-        (self.desk.events)(Event::Restored { remote: with.remote, identity: with.identity });
+        (self.coap_server.events)(Event::Restored { remote: with.remote, identity: with.identity });
     }
 
     /// Keeps a session that was just established, or whose peer has moved.
@@ -97,7 +97,7 @@ impl<A: Application> Shard<A> {
         let Some(kept) = &mut self.kept else { return };
         let Some(entry) = self.endpoint.peers.peer(peer) else { return };
         let (path, principal) = (*entry.path(), entry.principal());
-        let standing = self.desk.credentials.standing(principal);
+        let standing = self.coap_server.credentials.standing(principal);
         let Some((identity, listed, allow)) = standing else { return };
         let known = kept.by_peer.get(&peer);
         if known.is_none() {
@@ -112,9 +112,9 @@ impl<A: Application> Shard<A> {
         let ids = self.endpoint.peers.connection_ids(peer);
         let connection_id = ids.map_or(String::new(), |ids| to_hex(ids.ours().bytes()));
         let (local, remote) = (path.local.into(), path.remote.into());
-        let certified = self.desk.credentials.certified(principal);
+        let certified = self.coap_server.credentials.certified(principal);
         let certified = certified.map(|(kind, digest)| (kind.0, to_hex(&digest)));
-        let key = self.desk.credentials.fingerprint(principal).map(|key| kept.sessions.fingerprint(&key));
+        let key = self.coap_server.credentials.fingerprint(principal).map(|key| kept.sessions.fingerprint(&key));
         let with = With { local, remote, identity, listed, allow, key, certified, connection_id };
         match known {
             Some(known) => kept.sessions.keep_as(known.name, &mut self.crypto, &session, &with),
@@ -146,7 +146,7 @@ impl<A: Application> Shard<A> {
             return;
         }
         entry.asked = true;
-        let (name, end, commands) = (entry.name, entry.lease_end + CHUNK, self.desk.commands.clone());
+        let (name, end, commands) = (entry.name, entry.lease_end + CHUNK, self.coap_server.commands.clone());
         // If the server ended meanwhile there is nobody to tell.
         let then = move |result| drop(commands.send(Command::Leased { peer, end, result }));
         if let Some(kept) = &self.kept {
@@ -168,7 +168,7 @@ impl<A: Application> Shard<A> {
         };
         if kept.said.as_ref() != Some(&problem) {
             kept.said = Some(problem.clone());
-            (self.desk.events)(Event::NotKept { problem });
+            (self.coap_server.events)(Event::NotKept { problem });
         }
         let channel = self.endpoint.peers.peer(peer).map(|known| known.channel());
         if channel.is_some_and(|channel| channel.sealed() + LAST >= channel.lease_end()) {

@@ -1,7 +1,7 @@
 //! A handle that an application keeps after it has returned, to respond later and to report changes.
 
-use super::conversation::{Sender, path_of};
 use super::object::Object;
+use super::serve::{Source, path_of};
 use super::signing::Worked;
 use crate::credentials::StoredKey;
 use crate::public_keys::PublicKeys;
@@ -71,7 +71,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    pub(super) fn new(from: &Sender, message: &MessageRef<'_>) -> Self {
+    pub(super) fn new(from: &Source, message: &MessageRef<'_>) -> Self {
         let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
         Self {
             peer: from.peer,
@@ -89,7 +89,7 @@ impl Question {
 
 /// For what comes later than the response: the response itself, or news for those who observe.
 pub struct Later<'a> {
-    pub(super) from: &'a Sender,
+    pub(super) from: &'a Source,
     pub(super) message: &'a MessageRef<'a>,
     pub(super) commands: &'a mpsc::UnboundedSender<Command>,
     pub(super) notifier: &'a Notifier,

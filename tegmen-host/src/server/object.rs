@@ -1,8 +1,8 @@
 //! Requests with OSCORE (RFC 8613). The server decrypts them before the application sees them, and protects the
 //! responses before the peer's exchanges keep them.
 
-use super::conversation::{Desk, Sender};
-use super::talk::Talk;
+use super::coap_peer::CoapPeer;
+use super::serve::{CoapServer, Source};
 use super::{Application, Event};
 use crate::contexts::{Received, SharedContext, StoredContext, Untaken};
 use crate::provider::HostCrypto;
@@ -25,29 +25,29 @@ pub(super) struct Object {
 
 impl Object {
     /// The sender of a datagram, as the one whom the context authenticates.
-    pub(super) fn speaker(&self, from: &Sender) -> Sender {
+    pub(super) fn source(&self, from: &Source) -> Source {
         let identity = Identity { principal: self.context.principal(), protection: Protection::Oscore };
-        Sender { identity, object: Some(self.clone()), ..*from }
+        Source { identity, object: Some(self.clone()), ..*from }
     }
 }
 
-impl<A: Application> Desk<A> {
+impl<A: Application> CoapServer<A> {
     /// Answers a request that has an OSCORE option; the code of the response, unless that comes later.
     pub(super) fn protected_request(
         &mut self,
-        from: &Sender,
-        talk: &mut Talk,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
         counters: &mut Counters,
         crypto: &mut HostCrypto,
         datagram: &mut [u8],
         frame: &mut Frame<'_>,
     ) {
         let Ok(outer) = MessageRef::parse(datagram) else { return };
-        let (head, token) = (heading(&outer, talk.exchanges.message_id()), Token::new(outer.token()));
+        let (head, token) = (heading(&outer, coap_peer.exchanges.message_id()), Token::new(outer.token()));
         let option = outer.option(OptionNumber::OSCORE).map(<[u8]>::to_vec);
         let refused = match self.unprotect(from, &option, crypto, datagram) {
             Ok((object, Received::Fresh(message, nonce))) => {
-                return self.on_fresh(&object, nonce, from, talk, crypto, &message, frame);
+                return self.on_fresh(&object, nonce, from, coap_peer, crypto, &message, frame);
             }
             Ok((object, asks)) => {
                 let written = Self::written(crypto, frame, |crypto, inner| match &asks {
@@ -58,8 +58,8 @@ impl<A: Application> Desk<A> {
                     refuse(Code::INTERNAL_SERVER_ERROR, head, &token, frame);
                 }
                 if let Received::Unverified(message, _) = &asks {
-                    let path = || format!("/{}", super::conversation::path_of(message));
-                    self.report_request(&object.speaker(from), message.code(), path, Some(Code::UNAUTHORIZED));
+                    let path = || format!("/{}", super::serve::path_of(message));
+                    self.report_request(&object.source(from), message.code(), path, Some(Code::UNAUTHORIZED));
                 }
                 return;
             }
@@ -77,7 +77,7 @@ impl<A: Application> Desk<A> {
 
     fn unprotect<'r>(
         &self,
-        from: &Sender,
+        from: &Source,
         option: &Option<Vec<u8>>,
         crypto: &mut HostCrypto,
         datagram: &'r mut [u8],
@@ -108,19 +108,19 @@ impl<A: Application> Desk<A> {
         &mut self,
         object: &Object,
         nonce: RequestNonce,
-        from: &Sender,
-        talk: &mut Talk,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
         crypto: &mut HostCrypto,
         message: &MessageRef<'_>,
         frame: &mut Frame<'_>,
     ) {
-        let from = object.speaker(from);
+        let from = object.source(from);
         let mut code = None;
-        self.protect(object, Some(nonce), crypto, frame, |desk, inner| {
+        self.protect(object, Some(nonce), crypto, frame, |server, inner| {
             // What is inside is authentic: nothing has to be shown of the address before it is answered.
-            code = desk.request(&from, talk, message, &[], inner);
+            code = server.request(&from, coap_peer, message, &[], inner);
         });
-        self.report_request(&from, message.code(), || format!("/{}", super::conversation::path_of(message)), code);
+        self.report_request(&from, message.code(), || format!("/{}", super::serve::path_of(message)), code);
     }
 
     /// Lets `write` make a message, and puts it into `frame`, protected as a response to the request of `object`. True if

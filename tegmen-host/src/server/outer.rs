@@ -2,8 +2,8 @@
 //! before it decrypts. Blocks are not authentic, so the server holds only few and short ones.
 
 use super::Application;
-use super::conversation::{Desk, Sender};
-use super::talk::Talk;
+use super::coap_peer::CoapPeer;
+use super::serve::{CoapServer, Source};
 use super::transfer::Uploaded;
 use crate::contexts::MAX_UNFRAGMENTED_SIZE;
 use tegmen::buf::Frame;
@@ -23,15 +23,15 @@ pub(super) enum Outer {
     Answered,
 }
 
-impl<A: Application> Desk<A> {
+impl<A: Application> CoapServer<A> {
     pub(super) fn gather(
         &mut self,
-        from: &Sender,
-        talk: &mut Talk,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
         message: &MessageRef<'_>,
         frame: &mut Frame<'_>,
     ) -> Outer {
-        let head = heading(message, talk.exchanges.message_id());
+        let head = heading(message, coap_peer.exchanges.message_id());
         let answer = |code: Code, option: Option<(OptionNumber, u32)>, frame: &mut Frame<'_>| {
             let built = Builder::new(frame, head.0, code, head.1, message.token());
             let _ = built.and_then(|mut builder| option.map_or(Ok(()), |(number, value)| builder.uint(number, value)));
@@ -46,10 +46,10 @@ impl<A: Application> Desk<A> {
         if !option.is_some_and(|option| option.is_ok_and(|option| self.contexts.find(&option).is_some())) {
             return answer(Code::UNAUTHORIZED, Some((OptionNumber::MAX_AGE, 0)), frame);
         }
-        if from.unverified && !talk.verified {
+        if from.unverified && !coap_peer.verified {
             return answer(Code::SERVICE_UNAVAILABLE, None, frame);
         }
-        match talk.transfers.upload(from, message, block, &self.bodies, MAX_UNFRAGMENTED_SIZE) {
+        match coap_peer.transfers.upload(from, message, block, &self.bodies, MAX_UNFRAGMENTED_SIZE) {
             Uploaded::Continue => answer(Code::CONTINUE, Some((OptionNumber::BLOCK1, block.value())), frame),
             Uploaded::Refused(Code::REQUEST_ENTITY_TOO_LARGE) => {
                 let most = (OptionNumber::SIZE1, MAX_UNFRAGMENTED_SIZE as u32);

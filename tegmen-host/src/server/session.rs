@@ -56,10 +56,10 @@ impl<A: Application> Shard<A> {
                 }
                 if let Some(entry) = self.endpoint.peers.peer(peer) {
                     let (remote, principal) = (SocketAddr::from(entry.path().remote), entry.principal());
-                    let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
-                    (self.desk.events)(Event::Established { remote, identity, resumed });
-                    if principal == Principal::NOBODY && self.desk.credentials.is_first_in_vain() {
-                        (self.desk.events)(Event::AnonymousInVain { remote });
+                    let identity = self.coap_server.credentials.name_of(principal).unwrap_or_default();
+                    (self.coap_server.events)(Event::Established { remote, identity, resumed });
+                    if principal == Principal::NOBODY && self.coap_server.credentials.is_first_in_vain() {
+                        (self.coap_server.events)(Event::AnonymousInVain { remote });
                     }
                 }
                 self.keep(peer);
@@ -72,8 +72,8 @@ impl<A: Application> Shard<A> {
                 self.forget(peer);
                 let Some(entry) = self.endpoint.peers.peer(peer) else { return };
                 let remote = SocketAddr::from(entry.path().remote);
-                let identity = self.desk.credentials.name_of(entry.principal()).or_else(|| self.tried.of(peer));
-                (self.desk.events)(match reason {
+                let identity = self.coap_server.credentials.name_of(entry.principal()).or_else(|| self.tried.of(peer));
+                (self.coap_server.events)(match reason {
                     Fatal::Closed | Fatal::Idle => Event::Closed { remote, reason },
                     reason => Event::Failed { remote, identity, reason },
                 });
@@ -94,11 +94,11 @@ impl<A: Application> Shard<A> {
     fn end_if_outdated(&mut self, peer: PeerId) -> bool {
         let Some(entry) = self.endpoint.peers.peer(peer) else { return false };
         let (remote, principal, protection) = (entry.path().remote.into(), entry.principal(), entry.protection());
-        if protection != Protection::Dtls || self.desk.credentials.is_current(principal) {
+        if protection != Protection::Dtls || self.coap_server.credentials.is_current(principal) {
             return false;
         }
-        let identity = self.desk.credentials.name_of(principal).unwrap_or_default();
-        (self.desk.events)(Event::Outdated { remote, identity });
+        let identity = self.coap_server.credentials.name_of(principal).unwrap_or_default();
+        (self.coap_server.events)(Event::Outdated { remote, identity });
         self.forget(peer);
         self.endpoint.close(peer);
         true
@@ -122,11 +122,11 @@ impl<A: Application> Shard<A> {
             _ => return,
         };
         self.tried.add(peer, identity);
-        let found = self.desk.credentials.key_of(identity);
+        let found = self.coap_server.credentials.key_of(identity);
         let Some(store) = &self.store else { return self.answer(now, peer, found) };
         match std::str::from_utf8(identity) {
             Ok(identity) if found.is_none() => {
-                let (commands, identity) = (self.desk.commands.clone(), identity.to_owned());
+                let (commands, identity) = (self.coap_server.commands.clone(), identity.to_owned());
                 let asked = identity.clone();
                 let ticket = KeyTicket::new(move |found| {
                     // If the server ended meanwhile there is nobody to tell.
@@ -203,13 +203,13 @@ impl<A: Application> Shard<A> {
                 let alert = refusal.alert();
                 if let Some(entry) = self.endpoint.peers.peer(peer) {
                     let remote = SocketAddr::from(entry.path().remote);
-                    (self.desk.events)(Event::Refused { remote, refusal });
+                    (self.coap_server.events)(Event::Refused { remote, refusal });
                 }
                 return self.resume(now, peer, Answer::Refused(alert));
             }
         };
         let public_key = verified.spki.to_vec();
-        let principal = self.desk.credentials.certified_as(&verified.name, kind, verified.digest);
+        let principal = self.coap_server.credentials.certified_as(&verified.name, kind, verified.digest);
         self.resume(now, peer, Answer::Peer { public_key: &public_key, principal });
     }
 

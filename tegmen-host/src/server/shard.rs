@@ -1,15 +1,15 @@
 //! One shard: its sockets, its endpoint with the peers, and the clock.
 
 use super::cid_routing::{CidRouting, Passed};
-use super::conversation::{Desk, Sender};
+use super::coap_peer::{Attached, CoapPeer};
 use super::held::Held;
 use super::kept::Kept;
 use super::later::Command;
 use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
+use super::serve::{CoapServer, Source};
 use super::session::{Outcome, Tried};
 use super::signing::Signing;
-use super::talk::{Attached, Talk};
 use super::unauthenticated::Unauthenticated;
 use super::{Application, Event, Kind, Signatures, Totals};
 use crate::clock;
@@ -59,7 +59,7 @@ pub(super) struct Shard<A> {
     pub(super) counters: Counters,
     pub(super) outbox: Outbox,
     pub(super) secure_ports: Vec<u16>,
-    pub(super) desk: Desk<A>,
+    pub(super) coap_server: CoapServer<A>,
     pub(super) totals: Arc<Mutex<Totals>>,
     pub(super) seconds: u32,
     /// When our certificate expires and when a CRL is due, and whether that is over.
@@ -147,7 +147,7 @@ impl<A: Application> Shard<A> {
                 }
                 Some(command) = commands.recv() => self.on_command(command),
                 Some(passed) = passed.recv() => self.on_passed(passed),
-                () = std::future::ready(()), if !self.desk.observers.is_idle() => {}
+                () = std::future::ready(()), if !self.coap_server.observers.is_idle() => {}
                 () = sleep_until(alarm), if alarm.is_some() => {}
                 _ = every_second.tick() => {}
             }
@@ -207,7 +207,7 @@ impl<A: Application> Shard<A> {
                     let (len, refusal) = (datagram.len(), refusal(datagram));
                     outbox.queue(path, len);
                     if let Some(alert) = refusal {
-                        (self.desk.events)(Event::HelloRefused { remote: path.remote.into(), alert });
+                        (self.coap_server.events)(Event::HelloRefused { remote: path.remote.into(), alert });
                     }
                     continue;
                 }
@@ -248,14 +248,18 @@ impl<A: Application> Shard<A> {
     }
 
     fn on_message(&mut self, now: Instant, peer: PeerId, bytes: &mut [u8]) {
-        let Some((from, path)) = self.sender(now, peer) else { return };
-        let Some(len) = self.converse(&from, |desk, talk, counters, crypto, frame| {
-            desk.receive(&from, talk, counters, crypto, bytes, frame);
+        let Some((from, path)) = self.source(now, peer) else { return };
+        let Some(len) = self.serve(&from, |server, coap_peer, counters, crypto, frame| {
+            server.receive(&from, coap_peer, counters, crypto, bytes, frame);
         }) else {
             return;
         };
         if from.unverified
-            && self.endpoint.peers.attached(peer).is_some_and(|talk| talk.as_ref().is_some_and(|talk| talk.verified))
+            && self
+                .endpoint
+                .peers
+                .attached(peer)
+                .is_some_and(|coap_peer| coap_peer.as_ref().is_some_and(|coap_peer| coap_peer.verified))
         {
             self.endpoint.verify_session(peer);
         }
@@ -267,10 +271,10 @@ impl<A: Application> Shard<A> {
     fn on_group_request(&mut self, now: Instant, path: Path, datagram: &[u8]) {
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
         let Ok(peer) = self.endpoint.plain(&mut cx, &path, Rank::Stranger) else { return };
-        let Some((from, path)) = self.sender(now, peer) else { return };
-        let from = Sender { to_group: true, ..from };
-        let answered =
-            self.converse(&from, |desk, talk, _, _, frame| desk.receive_in_group(&from, talk, datagram, frame));
+        let Some((from, path)) = self.source(now, peer) else { return };
+        let from = Source { to_group: true, ..from };
+        let answered = self
+            .serve(&from, |server, coap_peer, _, _, frame| server.receive_in_group(&from, coap_peer, datagram, frame));
         if answered.is_some_and(|len| len > 0) {
             let mut random = [0; 4];
             self.crypto.random(&mut random);
@@ -280,22 +284,22 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Passes a message to the conversation with a peer. Returns the length of the answer, which is in the draft.
-    fn converse(
+    /// Serves a message of a peer. Returns the length of the answer, which is in the draft.
+    fn serve(
         &mut self,
-        from: &Sender,
-        receive: impl FnOnce(&mut Desk<A>, &mut Talk, &mut Counters, &mut HostCrypto, &mut Frame<'_>),
+        from: &Source,
+        receive: impl FnOnce(&mut CoapServer<A>, &mut CoapPeer, &mut Counters, &mut HostCrypto, &mut Frame<'_>),
     ) -> Option<usize> {
         let attached = self.endpoint.peers.attached(from.peer)?;
         let opened = attached.is_none();
-        let talk = attached.get_or_insert_with(|| {
+        let coap_peer = attached.get_or_insert_with(|| {
             let mut random = [0; 10];
             self.crypto.random(&mut random);
-            Box::new(Talk::new(from.now, random))
+            Box::new(CoapPeer::new(from.now, random))
         });
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(from.headroom, from.max_content);
-        receive(&mut self.desk, talk, &mut self.counters, &mut self.crypto, &mut frame);
+        receive(&mut self.coap_server, coap_peer, &mut self.counters, &mut self.crypto, &mut frame);
         let len = frame.len();
         if opened {
             self.endpoint.peers.schedule(from.peer, from.now.after(EXCHANGE_LIFETIME));
@@ -306,14 +310,14 @@ impl<A: Application> Shard<A> {
         Some(len)
     }
 
-    pub(super) fn sender(&mut self, now: Instant, peer: PeerId) -> Option<(Sender, Path)> {
+    pub(super) fn source(&mut self, now: Instant, peer: PeerId) -> Option<(Source, Path)> {
         let headroom = self.endpoint.headroom::<HostCrypto>(peer);
         let unverified = self.kept.is_some() && self.endpoint.is_unverified(peer);
         let entry = self.endpoint.peers.peer(peer)?;
         let path = *entry.path();
         let identity = Identity { principal: entry.principal(), protection: entry.protection() };
         Some((
-            Sender {
+            Source {
                 now,
                 peer,
                 identity,
@@ -329,7 +333,7 @@ impl<A: Application> Shard<A> {
     }
 
     /// Seals what lies in the draft, `len` bytes of it, and queues it.
-    pub(super) fn seal(&mut self, to: &Sender, path: Path, len: usize) {
+    pub(super) fn seal(&mut self, to: &Source, path: Path, len: usize) {
         if len == 0 {
             return;
         }
@@ -347,14 +351,14 @@ impl<A: Application> Shard<A> {
 
     /// The answer to what the peer said from its new address went to the old one; the peer would ask again, but later.
     pub(super) fn repeat_reply(&mut self, now: Instant, peer: PeerId) {
-        let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
-        let reply = talk.exchanges.last_reply().to_vec();
+        let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
+        let reply = coap_peer.exchanges.last_reply().to_vec();
         self.send(now, peer, &reply);
     }
 
     /// Sends `message` to `peer`, protected as the peer is.
     pub(super) fn send(&mut self, now: Instant, peer: PeerId, message: &[u8]) {
-        let Some((to, path)) = self.sender(now, peer) else { return };
+        let Some((to, path)) = self.source(now, peer) else { return };
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.headroom, to.max_content);
         if frame.append(message).is_ok() {
@@ -364,32 +368,32 @@ impl<A: Application> Shard<A> {
 
     fn on_alarm(&mut self, now: Instant, peer: PeerId) {
         loop {
-            let Some(Some(talk)) = self.endpoint.peers.attached(peer) else { return };
-            match talk.exchanges.poll(now) {
+            let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
+            match coap_peer.exchanges.poll(now) {
                 Some(Due::Retransmit(message)) => {
                     let message = message.to_vec();
                     self.send(now, peer, &message);
                 }
                 // Who does not acknowledge a notification is not there (RFC 7641, section 4.5).
-                Some(Due::TimedOut(id)) => talk.on_refused(id),
+                Some(Due::TimedOut(id)) => coap_peer.on_refused(id),
                 None => break,
             }
         }
         let Some(attached) = self.endpoint.peers.attached(peer) else { return };
-        let Some(talk) = attached else { return };
-        if talk.has_news() {
-            self.desk.observers.queue(peer, talk);
+        let Some(coap_peer) = attached else { return };
+        if coap_peer.has_news() {
+            self.coap_server.observers.queue(peer, coap_peer);
         }
-        talk.transfers.forget(now);
-        let quiet_at = talk.last.after(EXCHANGE_LIFETIME);
-        let next = match talk.exchanges.next_deadline() {
+        coap_peer.transfers.forget(now);
+        let quiet_at = coap_peer.last.after(EXCHANGE_LIFETIME);
+        let next = match coap_peer.exchanges.next_deadline() {
             Some(deadline) => deadline.min(quiet_at.max(now.after_millis(1000))),
             // Whatever was exchanged is forgotten by the peer, too.
-            None if quiet_at <= now && talk.observations.is_empty() => {
+            None if quiet_at <= now && coap_peer.observations.is_empty() => {
                 *attached = None;
                 return;
             }
-            None if talk.observations.is_empty() => quiet_at,
+            None if coap_peer.observations.is_empty() => quiet_at,
             None => now.after(EXCHANGE_LIFETIME),
         };
         self.endpoint.peers.schedule(peer, next);
@@ -399,33 +403,34 @@ impl<A: Application> Shard<A> {
         self.seconds = self.seconds.wrapping_add(1);
         if self.seconds.is_multiple_of(64) {
             let peers = &mut self.endpoint.peers;
-            let observes = |peer, path: &str| matches!(peers.attached(peer), Some(Some(talk)) if talk.observes(path));
-            self.desk.observers.retain(observes);
+            let observes =
+                |peer, path: &str| matches!(peers.attached(peer), Some(Some(coap_peer)) if coap_peer.observes(path));
+            self.coap_server.observers.retain(observes);
             self.sweep_kept(clock::now());
         }
         if self.seconds.is_multiple_of(FULL_EVENTS_EVERY) && self.counters.table_full != self.unanswered {
             let unanswered = self.counters.table_full.wrapping_sub(self.unanswered);
             self.unanswered = self.counters.table_full;
-            (self.desk.events)(Event::Full { unanswered });
+            (self.coap_server.events)(Event::Full { unanswered });
         }
         if reload {
-            self.desk.application.every_second(&self.desk.notifier);
+            self.coap_server.application.every_second(&self.coap_server.notifier);
             if let Err(error) = self.resumption.tick(&mut self.crypto) {
-                (self.desk.events)(Event::TicketKeysFailed(error));
+                (self.coap_server.events)(Event::TicketKeysFailed(error));
             }
             self.report_ends();
             match self.endpoint.roles().keys.reload_if_changed() {
                 Ok(false) => {}
-                Ok(true) => (self.desk.events)(Event::TrustReloaded),
-                Err(error) => (self.desk.events)(Event::TrustNotReloaded(error)),
+                Ok(true) => (self.coap_server.events)(Event::TrustReloaded),
+                Err(error) => (self.coap_server.events)(Event::TrustNotReloaded(error)),
             }
-            match self.desk.credentials.reload_if_changed() {
+            match self.coap_server.credentials.reload_if_changed() {
                 Ok(None) => {}
-                Ok(Some(identities)) => (self.desk.events)(Event::Reloaded { identities }),
-                Err(error) => (self.desk.events)(Event::ReloadFailed(error)),
+                Ok(Some(identities)) => (self.coap_server.events)(Event::Reloaded { identities }),
+                Err(error) => (self.coap_server.events)(Event::ReloadFailed(error)),
             }
         }
-        let version = self.desk.credentials.version();
+        let version = self.coap_server.credentials.version();
         if std::mem::replace(&mut self.version, version) != version {
             self.end_outdated();
         }
@@ -444,7 +449,7 @@ impl<A: Application> Shard<A> {
             if let Some((at, true)) = *now
                 && *now != said
             {
-                (self.desk.events)(if is_list == 0 {
+                (self.coap_server.events)(if is_list == 0 {
                     Event::CertificateExpired { at }
                 } else {
                     Event::RevocationDue { at }
@@ -462,7 +467,7 @@ impl<A: Application> Shard<A> {
             peers: self.endpoint.peers.len(),
             handshakes: self.endpoint.peers.handshakes(),
             table_bytes: self.endpoint.peers.bytes(),
-            requests: self.desk.requests,
+            requests: self.coap_server.requests,
             signatures: Signatures {
                 done: self.signing.done,
                 displaced: self.signing.displaced,
@@ -472,8 +477,8 @@ impl<A: Application> Shard<A> {
             // All shards have the same.
             hellos_dropped: if self.number == 0 { self.gate.dropped() } else { 0 },
             resumption: if self.number == 0 { self.resumption.counters() } else { ResumptionCounters::default() },
-            body_bytes: if self.number == 0 { self.desk.bodies.used() } else { 0 },
-            observations: self.desk.observations.used(),
+            body_bytes: if self.number == 0 { self.coap_server.bodies.used() } else { 0 },
+            observations: self.coap_server.observations.used(),
             address_changes: self.endpoint.address_changes(),
             certificate_expires: self.ends[0].map(|(at, _)| at),
             revocation_due: self.ends[1].map(|(at, _)| at),

@@ -1,7 +1,7 @@
 //! The bodies of block-wise transfers that a server holds (RFC 7959): bodies of requests, and of responses that cannot
 //! be created again. Their number is limited for each peer, and their bytes for all shards together.
 
-use super::conversation::Sender;
+use super::serve::Source;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tegmen::buf::Frame;
@@ -196,7 +196,7 @@ impl Transfers {
     /// Takes in a block of the body of a request.
     pub(super) fn upload(
         &mut self,
-        from: &Sender,
+        from: &Source,
         message: &MessageRef<'_>,
         block: Block,
         ledger: &Arc<Ledger>,
@@ -251,7 +251,7 @@ impl Transfers {
     }
 
     /// Keeps a response for the blocks that follow its first. False if there is no room for it.
-    pub(super) fn keep(&mut self, to: &Sender, operation: u64, response: Whole, ledger: &Arc<Ledger>) -> bool {
+    pub(super) fn keep(&mut self, to: &Source, operation: u64, response: Whole, ledger: &Arc<Ledger>) -> bool {
         self.kept.retain(|kept| kept.operation != operation);
         let Some(share) = ledger.share_of(to.identity.protection, response.payload.len()) else { return false };
         make_room(&mut self.kept, |kept| kept.last);

@@ -27,7 +27,7 @@ impl Unauthenticated {
             let mut too_many = self.peers.len().saturating_sub(self.max);
             self.peers.retain(|peer| {
                 let Some(attached) = table.attached(*peer).filter(|_| too_many > 0) else { return true };
-                if !even_observers && attached.as_ref().is_some_and(|talk| !talk.observations.is_empty()) {
+                if !even_observers && attached.as_ref().is_some_and(|coap_peer| !coap_peer.observations.is_empty()) {
                     return true;
                 }
                 *attached = None;

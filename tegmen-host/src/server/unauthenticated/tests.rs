@@ -1,4 +1,4 @@
-use super::super::talk::{Observed, Talk};
+use super::super::coap_peer::{CoapPeer, Observed};
 use super::super::transfer::Ledger;
 use super::*;
 use crate::slab::Capacity;
@@ -21,9 +21,9 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
         let (rank, phase, protection) = (Rank::Stranger, Phase::Established, Protection::Plain);
         let new = NewPeer { path: &path, rank, phase, protection, with_handshake: false };
         let id = table.insert(&new).unwrap().id;
-        let mut talk = Box::new(Talk::new(Instant::from_micros(0), [0; 10]));
+        let mut coap_peer = Box::new(CoapPeer::new(Instant::from_micros(0), [0; 10]));
         if port < 3 {
-            talk.observations.push(Observed {
+            coap_peer.observations.push(Observed {
                 object: None,
                 observation: Observation::new(Token::new(b"t"), 1),
                 request: Box::default(),
@@ -34,7 +34,7 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
                 _share: ledger.share(1).unwrap(),
             });
         }
-        *table.attached(id).unwrap() = Some(talk);
+        *table.attached(id).unwrap() = Some(coap_peer);
         unauthenticated.add(&mut table, id);
         all.push(id);
         let remembered = all.iter().filter(|id| matches!(table.attached(**id), Some(Some(_)))).count();

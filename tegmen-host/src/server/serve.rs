@@ -1,9 +1,9 @@
 //! Handles the messages of a peer, and notifies observers of changes.
 
+use super::coap_peer::{CoapPeer, MAX_OBSERVATIONS, Observed};
 use super::later::{Command, Completion, Later, Notifier, ObservedPaths};
 use super::object::Object;
 use super::outer::{Outer, acknowledge};
-use super::talk::{MAX_OBSERVATIONS, Observed, Talk};
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Answered, Application, Event, EventSink, ServerConfig};
 use crate::contexts::Contexts;
@@ -29,7 +29,7 @@ use tegmen::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Who says something, and when.
-pub(super) struct Sender {
+pub(super) struct Source {
     pub(super) now: Instant,
     pub(super) peer: PeerId,
     pub(super) identity: Identity,
@@ -46,7 +46,7 @@ pub(super) struct Sender {
     pub(super) object: Option<Object>,
 }
 
-impl Sender {
+impl Source {
     /// What a transfer is known by: two senders behind one address do not get into each other's.
     pub(super) fn operation(&self, message: &MessageRef<'_>) -> u64 {
         let sender = u64::from(self.identity.principal.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -55,7 +55,7 @@ impl Sender {
 }
 
 /// What a shard has for all its peers.
-pub(super) struct Desk<A> {
+pub(super) struct CoapServer<A> {
     pub(super) application: A,
     pub(super) policy: FilePolicy,
     pub(super) credentials: Credentials,
@@ -72,7 +72,7 @@ pub(super) struct Desk<A> {
     /// Requests answered.
     pub(super) requests: u64,
     /// Of the request that is being answered, what the operator is told.
-    pub(super) told: Told,
+    pub(super) report: Report,
     pub(super) contexts: Contexts,
     /// For a message before it is protected.
     pub(super) inside: Vec<u8>,
@@ -80,14 +80,14 @@ pub(super) struct Desk<A> {
 
 /// Details of a request for the operator, beside its path and code: see [`Answered`].
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Report {
     pub(super) received: usize,
     pub(super) sent: usize,
     pub(super) block: bool,
     pub(super) cause: Cell<Option<String>>,
 }
 
-/// Of the settings, those that a conversation follows.
+/// Of the settings, those that apply to each request.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) max_body: usize,
@@ -136,13 +136,13 @@ impl Observers {
     }
 
     /// Puts a peer into the queue of those to be notified, unless it stands there.
-    pub(super) fn queue(&mut self, peer: PeerId, talk: &mut Talk) {
-        if !std::mem::replace(&mut talk.queued, true) {
+    pub(super) fn queue(&mut self, peer: PeerId, coap_peer: &mut CoapPeer) {
+        if !std::mem::replace(&mut coap_peer.queued, true) {
             self.due.push_back(peer);
         }
     }
 
-    /// The next of those to be notified; whoever takes it marks the talk as not queued.
+    /// The next of those to be notified; whoever takes it marks the coap_peer as not queued.
     pub(super) fn next_due(&mut self) -> Option<PeerId> {
         self.due.pop_front()
     }
@@ -179,36 +179,36 @@ impl Observers {
     }
 }
 
-impl<A: Application> Desk<A> {
+impl<A: Application> CoapServer<A> {
     /// Takes a message of a peer; `frame` holds what is to be answered.
     pub(super) fn receive(
         &mut self,
-        from: &Sender,
-        talk: &mut Talk,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
         counters: &mut Counters,
         crypto: &mut HostCrypto,
         bytes: &mut [u8],
         frame: &mut Frame<'_>,
     ) {
-        talk.last = from.now;
-        talk.probing.heard();
-        match talk.exchanges.receive(from.now, bytes) {
+        coap_peer.last = from.now;
+        coap_peer.probing.heard();
+        match coap_peer.exchanges.receive(from.now, bytes) {
             Received::Request(message) if message.option(OptionNumber::OSCORE).is_some() => {
                 let message_id = message.message_id();
-                match self.gather(from, talk, &message, frame) {
-                    Outer::Uncut => self.protected_request(from, talk, counters, crypto, bytes, frame),
+                match self.gather(from, coap_peer, &message, frame) {
+                    Outer::Uncut => self.protected_request(from, coap_peer, counters, crypto, bytes, frame),
                     Outer::Gathered(mut whole, block) => {
-                        self.protected_request(from, talk, counters, crypto, &mut whole, frame);
+                        self.protected_request(from, coap_peer, counters, crypto, &mut whole, frame);
                         acknowledge(block, frame);
                     }
                     Outer::Answered => {}
                 }
-                talk.exchanges.keep_reply(from.now, message_id, frame.bytes());
+                coap_peer.exchanges.keep_reply(from.now, message_id, frame.bytes());
                 self.requests += 1;
             }
             Received::Request(message) => {
-                let code = self.request(from, talk, &message, bytes, frame);
-                talk.exchanges.keep_reply(from.now, message.message_id(), frame.bytes());
+                let code = self.request(from, coap_peer, &message, bytes, frame);
+                coap_peer.exchanges.keep_reply(from.now, message.message_id(), frame.bytes());
                 self.requests += 1;
                 self.report_request(from, message.code(), || format!("/{}", path_of(&message)), code);
             }
@@ -219,19 +219,25 @@ impl<A: Application> Desk<A> {
             Received::Reject(reset) => {
                 let _ = frame.append(&reset);
             }
-            Received::Acknowledged(id) => talk.on_acknowledged(id),
-            Received::Reset(id) => talk.on_refused(id),
-            Received::Rejected { message_id } => talk.on_rejected(message_id),
+            Received::Acknowledged(id) => coap_peer.on_acknowledged(id),
+            Received::Reset(id) => coap_peer.on_refused(id),
+            Received::Rejected { message_id } => coap_peer.on_rejected(message_id),
             Received::Response { .. } | Received::Nothing => {}
         }
-        if talk.has_news() {
-            self.observers.queue(from.peer, talk);
+        if coap_peer.has_news() {
+            self.observers.queue(from.peer, coap_peer);
         }
     }
 
     /// Takes a message that a group was sent; `frame` holds what is to be answered at leisure, if it is of any use to the
     /// sender: no acknowledgement, no Reset, no error, nothing empty (RFC 7252, sections 8.1 and 8.2).
-    pub(super) fn receive_in_group(&mut self, from: &Sender, talk: &mut Talk, bytes: &[u8], frame: &mut Frame<'_>) {
+    pub(super) fn receive_in_group(
+        &mut self,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
+        bytes: &[u8],
+        frame: &mut Frame<'_>,
+    ) {
         let group_request = |message: &MessageRef<'_>| {
             message.message_type() == MessageType::NonConfirmable && message.code().is_request()
         };
@@ -240,10 +246,10 @@ impl<A: Application> Desk<A> {
         if !MessageRef::parse(bytes).is_ok_and(|message| group_request(&message) && !protected(&message)) {
             return;
         }
-        talk.last = from.now;
-        let Received::Request(message) = talk.exchanges.receive(from.now, bytes) else { return };
-        let code = self.request(from, talk, &message, bytes, frame);
-        talk.exchanges.keep_reply(from.now, message.message_id(), &[]);
+        coap_peer.last = from.now;
+        let Received::Request(message) = coap_peer.exchanges.receive(from.now, bytes) else { return };
+        let code = self.request(from, coap_peer, &message, bytes, frame);
+        coap_peer.exchanges.keep_reply(from.now, message.message_id(), &[]);
         self.requests += 1;
         self.report_request(from, message.code(), || format!("/{}", path_of(&message)), code);
         let of_use = MessageRef::parse(frame.bytes()).is_ok_and(|response| {
@@ -259,12 +265,12 @@ impl<A: Application> Desk<A> {
     /// Tells the operator of a request that was answered, or of its response that comes later.
     pub(super) fn report_request(
         &mut self,
-        from: &Sender,
+        from: &Source,
         method: Code,
         path: impl FnOnce() -> String,
         code: Option<Code>,
     ) {
-        let Told { received, sent, block, cause } = std::mem::take(&mut self.told);
+        let Report { received, sent, block, cause } = std::mem::take(&mut self.report);
         let Some(code) = code.filter(|code| self.limits.report_requests || code.class() == 5) else { return };
         let identity = self.credentials.name_of(from.identity.principal);
         let (remote, path, cause) = (from.remote, path(), cause.into_inner());
@@ -274,33 +280,33 @@ impl<A: Application> Desk<A> {
     /// Answers a request; the code of the response, unless that comes later.
     pub(super) fn request(
         &mut self,
-        from: &Sender,
-        talk: &mut Talk,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
         message: &MessageRef<'_>,
         bytes: &[u8],
         frame: &mut Frame<'_>,
     ) -> Option<Code> {
         let later = message.block(OptionNumber::BLOCK2).ok().flatten().is_some_and(|block| block.number > 0);
-        self.told = Told { received: message.payload().len(), block: later, ..Told::default() };
-        let code = self.respond(from, talk, message, bytes, frame);
+        self.report = Report { received: message.payload().len(), block: later, ..Report::default() };
+        let code = self.respond(from, coap_peer, message, bytes, frame);
         if self.limits.report_requests
             && let Ok(response) = MessageRef::parse(frame.bytes())
         {
             let whole = response.uint(OptionNumber::SIZE2).map(|size| size as usize);
-            self.told.sent = whole.unwrap_or(response.payload().len());
+            self.report.sent = whole.unwrap_or(response.payload().len());
         }
         code
     }
 
     fn respond(
         &mut self,
-        from: &Sender,
-        talk: &mut Talk,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
         message: &MessageRef<'_>,
         bytes: &[u8],
         frame: &mut Frame<'_>,
     ) -> Option<Code> {
-        let answer_id = talk.exchanges.message_id();
+        let answer_id = coap_peer.exchanges.message_id();
         let head = heading(message, answer_id);
         let refuse = |code: Code, frame: &mut Frame<'_>, option: Option<(OptionNumber, u32)>| {
             frame.truncate(0);
@@ -308,24 +314,25 @@ impl<A: Application> Desk<A> {
             let _ = built.and_then(|mut builder| option.map_or(Ok(()), |(number, value)| builder.uint(number, value)));
             Some(code)
         };
-        if self.is_too_fast(from.now, talk) {
+        if self.is_too_fast(from.now, coap_peer) {
             return refuse(Code::TOO_MANY_REQUESTS, frame, Some((OptionNumber::MAX_AGE, 1)));
         }
-        let unproven = self.limits.verify_addresses && from.identity.protection == Protection::Plain && !talk.verified;
-        if from.unverified && !talk.verified && from.object.is_none() {
+        let unproven =
+            self.limits.verify_addresses && from.identity.protection == Protection::Plain && !coap_peer.verified;
+        if from.unverified && !coap_peer.verified && from.object.is_none() {
             // Nothing is done before the sender showed that it says this now (RFC 9175, section 2.3).
-            if !message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &talk.echo)) {
-                return challenge(head, message, &talk.echo, frame);
+            if !message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &coap_peer.echo)) {
+                return challenge(head, message, &coap_peer.echo, frame);
             }
-            talk.verified = true;
+            coap_peer.verified = true;
         }
-        if unproven && message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &talk.echo)) {
-            talk.verified = true;
+        if unproven && message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &coap_peer.echo)) {
+            coap_peer.verified = true;
         } else if unproven && !message.code().is_safe() {
-            return challenge(head, message, &talk.echo, frame);
+            return challenge(head, message, &coap_peer.echo, frame);
         }
         if message.uint(OptionNumber::OBSERVE) == Some(DEREGISTER) {
-            talk.deregister(message.token());
+            coap_peer.deregister(message.token());
         }
         let block = match message.block(OptionNumber::BLOCK1) {
             Err(code) => return refuse(code, frame, None),
@@ -336,16 +343,16 @@ impl<A: Application> Desk<A> {
                 let most = (OptionNumber::SIZE1, self.limits.max_body as u32);
                 return refuse(Code::REQUEST_ENTITY_TOO_LARGE, frame, Some(most));
             }
-            None => self.serve(from, talk, message, answer_id, frame),
+            None => self.serve(from, coap_peer, message, answer_id, frame),
             Some(block) => {
                 // Nobody who may not make the request may fill our memory with it.
                 if let Err(code) = Authorized::new(&self.policy, Request::new(*message, from.identity)) {
                     return refuse(code, frame, None);
                 }
                 let limit = self.limits.max_body;
-                match talk.transfers.upload(from, message, block, &self.bodies, limit) {
+                match coap_peer.transfers.upload(from, message, block, &self.bodies, limit) {
                     Uploaded::Continue => {
-                        self.told.block = true;
+                        self.report.block = true;
                         return refuse(Code::CONTINUE, frame, Some((OptionNumber::BLOCK1, block.value())));
                     }
                     Uploaded::Refused(Code::REQUEST_ENTITY_TOO_LARGE) => {
@@ -354,48 +361,48 @@ impl<A: Application> Desk<A> {
                     }
                     Uploaded::Refused(code) => {
                         if code == Code::SERVICE_UNAVAILABLE {
-                            self.told.cause.set(Some(self.bodies.complaint()));
+                            self.report.cause.set(Some(self.bodies.complaint()));
                         }
                         return refuse(code, frame, None);
                     }
                     Uploaded::Whole(body) => {
-                        self.told.received = body.len();
-                        self.serve(from, talk, &message.with_body(&body), answer_id, frame)
+                        self.report.received = body.len();
+                        self.serve(from, coap_peer, &message.with_body(&body), answer_id, frame)
                     }
                 }
             }
         };
-        if unproven && !talk.verified && frame.len() > AMPLIFICATION * bytes.len() {
-            return challenge(head, message, &talk.echo, frame);
+        if unproven && !coap_peer.verified && frame.len() > AMPLIFICATION * bytes.len() {
+            return challenge(head, message, &coap_peer.echo, frame);
         }
         match served {
             Served::Responded { code, observed } => {
                 if observed {
-                    self.register(from, talk, message, bytes);
+                    self.register(from, coap_peer, message, bytes);
                 }
                 Some(code)
             }
             Served::Deferred(_) => None,
             Served::NoRoom => {
-                self.told.cause.set(Some("the response does not fit a message".to_owned()));
+                self.report.cause.set(Some("the response does not fit a message".to_owned()));
                 Some(Code::INTERNAL_SERVER_ERROR)
             }
         }
     }
 
-    fn is_too_fast(&self, now: Instant, talk: &mut Talk) -> bool {
-        if now.since(talk.second) >= Duration::from_secs(1) {
-            (talk.second, talk.requests) = (now, 0);
+    fn is_too_fast(&self, now: Instant, coap_peer: &mut CoapPeer) -> bool {
+        if now.since(coap_peer.second) >= Duration::from_secs(1) {
+            (coap_peer.second, coap_peer.requests) = (now, 0);
         }
-        talk.requests = talk.requests.saturating_add(1);
-        self.limits.requests_per_second > 0 && talk.requests > self.limits.requests_per_second
+        coap_peer.requests = coap_peer.requests.saturating_add(1);
+        self.limits.requests_per_second > 0 && coap_peer.requests > self.limits.requests_per_second
     }
 
     /// Takes a request whose body is complete to the application.
     fn serve(
         &mut self,
-        from: &Sender,
-        talk: &mut Talk,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
         message: &MessageRef<'_>,
         answer_id: u16,
         frame: &mut Frame<'_>,
@@ -404,7 +411,7 @@ impl<A: Application> Desk<A> {
         let in_parts = message.option(OptionNumber::BLOCK1).is_some();
         let (message_type, message_id) = heading(message, answer_id);
         if asked.is_some_and(|block| block.number > 0) {
-            if let Some(whole) = talk.transfers.kept(from.now, from.operation(message))
+            if let Some(whole) = coap_peer.transfers.kept(from.now, from.operation(message))
                 && Authorized::new(&self.policy, Request::new(*message, from.identity)).is_ok()
             {
                 return write(whole, asked, message_type, message_id, message.token(), frame);
@@ -414,12 +421,12 @@ impl<A: Application> Desk<A> {
                 return built.map_or(Served::NoRoom, |_| Served::Responded { code: LOST, observed: false });
             }
         }
-        let number = talk.next_number(message.token());
+        let number = coap_peer.next_number(message.token());
         let request = Request::new(*message, from.identity);
         let has_room = !from.to_group
-            && (number > 1 || talk.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
+            && (number > 1 || coap_peer.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
         let request = if has_room { request.observable(number) } else { request };
-        let cause = &self.told.cause;
+        let cause = &self.report.cause;
         let later = Later { from, message, commands: &self.commands, notifier: &self.notifier, cause };
         let mut handler = Bridge { application: &mut self.application, later };
         if message.code().is_safe() && !in_parts {
@@ -435,25 +442,25 @@ impl<A: Application> Desk<A> {
         }
         let whole = Whole::of(&response);
         let written = write(&whole, asked, message_type, message_id, message.token(), frame);
-        if talk.transfers.keep(from, from.operation(message), whole, &self.bodies) {
+        if coap_peer.transfers.keep(from, from.operation(message), whole, &self.bodies) {
             return written;
         }
         frame.truncate(0);
-        self.told.cause.set(Some(self.bodies.complaint()));
+        self.report.cause.set(Some(self.bodies.complaint()));
         let code = Code::SERVICE_UNAVAILABLE;
         let built = Builder::new(frame, message_type, code, message_id, message.token());
         built.map_or(Served::NoRoom, |_| Served::Responded { code, observed: false })
     }
 
     /// The sender observes from now on.
-    fn register(&mut self, from: &Sender, talk: &mut Talk, message: &MessageRef<'_>, bytes: &[u8]) {
-        let observation = Observation::new(Token::new(message.token()), talk.next_number(message.token()));
-        talk.deregister(message.token());
+    fn register(&mut self, from: &Source, coap_peer: &mut CoapPeer, message: &MessageRef<'_>, bytes: &[u8]) {
+        let observation = Observation::new(Token::new(message.token()), coap_peer.next_number(message.token()));
+        coap_peer.deregister(message.token());
         // There is room, or the response would not have said that it can be observed.
         let Some(share) = self.observations.share(1) else { return };
         let path: Arc<str> = path_of(message).into();
         self.observers.add(&path, from.peer);
-        talk.observations.push(Observed {
+        coap_peer.observations.push(Observed {
             observation,
             request: match &from.object {
                 None => bytes.into(),
@@ -471,43 +478,43 @@ impl<A: Application> Desk<A> {
     /// Writes the next notification that is due for this peer; `None` if there is none.
     pub(super) fn notify(
         &mut self,
-        from: &Sender,
-        talk: &mut Talk,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
         crypto: &mut HostCrypto,
         random: u8,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        if talk.exchanges.outstanding() > 0 {
+        if coap_peer.exchanges.outstanding() > 0 {
             return None;
         }
-        let index = talk.observations.iter().position(Observed::is_due)?;
-        let observed = talk.observations.get_mut(index)?;
+        let index = coap_peer.observations.iter().position(Observed::is_due)?;
+        let observed = coap_peer.observations.get_mut(index)?;
         observed.changed = false;
         // Sooner than PROBING_RATE allows, an acknowledgement has to show that the client is there (RFC 7641, section 4.5.1).
-        let early = from.now < talk.probing.next();
+        let early = from.now < coap_peer.probing.next();
         let confirmable = observed.observation.confirm(self.limits.unconfirmed) || early;
         let message_type = if confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
-        let head = (message_type, talk.exchanges.message_id());
+        let head = (message_type, coap_peer.exchanges.message_id());
         let served = match observed.object.clone() {
             None => self.renew(from, observed, head, frame),
             Some(object) => {
                 let mut served = Served::NoRoom;
-                let from = object.speaker(from);
-                self.protect(&object, None, crypto, frame, |desk, inner| {
-                    served = desk.renew(&from, observed, head, inner);
+                let from = object.source(from);
+                self.protect(&object, None, crypto, frame, |server, inner| {
+                    served = server.renew(&from, observed, head, inner);
                 });
                 served
             }
         };
-        let sent = talk.exchanges.sent(from.now, frame.bytes(), random).ok();
+        let sent = coap_peer.exchanges.sent(from.now, frame.bytes(), random).ok();
         if !confirmable {
-            talk.probing.sent(from.now, frame.len());
+            coap_peer.probing.sent(from.now, frame.len());
         }
         observed.pending = sent.filter(|_| confirmable);
         observed.message_id = (!confirmable).then_some(head.1);
         // An error is the last notification (RFC 7641, section 4.2); so is a response that cannot be had at once.
         if !matches!(served, Served::Responded { observed: true, .. }) {
-            talk.observations.swap_remove(index);
+            coap_peer.observations.swap_remove(index);
         }
         let complete = matches!(served, Served::Responded { .. }) && sent.is_some();
         complete.then_some(())
@@ -516,7 +523,7 @@ impl<A: Application> Desk<A> {
     /// Creates the response to a registration again.
     fn renew(
         &mut self,
-        from: &Sender,
+        from: &Source,
         observed: &mut Observed,
         head: (MessageType, u16),
         frame: &mut Frame<'_>,
@@ -532,8 +539,8 @@ impl<A: Application> Desk<A> {
     /// Writes the response of a request that was deferred; `None` if it cannot be sent.
     pub(super) fn complete(
         &mut self,
-        to: &Sender,
-        talk: &mut Talk,
+        to: &Source,
+        coap_peer: &mut CoapPeer,
         completion: Completion,
         crypto: &mut HostCrypto,
         random: u8,
@@ -542,25 +549,25 @@ impl<A: Application> Desk<A> {
         if completion.ticket.to_group && !completion.code.is_success() {
             return None;
         }
-        let message_id = talk.exchanges.message_id();
+        let message_id = coap_peer.exchanges.message_id();
         match completion.ticket.object.clone() {
-            None => self.write_separate(to, talk, completion, message_id, frame)?,
+            None => self.write_separate(to, coap_peer, completion, message_id, frame)?,
             Some(object) => {
-                let (to, mut written) = (object.speaker(to), None);
-                self.protect(&object, None, crypto, frame, |desk, inner| {
-                    written = desk.write_separate(&to, talk, completion, message_id, inner);
+                let (to, mut written) = (object.source(to), None);
+                self.protect(&object, None, crypto, frame, |server, inner| {
+                    written = server.write_separate(&to, coap_peer, completion, message_id, inner);
                 });
                 written?;
             }
         }
-        talk.exchanges.sent(to.now, frame.bytes(), random).ok()?;
+        coap_peer.exchanges.sent(to.now, frame.bytes(), random).ok()?;
         Some(())
     }
 
     fn write_separate(
         &self,
-        to: &Sender,
-        talk: &mut Talk,
+        to: &Source,
+        coap_peer: &mut CoapPeer,
         completion: Completion,
         message_id: u16,
         frame: &mut Frame<'_>,
@@ -572,8 +579,8 @@ impl<A: Application> Desk<A> {
         });
         let whole = Whole::new(code, format.into_iter().collect(), payload);
         let begun = separate_response(frame, code, message_id, &ticket.token).ok()?;
-        let kept =
-            whole.write(ticket.asked, begun).ok()? || talk.transfers.keep(to, ticket.operation, whole, &self.bodies);
+        let kept = whole.write(ticket.asked, begun).ok()?
+            || coap_peer.transfers.keep(to, ticket.operation, whole, &self.bodies);
         if !kept {
             frame.truncate(0);
             separate_response(frame, Code::SERVICE_UNAVAILABLE, message_id, &ticket.token).ok()?;

@@ -16,9 +16,9 @@ impl Application for Counter {
 }
 
 struct Scene {
-    desk: Desk<Counter>,
+    coap_server: CoapServer<Counter>,
     crypto: HostCrypto,
-    talk: Talk,
+    coap_peer: CoapPeer,
     now: Instant,
     next_id: u16,
 }
@@ -29,7 +29,7 @@ impl Scene {
         let credentials = Credentials::default();
         let config = ServerConfig { plain_allowed: true, ..ServerConfig::default() };
         let now = Instant::from_micros(1_000_000_000);
-        let desk = Desk {
+        let coap_server = CoapServer {
             application: Counter::default(),
             policy: FilePolicy { credentials: credentials.clone(), plain_allowed: true },
             credentials,
@@ -42,18 +42,18 @@ impl Scene {
             observers: Observers::default(),
             scratch: Scratch::default(),
             requests: 0,
-            told: Told::default(),
+            report: Report::default(),
             contexts: Contexts::default(),
             inside: Vec::new(),
         };
         let crypto = HostCrypto::new([0; 32], 4);
-        Self { desk, crypto, talk: Talk::new(now, [7; 10]), now, next_id: 0 }
+        Self { coap_server, crypto, coap_peer: CoapPeer::new(now, [7; 10]), now, next_id: 0 }
     }
 
-    fn from(&self) -> Sender {
+    fn from(&self) -> Source {
         let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
         let remote = ([10, 0, 0, 1], 5683).into();
-        Sender {
+        Source {
             now: self.now,
             peer: PeerId::new(0, 0),
             identity,
@@ -70,7 +70,7 @@ impl Scene {
         let (from, mut storage) = (self.from(), [0; 1280]);
         let mut frame = Frame::new(&mut storage, 0);
         let (counters, mut message) = (&mut Counters::default(), message.to_vec());
-        self.desk.receive(&from, &mut self.talk, counters, &mut self.crypto, &mut message, &mut frame);
+        self.coap_server.receive(&from, &mut self.coap_peer, counters, &mut self.crypto, &mut message, &mut frame);
         frame.bytes().to_vec()
     }
 
@@ -88,7 +88,7 @@ impl Scene {
     fn notify(&mut self) -> Option<Vec<u8>> {
         let (from, mut storage) = (self.from(), [0; 1280]);
         let mut frame = Frame::new(&mut storage, 0);
-        self.desk.notify(&from, &mut self.talk, &mut self.crypto, 0, &mut frame)?;
+        self.coap_server.notify(&from, &mut self.coap_peer, &mut self.crypto, 0, &mut frame)?;
         Some(frame.bytes().to_vec())
     }
 }
@@ -97,37 +97,37 @@ impl Scene {
 fn an_observer_that_never_acknowledges_is_forgotten_and_costs_one_message_until_then() {
     let mut scene = Scene::new();
     scene.register(b"t");
-    assert!(scene.talk.mark("n"));
+    assert!(scene.coap_peer.mark("n"));
     assert!(scene.notify().is_some());
     for _ in 0..1000 {
-        scene.talk.mark("n");
+        scene.coap_peer.mark("n");
         assert!(scene.notify().is_none(), "one notification waits for its acknowledgement");
     }
     let mut repeated = 0;
-    while let Some(at) = scene.talk.exchanges.next_deadline() {
+    while let Some(at) = scene.coap_peer.exchanges.next_deadline() {
         scene.now = at;
-        match scene.talk.exchanges.poll(at) {
+        match scene.coap_peer.exchanges.poll(at) {
             Some(Due::Retransmit(_)) => repeated += 1,
-            Some(Due::TimedOut(id)) => scene.talk.on_refused(id),
+            Some(Due::TimedOut(id)) => scene.coap_peer.on_refused(id),
             None => {}
         }
     }
-    assert_eq!((repeated, scene.talk.observations.len(), scene.desk.observations.used()), (4, 0, 0));
-    assert!(!scene.talk.mark("n"));
+    assert_eq!((repeated, scene.coap_peer.observations.len(), scene.coap_server.observations.used()), (4, 0, 0));
+    assert!(!scene.coap_peer.mark("n"));
 }
 
 #[test]
 fn what_changed_while_one_waited_is_one_notification_with_the_newest() {
     let mut scene = Scene::new();
     scene.register(b"t");
-    scene.talk.mark("n");
+    scene.coap_peer.mark("n");
     let first = scene.notify().unwrap();
     for _ in 0..10 {
-        scene.talk.mark("n");
+        scene.coap_peer.mark("n");
     }
     let [_, _, high, low, ..] = first[..] else { unreachable!() };
     assert!(scene.receive(&[0x60, 0, high, low]).is_empty());
-    assert_eq!(scene.desk.observers.next_due(), Some(PeerId::new(0, 0)));
+    assert_eq!(scene.coap_server.observers.next_due(), Some(PeerId::new(0, 0)));
     let second = scene.notify().unwrap();
     let number = |message: &[u8]| MessageRef::parse(message).unwrap().uint(OptionNumber::OBSERVE);
     assert_eq!((number(&first), number(&second)), (Some(2), Some(3)));
@@ -139,11 +139,11 @@ fn a_peer_waits_for_its_notification_once_however_often_something_changes() {
     let mut scene = Scene::new();
     scene.register(b"t");
     for _ in 0..1000 {
-        scene.talk.mark("n");
-        scene.desk.observers.queue(PeerId::new(0, 0), &mut scene.talk);
+        scene.coap_peer.mark("n");
+        scene.coap_server.observers.queue(PeerId::new(0, 0), &mut scene.coap_peer);
     }
-    assert!(scene.desk.observers.next_due().is_some());
-    assert!(scene.desk.observers.is_idle());
+    assert!(scene.coap_server.observers.next_due().is_some());
+    assert!(scene.coap_server.observers.is_idle());
 }
 
 #[test]
@@ -160,16 +160,16 @@ fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset()
     let ask = |scene: &mut Scene, message_type, code, path: &[u8]| {
         scene.next_id += 1;
         let (mut storage, mut answer) = ([0; 100], [0; 1280]);
-        let from = Sender { to_group: true, ..scene.from() };
+        let from = Source { to_group: true, ..scene.from() };
         let mut frame = Frame::new(&mut storage, 0);
         let mut builder = Builder::new(&mut frame, message_type, code, scene.next_id, b"t").unwrap();
         builder.uint(OptionNumber::OBSERVE, REGISTER).unwrap();
         builder.option(OptionNumber::URI_PATH, path).unwrap();
         let mut answer = Frame::new(&mut answer, 0);
         for _ in 0..2 {
-            scene.desk.receive_in_group(&from, &mut scene.talk, frame.bytes(), &mut answer);
+            scene.coap_server.receive_in_group(&from, &mut scene.coap_peer, frame.bytes(), &mut answer);
         }
-        assert!(scene.talk.observations.is_empty());
+        assert!(scene.coap_peer.observations.is_empty());
         let answer = MessageRef::parse(answer.bytes()).ok()?;
         Some((answer.message_type(), answer.code(), answer.payload().to_vec()))
     };
@@ -177,9 +177,9 @@ fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset()
     assert_eq!(counted, Some((MessageType::NonConfirmable, Code::CONTENT, vec![1])), "and a copy is not answered");
     assert_eq!(ask(&mut scene, MessageType::Confirmable, Code::GET, b"n"), None, "a group is asked with NON");
     assert_eq!(ask(&mut scene, MessageType::NonConfirmable, Code::CONTENT, b"n"), None);
-    scene.desk.policy.plain_allowed = false;
+    scene.coap_server.policy.plain_allowed = false;
     assert_eq!(ask(&mut scene, MessageType::NonConfirmable, Code::GET, b"n"), None, "so is what nobody may");
-    assert_eq!(scene.desk.application.0, 1);
+    assert_eq!(scene.coap_server.application.0, 1);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_token_that_is_used_again_replaces_what_it_registered() {
     for _ in 0..50 {
         let response = scene.register(b"same");
         numbers.push(MessageRef::parse(&response).unwrap().uint(OptionNumber::OBSERVE).unwrap());
-        assert_eq!((scene.talk.observations.len(), scene.desk.observations.used()), (1, 1));
+        assert_eq!((scene.coap_peer.observations.len(), scene.coap_server.observations.used()), (1, 1));
     }
     assert!(numbers.is_sorted_by(|a, b| a < b), "a client takes each for newer: {numbers:?}");
 }
@@ -202,14 +202,14 @@ fn observations_are_bounded_for_each_peer_and_in_all() {
         let observed = MessageRef::parse(&response).unwrap().option(OptionNumber::OBSERVE).is_some();
         assert_eq!(observed, usize::from(n) < MAX_OBSERVATIONS);
     }
-    scene.desk.observations = Ledger::new(3);
-    scene.talk.observations.clear();
+    scene.coap_server.observations = Ledger::new(3);
+    scene.coap_peer.observations.clear();
     for n in 0..10u8 {
         let response = scene.register(&[n]);
         let observed = MessageRef::parse(&response).unwrap().option(OptionNumber::OBSERVE).is_some();
         assert_eq!(observed, n < 3);
     }
-    assert_eq!(scene.talk.observations.len(), 3);
+    assert_eq!(scene.coap_peer.observations.len(), 3);
 }
 
 #[test]
@@ -222,5 +222,5 @@ fn any_bytes_from_anybody_are_answered_or_not_and_nothing_else() {
         let bytes: Vec<u8> = (0..len).map(|i| (state >> (i % 8 * 7)) as u8 ^ (i as u8) << 3).collect();
         scene.receive(&bytes);
     }
-    assert!(scene.desk.bodies.used() <= 1 << 20);
+    assert!(scene.coap_server.bodies.used() <= 1 << 20);
 }

@@ -12,12 +12,12 @@ use tegmen::time::Instant;
 pub(super) type PeerExchanges = Exchanges<2, 1280, 64, 4096>;
 
 /// Kept only for peers that say something.
-pub(super) type Attached = Option<Box<Talk>>;
+pub(super) type Attached = Option<Box<CoapPeer>>;
 
 /// What one peer may observe at once.
 pub(super) const MAX_OBSERVATIONS: usize = 16;
 
-pub(super) struct Talk {
+pub(super) struct CoapPeer {
     pub(super) exchanges: PeerExchanges,
     pub(super) transfers: Transfers,
     pub(super) observations: Vec<Observed>,
@@ -35,7 +35,7 @@ pub(super) struct Talk {
     pub(super) requests: u32,
 }
 
-impl Talk {
+impl CoapPeer {
     pub(super) fn new(now: Instant, random: [u8; 10]) -> Self {
         let [a, b, echo @ ..] = random;
         Self {
