@@ -9,9 +9,9 @@ mod error;
 mod establish;
 mod group;
 mod handshake;
-mod object;
 mod observation;
-mod outer;
+mod oscore;
+mod outer_block;
 mod session;
 mod transfer;
 
@@ -27,7 +27,7 @@ use crate::public_keys::PublicKeys;
 use crate::udp::MAX_DATAGRAM;
 use crate::uri::Uri;
 use crate::x509::{CertificateInfo, Refusal};
-use object::Objects;
+use oscore::OscoreClient;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -251,7 +251,7 @@ pub struct Client {
     /// When the next request may be sent that is not confirmable.
     probing: Probing,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
-    objects: Option<Objects>,
+    oscore: Option<OscoreClient>,
     kept: Option<session::Kept>,
     memory: Option<again::Memory>,
     resumed: bool,
@@ -344,7 +344,7 @@ impl Client {
         if secure && config.key.is_none() && config.public_keys.is_none() {
             return Err(ClientError::NoKey);
         }
-        let objects = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
+        let oscore = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
         let unreachable = |source| ClientError::Unreachable { remote, source };
         let memory = if secure { again::Memory::open(&config, remote)? } else { None };
         let mut kept = if secure { session::Kept::open(&config, remote)? } else { None };
@@ -398,7 +398,7 @@ impl Client {
             unread: VecDeque::new(),
             probing: Probing::new(),
             progress: None,
-            objects: objects.map(Objects::new),
+            oscore: oscore.map(OscoreClient::new),
             kept,
             memory,
             resumed: false,

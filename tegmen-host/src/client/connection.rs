@@ -1,7 +1,7 @@
 //! The datagrams of a client: one exchange, and the events of the clock.
 
-use super::object::Objects;
-use super::outer::is_cut;
+use super::oscore::OscoreClient;
+use super::outer_block::is_cut;
 use super::{Ask, Client, ClientError, Reply, Tapped, describe};
 use crate::clock;
 use crate::provider::HostCrypto;
@@ -64,12 +64,12 @@ impl Client {
     pub(super) async fn converse(&mut self, ask: &Ask<'_>, part: Part<'_>) -> Result<(RequestId, Reply), ClientError> {
         let mut is_again = false;
         loop {
-            if self.objects.as_ref().is_some_and(Objects::is_lost) {
+            if self.oscore.as_ref().is_some_and(OscoreClient::is_lost) {
                 self.rederive().await?;
             }
             let (request, start) = self.begin(ask, part).await?;
             let answer = self.response_to(request, start.after(self.config.timeout)).await;
-            if is_again || !self.objects.as_ref().is_some_and(|objects| objects.begins_anew(&answer)) {
+            if is_again || !self.oscore.as_ref().is_some_and(|oscore| oscore.begins_anew(&answer)) {
                 let round_trip = clock::now().since(start);
                 return answer.map(|reply| (request, Reply { round_trip, ..reply }));
             }
@@ -98,7 +98,7 @@ impl Client {
         };
         let mut storage = [0; MAX_DATAGRAM];
         let too_long = ClientError::TooLong { max: most };
-        let headroom = if self.objects.is_some() { OVERHEAD } else { 0 };
+        let headroom = if self.oscore.is_some() { OVERHEAD } else { 0 };
         let mut frame = Frame::new(storage.get_mut(..headroom + most).unwrap_or(&mut []), headroom);
         let message_id = exchanges.message_id();
         let message_type = if self.config.confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
@@ -109,9 +109,9 @@ impl Client {
         }
         let len = frame.len();
         let mut frame = Frame::around(&mut storage, headroom, headroom + len);
-        let pending = match &mut self.objects {
+        let pending = match &mut self.oscore {
             None => None,
-            Some(objects) => Some(objects.protect(&mut self.crypto, &mut frame)?),
+            Some(oscore) => Some(oscore.protect(&mut self.crypto, &mut frame)?),
         };
         let message = frame.finish();
         let request = match exchanges.sent(start, message, random[8]) {
@@ -122,8 +122,8 @@ impl Client {
         if let Some(at) = exchanges.next_deadline() {
             self.endpoint.peers.schedule(self.peer, at);
         }
-        if let (Some(objects), Some(pending)) = (&mut self.objects, pending) {
-            objects.wait(request, pending, message);
+        if let (Some(oscore), Some(pending)) = (&mut self.oscore, pending) {
+            oscore.wait(request, pending, message);
         }
         let message = message.to_vec();
         if !self.config.confirmable {
@@ -164,7 +164,7 @@ impl Client {
         };
         let datagram = usize::from(self.config.dtls.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);
         let record = self.endpoint.peers.peer(self.peer).map_or(usize::MAX, |peer| peer.max_content());
-        datagram.min(record).saturating_sub(if self.objects.is_some() { OVERHEAD } else { 0 })
+        datagram.min(record).saturating_sub(if self.oscore.is_some() { OVERHEAD } else { 0 })
     }
 
     /// The largest block that fits a message beside the options of `ask`, and one that is asked for fits what we take.
@@ -275,8 +275,8 @@ impl Client {
         if let Some(exchanges) = self.endpoint.peers.attached(self.peer) {
             exchanges.cancel(request);
         }
-        if let Some(objects) = &mut self.objects {
-            objects.forget(request);
+        if let Some(oscore) = &mut self.oscore {
+            oscore.forget(request);
         }
         self.unread.retain(|(id, _)| *id != request);
     }
@@ -507,12 +507,12 @@ impl Client {
         let (answer, happened) = match exchanges.receive(now, bytes) {
             Received::Response { request, message, acknowledge } => {
                 answered = Some(message.token().len());
-                let reply = match &mut self.objects {
+                let reply = match &mut self.oscore {
                     None => Ok(Reply::new(&message)),
                     Some(_) if is_cut(&message) => Ok(Reply { is_cut: true, ..Reply::new(&message) }),
-                    Some(objects) => {
+                    Some(oscore) => {
                         let before = bytes.to_vec();
-                        let reply = objects.unprotect(&mut self.crypto, request, bytes);
+                        let reply = oscore.unprotect(&mut self.crypto, request, bytes);
                         reply.map_err(|refused| Self::refused(self.remote, refused, &before))
                     }
                 };

@@ -108,8 +108,8 @@ impl Client {
         (self.established, self.closed, self.refusal) = (false, None, None);
         self.is_answered();
         self.unread.clear();
-        if let Some(objects) = &mut self.objects {
-            objects.forget_all();
+        if let Some(oscore) = &mut self.oscore {
+            oscore.forget_all();
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The CoAP state of one peer: its exchanges, its transfers, and its observations.
 
-use super::object::Object;
+use super::oscore::OscoreExchange;
 use super::transfer::{Share, Transfers};
 use std::sync::Arc;
 use tegmen::coap::observe::Observation;
@@ -107,7 +107,7 @@ pub(super) struct Observed {
     /// The request that registered: each notification is the response to it.
     pub(super) request: Box<[u8]>,
     /// What protects each notification, if the request protected itself.
-    pub(super) object: Option<Object>,
+    pub(super) oscore: Option<OscoreExchange>,
     /// The path of the request.
     pub(super) path: Arc<str>,
     /// There is something newer than what was sent last.

@@ -98,7 +98,7 @@ impl<A: Application> Shard<A> {
         let cause = Cell::new(completion.cause.clone());
         let (received, sent) = (ticket.received, completion.payload.len());
         self.coap_server.report = Report { received, sent, block: false, cause };
-        let source = ticket.object.as_ref().map(|object| object.source(&to));
+        let source = ticket.oscore.as_ref().map(|oscore| oscore.source(&to));
         self.coap_server.report_request(
             source.as_ref().unwrap_or(&to),
             ticket.method,

@@ -1,6 +1,6 @@
 //! A handle that an application keeps after it has returned, to respond later and to report changes.
 
-use super::object::Object;
+use super::oscore::OscoreExchange;
 use super::serve::{Source, path_of};
 use super::signing::Worked;
 use crate::credentials::StoredKey;
@@ -60,7 +60,7 @@ pub(super) struct Question {
     pub(super) operation: u64,
     pub(super) to_group: bool,
     /// What protects the response, if the request protected itself.
-    pub(super) object: Option<Object>,
+    pub(super) oscore: Option<OscoreExchange>,
     pub(super) method: Code,
     /// The path, with a slash in front.
     pub(super) path: String,
@@ -78,7 +78,7 @@ impl Question {
             token: Token::new(message.token()),
             operation: from.operation(message),
             to_group: from.to_group,
-            object: from.object.clone(),
+            oscore: from.oscore.clone(),
             method: message.code(),
             path: format!("/{}", path_of(message)),
             asked,

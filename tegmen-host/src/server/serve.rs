@@ -2,8 +2,8 @@
 
 use super::coap_peer::{CoapPeer, MAX_OBSERVATIONS, Observed};
 use super::later::{Command, Completion, Later, Notifier, ObservedPaths};
-use super::object::Object;
-use super::outer::{Outer, acknowledge};
+use super::oscore::OscoreExchange;
+use super::outer_block::{OuterBlock, acknowledge};
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Answered, Application, Event, EventSink, ServerConfig};
 use crate::contexts::Contexts;
@@ -43,7 +43,7 @@ pub(super) struct Source {
     /// True if it says it to a group.
     pub(super) to_group: bool,
     /// What it says protects itself.
-    pub(super) object: Option<Object>,
+    pub(super) oscore: Option<OscoreExchange>,
 }
 
 impl Source {
@@ -196,12 +196,12 @@ impl<A: Application> CoapServer<A> {
             Received::Request(message) if message.option(OptionNumber::OSCORE).is_some() => {
                 let message_id = message.message_id();
                 match self.gather(from, coap_peer, &message, frame) {
-                    Outer::Uncut => self.protected_request(from, coap_peer, counters, crypto, bytes, frame),
-                    Outer::Gathered(mut whole, block) => {
+                    OuterBlock::Uncut => self.protected_request(from, coap_peer, counters, crypto, bytes, frame),
+                    OuterBlock::Gathered(mut whole, block) => {
                         self.protected_request(from, coap_peer, counters, crypto, &mut whole, frame);
                         acknowledge(block, frame);
                     }
-                    Outer::Answered => {}
+                    OuterBlock::Answered => {}
                 }
                 coap_peer.exchanges.keep_reply(from.now, message_id, frame.bytes());
                 self.requests += 1;
@@ -319,7 +319,7 @@ impl<A: Application> CoapServer<A> {
         }
         let unproven =
             self.limits.verify_addresses && from.identity.protection == Protection::Plain && !coap_peer.verified;
-        if from.unverified && !coap_peer.verified && from.object.is_none() {
+        if from.unverified && !coap_peer.verified && from.oscore.is_none() {
             // Nothing is done before the sender showed that it says this now (RFC 9175, section 2.3).
             if !message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &coap_peer.echo)) {
                 return challenge(head, message, &coap_peer.echo, frame);
@@ -462,11 +462,11 @@ impl<A: Application> CoapServer<A> {
         self.observers.add(&path, from.peer);
         coap_peer.observations.push(Observed {
             observation,
-            request: match &from.object {
+            request: match &from.oscore {
                 None => bytes.into(),
                 Some(_) => in_clear(message),
             },
-            object: from.object.clone(),
+            oscore: from.oscore.clone(),
             path,
             changed: false,
             pending: None,
@@ -495,12 +495,12 @@ impl<A: Application> CoapServer<A> {
         let confirmable = observed.observation.confirm(self.limits.unconfirmed) || early;
         let message_type = if confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
         let head = (message_type, coap_peer.exchanges.message_id());
-        let served = match observed.object.clone() {
+        let served = match observed.oscore.clone() {
             None => self.renew(from, observed, head, frame),
-            Some(object) => {
+            Some(oscore) => {
                 let mut served = Served::NoRoom;
-                let from = object.source(from);
-                self.protect(&object, None, crypto, frame, |server, inner| {
+                let from = oscore.source(from);
+                self.protect(&oscore, None, crypto, frame, |server, inner| {
                     served = server.renew(&from, observed, head, inner);
                 });
                 served
@@ -550,11 +550,11 @@ impl<A: Application> CoapServer<A> {
             return None;
         }
         let message_id = coap_peer.exchanges.message_id();
-        match completion.ticket.object.clone() {
+        match completion.ticket.oscore.clone() {
             None => self.write_separate(to, coap_peer, completion, message_id, frame)?,
-            Some(object) => {
-                let (to, mut written) = (object.source(to), None);
-                self.protect(&object, None, crypto, frame, |server, inner| {
+            Some(oscore) => {
+                let (to, mut written) = (oscore.source(to), None);
+                self.protect(&oscore, None, crypto, frame, |server, inner| {
                     written = server.write_separate(&to, coap_peer, completion, message_id, inner);
                 });
                 written?;

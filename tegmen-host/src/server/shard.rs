@@ -326,7 +326,7 @@ impl<A: Application> Shard<A> {
                 headroom,
                 to_group: false,
                 unverified,
-                object: None,
+                oscore: None,
             },
             path,
         ))

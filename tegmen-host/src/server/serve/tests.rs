@@ -62,7 +62,7 @@ impl Scene {
             max_content: 1 << 14,
             unverified: false,
             to_group: false,
-            object: None,
+            oscore: None,
         }
     }
 

@@ -24,7 +24,7 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
         let mut coap_peer = Box::new(CoapPeer::new(Instant::from_micros(0), [0; 10]));
         if port < 3 {
             coap_peer.observations.push(Observed {
-                object: None,
+                oscore: None,
                 observation: Observation::new(Token::new(b"t"), 1),
                 request: Box::default(),
                 path: "n".into(),

@@ -14,7 +14,7 @@ use tegmen::coap::{Block, Builder, Code, MessageRef, OptionNumber};
 use tegmen::oscore::OscoreOption;
 
 /// What a protected request is.
-pub(super) enum Outer {
+pub(super) enum OuterBlock {
     /// Not cut.
     Uncut,
     /// Cut, and this was its last block: the whole, and the block.
@@ -30,18 +30,18 @@ impl<A: Application> CoapServer<A> {
         coap_peer: &mut CoapPeer,
         message: &MessageRef<'_>,
         frame: &mut Frame<'_>,
-    ) -> Outer {
+    ) -> OuterBlock {
         let head = heading(message, coap_peer.exchanges.message_id());
         let answer = |code: Code, option: Option<(OptionNumber, u32)>, frame: &mut Frame<'_>| {
             let built = Builder::new(frame, head.0, code, head.1, message.token());
             let _ = built.and_then(|mut builder| option.map_or(Ok(()), |(number, value)| builder.uint(number, value)));
-            Outer::Answered
+            OuterBlock::Answered
         };
         let block = match message.block(OptionNumber::BLOCK1) {
             Err(code) => return answer(code, None, frame),
             Ok(block) => block.filter(|block| block.more || block.number > 0),
         };
-        let Some(block) = block else { return Outer::Uncut };
+        let Some(block) = block else { return OuterBlock::Uncut };
         let option = message.option(OptionNumber::OSCORE).map(OscoreOption::parse);
         if !option.is_some_and(|option| option.is_ok_and(|option| self.contexts.find(&option).is_some())) {
             return answer(Code::UNAUTHORIZED, Some((OptionNumber::MAX_AGE, 0)), frame);
@@ -61,7 +61,7 @@ impl<A: Application> CoapServer<A> {
                 let mut whole = vec![0; frame.room().max(MAX_HEAD) + body.len()];
                 let mut whole = Frame::new(&mut whole, 0);
                 match recompose(&mut whole, message, &cut, &body) {
-                    Ok(_) => Outer::Gathered(whole.bytes().to_vec(), block),
+                    Ok(_) => OuterBlock::Gathered(whole.bytes().to_vec(), block),
                     Err(_) => answer(Code::REQUEST_ENTITY_TOO_LARGE, None, frame),
                 }
             }

@@ -68,8 +68,8 @@ impl Client {
             });
         built.map_err(|_| wrong("the protected response has too many options"))?;
         let message = frame.bytes().to_vec();
-        let objects = self.objects.as_mut().ok_or(wrong("nothing protected was asked for"))?;
-        let reply = objects.unprotect(&mut self.crypto, request, &mut message.clone());
+        let oscore = self.oscore.as_mut().ok_or(wrong("nothing protected was asked for"))?;
+        let reply = oscore.unprotect(&mut self.crypto, request, &mut message.clone());
         reply.map_err(|untaken| Self::refused(remote, untaken, &message))
     }
 
@@ -86,7 +86,7 @@ impl Client {
             let gone = || ClientError::Blocks { remote, detail: "the request is forgotten" };
             let mut random = [0; 9];
             self.crypto.random(&mut random);
-            let (code, option) = self.objects.as_ref().and_then(|objects| objects.outside(request)).ok_or_else(gone)?;
+            let (code, option) = self.oscore.as_ref().and_then(|oscore| oscore.outside(request)).ok_or_else(gone)?;
             let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Err(gone()) };
             let mut storage = [0; MAX_HEAD];
             let mut frame = Frame::new(&mut storage, 0);

@@ -16,18 +16,18 @@ use tegmen::oscore::{OVERHEAD, OscoreOption, Refused, RequestBinding, RequestNon
 
 /// The context of a request, and which request it was: what protects every response to it.
 #[derive(Clone)]
-pub(super) struct Object {
+pub(super) struct OscoreExchange {
     pub(super) context: SharedContext,
     pub(super) request: RequestBinding,
     /// Under which keys it came.
     pub(super) generation: u64,
 }
 
-impl Object {
+impl OscoreExchange {
     /// The sender of a datagram, as the one whom the context authenticates.
     pub(super) fn source(&self, from: &Source) -> Source {
         let identity = Identity { principal: self.context.principal(), protection: Protection::Oscore };
-        Source { identity, object: Some(self.clone()), ..*from }
+        Source { identity, oscore: Some(self.clone()), ..*from }
     }
 }
 
@@ -46,20 +46,20 @@ impl<A: Application> CoapServer<A> {
         let (head, token) = (heading(&outer, coap_peer.exchanges.message_id()), Token::new(outer.token()));
         let option = outer.option(OptionNumber::OSCORE).map(<[u8]>::to_vec);
         let refused = match self.unprotect(from, &option, crypto, datagram) {
-            Ok((object, Received::Fresh(message, nonce))) => {
-                return self.on_fresh(&object, nonce, from, coap_peer, crypto, &message, frame);
+            Ok((oscore, Received::Fresh(message, nonce))) => {
+                return self.on_fresh(&oscore, nonce, from, coap_peer, crypto, &message, frame);
             }
-            Ok((object, asks)) => {
+            Ok((oscore, asks)) => {
                 let written = Self::written(crypto, frame, |crypto, inner| match &asks {
-                    Received::First(first) => object.context.lock().answer_first(crypto, first, head, &token, inner),
-                    _ => object.write_challenge(crypto, head, &token, inner),
+                    Received::First(first) => oscore.context.lock().answer_first(crypto, first, head, &token, inner),
+                    _ => oscore.write_challenge(crypto, head, &token, inner),
                 });
                 if !written {
                     refuse(Code::INTERNAL_SERVER_ERROR, head, &token, frame);
                 }
                 if let Received::Unverified(message, _) = &asks {
                     let path = || format!("/{}", super::serve::path_of(message));
-                    self.report_request(&object.source(from), message.code(), path, Some(Code::UNAUTHORIZED));
+                    self.report_request(&oscore.source(from), message.code(), path, Some(Code::UNAUTHORIZED));
                 }
                 return;
             }
@@ -81,7 +81,7 @@ impl<A: Application> CoapServer<A> {
         option: &Option<Vec<u8>>,
         crypto: &mut HostCrypto,
         datagram: &'r mut [u8],
-    ) -> Result<(Object, Received<'r>), Refused> {
+    ) -> Result<(OscoreExchange, Received<'r>), Refused> {
         let option = OscoreOption::parse(option.as_deref().ok_or(Refused::Unprotected)?)?;
         if option.kid.is_none() || option.partial_iv.is_none() {
             return Err(Refused::BadOption);
@@ -99,14 +99,14 @@ impl<A: Application> CoapServer<A> {
                 Refused::UnknownContext
             }
         })?;
-        Ok((Object { context, request: received.binding(), generation }, received))
+        Ok((OscoreExchange { context, request: received.binding(), generation }, received))
     }
 
     /// Takes a request to the application as any other, and protects what is answered.
     #[expect(clippy::too_many_arguments, reason = "what a request consists of")]
     fn on_fresh(
         &mut self,
-        object: &Object,
+        oscore: &OscoreExchange,
         nonce: RequestNonce,
         from: &Source,
         coap_peer: &mut CoapPeer,
@@ -114,20 +114,20 @@ impl<A: Application> CoapServer<A> {
         message: &MessageRef<'_>,
         frame: &mut Frame<'_>,
     ) {
-        let from = object.source(from);
+        let from = oscore.source(from);
         let mut code = None;
-        self.protect(object, Some(nonce), crypto, frame, |server, inner| {
+        self.protect(oscore, Some(nonce), crypto, frame, |server, inner| {
             // What is inside is authentic: nothing has to be shown of the address before it is answered.
             code = server.request(&from, coap_peer, message, &[], inner);
         });
         self.report_request(&from, message.code(), || format!("/{}", super::serve::path_of(message)), code);
     }
 
-    /// Lets `write` make a message, and puts it into `frame`, protected as a response to the request of `object`. True if
+    /// Lets `write` make a message, and puts it into `frame`, protected as a response to the request of `oscore`. True if
     /// there is something to be sent.
     pub(super) fn protect(
         &mut self,
-        object: &Object,
+        oscore: &OscoreExchange,
         nonce: Option<RequestNonce>,
         crypto: &mut HostCrypto,
         frame: &mut Frame<'_>,
@@ -144,7 +144,7 @@ impl<A: Application> CoapServer<A> {
             Err(_) => Ok(()),
             // An acknowledgement says nothing that could be protected.
             Ok(message) if message.code() == Code::EMPTY => Ok(()),
-            Ok(_) => object.protect_response(crypto, nonce, &mut inner),
+            Ok(_) => oscore.protect_response(crypto, nonce, &mut inner),
         };
         let written = done.is_ok() && frame.append(inner.bytes()).is_ok();
         if !written && let Ok(message) = MessageRef::parse(inner.bytes()) {
@@ -167,7 +167,7 @@ impl<A: Application> CoapServer<A> {
     }
 }
 
-impl Object {
+impl OscoreExchange {
     fn protect_response(
         &self,
         crypto: &mut HostCrypto,

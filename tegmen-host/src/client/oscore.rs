@@ -10,7 +10,7 @@ use tegmen::coap::{Code, MessageRef, OptionNumber, RequestId};
 use tegmen::oscore::{Pending, Refused, Stop};
 
 /// The context of a client, and what was asked under it.
-pub(super) struct Objects {
+pub(super) struct OscoreClient {
     stored: StoredContext,
     asked: Vec<Asked>,
     /// A response came that new keys were taken from, and nothing was asked since.
@@ -29,7 +29,7 @@ struct Asked {
 /// Requests that may wait for responses at once.
 const MAX_ASKED: usize = 64;
 
-impl Objects {
+impl OscoreClient {
     pub(super) fn new(stored: StoredContext) -> Self {
         Self { stored, asked: Vec::new(), rederived: false }
     }
@@ -133,8 +133,8 @@ fn unprotectable(stop: Stop) -> ClientError {
 impl Client {
     /// Has new keys derived: request #1 asks for nothing, since a server may deliver it to its application.
     pub(super) async fn rederive(&mut self) -> Result<(), ClientError> {
-        let Some(objects) = &mut self.objects else { return Ok(()) };
-        objects.begin_rederivation(&mut self.crypto)?;
+        let Some(oscore) = &mut self.oscore else { return Ok(()) };
+        oscore.begin_rederivation(&mut self.crypto)?;
         let ask = Ask {
             method: Code::GET,
             path: &[],
@@ -147,8 +147,8 @@ impl Client {
         let (request, start) = self.begin(&ask, Part::default()).await?;
         let answer = self.response_to(request, start.after(self.config.timeout)).await;
         self.forget(request);
-        match &self.objects {
-            Some(objects) if objects.is_lost() => {
+        match &self.oscore {
+            Some(oscore) if oscore.is_lost() => {
                 Err(answer.err().unwrap_or(ClientError::NoNewKeys { remote: self.remote }))
             }
             _ => Ok(()),
