@@ -8,7 +8,7 @@ use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen_host::credentials::Credentials;
-use tegmen_host::server::{Application, Later, Listen, Server, ServerConfig};
+use tegmen_host::server::{Application, Exchange, Listen, Server, ServerConfig};
 
 /// The application: one clone runs in each shard, so what they share is behind an `Arc`.
 #[derive(Clone, Default)]
@@ -17,7 +17,12 @@ struct Blink {
 }
 
 impl Application for Blink {
-    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later<'_>) -> Result<(), Code> {
+    fn handle(
+        &mut self,
+        request: &Authorized<'_>,
+        response: &mut Response<'_, '_>,
+        _: &Exchange<'_>,
+    ) -> Result<(), Code> {
         let message = request.message();
         if message.path_is(link::WELL_KNOWN_CORE) {
             let blink = Link { path: "blink", resource_type: "blink", content_format: None, observable: false };

@@ -7,14 +7,19 @@ use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey};
 use tegmen_host::credentials::Credentials;
-use tegmen_host::server::{Application, Later, Listen, Server, ServerConfig};
+use tegmen_host::server::{Application, Exchange, Listen, Server, ServerConfig};
 
 /// Tenths of a degree.
 #[derive(Clone)]
 struct Thermometer(Arc<AtomicU32>);
 
 impl Application for Thermometer {
-    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later<'_>) -> Result<(), Code> {
+    fn handle(
+        &mut self,
+        request: &Authorized<'_>,
+        response: &mut Response<'_, '_>,
+        _: &Exchange<'_>,
+    ) -> Result<(), Code> {
         match (request.message().path_is("temp"), request.message().code()) {
             (true, Code::GET) => {
                 // Who asks for it becomes an observer; each notification is the answer to its request, made anew.

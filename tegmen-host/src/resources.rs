@@ -2,7 +2,7 @@
 
 mod files;
 
-use crate::server::{Application, Later, Notifier};
+use crate::server::{Application, Exchange, Notifier};
 use crate::uri::path_of;
 use files::{Files, Trouble};
 use std::collections::BTreeMap;
@@ -132,26 +132,26 @@ impl Resources {
         &self,
         argv: &[String],
         message: &MessageRef<'_>,
-        later: &Later<'_>,
+        exchange: &Exchange<'_>,
         response: &mut Response<'_, '_>,
     ) -> Result<(), Code> {
         let permit = self.running.clone().try_acquire_owned().map_err(|_| {
-            later.because(format!("{MAX_COMMANDS} commands are running"));
+            exchange.because(format!("{MAX_COMMANDS} commands are running"));
             Code::SERVICE_UNAVAILABLE
         })?;
-        let ticket = later.ticket(response);
+        let responder = exchange.defer(response);
         let (argv, method, input) = (argv.to_vec(), message.code().name(), message.payload().to_vec());
         tokio::spawn(async move {
             let _permit = permit;
             match tokio::time::timeout(COMMAND_TIMEOUT, output(&argv, method, &input)).await {
-                Ok(Ok(out)) => ticket.respond(Code::CONTENT, Some(0), out),
+                Ok(Ok(out)) => responder.respond(Code::CONTENT, Some(0), out),
                 Ok(Err(Failed { message, cause })) => {
                     let cause = format!("{}: {cause}", argv.join(" "));
-                    ticket.because(cause).respond(Code::INTERNAL_SERVER_ERROR, None, message.into_bytes());
+                    responder.because(cause).respond(Code::INTERNAL_SERVER_ERROR, None, message.into_bytes());
                 }
                 Err(_) => {
                     let cause = format!("{}: it took longer than {} s", argv.join(" "), COMMAND_TIMEOUT.as_secs());
-                    ticket.because(cause).respond(
+                    responder.because(cause).respond(
                         Code::SERVICE_UNAVAILABLE,
                         None,
                         b"the command took too long".to_vec(),
@@ -228,7 +228,7 @@ impl Application for Resources {
         &mut self,
         request: &Authorized<'_>,
         response: &mut Response<'_, '_>,
-        later: &Later<'_>,
+        exchange: &Exchange<'_>,
     ) -> Result<(), Code> {
         let message = request.message();
         let path = path_of(message).ok_or(Code::BAD_REQUEST)?;
@@ -248,7 +248,7 @@ impl Application for Resources {
         }
         let (resource, below) = self.find(&path).ok_or(Code::NOT_FOUND)?;
         let tell = |Trouble { code, cause }| {
-            cause.into_iter().for_each(|cause| later.because(cause));
+            cause.into_iter().for_each(|cause| exchange.because(cause));
             code
         };
         match (resource, message.code()) {
@@ -269,7 +269,7 @@ impl Application for Resources {
                 may_change(message, Some(&value.etag))?;
                 let format = message.uint(OptionNumber::CONTENT_FORMAT).map(|format| format as u16);
                 *value = Value::new(message.payload().to_vec(), format);
-                later.changed(&path);
+                exchange.changed(&path);
                 response.set_code(Code::CHANGED);
                 Ok(())
             }
@@ -281,7 +281,7 @@ impl Application for Resources {
                     return Err(Code::REQUEST_ENTITY_TOO_LARGE);
                 }
                 *value = Value::new(merged, value.format);
-                later.changed(&path);
+                exchange.changed(&path);
                 response.set_code(Code::CHANGED);
                 Ok(())
             }
@@ -301,24 +301,24 @@ impl Application for Resources {
                     Code::GET => self.send(&path, &file, message, response).map_err(tell),
                     Code::PUT if *writable => {
                         response.set_code(self.files.write(&path, &file, message).map_err(tell)?);
-                        later.changed(&path);
+                        exchange.changed(&path);
                         Ok(())
                     }
                     Code::DELETE if *writable => {
                         self.files.remove(&path, &file, message).map_err(tell)?;
                         response.set_code(Code::DELETED);
-                        later.changed(&path);
+                        exchange.changed(&path);
                         Ok(())
                     }
                     _ => Err(Code::METHOD_NOT_ALLOWED),
                 }
             }
             (Resource::Command(argv), Code::GET | Code::POST | Code::FETCH | Code::PATCH | Code::IPATCH) => {
-                self.run(argv, message, later, response)
+                self.run(argv, message, exchange, response)
             }
             (Resource::Blink(counter), Code::PUT) => {
                 let count = counter.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-                later.changed(&path);
+                exchange.changed(&path);
                 response.set_code(Code::CHANGED);
                 response.payload(&[count])
             }

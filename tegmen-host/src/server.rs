@@ -5,15 +5,18 @@
 
 mod cid_routing;
 mod coap_peer;
+mod command;
 mod commands;
+mod deferred;
 mod held;
 mod kept;
 mod kind;
-mod later;
 mod leisure;
 mod limits;
+mod notifier;
 mod oscore;
 mod outer_block;
+mod responder;
 mod serve;
 mod session;
 mod shard;
@@ -22,8 +25,10 @@ mod transfer;
 mod unauthenticated;
 
 pub use kind::Kind;
-pub use later::{Later, Notifier, Ticket};
+
 pub use limits::HelloLimits;
+pub use notifier::Notifier;
+pub use responder::{Exchange, Responder};
 
 use crate::clock;
 use crate::contexts::{ContextError, Contexts};
@@ -38,11 +43,12 @@ use crate::state::{Database, Sessions, StateError};
 use crate::udp::{BindError, Outbox, Socket};
 use crate::x509::{LoadError, Refusal};
 use cid_routing::CidRouting;
+use command::Command;
 use held::Held;
 use kept::Kept;
-use later::{Changes, Command};
 use leisure::Leisure;
 use limits::{Gate, Limited};
+use notifier::Changes;
 use serve::{CoapServer, Observers, Report};
 use session::Tried;
 use shard::{Shard, Table};
@@ -318,7 +324,7 @@ pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// An application behind a server. One clone runs in each shard.
 pub trait Application: Clone + Send + 'static {
-    /// Reads the request, writes the response. What takes long is done elsewhere: `later` gives a ticket for it.
+    /// Reads the request, writes the response. What takes long is done elsewhere: `exchange` gives a responder for it.
     ///
     /// # Errors
     /// The code of an error response.
@@ -326,7 +332,7 @@ pub trait Application: Clone + Send + 'static {
         &mut self,
         request: &Authorized<'_>,
         response: &mut Response<'_, '_>,
-        later: &Later<'_>,
+        exchange: &Exchange<'_>,
     ) -> Result<(), Code>;
 
     /// The critical options that the application acts upon; a request with another is refused with 4.02.

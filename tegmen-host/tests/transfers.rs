@@ -10,7 +10,7 @@ use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey, Observation, Reply, Tap, Tapped};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Application, Later, Listen, Server, ServerConfig, Totals};
+use tegmen_host::server::{Application, Exchange, Listen, Server, ServerConfig, Totals};
 
 fn start_with<A: Application>(application: A, change: impl FnOnce(&mut ServerConfig)) -> Server {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -191,7 +191,12 @@ async fn a_changed_representation_is_never_mixed() {
     #[derive(Clone)]
     struct Restless(Arc<AtomicUsize>);
     impl Application for Restless {
-        fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later<'_>) -> Result<(), Code> {
+        fn handle(
+            &mut self,
+            _: &Authorized<'_>,
+            response: &mut Response<'_, '_>,
+            _: &Exchange<'_>,
+        ) -> Result<(), Code> {
             let turn = self.0.fetch_add(1, Ordering::Relaxed).min(3) as u8;
             response.payload(&[turn; 3000])
         }

@@ -1,7 +1,9 @@
 //! Events other than datagrams: deferred responses, keys, and changes to report to observers.
 
 use super::Application;
-use super::later::{Changes, Command, Completion, FoundKey};
+use super::command::{Command, FoundKey};
+use super::deferred::DeferredResponse;
+use super::notifier::Changes;
 use super::serve::Report;
 use super::shard::Shard;
 use crate::clock;
@@ -17,7 +19,7 @@ const NOTIFIED: usize = 256;
 impl<A: Application> Shard<A> {
     pub(super) fn on_command(&mut self, command: Command) {
         match command {
-            Command::Respond(completion) => self.on_completion(completion),
+            Command::Respond(deferred) => self.on_deferred(deferred),
             Command::Key(FoundKey { peer, identity, found, asked }) => {
                 let learned = found.map(|found| {
                     let principal = self.coap_server.credentials.learn_stored(&identity, found.allow.as_deref());
@@ -86,26 +88,26 @@ impl<A: Application> Shard<A> {
     }
 
     /// The response of a request that was deferred.
-    fn on_completion(&mut self, completion: Completion) {
-        let (now, peer) = (clock::now(), completion.ticket.peer);
+    fn on_deferred(&mut self, deferred: DeferredResponse) {
+        let (now, peer) = (clock::now(), deferred.request.peer);
         let mut random = [0; 1];
         self.crypto.random(&mut random);
         let Some((to, path)) = self.source(now, peer) else { return };
         let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.headroom, to.max_content);
-        let ticket = &completion.ticket;
-        let cause = Cell::new(completion.cause.clone());
-        let (received, sent) = (ticket.received, completion.payload.len());
+        let request = &deferred.request;
+        let cause = Cell::new(deferred.cause.clone());
+        let (received, sent) = (request.received, deferred.payload.len());
         self.coap_server.report = Report { received, sent, block: false, cause };
-        let source = ticket.oscore.as_ref().map(|oscore| oscore.source(&to));
+        let source = request.oscore.as_ref().map(|oscore| oscore.source(&to));
         self.coap_server.report_request(
             source.as_ref().unwrap_or(&to),
-            ticket.method,
-            || ticket.path.clone(),
-            Some(completion.code),
+            request.method,
+            || request.path.clone(),
+            Some(deferred.code),
         );
-        if self.coap_server.complete(&to, coap_peer, completion, &mut self.crypto, random[0], &mut frame).is_some() {
+        if self.coap_server.complete(&to, coap_peer, deferred, &mut self.crypto, random[0], &mut frame).is_some() {
             let len = frame.len();
             if let Some(deadline) = coap_peer.exchanges.next_deadline() {
                 self.endpoint.peers.schedule(peer, deadline);

@@ -1,6 +1,6 @@
 //! Sessions that survive a restart of the server: see [`crate::state::Sessions`].
 
-use super::later::Command;
+use super::command::Command;
 use super::shard::Shard;
 use super::{Application, Event};
 use crate::hex::{from_hex, to_hex};

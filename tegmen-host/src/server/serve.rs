@@ -1,9 +1,12 @@
 //! Handles the messages of a peer, and notifies observers of changes.
 
 use super::coap_peer::{CoapPeer, MAX_OBSERVATIONS, Observed};
-use super::later::{Command, Completion, Later, Notifier, ObservedPaths};
+use super::command::Command;
+use super::deferred::DeferredResponse;
+use super::notifier::{Notifier, ObservedPaths};
 use super::oscore::OscoreExchange;
 use super::outer_block::{OuterBlock, acknowledge};
+use super::responder::Exchange;
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Answered, Application, Event, EventSink, ServerConfig};
 use crate::contexts::Contexts;
@@ -427,8 +430,8 @@ impl<A: Application> CoapServer<A> {
             && (number > 1 || coap_peer.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
         let request = if has_room { request.observable(number) } else { request };
         let cause = &self.report.cause;
-        let later = Later { from, message, commands: &self.commands, notifier: &self.notifier, cause };
-        let mut handler = Bridge { application: &mut self.application, later };
+        let exchange = Exchange { from, message, commands: &self.commands, notifier: &self.notifier, cause };
+        let mut handler = Bridge { application: &mut self.application, exchange };
         if message.code().is_safe() && !in_parts {
             return serve(request, &self.policy, &mut handler, answer_id, frame);
         }
@@ -530,8 +533,9 @@ impl<A: Application> CoapServer<A> {
     ) -> Served {
         let Ok(message) = MessageRef::parse(&observed.request) else { return Served::NoRoom };
         let (message_ref, cause) = (&message, &Cell::default());
-        let later = Later { from, message: message_ref, commands: &self.commands, notifier: &self.notifier, cause };
-        let mut handler = Bridge { application: &mut self.application, later };
+        let exchange =
+            Exchange { from, message: message_ref, commands: &self.commands, notifier: &self.notifier, cause };
+        let mut handler = Bridge { application: &mut self.application, exchange };
         let request = Request::new(message, from.identity).observable(observed.observation.next());
         respond(request, &self.policy, &mut handler, head.0, head.1, frame)
     }
@@ -541,21 +545,21 @@ impl<A: Application> CoapServer<A> {
         &mut self,
         to: &Source,
         coap_peer: &mut CoapPeer,
-        completion: Completion,
+        deferred: DeferredResponse,
         crypto: &mut HostCrypto,
         random: u8,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        if completion.ticket.to_group && !completion.code.is_success() {
+        if deferred.request.to_group && !deferred.code.is_success() {
             return None;
         }
         let message_id = coap_peer.exchanges.message_id();
-        match completion.ticket.oscore.clone() {
-            None => self.write_separate(to, coap_peer, completion, message_id, frame)?,
+        match deferred.request.oscore.clone() {
+            None => self.write_separate(to, coap_peer, deferred, message_id, frame)?,
             Some(oscore) => {
                 let (to, mut written) = (oscore.source(to), None);
                 self.protect(&oscore, None, crypto, frame, |server, inner| {
-                    written = server.write_separate(&to, coap_peer, completion, message_id, inner);
+                    written = server.write_separate(&to, coap_peer, deferred, message_id, inner);
                 });
                 written?;
             }
@@ -568,22 +572,22 @@ impl<A: Application> CoapServer<A> {
         &self,
         to: &Source,
         coap_peer: &mut CoapPeer,
-        completion: Completion,
+        deferred: DeferredResponse,
         message_id: u16,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        let Completion { ticket, code, content_format, payload, cause: _ } = completion;
+        let DeferredResponse { request, code, content_format, payload, cause: _ } = deferred;
         let format = content_format.filter(|_| !payload.is_empty()).map(|format| {
             let mut bytes = [0; 4];
             (OptionNumber::CONTENT_FORMAT, tegmen::coap::option::uint_bytes(format.into(), &mut bytes).to_vec())
         });
         let whole = Whole::new(code, format.into_iter().collect(), payload);
-        let begun = separate_response(frame, code, message_id, &ticket.token).ok()?;
-        let kept = whole.write(ticket.asked, begun).ok()?
-            || coap_peer.transfers.keep(to, ticket.operation, whole, &self.bodies);
+        let begun = separate_response(frame, code, message_id, &request.token).ok()?;
+        let kept = whole.write(request.asked, begun).ok()?
+            || coap_peer.transfers.keep(to, request.operation, whole, &self.bodies);
         if !kept {
             frame.truncate(0);
-            separate_response(frame, Code::SERVICE_UNAVAILABLE, message_id, &ticket.token).ok()?;
+            separate_response(frame, Code::SERVICE_UNAVAILABLE, message_id, &request.token).ok()?;
         }
         Some(())
     }
@@ -641,12 +645,12 @@ pub(super) fn path_of(message: &MessageRef<'_>) -> String {
 /// The core's handler in front of a host's application.
 struct Bridge<'a, A> {
     application: &'a mut A,
-    later: Later<'a>,
+    exchange: Exchange<'a>,
 }
 
 impl<A: Application> Handler for Bridge<'_, A> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        self.application.handle(request, response, &self.later)
+        self.application.handle(request, response, &self.exchange)
     }
 
     fn critical_options(&self) -> &[OptionNumber] {

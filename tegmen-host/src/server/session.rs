@@ -1,7 +1,7 @@
 //! The begin and end of sessions: the answers to a handshake, and the reports to the operator.
 
+use super::command::{Command, FoundKey};
 use super::held::Found;
-use super::later::{Command, FoundKey};
 use super::shard::Shard;
 use super::signing::{Asked, Operation, Worked};
 use super::{Application, Event, Kind};

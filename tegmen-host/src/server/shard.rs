@@ -2,9 +2,9 @@
 
 use super::cid_routing::{CidRouting, Passed};
 use super::coap_peer::{Attached, CoapPeer};
+use super::command::Command;
 use super::held::Held;
 use super::kept::Kept;
-use super::later::Command;
 use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
 use super::serve::{CoapServer, Source};

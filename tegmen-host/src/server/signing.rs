@@ -1,7 +1,7 @@
 //! Private-key operations for unauthenticated clients. They run outside the shard's thread, a bounded number per
 //! second, so that costly handshakes do not slow down established sessions.
 
-use super::later::Command;
+use super::command::Command;
 use crate::prefix::Shares;
 use crate::x509::signer::Signer;
 use std::collections::VecDeque;

@@ -8,7 +8,7 @@ use tegmen::identity::Principal;
 struct Counter(u8);
 
 impl Application for Counter {
-    fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Later<'_>) -> Result<(), Code> {
+    fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Exchange<'_>) -> Result<(), Code> {
         self.0 += 1;
         response.observable();
         response.payload(&[self.0])

@@ -1,0 +1,38 @@
+//! Commands to a shard: messages that do not come from its sockets.
+
+use super::deferred::DeferredResponse;
+use super::signing::Worked;
+use crate::credentials::StoredKey;
+use crate::public_keys::PublicKeys;
+use tegmen::endpoint::PeerId;
+use tegmen::time::Instant;
+
+/// A message to a shard from outside its sockets.
+pub(super) enum Command {
+    Respond(DeferredResponse),
+    /// There is something in [`Changes`](super::notifier::Changes).
+    Changed,
+    Key(FoundKey),
+    /// A private key did what a handshake waits for.
+    Worked {
+        peer: PeerId,
+        worked: Worked,
+    },
+    /// The keys with which the server proves itself from now on.
+    Keys(Box<PublicKeys>),
+    /// More numbers of a session may be used.
+    Leased {
+        peer: PeerId,
+        end: u32,
+        /// The reason, if no more can be used.
+        result: Result<(), String>,
+    },
+}
+
+/// The answer of a key store.
+pub(super) struct FoundKey {
+    pub(super) peer: PeerId,
+    pub(super) identity: String,
+    pub(super) found: Option<StoredKey>,
+    pub(super) asked: Instant,
+}

@@ -1,0 +1,49 @@
+//! Requests whose response is deferred, and these responses.
+
+use super::oscore::OscoreExchange;
+use super::serve::{Source, path_of};
+use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Token};
+use tegmen::endpoint::PeerId;
+
+/// A deferred response.
+pub(super) struct DeferredResponse {
+    pub(super) request: DeferredRequest,
+    pub(super) code: Code,
+    pub(super) content_format: Option<u16>,
+    pub(super) payload: Vec<u8>,
+    pub(super) cause: Option<String>,
+}
+
+/// Of a request, what its deferred response needs.
+pub(super) struct DeferredRequest {
+    pub(super) peer: PeerId,
+    pub(super) token: Token,
+    pub(super) operation: u64,
+    pub(super) to_group: bool,
+    /// What protects the response, if the request protected itself.
+    pub(super) oscore: Option<OscoreExchange>,
+    pub(super) method: Code,
+    /// The path, with a slash in front.
+    pub(super) path: String,
+    /// The Block2 option.
+    pub(super) asked: Option<Block>,
+    /// Bytes of the request's body.
+    pub(super) received: usize,
+}
+
+impl DeferredRequest {
+    pub(super) fn new(from: &Source, message: &MessageRef<'_>) -> Self {
+        let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
+        Self {
+            peer: from.peer,
+            token: Token::new(message.token()),
+            operation: from.operation(message),
+            to_group: from.to_group,
+            oscore: from.oscore.clone(),
+            method: message.code(),
+            path: format!("/{}", path_of(message)),
+            asked,
+            received: message.payload().len(),
+        }
+    }
+}

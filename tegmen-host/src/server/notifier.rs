@@ -1,0 +1,69 @@
+//! Changes of representations, for the clients that observe them (RFC 7641).
+
+use super::command::Command;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc;
+
+/// Paths whose representation changed since a shard looked last. However often one changes, it is here once.
+pub(super) struct Changes {
+    paths: Mutex<HashSet<Arc<str>>>,
+    commands: mpsc::UnboundedSender<Command>,
+    /// Paths that the shard's peers observe.
+    pub(super) observed: Arc<ObservedPaths>,
+}
+
+pub(super) type ObservedPaths = Mutex<HashSet<Arc<str>>>;
+
+impl Changes {
+    pub(super) fn new(commands: mpsc::UnboundedSender<Command>) -> Self {
+        Self { paths: Mutex::default(), commands, observed: Arc::default() }
+    }
+
+    fn add(&self, path: &str) {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        if paths.contains(path) {
+            return;
+        }
+        if paths.is_empty() {
+            // If the server ended meanwhile there is nobody to tell.
+            let _ = self.commands.send(Command::Changed);
+        }
+        paths.insert(path.into());
+    }
+
+    /// Sends a command to the same shard.
+    pub(super) fn send(&self, command: Command) {
+        // If the server ended meanwhile there is nobody to tell.
+        let _ = self.commands.send(command);
+    }
+
+    pub(super) fn take(&self) -> HashSet<Arc<str>> {
+        std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Notifies observers (RFC 7641) that what they observe has changed. It can be cloned and used from any thread.
+#[derive(Clone)]
+pub struct Notifier {
+    pub(super) shards: Arc<[Changes]>,
+}
+
+impl Notifier {
+    /// The representation at `path`, without a slash in front, changed. Each observer is sent the newest one: the
+    /// application is asked for it again with the request that registered. Changes that come faster than a client
+    /// acknowledges become one notification.
+    pub fn changed(&self, path: &str) {
+        for shard in &*self.shards {
+            shard.add(path);
+        }
+    }
+
+    /// True if somebody observes `path`, or did within the last minute.
+    pub fn is_observed(&self, path: &str) -> bool {
+        self.shards.iter().any(|shard| shard.observed.lock().unwrap_or_else(PoisonError::into_inner).contains(path))
+    }
+}
+
+#[cfg(test)]
+mod tests;
