@@ -3,7 +3,6 @@
 //! `connection` moves datagrams and does one exchange, `transfer` puts bodies together from blocks, `observation`
 //! follows a resource.
 
-mod again;
 mod connection;
 mod error;
 mod establish;
@@ -12,7 +11,8 @@ mod handshake;
 mod observation;
 mod oscore;
 mod outer_block;
-mod session;
+mod persistence;
+mod resumption;
 mod transfer;
 
 pub use error::{ClientError, describe};
@@ -49,7 +49,7 @@ use zeroize::Zeroizing;
 type ClientExchanges = Exchanges<4, 1280, 16, 1024>;
 type Table = PeerArray<Box<ClientExchanges>, 1, 1, 1536, 6144, 1>;
 
-type Role = tegmen::endpoint::PublicKeys<Extended<Resuming<ClientOnly, again::Takes>>, PublicKeys>;
+type Role = tegmen::endpoint::PublicKeys<Extended<Resuming<ClientOnly, resumption::AcceptsTickets>>, PublicKeys>;
 
 /// The identity and key of a client.
 #[derive(Clone)]
@@ -208,7 +208,7 @@ pub struct Ask<'a> {
     pub options: &'a [(OptionNumber, Vec<u8>)],
 }
 
-/// Takes the lines of the key log to a tap.
+/// AcceptsTickets the lines of the key log to a tap.
 struct TappedLog(Tap);
 
 impl io::Write for TappedLog {
@@ -252,8 +252,8 @@ pub struct Client {
     probing: Probing,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
     oscore: Option<OscoreClient>,
-    kept: Option<session::Kept>,
-    memory: Option<again::Memory>,
+    kept: Option<persistence::PersistentSession>,
+    resumption: Option<resumption::ResumptionStore>,
     resumed: bool,
     cipher_suite: Option<CipherSuite>,
     believed_until: Option<SystemTime>,
@@ -346,9 +346,9 @@ impl Client {
         }
         let oscore = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
         let unreachable = |source| ClientError::Unreachable { remote, source };
-        let memory = if secure { again::Memory::open(&config, remote)? } else { None };
-        let mut kept = if secure { session::Kept::open(&config, remote)? } else { None };
-        let port = kept.as_ref().and_then(session::Kept::port);
+        let resumption = if secure { resumption::ResumptionStore::open(&config, remote)? } else { None };
+        let mut kept = if secure { persistence::PersistentSession::open(&config, remote)? } else { None };
+        let port = kept.as_ref().and_then(persistence::PersistentSession::port);
         let socket = bind(remote, port).await.map_err(unreachable)?;
         let path = crate::udp::path(socket.local_addr().map_err(unreachable)?, remote);
         let mut crypto = HostCrypto::from_os().map_err(ClientError::System)?;
@@ -400,7 +400,7 @@ impl Client {
             progress: None,
             oscore: oscore.map(OscoreClient::new),
             kept,
-            memory,
+            resumption,
             resumed: false,
             cipher_suite: None,
             believed_until: None,
@@ -438,7 +438,7 @@ impl Client {
     /// By what the next session can be resumed, in words: a ticket or a session id; `None` if the server gave neither, or
     /// [`ClientConfig::resume`] asked for none.
     pub fn resumable_by(&self) -> Option<&'static str> {
-        self.memory.as_ref()?.by()
+        self.resumption.as_ref()?.by()
     }
 
     /// The cipher suite of a session that began with a handshake.

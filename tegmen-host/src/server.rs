@@ -9,13 +9,13 @@ mod command;
 mod commands;
 mod deferred;
 mod held;
-mod kept;
 mod kind;
 mod leisure;
 mod limits;
 mod notifier;
 mod oscore;
 mod outer_block;
+mod persistence;
 mod responder;
 mod serve;
 mod session;
@@ -45,10 +45,10 @@ use crate::x509::{LoadError, Refusal};
 use cid_routing::CidRouting;
 use command::Command;
 use held::Held;
-use kept::Kept;
 use leisure::Leisure;
 use limits::{Gate, Limited};
 use notifier::Changes;
+use persistence::Persistence;
 use serve::{CoapServer, Observers, Report};
 use session::Tried;
 use shard::{Shard, Table};
@@ -595,9 +595,9 @@ impl Server {
                 leisurely: Leisure::default(),
                 unauthenticated: Unauthenticated::new(config.max_unauthenticated.div_ceil(shards)),
                 cid_routing: CidRouting::new(number, to_shards.clone(), waiting.clone()),
-                kept: sessions.clone().map(|sessions| {
+                persistence: sessions.clone().map(|sessions| {
                     let idle = config.dtls.idle_timeout;
-                    Kept::new(sessions, if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) })
+                    Persistence::new(sessions, if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) })
                 }),
                 gate: gate.clone(),
             };

@@ -1,6 +1,6 @@
 //! The session of a client: its handshake, and another handshake if the server does not know the session any more.
 
-use super::again::{self, Memory, Offer};
+use super::resumption::{self, Offer, ResumptionStore};
 use super::{Client, ClientConfig, ClientError, Role, Table};
 use crate::clock;
 use crate::provider::HostCrypto;
@@ -56,7 +56,7 @@ pub(super) fn new_endpoint(
     dtls: Config,
 ) -> Endpoint<Table, Role> {
     let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
-    let role = Resuming { role: ClientOnly, sessions: again::Takes(config.resume.is_some()) };
+    let role = Resuming { role: ClientOnly, sessions: resumption::AcceptsTickets(config.resume.is_some()) };
     let role = tegmen::endpoint::PublicKeys { role: Extended::with(role, &dtls), keys };
     Endpoint::with_roles(&mut Cx { now: clock::now(), crypto, counters }, Table::new(), dtls, role)
 }
@@ -75,7 +75,7 @@ impl Client {
     /// Begins a session, with a resumed handshake if there is something to resume. Where the server ends that or does not
     /// answer it, a full handshake follows.
     pub(super) async fn establish(&mut self, timeout: Duration) -> Result<(), ClientError> {
-        if let Some(offer) = self.memory.as_ref().and_then(Memory::offer) {
+        if let Some(offer) = self.resumption.as_ref().and_then(ResumptionStore::offer) {
             let timeout = timeout / 3;
             self.hello(Some(&offer), timeout)?;
             match self.handshake(timeout).await {
@@ -84,8 +84,8 @@ impl Client {
                 done => return done,
             }
             // RFC 5246, section 7.2.2: a session that ended in a fatal alert is not resumed.
-            if let (Some(Fatal::Alert(_)), Some(memory)) = (self.closed, &mut self.memory) {
-                memory.forget()?;
+            if let (Some(Fatal::Alert(_)), Some(store)) = (self.closed, &mut self.resumption) {
+                store.forget()?;
             }
         }
         self.hello(None, timeout)?;

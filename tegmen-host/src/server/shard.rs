@@ -4,9 +4,9 @@ use super::cid_routing::{CidRouting, Passed};
 use super::coap_peer::{Attached, CoapPeer};
 use super::command::Command;
 use super::held::Held;
-use super::kept::Kept;
 use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
+use super::persistence::Persistence;
 use super::serve::{CoapServer, Source};
 use super::session::{Outcome, Tried};
 use super::signing::Signing;
@@ -82,7 +82,7 @@ pub(super) struct Shard<A> {
     pub(super) unauthenticated: Unauthenticated,
     pub(super) cid_routing: CidRouting,
     /// Those of the sessions that are kept over a restart; `None` if none is.
-    pub(super) kept: Option<Kept>,
+    pub(super) persistence: Option<Persistence>,
 }
 
 /// Batches that are taken from one socket before the others have their turn.
@@ -193,7 +193,7 @@ impl<A: Application> Shard<A> {
 
     #[inline]
     fn on_records(&mut self, now: Instant, path: Path, datagram: &mut [u8]) {
-        if self.kept.is_some() {
+        if self.persistence.is_some() {
             self.restore(now, &path, datagram);
         }
         let mut records = Records::new(datagram);
@@ -312,7 +312,7 @@ impl<A: Application> Shard<A> {
 
     pub(super) fn source(&mut self, now: Instant, peer: PeerId) -> Option<(Source, Path)> {
         let headroom = self.endpoint.headroom::<HostCrypto>(peer);
-        let unverified = self.kept.is_some() && self.endpoint.is_unverified(peer);
+        let unverified = self.persistence.is_some() && self.endpoint.is_unverified(peer);
         let entry = self.endpoint.peers.peer(peer)?;
         let path = *entry.path();
         let identity = Identity { principal: entry.principal(), protection: entry.protection() };
@@ -344,7 +344,7 @@ impl<A: Application> Shard<A> {
             let len = frame.len();
             self.outbox.queue(path, len);
         }
-        if self.kept.is_some() {
+        if self.persistence.is_some() {
             self.lease_ahead(to.peer);
         }
     }
@@ -406,7 +406,7 @@ impl<A: Application> Shard<A> {
             let observes =
                 |peer, path: &str| matches!(peers.attached(peer), Some(Some(coap_peer)) if coap_peer.observes(path));
             self.coap_server.observers.retain(observes);
-            self.sweep_kept(clock::now());
+            self.sweep_persisted(clock::now());
         }
         if self.seconds.is_multiple_of(FULL_EVENTS_EVERY) && self.counters.table_full != self.unanswered {
             let unanswered = self.counters.table_full.wrapping_sub(self.unanswered);

@@ -17,7 +17,7 @@ use tegmen::identity::{Principal, Protection};
 use tegmen::time::Instant;
 
 /// The sessions of a shard that are in the database.
-pub(super) struct Kept {
+pub(super) struct Persistence {
     pub(super) sessions: Arc<Sessions>,
     by_peer: HashMap<PeerId, Entry>,
     /// The last failure reported for a lease that could not be extended.
@@ -38,7 +38,7 @@ const AHEAD: u32 = CHUNK / 2;
 /// A session with this few numbers left, and no more available, is closed while one is left for the alert.
 const LAST: u32 = 64;
 
-impl Kept {
+impl Persistence {
     pub(super) fn new(sessions: Arc<Sessions>, give_up: Instant) -> Self {
         Self { sessions, by_peer: HashMap::new(), said: None, give_up }
     }
@@ -47,7 +47,10 @@ impl Kept {
 impl<A: Application> Shard<A> {
     /// Takes a session in whose peer says something for the first time since the server began.
     pub(super) fn restore(&mut self, now: Instant, path: &Path, datagram: &[u8]) {
-        let Some(kept) = self.kept.as_mut().filter(|kept| kept.sessions.waiting() > 0) else { return };
+        let Some(persistence) = self.persistence.as_mut().filter(|persistence| persistence.sessions.waiting() > 0)
+        else {
+            return;
+        };
         // A hello may begin a session anew, or be anybody's.
         let content_type = datagram.first().map(|byte| ContentType(*byte));
         let is_meant = match content_type {
@@ -60,7 +63,7 @@ impl<A: Application> Shard<A> {
         if !is_meant || datagram.get(3..5) != Some(&[0, 1]) {
             return;
         }
-        let Some(restored) = kept.sessions.take(&mut self.crypto, path, datagram) else { return };
+        let Some(restored) = persistence.sessions.take(&mut self.crypto, path, datagram) else { return };
         let Restored { name, with, session, lease_end } = restored;
         let (credentials, keys) = (&self.coap_server.credentials, &self.endpoint.roles().keys);
         let principal = match &with.certified {
@@ -73,7 +76,8 @@ impl<A: Application> Shard<A> {
             // Who was removed from the file meanwhile, or got another key, is nobody.
             None if with.listed => {
                 let listed = credentials.key_of(with.identity.as_bytes()).map(|(_, principal)| principal);
-                let key = |principal| credentials.fingerprint(principal).map(|key| kept.sessions.fingerprint(&key));
+                let key =
+                    |principal| credentials.fingerprint(principal).map(|key| persistence.sessions.fingerprint(&key));
                 listed.filter(|principal| with.key.is_some() && key(*principal) == with.key)
             }
             // What the store said since then holds.
@@ -86,22 +90,22 @@ impl<A: Application> Shard<A> {
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
         let peer = principal
             .and_then(|principal: Principal| self.endpoint.restore_session(&mut cx, &path, principal, &session).ok());
-        let Some(peer) = peer else { return kept.sessions.remove(name) };
+        let Some(peer) = peer else { return persistence.sessions.remove(name) };
         self.endpoint.lease_session(peer, lease_end);
-        kept.by_peer.insert(peer, Entry { name, lease_end, asked: false });
+        persistence.by_peer.insert(peer, Entry { name, lease_end, asked: false });
         (self.coap_server.events)(Event::Restored { remote: with.remote, identity: with.identity });
     }
 
     /// Keeps a session that was just established, or whose peer has moved.
     pub(super) fn keep(&mut self, peer: PeerId) {
-        let Some(kept) = &mut self.kept else { return };
+        let Some(persistence) = &mut self.persistence else { return };
         let Some(entry) = self.endpoint.peers.peer(peer) else { return };
         let (path, principal) = (*entry.path(), entry.principal());
         let standing = self.coap_server.credentials.standing(principal);
         let Some((identity, listed, allow)) = standing else { return };
-        let known = kept.by_peer.get(&peer);
+        let known = persistence.by_peer.get(&peer);
         if known.is_none() {
-            kept.sessions.forget(&path);
+            persistence.sessions.forget(&path);
             self.endpoint.lease_session(peer, CHUNK);
         }
         let Some(mut session) = self.endpoint.copy_session(peer) else { return };
@@ -114,23 +118,23 @@ impl<A: Application> Shard<A> {
         let (local, remote) = (path.local.into(), path.remote.into());
         let certified = self.coap_server.credentials.certified(principal);
         let certified = certified.map(|(kind, digest)| (kind.0, to_hex(&digest)));
-        let key = self.coap_server.credentials.fingerprint(principal).map(|key| kept.sessions.fingerprint(&key));
+        let key = self.coap_server.credentials.fingerprint(principal).map(|key| persistence.sessions.fingerprint(&key));
         let with = With { local, remote, identity, listed, allow, key, certified, connection_id };
         match known {
-            Some(known) => kept.sessions.keep_as(known.name, &mut self.crypto, &session, &with),
+            Some(known) => persistence.sessions.keep_as(known.name, &mut self.crypto, &session, &with),
             None => {
-                let name = kept.sessions.keep(&mut self.crypto, &session, &with);
-                kept.by_peer.insert(peer, Entry { name, lease_end: CHUNK, asked: false });
+                let name = persistence.sessions.keep(&mut self.crypto, &session, &with);
+                persistence.by_peer.insert(peer, Entry { name, lease_end: CHUNK, asked: false });
             }
         }
     }
 
     /// A session is over.
     pub(super) fn forget(&mut self, peer: PeerId) {
-        if let Some(kept) = &mut self.kept
-            && let Some(entry) = kept.by_peer.remove(&peer)
+        if let Some(persistence) = &mut self.persistence
+            && let Some(entry) = persistence.by_peer.remove(&peer)
         {
-            kept.sessions.remove(entry.name);
+            persistence.sessions.remove(entry.name);
         }
     }
 
@@ -141,7 +145,9 @@ impl<A: Application> Shard<A> {
         if channel.sealed() < channel.lease_end().saturating_sub(AHEAD) {
             return;
         }
-        let Some(entry) = self.kept.as_mut().and_then(|kept| kept.by_peer.get_mut(&peer)) else { return };
+        let Some(entry) = self.persistence.as_mut().and_then(|persistence| persistence.by_peer.get_mut(&peer)) else {
+            return;
+        };
         if entry.asked || entry.lease_end >= MAX_SEALED {
             return;
         }
@@ -149,25 +155,25 @@ impl<A: Application> Shard<A> {
         let (name, end, commands) = (entry.name, entry.lease_end + CHUNK, self.coap_server.commands.clone());
         // If the server ended meanwhile there is nobody to tell.
         let then = move |result| drop(commands.send(Command::Leased { peer, end, result }));
-        if let Some(kept) = &self.kept {
-            kept.sessions.extend(name, end, then);
+        if let Some(persistence) = &self.persistence {
+            persistence.sessions.extend(name, end, then);
         }
     }
 
     /// The end of a lease is durable, or cannot be made so now: then it is asked for again with the next record, until
     /// there are hardly any numbers left and the session is closed.
     pub(super) fn on_leased(&mut self, peer: PeerId, end: u32, result: Result<(), String>) {
-        let Some(kept) = &mut self.kept else { return };
-        let Some(entry) = kept.by_peer.get_mut(&peer) else { return };
+        let Some(persistence) = &mut self.persistence else { return };
+        let Some(entry) = persistence.by_peer.get_mut(&peer) else { return };
         entry.asked = false;
         let Err(problem) = result else {
             entry.lease_end = end;
-            kept.said = None;
+            persistence.said = None;
             self.endpoint.lease_session(peer, end);
             return;
         };
-        if kept.said.as_ref() != Some(&problem) {
-            kept.said = Some(problem.clone());
+        if persistence.said.as_ref() != Some(&problem) {
+            persistence.said = Some(problem.clone());
             (self.coap_server.events)(Event::NotKept { problem });
         }
         let channel = self.endpoint.peers.peer(peer).map(|known| known.channel());
@@ -178,33 +184,33 @@ impl<A: Application> Shard<A> {
     }
 
     /// Forgets those who were displaced without a word, and those who have waited too long.
-    pub(super) fn sweep_kept(&mut self, now: Instant) {
-        let Some(kept) = &mut self.kept else { return };
-        let sessions = &kept.sessions;
-        kept.by_peer.retain(|peer, entry| {
+    pub(super) fn sweep_persisted(&mut self, now: Instant) {
+        let Some(persistence) = &mut self.persistence else { return };
+        let sessions = &persistence.sessions;
+        persistence.by_peer.retain(|peer, entry| {
             let lives = self.endpoint.peers.peer(*peer).is_some_and(|peer| peer.phase() == Phase::Established);
             if !lives {
                 sessions.remove(entry.name);
             }
             lives
         });
-        if now >= kept.give_up {
-            kept.sessions.forget_all();
+        if now >= persistence.give_up {
+            persistence.sessions.forget_all();
         }
     }
 
     /// Takes every session out as it is, for whoever comes next; the peers hear nothing of it.
     pub(super) fn park(&mut self) {
-        let Some(kept) = &mut self.kept else { return };
+        let Some(persistence) = &mut self.persistence else { return };
         // In the order of the rows: what lies together is written together.
-        let mut all: Vec<(PeerId, Entry)> = kept.by_peer.drain().collect();
+        let mut all: Vec<(PeerId, Entry)> = persistence.by_peer.drain().collect();
         all.sort_unstable_by_key(|(_, entry)| entry.name);
         for (peer, entry) in all {
             let dtls = |known: &&mut tegmen::endpoint::Peer| known.protection() == Protection::Dtls;
             if self.endpoint.peers.peer(peer).filter(dtls).is_some()
                 && let Some(session) = self.endpoint.take_session(peer)
             {
-                kept.sessions.park(entry.name, &session);
+                persistence.sessions.park(entry.name, &session);
             }
         }
     }

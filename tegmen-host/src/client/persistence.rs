@@ -9,7 +9,7 @@ use tegmen::dtls::session::Session;
 use tegmen::endpoint::{PeerId, Peers as _};
 
 /// What a client keeps of its session.
-pub(super) struct Kept {
+pub(super) struct PersistentSession {
     file: SessionFile,
     remote: SocketAddr,
     identity: String,
@@ -22,7 +22,7 @@ const AHEAD: u32 = 64;
 /// A response with a token of so many bytes answers a request that was sent now: nobody can have kept it from before.
 const FRESH_TOKEN: usize = 4;
 
-impl Kept {
+impl PersistentSession {
     /// Opens the file for the session with `remote`, if one is wanted.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
         let Some(path) = &config.session else { return Ok(None) };

@@ -22,10 +22,10 @@ use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Whether tickets are taken.
-pub(super) struct Takes(pub(super) bool);
+/// True if the client accepts tickets.
+pub(super) struct AcceptsTickets(pub(super) bool);
 
-impl Resumption for Takes {
+impl Resumption for AcceptsTickets {
     fn takes_tickets(&self) -> bool {
         self.0
     }
@@ -34,12 +34,12 @@ impl Resumption for Takes {
 /// A session that is offered to be resumed, whether by a ticket, and the ticket or id.
 pub(super) type Offer = (SessionState, bool, Vec<u8>);
 
-/// What is kept for one server.
-pub(super) struct Memory {
+/// The file of one server.
+pub(super) struct ResumptionStore {
     file: PathBuf,
     /// Whom this client believes: see [`PeerVerifier::trust`](crate::x509::PeerVerifier::trust).
     trust: String,
-    kept: Option<Kept>,
+    kept: Option<StoredSession>,
 }
 
 /// Seconds for which a session is kept of a server that does not say for how long it takes it, and at the most.
@@ -48,7 +48,7 @@ const MAX_LIFETIME: u64 = 7 * 24 * 3600;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct StoredSession {
     server: String,
     cipher_suite: u16,
     master_secret: String,
@@ -63,13 +63,13 @@ struct Kept {
     trust: String,
 }
 
-impl Drop for Kept {
+impl Drop for StoredSession {
     fn drop(&mut self) {
         self.master_secret.zeroize();
     }
 }
 
-impl Memory {
+impl ResumptionStore {
     /// What `config` says to keep for `remote`, with what was kept; what is no longer of use, or cannot be read, is not.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
         let Some(dir) = &config.resume else { return Ok(None) };
@@ -82,7 +82,7 @@ impl Memory {
         make_dir(dir).map_err(failed)?;
         let file = dir.join(format!("{}.toml", to_hex(&name_of(config, remote)[..12])));
         let kept = match File::open(&file).and_then(read) {
-            Ok(text) => text.and_then(|text| toml::from_str::<Kept>(&text).ok()),
+            Ok(text) => text.and_then(|text| toml::from_str::<StoredSession>(&text).ok()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(source) => return Err(failed(source)),
         };
@@ -118,7 +118,7 @@ impl Memory {
     }
 
     /// Stores the means to resume a new session. Replaces an earlier file, or removes it if there is nothing to store.
-    fn keep(&mut self, kept: Option<Kept>) -> io::Result<()> {
+    fn keep(&mut self, kept: Option<StoredSession>) -> io::Result<()> {
         self.kept = kept;
         let Some(kept) = &self.kept else {
             return match std::fs::remove_file(&self.file) {
@@ -141,9 +141,9 @@ impl Client {
     pub(super) fn on_established(&mut self) -> Result<(), ClientError> {
         self.resumed = self.endpoint.is_resumed(self.peer);
         self.cipher_suite = self.endpoint.cipher_suite(self.peer);
-        let Some(memory) = &mut self.memory else { return Ok(()) };
+        let Some(store) = &mut self.resumption else { return Ok(()) };
         if self.resumed {
-            self.server = memory.name();
+            self.server = store.name();
         }
         let kept = match self.endpoint.resumable(self.peer) {
             Some(Resumable::Again) => return Ok(()),
@@ -151,14 +151,14 @@ impl Client {
             Some(Resumable::With { session, handle, lifetime }) => {
                 let lifetime = if lifetime == 0 { UNSAID } else { u64::from(lifetime).min(MAX_LIFETIME) };
                 let believed = match self.resumed {
-                    true => memory.kept.as_ref().map(|kept| kept.until),
+                    true => store.kept.as_ref().map(|kept| kept.until),
                     false => self.believed_until.map(since_1970),
                 };
                 let (ticket, session_id) = match handle {
                     Handle::Ticket(ticket) => (Some(to_hex(ticket)), None),
                     Handle::Id(id) => (None, Some(to_hex(id))),
                 };
-                Some(Kept {
+                Some(StoredSession {
                     server: self.remote.to_string(),
                     cipher_suite: session.cipher_suite.0,
                     master_secret: to_hex(session.master.expose()),
@@ -166,12 +166,12 @@ impl Client {
                     session_id,
                     until: (seconds() + lifetime).min(believed.unwrap_or(u64::MAX)),
                     name: self.server.clone(),
-                    trust: memory.trust.clone(),
+                    trust: store.trust.clone(),
                 })
             }
         };
-        let file = memory.file.display().to_string();
-        memory.keep(kept).map_err(|source| ClientError::Resume { file, source })
+        let file = store.file.display().to_string();
+        store.keep(kept).map_err(|source| ClientError::Resume { file, source })
     }
 }
 
