@@ -10,7 +10,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::Config;
 use tegmen::dtls::connection_id::ConnectionIds;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
+use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response};
 use tegmen_host::hex::to_hex;
 
 /// Who a client says it is, and the key that goes with it.
@@ -281,10 +281,11 @@ impl Library {
         Ok(Self { client: client.map_err(|error| error.to_string())?, runtime })
     }
 
-    pub(crate) fn request(&mut self, method: Code, path: &str, payload: &[u8]) -> Result<Reply, ClientError> {
+    pub(crate) fn request(&mut self, method: Code, path: &str, payload: &[u8]) -> Result<Response, ClientError> {
         let path: Vec<String> = path.split('/').map(str::to_owned).collect();
-        let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-        self.runtime.block_on(self.client.request(&ask))
+        let request =
+            Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
+        self.runtime.block_on(self.client.request(&request))
     }
 
     /// PUTs 0, 1 and 2 to `/question`, which has to answer with A, B and C; `before` each of them.

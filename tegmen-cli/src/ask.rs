@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tegmen::coap::{Block, Code, OptionNumber, option};
-use tegmen_host::client::{self, Ask, Client, Progress, Reply};
+use tegmen_host::client::{self, Client, Progress, Request, Response};
 use tegmen_host::formats;
 use tegmen_host::group::Group;
 use tegmen_host::hex::{from_hex, to_hex};
@@ -135,8 +135,8 @@ impl RequestArgs {
         Uri::parse(&self.uri).map_err(Failure::usage)
     }
 
-    pub(crate) fn ask<'a>(&'a self, uri: &'a Uri, method: Code, payload: &'a [u8], format: Option<u16>) -> Ask<'a> {
-        Ask {
+    pub(crate) fn ask<'a>(&'a self, uri: &'a Uri, method: Code, payload: &'a [u8], format: Option<u16>) -> Request<'a> {
+        Request {
             method,
             path: &uri.path,
             query: &uri.query,
@@ -149,15 +149,15 @@ impl RequestArgs {
 
     fn run(self, out: Output, method: Code, payload: &[u8], content_format: Option<u16>) -> Result<ExitCode, Failure> {
         let uri = self.uri()?;
-        let ask = self.ask(&uri, method, payload, content_format);
+        let request = self.ask(&uri, method, payload, content_format);
         if Group::is_named_by(&uri.host) {
-            return self.ask_group(out, &uri, &ask);
+            return self.ask_group(out, &uri, &request);
         }
         let config = self.connect.config(&uri)?;
         let (reply, session) = runtime()?.block_on(async {
             let mut client = Client::connect(&uri, config).await.map_err(Failure::request)?;
             show_progress(&mut client, out);
-            let reply = client.request(&ask).await.map_err(Failure::request)?;
+            let reply = client.request(&request).await.map_err(Failure::request)?;
             let session = Session { handshake: client.handshake_time(), resumed: client.is_resumed() };
             client.close().await;
             Ok::<_, Failure>((reply, session))
@@ -195,7 +195,7 @@ impl RequestArgs {
 
 impl RequestArgs {
     /// Asks all of a group.
-    fn ask_group(&self, out: Output, uri: &Uri, ask: &Ask<'_>) -> Result<ExitCode, Failure> {
+    fn ask_group(&self, out: Output, uri: &Uri, request: &Request<'_>) -> Result<ExitCode, Failure> {
         if uri.secure {
             return Err(Failure::usage("DTLS has no groups: ask with coap://, or each server by its own address"));
         }
@@ -204,7 +204,7 @@ impl RequestArgs {
         }
         let group: Group = uri.host.parse().map_err(Failure::usage)?;
         let wait = Duration::from_secs(self.group_wait);
-        let show = |from: SocketAddr, reply: Reply| {
+        let show = |from: SocketAddr, reply: Response| {
             let text = || printable_lines(&readable(&reply).unwrap_or_else(|| to_hex(&reply.payload)));
             out.line(
                 || format!("{from}  {} {}", reply.code, text()),
@@ -215,7 +215,7 @@ impl RequestArgs {
                 },
             );
         };
-        let asked = client::ask_group(&group, uri.port, ask, wait, show);
+        let asked = client::ask_group(&group, uri.port, request, wait, show);
         let count = runtime()?.block_on(asked).map_err(Failure::request)?;
         if count == 0 {
             eprintln!(
@@ -280,7 +280,7 @@ fn millis(duration: Duration) -> f64 {
 }
 
 /// The response as an object.
-pub(crate) fn object(reply: &Reply) -> Value {
+pub(crate) fn object(reply: &Response) -> Value {
     let options: Vec<Value> = reply
         .options
         .iter()
@@ -301,7 +301,7 @@ pub(crate) fn object(reply: &Reply) -> Value {
 }
 
 /// The payload as people read it; `None` if it is not text.
-pub(crate) fn readable(reply: &Reply) -> Option<String> {
+pub(crate) fn readable(reply: &Response) -> Option<String> {
     let plain = || {
         let text = std::str::from_utf8(&reply.payload).ok()?;
         text.chars().all(|c| !c.is_control() || c.is_whitespace()).then(|| text.to_owned())
@@ -310,7 +310,7 @@ pub(crate) fn readable(reply: &Reply) -> Option<String> {
 }
 
 /// Says what an error response says, with what it advises.
-pub(crate) fn complain(reply: &Reply) {
+pub(crate) fn complain(reply: &Response) {
     let detail = printable_lines(&readable(reply).unwrap_or_else(|| to_hex(&reply.payload)));
     let separator = if detail.is_empty() { "" } else { ": " };
     let advice = match (reply.code, reply.uint(OptionNumber::MAX_AGE)) {
@@ -332,7 +332,7 @@ struct Session {
     resumed: bool,
 }
 
-fn print(out: Output, reply: &Reply, session: Session) {
+fn print(out: Output, reply: &Response, session: Session) {
     if out.json {
         let mut object = object(reply);
         object["handshake_ms"] = json!(millis(session.handshake));

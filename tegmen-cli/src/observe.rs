@@ -8,7 +8,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
-use tegmen_host::client::{Client, ClientConfig, Reply};
+use tegmen_host::client::{Client, ClientConfig, Response};
 use tegmen_host::hex::to_hex;
 
 #[derive(Args)]
@@ -36,10 +36,10 @@ impl Observe {
         let uri = self.request.uri()?;
         let alive = self.alive.map(Duration::from_secs);
         let config = ClientConfig { alive, ..self.request.connect.config(&uri)? };
-        let ask = self.request.ask(&uri, Code::GET, &[], None);
+        let request = self.request.ask(&uri, Code::GET, &[], None);
         runtime()?.block_on(async {
             let mut client = Client::connect(&uri, config).await.map_err(Failure::request)?;
-            let mut observation = client.observe(&ask).await.map_err(Failure::request)?;
+            let mut observation = client.observe(&request).await.map_err(Failure::request)?;
             let registered = observation.is_registered();
             let start = Instant::now();
             let end = async {
@@ -87,7 +87,7 @@ fn say_reconnected(out: Output, since: Duration) {
     }
 }
 
-fn print(out: Output, reply: &Reply, since: Duration) {
+fn print(out: Output, reply: &Response, since: Duration) {
     if !out.json && !reply.code.is_success() {
         complain(reply);
         return;

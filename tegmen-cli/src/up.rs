@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey};
+use tegmen_host::client::{Client, ClientConfig, ClientKey, Request};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
 use tegmen_host::resources::{Resource, Resources};
@@ -92,7 +92,7 @@ impl Up {
             || json!({ "event": "handshake", "ms": handshake.as_secs_f64() * 1e3 }),
         );
         let path = ["blink".to_owned()];
-        let ask = Ask {
+        let request = Request {
             method: Code::PUT,
             path: &path,
             query: &[],
@@ -114,7 +114,7 @@ impl Up {
             tally.sent += 1;
             let reply = tokio::select! {
                 () = &mut end => break,
-                reply = client.request(&ask) => reply.map_err(Failure::new)?,
+                reply = client.request(&request) => reply.map_err(Failure::new)?,
             };
             let counter = reply.payload.first().copied().unwrap_or(0);
             if reply.code == Code::CHANGED && reply.payload.len() == 1 {

@@ -6,7 +6,7 @@ mod works;
 
 use serde_json::Value;
 use tegmen::coap::Code;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
+use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response};
 use works::{Plain, Scene, Server};
 
 const PLAIN: &[&str] = &["--value", "/a=1", "--plain", "--no-secure", "--shards", "1"];
@@ -79,11 +79,11 @@ fn requests(events: &[Value]) -> Vec<&Value> {
     events.iter().filter(|event| event["event"] == "request").collect()
 }
 
-async fn ask(server: &Server, method: Code, path: &str, payload: &[u8]) -> Reply {
+async fn ask(server: &Server, method: Code, path: &str, payload: &[u8]) -> Response {
     let mut client = Client::connect_to(server.addresses[0], false, ClientConfig::default()).await.unwrap();
     let (path, query, options) = ([path.to_owned()], &[], &[]);
-    let ask = Ask { method, path: &path, query, content_format: None, accept: None, payload, options };
-    client.request(&ask).await.unwrap()
+    let request = Request { method, path: &path, query, content_format: None, accept: None, payload, options };
+    client.request(&request).await.unwrap()
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen_host::client::{Ask, Client, ClientConfig};
+use tegmen_host::client::{Client, ClientConfig, Request};
 use works::{Plain, Scene, Server, URI_PATH};
 
 const PLAIN: &[&str] = &["--plain", "--no-secure", "--json"];
@@ -134,9 +134,9 @@ fn patches_grow_no_value_past_the_longest_body() {
     assert_eq!(patch(2), 204);
 }
 
-fn ask(path: &[String]) -> Ask<'_> {
+fn ask(path: &[String]) -> Request<'_> {
     let (query, payload, options) = (&[], &[], &[]);
-    Ask { method: Code::GET, path, query, content_format: None, accept: None, payload, options }
+    Request { method: Code::GET, path, query, content_format: None, accept: None, payload, options }
 }
 
 async fn client(server: &Server) -> Client {
@@ -150,7 +150,7 @@ async fn a_command_that_answers_while_it_reads_takes_a_long_input() {
     let server = serve(&scene.0, &["--shards", "1", "--command", "/cat=cat"]);
     let (mut client, path) = (client(&server).await, ["cat".to_owned()]);
     let payload: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
-    let reply = client.request(&Ask { method: Code::POST, payload: &payload, ..ask(&path) }).await.unwrap();
+    let reply = client.request(&Request { method: Code::POST, payload: &payload, ..ask(&path) }).await.unwrap();
     assert_eq!((reply.code, reply.payload == payload), (Code::CONTENT, true));
 }
 

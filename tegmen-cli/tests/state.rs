@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply, Tap, Tapped};
+use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response, Tap, Tapped};
 use tegmen_host::contexts;
 
 /// Killed at the latest when it is dropped.
@@ -47,9 +47,9 @@ fn serve(dir: &Path, ports: (u16, u16)) -> (Server, SocketAddr, SocketAddr) {
     (Server(child), addresses.0, addresses.1)
 }
 
-async fn get(client: &mut Client) -> Reply {
+async fn get(client: &mut Client) -> Response {
     let path = ["value".to_owned()];
-    let ask = Ask {
+    let request = Request {
         method: Code::GET,
         path: &path,
         query: &[],
@@ -59,7 +59,7 @@ async fn get(client: &mut Client) -> Reply {
         options: &[],
     };
     loop {
-        match client.request(&ask).await {
+        match client.request(&request).await {
             // Without a session there is nobody to wait for while no process has the port.
             Err(ClientError::Refused { .. }) => tokio::time::sleep(Duration::from_millis(20)).await,
             answered => return answered.unwrap(),

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey};
+use tegmen_host::client::{Client, ClientConfig, ClientKey, Request};
 use tegmen_host::uri::Uri;
 use zeroize::Zeroizing;
 
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let uri = Uri::parse("coaps://127.0.0.1/blink")?;
     let key = ClientKey { identity: "Client_identity".into(), key: Zeroizing::new(b"0123456789abcdef".to_vec()) };
     let mut client = Client::connect(&uri, ClientConfig { key: Some(key), ..ClientConfig::default() }).await?;
-    let blink = Ask {
+    let blink = Request {
         method: Code::PUT,
         path: &uri.path,
         query: &[],

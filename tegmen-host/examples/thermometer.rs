@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::{Code, OptionNumber};
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey};
+use tegmen_host::client::{self, Client, ClientConfig, ClientKey};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::server::{Application, Exchange, Listen, Server, ServerConfig};
 
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut client =
             Client::connect_to(address, true, ClientConfig { key: Some(key), ..Default::default() }).await?;
         let path = ["temp".to_owned()];
-        let ask = Ask {
+        let request = client::Request {
             method: Code::GET,
             path: &path,
             query: &[],
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             payload: &[],
             options: &[],
         };
-        let mut observation = client.observe(&ask).await?;
+        let mut observation = client.observe(&request).await?;
         for _ in 0..5 {
             let Some(reply) = observation.next().await? else { break };
             println!("{} degrees", String::from_utf8_lossy(&reply.payload));

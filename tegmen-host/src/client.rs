@@ -135,7 +135,7 @@ impl Default for ClientConfig {
 
 /// A response.
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub struct Response {
     /// The code of the response.
     pub code: Code,
     /// The options of the response.
@@ -150,7 +150,7 @@ pub struct Reply {
     lacks_block1: bool,
 }
 
-impl Reply {
+impl Response {
     fn new(message: &MessageRef<'_>) -> Self {
         Self {
             code: message.code(),
@@ -191,7 +191,7 @@ impl Reply {
 
 /// A request to be sent.
 #[derive(Clone, Debug)]
-pub struct Ask<'a> {
+pub struct Request<'a> {
     /// Method.
     pub method: Code,
     /// Segments of the path.
@@ -247,7 +247,7 @@ pub struct Client {
     /// For received datagrams.
     buffer: Vec<u8>,
     /// Responses that came while another was waited for.
-    unread: VecDeque<(RequestId, Reply)>,
+    unread: VecDeque<(RequestId, Response)>,
     /// When the next request may be sent that is not confirmable.
     probing: Probing,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
@@ -505,7 +505,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
-    pub async fn request(&mut self, ask: &Ask<'_>) -> Result<Reply, ClientError> {
+    pub async fn request(&mut self, ask: &Request<'_>) -> Result<Response, ClientError> {
         self.request_again(ask).await
     }
 
@@ -513,7 +513,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
-    pub async fn observe<'c>(&'c mut self, ask: &Ask<'c>) -> Result<Observation<'c>, ClientError> {
+    pub async fn observe<'c>(&'c mut self, ask: &Request<'c>) -> Result<Observation<'c>, ClientError> {
         Observation::begin(self, ask).await
     }
 

@@ -1,7 +1,7 @@
 //! Examines a DTLS server from outside: a handshake flight by flight, the negotiated parameters, and the missing
 //! features.
 
-use crate::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Tap, Tapped};
+use crate::client::{Client, ClientConfig, ClientError, ClientKey, Request, Tap, Tapped};
 use crate::uri::Uri;
 use crate::x509::CertificateInfo;
 use std::net::SocketAddr;
@@ -248,8 +248,9 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
     report.ping = client.ping().await.ok();
     let path = [".well-known".to_owned(), "core".to_owned()];
     let (query, options, payload) = (&[], &[], &[]);
-    let ask = Ask { method: Code::GET, path: &path, query, content_format: None, accept: None, payload, options };
-    report.resources = client.request(&ask).await.ok().map(|reply| match reply.code.is_success() {
+    let request =
+        Request { method: Code::GET, path: &path, query, content_format: None, accept: None, payload, options };
+    report.resources = client.request(&request).await.ok().map(|reply| match reply.code.is_success() {
         true => Ok(String::from_utf8_lossy(&reply.payload).into_owned()),
         false => Err(reply.code),
     });

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::{Code, MessageRef, OptionNumber};
 use tegmen::oscore::{Aead, OscoreOption};
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, Reply, Tap, Tapped};
+use tegmen_host::client::{Client, ClientConfig, ClientError, Request, Response, Tap, Tapped};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
@@ -107,7 +107,7 @@ impl Scene {
     }
 
     /// PUTs each payload and closes.
-    async fn put(&self, running: &Running, payloads: &[&[u8]]) -> Vec<Result<Reply, ClientError>> {
+    async fn put(&self, running: &Running, payloads: &[&[u8]]) -> Vec<Result<Response, ClientError>> {
         let sent = self.sent.clone();
         let tap = Tap(Arc::new(move |tapped| {
             if let Tapped::Datagram { sent: true, datagram, .. } = tapped {
@@ -120,7 +120,7 @@ impl Scene {
         let path = ["value".to_owned()];
         let mut replies = Vec::new();
         for payload in payloads {
-            let ask = Ask {
+            let request = Request {
                 method: Code::PUT,
                 path: &path,
                 query: &[],
@@ -129,7 +129,7 @@ impl Scene {
                 payload,
                 options: &[],
             };
-            replies.push(client.request(&ask).await);
+            replies.push(client.request(&request).await);
         }
         client.close().await;
         replies

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::connection_id::Policy;
 use tegmen::dtls::{CipherSuite, Fatal, Suites};
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply, ask_group};
+use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response, ask_group};
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::group::Group;
 use tegmen_host::resources::{Resource, Resources};
@@ -62,10 +62,11 @@ fn config(identity: &str, key: &[u8]) -> ClientConfig {
     config
 }
 
-async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Reply {
+async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Response {
     let path: Vec<String> = path.split('/').map(str::to_owned).collect();
-    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-    client.request(&ask).await.unwrap()
+    let request =
+        Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
+    client.request(&request).await.unwrap()
 }
 
 #[tokio::test]
@@ -225,7 +226,7 @@ async fn rights_and_reloading_come_from_the_file() {
     // The session of who was removed is over.
     let path = ["value".to_owned()];
     let (method, options) = (Code::GET, &[][..]);
-    let get = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
+    let get = Request { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
     assert!(!matches!(client.request(&get).await, Ok(reply) if reply.code == Code::CONTENT));
     let mut other = Client::connect_to(running.address(true), true, config("other", b"key")).await.unwrap();
     assert_eq!(ask(&mut other, Code::PUT, "value", b"x").await.code, Code::CHANGED);
@@ -256,7 +257,7 @@ async fn nobody_listening_and_a_server_that_ends_are_named() {
     let mut client = Client::connect_to(running.address(true), true, fixed).await.unwrap();
     running.server.stop();
     let path = ["value".to_owned()];
-    let get = Ask {
+    let get = Request {
         method: Code::GET,
         path: &path,
         query: &[],
@@ -333,7 +334,7 @@ async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
     let second = server((std::net::Ipv4Addr::new(127, 0, 0, 2), port).into(), b"second");
     let mut replies = Vec::new();
     let path = ["value".to_owned()];
-    let get = Ask {
+    let get = Request {
         method: Code::GET,
         path: &path,
         query: &[],
@@ -350,7 +351,7 @@ async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
     assert_eq!(count, 2);
     // What is not there, or what a group may not do, is not answered.
     let path = ["nothing".to_owned()];
-    let lost = Ask { path: &path, ..get };
+    let lost = Request { path: &path, ..get };
     assert_eq!(ask_group(&group, port, &lost, Duration::from_millis(500), |_, _| {}).await.unwrap(), 0);
     second.stop();
     first.stop();
@@ -389,7 +390,7 @@ async fn a_server_without_connection_ids_loses_a_client_that_moves() {
     assert_eq!(ask(&mut client, Code::GET, "value", b"").await.payload, b"first");
     client.rebind().await.unwrap();
     let path = ["value".to_owned()];
-    let get = Ask {
+    let get = Request {
         method: Code::GET,
         path: &path,
         query: &[],

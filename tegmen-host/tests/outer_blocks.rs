@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tegmen::buf::Frame;
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen::oscore::Aead;
-use tegmen_host::client::{Ask, Client, ClientConfig, Reply};
+use tegmen_host::client::{Client, ClientConfig, Request, Response};
 use tegmen_host::contexts::{self, ContextFile, Contexts, MAX_UNFRAGMENTED_SIZE};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
@@ -142,10 +142,11 @@ async fn cut(server: SocketAddr) -> SocketAddr {
     address
 }
 
-async fn ask(client: &mut Client, method: Code, payload: &[u8]) -> Reply {
+async fn ask(client: &mut Client, method: Code, payload: &[u8]) -> Response {
     let path = ["value".to_owned()];
-    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-    client.request(&ask).await.unwrap()
+    let request =
+        Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
+    client.request(&request).await.unwrap()
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A server and its clients with certificates and raw public keys, over real sockets on the loopback interface.
 
-mod works;
+mod test_ca;
 
 use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::ClientAuthentication;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey};
+use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{NotOurs, PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
@@ -17,7 +17,7 @@ use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use tegmen_host::state::Database;
 use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
 use tegmen_host::x509::{AllowedKey, RawKeys};
-use works::Works;
+use test_ca::TestCa;
 
 fn start(keys: PublicKeys) -> (Server, SocketAddr, Arc<Mutex<Vec<String>>>) {
     start_at(keys, "127.0.0.1:0".parse().unwrap(), None)
@@ -46,18 +46,19 @@ async fn get(remote: SocketAddr, keys: PublicKeys) -> Result<(String, Option<Str
     let mut client = Client::connect_to(remote, true, config).await?;
     let path = ["value".to_owned()];
     let (method, options) = (Code::GET, &[][..]);
-    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
-    let reply = client.request(&ask).await?;
+    let request =
+        Request { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
+    let reply = client.request(&request).await?;
     Ok((String::from_utf8(reply.payload).unwrap(), client.server().map(str::to_owned)))
 }
 
 #[tokio::test]
 async fn certificates_on_both_sides() {
-    let works = Works::new("Works");
-    let (_server, remote, events) = start(works.server());
+    let test_ca = TestCa::new("Works");
+    let (_server, remote, events) = start(test_ca.server());
     for suite in SUITES.0.iter().take(2) {
         let suites = Suites(std::slice::from_ref(suite));
-        let (value, server) = get(remote, works.client(suites).expecting("127.0.0.1")).await.unwrap();
+        let (value, server) = get(remote, test_ca.client(suites).expecting("127.0.0.1")).await.unwrap();
         assert_eq!((value.as_str(), server.as_deref()), ("first", Some("CN=127.0.0.1")));
     }
     assert!(events.lock().unwrap().iter().any(|event| event.contains("identity: \"CN=device1\"")));
@@ -66,22 +67,22 @@ async fn certificates_on_both_sides() {
 const RSA: Suites = Suites(&[CipherSuite::RSA_WITH_AES_128_CBC_SHA]);
 
 /// A server with an RSA key whose certificate allows it to be used so.
-fn rsa_server(works: &Works, usage: KeyUsagePurpose) -> PublicKeys {
-    let (certificate, signer) = works.issue_rsa("127.0.0.1", usage);
+fn rsa_server(test_ca: &TestCa, usage: KeyUsagePurpose) -> PublicKeys {
+    let (certificate, signer) = test_ca.issue_rsa("127.0.0.1", usage);
     PublicKeys::new(RSA).with_chain(&[certificate], signer).unwrap()
 }
 
 #[tokio::test]
 async fn a_secret_that_is_encrypted_to_the_server() {
-    let works = Works::new("Works");
+    let test_ca = TestCa::new("Works");
     for mutual in [false, true] {
-        let keys = rsa_server(&works, KeyUsagePurpose::KeyEncipherment);
+        let keys = rsa_server(&test_ca, KeyUsagePurpose::KeyEncipherment);
         let keys = match mutual {
-            true => keys.believing(works.verifier()).asking(ClientAuthentication::Required),
+            true => keys.believing(test_ca.verifier()).asking(ClientAuthentication::Required),
             false => keys,
         };
         let (server, remote, events) = start(keys);
-        let (value, name) = get(remote, works.client(RSA).expecting("127.0.0.1")).await.unwrap();
+        let (value, name) = get(remote, test_ca.client(RSA).expecting("127.0.0.1")).await.unwrap();
         // Who is nobody in particular gets nothing here.
         let expected = if mutual { "first" } else { "" };
         assert_eq!((value.as_str(), name.as_deref()), (expected, Some("CN=127.0.0.1")));
@@ -93,36 +94,36 @@ async fn a_secret_that_is_encrypted_to_the_server() {
 
 #[tokio::test]
 async fn nothing_is_encrypted_to_a_key_that_is_not_for_it() {
-    let works = Works::new("Works");
-    let (_server, remote, _) = start(rsa_server(&works, KeyUsagePurpose::DigitalSignature));
-    let refused = get(remote, works.client(RSA).expecting("127.0.0.1")).await.unwrap_err();
+    let test_ca = TestCa::new("Works");
+    let (_server, remote, _) = start(rsa_server(&test_ca, KeyUsagePurpose::DigitalSignature));
+    let refused = get(remote, test_ca.client(RSA).expecting("127.0.0.1")).await.unwrap_err();
     assert!(refused.to_string().contains("keyEncipherment"), "{refused}");
     // The other way round as well.
-    let keys = rsa_server(&works, KeyUsagePurpose::KeyEncipherment);
+    let keys = rsa_server(&test_ca, KeyUsagePurpose::KeyEncipherment);
     assert!(keys.can_serve(CipherSuite::RSA_WITH_AES_128_CBC_SHA));
     assert!(!keys.can_serve(CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8));
-    assert!(!works.server().can_serve(CipherSuite::RSA_WITH_AES_128_CBC_SHA));
+    assert!(!test_ca.server().can_serve(CipherSuite::RSA_WITH_AES_128_CBC_SHA));
 }
 
 #[tokio::test]
 async fn who_is_not_believed_is_refused_and_the_operator_reads_why() {
-    let (works, others) = (Works::new("Works"), Works::new("Others"));
-    let (_server, remote, events) = start(works.server());
-    let wrong_name = get(remote, works.client(SUITES).expecting("other.example")).await.unwrap_err();
+    let (test_ca, others) = (TestCa::new("Works"), TestCa::new("Others"));
+    let (_server, remote, events) = start(test_ca.server());
+    let wrong_name = get(remote, test_ca.client(SUITES).expecting("other.example")).await.unwrap_err();
     assert!(wrong_name.to_string().contains("not for other.example"), "{wrong_name}");
-    let stranger = others.client(SUITES).believing(works.verifier()).expecting("127.0.0.1");
+    let stranger = others.client(SUITES).believing(test_ca.verifier()).expecting("127.0.0.1");
     let refused = get(remote, stranger).await.unwrap_err();
     assert!(refused.to_string().contains("certificate_unknown"), "{refused}");
     assert!(events.lock().unwrap().iter().any(|event| event.contains("UnknownIssuer")));
-    let nobody = PublicKeys::new(SUITES).believing(works.verifier()).expecting("127.0.0.1");
+    let nobody = PublicKeys::new(SUITES).believing(test_ca.verifier()).expecting("127.0.0.1");
     let refused = get(remote, nobody).await.unwrap_err();
     assert!(refused.to_string().contains("wants a certificate"), "{refused}");
 }
 
 #[tokio::test]
 async fn raw_public_keys_on_both_sides() {
-    let works = Works::new("Works");
-    let key = |name| works.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
+    let test_ca = TestCa::new("Works");
+    let key = |name| test_ca.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
     let (ours, theirs) = (key("device"), key("server"));
     let believing = |other: &Arc<dyn Signer>, name| Arc::new(RawKeys(vec![AllowedKey::of(other.public_key(), name)]));
     let server = PublicKeys::new(SUITES).with_raw_key(theirs.clone()).believing(believing(&ours, "the device"));
@@ -137,19 +138,19 @@ async fn raw_public_keys_on_both_sides() {
 
 #[tokio::test]
 async fn after_a_restart_a_session_comes_back_if_its_key_is_believed_still_and_a_certificate_is_shown_again() {
-    let works = Works::new("Works");
-    let key = |name| works.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
+    let test_ca = TestCa::new("Works");
+    let key = |name| test_ca.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
     let (ours, theirs) = (key("device"), key("server"));
     let believing = |other: &Arc<dyn Signer>, name| Arc::new(RawKeys(vec![AllowedKey::of(other.public_key(), name)]));
     let raw = PublicKeys::new(SUITES).with_raw_key(theirs.clone()).asking(ClientAuthentication::Required);
     let device = PublicKeys::new(SUITES).with_raw_key(ours.clone()).believing(believing(&theirs, "the server"));
     let known = raw.clone().believing(believing(&ours, "the device"));
     let removed = raw.believing(believing(&theirs, "another"));
-    let certified = works.client(SUITES).expecting("127.0.0.1");
+    let certified = test_ca.client(SUITES).expecting("127.0.0.1");
     for (name, keys, then, client, comes_back) in [
         ("listed", known.clone(), known.clone(), device.clone(), true),
         ("removed", known, removed, device, false),
-        ("certified", works.server(), works.server(), certified, false),
+        ("certified", test_ca.server(), test_ca.server(), certified, false),
     ] {
         let dir = std::env::temp_dir().join(format!("tegmen-public-state-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
@@ -165,11 +166,12 @@ async fn after_a_restart_a_session_comes_back_if_its_key_is_believed_still_and_a
         let mut client = Client::connect_to(remote, true, config).await.unwrap();
         let path = ["value".to_owned()];
         let (method, options) = (Code::GET, &[][..]);
-        let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
-        assert_eq!(client.request(&ask).await.unwrap().payload, b"first");
+        let request =
+            Request { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
+        assert_eq!(client.request(&request).await.unwrap().payload, b"first");
         server.stop();
         let (server, _, events) = serve(then, remote);
-        let answered = client.request(&ask).await;
+        let answered = client.request(&request).await;
         assert_eq!(answered.is_ok(), comes_back, "{name}: {answered:?}");
         assert_eq!(events.lock().unwrap().iter().any(|event| event.contains("Restored")), comes_back);
         server.stop();
@@ -179,9 +181,9 @@ async fn after_a_restart_a_session_comes_back_if_its_key_is_believed_still_and_a
 
 #[test]
 fn a_key_of_another_certificate_is_found_out_at_once() {
-    let works = Works::new("Works");
-    let (certificate, _) = works.issue("one", ExtendedKeyUsagePurpose::ServerAuth);
-    let (_, signer) = works.issue("two", ExtendedKeyUsagePurpose::ServerAuth);
+    let test_ca = TestCa::new("Works");
+    let (certificate, _) = test_ca.issue("one", ExtendedKeyUsagePurpose::ServerAuth);
+    let (_, signer) = test_ca.issue("two", ExtendedKeyUsagePurpose::ServerAuth);
     let keys = PublicKeys::new(SUITES);
     assert_eq!(keys.clone().with_chain(&[certificate], signer.clone()).err(), Some(NotOurs::OtherKey));
     assert_eq!(keys.with_chain(&[], signer).err(), Some(NotOurs::Malformed));
@@ -216,12 +218,12 @@ async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
     const BOTH: Suites =
         Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, CipherSuite::PSK_WITH_AES_128_CCM_8]);
     const CERTIFIED: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]);
-    let works = Works::new("Works");
-    let (certificate, key) = works.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
+    let test_ca = TestCa::new("Works");
+    let (certificate, key) = test_ca.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
     let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
     let (tell, may) = std::sync::mpsc::channel();
     let slow = Arc::new(Slow { key, asked, may: Mutex::new(may) });
-    let keys = PublicKeys::new(BOTH).with_chain(&[certificate], slow).unwrap().believing(works.verifier());
+    let keys = PublicKeys::new(BOTH).with_chain(&[certificate], slow).unwrap().believing(test_ca.verifier());
     let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: true }];
     let public_keys = Some(keys.asking(ClientAuthentication::Required));
     let config = ServerConfig { listen, shards: 1, public_keys, ..ServerConfig::default() };
@@ -233,7 +235,7 @@ async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
     let tell = tell;
 
     let mut config = ClientConfig {
-        public_keys: Some(works.client(CERTIFIED).expecting("127.0.0.1")),
+        public_keys: Some(test_ca.client(CERTIFIED).expecting("127.0.0.1")),
         timeout: Duration::from_secs(10),
         ..ClientConfig::default()
     };
@@ -258,13 +260,13 @@ async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
 #[tokio::test]
 async fn an_rsa_key_that_replaces_another_signs_from_then_on() {
     const SUITE: Suites = Suites(&[CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256]);
-    let works = Works::new("Works");
+    let test_ca = TestCa::new("Works");
     let keys = || {
-        let (certificate, signer) = works.issue_rsa("127.0.0.1", KeyUsagePurpose::DigitalSignature);
+        let (certificate, signer) = test_ca.issue_rsa("127.0.0.1", KeyUsagePurpose::DigitalSignature);
         PublicKeys::new(SUITE).with_chain(&[certificate], signer).unwrap()
     };
     let (server, remote, _) = start(keys());
-    let client = || works.client(SUITE).expecting("127.0.0.1");
+    let client = || test_ca.client(SUITE).expecting("127.0.0.1");
     assert_eq!(get(remote, client()).await.unwrap().1.as_deref(), Some("CN=127.0.0.1"));
     server.set_own_keys(&keys());
     // A handshake that is under way just then may have to begin again.

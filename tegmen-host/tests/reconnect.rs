@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply};
+use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Server, ServerConfig};
@@ -47,11 +47,11 @@ fn config() -> ClientConfig {
     ClientConfig { key: Some(key), timeout: Duration::from_secs(30), ..ClientConfig::default() }
 }
 
-fn value(path: &[String; 1], method: Code) -> Ask<'_> {
-    Ask { method, path, query: &[], content_format: None, accept: None, payload: &[], options: &[] }
+fn value(path: &[String; 1], method: Code) -> Request<'_> {
+    Request { method, path, query: &[], content_format: None, accept: None, payload: &[], options: &[] }
 }
 
-async fn ask(client: &mut Client, method: Code) -> Result<Reply, ClientError> {
+async fn ask(client: &mut Client, method: Code) -> Result<Response, ClientError> {
     client.request(&value(&["value".to_owned()], method)).await
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tegmen::coap::{Code, MessageRef, OptionNumber};
 use tegmen::oscore::{Aead, OscoreOption};
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, Reply, Tap, Tapped};
+use tegmen_host::client::{Client, ClientConfig, ClientError, Request, Response, Tap, Tapped};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
@@ -140,10 +140,11 @@ fn only_first(server: SocketAddr) -> SocketAddr {
     address
 }
 
-async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Result<Reply, ClientError> {
+async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Result<Response, ClientError> {
     let path = [path.to_owned()];
-    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-    client.request(&ask).await
+    let request =
+        Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
+    client.request(&request).await
 }
 
 async fn get(client: &mut Client) -> Vec<u8> {
@@ -336,7 +337,7 @@ async fn an_observation_begins_with_new_keys() {
     scene.lose("client");
     let mut client = scene.client(&running).await;
     let path = ["value".to_owned()];
-    let ask = Ask {
+    let request = Request {
         method: Code::GET,
         path: &path,
         query: &[],
@@ -345,7 +346,7 @@ async fn an_observation_begins_with_new_keys() {
         payload: b"",
         options: &[],
     };
-    let mut observation = client.observe(&ask).await.unwrap();
+    let mut observation = client.observe(&request).await.unwrap();
     assert!(observation.is_registered());
     assert_eq!(observation.next().await.unwrap().unwrap().payload, b"first");
 }

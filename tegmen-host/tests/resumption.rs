@@ -1,6 +1,6 @@
 //! Clients that come back to a server without a key exchange, over real sockets on the loopback interface.
 
-mod works;
+mod test_ca;
 
 use rcgen::ExtendedKeyUsagePurpose;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::ClientAuthentication;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Tap, Tapped};
+use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Tap, Tapped};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
@@ -19,7 +19,7 @@ use tegmen_host::resumption::ResumptionConfig;
 use tegmen_host::server::{Event, Kind, Listen, Server, ServerConfig};
 use tegmen_host::x509::signer::Signer;
 use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
-use works::Works;
+use test_ca::TestCa;
 
 /// A directory of its own, which goes with the test.
 struct Dir(PathBuf);
@@ -76,8 +76,9 @@ async fn asked(remote: SocketAddr, config: ClientConfig) -> Result<(bool, Code),
     let mut client = Client::connect_to(remote, true, config).await?;
     let path = ["value".to_owned()];
     let (method, options) = (Code::GET, &[][..]);
-    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
-    let code = client.request(&ask).await?.code;
+    let request =
+        Request { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
+    let code = client.request(&request).await?.code;
     Ok((client.is_resumed(), code))
 }
 
@@ -150,26 +151,26 @@ fn certified(dir: &Path, keys: PublicKeys) -> ClientConfig {
 #[tokio::test]
 async fn certificates_are_asked_for_again_once_they_may_be_revoked() {
     let dir = Dir::new("certificates");
-    let works = Works::new("Works");
-    let verifier = works.verifier();
-    let keys = works.server().believing(verifier.clone()).asking(ClientAuthentication::Required);
+    let test_ca = TestCa::new("Works");
+    let verifier = test_ca.verifier();
+    let keys = test_ca.server().believing(verifier.clone()).asking(ClientAuthentication::Required);
     let running =
         start(ServerConfig { public_keys: Some(keys), ..ServerConfig::default() }, &Credentials::default(), 0);
-    let client = works.client(SUITES).expecting("127.0.0.1");
+    let client = test_ca.client(SUITES).expecting("127.0.0.1");
     assert!(!get(running.address, certified(&dir.0, client.clone())).await.unwrap());
     assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
     // Another certificate of the same name is another client.
-    let other = works.client(SUITES).expecting("127.0.0.1");
+    let other = test_ca.client(SUITES).expecting("127.0.0.1");
     assert!(!get(running.address, certified(&dir.0, other)).await.unwrap());
     assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
     // The server now trusts others, and judges a resumption by that trust.
     let mut trust = Trust::default();
-    trust.add_anchors(works.ca.pem().as_bytes()).unwrap();
+    trust.add_anchors(test_ca.ca.pem().as_bytes()).unwrap();
     verifier.replace(trust);
     assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
     // And who is not believed any more does not come back.
     let mut trust = Trust::default();
-    trust.add_anchors(Works::new("Others").ca.pem().as_bytes()).unwrap();
+    trust.add_anchors(TestCa::new("Others").ca.pem().as_bytes()).unwrap();
     verifier.replace(trust);
     assert!(get(running.address, certified(&dir.0, client)).await.is_err());
 }
@@ -177,8 +178,8 @@ async fn certificates_are_asked_for_again_once_they_may_be_revoked() {
 #[tokio::test]
 async fn a_raw_public_key_comes_back_for_as_long_as_it_is_listed_also_after_a_restart() {
     let dir = Dir::new("raw");
-    let works = Works::new("Works");
-    let key = |name| works.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
+    let test_ca = TestCa::new("Works");
+    let key = |name| test_ca.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
     let (ours, theirs) = (key("device"), key("server"));
     let believing = |other: &Arc<dyn Signer>, name| Arc::new(RawKeys(vec![AllowedKey::of(other.public_key(), name)]));
     let config = |listed: &Arc<dyn Signer>| {
@@ -205,12 +206,12 @@ async fn a_raw_public_key_comes_back_for_as_long_as_it_is_listed_also_after_a_re
 #[tokio::test]
 async fn who_proved_nothing_does_not_come_back_where_a_proof_is_asked_for_by_now() {
     let dir = Dir::new("nobody");
-    let works = Works::new("Works");
+    let test_ca = TestCa::new("Works");
     let config = |how| {
         let resumption = Some(ResumptionConfig { keys: Some(dir.0.join("keys")), ..ResumptionConfig::default() });
-        ServerConfig { public_keys: Some(works.server().asking(how)), resumption, ..ServerConfig::default() }
+        ServerConfig { public_keys: Some(test_ca.server().asking(how)), resumption, ..ServerConfig::default() }
     };
-    let nobody = PublicKeys::new(SUITES).believing(works.verifier()).expecting("127.0.0.1");
+    let nobody = PublicKeys::new(SUITES).believing(test_ca.verifier()).expecting("127.0.0.1");
     let nobody = certified(&dir.0, nobody);
     let running = start(config(ClientAuthentication::Asked), &Credentials::default(), 0);
     let address = running.address;
@@ -356,14 +357,14 @@ async fn a_tap_sees_the_secrets_of_a_resumed_session_before_the_records_that_the
 
 #[tokio::test]
 async fn a_client_resumes_only_while_it_believes_the_same_servers() {
-    let (works, others) = (Works::new("Works"), Works::new("Others"));
-    let (dir, keys) = (Dir::new("trust"), works.server());
+    let (test_ca, others) = (TestCa::new("Works"), TestCa::new("Others"));
+    let (dir, keys) = (Dir::new("trust"), test_ca.server());
     let config = ServerConfig { public_keys: Some(keys), ..ServerConfig::default() };
     let running = start(config, &Credentials::default(), 0);
-    let client = works.client(SUITES).expecting("127.0.0.1");
+    let client = test_ca.client(SUITES).expecting("127.0.0.1");
     let revoking = || {
         let mut trust = Trust::default();
-        trust.add_anchors(works.ca.pem().as_bytes()).unwrap();
+        trust.add_anchors(test_ca.ca.pem().as_bytes()).unwrap();
         trust.add_revoked(&format!("{} # nobody\n", "00".repeat(32))).unwrap();
         Arc::new(Verifier::new(trust, Settings::default()))
     };
@@ -379,7 +380,7 @@ async fn a_client_resumes_only_while_it_believes_the_same_servers() {
     running.server.stop();
 
     let dir = Dir::new("pins");
-    let key = |name| works.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
+    let key = |name| test_ca.issue(name, ExtendedKeyUsagePurpose::ServerAuth).1;
     let (ours, theirs) = (key("device"), key("server"));
     let pinned = |key: &Arc<dyn Signer>| Arc::new(RawKeys(vec![AllowedKey::of(key.public_key(), "a key")]));
     let keys = PublicKeys::new(SUITES).with_raw_key(theirs.clone()).believing(pinned(&ours));
@@ -395,15 +396,15 @@ async fn a_client_resumes_only_while_it_believes_the_same_servers() {
 
 #[tokio::test]
 async fn a_client_with_a_certificate_resumes_after_a_restart_if_it_is_believed_by_then() {
-    let (dir, works) = (Dir::new("certified"), Works::new("Works"));
-    let (kept, own) = (dir.0.join("clients"), works.server());
-    let (certificate, signer) = works.issue("device1", ExtendedKeyUsagePurpose::ClientAuth);
+    let (dir, test_ca) = (Dir::new("certified"), TestCa::new("Works"));
+    let (kept, own) = (dir.0.join("clients"), test_ca.server());
+    let (certificate, signer) = test_ca.issue("device1", ExtendedKeyUsagePurpose::ClientAuth);
     let digest: String = tegmen_host::x509::sha256(&certificate).iter().map(|byte| format!("{byte:02x}")).collect();
     let client = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
-    let client = certified(&dir.0, client.believing(works.verifier()).expecting("127.0.0.1"));
+    let client = certified(&dir.0, client.believing(test_ca.verifier()).expecting("127.0.0.1"));
     let serve = |revoked: &str, port| {
         let mut trust = Trust::default();
-        trust.add_anchors(works.ca.pem().as_bytes()).unwrap();
+        trust.add_anchors(test_ca.ca.pem().as_bytes()).unwrap();
         trust.add_revoked(revoked).unwrap();
         let verifier = Verifier::new(trust, Settings::default());
         verifier.keep_clients_in(&kept).unwrap();

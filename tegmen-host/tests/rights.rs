@@ -1,6 +1,6 @@
 //! The rights of a peer at a server: they follow from what the peer proved, while that proof is in force.
 
-mod works;
+mod test_ca;
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen::endpoint::ClientAuthentication;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey};
+use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
@@ -21,7 +21,7 @@ use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
 use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
 use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
-use works::Works;
+use test_ca::TestCa;
 
 /// A directory that is gone at the end.
 struct Scene(PathBuf);
@@ -107,8 +107,8 @@ fn certified(keys: PublicKeys) -> ClientConfig {
 async fn ask(client: &mut Client, method: Code, payload: &[u8]) -> Result<Code, ClientError> {
     let path = ["value".to_owned()];
     let options = &[][..];
-    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options };
-    Ok(client.request(&ask).await?.code)
+    let request = Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options };
+    Ok(client.request(&request).await?.code)
 }
 
 /// Shows the public key of one and signs with that of another.
@@ -155,8 +155,8 @@ fn make_contexts(server: &Path, client: &Path, allow: &str) {
 
 #[tokio::test]
 async fn a_public_key_that_was_shown_and_not_proved_gives_nobody_any_right() {
-    let (scene, works) = (Scene::new("shown"), Works::new("Works"));
-    let key = |name| works.issue(name, rcgen::ExtendedKeyUsagePurpose::ServerAuth).1;
+    let (scene, test_ca) = (Scene::new("shown"), TestCa::new("Works"));
+    let key = |name| test_ca.issue(name, rcgen::ExtendedKeyUsagePurpose::ServerAuth).1;
     let (device, gateway, stranger) = (key("device1"), key("gateway"), key("stranger"));
     make_contexts(&scene.file("device1"), &scene.file("client"), "GET /*");
     let credentials = Credentials::default();
@@ -183,8 +183,8 @@ async fn a_public_key_that_was_shown_and_not_proved_gives_nobody_any_right() {
 
 #[tokio::test]
 async fn a_pre_shared_key_that_was_removed_does_not_come_back_with_a_public_key_of_its_name() {
-    let (scene, works) = (Scene::new("removed"), Works::new("Works"));
-    let key = |name| works.issue(name, rcgen::ExtendedKeyUsagePurpose::ServerAuth).1;
+    let (scene, test_ca) = (Scene::new("removed"), TestCa::new("Works"));
+    let key = |name| test_ca.issue(name, rcgen::ExtendedKeyUsagePurpose::ServerAuth).1;
     let (device, gateway) = (key("device1"), key("gateway"));
     let file = scene.write("[[psk]]\nidentity = \"device1\"\nkey_text = \"key\"\nallow = [\"GET /value\"]\n", 100);
     let keys = PublicKeys::new(BOTH).with_raw_key(gateway.clone()).believing(believing(&device, "device1"));
@@ -206,8 +206,8 @@ async fn a_pre_shared_key_that_was_removed_does_not_come_back_with_a_public_key_
 
 #[tokio::test]
 async fn each_proof_of_a_name_has_rights_of_its_own() {
-    let (scene, works) = (Scene::new("own"), Works::new("Works"));
-    let key = |name| works.issue(name, rcgen::ExtendedKeyUsagePurpose::ServerAuth).1;
+    let (scene, test_ca) = (Scene::new("own"), TestCa::new("Works"));
+    let key = |name| test_ca.issue(name, rcgen::ExtendedKeyUsagePurpose::ServerAuth).1;
     let (device, gateway) = (key("device1"), key("gateway"));
     let psk_entry = "[[psk]]\nidentity = \"device1\"\nkey_text = \"key\"\nallow = [\"GET /value\"]\n";
     let (yes_get, no_put) = ((Code::GET, Code::CONTENT), (Code::PUT, Code::FORBIDDEN));
@@ -327,17 +327,17 @@ async fn one_identity_cannot_take_the_places_of_all_others() {
 
 #[tokio::test]
 async fn a_certificate_without_a_usable_name_is_restricted_by_its_digest() {
-    let (scene, works) = (Scene::new("nameless"), Works::new("Works"));
+    let (scene, test_ca) = (Scene::new("nameless"), TestCa::new("Works"));
     let mut long = rcgen::DistinguishedName::new();
     long.push(rcgen::DnType::OrganizationName, "x".repeat(130));
     for subject in [rcgen::DistinguishedName::new(), long] {
-        let (certificate, signer) = works.issue_as(subject);
+        let (certificate, signer) = test_ca.issue_as(subject);
         let digest = to_hex(&tegmen_host::x509::sha256(&certificate));
         let file = scene.write(&format!("[[certificate]]\nname = \"sha256:{digest}\"\nallow = [\"GET /*\"]\n"), 100);
-        let config = ServerConfig { public_keys: Some(works.server()), ..ServerConfig::default() };
+        let config = ServerConfig { public_keys: Some(test_ca.server()), ..ServerConfig::default() };
         let running = Running::start(&Credentials::from_file(&file).unwrap(), config);
         let keys = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
-        let keys = keys.believing(works.verifier()).expecting("127.0.0.1");
+        let keys = keys.believing(test_ca.verifier()).expecting("127.0.0.1");
         let mut client = Client::connect_to(running.secure, true, certified(keys)).await.unwrap();
         assert_eq!(ask(&mut client, Code::GET, b"").await.unwrap(), Code::CONTENT);
         assert_eq!(ask(&mut client, Code::PUT, b"x").await.unwrap(), Code::FORBIDDEN);
@@ -347,9 +347,9 @@ async fn a_certificate_without_a_usable_name_is_restricted_by_its_digest() {
 
 #[tokio::test]
 async fn clients_without_a_certificate_may_do_what_they_are_allowed_and_nothing_else() {
-    let (scene, works) = (Scene::new("anonymous"), Works::new("Works"));
-    let client = || PublicKeys::new(SUITES).believing(works.verifier()).expecting("127.0.0.1");
-    let keys = || works.server().asking(ClientAuthentication::Never);
+    let (scene, test_ca) = (Scene::new("anonymous"), TestCa::new("Works"));
+    let client = || PublicKeys::new(SUITES).believing(test_ca.verifier()).expecting("127.0.0.1");
+    let keys = || test_ca.server().asking(ClientAuthentication::Never);
     let (get, put) = (Code::GET, Code::PUT);
     for (entry, option, expected) in [
         ("", None, [(get, Code::UNAUTHORIZED), (put, Code::UNAUTHORIZED)]),
@@ -394,36 +394,37 @@ async fn a_path_that_two_readers_might_read_differently_is_refused() {
     ] {
         let path: Vec<String> = path.iter().map(|segment| (*segment).to_owned()).collect();
         let (method, options) = (Code::GET, &[][..]);
-        let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
-        assert_eq!(client.request(&ask).await.unwrap().code, code, "{path:?}");
+        let request =
+            Request { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
+        assert_eq!(client.request(&request).await.unwrap().code, code, "{path:?}");
     }
 }
 
 #[tokio::test]
 async fn a_server_changes_its_certificate_and_no_session_ends() {
-    let (works, others) = (Works::new("Works"), Works::new("Others"));
+    let (test_ca, others) = (TestCa::new("Works"), TestCa::new("Others"));
     let running = Running::start(
         &Credentials::default(),
-        ServerConfig { public_keys: Some(works.server()), ..ServerConfig::default() },
+        ServerConfig { public_keys: Some(test_ca.server()), ..ServerConfig::default() },
     );
-    let believing = |who: &Works| certified(works.client(SUITES).believing(who.verifier()).expecting("127.0.0.1"));
-    let mut before = Client::connect_to(running.secure, true, believing(&works)).await.unwrap();
+    let believing = |who: &TestCa| certified(test_ca.client(SUITES).believing(who.verifier()).expecting("127.0.0.1"));
+    let mut before = Client::connect_to(running.secure, true, believing(&test_ca)).await.unwrap();
     assert!(Client::connect_to(running.secure, true, believing(&others)).await.is_err());
     let (certificate, signer) = others.issue("127.0.0.1", rcgen::ExtendedKeyUsagePurpose::ServerAuth);
-    let own = works.server().without_own().with_chain(&[certificate], signer).unwrap();
+    let own = test_ca.server().without_own().with_chain(&[certificate], signer).unwrap();
     running.server.set_own_keys(&own);
     let mut after = Client::connect_to(running.secure, true, believing(&others)).await.unwrap();
     for client in [&mut before, &mut after] {
         assert_eq!(ask(client, Code::GET, b"").await.unwrap(), Code::CONTENT);
     }
-    assert!(Client::connect_to(running.secure, true, believing(&works)).await.is_err());
+    assert!(Client::connect_to(running.secure, true, believing(&test_ca)).await.is_err());
 }
 
 #[tokio::test]
 async fn an_expired_certificate_and_a_list_that_is_due_are_reported_and_counted_down() {
-    let works = Works::new("Works");
+    let test_ca = TestCa::new("Works");
     let long_ago = rcgen::date_time_ymd(2020, 1, 1);
-    let (certificate, signer) = works.issue_until("127.0.0.1", rcgen::date_time_ymd(2020, 6, 1));
+    let (certificate, signer) = test_ca.issue_until("127.0.0.1", rcgen::date_time_ymd(2020, 6, 1));
     let crl = rcgen::CertificateRevocationListParams {
         this_update: long_ago,
         next_update: rcgen::date_time_ymd(2020, 2, 1),
@@ -432,10 +433,10 @@ async fn an_expired_certificate_and_a_list_that_is_due_are_reported_and_counted_
         revoked_certs: Vec::new(),
         key_identifier_method: rcgen::KeyIdMethod::Sha256,
     };
-    let crl = crl.signed_by(&works.ca).unwrap();
+    let crl = crl.signed_by(&test_ca.ca).unwrap();
     let serve = |crls: &[&[u8]], certificate: Vec<u8>, signer| {
         let mut trust = Trust::default();
-        trust.add_anchors(works.ca.pem().as_bytes()).unwrap();
+        trust.add_anchors(test_ca.ca.pem().as_bytes()).unwrap();
         crls.iter().for_each(|crl| assert_eq!(trust.add_crls(crl), Ok(1)));
         let keys = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
         let keys =
@@ -449,10 +450,11 @@ async fn an_expired_certificate_and_a_list_that_is_due_are_reported_and_counted_
     for name in ["tegmen_certificate_expiry_seconds -", "tegmen_revocation_list_due_seconds -"] {
         assert!(page.contains(name), "{page}");
     }
-    let (certificate, signer) = works.issue("127.0.0.1", rcgen::ExtendedKeyUsagePurpose::ServerAuth);
+    let (certificate, signer) = test_ca.issue("127.0.0.1", rcgen::ExtendedKeyUsagePurpose::ServerAuth);
     let running = serve(&[], certificate, signer);
-    let mut client =
-        Client::connect_to(running.secure, true, certified(works.client(SUITES).expecting("127.0.0.1"))).await.unwrap();
+    let mut client = Client::connect_to(running.secure, true, certified(test_ca.client(SUITES).expecting("127.0.0.1")))
+        .await
+        .unwrap();
     assert_eq!(ask(&mut client, Code::GET, b"").await.unwrap(), Code::CONTENT);
     assert_eq!(running.count("Expired") + running.count("Due"), 0);
     let page = tegmen_host::metrics::render(&running.server.stop());

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::connection_id::Policy;
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey, Reply, Tap, Tapped};
+use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response, Tap, Tapped};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
@@ -140,10 +140,11 @@ fn config(wire: &Wire) -> ClientConfig {
     config
 }
 
-async fn ask(client: &mut Client, method: Code, payload: &[u8]) -> Reply {
+async fn ask(client: &mut Client, method: Code, payload: &[u8]) -> Response {
     let path = ["value".to_owned()];
-    let ask = Ask { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-    client.request(&ask).await.unwrap()
+    let request =
+        Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
+    client.request(&request).await.unwrap()
 }
 
 #[tokio::test]
@@ -324,7 +325,7 @@ async fn a_session_that_is_over_or_whose_owner_was_removed_does_not_come_back() 
     assert_eq!(rows(&file), 1);
     let running = Running::start_for("somebody else", Some(&file), Some(address));
     let path = ["value".to_owned()];
-    let get = Ask {
+    let get = Request {
         method: Code::GET,
         path: &path,
         query: &[],

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber};
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientKey, Observation, Reply, Tap, Tapped};
+use tegmen_host::client::{self, Client, ClientConfig, ClientKey, Observation, Tap, Tapped};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Application, Exchange, Listen, Server, ServerConfig, Totals};
@@ -45,11 +45,16 @@ async fn connect(server: &Server, secure: bool) -> Client {
     connect_with(server, secure, |_| {}).await
 }
 
-fn asking<'a>(method: Code, path: &'a [String], payload: &'a [u8], options: &'a [(OptionNumber, Vec<u8>)]) -> Ask<'a> {
-    Ask { method, path, query: &[], content_format: None, accept: None, payload, options }
+fn asking<'a>(
+    method: Code,
+    path: &'a [String],
+    payload: &'a [u8],
+    options: &'a [(OptionNumber, Vec<u8>)],
+) -> client::Request<'a> {
+    client::Request { method, path, query: &[], content_format: None, accept: None, payload, options }
 }
 
-async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Reply {
+async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> client::Response {
     client.request(&asking(method, &[path.to_owned()], payload, &[])).await.unwrap()
 }
 
@@ -218,7 +223,7 @@ async fn settles(server: &Server, such: impl Fn(&Totals) -> bool) {
     panic!("{:?}", server.totals());
 }
 
-async fn next(observation: &mut Observation<'_>) -> Reply {
+async fn next(observation: &mut Observation<'_>) -> client::Response {
     tokio::time::timeout(Duration::from_secs(10), observation.next()).await.expect("a notification").unwrap().unwrap()
 }
 
@@ -409,14 +414,15 @@ async fn json_is_merged_with_json() {
     let mut client = connect(&server, true).await;
     let path = ["json".to_owned()];
     for method in [Code::PATCH, Code::IPATCH] {
-        let patch = Ask { content_format: Some(52), ..asking(method, &path, br#"{"b":{"c":null,"d":[1]}}"#, &[]) };
+        let patch =
+            client::Request { content_format: Some(52), ..asking(method, &path, br#"{"b":{"c":null,"d":[1]}}"#, &[]) };
         assert_eq!(client.request(&patch).await.unwrap().code, Code::CHANGED);
         assert_eq!(ask(&mut client, Code::GET, "json", b"").await.payload, br#"{"a":1,"b":{"d":[1]}}"#);
     }
     let plain = asking(Code::PATCH, &path, b"{}", &[]);
     assert_eq!(client.request(&plain).await.unwrap().code, Code::UNSUPPORTED_CONTENT_FORMAT);
     let text = ["value".to_owned()];
-    let patch = Ask { content_format: Some(52), ..asking(Code::PATCH, &text, b"{}", &[]) };
+    let patch = client::Request { content_format: Some(52), ..asking(Code::PATCH, &text, b"{}", &[]) };
     assert_eq!(client.request(&patch).await.unwrap().code, Code::CONFLICT);
 }
 

@@ -283,7 +283,7 @@ fn a_ca_that_may_not_issue_does_not() {
     let narrow = root.issues("Narrow", |params| {
         ca(params);
         params.name_constraints = Some(NameConstraints {
-            permitted_subtrees: vec![GeneralSubtree::DnsName("works.example".into())],
+            permitted_subtrees: vec![GeneralSubtree::DnsName("test_ca.example".into())],
             excluded_subtrees: vec![],
         });
     });

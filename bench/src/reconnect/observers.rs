@@ -11,7 +11,7 @@ use std::{
 };
 use tegmen::coap::Code;
 use tegmen_bench_line::{Failure, IDENTITY};
-use tegmen_host::client::{Ask, Client, ClientConfig, ClientError, ClientKey};
+use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request};
 use tokio::{
     task::{JoinSet, LocalSet},
     time::{sleep, timeout},
@@ -88,7 +88,7 @@ async fn observer(
     let config = ClientConfig { key: Some(key), alive: Some(ALIVE), ..ClientConfig::default() };
     let mut client = Client::connect_to(address, true, config).await?;
     let path = ["time".to_owned()];
-    let ask = Ask {
+    let request = Request {
         method: Code::GET,
         path: &path,
         query: &[],
@@ -97,7 +97,7 @@ async fn observer(
         payload: &[],
         options: &[],
     };
-    let mut observation = client.observe(&ask).await?;
+    let mut observation = client.observe(&request).await?;
     if observation.is_registered() {
         registered.set(registered.get() + 1);
     }

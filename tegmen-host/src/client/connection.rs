@@ -2,7 +2,7 @@
 
 use super::oscore::OscoreClient;
 use super::outer_block::is_cut;
-use super::{Ask, Client, ClientError, Reply, Tapped, describe};
+use super::{Client, ClientError, Request, Response, Tapped, describe};
 use crate::clock;
 use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
@@ -32,7 +32,7 @@ const LEAST_MTU: u16 = 128;
 /// What the loop brought.
 pub(super) enum Happened {
     Established,
-    Response(RequestId, Reply),
+    Response(RequestId, Response),
     Refused(RequestId, ClientError),
     Reset(RequestId),
     Unanswered(RequestId),
@@ -40,7 +40,7 @@ pub(super) enum Happened {
     Closed(Fatal),
 }
 
-/// What a message has beside what [`Ask`] says.
+/// What a message has beside what [`Request`] says.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Part<'a> {
     pub(super) payload: &'a [u8],
@@ -56,12 +56,16 @@ pub(super) struct Part<'a> {
 
 impl Client {
     /// Sends one message and waits for its response.
-    pub(super) async fn exchange(&mut self, ask: &Ask<'_>, part: Part<'_>) -> Result<Reply, ClientError> {
+    pub(super) async fn exchange(&mut self, ask: &Request<'_>, part: Part<'_>) -> Result<Response, ClientError> {
         self.converse(ask, part).await.map(|(_, reply)| reply)
     }
 
     /// As [`Self::exchange`]; the request may have further responses.
-    pub(super) async fn converse(&mut self, ask: &Ask<'_>, part: Part<'_>) -> Result<(RequestId, Reply), ClientError> {
+    pub(super) async fn converse(
+        &mut self,
+        ask: &Request<'_>,
+        part: Part<'_>,
+    ) -> Result<(RequestId, Response), ClientError> {
         let mut is_again = false;
         loop {
             if self.oscore.as_ref().is_some_and(OscoreClient::is_lost) {
@@ -71,7 +75,7 @@ impl Client {
             let answer = self.response_to(request, start.after(self.config.timeout)).await;
             if is_again || !self.oscore.as_ref().is_some_and(|oscore| oscore.begins_anew(&answer)) {
                 let round_trip = clock::now().since(start);
-                return answer.map(|reply| (request, Reply { round_trip, ..reply }));
+                return answer.map(|reply| (request, Response { round_trip, ..reply }));
             }
             self.forget(request);
             is_again = true;
@@ -79,7 +83,11 @@ impl Client {
     }
 
     /// Sends one message that a response comes for.
-    pub(super) async fn begin(&mut self, ask: &Ask<'_>, part: Part<'_>) -> Result<(RequestId, Instant), ClientError> {
+    pub(super) async fn begin(
+        &mut self,
+        ask: &Request<'_>,
+        part: Part<'_>,
+    ) -> Result<(RequestId, Instant), ClientError> {
         if let Some(reason) = self.closed {
             return Err(ClientError::Ended { remote: self.remote, detail: describe(reason) });
         }
@@ -148,7 +156,7 @@ impl Client {
     }
 
     /// Keeps what another request waits for.
-    fn keep(&mut self, id: RequestId, reply: Reply) {
+    fn keep(&mut self, id: RequestId, reply: Response) {
         if self.unread.len() < MAX_UNREAD {
             self.unread.push_back((id, reply));
         }
@@ -168,7 +176,7 @@ impl Client {
     }
 
     /// The largest block that fits a message beside the options of `ask`, and one that is asked for fits what we take.
-    pub(super) fn block_size(&mut self, ask: &Ask<'_>) -> usize {
+    pub(super) fn block_size(&mut self, ask: &Request<'_>) -> usize {
         let taken = match (self.protection, self.config.dtls.record_size_limit) {
             (Protection::Dtls, limit @ 1..) => usize::from(limit),
             _ => usize::MAX,
@@ -208,7 +216,7 @@ impl Client {
     }
 
     /// Waits for the response to a request.
-    pub(super) async fn response_to(&mut self, request: RequestId, deadline: Instant) -> Result<Reply, ClientError> {
+    pub(super) async fn response_to(&mut self, request: RequestId, deadline: Instant) -> Result<Response, ClientError> {
         let start = clock::now();
         if let Some(reply) = self.response_until(request, deadline).await? {
             return Ok(reply);
@@ -242,7 +250,7 @@ impl Client {
         &mut self,
         request: RequestId,
         deadline: Instant,
-    ) -> Result<Option<Reply>, ClientError> {
+    ) -> Result<Option<Response>, ClientError> {
         if let Some(index) = self.unread.iter().position(|(id, _)| *id == request)
             && let Some((_, reply)) = self.unread.remove(index)
         {
@@ -508,8 +516,8 @@ impl Client {
             Received::Response { request, message, acknowledge } => {
                 answered = Some(message.token().len());
                 let reply = match &mut self.oscore {
-                    None => Ok(Reply::new(&message)),
-                    Some(_) if is_cut(&message) => Ok(Reply { is_cut: true, ..Reply::new(&message) }),
+                    None => Ok(Response::new(&message)),
+                    Some(_) if is_cut(&message) => Ok(Response { is_cut: true, ..Response::new(&message) }),
                     Some(oscore) => {
                         let before = bytes.to_vec();
                         let reply = oscore.unprotect(&mut self.crypto, request, bytes);
@@ -552,7 +560,7 @@ const RECEIVE_LEN: usize = 65_535;
 /// Responses that are kept while another is waited for.
 const MAX_UNREAD: usize = 64;
 
-pub(super) fn write(mut builder: Builder<'_, '_>, ask: &Ask<'_>, part: Part<'_>) -> Result<(), BuildError> {
+pub(super) fn write(mut builder: Builder<'_, '_>, ask: &Request<'_>, part: Part<'_>) -> Result<(), BuildError> {
     for segment in ask.path {
         builder.option(OptionNumber::URI_PATH, segment.as_bytes())?;
     }

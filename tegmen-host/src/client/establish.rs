@@ -156,7 +156,7 @@ impl Client {
 
     /// As [`super::transfer::request`], again in another session where one ends or is unknown to the server, if the request
     /// may be executed twice.
-    pub(super) async fn request_again(&mut self, ask: &super::Ask<'_>) -> Result<super::Reply, ClientError> {
+    pub(super) async fn request_again(&mut self, ask: &super::Request<'_>) -> Result<super::Response, ClientError> {
         let until = clock::now().after(self.config.timeout);
         let most = self.reconnects + MOST_PER_REQUEST;
         // Nothing of this request was sent yet.

@@ -1,6 +1,6 @@
 //! One request to a group of servers, and the responses of its members (RFC 7252, section 8).
 
-use super::{Ask, ClientError, Reply, connection::write};
+use super::{ClientError, Request, Response, connection::write};
 use crate::clock;
 use crate::group::Group;
 use crate::provider::HostCrypto;
@@ -26,9 +26,9 @@ const MAX_MESSAGE: usize = 1152;
 pub async fn ask_group(
     group: &Group,
     port: u16,
-    ask: &Ask<'_>,
+    ask: &Request<'_>,
     wait: Duration,
-    mut on_reply: impl FnMut(SocketAddr, Reply),
+    mut on_reply: impl FnMut(SocketAddr, Response),
 ) -> Result<usize, ClientError> {
     let remote = group.at(port);
     let unreachable = |source| ClientError::Unreachable { remote, source };
@@ -65,7 +65,7 @@ pub async fn ask_group(
             // Who does not receive it asks again.
             let _ = socket.send_to(&acknowledgement, from).await;
         }
-        on_reply(from, Reply { round_trip: clock::now().since(start), ..Reply::new(&message) });
+        on_reply(from, Response { round_trip: clock::now().since(start), ..Response::new(&message) });
     }
 }
 

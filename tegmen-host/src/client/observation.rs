@@ -3,7 +3,7 @@
 use super::connection::Part;
 use super::establish::Backoff;
 use super::transfer::download;
-use super::{Ask, Client, ClientError, Reply};
+use super::{Client, ClientError, Request, Response};
 use crate::clock;
 use crate::digest::sha256;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tegmen::time::Instant;
 /// notification. [`Self::cancel`] tells the server at once.
 pub struct Observation<'c> {
     client: &'c mut Client,
-    ask: Ask<'c>,
+    ask: Request<'c>,
     request: RequestId,
     token: [u8; 8],
     order: Option<Order>,
@@ -25,13 +25,13 @@ pub struct Observation<'c> {
     stale: Instant,
     /// When the server is asked for a sign of life.
     alive: Instant,
-    first: Option<Reply>,
+    first: Option<Response>,
     /// Of the last representation.
     last: [u8; 32],
 }
 
 impl<'c> Observation<'c> {
-    pub(super) async fn begin(client: &'c mut Client, ask: &Ask<'c>) -> Result<Self, ClientError> {
+    pub(super) async fn begin(client: &'c mut Client, ask: &Request<'c>) -> Result<Self, ClientError> {
         let mut token = [0; 8];
         client.crypto.random(&mut token);
         let (request, reply, _) = register(client, ask, &token).await?;
@@ -64,7 +64,7 @@ impl<'c> Observation<'c> {
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
-    pub async fn next(&mut self) -> Result<Option<Reply>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<Response>, ClientError> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
@@ -104,7 +104,7 @@ impl<'c> Observation<'c> {
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
-    pub async fn cancel(mut self) -> Result<Reply, ClientError> {
+    pub async fn cancel(mut self) -> Result<Response, ClientError> {
         let this = &mut self;
         this.client.forget(this.request);
         this.client.exchange(&this.ask, part(&this.token, DEREGISTER, &this.ask)).await
@@ -112,7 +112,7 @@ impl<'c> Observation<'c> {
 
     /// With the same token, so that the server keeps one entry; in another session if the one before is over. True if the
     /// server did not know us as it did before.
-    async fn register_again(&mut self) -> Result<(Reply, bool), ClientError> {
+    async fn register_again(&mut self) -> Result<(Response, bool), ClientError> {
         self.client.forget(self.request);
         let reconnects = self.client.reconnects;
         let mut backoff = Backoff::new();
@@ -136,7 +136,7 @@ impl<'c> Observation<'c> {
     }
 
     /// With the blocks behind the first.
-    async fn whole(&mut self, reply: Reply) -> Result<Reply, ClientError> {
+    async fn whole(&mut self, reply: Response) -> Result<Response, ClientError> {
         let max_age = Duration::from_secs(reply.uint(OptionNumber::MAX_AGE).unwrap_or(DEFAULT_MAX_AGE).into());
         let mut random = [0; 1];
         self.client.crypto.random(&mut random);
@@ -166,9 +166,9 @@ const DEFAULT_MAX_AGE: u32 = 60;
 /// Registers; a server that wants proof of our address or of freshness gets it (RFC 9175). True if it wanted it.
 async fn register(
     client: &mut Client,
-    ask: &Ask<'_>,
+    ask: &Request<'_>,
     token: &[u8; 8],
-) -> Result<(RequestId, Reply, bool), ClientError> {
+) -> Result<(RequestId, Response, bool), ClientError> {
     let mut echo: Option<Vec<u8>> = None;
     loop {
         let register = part(token, REGISTER, ask);
@@ -181,7 +181,7 @@ async fn register(
 }
 
 /// Identifies a representation.
-fn digest(reply: &Reply) -> [u8; 32] {
+fn digest(reply: &Response) -> [u8; 32] {
     let mut text = vec![reply.code.0];
     text.extend(reply.option(OptionNumber::ETAG).unwrap_or(&[]));
     text.push(0);
@@ -189,6 +189,6 @@ fn digest(reply: &Reply) -> [u8; 32] {
     sha256(&text)
 }
 
-fn part<'a>(token: &'a [u8], observe: u32, ask: &Ask<'a>) -> Part<'a> {
+fn part<'a>(token: &'a [u8], observe: u32, ask: &Request<'a>) -> Part<'a> {
     Part { payload: ask.payload, observe: Some(observe), token: Some(token), ..Part::default() }
 }

@@ -1,7 +1,7 @@
 //! Requests with OSCORE (RFC 8613), at the client.
 
 use super::connection::Part;
-use super::{Ask, Client, ClientError, Reply};
+use super::{Client, ClientError, Request, Response};
 use crate::contexts::{StoredContext, Untaken};
 use crate::provider::HostCrypto;
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ impl OscoreClient {
     }
 
     /// True if a request is to be sent again under other keys than before.
-    pub(super) fn begins_anew(&self, answer: &Result<Reply, ClientError>) -> bool {
+    pub(super) fn begins_anew(&self, answer: &Result<Response, ClientError>) -> bool {
         match answer {
             Ok(reply) => reply.code == Code::UNAUTHORIZED && self.rederived,
             Err(ClientError::NotProtected { .. }) => self.stored.is_lost(),
@@ -98,7 +98,7 @@ impl OscoreClient {
         crypto: &mut HostCrypto,
         request: RequestId,
         datagram: &mut [u8],
-    ) -> Result<Reply, Untaken> {
+    ) -> Result<Response, Untaken> {
         let index = self.asked.iter().position(|asked| asked.request == request).ok_or(Refused::Replayed)?;
         let asked = self.asked.get_mut(index).ok_or(Refused::Replayed)?;
         let code = MessageRef::parse(datagram).map(|message| message.code());
@@ -111,7 +111,7 @@ impl OscoreClient {
         }
         let (message, rederived) = taken?;
         self.rederived = rederived;
-        let mut reply = Reply::new(&message);
+        let mut reply = Response::new(&message);
         asked.responses = asked.responses.wrapping_add(1);
         let number = asked.responses.to_be_bytes();
         let observe = reply.options.iter_mut().find(|(number, _)| *number == OptionNumber::OBSERVE);
@@ -135,7 +135,7 @@ impl Client {
     pub(super) async fn rederive(&mut self) -> Result<(), ClientError> {
         let Some(oscore) = &mut self.oscore else { return Ok(()) };
         oscore.begin_rederivation(&mut self.crypto)?;
-        let ask = Ask {
+        let ask = Request {
             method: Code::GET,
             path: &[],
             query: &[],

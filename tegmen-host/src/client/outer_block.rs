@@ -2,7 +2,7 @@
 //! reassembles them before it decrypts.
 
 use super::connection::Happened;
-use super::{Client, ClientError, Reply};
+use super::{Client, ClientError, Response};
 use crate::clock;
 use crate::contexts::MAX_UNFRAGMENTED_SIZE;
 use std::future::Future;
@@ -21,7 +21,7 @@ pub(super) fn is_cut(message: &MessageRef<'_>) -> bool {
 
 impl Client {
     /// What is inside a response, once all of it is here.
-    pub(super) async fn uncut(&mut self, request: RequestId, reply: Reply) -> Result<Reply, ClientError> {
+    pub(super) async fn uncut(&mut self, request: RequestId, reply: Response) -> Result<Response, ClientError> {
         if !reply.is_cut {
             return Ok(reply);
         }
@@ -32,7 +32,7 @@ impl Client {
         gathered
     }
 
-    async fn gather(&mut self, request: RequestId, first: Reply) -> Result<Reply, ClientError> {
+    async fn gather(&mut self, request: RequestId, first: Response) -> Result<Response, ClientError> {
         let remote = self.remote;
         let wrong = |detail| ClientError::Blocks { remote, detail };
         let deadline = clock::now().after(self.config.timeout);
@@ -80,7 +80,7 @@ impl Client {
         request: RequestId,
         block: Block,
         deadline: Instant,
-    ) -> Pin<Box<dyn Future<Output = Result<Reply, ClientError>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Response, ClientError>> + Send + '_>> {
         Box::pin(async move {
             let remote = self.remote;
             let gone = || ClientError::Blocks { remote, detail: "the request is forgotten" };

@@ -1,7 +1,7 @@
 //! Bodies in blocks (RFC 7959), and the answer to an Echo option of a server (RFC 9175).
 
 use super::connection::Part;
-use super::{Ask, Client, ClientError, Progress, Reply};
+use super::{Client, ClientError, Progress, Request, Response};
 use tegmen::coap::{Block, Code, OptionNumber};
 use tegmen::crypto::Crypto as _;
 
@@ -9,13 +9,13 @@ use tegmen::crypto::Crypto as _;
 const ATTEMPTS: usize = 3;
 
 /// One request with its whole body, one response with its whole body.
-pub(super) async fn request(client: &mut Client, ask: &Ask<'_>) -> Result<Reply, ClientError> {
+pub(super) async fn request(client: &mut Client, ask: &Request<'_>) -> Result<Response, ClientError> {
     let first = upload(client, ask, Part::default()).await?;
     download(client, ask, first).await
 }
 
 /// Sends the request, its body in blocks if need be, and returns what answers its end.
-pub(super) async fn upload(client: &mut Client, ask: &Ask<'_>, part: Part<'_>) -> Result<Reply, ClientError> {
+pub(super) async fn upload(client: &mut Client, ask: &Request<'_>, part: Part<'_>) -> Result<Response, ClientError> {
     let mut echo: Option<Vec<u8>> = None;
     let mut size = client.block_size(ask);
     let mut request_tag = None;
@@ -70,10 +70,10 @@ fn numberable(len: usize, block_size: usize) -> Result<(), ClientError> {
 /// The response, and how many bytes were sent before it. All blocks have one token: some servers know an upload by it.
 async fn upload_blocks(
     client: &mut Client,
-    ask: &Ask<'_>,
+    ask: &Request<'_>,
     part: Part<'_>,
     size: &mut usize,
-) -> Result<(Reply, usize), ClientError> {
+) -> Result<(Response, usize), ClientError> {
     let total = ask.payload.len();
     let mut token = [0; 8];
     client.crypto.random(&mut token);
@@ -102,7 +102,7 @@ async fn upload_blocks(
 }
 
 /// Fetches the blocks that follow the first.
-pub(super) async fn download(client: &mut Client, ask: &Ask<'_>, first: Reply) -> Result<Reply, ClientError> {
+pub(super) async fn download(client: &mut Client, ask: &Request<'_>, first: Response) -> Result<Response, ClientError> {
     let mut first = first;
     for _ in 0..ATTEMPTS {
         let Some(block) = first.block(OptionNumber::BLOCK2).filter(|block| block.more && block.number == 0) else {
@@ -112,7 +112,7 @@ pub(super) async fn download(client: &mut Client, ask: &Ask<'_>, first: Reply) -
             Some(body) => {
                 let cut = |(number, _): &(OptionNumber, Vec<u8>)| *number != OptionNumber::BLOCK2;
                 let options = first.options.into_iter().filter(cut).collect();
-                return Ok(Reply { payload: body, options, ..first });
+                return Ok(Response { payload: body, options, ..first });
             }
             // Only what changes nothing may be asked again.
             None if ask.method.is_safe() => first = upload(client, ask, Part::default()).await?,
@@ -125,8 +125,8 @@ pub(super) async fn download(client: &mut Client, ask: &Ask<'_>, first: Reply) -
 /// The whole body; `None` if the representation changed in between.
 async fn blocks_after(
     client: &mut Client,
-    ask: &Ask<'_>,
-    first: &Reply,
+    ask: &Request<'_>,
+    first: &Response,
     block: Block,
 ) -> Result<Option<Vec<u8>>, ClientError> {
     let wrong = |client: &Client, detail| ClientError::Blocks { remote: client.remote, detail };

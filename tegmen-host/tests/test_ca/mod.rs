@@ -11,11 +11,11 @@ use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::x509::signer::{Signer, SoftwareKey};
 use tegmen_host::x509::{Settings, Trust, Verifier};
 
-pub struct Works {
+pub struct TestCa {
     pub ca: CertifiedIssuer<'static, KeyPair>,
 }
 
-impl Works {
+impl TestCa {
     pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(rcgen::DnType::OrganizationName, name);
