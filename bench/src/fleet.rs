@@ -171,13 +171,13 @@ impl Fleet {
                 event = self.endpoint.resume(&mut cx, peer, answer);
             }
             match event {
-                Some(Event::Answer(datagram) | Event::Transmit { datagram, .. }) => {
-                    self.crowd.push(&mut self.outbound, number, |room| Ok(copied(datagram, room)))?;
+                Some(Event::Answer { len } | Event::Transmit { len, .. }) => {
+                    self.crowd.push(&mut self.outbound, number, |room| Ok(copied(&out[..len.into()], room)))?;
                 }
                 Some(Event::Established(_)) => news(News::Established(member)),
                 Some(Event::Closed { reason, .. }) => news(News::Closed(member, reason)),
                 Some(Event::Message { bytes, .. }) => {
-                    if let Ok(message) = MessageRef::parse(bytes)
+                    if let Ok(message) = MessageRef::parse(records.bytes(bytes))
                         && let Some(token) = message.token().first_chunk()
                     {
                         news(News::Answered(member, *token, message.code()));
@@ -195,7 +195,7 @@ impl Fleet {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let (peer, closed, len) = match self.endpoint.poll(&mut cx, &mut out) {
                 None => return Ok(()),
-                Some(Event::Transmit { peer, datagram }) => (peer, None, datagram.len()),
+                Some(Event::Transmit { peer, len }) => (peer, None, usize::from(len)),
                 Some(Event::Closed { peer, reason }) => (peer, Some(reason), 0),
                 Some(_) => continue,
             };

@@ -240,25 +240,6 @@ impl Drop for Session {
     }
 }
 
-/// What an event says, apart from the bytes of its datagram, which stay in the buffer given.
-enum Noted {
-    Transmit(usize),
-    Need(PeerId),
-    Established(PeerId),
-    Closed(String),
-    Other,
-}
-
-fn note(event: Event<'_, '_>) -> Noted {
-    match event {
-        Event::Answer(datagram) | Event::Transmit { datagram, .. } => Noted::Transmit(datagram.len()),
-        Event::Need(peer) => Noted::Need(peer),
-        Event::Established(peer) => Noted::Established(peer),
-        Event::Closed { reason, .. } => Noted::Closed(format!("{reason:?}")),
-        Event::Message { .. } | Event::Alarm(_) | Event::Moved(_) => Noted::Other,
-    }
-}
-
 impl Side {
     pub(crate) fn new(config: Config) -> Result<Rc<RefCell<Self>>, Failure> {
         Self::with(config, None)
@@ -283,14 +264,14 @@ impl Node {
         call(&mut self.endpoint, &mut cx)
     }
 
-    fn handle(&mut self, path: &Path, records: &mut Records<'_>) -> Option<Noted> {
+    fn handle(&mut self, path: &Path, records: &mut Records<'_>) -> Option<Event> {
         let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint.handle(&mut cx, path, records, &mut self.outbound[..]).map(note)
+        self.endpoint.handle(&mut cx, path, records, &mut self.outbound[..])
     }
 
-    fn poll(&mut self) -> Option<Noted> {
+    fn poll(&mut self) -> Option<Event> {
         let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint.poll(&mut cx, &mut self.outbound[..]).map(note)
+        self.endpoint.poll(&mut cx, &mut self.outbound[..])
     }
 
     /// Whether the session was resumed, and what it can be resumed with.
@@ -332,13 +313,13 @@ impl Node {
     pub(crate) fn open<'r>(&mut self, path: &Path, datagram: &'r mut [u8]) -> Result<&'r mut [u8], Failure> {
         let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
         match self.endpoint.handle(&mut cx, path, &mut Records::new(datagram), &mut []) {
-            Some(Event::Message { bytes, .. }) => Ok(bytes),
+            Some(Event::Message { bytes, .. }) => Ok(bytes.of_mut(datagram)),
             _ => Err(Failure::new("the record was not opened")),
         }
     }
 
     /// Answers what public keys ask for; none if something else was asked for, or nothing comes of it.
-    fn prove(&mut self, id: PeerId) -> Result<Option<Noted>, Failure> {
+    fn prove(&mut self, id: PeerId) -> Result<Option<Event>, Failure> {
         let Some(proof) = &self.proof else { return Ok(None) };
         let (content, signature);
         let answer = match self.endpoint.need(id) {
@@ -354,14 +335,14 @@ impl Node {
             _ => return Ok(None),
         };
         let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
-        Ok(Some(self.endpoint.resume(&mut cx, id, answer).map_or(Noted::Other, note)))
+        Ok(self.endpoint.resume(&mut cx, id, answer).or(Some(Event::Alarm(id))))
     }
 
     /// Does what an event asks for; `true` if the session is ready.
-    fn on(&mut self, noted: Noted, peer: &mut Option<PeerId>, out: &mut Outbox) -> Result<bool, Failure> {
-        match noted {
-            Noted::Transmit(len) => out.push(&self.outbound[..len]),
-            Noted::Need(id) => {
+    fn on(&mut self, event: Event, peer: &mut Option<PeerId>, out: &mut Outbox) -> Result<bool, Failure> {
+        match event {
+            Event::Answer { len } | Event::Transmit { len, .. } => out.push(&self.outbound[..len.into()]),
+            Event::Need(id) => {
                 *peer = Some(id);
                 if let Some(next) = self.prove(id)? {
                     return self.on(next, peer, out);
@@ -371,16 +352,16 @@ impl Node {
                     Some(Need::PskOfClient { identity }) if identity != IDENTITY.as_bytes() => Answer::Unknown,
                     _ => Answer::Psk { identity: IDENTITY.as_bytes(), key: &key, principal: Principal(1) },
                 };
-                if let Some(next) = self.with(|endpoint, cx| endpoint.resume(cx, id, answer).map(note)) {
+                if let Some(next) = self.with(|endpoint, cx| endpoint.resume(cx, id, answer)) {
                     return self.on(next, peer, out);
                 }
             }
-            Noted::Established(id) => {
+            Event::Established(id) => {
                 *peer = Some(id);
                 return Ok(true);
             }
-            Noted::Closed(reason) => return Err(Failure::new(reason)),
-            Noted::Other => {}
+            Event::Closed { reason, .. } => return Err(failure(reason)),
+            Event::Message { .. } | Event::Alarm(_) | Event::Moved(_) => {}
         }
         Ok(false)
     }

@@ -119,8 +119,9 @@ impl<R: Configured> Mote<R> {
             let mut cx = Cx { now, crypto, counters };
             let Some(event) = endpoint.handle(&mut cx, &datagram.path, &mut records, &mut answer) else { break };
             match event {
-                Event::Answer(answer) => send_datagram(&datagram.path, answer),
-                event => self.on_event(application, now, event),
+                Event::Answer { len } => send_datagram(&datagram.path, answer.get(..len.into()).unwrap_or(&[])),
+                Event::Message { peer, bytes } => application.on_message(self, now, peer, records.bytes(bytes)),
+                event => self.on_event(application, now, event, &[]),
             }
         }
         self.on_time(application, now);
@@ -132,14 +133,14 @@ impl<R: Configured> Mote<R> {
         loop {
             let Self { endpoint, crypto, counters, .. } = &mut *self;
             let Some(event) = endpoint.poll(&mut Cx { now, crypto, counters }, &mut datagram) else { break };
-            self.on_event(application, now, event);
+            self.on_event(application, now, event, &datagram);
         }
     }
 
-    fn on_event<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, event: Event<'_, '_>) {
+    fn on_event<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, event: Event, out: &[u8]) {
         match event {
-            Event::Transmit { peer, datagram } => {
-                if let Some(peer) = self.endpoint.peers.peer(peer) {
+            Event::Transmit { peer, len } => {
+                if let (Some(peer), Some(datagram)) = (self.endpoint.peers.peer(peer), out.get(..len.into())) {
                     send_datagram(peer.path(), datagram);
                 }
             }
@@ -154,13 +155,16 @@ impl<R: Configured> Mote<R> {
         }
     }
 
-    fn on_session<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, event: Event<'_, '_>) {
+    fn on_session<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, event: Event) {
         match event {
             Event::Established(id) => application.on_established(self, now, id),
-            Event::Message { peer, bytes } => application.on_message(self, now, peer, bytes),
             Event::Closed { peer, reason } => application.on_closed(now, peer, reason),
             Event::Alarm(id) => self.send_again(now, id),
-            Event::Answer(_) | Event::Transmit { .. } | Event::Need(_) | Event::Moved(_) => {}
+            Event::Answer { .. }
+            | Event::Transmit { .. }
+            | Event::Need(_)
+            | Event::Message { .. }
+            | Event::Moved(_) => {}
         }
     }
 

@@ -236,7 +236,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
     fn poll(&mut self, cx: &mut Cx<'_, Provider>, out: &mut [u8]) -> usize {
         loop {
             match worked::<R, _>(self.end, || self.endpoint.poll(cx, out)) {
-                Some(Event::Transmit { datagram, .. }) => return datagram.len(),
+                Some(Event::Transmit { len, .. }) => return len.into(),
                 Some(Event::Need(id)) if R::LOOKS => self.give_key(cx, id),
                 _ => return 0,
             }
@@ -251,7 +251,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         loop {
             let Self { endpoint, end, .. } = self;
             match worked::<R, _>(end, || endpoint.handle(cx, &end.path, &mut records, out)) {
-                Some(Event::Answer(datagram)) => answer_len = datagram.len(),
+                Some(Event::Answer { len }) => answer_len = len.into(),
                 Some(Event::Need(id)) => self.give_key(cx, id),
                 Some(Event::Established(id)) => self.session = Some(id),
                 Some(_) => {}
@@ -289,7 +289,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
     pub fn open(&mut self, cx: &mut Cx<'_, Provider>, datagram: &mut [u8], expected: &[u8]) -> Option<()> {
         let mut records = Records::new(datagram);
         match measured(OPEN, || self.endpoint.handle(cx, &self.end.path, &mut records, &mut [])) {
-            Some(Event::Message { bytes, .. }) if bytes == expected => Some(()),
+            Some(Event::Message { bytes, .. }) if records.bytes(bytes) == expected => Some(()),
             _ => None,
         }
     }

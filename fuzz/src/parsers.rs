@@ -81,7 +81,8 @@ fn record_of_cbc<const LEN: usize>(suite: CipherSuite, with_code: bool, text: &[
     crypto.cbc_encrypt(key, &[9; 16], &mut text).unwrap();
     let mut datagram = [&header[..], &[9; 16], &text].concat();
     let mut server = Channel::from_key_block(suite, false, &KEY_BLOCK, false).unwrap();
-    let record = Records::new(&mut datagram).next_record().unwrap().unwrap();
+    let mut records = Records::new(&mut datagram);
+    let record = records.next_record().unwrap().unwrap();
     assert_eq!(server.open(crypto, record).ok().map(|opened| opened.to_vec()), content);
 }
 

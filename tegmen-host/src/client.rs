@@ -526,8 +526,8 @@ impl Client {
         let mut out = [0; MAX_DATAGRAM];
         let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
         while let Some(event) = self.endpoint.poll(&mut cx, &mut out) {
-            if let Event::Transmit { datagram, .. } = event {
-                let _ = self.socket.send(datagram).await;
+            if let Event::Transmit { len, .. } = event {
+                let _ = self.socket.send(&out[..len.into()]).await;
             }
         }
     }

@@ -349,27 +349,16 @@ impl<const PEERS: usize> Node<PEERS> {
         Some(())
     }
 
-    fn on(&mut self, now: Instant, from: Option<Address>, noted: Noted, wishes: &mut Vec<Wish>) {
-        match noted {
-            Noted::Answer(datagram) => {
-                if let Some(to) = from {
-                    self.instructions += self.setup.costs.server / SERVER_FLIGHTS;
-                    wishes.push(Wish::Send { to, datagram });
-                }
-            }
-            Noted::Transmit(id, datagram) => {
-                let Some(to) = self.endpoint.peers.peer(id).map(|peer| peer.path().remote) else { return };
-                wishes.push(Wish::Send { to, datagram });
-            }
-            Noted::Need(id) => {
+    fn on(&mut self, now: Instant, event: Event, wishes: &mut Vec<Wish>) {
+        match event {
+            Event::Need(id) => {
                 let answer = Answer::Psk { identity: IDENTITY, key: KEY, principal: Principal(1) };
                 let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                let more = self.endpoint.resume(&mut cx, id, answer).map(Noted::from);
-                if let Some(more) = more {
-                    self.on(now, from, more, wishes);
+                if let Some(event) = self.endpoint.resume(&mut cx, id, answer) {
+                    self.on(now, event, wishes);
                 }
             }
-            Noted::Established(id) => {
+            Event::Established(id) => {
                 let Some(to) = self.endpoint.peers.peer(id).map(|peer| peer.path().remote) else { return };
                 wishes.push(Wish::Established);
                 if !self.readings.is_empty() {
@@ -377,15 +366,10 @@ impl<const PEERS: usize> Node<PEERS> {
                     self.ask(now, to, wishes);
                 }
             }
-            Noted::Message(id, bytes) => {
-                if self.setup.protection == Protection::CoapDtls {
-                    self.instructions += self.setup.costs.open_of(bytes.len());
-                }
-                self.hear(now, id, &bytes, wishes);
-            }
-            Noted::Alarm(id) => self.on_alarm(now, id, wishes),
-            Noted::Closed(id) => {
-                if self.server == Some(id) {
+            // No peer has a connection id, so none moves.
+            Event::Alarm(id) | Event::Moved(id) => self.on_alarm(now, id, wishes),
+            Event::Closed { peer, .. } => {
+                if self.server == Some(peer) {
                     self.server = None;
                     if self.asked.take().is_some() {
                         wishes.push(Wish::GivenUp);
@@ -394,6 +378,7 @@ impl<const PEERS: usize> Node<PEERS> {
                     wishes.push(Wish::GivenUp); // its handshake failed
                 }
             }
+            Event::Answer { .. } | Event::Transmit { .. } | Event::Message { .. } => {}
         }
     }
 
@@ -447,8 +432,17 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
                 let mut out = [0; DATAGRAM];
                 let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
                 let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut out) else { break };
-                let noted = Noted::from(event);
-                self.on(now, Some(from), noted, wishes);
+                match event {
+                    Event::Answer { len } => {
+                        self.instructions += self.setup.costs.server / SERVER_FLIGHTS;
+                        wishes.push(Wish::Send { to: from, datagram: out[..len.into()].to_vec() });
+                    }
+                    Event::Message { peer, bytes } => {
+                        self.instructions += self.setup.costs.open_of(bytes.len());
+                        self.hear(now, peer, records.bytes(bytes), wishes);
+                    }
+                    event => self.on(now, event, wishes),
+                }
             }
         }
         self.poll(now, wishes);
@@ -460,9 +454,14 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
             let mut out = [0; DATAGRAM];
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let Some(event) = self.endpoint.poll(&mut cx, &mut out) else { break };
-            let noted = Noted::from(event);
-            flights |= matches!(noted, Noted::Transmit(..));
-            self.on(now, None, noted, wishes);
+            let Event::Transmit { peer, len } = event else {
+                self.on(now, event, wishes);
+                continue;
+            };
+            flights = true;
+            if let Some(peer) = self.endpoint.peers.peer(peer) {
+                wishes.push(Wish::Send { to: peer.path().remote, datagram: out[..len.into()].to_vec() });
+            }
         }
         if flights {
             let Costs { client, server, .. } = self.setup.costs;
@@ -511,32 +510,6 @@ enum Heard {
     Request,
     Again(Vec<u8>),
     Response(RequestId),
-}
-
-/// An event without its borrows.
-enum Noted {
-    Answer(Vec<u8>),
-    Transmit(PeerId, Vec<u8>),
-    Need(PeerId),
-    Established(PeerId),
-    Message(PeerId, Vec<u8>),
-    Alarm(PeerId),
-    Closed(PeerId),
-}
-
-impl From<Event<'_, '_>> for Noted {
-    fn from(event: Event<'_, '_>) -> Self {
-        match event {
-            Event::Answer(datagram) => Self::Answer(datagram.to_vec()),
-            Event::Transmit { peer, datagram } => Self::Transmit(peer, datagram.to_vec()),
-            Event::Need(id) => Self::Need(id),
-            Event::Established(id) => Self::Established(id),
-            Event::Message { peer, bytes } => Self::Message(peer, bytes.to_vec()),
-            // Nobody here has a connection id, so nobody moves.
-            Event::Alarm(id) | Event::Moved(id) => Self::Alarm(id),
-            Event::Closed { peer, .. } => Self::Closed(peer),
-        }
-    }
 }
 
 /// Takes readings, and answers with what it was told.

@@ -189,7 +189,8 @@ trait OpenRecord {
 impl OpenRecord for Channel {
     #[inline(never)]
     fn open_record(&mut self, crypto: &mut RustCrypto, datagram: &mut [u8]) -> bool {
-        let Some(Ok(record)) = Records::new(datagram).next_record() else { return false };
+        let mut records = Records::new(datagram);
+        let Some(Ok(record)) = records.next_record() else { return false };
         self.open(crypto, record).is_ok()
     }
 }

@@ -293,6 +293,38 @@ impl<'t> Headroom<'t> {
     }
 }
 
+/// The place of some bytes in a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    start: u16,
+    len: u16,
+}
+
+impl Span {
+    /// The place of `part` in the datagram at address `datagram`.
+    #[inline]
+    pub(crate) fn within(datagram: usize, part: &[u8]) -> Self {
+        Self { start: part.as_ptr().addr().wrapping_sub(datagram) as u16, len: part.len() as u16 }
+    }
+
+    /// Returns the length in bytes.
+    pub const fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// True if there are no bytes.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the bytes of `datagram` at this place; none if the datagram is shorter.
+    #[inline]
+    pub fn of_mut(self, datagram: &mut [u8]) -> &mut [u8] {
+        let (start, len) = (usize::from(self.start), usize::from(self.len));
+        datagram.get_mut(start..start.wrapping_add(len)).unwrap_or(&mut [])
+    }
+}
+
 /// A datagram under construction, with room in front for headers and behind for tags.
 #[derive(Debug)]
 pub struct Frame<'t> {

@@ -28,7 +28,7 @@ pub use roles::{
 };
 
 use crate::address::Path;
-use crate::buf::{Frame, Full};
+use crate::buf::{Frame, Full, Span};
 use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -99,27 +99,27 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// Takes the next record of a datagram that came over `path` on a DTLS port. `out` is for an answer.
     ///
     /// Call it until it returns `None`: a datagram may hold several records.
-    pub fn handle<'r, 't, C: Crypto>(
+    pub fn handle<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
-        records: &mut Records<'r>,
-        out: &'t mut [u8],
-    ) -> Option<Event<'r, 't>> {
-        // A loop cannot lend `out` out and go on, so what was written to it is lent behind it.
-        let len = loop {
+        records: &mut Records<'_>,
+        out: &mut [u8],
+    ) -> Option<Event> {
+        let datagram = records.address();
+        loop {
             if records.is_empty() {
                 if R::CONNECTION_ID
                     && let Some(len) = self.challenge(cx, path, out)
                 {
-                    break len;
+                    return Some(Event::Answer { len: len as u16 });
                 }
                 return None;
             }
             if R::CONNECTION_ID && records.has_connection_id() {
                 match self.on_record_with_id(cx, path, records, out) {
                     Outcome::Datagram(0) | Outcome::Event(None) => continue,
-                    Outcome::Datagram(len) => break len,
+                    Outcome::Datagram(len) => return Some(Event::Answer { len }),
                     Outcome::Event(event) => return event,
                 }
             }
@@ -136,38 +136,38 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
                 match self.on_client_hello(cx, path, &record, out) {
                     0 => continue,
-                    len => break len,
+                    len => return Some(Event::Answer { len: len as u16 }),
                 }
             }
             if R::CONNECTION_ID
                 && record.is_return_routability_check()
                 && let Some(id) = self.peers.find(path, Phase::Established)
             {
-                match self.on_protected(cx, path, id, record, out) {
+                match self.on_protected(cx, path, id, datagram, record, out) {
                     Outcome::Datagram(0) | Outcome::Event(None) => continue,
-                    Outcome::Datagram(len) => break len,
+                    Outcome::Datagram(len) => return Some(Event::Answer { len }),
                     Outcome::Event(event) => return event,
                 }
             }
-            // A server opens millions of these in a second. What is returned in registers is at hand at once; an event in
-            // memory would be waited for.
+            // A server opens millions of these in a second.
             if cfg!(target_pointer_width = "64")
                 && record.is_application_data()
                 && let Some(id) = self.peers.find(path, Phase::Established)
             {
                 match self.open(cx, id, record) {
-                    Some((_, bytes)) => return Some(Event::Message { peer: id, bytes }),
+                    Some((_, bytes)) => {
+                        return Some(Event::Message { peer: id, bytes: Span::within(datagram, bytes) });
+                    }
                     None => match self.after_dropped(id) {
                         Ok(()) => continue,
                         over => return self.on_outcome(cx, id, over),
                     },
                 }
             }
-            if let Some(event) = self.on_record(cx, path, record) {
+            if let Some(event) = self.on_record(cx, path, datagram, record) {
                 return Some(event);
             }
-        };
-        Some(Event::Answer(out.get_mut(..len)?))
+        }
     }
 
     /// The content of a record of a session, and its type; `None` if it is dropped.
@@ -221,12 +221,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
 
     /// Passes a record to its session, or to a handshake in progress.
     #[cfg_attr(target_pointer_width = "64", inline(never))]
-    fn on_record<'r, 't, C: Crypto>(
+    fn on_record<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
-        record: Record<'r>,
-    ) -> Option<Event<'r, 't>> {
+        datagram: usize,
+        record: Record<'_>,
+    ) -> Option<Event> {
         // Opening destroys what does not open, so one of the two associations that a path may have is chosen first: a
         // handshake that goes on takes handshake messages, the session everything else.
         let content_type = record.content_type();
@@ -236,7 +237,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             && let Some(id) = self.peers.find(path, Phase::Established)
         {
             let outcome = match self.open(cx, id, record) {
-                Some((ContentType::APPLICATION_DATA, bytes)) => return Some(Event::Message { peer: id, bytes }),
+                Some((ContentType::APPLICATION_DATA, bytes)) => {
+                    return Some(Event::Message { peer: id, bytes: Span::within(datagram, bytes) });
+                }
                 Some((content_type, content)) => self.on_content(cx, id, content_type, content),
                 None => self.after_dropped(id),
             };
@@ -322,12 +325,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Turns the outcome of a step into an event, and sets the alarm for what a handshake has to send.
-    fn on_outcome<'r, 't, C: Crypto>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        id: PeerId,
-        outcome: Result<(), Stop>,
-    ) -> Option<Event<'r, 't>> {
+    fn on_outcome<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, outcome: Result<(), Stop>) -> Option<Event> {
         if let Some(ongoing) = &self.peers.ongoing(id) {
             let deadline = ongoing.state.deadline();
             self.peers.schedule(id, deadline);
@@ -446,12 +444,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Goes on with a handshake that waited.
-    pub fn resume<'r, 't, C: Crypto>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        id: PeerId,
-        answer: Answer<'_>,
-    ) -> Option<Event<'r, 't>> {
+    pub fn resume<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, answer: Answer<'_>) -> Option<Event> {
         let Some(ongoing) = &mut self.peers.ongoing(id) else { return None };
         ongoing.state.deadline = ongoing.state.give_up;
         let local = Local { settings: &self.settings, roles: &self.roles };
@@ -483,7 +476,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Takes the peer out of the search by address; it goes for good when its alert was sent.
-    fn close_with<'r, 't>(&mut self, id: PeerId, reason: Fatal) -> Event<'r, 't> {
+    fn close_with(&mut self, id: PeerId, reason: Fatal) -> Event {
         self.begin_to_close(id, reason);
         Event::Closed { peer: id, reason }
     }
@@ -508,19 +501,18 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// Does what is due: sends flights, the first time and again, and alerts; forgets who fell silent.
     ///
     /// Call it until it returns `None`. `out` must hold a datagram of the configured size.
-    pub fn poll<'r, 't, C: Crypto>(&mut self, cx: &mut Cx<'_, C>, out: &'t mut [u8]) -> Option<Event<'r, 't>> {
-        let (peer, len) = loop {
+    pub fn poll<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, out: &mut [u8]) -> Option<Event> {
+        loop {
             let id = self.peers.take_due(cx.now)?;
             match self.on_alarm(cx, id, out) {
                 Outcome::Datagram(0) | Outcome::Event(None) => {}
-                Outcome::Datagram(len) => break (id, len),
+                Outcome::Datagram(len) => return Some(Event::Transmit { peer: id, len }),
                 Outcome::Event(event) => return event,
             }
-        };
-        Some(Event::Transmit { peer, datagram: out.get_mut(..len)? })
+        }
     }
 
-    fn on_alarm<'r, 't, C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Outcome<'r, 't> {
+    fn on_alarm<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Outcome {
         let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
         let phase = peer.phase;
         if phase == Phase::Closing {
@@ -530,13 +522,17 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 return Outcome::Event(None);
             };
             self.peers.schedule(id, Instant::AT_ONCE);
-            return self.write_alert(cx, id, alert, out).map_or(Outcome::Event(None), Outcome::Datagram);
+            return self
+                .write_alert(cx, id, alert, out)
+                .map_or(Outcome::Event(None), |len| Outcome::Datagram(len as u16));
         }
         if R::WARNS
             && let Some(alert) = peer.alert.take()
         {
             self.peers.schedule(id, Instant::AT_ONCE);
-            return self.write_alert(cx, id, alert, out).map_or(Outcome::Event(None), Outcome::Datagram);
+            return self
+                .write_alert(cx, id, alert, out)
+                .map_or(Outcome::Event(None), |len| Outcome::Datagram(len as u16));
         }
         let idle_since = Instant::from_micros(u64::from(peer.last_heard) << 20);
         if let Some(ongoing) = &mut self.peers.ongoing(id) {
@@ -556,7 +552,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 Ok(len) => {
                     self.peers.schedule(id, deadline);
                     if len > 0 {
-                        return Outcome::Datagram(len);
+                        return Outcome::Datagram(len as u16);
                     }
                 }
                 Err(fatal) => {
@@ -604,8 +600,8 @@ fn write_plain_alert(number: RecordNumber, alert: [u8; 2], out: &mut [u8]) -> Re
 }
 
 /// What a record or an alarm led to.
-enum Outcome<'r, 't> {
+enum Outcome {
     /// The number of bytes to send; 0 if there is nothing to send.
-    Datagram(usize),
-    Event(Option<Event<'r, 't>>),
+    Datagram(u16),
+    Event(Option<Event>),
 }

@@ -87,10 +87,10 @@ impl<E: Ends> Node<E> {
             let mut out = [0; 1400];
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut out) else { return sent };
-            let noted = Noted::from(event);
-            match noted {
-                Noted::Answer(datagram) => sent.push((from, datagram)),
-                noted => self.on(now, noted, &mut sent),
+            match event {
+                Event::Answer { len } => sent.push((from, out[..len.into()].to_vec())),
+                Event::Message { bytes, .. } => self.heard.push(records.bytes(bytes).to_vec()),
+                event => self.on(now, event, &out, &mut sent),
             }
         }
     }
@@ -101,21 +101,20 @@ impl<E: Ends> Node<E> {
             let mut out = [0; 1400];
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let Some(event) = self.endpoint.poll(&mut cx, &mut out) else { return sent };
-            let noted = Noted::from(event);
-            self.on(now, noted, &mut sent);
+            self.on(now, event, &out, &mut sent);
         }
         panic!("poll never comes to an end");
     }
 
-    fn on(&mut self, now: Instant, noted: Noted, sent: &mut Vec<(u8, Vec<u8>)>) {
-        match noted {
-            Noted::Answer(_) => panic!("nothing was received"),
-            Noted::Transmit(peer, datagram) => {
-                assert!(!datagram.is_empty(), "an empty datagram");
+    fn on(&mut self, now: Instant, event: Event, out: &[u8], sent: &mut Vec<(u8, Vec<u8>)>) {
+        match event {
+            Event::Answer { .. } | Event::Message { .. } => panic!("nothing was received"),
+            Event::Transmit { peer, len } => {
+                assert!(len > 0, "an empty datagram");
                 let to = self.endpoint.peers.peer(peer).expect("still there").path().remote.port as u8;
-                sent.push((to, datagram));
+                sent.push((to, out[..len.into()].to_vec()));
             }
-            Noted::Need(id) => {
+            Event::Need(id) => {
                 let known = match self.endpoint.need(id) {
                     Some(Need::PskOfClient { identity }) => identity == b"me",
                     Some(Need::PskForServer { .. }) => true,
@@ -127,44 +126,17 @@ impl<E: Ends> Node<E> {
                 };
                 let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
                 if let Some(event) = self.endpoint.resume(&mut cx, id, answer) {
-                    let noted = Noted::from(event);
-                    self.on(now, noted, sent);
+                    self.on(now, event, out, sent);
                 }
             }
-            Noted::Established(id) => {
+            Event::Established(id) => {
                 (self.session, self.established) = (Some(id), self.established + 1);
                 if let Some(kept) = E::keep(&mut self.endpoint, id) {
                     self.kept = Some(kept);
                 }
             }
-            Noted::Message(bytes) => self.heard.push(bytes),
-            Noted::Closed(id) => self.session = self.session.filter(|session| *session != id),
-            Noted::Alarm => {}
-        }
-    }
-}
-
-/// An event without its borrows.
-pub(super) enum Noted {
-    Answer(Vec<u8>),
-    Transmit(PeerId, Vec<u8>),
-    Need(PeerId),
-    Established(PeerId),
-    Message(Vec<u8>),
-    Alarm,
-    Closed(PeerId),
-}
-
-impl From<Event<'_, '_>> for Noted {
-    fn from(event: Event<'_, '_>) -> Self {
-        match event {
-            Event::Answer(datagram) => Self::Answer(datagram.to_vec()),
-            Event::Transmit { peer, datagram } => Self::Transmit(peer, datagram.to_vec()),
-            Event::Need(id) => Self::Need(id),
-            Event::Established(id) => Self::Established(id),
-            Event::Message { bytes, .. } => Self::Message(bytes.to_vec()),
-            Event::Alarm(_) | Event::Moved(_) => Self::Alarm,
-            Event::Closed { peer, .. } => Self::Closed(peer),
+            Event::Closed { peer, .. } => self.session = self.session.filter(|session| *session != peer),
+            Event::Alarm(_) | Event::Moved(_) => {}
         }
     }
 }

@@ -410,10 +410,7 @@ impl Client {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             match self.endpoint.poll(&mut cx, &mut out) {
                 None => return Ok(None),
-                Some(Event::Transmit { datagram, .. }) => {
-                    let len = datagram.len();
-                    self.put(&out[..len]).await?;
-                }
+                Some(Event::Transmit { len, .. }) => self.put(&out[..len.into()]).await?,
                 Some(Event::Alarm(_)) => {
                     if let Some(happened) = self.on_alarm(now).await? {
                         return Ok(Some(happened));
@@ -479,10 +476,7 @@ impl Client {
                 self.tap(false, &datagram);
             }
             match event {
-                Some(Event::Answer(datagram)) => {
-                    let len = datagram.len();
-                    self.put(&out[..len]).await?;
-                }
+                Some(Event::Answer { len }) => self.put(&out[..len.into()]).await?,
                 Some(Event::Established(_)) => {
                     self.established = true;
                     self.on_established()?;
@@ -494,8 +488,7 @@ impl Client {
                     return Ok(Some(Happened::Closed(reason)));
                 }
                 Some(Event::Message { bytes, .. }) => {
-                    let mut bytes = bytes.to_vec();
-                    if let Some(happened) = self.on_message(&mut bytes).await?
+                    if let Some(happened) = self.on_message(records.bytes(bytes)).await?
                         && let Some(Happened::Response(request, reply)) = result.replace(happened)
                     {
                         self.unread.push_back((request, reply));

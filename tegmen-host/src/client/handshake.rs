@@ -111,7 +111,7 @@ impl Client {
     }
 
     /// Answers what the handshake asks for.
-    pub(super) fn on_need<'r, 't>(&mut self) -> Option<Event<'r, 't>> {
+    pub(super) fn on_need(&mut self) -> Option<Event> {
         match self.endpoint.need(self.peer) {
             Some(Need::PskForServer { hint }) => self.hint = hint.to_vec(),
             Some(Need::VerifyPeer { certificate_type, content }) => {
@@ -155,7 +155,7 @@ impl Client {
         self.endpoint.resume(&mut cx, self.peer, answer)
     }
 
-    fn answer<'r, 't>(&mut self, answer: Answer<'_>) -> Option<Event<'r, 't>> {
+    fn answer(&mut self, answer: Answer<'_>) -> Option<Event> {
         let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
         self.endpoint.resume(&mut cx, self.peer, answer)
     }

@@ -41,11 +41,10 @@ impl Tried {
 }
 
 impl<A: Application> Shard<A> {
-    pub(super) fn on_outcome(&mut self, now: Instant, outcome: Outcome) {
-        match outcome {
-            Outcome::Nothing => {}
-            Outcome::Need(peer) => self.on_need(now, peer),
-            Outcome::Established(peer) => {
+    pub(super) fn on_event(&mut self, now: Instant, event: EndpointEvent) {
+        match event {
+            EndpointEvent::Need(peer) => self.on_need(now, peer),
+            EndpointEvent::Established(peer) => {
                 let resumed = self.endpoint.is_resumed(peer);
                 // Its key may have been changed while it shook hands.
                 if self.end_if_outdated(peer) {
@@ -64,11 +63,11 @@ impl<A: Application> Shard<A> {
                 }
                 self.keep(peer);
             }
-            Outcome::Moved(peer) => {
+            EndpointEvent::Moved(peer) => {
                 self.keep(peer);
                 self.repeat_reply(now, peer);
             }
-            Outcome::Closed(peer, reason) => {
+            EndpointEvent::Closed { peer, reason } => {
                 self.forget(peer);
                 let Some(entry) = self.endpoint.peers.peer(peer) else { return };
                 let remote = SocketAddr::from(entry.path().remote);
@@ -78,6 +77,10 @@ impl<A: Application> Shard<A> {
                     reason => Event::Failed { remote, identity, reason },
                 });
             }
+            EndpointEvent::Answer { .. }
+            | EndpointEvent::Transmit { .. }
+            | EndpointEvent::Message { .. }
+            | EndpointEvent::Alarm(_) => {}
         }
     }
 
@@ -215,8 +218,9 @@ impl<A: Application> Shard<A> {
 
     fn resume(&mut self, now: Instant, peer: PeerId, answer: Answer<'_>) {
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        let event = self.endpoint.resume(&mut cx, peer, answer).map_or(Outcome::Nothing, Outcome::from);
-        self.on_outcome(now, event);
+        if let Some(event) = self.endpoint.resume(&mut cx, peer, answer) {
+            self.on_event(now, event);
+        }
     }
 
     /// Keeps what is known of an identity until a multiple of the time of the settings has passed since it was asked for.
@@ -234,30 +238,6 @@ impl<A: Application> Shard<A> {
     pub(super) fn on_held(&mut self, now: Instant) {
         while let Some((peer, found)) = self.held.take(now) {
             self.answer(now, peer, found);
-        }
-    }
-}
-
-/// An event without borrowed bytes.
-pub(super) enum Outcome {
-    Nothing,
-    Need(PeerId),
-    Established(PeerId),
-    Closed(PeerId, Fatal),
-    Moved(PeerId),
-}
-
-impl From<EndpointEvent<'_, '_>> for Outcome {
-    fn from(event: EndpointEvent<'_, '_>) -> Self {
-        match event {
-            EndpointEvent::Need(peer) => Self::Need(peer),
-            EndpointEvent::Established(peer) => Self::Established(peer),
-            EndpointEvent::Closed { peer, reason } => Self::Closed(peer, reason),
-            EndpointEvent::Moved(peer) => Self::Moved(peer),
-            EndpointEvent::Answer(_)
-            | EndpointEvent::Transmit { .. }
-            | EndpointEvent::Message { .. }
-            | EndpointEvent::Alarm(_) => Self::Nothing,
         }
     }
 }

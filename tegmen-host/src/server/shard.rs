@@ -8,7 +8,7 @@ use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
 use super::persistence::Persistence;
 use super::serve::{CoapServer, Source};
-use super::session::{Outcome, Tried};
+use super::session::Tried;
 use super::signing::Signing;
 use super::unauthenticated::Unauthenticated;
 use super::{Application, Event, Kind, Signatures, Totals};
@@ -201,23 +201,18 @@ impl<A: Application> Shard<A> {
             let Self { endpoint, crypto, counters, outbox, .. } = self;
             let mut cx = Cx { now, crypto, counters };
             let draft = outbox.draft();
-            let event = match endpoint.handle(&mut cx, &path, &mut records, draft.storage) {
+            match endpoint.handle(&mut cx, &path, &mut records, draft.storage) {
                 None => return,
-                Some(EndpointEvent::Answer(datagram)) => {
-                    let (len, refusal) = (datagram.len(), refusal(datagram));
-                    outbox.queue(path, len);
+                Some(EndpointEvent::Answer { len }) => {
+                    let refusal = draft.storage.get(..len.into()).and_then(refusal);
+                    outbox.queue(path, len.into());
                     if let Some(alert) = refusal {
                         (self.coap_server.events)(Event::HelloRefused { remote: path.remote.into(), alert });
                     }
-                    continue;
                 }
-                Some(EndpointEvent::Message { peer, bytes }) => {
-                    self.on_message(now, peer, bytes);
-                    continue;
-                }
-                Some(other) => Outcome::from(other),
-            };
-            self.on_outcome(now, event);
+                Some(EndpointEvent::Message { peer, bytes }) => self.on_message(now, peer, records.bytes(bytes)),
+                Some(event) => self.on_event(now, event),
+            }
         }
     }
 
@@ -228,22 +223,16 @@ impl<A: Application> Shard<A> {
             let Self { endpoint, crypto, counters, outbox, .. } = self;
             let mut cx = Cx { now, crypto, counters };
             let draft = outbox.draft();
-            let event = match endpoint.poll(&mut cx, draft.storage) {
+            match endpoint.poll(&mut cx, draft.storage) {
                 None => return,
-                Some(EndpointEvent::Transmit { peer, datagram }) => {
-                    let len = datagram.len();
+                Some(EndpointEvent::Transmit { peer, len }) => {
                     if let Some(peer) = endpoint.peers.peer(peer) {
-                        outbox.queue(*peer.path(), len);
+                        outbox.queue(*peer.path(), len.into());
                     }
-                    continue;
                 }
-                Some(EndpointEvent::Alarm(peer)) => {
-                    self.on_alarm(now, peer);
-                    continue;
-                }
-                Some(other) => Outcome::from(other),
-            };
-            self.on_outcome(now, event);
+                Some(EndpointEvent::Alarm(peer)) => self.on_alarm(now, peer),
+                Some(event) => self.on_event(now, event),
+            }
         }
     }
 

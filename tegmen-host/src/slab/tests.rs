@@ -197,7 +197,7 @@ impl Node {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             match self.endpoint.poll(&mut cx, &mut out) {
                 None => return sent,
-                Some(Event::Transmit { datagram, .. }) => sent.push(datagram.to_vec()),
+                Some(Event::Transmit { len, .. }) => sent.push(out[..len.into()].to_vec()),
                 Some(_) => {}
             }
         }
@@ -212,8 +212,8 @@ impl Node {
                 let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
                 let needs = match self.endpoint.handle(&mut cx, path, &mut records, &mut out) {
                     None => break,
-                    Some(Event::Answer(datagram) | Event::Transmit { datagram, .. }) => {
-                        sent.push(datagram.to_vec());
+                    Some(Event::Answer { len } | Event::Transmit { len, .. }) => {
+                        sent.push(out[..len.into()].to_vec());
                         None
                     }
                     Some(Event::Need(peer)) => Some(peer),

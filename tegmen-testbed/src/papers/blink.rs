@@ -351,8 +351,8 @@ impl Node {
         let mut sent = Vec::new();
         loop {
             let mut out = [0; DATAGRAM];
-            match self.with(|endpoint, cx| endpoint.poll(cx, &mut out).map(Noted::from)) {
-                Some(Noted::Transmit(datagram)) => sent.push(datagram),
+            match self.with(|endpoint, cx| endpoint.poll(cx, &mut out)) {
+                Some(Event::Transmit { len, .. }) => sent.push(out[..len.into()].to_vec()),
                 Some(_) => {}
                 None => return sent,
             }
@@ -366,20 +366,20 @@ impl Node {
         let mut answers = Vec::new();
         loop {
             let mut out = [0; DATAGRAM];
-            let handled = self.with(|endpoint, cx| endpoint.handle(cx, &path, &mut records, &mut out).map(Noted::from));
-            let Some(mut noted) = handled else { return answers };
-            if let Noted::Need(id) = noted {
+            let handled = self.with(|endpoint, cx| endpoint.handle(cx, &path, &mut records, &mut out));
+            let Some(mut event) = handled else { return answers };
+            if let Event::Need(id) = event {
                 let answer = Answer::Psk { identity: IDENTITY, key: KEY, principal: Principal(1) };
-                match self.with(|endpoint, cx| endpoint.resume(cx, id, answer).map(Noted::from)) {
-                    Some(more) => noted = more,
+                match self.with(|endpoint, cx| endpoint.resume(cx, id, answer)) {
+                    Some(more) => event = more,
                     None => continue,
                 }
             }
-            match noted {
-                Noted::Transmit(datagram) => answers.push(datagram),
-                Noted::Established(id) => self.session = Some(id),
-                Noted::Message(id, bytes) => answers.extend(self.message(id, &bytes)),
-                Noted::Need(_) | Noted::Other => {}
+            match event {
+                Event::Answer { len } => answers.push(out[..len.into()].to_vec()),
+                Event::Established(id) => self.session = Some(id),
+                Event::Message { peer, bytes } => answers.extend(self.message(peer, records.bytes(bytes))),
+                _ => {}
             }
         }
     }
@@ -432,27 +432,6 @@ impl Handler for Counter {
 fn plain(path: Path) -> Path {
     let unsecured = |address| Address { port: 5683, ..address };
     Path { local: unsecured(path.local), remote: unsecured(path.remote) }
-}
-
-/// An event without its borrows.
-enum Noted {
-    Transmit(Vec<u8>),
-    Need(PeerId),
-    Established(PeerId),
-    Message(PeerId, Vec<u8>),
-    Other,
-}
-
-impl From<Event<'_, '_>> for Noted {
-    fn from(event: Event<'_, '_>) -> Self {
-        match event {
-            Event::Answer(datagram) | Event::Transmit { datagram, .. } => Self::Transmit(datagram.to_vec()),
-            Event::Need(id) => Self::Need(id),
-            Event::Established(id) => Self::Established(id),
-            Event::Message { peer, bytes } => Self::Message(peer, bytes.to_vec()),
-            Event::Alarm(_) | Event::Moved(_) | Event::Closed { .. } => Self::Other,
-        }
-    }
 }
 
 /// Nothing here takes time, so nothing is ever sent twice.

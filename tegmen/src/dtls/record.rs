@@ -12,7 +12,7 @@ pub(crate) use keys::{KEY_BLOCK_LEN, LONG_KEY_LEN, LongKey, LongKeys, TrafficKey
 
 use super::VERSION;
 use super::handshake::MessageType;
-use crate::buf::{Full, Writer};
+use crate::buf::{Full, Span, Writer};
 use crate::counters::Discard;
 
 /// Bytes of a record header.
@@ -89,6 +89,21 @@ pub struct Record<'r> {
     pub body: &'r mut [u8],
 }
 
+impl<'r> Record<'r> {
+    /// Returns the record at the front of `rest`.
+    #[inline]
+    fn parse(rest: &'r mut [u8]) -> Option<Self> {
+        let (header, rest) = rest.split_first_chunk_mut::<HEADER_LEN>()?;
+        let header = &*header;
+        let [_, major, minor, .., high, low] = *header;
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        let record = Self { header, body: rest.get_mut(..len)? };
+        // Before the version is agreed on the minor one may be any; afterwards it is what the tag is computed with.
+        let version_fits = major == VERSION[0] && (record.epoch() == 0 || minor == VERSION[1]);
+        (version_fits && len <= MAX_CONTENT.saturating_add(MAX_EXPANSION)).then_some(record)
+    }
+}
+
 impl Record<'_> {
     /// Returns the content type of the record.
     pub const fn content_type(&self) -> ContentType {
@@ -135,78 +150,78 @@ impl Record<'_> {
     }
 }
 
-/// The records of one datagram, one after the other.
+/// The records of one datagram, in order.
 #[derive(Debug)]
-pub struct Records<'r> {
-    rest: &'r mut [u8],
-    /// True until a record is taken.
-    whole: bool,
+pub struct Records<'d> {
+    datagram: &'d mut [u8],
+    /// The start of the next record.
+    at: usize,
 }
 
-impl<'r> Records<'r> {
+impl<'d> Records<'d> {
     /// All records of `datagram`.
-    pub const fn new(datagram: &'r mut [u8]) -> Self {
-        Self { rest: datagram, whole: true }
+    pub const fn new(datagram: &'d mut [u8]) -> Self {
+        Self { datagram, at: 0 }
     }
 
-    /// The next record, `None` at the end. A record that does not parse ends the datagram.
-    pub fn next_record(&mut self) -> Option<Result<Record<'r>, Discard>> {
+    /// Returns the next record, `None` at the end. A record that does not parse ends the datagram.
+    pub fn next_record(&mut self) -> Option<Result<Record<'_>, Discard>> {
         (!self.is_empty()).then(|| self.take().ok_or(Discard::Malformed))
     }
 
     /// Does the same as [`Self::next_record`]; a connection id in a record has `len` bytes (RFC 9146, section 4).
-    pub fn next_record_with_id(&mut self, len: usize) -> Option<Result<Record<'r>, Discard>> {
+    pub fn next_record_with_id(&mut self, len: usize) -> Option<Result<Record<'_>, Discard>> {
         match self.has_connection_id() {
             true => Some(self.take_with_id(len).map(|(_, record)| record).ok_or(Discard::Malformed)),
             false => self.next_record(),
         }
     }
 
+    /// Returns the bytes at `span`, which an event of this datagram names.
+    pub fn bytes(&mut self, span: Span) -> &mut [u8] {
+        span.of_mut(self.datagram)
+    }
+
+    /// Returns the address of the datagram, for [`Span::within`].
+    #[inline]
+    pub(crate) fn address(&self) -> usize {
+        self.datagram.as_ptr().addr()
+    }
+
     /// True until a record is taken.
     pub(crate) const fn is_whole(&self) -> bool {
-        self.whole
+        self.at == 0
     }
 
     /// True at the end.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.rest.is_empty()
+        self.at >= self.datagram.len()
     }
 
     /// Returns the next record; `None` at the end. If the record does not parse, returns `None` and discards the rest.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<Record<'r>> {
-        self.whole = false;
-        let rest = core::mem::take(&mut self.rest);
-        let (header, rest) = rest.split_first_chunk_mut::<HEADER_LEN>()?;
-        let header = &*header;
-        let [_, major, minor, .., high, low] = *header;
-        let len = usize::from(u16::from_be_bytes([high, low]));
-        let (body, rest) = rest.split_at_mut_checked(len)?;
-        let record = Record { header, body };
-        // Before the version is agreed on the minor one may be any; afterwards it is what the tag is computed with.
-        let version_fits = major == VERSION[0] && (record.epoch() == 0 || minor == VERSION[1]);
-        if !version_fits || len > MAX_CONTENT.saturating_add(MAX_EXPANSION) {
-            return None;
-        }
-        self.rest = rest;
+    pub(crate) fn take(&mut self) -> Option<Record<'_>> {
+        let at = core::mem::replace(&mut self.at, self.datagram.len());
+        let record = Record::parse(self.datagram.get_mut(at..)?)?;
+        self.at = at.wrapping_add(HEADER_LEN).wrapping_add(record.body.len());
         Some(record)
     }
 
     /// True if the next record has a connection id.
     pub(crate) fn has_connection_id(&self) -> bool {
-        self.rest.first() == Some(&ContentType::TLS12_CID.0)
+        self.datagram.get(self.at) == Some(&ContentType::TLS12_CID.0)
     }
 
     /// Does the same as [`Self::take`], for a record with a connection id of `len` bytes, because the record does not
     /// give this length. Also returns the id.
-    pub(crate) fn take_with_id(&mut self, len: usize) -> Option<(&'r [u8], Record<'r>)> {
-        self.whole = false;
-        let rest = core::mem::take(&mut self.rest);
+    pub(crate) fn take_with_id(&mut self, len: usize) -> Option<(&[u8], Record<'_>)> {
+        let at = core::mem::replace(&mut self.at, self.datagram.len());
+        let rest = self.datagram.get_mut(at..)?;
         // The id goes to the front, so that what is behind it is a header like any other.
         rest.get_mut(..len.checked_add(NUMBER_END)?)?.rotate_right(len);
         let (id, rest) = rest.split_at_mut_checked(len)?;
-        self.rest = rest;
-        let record = self.take()?;
+        let record = Record::parse(rest)?;
+        self.at = at.wrapping_add(len).wrapping_add(HEADER_LEN).wrapping_add(record.body.len());
         (record.epoch() != 0).then_some((id, record))
     }
 }

@@ -3,20 +3,27 @@
 use super::PeerId;
 #[cfg(doc)]
 use super::{Endpoint, Peer, Peers};
+use crate::buf::Span;
 use crate::dtls::Fatal;
+#[cfg(doc)]
+use crate::dtls::Records;
 use crate::dtls::record::SealError;
 
-/// The result of a datagram or of the clock.
-#[derive(Debug)]
-pub enum Event<'r, 't> {
-    /// Send this datagram back over the path that was given to [`Endpoint::handle`]; it lies in the buffer for output.
-    Answer(&'t mut [u8]),
-    /// Send this datagram over the path of a peer.
+/// The result of a datagram or of the clock. Bytes are named by their place in the caller's buffers, so that an event
+/// borrows nothing, and fits two registers of a host.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// Send a datagram back over the path that was given to [`Endpoint::handle`].
+    Answer {
+        /// The length of the datagram, which lies at the front of the buffer for output.
+        len: u16,
+    },
+    /// Send a datagram over the path of a peer.
     Transmit {
-        /// To whom: see [`Peer::path`].
+        /// The receiver: see [`Peer::path`].
         peer: PeerId,
-        /// Its bytes, in the buffer that was given to [`Endpoint::poll`] for output.
-        datagram: &'t mut [u8],
+        /// The length of the datagram, which lies at the front of the buffer for output.
+        len: u16,
     },
     /// A key is needed: see [`Endpoint::need`], answer with [`Endpoint::resume`].
     Need(PeerId),
@@ -26,8 +33,8 @@ pub enum Event<'r, 't> {
     Message {
         /// The sender of the data.
         peer: PeerId,
-        /// The bytes.
-        bytes: &'r mut [u8],
+        /// The place of the bytes in the datagram: see [`Records::bytes`].
+        bytes: Span,
     },
     /// The alarm that the owner set with [`Peers::schedule`] has come.
     Alarm(PeerId),

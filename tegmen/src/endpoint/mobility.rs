@@ -6,7 +6,7 @@
 
 use super::{Endpoint, Event, Misuse, Outcome, PeerId, Peers, Phase, Record, Records, Roles};
 use crate::address::Path;
-use crate::buf::{Frame, copy};
+use crate::buf::{Frame, Span, copy};
 use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -121,13 +121,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// The next record, which has an id.
-    pub(super) fn on_record_with_id<'r, 't, C: Crypto>(
+    pub(super) fn on_record_with_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
-        records: &mut Records<'r>,
+        records: &mut Records<'_>,
         out: &mut [u8],
-    ) -> Outcome<'r, 't> {
+    ) -> Outcome {
+        let datagram = records.address();
         // Where no ids are given, nobody knows where the header ends: no header is as long as that.
         let len = self.roles.mobility().map(|mobility| usize::from(mobility.policy.len)).filter(|len| *len > 0);
         let Some((connection_id, record)) = records.take_with_id(len.unwrap_or(usize::MAX)) else {
@@ -137,7 +138,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let found = self.peers.find_connection_id(connection_id);
         let discard = match found.and_then(|id| Some((id, self.peers.peer(id)?))) {
             Some((id, peer)) if peer.phase == Phase::Established => {
-                return self.on_protected(cx, path, id, record, out);
+                return self.on_protected(cx, path, id, datagram, record, out);
             }
             Some((id, peer)) if peer.phase == Phase::Handshaking && peer.path == *path => {
                 let Some(ongoing) = &mut self.peers.ongoing(id) else { return Outcome::Event(None) };
@@ -154,14 +155,15 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// A record of a session which may have moved, or one of a return routability check.
-    pub(super) fn on_protected<'r, 't, C: Crypto>(
+    pub(super) fn on_protected<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
         id: PeerId,
-        record: Record<'r>,
+        datagram: usize,
+        record: Record<'_>,
         out: &mut [u8],
-    ) -> Outcome<'r, 't> {
+    ) -> Outcome {
         let after = record.number().sequence().wrapping_add(1);
         let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
         let (elsewhere, failed_before) = (peer.path != *path, peer.channel.failed_opens());
@@ -188,7 +190,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.on_new_address(id, path, newest);
         }
         if content_type == ContentType::APPLICATION_DATA {
-            return Outcome::Event(Some(Event::Message { peer: id, bytes: content }));
+            return Outcome::Event(Some(Event::Message { peer: id, bytes: Span::within(datagram, content) }));
         }
         let outcome = self.on_content(cx, id, content_type, content);
         Outcome::Event(self.on_outcome(cx, id, outcome))
@@ -227,7 +229,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// A message of a return routability check.
-    fn on_check<'r, 't, C: Crypto>(
+    fn on_check<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
@@ -235,7 +237,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         newest: bool,
         content: &[u8],
         out: &mut [u8],
-    ) -> Outcome<'r, 't> {
+    ) -> Outcome {
         let ids = self.peers.connection_ids(id).filter(|ids| ids.rrc);
         let (Some(ids), Some((kind, cookie))) = (ids, rrc::read(content)) else {
             cx.counters.discard(Discard::Unexpected);
@@ -248,7 +250,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 let answer = if here { MessageType::PATH_RESPONSE } else { MessageType::PATH_DROP };
                 let message = rrc::message(answer, cookie);
                 let len = self.write_record(cx, id, ContentType::RETURN_ROUTABILITY_CHECK, &message, out);
-                return Outcome::Datagram(len.unwrap_or(0));
+                return Outcome::Datagram(len.unwrap_or(0) as u16);
             }
             MessageType::PATH_RESPONSE => {
                 let proves = same(&rrc::cookie::<C>(&ids.nonce, path), &cookie) && cx.now < ids.until;

@@ -195,7 +195,7 @@ impl Node {
     }
 
     /// Answers a need; `true` if the answer has to wait.
-    fn answer(&mut self, now: Instant, id: PeerId) -> Option<Noted> {
+    fn answer(&mut self, now: Instant, id: PeerId) -> Option<Event> {
         self.needs += 1;
         let (identity, key) = (self.identity.clone(), self.key.clone());
         let principal = Principal(7);
@@ -234,34 +234,33 @@ impl Node {
             Need::PskOfClient { .. } => Answer::Unknown,
         };
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        let event = self.endpoint.resume(&mut cx, id, answer)?;
-        Some(note(event))
+        self.endpoint.resume(&mut cx, id, answer)
     }
 
-    fn on(&mut self, now: Instant, from: Option<Address>, noted: Noted, out: &mut Vec<(Address, Vec<u8>)>) {
-        match noted {
-            Noted::Answer(datagram) => out.push((from.expect("an answer follows a datagram"), datagram)),
-            Noted::Transmit(to, datagram) => {
-                out.push((self.endpoint.peers.peer(to).expect("still there").path().remote, datagram));
+    fn on(&mut self, now: Instant, event: Event, sent: &[u8], out: &mut Vec<(Address, Vec<u8>)>) {
+        match event {
+            Event::Transmit { peer, len } => {
+                let to = self.endpoint.peers.peer(peer).expect("still there").path().remote;
+                out.push((to, sent[..len.into()].to_vec()));
             }
-            Noted::Need(id) => match self.store_delay {
+            Event::Need(id) => match self.store_delay {
                 Some(delay) => self.waiting = Some((now.after(delay), id)),
                 None => {
-                    if let Some(noted) = self.answer(now, id) {
-                        self.on(now, from, noted, out);
+                    if let Some(event) = self.answer(now, id) {
+                        self.on(now, event, &[], out);
                     }
                 }
             },
-            Noted::Established(id) => {
+            Event::Established(id) => {
                 (self.established, self.peer, self.closed) = (true, Some(id), None);
                 self.resumed = self.endpoint.is_resumed(id);
                 if let Some(kept) = Kept::of(self.endpoint.resumable(id)) {
                     self.kept = kept;
                 }
             }
-            Noted::Message(bytes) => self.heard.push(bytes),
-            Noted::Closed(reason) => self.closed = Some(reason),
-            Noted::Alarm => {}
+            Event::Closed { reason, .. } => self.closed = Some(reason),
+            Event::Answer { .. } | Event::Message { .. } => panic!("only a received datagram leads to this"),
+            Event::Alarm(_) | Event::Moved(_) => {}
         }
     }
 
@@ -272,8 +271,11 @@ impl Node {
             let mut answer = vec![0; self.buffer];
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut answer) else { break };
-            let noted = note(event);
-            self.on(now, Some(from), noted, out);
+            match event {
+                Event::Answer { len } => out.push((from, answer[..len.into()].to_vec())),
+                Event::Message { bytes, .. } => self.heard.push(records.bytes(bytes).to_vec()),
+                event => self.on(now, event, &answer, out),
+            }
         }
     }
 
@@ -282,16 +284,15 @@ impl Node {
             && at <= now
         {
             self.waiting = None;
-            if let Some(noted) = self.answer(now, id) {
-                self.on(now, None, noted, out);
+            if let Some(event) = self.answer(now, id) {
+                self.on(now, event, &[], out);
             }
         }
         loop {
             let mut buffer = vec![0; self.buffer];
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let Some(event) = self.endpoint.poll(&mut cx, &mut buffer) else { break };
-            let noted = note(event);
-            self.on(now, None, noted, out);
+            self.on(now, event, &buffer, out);
         }
         if self.established
             && let Some(id) = self.peer
@@ -310,28 +311,6 @@ impl Node {
 
     pub fn next(&self) -> Option<Instant> {
         [self.endpoint.next_alarm(), self.waiting.map(|(at, _)| at)].into_iter().flatten().min()
-    }
-}
-
-enum Noted {
-    Answer(Vec<u8>),
-    Transmit(PeerId, Vec<u8>),
-    Need(PeerId),
-    Established(PeerId),
-    Message(Vec<u8>),
-    Alarm,
-    Closed(Fatal),
-}
-
-fn note(event: Event<'_, '_>) -> Noted {
-    match event {
-        Event::Answer(datagram) => Noted::Answer(datagram.to_vec()),
-        Event::Transmit { peer, datagram } => Noted::Transmit(peer, datagram.to_vec()),
-        Event::Need(id) => Noted::Need(id),
-        Event::Established(id) => Noted::Established(id),
-        Event::Message { bytes, .. } => Noted::Message(bytes.to_vec()),
-        Event::Alarm(_) | Event::Moved(_) => Noted::Alarm,
-        Event::Closed { reason, .. } => Noted::Closed(reason),
     }
 }
 

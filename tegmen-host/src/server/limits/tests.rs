@@ -67,7 +67,7 @@ impl Answering {
             let mut datagram = datagram.to_vec();
             let mut records = Records::new(&mut datagram);
             while let Some(event) = self.endpoint.handle(&mut cx, &Path { local, remote }, &mut records, &mut out) {
-                answers += usize::from(matches!(event, Event::Answer(_)));
+                answers += usize::from(matches!(event, Event::Answer { .. }));
             }
         }
         answers

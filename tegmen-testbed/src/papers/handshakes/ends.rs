@@ -167,12 +167,12 @@ impl<R: Roles> End<R> {
         let mut sent = Vec::new();
         loop {
             let mut out = [0; DATAGRAM];
-            let needed = match self.with(|endpoint, cx| endpoint.poll(cx, &mut out).map(Noted::from)) {
-                Some(Noted::Send(datagram)) => {
-                    sent.push(datagram);
+            let needed = match self.with(|endpoint, cx| endpoint.poll(cx, &mut out)) {
+                Some(Event::Transmit { len, .. }) => {
+                    sent.push(out[..len.into()].to_vec());
                     continue;
                 }
-                Some(Noted::Need(id)) => id,
+                Some(Event::Need(id)) => id,
                 Some(_) => continue,
                 None => return sent,
             };
@@ -187,11 +187,11 @@ impl<R: Roles> End<R> {
         let mut answers = Vec::new();
         loop {
             let mut out = [0; DATAGRAM];
-            match self.with(|endpoint, cx| endpoint.handle(cx, &path, &mut records, &mut out).map(Noted::from)) {
-                Some(Noted::Send(datagram)) => answers.push(datagram),
-                Some(Noted::Need(id)) => self.answer(id),
-                Some(Noted::Established(id)) => self.established(id),
-                Some(Noted::Other) => {}
+            match self.with(|endpoint, cx| endpoint.handle(cx, &path, &mut records, &mut out)) {
+                Some(Event::Answer { len }) => answers.push(out[..len.into()].to_vec()),
+                Some(Event::Need(id)) => self.answer(id),
+                Some(Event::Established(id)) => self.established(id),
+                Some(_) => {}
                 None => return answers,
             }
         }
@@ -202,10 +202,10 @@ impl<R: Roles> End<R> {
         let mut room = [0; size_of::<PublicKey>()];
         let Some(need) = endpoint.need(id) else { return };
         let answer = answer(crypto, need, &mut room);
-        let event = endpoint.resume(&mut Cx { now: NOW, crypto, counters }, id, answer).map(Noted::from);
+        let event = endpoint.resume(&mut Cx { now: NOW, crypto, counters }, id, answer);
         match event {
-            Some(Noted::Established(id)) => self.established(id),
-            Some(Noted::Need(id)) => self.answer(id),
+            Some(Event::Established(id)) => self.established(id),
+            Some(Event::Need(id)) => self.answer(id),
             _ => {}
         }
     }
@@ -348,25 +348,6 @@ impl Resumption for Memory {
         session.write(&mut state).ok()?;
         self.keys.borrow_mut().seal(cx.crypto, state.written(), ticket).ok()?;
         Some(86400)
-    }
-}
-
-/// An event without its borrows.
-enum Noted {
-    Send(Vec<u8>),
-    Need(PeerId),
-    Established(PeerId),
-    Other,
-}
-
-impl From<Event<'_, '_>> for Noted {
-    fn from(event: Event<'_, '_>) -> Self {
-        match event {
-            Event::Transmit { datagram, .. } | Event::Answer(datagram) => Self::Send(datagram.to_vec()),
-            Event::Need(id) => Self::Need(id),
-            Event::Established(id) => Self::Established(id),
-            _ => Self::Other,
-        }
     }
 }
 

@@ -77,7 +77,8 @@ proptest! {
                 datagram[bit / 8] ^= 1 << (bit % 8);
             }
             // A record with another id is not opened: nobody is found by it.
-            let found = Records::new(&mut datagram).take_with_id(len).filter(|(found, _)| *found == id.bytes());
+            let mut records = Records::new(&mut datagram);
+            let found = records.take_with_id(len).filter(|(found, _)| *found == id.bytes());
             let opened = found.map(|(_, record)| server.open_with_id(crypto, &id, record));
             match bit {
                 None => prop_assert_eq!(opened, Some(Ok((ContentType(kind), &mut content.clone()[..])))),

@@ -44,7 +44,8 @@ fn sealed(channel: &mut Channel, content_type: ContentType, content: &[u8]) -> R
 }
 
 fn opened(channel: &mut Channel, mut datagram: Vec<u8>) -> Result<Vec<u8>, Discard> {
-    let record = Records::new(&mut datagram).next_record().unwrap()?;
+    let mut records = Records::new(&mut datagram);
+    let record = records.next_record().unwrap()?;
     channel.open(&mut RustCrypto::new([0; 32]), record).map(|content| content.to_vec())
 }
 
