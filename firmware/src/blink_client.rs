@@ -3,13 +3,12 @@
 use super::leds;
 use super::mote::{Application, Mote};
 use tegmen::address::Address;
-use tegmen::coap::exchange::{Busy, Received};
-use tegmen::coap::{Builder, Code, MessageType};
-use tegmen::crypto::Crypto;
+use tegmen::coap::{Code, RequestId};
 use tegmen::dtls::Fatal;
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::endpoint::{ClientOnly, Misuse, PeerId, Peers};
+use tegmen::endpoint::{ClientOnly, PeerId};
 use tegmen::identity::Principal;
+use tegmen::node::{self, Reply};
 use tegmen::slip::Start;
 use tegmen::time::{Duration, Instant};
 
@@ -49,7 +48,7 @@ impl Application for Client {
             Session::None if mote.connect(now, self.server) => self.session = Session::Opening,
             Session::None | Session::Opening => {}
             // While the last one is still under way there is no room for another.
-            Session::Open(peer) => _ = self.blink(mote, now, peer),
+            Session::Open(peer) => self.blink(mote, now, peer),
         }
     }
 
@@ -60,44 +59,22 @@ impl Application for Client {
     fn on_closed(&mut self, now: Instant, _: PeerId, _: Fatal) {
         (self.session, self.due) = (Session::None, now.after(INTERVAL));
     }
+}
 
-    fn on_message(&mut self, mote: &mut Mote<ClientOnly>, now: Instant, peer: PeerId, message: &[u8]) {
-        let Some(exchanges) = mote.endpoint.peers.attached(peer) else { return };
-        let reply = match exchanges.receive(now, message) {
-            Received::Response { message, acknowledge, .. } => {
-                if let (Code::CHANGED, [count]) = (message.code(), message.payload()) {
-                    leds::show((*count).into());
-                }
-                acknowledge
-            }
-            Received::Reject(reset) => Some(reset),
-            _ => None,
-        };
-        if let Some(reply) = reply {
-            let _ = mote.send(now, peer, |_, frame| frame.append(&reply).map_err(|_| Misuse::Full));
+impl node::Application for Client {
+    fn on_reply(&mut self, _: PeerId, _: RequestId, reply: Reply<'_>) {
+        if let Reply::Response(response) = reply
+            && let (Code::CHANGED, [count]) = (response.code(), response.payload())
+        {
+            leds::show((*count).into());
         }
     }
 }
 
 impl Client {
-    fn blink(&mut self, mote: &mut Mote<ClientOnly>, now: Instant, peer: PeerId) -> Result<(), Misuse> {
+    fn blink(&mut self, mote: &mut Mote<ClientOnly>, now: Instant, peer: PeerId) {
         self.token = self.token.wrapping_add(1);
-        let token = self.token.to_be_bytes();
-        mote.send(now, peer, |mote, frame| {
-            let mut random = [0];
-            mote.crypto.random(&mut random);
-            let exchanges = mote.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?;
-            let message_id = exchanges.message_id();
-            let put = Builder::new(frame, MessageType::Confirmable, Code::PUT, message_id, &token);
-            put.and_then(|mut put| put.path("blink")).map_err(|_| Misuse::Full)?;
-            exchanges.sent(now, frame.bytes(), random[0]).map_err(|busy| match busy {
-                Busy::Outstanding => Misuse::NotEstablished,
-                Busy::TooLong => Misuse::Full,
-            })?;
-            Ok(())
-        })?;
-        mote.wake_for_exchanges(peer);
-        Ok(())
+        let _ = mote.request(now, peer, Code::PUT, &self.token.to_be_bytes(), |put| put.path("blink"));
     }
 }
 

@@ -1,15 +1,14 @@
 //! The server of Blink: counts the PUTs of its clients, answers with the count and shows its low three bits.
 
 use super::leds;
-use super::mote::{Application, Mote};
-use tegmen::coap::exchange::Received;
-use tegmen::coap::handler::{AnyAuthenticated, serve};
-use tegmen::coap::{Authorized, Code, Handler, MessageRef, Request, Response};
+use super::mote::Application;
+use tegmen::coap::handler::{AnyAuthenticated, Policy};
+use tegmen::coap::{Authorized, Code, Handler, MessageRef, Response};
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::endpoint::{Misuse, PeerId, Peers, ServerOnly};
-use tegmen::identity::{Identity, Principal};
+use tegmen::endpoint::ServerOnly;
+use tegmen::identity::Principal;
+use tegmen::node;
 use tegmen::slip::Start;
-use tegmen::time::Instant;
 
 /// The server of Blink.
 pub struct Server {
@@ -31,27 +30,11 @@ impl Application for Server {
             _ => Answer::Unknown,
         }
     }
+}
 
-    fn on_message(&mut self, mote: &mut Mote<ServerOnly>, now: Instant, peer: PeerId, message: &[u8]) {
-        // Nothing to send, or no room: the client asks again.
-        let _ = mote.send(now, peer, |mote, frame| {
-            let known = mote.endpoint.peers.peer(peer).ok_or(Misuse::NotEstablished)?;
-            let identity = Identity { principal: known.principal(), protection: known.protection() };
-            let exchanges = mote.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?;
-            let written = match exchanges.receive(now, message) {
-                Received::Request(message) => {
-                    let own_id = exchanges.message_id();
-                    serve(Request::new(message, identity), &AnyAuthenticated, self, own_id, frame);
-                    exchanges.keep_reply(now, message.message_id(), frame.bytes());
-                    Ok(())
-                }
-                Received::Duplicate(reply) => frame.append(reply),
-                Received::Reject(reset) => frame.append(&reset),
-                _ => Ok(()),
-            };
-            written.map_err(|_| Misuse::Full)?;
-            if frame.is_empty() { Err(Misuse::NotEstablished) } else { Ok(()) }
-        });
+impl node::Application for Server {
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        Some((&AnyAuthenticated, self))
     }
 }
 

@@ -6,19 +6,20 @@
 
 use super::{Provider, uart};
 use tegmen::address::{Address, Path};
-use tegmen::buf::Frame;
-use tegmen::coap::Exchanges;
+use tegmen::coap::message::BuildError;
+use tegmen::coap::{Builder, Code, Exchanges, RequestId};
 use tegmen::counters::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{self, Config, Fatal, Records};
-use tegmen::endpoint::{self, Configured, Endpoint, Event, Misuse, PeerArray, PeerId, Peers};
+use tegmen::endpoint::{self, Configured, Endpoint, Event, PeerArray, PeerId, Peers};
 use tegmen::ip::{self, Datagram};
+use tegmen::node::{self, Node, RequestError};
 use tegmen::slip::{Start, encode};
 use tegmen::time::Instant;
 
 /// What an image does with its mote.
-pub trait Application: Sized {
+pub trait Application: node::Application + Sized {
     /// Its roles in DTLS.
     type Roles: Configured;
 
@@ -34,9 +35,6 @@ pub trait Application: Sized {
     /// A session, or the attempt to open one, is over.
     fn on_closed(&mut self, _now: Instant, _peer: PeerId, _why: Fatal) {}
 
-    /// A peer's authentic CoAP message.
-    fn on_message(&mut self, mote: &mut Mote<Self::Roles>, now: Instant, peer: PeerId, message: &[u8]);
-
     /// Ten times a second, and after everything that was received.
     fn look(&mut self, _mote: &mut Mote<Self::Roles>, _now: Instant) {}
 }
@@ -44,7 +42,7 @@ pub trait Application: Sized {
 /// The mote's endpoint and what it stands on.
 pub struct Mote<R: Configured> {
     /// Sessions, and the CoAP exchanges of each.
-    pub endpoint: Endpoint<Table, R>,
+    pub node: Node<Table, R>,
     /// Ciphers and randomness.
     pub crypto: Provider,
     /// What was dropped and done.
@@ -67,34 +65,41 @@ impl<R: Configured> Mote<R> {
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
         let config = Config { mtu: DATAGRAM_LEN as u16, ..Config::default() };
         let endpoint = Endpoint::new(&mut cx, Table::new(), config);
-        Self { endpoint, crypto, counters, refused: 0, ip: start.ip }
+        Self { node: Node::new(endpoint), crypto, counters, refused: 0, ip: start.ip }
     }
 
     /// Opens a session with the DTLS server at `remote`; false if there is no room for it.
     pub fn connect(&mut self, now: Instant, remote: Address) -> bool {
         let local = Address { ip: self.ip, port: DTLS_PORT, scope: 0 };
-        let Self { endpoint, crypto, counters, .. } = self;
-        endpoint.connect(&mut Cx { now, crypto, counters }, &Path { local, remote }).is_ok()
+        let Self { node, crypto, counters, .. } = self;
+        node.endpoint.connect(&mut Cx { now, crypto, counters }, &Path { local, remote }).is_ok()
     }
 
-    /// Protects the message that `write` makes, and sends it to `peer`.
+    /// Sends a request to `peer`; `write` adds its options and payload.
     ///
     /// # Errors
-    /// [`Misuse`] if there is no session, or no room for the message.
-    pub fn send(
+    /// [`RequestError`] if there is no session, or no room for the request.
+    pub fn request(
         &mut self,
         now: Instant,
         peer: PeerId,
-        write: impl FnOnce(&mut Self, &mut Frame<'_>) -> Result<(), Misuse>,
-    ) -> Result<(), Misuse> {
-        let mut storage = [0; endpoint::HEADROOM + MESSAGE_LEN + endpoint::TAILROOM];
-        let mut frame = Frame::new(&mut storage, endpoint::HEADROOM);
-        write(self, &mut frame)?;
-        let path = *self.endpoint.peers.peer(peer).ok_or(Misuse::NotEstablished)?.path();
-        let Self { endpoint, crypto, counters, .. } = self;
-        endpoint.seal(&mut Cx { now, crypto, counters }, peer, &mut frame)?;
-        send_datagram(&path, frame.bytes());
-        Ok(())
+        code: Code,
+        token: &[u8],
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+    ) -> Result<RequestId, RequestError> {
+        let mut datagram = [0; endpoint::HEADROOM + MESSAGE_LEN + endpoint::TAILROOM];
+        let Self { node, crypto, counters, .. } = self;
+        let mut cx = Cx { now, crypto, counters };
+        let (request, len) = node.request(&mut cx, peer, code, token, write, &mut datagram)?;
+        self.send(peer, datagram.get(..len).unwrap_or(&[]));
+        Ok(request)
+    }
+
+    /// Sends a datagram to `peer`.
+    fn send(&mut self, peer: PeerId, datagram: &[u8]) {
+        if let Some(peer) = self.node.endpoint.peers.peer(peer) {
+            send_datagram(peer.path(), datagram);
+        }
     }
 
     /// Time has passed: the application looks at it, and what is due is sent.
@@ -113,41 +118,46 @@ impl<R: Configured> Mote<R> {
             }
         };
         let mut records = Records::new(datagram.payload);
-        let mut answer = [0; ANSWER_LEN];
+        let mut out = [0; DATAGRAM_LEN];
         loop {
-            let Self { endpoint, crypto, counters, .. } = &mut *self;
+            let Self { node, crypto, counters, .. } = &mut *self;
             let mut cx = Cx { now, crypto, counters };
-            let Some(event) = endpoint.handle(&mut cx, &datagram.path, &mut records, &mut answer) else { break };
-            match event {
-                Event::Answer { len } => send_datagram(&datagram.path, answer.get(..len.into()).unwrap_or(&[])),
-                Event::Message { peer, bytes } => application.on_message(self, now, peer, records.bytes(bytes)),
-                event => self.on_event(application, now, event, &[]),
-            }
+            let path = &datagram.path;
+            let Some(event) = node.handle(&mut cx, path, &mut records, application, &mut out) else { break };
+            self.on_event(application, now, event, Some(path), &out);
         }
         self.on_time(application, now);
     }
 
-    /// Flights of handshakes, alerts, CoAP messages that were not acknowledged.
+    /// Sends flights of handshakes, alerts, and CoAP messages that were not acknowledged.
     fn send_what_is_due<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant) {
-        let mut datagram = [0; DATAGRAM_LEN];
+        let mut out = [0; DATAGRAM_LEN];
         loop {
-            let Self { endpoint, crypto, counters, .. } = &mut *self;
-            let Some(event) = endpoint.poll(&mut Cx { now, crypto, counters }, &mut datagram) else { break };
-            self.on_event(application, now, event, &datagram);
+            let Self { node, crypto, counters, .. } = &mut *self;
+            let Some(event) = node.poll(&mut Cx { now, crypto, counters }, application, &mut out) else { break };
+            self.on_event(application, now, event, None, &out);
         }
     }
 
-    fn on_event<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, event: Event, out: &[u8]) {
+    fn on_event<A: Application<Roles = R>>(
+        &mut self,
+        application: &mut A,
+        now: Instant,
+        event: Event,
+        path: Option<&Path>,
+        out: &[u8],
+    ) {
         match event {
-            Event::Transmit { peer, len } => {
-                if let (Some(peer), Some(datagram)) = (self.endpoint.peers.peer(peer), out.get(..len.into())) {
-                    send_datagram(peer.path(), datagram);
+            Event::Answer { len } => {
+                if let (Some(path), Some(datagram)) = (path, out.get(..len.into())) {
+                    send_datagram(path, datagram);
                 }
             }
+            Event::Transmit { peer, len } => self.send(peer, out.get(..len.into()).unwrap_or(&[])),
             Event::Need(id) => {
-                let Some(answer) = self.endpoint.need(id).map(|need| application.key(need)) else { return };
-                let Self { endpoint, crypto, counters, .. } = &mut *self;
-                if let Some(event) = endpoint.resume(&mut Cx { now, crypto, counters }, id, answer) {
+                let Some(answer) = self.node.endpoint.need(id).map(|need| application.key(need)) else { return };
+                let Self { node, crypto, counters, .. } = &mut *self;
+                if let Some(event) = node.endpoint.resume(&mut Cx { now, crypto, counters }, id, answer) {
                     self.on_session(application, now, event);
                 }
             }
@@ -159,38 +169,7 @@ impl<R: Configured> Mote<R> {
         match event {
             Event::Established(id) => application.on_established(self, now, id),
             Event::Closed { peer, reason } => application.on_closed(now, peer, reason),
-            Event::Alarm(id) => self.send_again(now, id),
-            Event::Answer { .. }
-            | Event::Transmit { .. }
-            | Event::Need(_)
-            | Event::Message { .. }
-            | Event::Moved(_) => {}
-        }
-    }
-
-    /// The alarm of a peer's exchanges: what was not acknowledged goes out again.
-    fn send_again(&mut self, now: Instant, peer: PeerId) {
-        use tegmen::coap::exchange::Due;
-        loop {
-            let again = self.send(now, peer, |mote, frame| {
-                let exchanges = mote.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?;
-                match exchanges.poll(now) {
-                    Some(Due::Retransmit(message)) => frame.append(message).map_err(|_| Misuse::Full),
-                    Some(Due::TimedOut(_)) | None => Err(Misuse::NotEstablished),
-                }
-            });
-            if again.is_err() {
-                break;
-            }
-        }
-        self.wake_for_exchanges(peer);
-    }
-
-    /// Sets the alarm for the next message to be sent again; to be called after a message of ours was sent.
-    pub fn wake_for_exchanges(&mut self, peer: PeerId) {
-        let deadline = self.endpoint.peers.attached(peer).and_then(|exchanges| exchanges.next_deadline());
-        if let Some(deadline) = deadline {
-            self.endpoint.peers.schedule(peer, deadline);
+            _ => {}
         }
     }
 }
@@ -215,6 +194,4 @@ const RECEIVED_LEN: usize = 320;
 pub const PACKET_LEN: usize = ip::HEADROOM + RECEIVED_LEN;
 /// Longest CoAP message that is sent.
 const MESSAGE_LEN: usize = 96;
-/// A HelloVerifyRequest or an alert.
-const ANSWER_LEN: usize = 64;
 const _: () = assert!(dtls::record::OVERHEAD + MESSAGE_LEN <= DATAGRAM_LEN);

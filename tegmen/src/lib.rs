@@ -42,6 +42,7 @@ pub mod identity;
 pub mod ip;
 pub mod lease;
 pub mod lowpan;
+pub mod node;
 pub mod oscore;
 pub mod replay;
 pub mod secret;

@@ -142,6 +142,59 @@ pub struct Exchanges<const OUT: usize, const BYTES: usize, const SEEN: usize, co
     next_request: u32,
 }
 
+/// The message layer of one peer: what a node needs of [`Exchanges`], whatever their size.
+pub trait MessageLayer {
+    /// Returns a Message ID for a message of ours.
+    fn message_id(&mut self) -> u16;
+    /// Sorts a received message.
+    fn receive<'m>(&mut self, now: Instant, datagram: &'m [u8]) -> Received<'m, '_>;
+    /// Keeps the answer to message `message_id`.
+    fn keep_reply(&mut self, now: Instant, message_id: u16, reply: &[u8]);
+    /// Takes a message that is sent now.
+    ///
+    /// # Errors
+    /// [`Busy`]; the message must then not be sent.
+    fn sent(&mut self, now: Instant, message: &[u8], random: u8) -> Result<RequestId, Busy>;
+    /// Returns the time at which [`Self::poll`] has work.
+    fn next_deadline(&self) -> Option<Instant>;
+    /// Does what is due.
+    fn poll(&mut self, now: Instant) -> Option<Due<'_>>;
+}
+
+impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize> MessageLayer
+    for Exchanges<OUT, BYTES, SEEN, REPLIES>
+{
+    #[inline]
+    fn message_id(&mut self) -> u16 {
+        self.message_id()
+    }
+
+    #[inline]
+    fn receive<'m>(&mut self, now: Instant, datagram: &'m [u8]) -> Received<'m, '_> {
+        self.receive(now, datagram)
+    }
+
+    #[inline]
+    fn keep_reply(&mut self, now: Instant, message_id: u16, reply: &[u8]) {
+        self.keep_reply(now, message_id, reply);
+    }
+
+    #[inline]
+    fn sent(&mut self, now: Instant, message: &[u8], random: u8) -> Result<RequestId, Busy> {
+        self.sent(now, message, random)
+    }
+
+    #[inline]
+    fn next_deadline(&self) -> Option<Instant> {
+        self.next_deadline()
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Instant) -> Option<Due<'_>> {
+        self.poll(now)
+    }
+}
+
 impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize> Default
     for Exchanges<OUT, BYTES, SEEN, REPLIES>
 {

@@ -1,0 +1,160 @@
+//! A CoAP node without I/O: it serves and asks, over DTLS or in clear, for all its peers at the same time.
+//!
+//! Bytes and the clock go in, bytes and the next alarm come out, as with the [`Endpoint`] inside:
+//!
+//! * for each datagram received on a DTLS port, [`Node::handle`] until it returns `None`; for one in clear,
+//!   [`Node::handle_plain`] once;
+//! * then, and whenever [`Endpoint::next_alarm`] has come, [`Node::poll`] until it returns `None`;
+//! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`].
+
+mod application;
+mod ask;
+mod serve;
+
+pub use application::{Application, Reply};
+pub use ask::RequestError;
+
+use crate::address::Path;
+use crate::buf::Frame;
+use crate::coap::exchange::{Due, MessageLayer, Received};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::dtls::Records;
+use crate::endpoint::{Endpoint, Event, PeerId, Peers, Rank, Roles};
+use crate::identity::Identity;
+
+/// An endpoint, and the exchanges of each of its peers.
+pub struct Node<P: Peers<Attached: MessageLayer>, R: Roles> {
+    /// The peers and their sessions.
+    pub endpoint: Endpoint<P, R>,
+}
+
+impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
+    /// A node with the peers of `endpoint`.
+    pub const fn new(endpoint: Endpoint<P, R>) -> Self {
+        Self { endpoint }
+    }
+
+    /// Takes the next record of a datagram that came over `path` on a DTLS port. `out` is for an answer.
+    ///
+    /// Call it until it returns `None`. It returns no [`Event::Message`] and no [`Event::Alarm`]: the node handles both.
+    pub fn handle<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        records: &mut Records<'_>,
+        application: &mut impl Application,
+        out: &mut [u8],
+    ) -> Option<Event> {
+        loop {
+            match self.endpoint.handle(cx, path, records, out)? {
+                Event::Message { peer, bytes } => {
+                    let transmit = self.receive(cx, peer, records.bytes(bytes), application, out);
+                    if transmit.is_some() {
+                        return transmit;
+                    }
+                }
+                event => return Some(event),
+            }
+        }
+    }
+
+    /// Takes a message that came in clear over `path`. Returns what is to be answered.
+    pub fn handle_plain<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        datagram: &mut [u8],
+        application: &mut impl Application,
+        out: &mut [u8],
+    ) -> Option<Event> {
+        let peer = self.endpoint.plain(cx, path, Rank::Stranger).ok()?;
+        self.receive(cx, peer, datagram, application, out)
+    }
+
+    /// Does what is due: sends flights of handshakes, alerts, and messages that were not acknowledged.
+    ///
+    /// Call it until it returns `None`. `out` must hold a datagram of the configured size.
+    pub fn poll<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        application: &mut impl Application,
+        out: &mut [u8],
+    ) -> Option<Event> {
+        loop {
+            match self.endpoint.poll(cx, out)? {
+                Event::Alarm(peer) => {
+                    let transmit = self.retransmit(cx, peer, application, out);
+                    if transmit.is_some() {
+                        return transmit;
+                    }
+                }
+                event => return Some(event),
+            }
+        }
+    }
+
+    /// Handles a message of a peer. Returns what is to be answered.
+    fn receive<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        message: &mut [u8],
+        application: &mut impl Application,
+        out: &mut [u8],
+    ) -> Option<Event> {
+        let sender = self.endpoint.peers.peer(peer)?;
+        let identity = Identity { principal: sender.principal(), protection: sender.protection() };
+        let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
+        let exchanges = self.endpoint.peers.attached(peer)?;
+        match exchanges.receive(cx.now, message) {
+            Received::Request(request) => serve::answer(cx.now, exchanges, request, identity, application, &mut frame),
+            Received::Duplicate(reply) => frame.append(reply).ok()?,
+            Received::Reject(reset) => frame.append(&reset).ok()?,
+            Received::Response { request, message, acknowledge } => {
+                application.on_reply(peer, request, Reply::Response(&message));
+                frame.append(acknowledge.as_ref().map_or(&[], |acknowledgement| acknowledgement)).ok()?;
+            }
+            Received::Acknowledged(request) => application.on_reply(peer, request, Reply::Acknowledged),
+            Received::Reset(request) => application.on_reply(peer, request, Reply::Reset),
+            Received::Rejected { .. } | Received::Nothing => {}
+        }
+        self.transmit(cx, peer, frame)
+    }
+
+    /// Sends one message of a peer's exchanges again, or ends an exchange that nobody answered.
+    fn retransmit<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        application: &mut impl Application,
+        out: &mut [u8],
+    ) -> Option<Event> {
+        let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
+        let exchanges = self.endpoint.peers.attached(peer)?;
+        match exchanges.poll(cx.now) {
+            Some(Due::Retransmit(message)) => frame.append(message).ok()?,
+            Some(Due::TimedOut(request)) => application.on_reply(peer, request, Reply::TimedOut),
+            None => {}
+        }
+        self.schedule(peer);
+        self.transmit(cx, peer, frame)
+    }
+
+    /// Sets the alarm of a peer for its exchanges.
+    fn schedule(&mut self, peer: PeerId) {
+        let deadline = self.endpoint.peers.attached(peer).and_then(|exchanges| exchanges.next_deadline());
+        if let Some(deadline) = deadline {
+            self.endpoint.peers.schedule(peer, deadline);
+        }
+    }
+
+    /// Protects the message in `frame`; nothing is sent if it is empty.
+    fn transmit<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, mut frame: Frame<'_>) -> Option<Event> {
+        if frame.is_empty() {
+            return None;
+        }
+        self.endpoint.seal(cx, peer, &mut frame).ok()?;
+        Some(Event::Transmit { peer, len: frame.len() as u16 })
+    }
+}

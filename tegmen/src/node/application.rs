@@ -1,0 +1,41 @@
+//! The application of a node: the resources that it serves, and the replies to its requests.
+
+use crate::coap::handler::{Anybody, Handler, Policy, Response};
+use crate::coap::{Authorized, Code, MessageRef, RequestId};
+use crate::endpoint::PeerId;
+
+/// The application of a node.
+pub trait Application {
+    /// Returns the policy that decides which requests are allowed, and the handler that answers them; `None` if the
+    /// application serves nothing. The node then rejects requests, and an image links no server.
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        None::<(&Anybody, &mut NoHandler)>
+    }
+
+    /// Takes the reply to a request that was sent to `peer`.
+    fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
+        let _ = (peer, request, reply);
+    }
+}
+
+/// The reply to a request, or the reason why there is none.
+#[derive(Clone, Copy, Debug)]
+pub enum Reply<'m> {
+    /// The response.
+    Response(&'m MessageRef<'m>),
+    /// The peer has the request; its response comes separately (RFC 7252, section 5.2.2).
+    Acknowledged,
+    /// The peer rejects the request (RFC 7252, section 4.2).
+    Reset,
+    /// The last retransmission is overdue, or the response behind an acknowledgement.
+    TimedOut,
+}
+
+/// A handler without resources.
+struct NoHandler;
+
+impl Handler for NoHandler {
+    fn handle(&mut self, _: &Authorized<'_>, _: &mut Response<'_, '_>) -> Result<(), Code> {
+        Err(Code::NOT_FOUND)
+    }
+}

@@ -1,0 +1,71 @@
+//! Sends requests.
+
+use super::Node;
+use crate::buf::Frame;
+use crate::coap::exchange::{Busy, MessageLayer};
+use crate::coap::message::BuildError;
+use crate::coap::{Builder, Code, MessageType, RequestId};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::endpoint::{Misuse, PeerId, Peers, Roles};
+
+/// The reason why a request was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestError {
+    /// As many requests to the peer are open as NSTART allows (RFC 7252, section 4.7); wait for a reply.
+    Busy,
+    /// The message is longer than what can be kept for retransmission.
+    TooLong,
+    /// The message cannot be protected.
+    Misuse(Misuse),
+}
+
+impl From<Busy> for RequestError {
+    fn from(busy: Busy) -> Self {
+        match busy {
+            Busy::Outstanding => Self::Busy,
+            Busy::TooLong => Self::TooLong,
+        }
+    }
+}
+
+impl From<BuildError> for RequestError {
+    fn from(_: BuildError) -> Self {
+        Self::TooLong
+    }
+}
+
+impl From<Misuse> for RequestError {
+    fn from(misuse: Misuse) -> Self {
+        Self::Misuse(misuse)
+    }
+}
+
+impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
+    /// Writes a confirmable request to `peer` into `out`, protected; `write` adds its options and payload. The node sends
+    /// it again until it is acknowledged. Returns the request, and the length of the datagram to send.
+    ///
+    /// # Errors
+    /// [`RequestError`]; nothing must then be sent.
+    pub fn request<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        code: Code,
+        token: &[u8],
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<(RequestId, usize), RequestError> {
+        let mut random = [0];
+        cx.crypto.random(&mut random);
+        let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
+        let exchanges = self.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?;
+        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, code, exchanges.message_id(), token)?;
+        write(&mut builder)?;
+        let [random] = random;
+        let request = exchanges.sent(cx.now, frame.bytes(), random)?;
+        self.schedule(peer);
+        self.endpoint.seal(cx, peer, &mut frame)?;
+        Ok((request, frame.len()))
+    }
+}
