@@ -17,9 +17,10 @@ use tegmen::{
     dtls::{
         Config, Fatal, Records, Suites,
         need::{Answer, Need},
+        roles::{ClientOnly, PublicKeys},
     },
-    endpoint::{ClientOnly, Endpoint, Event, MAX_HEADROOM, PeerId, Peers as _, PublicKeys},
-    identity::Principal,
+    endpoint::{Endpoint, Event, MAX_HEADROOM, Peers as _},
+    identity::{PeerId, Principal},
 };
 use tegmen_bench_line::{Failure, IDENTITY};
 use tegmen_host::{

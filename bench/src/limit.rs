@@ -10,7 +10,7 @@ use crate::{
 };
 use std::hint::black_box;
 use tegmen::address::Path;
-use tegmen::endpoint::PeerId;
+use tegmen::identity::PeerId;
 use tegmen_accel::{KeySchedule, bare_record, bare_record_expanding};
 use tegmen_bench_line::{Failure, Pair, Tally, Wire, cpu_time};
 use tegmen_host::slab::BATCH;

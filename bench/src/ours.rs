@@ -14,10 +14,11 @@ use tegmen::{
         Config, Records,
         need::{Answer, Need},
         resumption::{Handle, Resumable, SessionState},
+        roles::{Both, PublicKeys as PublicKeysRole, Resuming},
         ticket::TicketKeys,
     },
-    endpoint::{Both, Endpoint, Event, HEADROOM, PeerId, Peers, PublicKeys as PublicKeysRole, Resuming},
-    identity::Principal,
+    endpoint::{Endpoint, Event, HEADROOM, Peers},
+    identity::{PeerId, Principal},
     secret::Secret,
     time::Instant,
 };

@@ -14,7 +14,8 @@ use crate::{
 use std::hint::black_box;
 use tegmen::{
     dtls::Config,
-    endpoint::{PeerId, Peers, Phase},
+    endpoint::{Peers, Phase},
+    identity::PeerId,
     time::{Duration, Instant},
 };
 use tegmen_bench_line::{Command, Failure, Pair, Reply, Stack, Tally, Wire, heap_in_use};

@@ -5,7 +5,7 @@ use super::mote::Application;
 use tegmen::coap::handler::{AnyAuthenticated, Policy};
 use tegmen::coap::{Authorized, Code, Handler, MessageRef, Response};
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::endpoint::ServerOnly;
+use tegmen::dtls::roles::ServerOnly;
 use tegmen::identity::Principal;
 use tegmen::node;
 use tegmen::slip::Start;

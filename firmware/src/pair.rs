@@ -15,8 +15,9 @@ use tegmen::cx::Cx;
 use tegmen::dtls::Records;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::resumption::Resumption;
-use tegmen::endpoint::{Both, Endpoint, Event, HEADROOM, Keys, PeerId, Peers, PublicKeys, Resuming, Roles, TAILROOM};
-use tegmen::identity::Principal;
+use tegmen::dtls::roles::{Both, Keys, PublicKeys, Resuming, Roles};
+use tegmen::endpoint::{Endpoint, Event, HEADROOM, Peers, TAILROOM};
+use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen::x509::PublicKey;
 

@@ -39,9 +39,10 @@ use tegmen::coap::{Block, Code, Exchanges, MessageRef, OptionNumber, Probing, Re
 use tegmen::counters::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::connection_id::ConnectionIds;
+use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
 use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
-use tegmen::endpoint::{ClientOnly, Endpoint, Event, Extended, PeerArray, PeerId, Peers as _, Rank, Resuming};
-use tegmen::identity::{Principal, Protection};
+use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _, Rank};
+use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
@@ -49,7 +50,7 @@ use zeroize::Zeroizing;
 type ClientExchanges = Exchanges<4, 1280, 16, 1024>;
 type Table = PeerArray<Box<ClientExchanges>, 1, 1, 1536, 6144, 1>;
 
-type Role = tegmen::endpoint::PublicKeys<Extended<Resuming<ClientOnly, resumption::AcceptsTickets>>, PublicKeys>;
+type Role = tegmen::dtls::roles::PublicKeys<Extended<Resuming<ClientOnly, resumption::AcceptsTickets>>, PublicKeys>;
 
 /// The identity and key of a client.
 #[derive(Clone)]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tegmen::crypto::hash::DIGEST_LEN;
 use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::roles::{ClientAuthentication, Credential, Keys};
 use tegmen::dtls::{CipherSuite, Suites};
-use tegmen::endpoint::{ClientAuthentication, Credential, Keys};
 
 /// Public keys of an endpoint. [`Default`] has no key and trusts nobody; then only suites with pre-shared keys work.
 #[derive(Clone)]

@@ -25,7 +25,7 @@ use tegmen::cx::Cx;
 use tegmen::dtls::CipherSuite;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::resumption::{Found, MASTER_LEN, Resumption, SessionState};
-use tegmen::endpoint::{ClientAuthentication, Keys as _};
+use tegmen::dtls::roles::{ClientAuthentication, Keys as _};
 use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;

@@ -62,8 +62,9 @@ use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::connection_id::{AddressChanges, Policy};
+use tegmen::dtls::roles::{Extended, Resuming};
 use tegmen::dtls::{AlertDescription, Config, Fatal, Suites};
-use tegmen::endpoint::{Endpoint, Extended, Resuming};
+use tegmen::endpoint::Endpoint;
 use tegmen::time::Instant;
 use tokio::sync::{mpsc, watch};
 use transfer::{Ledger, Scratch};
@@ -551,7 +552,7 @@ impl Server {
             let per_second = config.signatures_per_second.div_ceil(shards as u32);
             let signing = Signing::new(per_second, sender.clone(), number);
             let role = Resuming { role: Limited(gate.clone()), sessions: resumption.clone() };
-            let role = tegmen::endpoint::PublicKeys { role: Extended::with(role, &dtls), keys: keys.clone() };
+            let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys: keys.clone() };
             let endpoint = Endpoint::with_roles(&mut cx, Table::new(capacity), dtls, role);
             let shard = Shard {
                 number,

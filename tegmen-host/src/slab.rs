@@ -10,8 +10,8 @@ use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::state::wipe_room;
 use tegmen::dtls::{Buffers, HandshakeState, Ongoing};
 use tegmen::endpoint::peers::{Inserted, may_displace};
-use tegmen::endpoint::{NewPeer, Peer, PeerId, Peers, Phase, Rank, TableFull};
-use tegmen::identity::Principal;
+use tegmen::endpoint::{NewPeer, Peer, Peers, Phase, Rank, TableFull};
+use tegmen::identity::{PeerId, Principal};
 use tegmen::time::{Duration, Instant};
 use tegmen_accel::prefetch;
 

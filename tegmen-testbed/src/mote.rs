@@ -21,8 +21,8 @@ use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::cx::Cx;
 use tegmen::dtls::need::Answer;
 use tegmen::dtls::{Config, Profile, Records};
-use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, PeerId, Peers as _, Phase, Rank, TAILROOM};
-use tegmen::identity::{Identity, Principal};
+use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _, Phase, Rank, TAILROOM};
+use tegmen::identity::{Identity, PeerId, Principal};
 use tegmen::oscore::{OVERHEAD, Pending};
 use tegmen::time::Instant;
 

@@ -14,18 +14,12 @@ mod one;
 pub mod peers;
 mod restore;
 mod resumption;
-mod roles;
 
 pub use array::PeerArray;
 pub use event::{Event, Misuse};
-pub use mobility::Mobility;
 pub use one::OnePeer;
-pub use peers::{NewPeer, Peer, PeerId, Peers, Phase, Rank, TableFull};
+pub use peers::{NewPeer, Peer, Peers, Phase, Rank, TableFull};
 pub use restore::NotRestored;
-pub use roles::{
-    Both, ClientAuthentication, ClientOnly, Configured, Credential, Extended, Keys, NoKeys, PublicKeys, Resuming,
-    Roles, ServerOnly,
-};
 
 use crate::address::Path;
 use crate::buf::{Frame, Full, Span};
@@ -38,9 +32,10 @@ use crate::dtls::handshake::MessageType;
 use crate::dtls::need::{Answer, Need};
 use crate::dtls::record::{self, ContentType, Record, RecordNumber, Records};
 use crate::dtls::record_size::RecordSize;
+use crate::dtls::roles::{Both, Configured, Roles};
 use crate::dtls::state::{Local, Step, Stop};
 use crate::dtls::{AlertDescription, Config, Fatal, Settings, alert};
-use crate::identity::{Principal, Protection};
+use crate::identity::{PeerId, Principal, Protection};
 use crate::time::Instant;
 
 /// Room before the content of a datagram that [`Endpoint::seal`] needs.

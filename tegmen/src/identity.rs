@@ -1,4 +1,23 @@
-//! The identity of a peer: the principal that it proved, and the protection of its messages.
+//! The identity of a peer: its entry in the table of peers, the principal that it proved, and the protection of its
+//! messages.
+
+use core::num::NonZeroU32;
+
+/// Names an entry of the table of peers. An entry that was removed and used again has another generation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PeerId {
+    /// Position in the table.
+    pub index: u32,
+    /// Never zero, so that an id that may be missing takes no more than the two registers of one.
+    pub(crate) generation: NonZeroU32,
+}
+
+impl PeerId {
+    /// The entry at `index` in its `generation`, whose lowest bit is not looked at: a table counts in steps of two.
+    pub fn new(index: u32, generation: u32) -> Self {
+        Self { index, generation: NonZeroU32::MIN | generation }
+    }
+}
 
 /// The principal that a peer proved, as a number that the application chose when it answered with the key. Its meaning
 /// (names, rights) is up to the application.

@@ -20,8 +20,9 @@ use crate::coap::exchange::{Due, MessageLayer, Received};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::Records;
-use crate::endpoint::{Endpoint, Event, PeerId, Peers, Rank, Roles};
-use crate::identity::Identity;
+use crate::dtls::roles::Roles;
+use crate::endpoint::{Endpoint, Event, Peers, Rank};
+use crate::identity::{Identity, PeerId};
 
 /// An endpoint, and the exchanges of each of its peers.
 pub struct Node<P: Peers<Attached: MessageLayer>, R: Roles> {

@@ -4,8 +4,8 @@ mod world;
 
 use tegmen::crypto::curves;
 use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::roles::ClientAuthentication;
 use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
-use tegmen::endpoint::ClientAuthentication;
 use tegmen::time::Duration;
 use world::badge::Badge;
 use world::puppet::{

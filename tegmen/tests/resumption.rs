@@ -2,9 +2,10 @@
 
 mod world;
 
+use tegmen::dtls::roles::ClientAuthentication;
 use tegmen::dtls::ticket::{TicketKey, TicketKeys};
 use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
-use tegmen::endpoint::{ClientAuthentication, Peers as _, Phase};
+use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
 use world::badge::Badge;
 use world::puppet::last_alert;

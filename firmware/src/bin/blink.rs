@@ -18,7 +18,7 @@ use blink_server::Server;
 use core::sync::atomic::{AtomicU32, Ordering};
 use mote::{Application, Mote, PACKET_LEN};
 use tegmen::address::Address;
-use tegmen::endpoint::{ClientOnly, Configured, ServerOnly};
+use tegmen::dtls::roles::{ClientOnly, Configured, ServerOnly};
 use tegmen::secret::Secret;
 use tegmen::slip::{Decoder, Start};
 use tegmen::time::{Duration, Instant};

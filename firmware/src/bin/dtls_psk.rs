@@ -5,8 +5,9 @@
 
 use tegmen::counters::Counters;
 use tegmen::cx::Cx;
+use tegmen::dtls::roles::Both;
 use tegmen::dtls::{Channel, Config, HandshakeState};
-use tegmen::endpoint::{Both, Endpoint, OnePeer, Peer};
+use tegmen::endpoint::{Endpoint, OnePeer, Peer};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};
 use tegmen_firmware::pair::{CLIENT, OPEN, Pair, SEAL, SERVER};

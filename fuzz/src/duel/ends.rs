@@ -7,8 +7,10 @@ use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
 use tegmen::dtls::Config;
 use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
+use tegmen::dtls::roles::{Both, Extended, Resuming, Roles};
 use tegmen::dtls::ticket::TicketKeys;
-use tegmen::endpoint::{Both, Endpoint, Extended, PeerArray, PeerId, Peers, Resuming, Roles};
+use tegmen::endpoint::{Endpoint, PeerArray, Peers};
+use tegmen::identity::PeerId;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 

@@ -10,8 +10,8 @@ use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
 use tegmen::cx::Cx;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{Config, Records};
-use tegmen::endpoint::{Endpoint, Event, MAX_HEADROOM, PeerId, Peers as _};
-use tegmen::identity::Principal;
+use tegmen::endpoint::{Endpoint, Event, MAX_HEADROOM, Peers as _};
+use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 
 pub(super) struct Node<E: Ends> {

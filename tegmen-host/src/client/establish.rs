@@ -12,9 +12,10 @@ use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::cx::Cx;
 use tegmen::dtls::resumption::Handle;
+use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
 use tegmen::dtls::{Config, Fatal};
-use tegmen::endpoint::{ClientOnly, Endpoint, Extended, PeerId, Peers as _, Resuming};
-use tegmen::identity::Protection;
+use tegmen::endpoint::{Endpoint, Peers as _};
+use tegmen::identity::{PeerId, Protection};
 use tegmen::time::Instant;
 
 /// Time limit of one handshake of a reconnection: a server that starts meanwhile is found by the next one.
@@ -57,7 +58,7 @@ pub(super) fn new_endpoint(
 ) -> Endpoint<Table, Role> {
     let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
     let role = Resuming { role: ClientOnly, sessions: resumption::AcceptsTickets(config.resume.is_some()) };
-    let role = tegmen::endpoint::PublicKeys { role: Extended::with(role, &dtls), keys };
+    let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys };
     Endpoint::with_roles(&mut Cx { now: clock::now(), crypto, counters }, Table::new(), dtls, role)
 }
 

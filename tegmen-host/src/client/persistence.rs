@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use tegmen::crypto::Crypto;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::dtls::session::Session;
-use tegmen::endpoint::{PeerId, Peers as _};
+use tegmen::endpoint::Peers as _;
+use tegmen::identity::PeerId;
 
 /// What a client keeps of its session.
 pub(super) struct PersistentSession {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen::dtls::CipherSuite;
 use tegmen::dtls::resumption::{Handle, MASTER_LEN, Resumable, Resumption, SessionState};
-use tegmen::endpoint::Keys as _;
+use tegmen::dtls::roles::Keys as _;
 use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use zeroize::{Zeroize as _, Zeroizing};

@@ -4,7 +4,7 @@ use super::deferred::DeferredResponse;
 use super::signing::Worked;
 use crate::credentials::StoredKey;
 use crate::public_keys::PublicKeys;
-use tegmen::endpoint::PeerId;
+use tegmen::identity::PeerId;
 use tegmen::time::Instant;
 
 /// A message to a shard from outside its sockets.

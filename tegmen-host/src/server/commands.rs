@@ -10,7 +10,8 @@ use crate::clock;
 use std::cell::Cell;
 use std::sync::Arc;
 use tegmen::crypto::Crypto as _;
-use tegmen::endpoint::{PeerId, Peers as _};
+use tegmen::endpoint::Peers as _;
+use tegmen::identity::PeerId;
 use tegmen::time::Instant;
 
 /// Peers that are sent notifications before datagrams are received again.

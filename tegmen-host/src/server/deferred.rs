@@ -3,7 +3,7 @@
 use super::oscore::OscoreExchange;
 use super::serve::{Source, path_of};
 use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Token};
-use tegmen::endpoint::PeerId;
+use tegmen::identity::PeerId;
 
 /// A deferred response.
 pub(super) struct DeferredResponse {

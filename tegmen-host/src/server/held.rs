@@ -2,8 +2,7 @@
 //! reveal whether an identity exists.
 
 use std::collections::BTreeMap;
-use tegmen::endpoint::PeerId;
-use tegmen::identity::Principal;
+use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use zeroize::Zeroizing;
 

@@ -12,8 +12,8 @@ use tegmen::cx::Cx;
 use tegmen::dtls::ContentType;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
-use tegmen::endpoint::{PeerId, Peers as _, Phase};
-use tegmen::identity::{Principal, Protection};
+use tegmen::endpoint::{Peers as _, Phase};
+use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::time::Instant;
 
 /// The sessions of a shard that are in the database.

@@ -15,8 +15,8 @@ use tegmen::cx::Cx;
 use tegmen::dtls::Fatal;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::endpoint::{Event as EndpointEvent, Peer, PeerId, Peers as _, Phase};
-use tegmen::identity::{Principal, Protection};
+use tegmen::endpoint::{Event as EndpointEvent, Peer, Peers as _, Phase};
+use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 

@@ -29,9 +29,10 @@ use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::cx::Cx;
 use tegmen::dtls::record::ContentType;
+use tegmen::dtls::roles::{Extended, Resuming};
 use tegmen::dtls::{AlertDescription, Records, alert};
-use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Extended, PeerId, Peers as _, Rank, Resuming};
-use tegmen::identity::{Identity, Protection};
+use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Peers as _, Rank};
+use tegmen::identity::{Identity, PeerId, Protection};
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
@@ -46,7 +47,7 @@ fn refusal(answer: &[u8]) -> Option<AlertDescription> {
 }
 
 pub(super) type Table = Slab<Attached>;
-type Role = tegmen::endpoint::PublicKeys<Extended<Resuming<Limited, ServerResumption>>, PublicKeys>;
+type Role = tegmen::dtls::roles::PublicKeys<Extended<Resuming<Limited, ServerResumption>>, PublicKeys>;
 
 pub(super) struct Shard<A> {
     /// Which of the server's.

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tegmen::crypto::hash::DIGEST_LEN;
 use tegmen::dtls::rsa::PREMASTER_LEN;
-use tegmen::endpoint::PeerId;
+use tegmen::identity::PeerId;
 use tegmen::secret::Secret;
 use tokio::sync::mpsc::UnboundedSender;
 

@@ -2,7 +2,8 @@
 //! filling the memory.
 
 use super::shard::Table;
-use tegmen::endpoint::{PeerId, Peers as _};
+use tegmen::endpoint::Peers as _;
+use tegmen::identity::PeerId;
 
 /// In the order in which they came; some are forgotten meanwhile.
 pub(super) struct Unauthenticated {

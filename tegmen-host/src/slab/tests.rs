@@ -5,8 +5,9 @@ use tegmen::counters::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::connection_id::ConnectionId;
 use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::roles::Both;
 use tegmen::dtls::{Config, Records};
-use tegmen::endpoint::{Both, Endpoint, Event};
+use tegmen::endpoint::{Endpoint, Event};
 use tegmen::identity::Protection;
 
 fn path(remote: u32) -> Path {

@@ -9,8 +9,8 @@ use tegmen::cx::Cx;
 use tegmen::dtls::Config;
 use tegmen::dtls::record::CHUNK;
 use tegmen::dtls::session::{SEALED_LEN, Session};
-use tegmen::endpoint::{PeerId, Peers as _, Phase};
-use tegmen::identity::Principal;
+use tegmen::endpoint::{Peers as _, Phase};
+use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Duration;
 
 /// What happened, in all. A nonce that comes twice stops the cipher of this world at once.

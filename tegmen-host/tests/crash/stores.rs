@@ -9,8 +9,8 @@ use tegmen::address::Path;
 use tegmen::cx::Cx;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::dtls::session::Session;
-use tegmen::endpoint::{PeerId, Peers as _, Phase};
-use tegmen::identity::Principal;
+use tegmen::endpoint::{Peers as _, Phase};
+use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_host::state::{self, Database, SessionFile, SessionName, Sessions, StateError, With};
 

@@ -6,7 +6,7 @@ use rcgen::{
 };
 use std::sync::Arc;
 use tegmen::dtls::Suites;
-use tegmen::endpoint::ClientAuthentication;
+use tegmen::dtls::roles::ClientAuthentication;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::x509::signer::{Signer, SoftwareKey};
 use tegmen_host::x509::{Settings, Trust, Verifier};

@@ -14,7 +14,7 @@ use super::{Fatal, Settings, VERSION};
 use crate::counters::Discard;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
-use crate::endpoint::Roles;
+use crate::dtls::roles::Roles;
 
 /// HelloVerifyRequests that are followed in one handshake: the server's key may change meanwhile, but not for ever.
 const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;

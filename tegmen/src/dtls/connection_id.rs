@@ -2,14 +2,16 @@
 //!
 //! In its hello each end gives the id that it expects in the records that it receives. The other end writes this id
 //! into all records of the protected epoch, behind the number; the record encrypts its real content type. Only
-//! [`Extended`](crate::endpoint::Extended) endpoints use connection ids. An id proves no address: see
+//! [`Extended`](crate::dtls::roles::Extended) endpoints use connection ids. An id proves no address: see
 //! `return_routability`.
 
 use super::Fatal;
 use super::handshake::extension::ExtensionType;
 use super::record::{ContentType, HEADER_LEN, MAX_FAILED};
+use crate::address::Path;
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::Crypto;
+use crate::identity::PeerId;
 use crate::time::Instant;
 
 /// The longest id, in bytes, that is given and that is kept of a peer. A hello may have one of 255 bytes: then nothing is
@@ -329,6 +331,21 @@ pub(crate) fn inner(plaintext: &mut [u8]) -> Option<(ContentType, &mut [u8])> {
     let at = plaintext.iter().rposition(|byte| *byte != 0)?;
     let content_type = ContentType(*plaintext.get(at)?);
     Some((content_type, plaintext.get_mut(..at)?))
+}
+
+/// The settings of connection ids, and the state that an endpoint keeps for them.
+#[derive(Clone, Copy, Debug)]
+pub struct Mobility {
+    pub(crate) policy: Policy,
+    pub(crate) changes: AddressChanges,
+    /// Who is to be challenged, and where, when the datagram has been read to its end.
+    pub(crate) challenge: Option<(PeerId, Path)>,
+}
+
+impl Mobility {
+    pub(crate) const fn new(policy: Policy) -> Self {
+        Self { policy, changes: AddressChanges { followed: 0, checked: 0, refused: 0 }, challenge: None }
+    }
 }
 
 /// Changes of address of peers with connection ids.

@@ -18,7 +18,8 @@ use crate::buf::{Full, Writer, copy};
 use crate::counters::bump;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
-use crate::endpoint::{Rank, Roles};
+use crate::dtls::roles::Roles;
+use crate::endpoint::Rank;
 
 /// The elements of our flights in the order of the protocol: handshake messages, and ChangeCipherSpec, which is none.
 ///

@@ -21,6 +21,7 @@ pub mod record;
 pub mod record_size;
 pub mod resumption;
 pub(crate) mod return_routability;
+pub mod roles;
 pub mod rsa;
 mod server;
 pub mod session;
@@ -55,19 +56,19 @@ pub enum Profile {
 pub struct Config {
     /// The profile of handshakes.
     pub profile: Profile,
-    /// The cipher suites. Only [`Extended`](crate::endpoint::Extended) endpoints have a choice.
+    /// The cipher suites. Only [`Extended`](crate::dtls::roles::Extended) endpoints have a choice.
     pub suites: Suites,
     /// Largest UDP payload that is sent, in bytes; larger handshake messages are fragmented to it. Where a flight is lost
-    /// twice, [`Extended`](crate::endpoint::Extended) endpoints send it in datagrams of 508 bytes, then of 254, then of 127
+    /// twice, [`Extended`](crate::dtls::roles::Extended) endpoints send it in datagrams of 508 bytes, then of 254, then of 127
     /// (RFC 6347, section 4.1.1.1); others keep to this size.
     pub mtu: u16,
     /// The longest content of a protected record that this end accepts, in bytes: 64 to 2^14, or 0 for any. A client
     /// asks for it with record_size_limit (RFC 8449), and from 512 on also with the next lower max_fragment_length
-    /// (RFC 6066, section 4). A server announces it to clients that ask. Only [`Extended`](crate::endpoint::Extended)
+    /// (RFC 6066, section 4). A server announces it to clients that ask. Only [`Extended`](crate::dtls::roles::Extended)
     /// endpoints support it.
     pub record_size_limit: u16,
     /// Connection ids (RFC 9146): a client offers them, a server accepts them from clients that offer them; `None`
-    /// turns both off. Only [`Extended`](crate::endpoint::Extended) endpoints support them, and not under
+    /// turns both off. Only [`Extended`](crate::dtls::roles::Extended) endpoints support them, and not under
     /// [`Profile::Minimal`].
     pub connection_id: Option<connection_id::Policy>,
     /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1). So long also is a

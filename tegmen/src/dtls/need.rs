@@ -10,7 +10,7 @@ use super::{AlertDescription, VERSION};
 use crate::crypto::Crypto;
 use crate::crypto::hash::DIGEST_LEN;
 use crate::cx::Cx;
-use crate::endpoint::Roles;
+use crate::dtls::roles::Roles;
 use crate::identity::Principal;
 use crate::secret::Secret;
 
@@ -31,12 +31,12 @@ pub enum Need<'n> {
     VerifyPeer {
         /// The certificate type of the peer.
         certificate_type: CertificateType,
-        /// The content that the peer shows: see [`Credential::content`](crate::endpoint::Credential::content).
+        /// The content that the peer shows: see [`Credential::content`](crate::dtls::roles::Credential::content).
         content: &'n [u8],
     },
     /// Sign this with our private key.
     Sign {
-        /// The number of our [`Credential`](crate::endpoint::Credential).
+        /// The number of our [`Credential`](crate::dtls::roles::Credential).
         credential: u8,
         /// SHA-256 of what is signed.
         digest: [u8; DIGEST_LEN],
@@ -54,7 +54,7 @@ pub enum Need<'n> {
     /// The answer and its time must not reveal whether the padding was right, or which other error occurred: use
     /// [`premaster_secret`](super::rsa::premaster_secret).
     Decrypt {
-        /// The number of our [`Credential`](crate::endpoint::Credential).
+        /// The number of our [`Credential`](crate::dtls::roles::Credential).
         credential: u8,
         /// EncryptedPreMasterSecret.
         encrypted: &'n [u8],

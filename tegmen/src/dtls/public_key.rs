@@ -27,7 +27,7 @@ use crate::buf::{Full, Reader, Writer};
 use crate::crypto::hash::{DIGEST_LEN, Sha256};
 use crate::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme};
 use crate::cx::Cx;
-use crate::endpoint::{ClientAuthentication, Credential, Keys as _, Roles};
+use crate::dtls::roles::{ClientAuthentication, Credential, Keys as _, Roles};
 use crate::identity::Principal;
 use crate::secret::Secret;
 

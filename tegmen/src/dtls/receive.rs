@@ -13,7 +13,7 @@ use crate::buf::Reader;
 use crate::counters::Discard;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
-use crate::endpoint::Roles;
+use crate::dtls::roles::Roles;
 use crate::secret::same;
 
 impl Step {

@@ -2,7 +2,7 @@
 //! 6066, section 4).
 //!
 //! DTLS does not split application data. If the peer agreed on a limit, send it no more than
-//! [`Peer::max_content`](crate::endpoint::Peer::max_content) at a time. Only [`Extended`](crate::endpoint::Extended)
+//! [`Peer::max_content`](crate::endpoint::Peer::max_content) at a time. Only [`Extended`](crate::dtls::roles::Extended)
 //! endpoints negotiate this limit.
 
 use super::Fatal;

@@ -19,7 +19,7 @@ use super::{Fatal, Profile, VERSION, public_key::Agreed};
 use crate::buf::{Full, Reader, Truncated, Writer, copy};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
-use crate::endpoint::Roles;
+use crate::dtls::roles::Roles;
 use crate::identity::Principal;
 use crate::secret::Secret;
 use crate::time::Instant;

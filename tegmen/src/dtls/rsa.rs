@@ -14,7 +14,7 @@ use super::need::Answer;
 use super::state::{Local, Ongoing, Step, Stop};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
-use crate::endpoint::Roles;
+use crate::dtls::roles::Roles;
 use crate::secret::Secret;
 use core::hint::black_box;
 

@@ -14,7 +14,7 @@ use super::state::{Flags, HandshakeState, Local, Ongoing, Step, Stop};
 use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
-use crate::endpoint::Roles;
+use crate::dtls::roles::Roles;
 use crate::identity::Principal;
 use crate::secret::Secret;
 use crate::time::Instant;

@@ -14,7 +14,8 @@ use crate::counters::{Counters, Discard, bump};
 use crate::crypto::hash::{HmacKey, Sha256};
 use crate::crypto::{Crypto, NamedGroup};
 use crate::cx::Cx;
-use crate::endpoint::{Peer, Roles};
+use crate::dtls::roles::Roles;
+use crate::endpoint::Peer;
 use crate::secret::{Secret, wipe};
 use crate::time::Instant;
 
@@ -73,7 +74,7 @@ pub struct HandshakeState {
     /// The cipher suite in two parts.
     pub(crate) cipher: Cipher,
     pub(crate) exchange: KeyExchange,
-    /// The number of the [`Credential`](crate::endpoint::Credential) that we show, [`NO_CREDENTIAL`] if we show none.
+    /// The number of the [`Credential`](crate::dtls::roles::Credential) that we show, [`NO_CREDENTIAL`] if we show none.
     pub(crate) credential: u8,
     pub(crate) flags: Flags,
     pub(crate) extended_master_secret: bool,

@@ -4,7 +4,7 @@ use super::Profile;
 use super::record::{Cipher, LongKeys};
 use super::state::Local;
 use crate::crypto::{Crypto, SignatureScheme};
-use crate::endpoint::Roles;
+use crate::dtls::roles::Roles;
 
 /// A cipher suite (IANA TLS Cipher Suites registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,7 +147,7 @@ impl KeyExchange {
 }
 
 /// The cipher suites that a client offers and a server accepts, in order of preference. Suites that the provider, the
-/// [role](crate::endpoint::Roles) or the [profile](super::Profile) of an endpoint does not support are skipped.
+/// [role](crate::dtls::roles::Roles) or the [profile](super::Profile) of an endpoint does not support are skipped.
 /// Without any of these, only TLS_PSK_WITH_AES_128_CCM_8 remains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Suites(pub &'static [CipherSuite]);

@@ -1,10 +1,11 @@
 //! The peer table of a mote: arrays with linear search.
 
-use super::peers::{Inserted, NewPeer, Peer, PeerId, Peers, Phase, Rank, TableFull, may_displace};
+use super::peers::{Inserted, NewPeer, Peer, Peers, Phase, Rank, TableFull, may_displace};
 use crate::address::Path;
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::state::{MAX_TEXT, wipe_room};
 use crate::dtls::{Buffers, HandshakeState, Ongoing};
+use crate::identity::PeerId;
 use crate::time::Instant;
 
 #[repr(C)] // as with `Peer`

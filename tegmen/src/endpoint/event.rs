@@ -1,6 +1,5 @@
 //! The events that an endpoint reports to its owner.
 
-use super::PeerId;
 #[cfg(doc)]
 use super::{Endpoint, Peer, Peers};
 use crate::buf::Span;
@@ -8,6 +7,7 @@ use crate::dtls::Fatal;
 #[cfg(doc)]
 use crate::dtls::Records;
 use crate::dtls::record::SealError;
+use crate::identity::PeerId;
 
 /// The result of a datagram or of the clock. Bytes are named by their place in the caller's buffers, so that an event
 /// borrows nothing, and fits two registers of a host.

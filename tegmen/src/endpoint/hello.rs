@@ -1,6 +1,6 @@
 //! Handles a ClientHello: answers unknown clients without state, and begins handshakes.
 
-use super::{Endpoint, NewPeer, Peers, Phase, Rank, Roles, write_plain_alert};
+use super::{Endpoint, NewPeer, Peers, Phase, Rank, write_plain_alert};
 use crate::address::Path;
 use crate::buf::{Full, Reader, Writer, copy};
 use crate::counters::{Discard, bump};
@@ -14,6 +14,7 @@ use crate::dtls::public_key::Agreed;
 use crate::dtls::record::{self, ContentType, Record, RecordNumber};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::resumption::Found;
+use crate::dtls::roles::Roles;
 use crate::dtls::state::{Local, Step};
 use crate::dtls::{Fatal, HandshakeState, Profile, alert};
 use crate::secret::same;

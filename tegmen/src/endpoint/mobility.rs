@@ -4,33 +4,19 @@
 //! response to a challenge did, which only somebody who receives there can have read (RFC 9146, section 6; RFC 9853). Until
 //! then everything goes to the old address, and to the new one a challenge, one for a record.
 
-use super::{Endpoint, Event, Misuse, Outcome, PeerId, Peers, Phase, Record, Records, Roles};
+use super::{Endpoint, Event, Misuse, Outcome, Peers, Phase, Record, Records};
 use crate::address::Path;
 use crate::buf::{Frame, Span, copy};
 use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
-use crate::dtls::connection_id::{AddressChanges, ConnectionId, ConnectionIds, Hello, Policy};
+use crate::dtls::connection_id::{AddressChanges, ConnectionId, ConnectionIds, Hello, Mobility};
 use crate::dtls::record::{ContentType, MAX_CONTENT};
 use crate::dtls::return_routability::{self as rrc, MessageType};
+use crate::dtls::roles::Roles;
 use crate::dtls::state::Local;
-use crate::identity::Protection;
+use crate::identity::{PeerId, Protection};
 use crate::secret::same;
-
-/// The settings of connection ids, and the state that an endpoint keeps for them.
-#[derive(Clone, Copy, Debug)]
-pub struct Mobility {
-    policy: Policy,
-    changes: AddressChanges,
-    /// Who is to be challenged, and where, when the datagram has been read to its end.
-    challenge: Option<(PeerId, Path)>,
-}
-
-impl Mobility {
-    pub(super) const fn new(policy: Policy) -> Self {
-        Self { policy, changes: AddressChanges { followed: 0, checked: 0, refused: 0 }, challenge: None }
-    }
-}
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// Returns the counts of address changes of peers with connection ids, by result.

@@ -1,10 +1,11 @@
 //! The peer table of a mote with one peer, such as a sensor with its server: no search, and less code.
 
-use super::peers::{Inserted, NewPeer, Peer, PeerId, Peers, Phase, TableFull, may_displace};
+use super::peers::{Inserted, NewPeer, Peer, Peers, Phase, TableFull, may_displace};
 use crate::address::Path;
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::state::{MAX_TEXT, wipe_room};
 use crate::dtls::{Buffers, HandshakeState, Ongoing};
+use crate::identity::PeerId;
 use crate::time::Instant;
 
 /// A table for one peer, with room for an outgoing cookie or identity of `OUTGOING` bytes and for `INCOMING` bytes of

@@ -5,25 +5,8 @@ use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::record::{Channel, MAX_CONTENT};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::{AlertDescription, Buffers, HandshakeState, Ongoing};
-use crate::identity::{Principal, Protection};
+use crate::identity::{PeerId, Principal, Protection};
 use crate::time::Instant;
-use core::num::NonZeroU32;
-
-/// Names an entry of the table. An entry that was removed and used again has another generation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct PeerId {
-    /// Position in the table.
-    pub index: u32,
-    /// Never zero, so that an id that may be missing takes no more than the two registers of one.
-    pub(super) generation: NonZeroU32,
-}
-
-impl PeerId {
-    /// The entry at `index` in its `generation`, whose lowest bit is not looked at: a table counts in steps of two.
-    pub fn new(index: u32, generation: u32) -> Self {
-        Self { index, generation: NonZeroU32::MIN | generation }
-    }
-}
 
 /// The rank of a peer. A full table displaces the peer with the lowest rank first, and only if [`may_displace`] allows
 /// it.

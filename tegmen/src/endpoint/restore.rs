@@ -1,10 +1,11 @@
 //! Moves sessions out of an endpoint and back: see [`crate::dtls::session`].
 
-use super::{Endpoint, NewPeer, PeerId, Peers, Phase, Rank, Roles};
+use super::{Endpoint, NewPeer, Peers, Phase, Rank};
 use crate::address::Path;
 use crate::cx::Cx;
+use crate::dtls::roles::Roles;
 use crate::dtls::session::Session;
-use crate::identity::{Principal, Protection};
+use crate::identity::{PeerId, Principal, Protection};
 
 /// The reason why a session cannot be restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

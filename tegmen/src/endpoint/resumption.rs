@@ -1,11 +1,13 @@
 //! The interface of resumption for the owner of an endpoint: see [`crate::dtls::resumption`].
 
-use super::{Endpoint, PeerId, Peers, Roles, TableFull};
+use super::{Endpoint, Peers, TableFull};
 use crate::address::Path;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::CipherSuite;
 use crate::dtls::resumption::{Handle, Resumable, SessionState};
+use crate::dtls::roles::Roles;
+use crate::identity::PeerId;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// Does the same as [`Self::connect`], and offers to resume a session. If the server declines, or the offer does

@@ -2,7 +2,7 @@
 
 use crate::coap::handler::{Anybody, Handler, Policy, Response};
 use crate::coap::{Authorized, Code, MessageRef, RequestId};
-use crate::endpoint::PeerId;
+use crate::identity::PeerId;
 
 /// The application of a node.
 pub trait Application {

@@ -7,7 +7,9 @@ use crate::coap::message::BuildError;
 use crate::coap::{Builder, Code, MessageType, RequestId};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
-use crate::endpoint::{Misuse, PeerId, Peers, Roles};
+use crate::dtls::roles::Roles;
+use crate::endpoint::{Misuse, Peers};
+use crate::identity::PeerId;
 
 /// The reason why a request was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,8 +6,8 @@ use tegmen::crypto::hash::{DIGEST_LEN, HmacKey};
 use tegmen::crypto::{MAX_SHARE, P256_PREFIX, SCALAR_LEN, SignatureScheme};
 use tegmen::dtls::Suites;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
+use tegmen::dtls::roles::{ClientAuthentication, Credential, Keys};
 use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
-use tegmen::endpoint::{ClientAuthentication, Credential, Keys};
 use tegmen::secret::Secret;
 use tegmen::x509::{Anchor, Name, PublicKey, Purpose, Rules};
 

@@ -9,12 +9,11 @@ use tegmen::crypto::{Crypto as _, curves};
 use tegmen::cx::Cx;
 use tegmen::dtls::Suites;
 use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::roles::{Both, Extended, PublicKeys, Resuming};
 use tegmen::dtls::rsa::PREMASTER_LEN;
 use tegmen::dtls::{AlertDescription, Config, Fatal, Records};
-use tegmen::endpoint::{
-    Both, Endpoint, Event, Extended, MAX_HEADROOM, Misuse, PeerArray, PeerId, Peers as _, PublicKeys, Resuming,
-};
-use tegmen::identity::Principal;
+use tegmen::endpoint::{Endpoint, Event, MAX_HEADROOM, Misuse, PeerArray, Peers as _};
+use tegmen::identity::{PeerId, Principal};
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use tegmen::address::Path;
 use tegmen::counters::Counters;
 use tegmen::cx::Cx;
+use tegmen::dtls::roles::Extended;
 use tegmen::dtls::{Config, Records};
-use tegmen::endpoint::{Endpoint, Event, Extended};
+use tegmen::endpoint::{Endpoint, Event};
 
 const START: u64 = 10_000_000;
 

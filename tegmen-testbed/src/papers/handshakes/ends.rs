@@ -13,12 +13,11 @@ use tegmen::cx::Cx;
 use tegmen::dtls::handshake::certificate::{CertificateType, each};
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
+use tegmen::dtls::roles::{Both, ClientAuthentication, Credential, Keys, PublicKeys, Resuming, Roles};
 use tegmen::dtls::ticket::TicketKeys;
 use tegmen::dtls::{CipherSuite, Config, Profile, Records, Suites};
-use tegmen::endpoint::{
-    Both, ClientAuthentication, Credential, Endpoint, Event, Keys, PeerArray, PeerId, PublicKeys, Resuming, Roles,
-};
-use tegmen::identity::Principal;
+use tegmen::endpoint::{Endpoint, Event, PeerArray};
+use tegmen::identity::{PeerId, Principal};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use tegmen::x509::{Anchor, Name, PublicKey, Purpose, Refusal, Rules};

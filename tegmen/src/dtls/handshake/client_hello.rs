@@ -8,8 +8,8 @@ use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::NamedGroup;
 use crate::dtls::record::LongKeys;
 use crate::dtls::record_size::MaxFragmentLength;
+use crate::dtls::roles::Roles;
 use crate::dtls::{CipherSuite, Suites};
-use crate::endpoint::Roles;
 
 /// A ClientHello as it was received.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! The roles of an endpoint, client, server or both, as types, so that an image links no code for an unused role.
 
-use super::mobility::Mobility;
+use super::connection_id::Mobility;
 use crate::address::Address;
 use crate::crypto::SignatureScheme;
 #[cfg(doc)]
