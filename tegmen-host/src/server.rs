@@ -20,6 +20,7 @@ mod responder;
 mod serve;
 mod session;
 mod shard;
+mod shared;
 mod signing;
 mod transfer;
 mod unauthenticated;
@@ -30,29 +31,19 @@ pub use limits::HelloLimits;
 pub use notifier::Notifier;
 pub use responder::{Exchange, Responder};
 
-use crate::clock;
 use crate::contexts::{ContextError, Contexts};
-use crate::credentials::{Credentials, CredentialsError, FilePolicy, KeyStore};
+use crate::credentials::{Credentials, CredentialsError, KeyStore};
 use crate::group::Group;
-use crate::prefix::Shares;
-use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
-use crate::resumption::{ResumptionConfig, ResumptionCounters, ServerResumption, TicketKeyError};
+use crate::resumption::{ResumptionConfig, ResumptionCounters, TicketKeyError};
 use crate::slab::Capacity;
 use crate::state::{Database, Sessions, StateError};
-use crate::udp::{BindError, Outbox, Socket};
+use crate::udp::{BindError, Socket};
 use crate::x509::{LoadError, Refusal};
-use cid_routing::CidRouting;
 use command::Command;
-use held::Held;
-use leisure::Leisure;
-use limits::{Gate, Limited};
 use notifier::Changes;
-use persistence::Persistence;
-use serve::{CoapServer, Observers, Report};
-use session::Tried;
-use shard::{Shard, Table};
-use signing::Signing;
+use shard::Shard;
+use shared::Shared;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -60,15 +51,9 @@ use std::time::{Duration, SystemTime};
 use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
-use tegmen::cx::Cx;
 use tegmen::dtls::connection_id::{AddressChanges, Policy};
-use tegmen::dtls::roles::{Extended, Resuming};
 use tegmen::dtls::{AlertDescription, Config, Fatal, Suites};
-use tegmen::endpoint::Endpoint;
-use tegmen::time::Instant;
 use tokio::sync::{mpsc, watch};
-use transfer::{Ledger, Scratch};
-use unauthenticated::Unauthenticated;
 
 /// One address at which the server listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -481,127 +466,26 @@ impl Server {
     ) -> Result<Self, StartError> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shards = if config.shards == 0 { cores } else { config.shards };
-        let runtime = || {
-            let mut builder = tokio::runtime::Builder::new_current_thread();
-            builder.enable_all().build().map(|runtime| Runtime(Some(runtime))).map_err(StartError::System)
-        };
-        let mut runtimes = (0..shards).map(|_| runtime()).collect::<Result<Vec<_>, _>>()?;
+        let mut runtimes = (0..shards).map(|_| Runtime::new()).collect::<Result<Vec<_>, _>>()?;
         let (addresses, kept) = free_addresses(config, &runtimes)?;
         let (stop, stopped) = watch::channel(false);
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
-        let changes = senders.iter().cloned().map(Changes::new);
-        let notifier = Notifier { shards: changes.collect() };
-        let counters = Counts((0..shards).map(|_| Arc::default()).collect());
-        let bodies = Ledger::new(config.max_bodies);
-        let threads = Vec::new();
-        let sessions = config.state.clone().map(|state| Sessions::open(state, config.capacity.peers)).transpose()?;
-        let sessions = sessions.map(Arc::new);
-        let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(config.dtls.suites));
-        let resumption = match &config.resumption {
-            None => ServerResumption::none(),
-            Some(wanted) => {
-                let crypto = &mut HostCrypto::from_os().map_err(StartError::System)?;
-                ServerResumption::new(crypto, wanted, credentials, &keys, config.store.is_some())?
-            }
-        };
-        let mut server = Self {
-            addresses: addresses.clone(),
-            stop,
-            counters,
-            notifier: notifier.clone(),
-            threads,
-            sessions: sessions.clone(),
-        };
-        let gate = Arc::new(Gate::new(config.hellos));
         let (to_shards, passed): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::channel(cid_routing::WAITING)).unzip();
-        let waiting = Arc::new(Shares::new());
+        let notifier = Notifier { shards: senders.iter().cloned().map(Changes::new).collect() };
+        let shared = Shared::new(config, credentials, (application, events), (addresses, to_shards), notifier)?;
+        let mut server = Self {
+            addresses: shared.addresses.clone(),
+            stop,
+            counters: Counts((0..shards).map(|_| Arc::default()).collect()),
+            notifier: shared.notifier.clone(),
+            threads: Vec::new(),
+            sessions: shared.sessions.clone(),
+        };
         let channels = senders.into_iter().zip(receivers).zip(passed);
         for ((number, runtime), ((sender, commands), passed)) in runtimes.drain(..).enumerate().zip(channels) {
-            let guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
-            let sockets = addresses
-                .iter()
-                .zip(&config.listen)
-                .map(|(listen, asked)| {
-                    let shared = shards > 1 || asked.address.port() == 0 || !config.groups.is_empty();
-                    Socket::bind(listen.address, shared)
-                })
-                .collect::<Result<Vec<_>, _>>()?;
-            let sockets = match number {
-                // One shard is enough for what every node of a network answers at leisure.
-                0 => sockets.into_iter().chain(join(config, &addresses)?).collect(),
-                _ => sockets,
-            };
-            drop(guard);
-            let mut crypto = HostCrypto::from_os().map_err(StartError::System)?;
-            if let Some(file) = &config.key_log {
-                let source = |source| StartError::KeyLog { file: file.display().to_string(), source };
-                crypto.log_keys_to(file).map_err(source)?;
-            }
+            let sockets = bind(config, &shared.addresses, &runtime, number, shards)?;
             let Some(totals) = server.counters.0.get(number).cloned() else { break };
-            let capacity = Capacity {
-                peers: config.capacity.peers.div_ceil(shards),
-                handshakes: config.capacity.handshakes.div_ceil(shards),
-            };
-            let mut counters = Counters::default();
-            let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
-            let mut dtls = config.dtls;
-            if let Some(policy) = &mut dtls.connection_id {
-                policy.shard = number as u8;
-                policy.len = if shards > 256 { 0 } else { policy.len };
-            }
-            let per_second = config.signatures_per_second.div_ceil(shards as u32);
-            let signing = Signing::new(per_second, sender.clone(), number);
-            let role = Resuming { role: Limited(gate.clone()), sessions: resumption.clone() };
-            let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys: keys.clone() };
-            let endpoint = Endpoint::with_roles(&mut cx, Table::new(capacity), dtls, role);
-            let shard = Shard {
-                number,
-                endpoint,
-                resumption: resumption.clone(),
-                established: Default::default(),
-                crypto,
-                counters,
-                outbox: Outbox::default(),
-                secure_ports: addresses.iter().filter(|l| l.secure).map(|l| l.address.port()).collect(),
-                coap_server: CoapServer {
-                    application: application.clone(),
-                    policy: FilePolicy { credentials: credentials.clone(), plain_allowed: config.plain_allowed },
-                    credentials: credentials.clone(),
-                    events: events.clone(),
-                    commands: sender,
-                    notifier: notifier.clone(),
-                    limits: config.into(),
-                    bodies: bodies.clone(),
-                    observations: Ledger::new(config.max_observations.div_ceil(shards)),
-                    observers: Observers::new(
-                        notifier.shards.get(number).map(|changes| changes.observed.clone()).unwrap_or_default(),
-                    ),
-                    scratch: Scratch::default(),
-                    requests: 0,
-                    report: Report::default(),
-                    contexts: config.contexts.clone(),
-                    inside: Vec::new(),
-                },
-                totals,
-                seconds: 0,
-                ends: [None; 2],
-                version: credentials.version(),
-                unanswered: 0,
-                store: config.store.clone(),
-                store_answers_every: config.store_answers_every,
-                signing,
-                held: Held::new(capacity.handshakes),
-                tried: Tried::default(),
-                leisure: config.leisure,
-                leisurely: Leisure::default(),
-                unauthenticated: Unauthenticated::new(config.max_unauthenticated.div_ceil(shards)),
-                cid_routing: CidRouting::new(number, to_shards.clone(), waiting.clone()),
-                persistence: sessions.clone().map(|sessions| {
-                    let idle = config.dtls.idle_timeout;
-                    Persistence::new(sessions, if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) })
-                }),
-                gate: gate.clone(),
-            };
+            let shard = Shard::new(&shared, number, sender, totals)?;
             let stopped = stopped.clone();
             let reload = number == 0;
             let thread = std::thread::Builder::new().name(format!("tegmen-{number}"));
@@ -668,6 +552,11 @@ impl Drop for Server {
 struct Runtime(Option<tokio::runtime::Runtime>);
 
 impl Runtime {
+    fn new() -> Result<Self, StartError> {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().map(|runtime| Self(Some(runtime))).map_err(StartError::System)
+    }
+
     fn block_on(mut self, future: impl Future<Output = ()>) {
         if let Some(runtime) = self.0.take() {
             runtime.block_on(future);
@@ -680,6 +569,27 @@ impl Drop for Runtime {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+/// Binds the sockets of shard `number`.
+fn bind(
+    config: &ServerConfig,
+    addresses: &[Listen],
+    runtime: &Runtime,
+    number: usize,
+    shards: usize,
+) -> Result<Vec<Socket>, BindError> {
+    let _guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
+    let bind = |(listen, asked): (&Listen, &Listen)| {
+        let shared = shards > 1 || asked.address.port() == 0 || !config.groups.is_empty();
+        Socket::bind(listen.address, shared)
+    };
+    let sockets = addresses.iter().zip(&config.listen).map(bind).collect::<Result<Vec<_>, _>>()?;
+    match number {
+        // One shard is enough for what every node of a network answers at leisure.
+        0 => Ok(sockets.into_iter().chain(join(config, addresses)?).collect()),
+        _ => Ok(sockets),
     }
 }
 

@@ -7,6 +7,7 @@ use super::notifier::{Notifier, ObservedPaths};
 use super::oscore::OscoreExchange;
 use super::outer_block::{OuterBlock, acknowledge};
 use super::responder::Exchange;
+use super::shared::Shared;
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Answered, Application, Event, EventSink, ServerConfig};
 use crate::contexts::Contexts;
@@ -182,6 +183,29 @@ impl Observers {
 }
 
 impl<A: Application> CoapServer<A> {
+    /// Returns the CoAP server of shard `number`, whose commands come through `commands`.
+    pub(super) fn new(shared: &Shared<'_, A>, number: usize, commands: mpsc::UnboundedSender<Command>) -> Self {
+        let Shared { config, credentials, notifier, .. } = shared;
+        let observed = notifier.shards.get(number).map(|changes| changes.observed.clone());
+        Self {
+            application: shared.application.clone(),
+            policy: FilePolicy { credentials: Credentials::clone(credentials), plain_allowed: config.plain_allowed },
+            credentials: Credentials::clone(credentials),
+            events: shared.events.clone(),
+            commands,
+            notifier: notifier.clone(),
+            limits: Limits::from(*config),
+            bodies: shared.bodies.clone(),
+            observations: Ledger::new(config.max_observations.div_ceil(shared.shards())),
+            observers: Observers::new(observed.unwrap_or_default()),
+            scratch: Scratch::default(),
+            requests: 0,
+            report: Report::default(),
+            contexts: config.contexts.clone(),
+            inside: Vec::new(),
+        }
+    }
+
     /// Takes a message of a peer; `frame` holds what is to be answered.
     pub(super) fn receive(
         &mut self,

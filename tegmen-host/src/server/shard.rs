@@ -9,9 +9,10 @@ use super::limits::{Gate, Limited};
 use super::persistence::Persistence;
 use super::serve::{CoapServer, Source};
 use super::session::Tried;
+use super::shared::Shared;
 use super::signing::Signing;
 use super::unauthenticated::Unauthenticated;
-use super::{Application, Event, Kind, Signatures, Totals};
+use super::{Application, Event, Kind, Signatures, StartError, Totals};
 use crate::clock;
 use crate::credentials::KeyStore;
 use crate::provider::HostCrypto;
@@ -96,6 +97,56 @@ const FULL_EVENTS_EVERY: u32 = 10;
 const COMMANDS: usize = 64;
 
 impl<A: Application> Shard<A> {
+    /// Returns shard `number`, whose commands come through `commands`, and which publishes its counts in `totals`.
+    ///
+    /// # Errors
+    /// [`StartError::System`] without randomness, [`StartError::KeyLog`] if the key log cannot be written.
+    pub(super) fn new(
+        shared: &Shared<'_, A>,
+        number: usize,
+        commands: mpsc::UnboundedSender<Command>,
+        totals: Arc<Mutex<Totals>>,
+    ) -> Result<Self, StartError> {
+        let (config, shards) = (shared.config, shared.shards());
+        let mut crypto = shared.crypto()?;
+        let mut counters = Counters::default();
+        let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
+        let (capacity, dtls) = (shared.capacity(), shared.dtls(number));
+        let role = Resuming { role: Limited(shared.gate.clone()), sessions: shared.resumption.clone() };
+        let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys: shared.keys.clone() };
+        let endpoint = Endpoint::with_roles(&mut cx, Table::new(capacity), dtls, role);
+        let per_second = config.signatures_per_second.div_ceil(shards as u32);
+        let idle = config.dtls.idle_timeout;
+        let give_up = if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) };
+        Ok(Self {
+            number,
+            endpoint,
+            resumption: shared.resumption.clone(),
+            established: Default::default(),
+            crypto,
+            counters,
+            outbox: Outbox::default(),
+            secure_ports: shared.addresses.iter().filter(|l| l.secure).map(|l| l.address.port()).collect(),
+            signing: Signing::new(per_second, commands.clone(), number),
+            coap_server: CoapServer::new(shared, number, commands),
+            totals,
+            seconds: 0,
+            ends: [None; 2],
+            version: shared.credentials.version(),
+            unanswered: 0,
+            store: config.store.clone(),
+            store_answers_every: config.store_answers_every,
+            held: Held::new(capacity.handshakes),
+            tried: Tried::default(),
+            leisure: config.leisure,
+            leisurely: Leisure::default(),
+            unauthenticated: Unauthenticated::new(config.max_unauthenticated.div_ceil(shards)),
+            cid_routing: CidRouting::new(number, shared.to_shards.clone(), shared.waiting.clone()),
+            persistence: shared.sessions.clone().map(|sessions| Persistence::new(sessions, give_up)),
+            gate: shared.gate.clone(),
+        })
+    }
+
     pub(super) async fn run(
         mut self,
         sockets: Vec<Socket>,

@@ -1,0 +1,112 @@
+//! The parts of a server that all its shards share.
+
+use super::cid_routing::Passed;
+use super::limits::Gate;
+use super::notifier::Notifier;
+use super::transfer::Ledger;
+use super::{EventSink, Listen, ServerConfig, StartError};
+use crate::credentials::Credentials;
+use crate::prefix::Shares;
+use crate::provider::HostCrypto;
+use crate::public_keys::PublicKeys;
+use crate::resumption::ServerResumption;
+use crate::slab::Capacity;
+use crate::state::Sessions;
+use std::sync::Arc;
+use tegmen::dtls::Config;
+use tokio::sync::mpsc;
+
+pub(super) struct Shared<'a, A> {
+    pub(super) config: &'a ServerConfig,
+    pub(super) credentials: &'a Credentials,
+    pub(super) application: A,
+    pub(super) events: EventSink,
+    /// The addresses at which the server listens, with the ports that were taken.
+    pub(super) addresses: Vec<Listen>,
+    pub(super) notifier: Notifier,
+    pub(super) sessions: Option<Arc<Sessions>>,
+    pub(super) keys: PublicKeys,
+    pub(super) resumption: ServerResumption,
+    pub(super) gate: Arc<Gate>,
+    /// Bytes of bodies.
+    pub(super) bodies: Arc<Ledger>,
+    /// The queues of datagrams that one shard passes to another.
+    pub(super) to_shards: Vec<mpsc::Sender<Passed>>,
+    /// Datagrams of each network prefix in these queues.
+    pub(super) waiting: Arc<Shares>,
+}
+
+impl<'a, A> Shared<'a, A> {
+    /// Opens the database of sessions and the ticket keys, if the settings name them.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub(super) fn new(
+        config: &'a ServerConfig,
+        credentials: &'a Credentials,
+        (application, events): (A, EventSink),
+        (addresses, to_shards): (Vec<Listen>, Vec<mpsc::Sender<Passed>>),
+        notifier: Notifier,
+    ) -> Result<Self, StartError> {
+        let sessions = config.state.clone().map(|state| Sessions::open(state, config.capacity.peers)).transpose()?;
+        let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(config.dtls.suites));
+        let resumption = match &config.resumption {
+            None => ServerResumption::none(),
+            Some(wanted) => {
+                let crypto = &mut HostCrypto::from_os().map_err(StartError::System)?;
+                ServerResumption::new(crypto, wanted, credentials, &keys, config.store.is_some())?
+            }
+        };
+        Ok(Self {
+            config,
+            credentials,
+            application,
+            events,
+            addresses,
+            notifier,
+            sessions: sessions.map(Arc::new),
+            keys,
+            resumption,
+            gate: Arc::new(Gate::new(config.hellos)),
+            bodies: Ledger::new(config.max_bodies),
+            to_shards,
+            waiting: Arc::new(Shares::new()),
+        })
+    }
+
+    /// Returns the number of shards.
+    pub(super) fn shards(&self) -> usize {
+        self.to_shards.len()
+    }
+
+    /// Returns a new crypto provider of a shard, with the key log of the settings.
+    ///
+    /// # Errors
+    /// [`StartError::System`] without randomness, [`StartError::KeyLog`] if the key log cannot be written.
+    pub(super) fn crypto(&self) -> Result<HostCrypto, StartError> {
+        let mut crypto = HostCrypto::from_os().map_err(StartError::System)?;
+        if let Some(file) = &self.config.key_log {
+            let source = |source| StartError::KeyLog { file: file.display().to_string(), source };
+            crypto.log_keys_to(file).map_err(source)?;
+        }
+        Ok(crypto)
+    }
+
+    /// Returns the peers and handshakes of one shard.
+    pub(super) fn capacity(&self) -> Capacity {
+        Capacity {
+            peers: self.config.capacity.peers.div_ceil(self.shards()),
+            handshakes: self.config.capacity.handshakes.div_ceil(self.shards()),
+        }
+    }
+
+    /// Returns the DTLS settings of shard `number`, whose connection ids name it.
+    pub(super) fn dtls(&self, number: usize) -> Config {
+        let mut dtls = self.config.dtls;
+        if let Some(policy) = &mut dtls.connection_id {
+            policy.shard = number as u8;
+            policy.len = if self.shards() > 256 { 0 } else { policy.len };
+        }
+        dtls
+    }
+}
