@@ -1,29 +1,27 @@
 //! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
 //!
-//! `shard` moves datagrams, `session` begins and ends sessions, `signing` has private keys used apart, `commands` is what comes from elsewhere, `coap_peer` is what CoAP remembers of one peer, `serve` takes a message
-//! through it to the application and back, `transfer` keeps the bodies of block-wise transfers.
+//! * `shard` moves datagrams, begins and ends sessions, and does the commands that come from elsewhere.
+//! * `serve` takes a message through CoAP to the application and back; `coap_peer` is the CoAP state of one peer.
+//! * `transfer` keeps the bodies of block-wise transfers, `signing` runs operations with private keys on a thread of its own.
 
 mod cid_routing;
 mod coap_peer;
 mod command;
-mod commands;
 mod deferred;
 mod held;
+mod key_operation;
 mod kind;
 mod leisure;
 mod limits;
 mod notifier;
-mod oscore;
-mod outer_block;
-mod persistence;
+mod oscore_exchange;
 mod responder;
 mod serve;
-mod session;
 mod shard;
 mod shared;
 mod signing;
+mod source;
 mod transfer;
-mod unauthenticated;
 
 pub use kind::Kind;
 

@@ -1,6 +1,6 @@
 //! The CoAP state of one peer: its exchanges, its transfers, and its observations.
 
-use super::oscore::OscoreExchange;
+use super::oscore_exchange::OscoreExchange;
 use super::transfer::{Share, Transfers};
 use std::sync::Arc;
 use tegmen::coap::observe::Observation;

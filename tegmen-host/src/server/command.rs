@@ -1,7 +1,7 @@
 //! Commands to a shard: messages that do not come from its sockets.
 
 use super::deferred::DeferredResponse;
-use super::signing::Worked;
+use super::key_operation::Worked;
 use crate::credentials::StoredKey;
 use crate::public_keys::PublicKeys;
 use tegmen::identity::PeerId;

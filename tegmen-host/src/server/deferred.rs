@@ -1,7 +1,7 @@
 //! Requests whose response is deferred, and these responses.
 
-use super::oscore::OscoreExchange;
-use super::serve::{Source, path_of};
+use super::oscore_exchange::OscoreExchange;
+use super::source::{Source, path_of};
 use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Token};
 use tegmen::identity::PeerId;
 

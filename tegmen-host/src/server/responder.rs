@@ -3,7 +3,7 @@
 use super::command::Command;
 use super::deferred::{DeferredRequest, DeferredResponse};
 use super::notifier::Notifier;
-use super::serve::Source;
+use super::source::Source;
 use std::cell::Cell;
 use tegmen::coap::handler::Response;
 use tegmen::coap::{Code, MessageRef};

@@ -1,21 +1,23 @@
 //! Handles the messages of a peer, and notifies observers of changes.
 
+mod oscore;
+mod outer_block;
+
 use super::coap_peer::{CoapPeer, MAX_OBSERVATIONS, Observed};
 use super::command::Command;
 use super::deferred::DeferredResponse;
 use super::notifier::{Notifier, ObservedPaths};
-use super::oscore::OscoreExchange;
-use super::outer_block::{OuterBlock, acknowledge};
 use super::responder::Exchange;
 use super::shared::Shared;
+use super::source::{Source, path_of};
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Answered, Application, Event, EventSink, ServerConfig};
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy};
 use crate::provider::HostCrypto;
+use outer_block::{OuterBlock, acknowledge};
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::Received;
@@ -26,36 +28,10 @@ use tegmen::coap::message::BuildError;
 use tegmen::coap::observe::{DEREGISTER, Observation};
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::counters::Counters;
-use tegmen::identity::{Identity, PeerId, Protection};
+use tegmen::identity::{PeerId, Protection};
 use tegmen::secret;
 use tegmen::time::{Duration, Instant};
 use tokio::sync::mpsc;
-
-/// Who says something, and when.
-pub(super) struct Source {
-    pub(super) now: Instant,
-    pub(super) peer: PeerId,
-    pub(super) identity: Identity,
-    pub(super) remote: SocketAddr,
-    /// The longest message that it can be sent, in bytes, whatever the datagram has room for.
-    pub(super) max_content: usize,
-    /// Bytes that its protection puts before a message.
-    pub(super) headroom: usize,
-    /// True if that may be a replay: the window of its session was lost.
-    pub(super) unverified: bool,
-    /// True if it says it to a group.
-    pub(super) to_group: bool,
-    /// What it says protects itself.
-    pub(super) oscore: Option<OscoreExchange>,
-}
-
-impl Source {
-    /// What a transfer is known by: two senders behind one address do not get into each other's.
-    pub(super) fn operation(&self, message: &MessageRef<'_>) -> u64 {
-        let sender = u64::from(self.identity.principal.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        message.operation() ^ sender
-    }
-}
 
 /// What a shard has for all its peers.
 pub(super) struct CoapServer<A> {
@@ -525,7 +501,7 @@ impl<A: Application> CoapServer<A> {
             None => self.renew(from, observed, head, frame),
             Some(oscore) => {
                 let mut served = Served::NoRoom;
-                let from = oscore.source(from);
+                let from = from.under(&oscore);
                 self.protect(&oscore, None, crypto, frame, |server, inner| {
                     served = server.renew(&from, observed, head, inner);
                 });
@@ -580,7 +556,7 @@ impl<A: Application> CoapServer<A> {
         match deferred.request.oscore.clone() {
             None => self.write_separate(to, coap_peer, deferred, message_id, frame)?,
             Some(oscore) => {
-                let (to, mut written) = (oscore.source(to), None);
+                let (to, mut written) = (to.under(&oscore), None);
                 self.protect(&oscore, None, crypto, frame, |server, inner| {
                     written = server.write_separate(&to, coap_peer, deferred, message_id, inner);
                 });
@@ -657,12 +633,6 @@ fn write(
         Ok(_) => Served::Responded { code: Code(frame.bytes().get(1).copied().unwrap_or(0)), observed: false },
         Err(BuildError::Full | BuildError::Order) => Served::NoRoom,
     }
-}
-
-/// The path without a slash in front.
-pub(super) fn path_of(message: &MessageRef<'_>) -> String {
-    let segments = message.values(OptionNumber::URI_PATH).map(String::from_utf8_lossy);
-    segments.collect::<Vec<_>>().join("/")
 }
 
 /// The core's handler in front of a host's application.

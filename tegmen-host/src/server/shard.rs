@@ -1,17 +1,20 @@
 //! One shard: its sockets, its endpoint with the peers, and the clock.
 
+mod commands;
+mod persistence;
+mod session;
+mod unauthenticated;
+
 use super::cid_routing::{CidRouting, Passed};
 use super::coap_peer::{Attached, CoapPeer};
 use super::command::Command;
 use super::held::Held;
 use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
-use super::persistence::Persistence;
-use super::serve::{CoapServer, Source};
-use super::session::Tried;
+use super::serve::CoapServer;
 use super::shared::Shared;
 use super::signing::Signing;
-use super::unauthenticated::Unauthenticated;
+use super::source::Source;
 use super::{Application, Event, Kind, Signatures, StartError, Totals};
 use crate::clock;
 use crate::credentials::KeyStore;
@@ -20,6 +23,8 @@ use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionCounters, ServerResumption};
 use crate::slab::Slab;
 use crate::udp::{Inbound, Outbox, Socket};
+use persistence::Persistence;
+use session::Tried;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::SystemTime;
@@ -36,6 +41,7 @@ use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Peers as _, Rank};
 use tegmen::identity::{Identity, PeerId, Protection};
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
+use unauthenticated::Unauthenticated;
 
 /// The alert, if this answer to a hello refuses it: a fatal one in clear (RFC 6347, section 4.1).
 fn refusal(answer: &[u8]) -> Option<AlertDescription> {
@@ -52,39 +58,39 @@ type Role = tegmen::dtls::roles::PublicKeys<Extended<Resuming<Limited, ServerRes
 
 pub(super) struct Shard<A> {
     /// Which of the server's.
-    pub(super) number: usize,
-    pub(super) endpoint: Endpoint<Table, Role>,
-    pub(super) resumption: ServerResumption,
+    number: usize,
+    endpoint: Endpoint<Table, Role>,
+    resumption: ServerResumption,
     /// Sessions established, by kind.
-    pub(super) established: [u64; Kind::NAMES.len()],
-    pub(super) crypto: HostCrypto,
-    pub(super) counters: Counters,
-    pub(super) outbox: Outbox,
-    pub(super) secure_ports: Vec<u16>,
-    pub(super) coap_server: CoapServer<A>,
-    pub(super) totals: Arc<Mutex<Totals>>,
-    pub(super) seconds: u32,
+    established: [u64; Kind::NAMES.len()],
+    crypto: HostCrypto,
+    counters: Counters,
+    outbox: Outbox,
+    secure_ports: Vec<u16>,
+    coap_server: CoapServer<A>,
+    totals: Arc<Mutex<Totals>>,
+    seconds: u32,
     /// When our certificate expires and when a CRL is due, and whether that is over.
-    pub(super) ends: [Option<(SystemTime, bool)>; 2],
+    ends: [Option<(SystemTime, bool)>; 2],
     /// Of the credentials by which sessions were looked at last.
-    pub(super) version: u64,
+    version: u64,
     /// ClientHellos that found no room, up to the last event that reports them.
-    pub(super) unanswered: u32,
-    pub(super) gate: Arc<Gate>,
-    pub(super) store: Option<Arc<dyn KeyStore>>,
-    pub(super) store_answers_every: Duration,
+    unanswered: u32,
+    gate: Arc<Gate>,
+    store: Option<Arc<dyn KeyStore>>,
+    store_answers_every: Duration,
     /// Handshakes that wait for a private key.
-    pub(super) signing: Signing,
+    signing: Signing,
     /// What is known of identities that were asked for, until it is time to act upon it.
-    pub(super) held: Held,
-    pub(super) tried: Tried,
+    held: Held,
+    tried: Tried,
     /// How long a response to what a group was sent may wait.
-    pub(super) leisure: Duration,
-    pub(super) leisurely: Leisure,
-    pub(super) unauthenticated: Unauthenticated,
-    pub(super) cid_routing: CidRouting,
+    leisure: Duration,
+    leisurely: Leisure,
+    unauthenticated: Unauthenticated,
+    cid_routing: CidRouting,
     /// Those of the sessions that are kept over a restart; `None` if none is.
-    pub(super) persistence: Option<Persistence>,
+    persistence: Option<Persistence>,
 }
 
 /// Batches that are taken from one socket before the others have their turn.

@@ -1,7 +1,7 @@
 //! The bodies of block-wise transfers that a server holds (RFC 7959): bodies of requests, and of responses that cannot
 //! be created again. Their number is limited for each peer, and their bytes for all shards together.
 
-use super::serve::Source;
+use super::source::Source;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tegmen::buf::Frame;

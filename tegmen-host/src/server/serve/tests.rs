@@ -1,7 +1,7 @@
 use super::*;
 use tegmen::coap::exchange::Due;
 use tegmen::coap::observe::REGISTER;
-use tegmen::identity::Principal;
+use tegmen::identity::{Identity, Principal};
 
 /// A counter that can be observed.
 #[derive(Clone, Default)]

@@ -1,5 +1,7 @@
 use super::*;
-use crate::x509::signer::{SignError, SignatureScheme};
+use crate::server::key_operation::Asked;
+use crate::x509::signer::{SignError, SignatureScheme, Signer};
+use std::sync::Arc;
 use tokio::sync::mpsc::unbounded_channel;
 
 /// A key that signs nothing.

@@ -1,9 +1,9 @@
 //! Sessions that survive a restart of the server: see [`crate::state::Sessions`].
 
-use super::command::Command;
-use super::shard::Shard;
-use super::{Application, Event};
+use super::Shard;
 use crate::hex::{from_hex, to_hex};
+use crate::server::command::Command;
+use crate::server::{Application, Event};
 use crate::state::{Restored, SessionName, Sessions, With};
 use std::collections::HashMap;
 use std::sync::Arc;

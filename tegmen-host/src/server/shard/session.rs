@@ -1,12 +1,12 @@
 //! The begin and end of sessions: the answers to a handshake, and the reports to the operator.
 
-use super::command::{Command, FoundKey};
-use super::held::Found;
-use super::shard::Shard;
-use super::signing::{Asked, Operation, Worked};
-use super::{Application, Event, Kind};
+use super::Shard;
 use crate::clock;
 use crate::credentials::KeyTicket;
+use crate::server::command::{Command, FoundKey};
+use crate::server::held::Found;
+use crate::server::key_operation::{Asked, Operation, Worked};
+use crate::server::{Application, Event, Kind};
 use crate::x509::Purpose;
 use std::collections::VecDeque;
 use std::net::SocketAddr;

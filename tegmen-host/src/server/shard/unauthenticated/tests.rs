@@ -1,6 +1,6 @@
-use super::super::coap_peer::{CoapPeer, Observed};
-use super::super::transfer::Ledger;
 use super::*;
+use crate::server::coap_peer::{CoapPeer, Observed};
+use crate::server::transfer::Ledger;
 use crate::slab::Capacity;
 use std::net::SocketAddr;
 use tegmen::address::Path;

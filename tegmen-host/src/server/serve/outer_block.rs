@@ -1,11 +1,12 @@
 //! Protected requests that a proxy has split into blocks (RFC 8613, section 4.1.3.4.2). The server reassembles them
 //! before it decrypts. Blocks are not authentic, so the server holds only few and short ones.
 
-use super::Application;
-use super::coap_peer::CoapPeer;
-use super::serve::{CoapServer, Source};
-use super::transfer::Uploaded;
+use super::CoapServer;
 use crate::contexts::MAX_UNFRAGMENTED_SIZE;
+use crate::server::Application;
+use crate::server::coap_peer::CoapPeer;
+use crate::server::source::Source;
+use crate::server::transfer::Uploaded;
 use tegmen::buf::Frame;
 use tegmen::coap::handler::heading;
 use tegmen::coap::message::BuildError;

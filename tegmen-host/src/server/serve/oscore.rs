@@ -1,35 +1,18 @@
 //! Requests with OSCORE (RFC 8613). The server decrypts them before the application sees them, and protects the
 //! responses before the peer's exchanges keep them.
 
-use super::coap_peer::CoapPeer;
-use super::serve::{CoapServer, Source};
-use super::{Application, Event};
-use crate::contexts::{Received, SharedContext, StoredContext, Untaken};
+use super::CoapServer;
+use crate::contexts::{Received, Untaken};
 use crate::provider::HostCrypto;
-use std::sync::MutexGuard;
+use crate::server::coap_peer::CoapPeer;
+use crate::server::oscore_exchange::OscoreExchange;
+use crate::server::source::{Source, path_of};
+use crate::server::{Application, Event};
 use tegmen::buf::Frame;
 use tegmen::coap::handler::heading;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::counters::Counters;
-use tegmen::identity::{Identity, Protection};
-use tegmen::oscore::{OVERHEAD, OscoreOption, Refused, RequestBinding, RequestNonce, Stop};
-
-/// The context of a request, and which request it was: what protects every response to it.
-#[derive(Clone)]
-pub(super) struct OscoreExchange {
-    pub(super) context: SharedContext,
-    pub(super) request: RequestBinding,
-    /// Under which keys it came.
-    pub(super) generation: u64,
-}
-
-impl OscoreExchange {
-    /// The sender of a datagram, as the one whom the context authenticates.
-    pub(super) fn source(&self, from: &Source) -> Source {
-        let identity = Identity { principal: self.context.principal(), protection: Protection::Oscore };
-        Source { identity, oscore: Some(self.clone()), ..*from }
-    }
-}
+use tegmen::oscore::{OVERHEAD, OscoreOption, Refused, RequestNonce, Stop};
 
 impl<A: Application> CoapServer<A> {
     /// Answers a request that has an OSCORE option; the code of the response, unless that comes later.
@@ -58,8 +41,8 @@ impl<A: Application> CoapServer<A> {
                     refuse(Code::INTERNAL_SERVER_ERROR, head, &token, frame);
                 }
                 if let Received::Unverified(message, _) = &asks {
-                    let path = || format!("/{}", super::serve::path_of(message));
-                    self.report_request(&oscore.source(from), message.code(), path, Some(Code::UNAUTHORIZED));
+                    let path = || format!("/{}", path_of(message));
+                    self.report_request(&from.under(&oscore), message.code(), path, Some(Code::UNAUTHORIZED));
                 }
                 return;
             }
@@ -114,13 +97,13 @@ impl<A: Application> CoapServer<A> {
         message: &MessageRef<'_>,
         frame: &mut Frame<'_>,
     ) {
-        let from = oscore.source(from);
+        let from = from.under(oscore);
         let mut code = None;
         self.protect(oscore, Some(nonce), crypto, frame, |server, inner| {
             // What is inside is authentic: nothing has to be shown of the address before it is answered.
             code = server.request(&from, coap_peer, message, &[], inner);
         });
-        self.report_request(&from, message.code(), || format!("/{}", super::serve::path_of(message)), code);
+        self.report_request(&from, message.code(), || format!("/{}", path_of(message)), code);
     }
 
     /// Lets `write` make a message, and puts it into `frame`, protected as a response to the request of `oscore`. True if
@@ -164,40 +147,6 @@ impl<A: Application> CoapServer<A> {
         let mut storage = [0; 2 * OVERHEAD + 32];
         let mut inner = Frame::new(&mut storage, OVERHEAD);
         write(crypto, &mut inner).is_ok() && frame.append(inner.bytes()).is_ok()
-    }
-}
-
-impl OscoreExchange {
-    fn protect_response(
-        &self,
-        crypto: &mut HostCrypto,
-        nonce: Option<RequestNonce>,
-        frame: &mut Frame<'_>,
-    ) -> Result<(), Stop> {
-        let mut stored = self.stored()?;
-        if nonce.is_none() {
-            stored.lease_one()?;
-        }
-        stored.context.protect_response(crypto, &self.request, nonce, frame)
-    }
-
-    fn write_challenge(
-        &self,
-        crypto: &mut HostCrypto,
-        head: (MessageType, u16),
-        token: &Token,
-        frame: &mut Frame<'_>,
-    ) -> Result<(), Stop> {
-        let mut stored = self.stored()?;
-        stored.lease_one()?;
-        stored.context.write_challenge(crypto, &self.request, head, token, frame)
-    }
-
-    /// The context, if it still has the keys under which the request came: under others its nonce may be that of another
-    /// request, and the response would be bound to that.
-    fn stored(&self) -> Result<MutexGuard<'_, StoredContext>, Stop> {
-        let stored = self.context.lock();
-        if stored.generation() == self.generation { Ok(stored) } else { Err(Stop::Exhausted) }
     }
 }
 

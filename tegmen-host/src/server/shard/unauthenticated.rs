@@ -1,7 +1,7 @@
 //! Peers without protection for which CoAP keeps state. A limit prevents an attacker with forged addresses from
 //! filling the memory.
 
-use super::shard::Table;
+use super::Table;
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
 

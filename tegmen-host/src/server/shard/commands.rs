@@ -1,12 +1,12 @@
 //! Events other than datagrams: deferred responses, keys, and changes to report to observers.
 
-use super::Application;
-use super::command::{Command, FoundKey};
-use super::deferred::DeferredResponse;
-use super::notifier::Changes;
-use super::serve::Report;
-use super::shard::Shard;
+use super::Shard;
 use crate::clock;
+use crate::server::Application;
+use crate::server::command::{Command, FoundKey};
+use crate::server::deferred::DeferredResponse;
+use crate::server::notifier::Changes;
+use crate::server::serve::Report;
 use std::cell::Cell;
 use std::sync::Arc;
 use tegmen::crypto::Crypto as _;
@@ -101,7 +101,7 @@ impl<A: Application> Shard<A> {
         let cause = Cell::new(deferred.cause.clone());
         let (received, sent) = (request.received, deferred.payload.len());
         self.coap_server.report = Report { received, sent, block: false, cause };
-        let source = request.oscore.as_ref().map(|oscore| oscore.source(&to));
+        let source = request.oscore.as_ref().map(|oscore| to.under(oscore));
         self.coap_server.report_request(
             source.as_ref().unwrap_or(&to),
             request.method,

@@ -1,0 +1,45 @@
+//! The sources of messages.
+
+use super::oscore_exchange::OscoreExchange;
+use std::net::SocketAddr;
+use tegmen::coap::{MessageRef, OptionNumber};
+use tegmen::identity::{Identity, PeerId, Protection};
+use tegmen::time::Instant;
+
+/// The sender of a message, and the time at which it arrived.
+pub(super) struct Source {
+    pub(super) now: Instant,
+    pub(super) peer: PeerId,
+    pub(super) identity: Identity,
+    pub(super) remote: SocketAddr,
+    /// The longest message that it can be sent, in bytes, whatever the datagram has room for.
+    pub(super) max_content: usize,
+    /// Bytes that its protection puts before a message.
+    pub(super) headroom: usize,
+    /// True if that may be a replay: the window of its session was lost.
+    pub(super) unverified: bool,
+    /// True if it says it to a group.
+    pub(super) to_group: bool,
+    /// Set if OSCORE protects the message.
+    pub(super) oscore: Option<OscoreExchange>,
+}
+
+impl Source {
+    /// What a transfer is known by: two senders behind one address do not get into each other's.
+    pub(super) fn operation(&self, message: &MessageRef<'_>) -> u64 {
+        let sender = u64::from(self.identity.principal.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        message.operation() ^ sender
+    }
+
+    /// Returns the sender as the context of `oscore` authenticates it.
+    pub(super) fn under(&self, oscore: &OscoreExchange) -> Self {
+        let identity = Identity { principal: oscore.context.principal(), protection: Protection::Oscore };
+        Self { identity, oscore: Some(oscore.clone()), ..*self }
+    }
+}
+
+/// Returns the path of a request without a slash in front, for reports.
+pub(super) fn path_of(message: &MessageRef<'_>) -> String {
+    let segments = message.values(OptionNumber::URI_PATH).map(String::from_utf8_lossy);
+    segments.collect::<Vec<_>>().join("/")
+}
