@@ -10,7 +10,6 @@ mod group;
 mod handshake;
 mod observation;
 mod oscore;
-mod outer_block;
 mod persistence;
 mod resumption;
 mod transfer;

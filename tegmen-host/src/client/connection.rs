@@ -1,11 +1,14 @@
 //! The datagrams of a client: one exchange, and the events of the clock.
 
+mod oscore;
+mod outer_block;
+
 use super::oscore::OscoreClient;
-use super::outer_block::is_cut;
 use super::{Client, ClientError, Request, Response, Tapped, describe};
 use crate::clock;
 use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
+use outer_block::is_cut;
 use std::io::{self, ErrorKind};
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::{Busy, Due, Received};

@@ -1,10 +1,8 @@
 //! Requests with OSCORE (RFC 8613), at the client.
 
-use super::connection::Part;
-use super::{Client, ClientError, Request, Response};
+use super::{ClientError, Response};
 use crate::contexts::{StoredContext, Untaken};
 use crate::provider::HostCrypto;
-use std::net::SocketAddr;
 use tegmen::buf::Frame;
 use tegmen::coap::{Code, MessageRef, OptionNumber, RequestId};
 use tegmen::oscore::{Pending, Refused, Stop};
@@ -128,55 +126,4 @@ impl OscoreClient {
 
 fn unprotectable(stop: Stop) -> ClientError {
     ClientError::System(std::io::Error::other(format!("the request cannot be protected: {stop:?}")))
-}
-
-impl Client {
-    /// Has new keys derived: request #1 asks for nothing, since a server may deliver it to its application.
-    pub(super) async fn rederive(&mut self) -> Result<(), ClientError> {
-        let Some(oscore) = &mut self.oscore else { return Ok(()) };
-        oscore.begin_rederivation(&mut self.crypto)?;
-        let ask = Request {
-            method: Code::GET,
-            path: &[],
-            query: &[],
-            content_format: None,
-            accept: None,
-            payload: &[],
-            options: &[],
-        };
-        let (request, start) = self.begin(&ask, Part::default()).await?;
-        let answer = self.response_to(request, start.after(self.config.timeout)).await;
-        self.forget(request);
-        match &self.oscore {
-            Some(oscore) if oscore.is_lost() => {
-                Err(answer.err().unwrap_or(ClientError::NoNewKeys { remote: self.remote }))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Why a response to a protected request is not taken.
-    pub(super) fn refused(remote: SocketAddr, untaken: Untaken, datagram: &[u8]) -> ClientError {
-        let refused = match untaken {
-            Untaken::Refused(refused) => refused,
-            Untaken::NotKept(error) => return ClientError::Context(error),
-        };
-        if refused != Refused::Unprotected {
-            return ClientError::NotProtected { remote, detail: "a response that is not authentic" };
-        }
-        let code = MessageRef::parse(datagram).map_or(Code::EMPTY, |message| message.code());
-        let detail = match code {
-            Code::UNAUTHORIZED => {
-                "4.01: it does not know the context (compare sender_id, recipient_id and id_context of both sides), or takes \
-                 the request for a replay"
-            }
-            Code::BAD_REQUEST => {
-                "4.00: it cannot decrypt the request (compare master_secret, master_salt and algorithm)"
-            }
-            Code::BAD_OPTION => "4.02: it does not know OSCORE",
-            _ if code.is_success() => "a response that is not protected; perhaps another server answers there",
-            _ => "an error that is not protected",
-        };
-        ClientError::NotProtected { remote, detail }
-    }
 }

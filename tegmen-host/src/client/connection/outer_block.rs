@@ -1,8 +1,8 @@
 //! Protected responses that a proxy has split into blocks (RFC 8613, section 4.1.3.4.2). The client fetches and
 //! reassembles them before it decrypts.
 
-use super::connection::Happened;
-use super::{Client, ClientError, Response};
+use super::Happened;
+use crate::client::{Client, ClientError, Response};
 use crate::clock;
 use crate::contexts::MAX_UNFRAGMENTED_SIZE;
 use std::future::Future;
