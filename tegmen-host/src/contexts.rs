@@ -13,13 +13,12 @@
 mod directory;
 mod file;
 mod foreign;
-mod rederivation;
 
 pub use crate::state::numbers::{LEASE, now};
+pub(crate) use directory::{Received, Untaken};
 pub use directory::{StoredContext, Used, create, recover, used};
 pub use file::{ContextFile, aead_name as algorithm};
 pub use foreign::{Format, export_to_wireshark};
-pub(crate) use rederivation::{Received, Untaken};
 
 use crate::state::Database;
 use std::collections::HashMap;

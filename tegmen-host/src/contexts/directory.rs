@@ -1,12 +1,16 @@
 //! A directory with one context.
 
+mod rederivation;
+
+pub(crate) use rederivation::{Received, Untaken};
+
 use super::file::{CONTEXT, ContextFile};
-use super::rederivation::Rederivation;
 use super::{ContextError, file_error, write_error};
 use crate::private;
 use crate::provider::HostCrypto;
 use crate::state::numbers::{LEASE, Numbers, is_in_future, now, now_millis};
 use crate::state::{Database, Place, sync_directory};
+use rederivation::Rederivation;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

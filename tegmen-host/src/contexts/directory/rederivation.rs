@@ -3,8 +3,9 @@
 //! Each derivation has a new ID Context, and its numbers begin at zero. The context stores the ID Context, with the
 //! end of the first lease, before it sends anything under the new keys.
 
-use super::file::ContextFile;
-use super::{ContextError, StoredContext};
+use super::StoredContext;
+use crate::contexts::ContextError;
+use crate::contexts::file::ContextFile;
 use crate::provider::HostCrypto;
 use crate::state::numbers::{LEASE, Numbers};
 use std::path::Path;
@@ -16,7 +17,7 @@ use tegmen::oscore::{
 };
 
 /// What a context needs for it.
-pub(super) struct Rederivation {
+pub(crate) struct Rederivation {
     file: ContextFile,
     /// True until there are keys whose numbers are known.
     is_lost: bool,
@@ -26,13 +27,13 @@ pub(super) struct Rederivation {
 }
 
 impl Rederivation {
-    pub(super) const fn new(file: ContextFile, is_lost: bool) -> Self {
+    pub(crate) const fn new(file: ContextFile, is_lost: bool) -> Self {
         Self { file, is_lost, offers: None, generation: 0 }
     }
 
     /// What is left of numbers that cannot be trusted: under which ID Context the other end may still come. Nothing is sent
     /// with it.
-    pub(super) fn of_lost(numbers: &Path) -> Numbers {
+    pub(crate) fn of_lost(numbers: &Path) -> Numbers {
         let id_context = Numbers::id_context_in(numbers).filter(|id_context| id_context.len() <= MAX_ID_CONTEXT);
         id_context.map_or(Numbers::default(), |id_context| Numbers::default().under(&id_context, true))
     }
@@ -106,7 +107,7 @@ impl StoredContext {
     }
 
     /// The numbers, with the ID Context that belongs to them.
-    pub(super) fn named(&self, numbers: Numbers) -> Numbers {
+    pub(crate) fn named(&self, numbers: Numbers) -> Numbers {
         let theirs = self.rederivation.as_ref().and_then(|rederivation| rederivation.file.id_context.as_deref());
         match self.context.id_context().filter(|ours| self.rederives() && Some(*ours) != theirs) {
             Some(derived) => numbers.under(derived, self.context.is_settled()),
