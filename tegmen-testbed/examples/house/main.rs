@@ -2,7 +2,7 @@
 //!
 //! `house.toml` names the counts with the values of the first run and the limits; `words.toml` the idioms; `ratchet.toml` holds
 //! the values that were reached last, and the arrows between modules that may still close a circle. `--update` lowers the
-//! ratchet and never raises it; `house --list` and `words --list [FOLDER]` print places.
+//! ratchet and never raises it: arrows of a crate may get other names, but not become more; `house --list` and `words --list [FOLDER]` print places.
 
 mod counts;
 mod layers;

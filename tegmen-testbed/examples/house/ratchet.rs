@@ -52,10 +52,28 @@ pub(crate) fn tighten(ratchet: &mut BTreeMap<String, usize>, now: &BTreeMap<Stri
     [rose, fell]
 }
 
-/// Removes the names that are gone. Returns a line for each name that is new, and one for each that is gone.
+/// Replaces the arrows of each crate that has no more of them than before, so that a module can be renamed. Returns the
+/// differences of the crates that have more, and those of the others.
 pub(crate) fn shorten(ratchet: &mut BTreeSet<String>, now: &BTreeSet<String>) -> [Vec<String>; 2] {
-    let new = now.difference(ratchet).map(|name| format!("{name} is new")).collect();
-    let gone: Vec<String> = ratchet.difference(now).cloned().collect();
-    ratchet.retain(|name| now.contains(name));
-    [new, gone.iter().map(|name| format!("{name} is gone")).collect()]
+    let (mut rose, mut fell) = (Vec::new(), Vec::new());
+    let crates: BTreeSet<String> = ratchet.union(now).map(|arrow| of_crate(arrow).to_owned()).collect();
+    for krate in &crates {
+        let of = |arrows: &BTreeSet<String>| -> BTreeSet<String> {
+            arrows.iter().filter(|arrow| of_crate(arrow) == krate).cloned().collect()
+        };
+        let (before, after) = (of(ratchet), of(now));
+        let changes = if after.len() > before.len() { &mut rose } else { &mut fell };
+        changes.extend(after.difference(&before).map(|arrow| format!("{arrow} is new")));
+        changes.extend(before.difference(&after).map(|arrow| format!("{arrow} is gone")));
+        if after.len() <= before.len() {
+            ratchet.retain(|arrow| of_crate(arrow) != krate);
+            ratchet.extend(after);
+        }
+    }
+    [rose, fell]
+}
+
+/// The crate in "crate::module: from -> to".
+fn of_crate(arrow: &str) -> &str {
+    arrow.split(':').next().unwrap_or(arrow)
 }

@@ -210,10 +210,11 @@ fn a_ratchet_falls_and_never_rises() {
     assert_eq!(fell, ["falls fell from 3 to 2", "gone fell from 1 to 0"]);
     assert_eq!(ratchet, values(&[("falls", 2), ("gone", 0), ("rises", 3), ("stays", 3)]));
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
-    let mut ratchet = names(&["gone", "stays"]);
-    let changes = shorten(&mut ratchet, &names(&["new", "stays"]));
-    assert_eq!(changes, [["new is new"], ["gone is gone"]]);
-    assert_eq!(ratchet, names(&["stays"]));
+    let mut ratchet = names(&["a: x -> y", "a::x: u -> v", "b: x -> y", "c: x -> y"]);
+    let changes = shorten(&mut ratchet, &names(&["a: x -> z", "a::x: u -> v", "b: x -> y", "b::y: u -> v"]));
+    assert_eq!(changes[0], ["b::y: u -> v is new"]);
+    assert_eq!(changes[1], ["a: x -> z is new", "a: x -> y is gone", "c: x -> y is gone"]);
+    assert_eq!(ratchet, names(&["a: x -> z", "a::x: u -> v", "b: x -> y"]));
 }
 
 /// The texts of a file with kinds and the lines of their ends.
