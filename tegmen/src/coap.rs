@@ -3,7 +3,7 @@
 //! [`message`] parses into a view and builds in place; [`exchange`] is the message layer of one peer (retransmission,
 //! deduplication, matching of responses); [`handler`] takes a request to the application and back; [`link`] writes
 //! `/.well-known/core`; [`block`] and [`observe`] are what their names say (RFC 7959 and RFC 7641); [`probing`] spares
-//! those who do not answer.
+//! those who do not answer; [`storage`] is the memory of the message layer.
 
 pub mod block;
 pub mod code;
@@ -15,6 +15,7 @@ pub mod observe;
 pub mod option;
 pub mod probing;
 mod response;
+pub mod storage;
 
 pub use block::Block;
 pub use code::Code;
