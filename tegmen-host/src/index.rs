@@ -1,6 +1,6 @@
-//! The index of the peer table by path and by connection id. It is one array with open addressing: a lookup among a
-//! million entries waits for memory once before it reaches the entry. Hash maps of libraries read their control bytes
-//! first, and wait twice.
+//! The index of the peer table by path and by connection id, and of the replies in an exchange pool. It is one array with
+//! open addressing: a lookup among a million entries waits for memory once before it reaches the entry. Hash maps of
+//! libraries read their control bytes first, and wait twice.
 
 use std::hash::{BuildHasher, RandomState};
 use tegmen::address::Path;
@@ -15,8 +15,15 @@ pub(crate) struct Index {
 }
 
 /// A hash under secret keys, so that nobody can choose paths that collide.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Tag(u32);
+
+impl Tag {
+    /// The tag of what was hashed to this word.
+    pub(crate) const fn of(hash: u64) -> Self {
+        Self((hash >> 32) as u32)
+    }
+}
 
 impl Index {
     pub(crate) fn new() -> Self {
@@ -114,6 +121,12 @@ impl Index {
             at = self.after(at);
         }
         self.slots[hole] = 0;
+    }
+
+    /// Positions in the index.
+    #[cfg(test)]
+    pub(crate) const fn len(&self) -> usize {
+        self.len
     }
 
     /// Bytes on the heap.

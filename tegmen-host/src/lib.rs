@@ -9,6 +9,7 @@
 //! * [`x509`] says whom to believe by public keys, and [`provider::public`] has their arithmetic.
 //! * [`probe`], [`pcapng`] and [`metrics`] show what happens.
 //! * [`bridge`] carries the packets of a mote on a serial line.
+//! * [`exchange_pool`] keeps the replies to all peers of a shard in a bounded number of bytes.
 //! * [`slab`] is the table behind both, usable by itself with [`tegmen::endpoint::Endpoint`].
 
 #[cfg(unix)]
@@ -18,6 +19,7 @@ pub mod clock;
 pub mod contexts;
 pub mod credentials;
 pub mod digest;
+pub mod exchange_pool;
 pub mod formats;
 pub mod group;
 pub mod hex;

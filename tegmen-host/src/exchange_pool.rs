@@ -1,0 +1,407 @@
+//! The message layer of all peers of a shard in one pool of bytes (RFC 7252, section 4): replies that are sent again to
+//! repeated messages, and messages that wait for an acknowledgement.
+//!
+//! Replies lie in three rings, each in the order of time, so that the oldest is always the first to go. Replies to
+//! requests that must not be executed twice have a ring of their own, from which only time removes anything. The ring
+//! of replies that may be lost gives its segments to that one when all are taken. Peers that ask often have a small ring
+//! for such replies, and take nothing from the others.
+
+mod ring;
+mod sent;
+
+use crate::index::{Index, Tag};
+use ring::{HEADER, Header, Position, REPLY_MAX, Ring, SEGMENT, Segments, record_len};
+use sent::{NONE, SentMessages};
+use std::hash::{BuildHasher, RandomState};
+use tegmen::buf::{Frame, Full};
+use tegmen::coap::exchange::{Busy, EXCHANGE_LIFETIME, RequestId};
+use tegmen::coap::storage::{ExchangeStorage, Outgoing, Repeat};
+use tegmen::time::Instant;
+
+/// Bytes of replies that may be lost, for each peer that has spoken, on average.
+const SAFE_PER_PEER: usize = 1024;
+/// The least number of segments of such replies.
+const SAFE_MIN: usize = 16;
+/// The least number of segments for replies to peers that ask often.
+const BUSY_MIN: usize = 4;
+/// Such replies have this part of the room for those that may be lost.
+const BUSY_SHARE: usize = 8;
+/// Requests within a second, beyond which a peer asks often.
+const OFTEN: u16 = 16;
+/// A peer has at most this part of the pool for replies that must be kept.
+const SHARE: usize = 8;
+/// Replies that are looked at for their age at least.
+const EXPIRED_AT_ONCE: usize = 16;
+
+/// A time in ticks of 1024 microseconds; it wraps after 50 days.
+const fn ticks(at: Instant) -> u32 {
+    (at.as_micros() >> 10) as u32
+}
+
+/// EXCHANGE_LIFETIME in ticks.
+const LIFETIME: u32 = ((EXCHANGE_LIFETIME.as_secs() * 1_000_000) >> 10) as u32;
+/// A second in ticks.
+const SECOND: u32 = 1_000_000 >> 10;
+
+/// The replies, and the messages that wait for an acknowledgement, of all peers of a shard.
+pub struct ExchangePool {
+    segments: Segments,
+    /// To requests that must not be executed twice.
+    lasting: Ring,
+    /// To requests that may be executed again.
+    safe: Ring,
+    /// The same, of peers that ask often.
+    busy: Ring,
+    index: Index,
+    sent: SentMessages,
+    /// The last number of a peer.
+    owners: u32,
+    /// Peers that have a number.
+    peers: usize,
+    keys: [u64; 4],
+    /// The tick in which the age of replies was looked at last, and the replies added since.
+    looked_at: u32,
+    added: usize,
+}
+
+/// The part of the pool in the entry of a peer.
+#[derive(Debug)]
+pub struct PoolPeer {
+    /// Its number, zero if it has none yet.
+    owner: u32,
+    /// The first of the exchanges that we began.
+    sent: u32,
+    /// The key of the newest message that was answered.
+    last_print: u32,
+    last_message_id: u16,
+    /// Requests since `second`.
+    requests: u16,
+    second: u32,
+    /// Bytes of replies that must be kept: since this time, and in the lifetime before it.
+    since: u32,
+    bytes: u32,
+    bytes_before: u32,
+}
+
+impl Default for PoolPeer {
+    fn default() -> Self {
+        Self {
+            owner: 0,
+            sent: NONE,
+            last_print: 0,
+            last_message_id: 0,
+            requests: 0,
+            second: 0,
+            since: 0,
+            bytes: 0,
+            bytes_before: 0,
+        }
+    }
+}
+
+impl PoolPeer {
+    /// An upper bound of the bytes that its replies which must be kept take.
+    fn held(&mut self, now: u32) -> usize {
+        let age = now.wrapping_sub(self.since);
+        if age >= LIFETIME {
+            self.bytes_before = if age < 2 * LIFETIME { self.bytes } else { 0 };
+            (self.since, self.bytes) = (now, 0);
+        }
+        self.bytes_before as usize + self.bytes as usize
+    }
+
+    fn asks_often(&self) -> bool {
+        self.requests > OFTEN
+    }
+}
+
+/// A Message ID, and a hash of the message under a secret key: a peer that is fast uses its 65,536 Message IDs twice
+/// within EXCHANGE_LIFETIME, and only a repetition has the same bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolKey {
+    message_id: u16,
+    print: u32,
+    tag: Tag,
+}
+
+impl ExchangePool {
+    /// An empty pool. It takes at most `reply_bytes` for replies and `sent_bytes` for messages that are not acknowledged,
+    /// and for each reply up to 22 bytes more in an index.
+    pub fn new(reply_bytes: usize, sent_bytes: usize) -> Self {
+        let random = RandomState::new();
+        Self {
+            segments: Segments::new((reply_bytes / SEGMENT).max(SAFE_MIN + BUSY_MIN)),
+            lasting: Ring::default(),
+            safe: Ring::default(),
+            busy: Ring::default(),
+            index: Index::new(),
+            sent: SentMessages::new(sent_bytes),
+            owners: 0,
+            peers: 0,
+            keys: std::array::from_fn(|i| random.hash_one(i)),
+            looked_at: 0,
+            added: 0,
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.segments.heap_bytes() + self.index.heap_bytes() + self.sent.heap_bytes()
+    }
+
+    /// A hash of a message.
+    fn print(&self, datagram: &[u8]) -> u32 {
+        let [.., k2, k3] = self.keys;
+        let mut state = k2 ^ datagram.len() as u64;
+        let (words, rest) = datagram.as_chunks::<8>();
+        for word in words {
+            state = fold(state ^ u64::from_le_bytes(*word), k3);
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        (fold(state ^ u64::from_le_bytes(last), k3) >> 32) as u32
+    }
+
+    /// The record of a message, if it is younger than EXCHANGE_LIFETIME.
+    fn record(&self, now: u32, owner: u32, key: PoolKey) -> Option<(Position, Header)> {
+        let same = |position: Position| {
+            self.segments.header(position).is_some_and(|header| {
+                header.owner == owner
+                    && header.print == key.print
+                    && header.message_id == key.message_id
+                    && now.wrapping_sub(header.at) < LIFETIME
+            })
+        };
+        let position = self.index.find(key.tag, same)?;
+        Some((position, self.segments.header(position)?))
+    }
+
+    /// Removes replies that are older than EXCHANGE_LIFETIME, once in a tick: twice as many as were added since the last
+    /// one, so that this keeps up, and no more, so that no request waits long.
+    #[inline]
+    fn expire_some(&mut self, now: u32) {
+        if self.looked_at != now {
+            self.looked_at = now;
+            let most = 2 * std::mem::take(&mut self.added) + EXPIRED_AT_ONCE;
+            self.expire(now, most);
+        }
+    }
+
+    /// Removes replies that are older than EXCHANGE_LIFETIME, at most `most` of each ring and at most a segment.
+    fn expire(&mut self, now: u32, most: usize) {
+        let expired = |header: &Header| now.wrapping_sub(header.at) >= LIFETIME;
+        for which in [Which::Lasting, Which::Safe, Which::Busy] {
+            self.evict(which, most, expired);
+        }
+    }
+
+    /// Removes all replies that are older than EXCHANGE_LIFETIME; to be called once in a while where nothing is received.
+    pub fn tick(&mut self, now: Instant) {
+        let now = ticks(now);
+        let expired = |header: &Header| now.wrapping_sub(header.at) >= LIFETIME;
+        for which in [Which::Lasting, Which::Safe, Which::Busy] {
+            while self.evict(which, usize::MAX, expired) {}
+        }
+    }
+
+    /// Removes the oldest replies of a ring, as many as its first segment has. False if there is none.
+    fn evict_segment(&mut self, which: Which) -> bool {
+        self.evict(which, usize::MAX, |_| true)
+    }
+
+    /// Removes the oldest replies of a ring while `may_go` says so, at most `most` and at most a segment of them. True if
+    /// a segment is free now.
+    fn evict(&mut self, which: Which, most: usize, may_go: impl Fn(&Header) -> bool) -> bool {
+        let Self { segments, index, keys, .. } = self;
+        let ring = match which {
+            Which::Lasting => &mut self.lasting,
+            Which::Safe => &mut self.safe,
+            Which::Busy => &mut self.busy,
+        };
+        ring.drain(segments, most, |position, header| {
+            let goes = may_go(header);
+            if goes {
+                index.remove(tag(keys, header.owner, header.message_id, header.print), position);
+            }
+            goes
+        })
+    }
+
+    const fn ring(&self, which: Which) -> &Ring {
+        match which {
+            Which::Lasting => &self.lasting,
+            Which::Safe => &self.safe,
+            Which::Busy => &self.busy,
+        }
+    }
+
+    /// Makes room in a ring for the longest record; false if there is none.
+    #[inline]
+    fn make_room(&mut self, now: u32, which: Which) -> bool {
+        self.ring(which).has_room() || self.make_new_room(now, which)
+    }
+
+    #[cold]
+    fn make_new_room(&mut self, now: u32, which: Which) -> bool {
+        self.expire(now, usize::MAX);
+        let safe = (self.peers * SAFE_PER_PEER / SEGMENT).max(SAFE_MIN);
+        let most = match which {
+            Which::Lasting => self.segments.limit(),
+            Which::Safe => safe,
+            Which::Busy => (safe / BUSY_SHARE).max(BUSY_MIN),
+        };
+        if self.ring(which).segments() >= most && which != Which::Lasting {
+            self.evict_segment(which);
+        }
+        self.extend(which)
+            || self.evict_segment(Which::Safe) && self.extend(which)
+            || self.evict_segment(Which::Busy) && self.extend(which)
+    }
+
+    fn extend(&mut self, which: Which) -> bool {
+        match which {
+            Which::Lasting => self.lasting.extend(&mut self.segments),
+            Which::Safe => self.safe.extend(&mut self.segments),
+            Which::Busy => self.busy.extend(&mut self.segments),
+        }
+    }
+
+    fn add(&mut self, which: Which, header: Header, tag: Tag, reply: &[u8]) -> bool {
+        if !self.make_room(header.at, which) {
+            return false;
+        }
+        let ring = match which {
+            Which::Lasting => &mut self.lasting,
+            Which::Safe => &mut self.safe,
+            Which::Busy => &mut self.busy,
+        };
+        let Some(position) = ring.push(&mut self.segments, header, reply) else { return false };
+        self.index.insert(tag, position);
+        self.added += 1;
+        true
+    }
+
+    fn peer_limit(&self) -> usize {
+        self.segments.limit() * SEGMENT / SHARE
+    }
+}
+
+/// One of the rings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Lasting,
+    Safe,
+    Busy,
+}
+
+impl ExchangeStorage for ExchangePool {
+    type Peer = PoolPeer;
+    type Key = PoolKey;
+
+    #[inline]
+    fn key(&mut self, now: Instant, peer: &mut PoolPeer, message_id: u16, datagram: &[u8]) -> PoolKey {
+        if peer.owner == 0 {
+            self.owners = self.owners.checked_add(1).unwrap_or(1);
+            self.peers += 1;
+            peer.owner = self.owners;
+        }
+        let now = ticks(now);
+        if now.wrapping_sub(peer.second) >= SECOND {
+            (peer.second, peer.requests) = (now, 0);
+        }
+        peer.requests = peer.requests.saturating_add(1);
+        let print = self.print(datagram);
+        PoolKey { message_id, print, tag: tag(&self.keys, peer.owner, message_id, print) }
+    }
+
+    #[inline]
+    fn reply(&self, now: Instant, peer: &PoolPeer, key: PoolKey) -> Option<&[u8]> {
+        let (position, header) = self.record(ticks(now), peer.owner, key)?;
+        Some(self.segments.reply(position, &header))
+    }
+
+    fn has_room(&mut self, now: Instant, peer: &mut PoolPeer, repeat: Repeat) -> bool {
+        if repeat != Repeat::Never {
+            return true;
+        }
+        let now = ticks(now);
+        self.expire_some(now);
+        peer.held(now) < self.peer_limit() && self.make_room(now, Which::Lasting)
+    }
+
+    fn keep(&mut self, now: Instant, peer: &mut PoolPeer, key: PoolKey, repeat: Repeat, reply: &[u8]) {
+        let now = ticks(now);
+        self.expire_some(now);
+        let reply = if reply.len() <= REPLY_MAX { reply } else { &[] };
+        let PoolKey { message_id, print, tag } = key;
+        let header = Header { owner: peer.owner, print, at: now, message_id, len: reply.len() as u16 };
+        (peer.last_message_id, peer.last_print) = (message_id, print);
+        let lasts = match repeat {
+            Repeat::Never => true,
+            Repeat::Idempotent => peer.held(now) < self.peer_limit(),
+            Repeat::Safe => false,
+        };
+        if lasts && self.add(Which::Lasting, header, tag, reply) {
+            peer.held(now);
+            peer.bytes = peer.bytes.saturating_add(record_len(reply.len()) as u32);
+            return;
+        }
+        self.add(if peer.asks_often() { Which::Busy } else { Which::Safe }, header, tag, reply);
+    }
+
+    fn last_reply(&self, now: Instant, peer: &PoolPeer) -> &[u8] {
+        let (message_id, print) = (peer.last_message_id, peer.last_print);
+        let key = PoolKey { message_id, print, tag: tag(&self.keys, peer.owner, message_id, print) };
+        self.reply(now, peer, key).unwrap_or(&[])
+    }
+
+    fn open(&mut self, peer: &mut PoolPeer, exchange: Outgoing, message: &[u8]) -> Result<(), Busy> {
+        self.sent.open(&mut peer.sent, exchange, message)
+    }
+
+    fn exchanges(&self, peer: &PoolPeer) -> impl Iterator<Item = &Outgoing> {
+        self.sent.iter(peer.sent)
+    }
+
+    fn find(&mut self, peer: &mut PoolPeer, is_it: impl FnMut(&Outgoing) -> bool) -> Option<&mut Outgoing> {
+        self.sent.find(peer.sent, is_it)
+    }
+
+    fn write(&self, peer: &PoolPeer, id: RequestId, frame: &mut Frame<'_>) -> Result<(), Full> {
+        self.sent.write(peer.sent, id, frame)
+    }
+
+    fn drop_message(&mut self, peer: &mut PoolPeer, id: RequestId) {
+        self.sent.drop_message(peer.sent, id);
+    }
+
+    fn close(&mut self, peer: &mut PoolPeer, id: RequestId) {
+        self.sent.close(&mut peer.sent, id);
+    }
+
+    fn forget(&mut self, peer: &mut PoolPeer) {
+        self.sent.forget(&mut peer.sent);
+        if std::mem::take(&mut peer.owner) != 0 {
+            self.peers -= 1;
+        }
+        *peer = PoolPeer::default();
+    }
+}
+
+/// The tag of a record, under secret keys.
+#[inline]
+fn tag([k0, k1, ..]: &[u64; 4], owner: u32, message_id: u16, print: u32) -> Tag {
+    let word = u64::from(owner) << 32 | u64::from(print);
+    Tag::of(fold(word ^ k0, u64::from(message_id) ^ k1))
+}
+
+/// Both halves of a product, in one word.
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+const _: () = assert!(HEADER + REPLY_MAX < SEGMENT);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Replies in the order of time, in segments of one size that all rings of a pool share.
+
+use std::collections::VecDeque;
+
+/// Bytes of a segment: a record never crosses the end of one.
+pub(super) const SEGMENT: usize = 16 << 10;
+/// Records begin at multiples of this many bytes.
+const UNIT: usize = 8;
+/// Bytes before the reply in a record.
+pub(super) const HEADER: usize = 16;
+/// The longest reply that is kept; of a longer one only its header is.
+pub(super) const REPLY_MAX: usize = 2048;
+/// The most bytes of a record.
+const RECORD_MAX: usize = HEADER + REPLY_MAX;
+
+/// The place of a record: its segment, and the multiple of [`UNIT`] at which it begins there.
+pub(super) type Position = u32;
+
+/// The fixed part of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    /// The peer, never zero.
+    pub(super) owner: u32,
+    pub(super) print: u32,
+    /// In ticks, see [`super::ticks`].
+    pub(super) at: u32,
+    pub(super) message_id: u16,
+    pub(super) len: u16,
+}
+
+impl Header {
+    fn bytes(self) -> [u8; HEADER] {
+        let low = u64::from(self.print) << 32 | u64::from(self.owner);
+        let high = u64::from(self.len) << 48 | u64::from(self.message_id) << 32 | u64::from(self.at);
+        (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+    }
+
+    #[inline]
+    fn read(bytes: &[u8; HEADER]) -> Self {
+        let words: u128 = u128::from_le_bytes(*bytes);
+        Self {
+            owner: words as u32,
+            print: (words >> 32) as u32,
+            at: (words >> 64) as u32,
+            message_id: (words >> 96) as u16,
+            len: (words >> 112) as u16,
+        }
+    }
+}
+
+/// The segments of a pool.
+pub(super) struct Segments {
+    all: Vec<Box<[u8]>>,
+    /// Those that no ring has.
+    free: Vec<u32>,
+    /// The most that there may be.
+    limit: usize,
+}
+
+impl Segments {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { all: Vec::new(), free: Vec::new(), limit }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        if let Some(number) = self.free.pop() {
+            return Some(number);
+        }
+        if self.all.len() >= self.limit {
+            return None;
+        }
+        self.all.push(vec![0; SEGMENT].into());
+        Some((self.all.len() - 1) as u32)
+    }
+
+    #[inline]
+    pub(super) fn header(&self, position: Position) -> Option<Header> {
+        let (segment, at) = place(position);
+        let header = Header::read(self.all.get(segment)?.get(at..)?.first_chunk()?);
+        (header.owner != 0).then_some(header)
+    }
+
+    #[inline]
+    pub(super) fn reply(&self, position: Position, header: &Header) -> &[u8] {
+        let (segment, at) = place(position);
+        let record = self.all.get(segment).and_then(|segment| segment.get(at + HEADER..));
+        record.and_then(|record| record.get(..header.len.into())).unwrap_or(&[])
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.all.len() * SEGMENT
+            + self.all.capacity() * size_of::<Box<[u8]>>()
+            + self.free.capacity() * size_of::<u32>()
+    }
+}
+
+/// The segment of a record, and the byte at which it begins there.
+const fn place(position: Position) -> (usize, usize) {
+    (position as usize / (SEGMENT / UNIT), position as usize % (SEGMENT / UNIT) * UNIT)
+}
+
+const fn position(segment: u32, at: usize) -> Position {
+    segment * (SEGMENT / UNIT) as u32 + (at / UNIT) as u32
+}
+
+/// The bytes that a record takes.
+pub(super) const fn record_len(reply: usize) -> usize {
+    (HEADER + reply).next_multiple_of(UNIT)
+}
+
+/// Records in the order in which they came.
+#[derive(Default)]
+pub(super) struct Ring {
+    segments: VecDeque<u32>,
+    /// The oldest record begins here, in the first segment.
+    first: usize,
+    /// The next record begins here, in the last segment.
+    end: usize,
+}
+
+impl Ring {
+    pub(super) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// True if the longest record fits, without another segment.
+    pub(super) fn has_room(&self) -> bool {
+        !self.segments.is_empty() && self.end + RECORD_MAX <= SEGMENT
+    }
+
+    /// Adds a segment, if one is free.
+    pub(super) fn extend(&mut self, segments: &mut Segments) -> bool {
+        let Some(number) = segments.take() else { return false };
+        if let Some(last) = self.segments.back() {
+            end_here(segments, *last, self.end);
+        } else {
+            self.first = 0;
+        }
+        self.segments.push_back(number);
+        self.end = 0;
+        true
+    }
+
+    /// Adds a record; there must be room.
+    pub(super) fn push(&mut self, segments: &mut Segments, header: Header, reply: &[u8]) -> Option<Position> {
+        let number = *self.segments.back()?;
+        let room = segments.all.get_mut(number as usize)?.get_mut(self.end..)?;
+        let (head, body) = room.split_first_chunk_mut::<HEADER>()?;
+        body.get_mut(..reply.len())?.copy_from_slice(reply);
+        *head = header.bytes();
+        let at = position(number, self.end);
+        self.end += record_len(reply.len());
+        Some(at)
+    }
+
+    /// Removes records of the first segment, the oldest first, while `goes` says so and at most `most` of them. True if
+    /// none is left there, and the segment is given back.
+    pub(super) fn drain(
+        &mut self,
+        segments: &mut Segments,
+        most: usize,
+        mut goes: impl FnMut(Position, &Header) -> bool,
+    ) -> bool {
+        let Some(&number) = self.segments.front() else { return false };
+        let Some(segment) = segments.all.get(number as usize) else { return false };
+        let end = if self.segments.len() == 1 { self.end } else { SEGMENT };
+        for _ in 0..most {
+            let header = segment.get(self.first..end).and_then(|rest| rest.first_chunk()).map(Header::read);
+            let Some(header) = header.filter(|header| header.owner != 0) else {
+                segments.free.push(number);
+                self.segments.pop_front();
+                self.first = 0;
+                return true;
+            };
+            if !goes(position(number, self.first), &header) {
+                return false;
+            }
+            self.first += record_len(header.len.into());
+        }
+        false
+    }
+}
+
+/// Marks that no record follows in this segment.
+fn end_here(segments: &mut Segments, number: u32, at: usize) {
+    if let Some(mark) = segments.all.get_mut(number as usize).and_then(|segment| segment.get_mut(at..at + 4)) {
+        mark.fill(0);
+    }
+}
