@@ -1,6 +1,6 @@
 //! `tegmen keys tpm` as a user runs it, against a TPM in software: from the key to the certificate.
 
-#[path = "../../tegmen-host/tests/swtpm/mod.rs"]
+#[path = "../../tegmen-trust/tests/swtpm/mod.rs"]
 mod swtpm;
 
 use serde_json::Value;

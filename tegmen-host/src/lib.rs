@@ -17,22 +17,15 @@ pub mod bridge;
 pub mod client;
 pub mod clock;
 pub mod contexts;
-pub mod credentials;
-pub mod digest;
 pub mod exchange_pool;
 pub mod formats;
 pub mod group;
-pub mod hex;
 mod index;
 pub mod metrics;
 pub mod pcapng;
 mod prefix;
-mod private;
 pub mod probe;
 pub mod problem;
-pub mod provider;
-pub mod public_keys;
-mod reading;
 pub mod resources;
 pub mod resumption;
 pub mod senml;
@@ -42,7 +35,10 @@ pub mod state;
 pub mod udp;
 pub mod uri;
 mod wheel;
-pub mod x509;
+
+pub use tegmen_trust::{credentials, digest, hex, provider, public_keys, x509};
+
+use tegmen_trust::{private, reading};
 
 /// The examples of the README, compiled and run as tests.
 #[cfg(doctest)]

@@ -3,7 +3,6 @@
 mod files;
 
 use crate::server::{Application, Exchange, Notifier};
-use crate::uri::path_of;
 use files::{Files, Trouble};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -16,6 +15,7 @@ use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, MessageRef, OptionNumber};
+use tegmen_trust::path::path_of;
 use tokio::sync::Semaphore;
 
 /// Commands that run at once, in all shards together.

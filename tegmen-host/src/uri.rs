@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::Ipv6Addr;
-use tegmen::coap::{MessageRef, OptionNumber};
 
 /// A parsed URI.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,23 +123,6 @@ fn percent_decode(text: &str) -> Option<String> {
         }
     }
     String::from_utf8(bytes).ok()
-}
-
-/// The path of a request without a slash in front, as rights and resources both see it. `None` if a segment is no text, has a
-/// slash in it, or is empty and not the last (RFC 7252, section 6.4): which path that is, two who read it might not agree on.
-pub(crate) fn path_of(message: &MessageRef<'_>) -> Option<String> {
-    let (mut path, mut was_empty) = (String::new(), false);
-    for (number, segment) in message.values(OptionNumber::URI_PATH).enumerate() {
-        if was_empty || segment.contains(&b'/') {
-            return None;
-        }
-        if number > 0 {
-            path.push('/');
-        }
-        path.push_str(std::str::from_utf8(segment).ok()?);
-        was_empty = segment.is_empty();
-    }
-    Some(path)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! use std::time::SystemTime;
-//! use tegmen_host::x509::{Files, Purpose, Settings, Verifier};
+//! use tegmen_trust::x509::{Files, Purpose, Settings, Verifier};
 //!
 //! let files = Files { anchors: vec!["ca.pem".into()], crls: vec!["crl.pem".into()], ..Files::default() };
 //! let verifier = Verifier::from_files(files, Settings::default())?;
@@ -16,7 +16,7 @@
 //!     Ok(verified) => println!("{} may speak until {:?}", verified.name, verified.until),
 //!     Err(refusal) => eprintln!("{refusal}; the peer is told {}", refusal.alert().0),
 //! }
-//! # Ok::<(), tegmen_host::x509::LoadError>(())
+//! # Ok::<(), tegmen_trust::x509::LoadError>(())
 //! ```
 
 mod cache;

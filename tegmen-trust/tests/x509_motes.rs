@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen::crypto::compact::Compact;
 use tegmen::x509::{Anchor, Name, Refusal, Rules, UnixTime};
-use tegmen_host::x509::{Purpose, Settings, Trust, Verifier};
+use tegmen_trust::x509::{Purpose, Settings, Trust, Verifier};
 
 const NOW: u64 = 1_790_000_000;
 const DAY: u64 = 86_400;
@@ -42,7 +42,7 @@ struct Both {
 #[derive(Debug)]
 struct Verdicts {
     mote: Result<Vec<u8>, Refusal>,
-    host: Result<Vec<u8>, tegmen_host::x509::Refusal>,
+    host: Result<Vec<u8>, tegmen_trust::x509::Refusal>,
 }
 
 impl Both {

@@ -4,7 +4,7 @@
 mod checks;
 
 use checks::{CAVP_CASES, Count, RFC_3610_CASES, WYCHEPROOF_CCM_CASES};
-use tegmen_host::provider::HostCrypto;
+use tegmen_trust::provider::HostCrypto;
 
 #[test]
 fn the_host_agrees_with_every_gcm_vector() {

@@ -102,7 +102,7 @@ impl PublicKeys {
     }
 
     /// The name that the server must have, empty if none was set.
-    pub(crate) fn name_expected(&self) -> &str {
+    pub fn name_expected(&self) -> &str {
         &self.server_name
     }
 
@@ -112,7 +112,7 @@ impl PublicKeys {
     }
 
     /// Verifies what a peer shows; `purpose` is what it is.
-    pub(crate) fn verify<'c>(
+    pub fn verify<'c>(
         &self,
         kind: CertificateType,
         content: &'c [u8],
@@ -133,7 +133,7 @@ impl PublicKeys {
     }
 
     /// Reads again whom to believe: see [`PeerVerifier::reload_if_changed`].
-    pub(crate) fn reload_if_changed(&self) -> Result<bool, LoadError> {
+    pub fn reload_if_changed(&self) -> Result<bool, LoadError> {
         self.verifier.as_ref().map_or(Ok(false), |verifier| verifier.reload_if_changed())
     }
 
@@ -144,32 +144,32 @@ impl PublicKeys {
     }
 
     /// Returns the earliest expiry of our certificates and of the CA certificates in their lists.
-    pub(crate) fn certificate_expires(&self) -> Option<SystemTime> {
+    pub fn certificate_expires(&self) -> Option<SystemTime> {
         self.own.iter().filter_map(|own| own.expires).min()
     }
 
     /// When the first CRL is due: see [`PeerVerifier::due`].
-    pub(crate) fn revocation_due(&self) -> Option<SystemTime> {
+    pub fn revocation_due(&self) -> Option<SystemTime> {
         self.verifier.as_ref()?.due()
     }
 
     /// Returns a digest of the trust settings: see [`PeerVerifier::trust`]. Without a verifier, returns the default digest.
-    pub(crate) fn trust(&self) -> Option<Digest> {
+    pub fn trust(&self) -> Option<Digest> {
         self.verifier.as_ref().map_or(Some(Digest::default()), |verifier| verifier.trust())
     }
 
     /// Verifies a client again that resumes a session: see [`PeerVerifier::recall`].
-    pub(crate) fn recall(&self, kind: CertificateType, digest: &[u8]) -> Option<(String, Digest)> {
+    pub fn recall(&self, kind: CertificateType, digest: &[u8]) -> Option<(String, Digest)> {
         self.verifier.as_ref()?.recall(kind, digest, SystemTime::now())
     }
 
     /// Signs with one of our keys; none if what holds it cannot.
-    pub(crate) fn sign(&self, credential: u8, digest: &[u8; DIGEST_LEN]) -> Option<Vec<u8>> {
+    pub fn sign(&self, credential: u8, digest: &[u8; DIGEST_LEN]) -> Option<Vec<u8>> {
         self.own.get(usize::from(credential))?.signer.sign_digest(digest).ok()
     }
 
     /// Returns one of our private keys.
-    pub(crate) fn key(&self, credential: u8) -> Option<Arc<dyn Signer>> {
+    pub fn key(&self, credential: u8) -> Option<Arc<dyn Signer>> {
         Some(self.own.get(usize::from(credential))?.signer.clone())
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 /// Opens a file as `options` say, readable for its owner alone from then on, also if it existed.
-pub(crate) fn open(options: &mut OpenOptions, file: &Path) -> io::Result<File> {
+pub fn open(options: &mut OpenOptions, file: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     let file = options.open(file)?;
@@ -18,14 +18,14 @@ pub(crate) fn open(options: &mut OpenOptions, file: &Path) -> io::Result<File> {
 
 /// The permission bits of a file that others than its owner may read or write.
 #[cfg(unix)]
-pub(crate) fn exposed(file: &File) -> io::Result<Option<u32>> {
+pub fn exposed(file: &File) -> io::Result<Option<u32>> {
     let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata()?.permissions()) & 0o777;
     Ok(Some(mode).filter(|mode| mode & 0o077 != 0))
 }
 
 /// Nothing is known of others here.
 #[cfg(not(unix))]
-pub(crate) fn exposed(_: &File) -> io::Result<Option<u32>> {
+pub fn exposed(_: &File) -> io::Result<Option<u32>> {
     Ok(None)
 }
 

@@ -29,13 +29,13 @@ mod file;
 mod key_store;
 mod principals;
 
-pub use file::{CredentialsError, MAX_IDENTITY};
-pub(crate) use file::{digest_name, is_rule};
+pub(crate) use file::digest_name;
+pub use file::{CredentialsError, MAX_IDENTITY, is_rule};
 pub use key_store::{KeyStore, KeyTicket, StoredKey};
 
 use crate::digest::Digest;
+use crate::path::path_of;
 use crate::reading::{Reading, Stamp};
-use crate::uri::path_of;
 use file::{Allow, Rule, Table, covers, load};
 use principals::{Principals, Proof, Who};
 use std::collections::HashMap;
@@ -188,7 +188,7 @@ impl Credentials {
     }
 
     /// True once, if those who prove nothing may do nothing: then one of them has come for nothing.
-    pub(crate) fn is_first_in_vain(&self) -> bool {
+    pub fn is_first_in_vain(&self) -> bool {
         self.write(|shared| {
             let may = !shared.anonymous.is_empty() || !shared.table.anonymous.is_empty();
             !may && !std::mem::replace(&mut shared.told_of_anonymous, true)
@@ -208,7 +208,7 @@ impl Credentials {
     /// Registers an identity that a store returned. Returns the number that identifies its requests. The rights are
     /// those that the store returned last. They apply to each peer with a key of the store under this identity, and to
     /// no other peer.
-    pub(crate) fn learn_stored(&self, identity: &str, allow: Option<&[String]>) -> Principal {
+    pub fn learn_stored(&self, identity: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
             let principal = shared.principals.number(Proof::Stored, identity);
             shared.learned.insert(principal, allow.map(rules));
@@ -219,12 +219,12 @@ impl Credentials {
     /// Returns the number of a client with a certificate, or a raw public key, of this digest. A peer with the same
     /// name and another certificate has another number. This call grants no rights: a client that shows a certificate
     /// has not yet proved that it has the private key.
-    pub(crate) fn certified_as(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
+    pub fn certified_as(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
         self.write(|shared| shared.principals.number(Proof::certified(kind, digest), name))
     }
 
     /// Name and digest of a peer with a certificate or a raw public key.
-    pub(crate) fn certified(&self, principal: Principal) -> Option<(CertificateType, Digest)> {
+    pub fn certified(&self, principal: Principal) -> Option<(CertificateType, Digest)> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Certified(kind, digest) => Some((CertificateType(kind), digest)),
             _ => None,
@@ -232,17 +232,17 @@ impl Credentials {
     }
 
     /// The number of an identity whose key a store knew.
-    pub(crate) fn stored(&self, identity: &str) -> Option<Principal> {
+    pub fn stored(&self, identity: &str) -> Option<Principal> {
         self.read(|shared| shared.principals.find(Proof::Stored, identity))
     }
 
     /// Tells what is in force now from what was before: see [`Self::is_current`].
-    pub(crate) fn version(&self) -> u64 {
+    pub fn version(&self) -> u64 {
         self.read(|shared| shared.version)
     }
 
     /// False if the file gave this peer its key, and gives it no longer: then its session is over.
-    pub(crate) fn is_current(&self, principal: Principal) -> bool {
+    pub fn is_current(&self, principal: Principal) -> bool {
         self.read(|shared| match shared.principals.get(principal) {
             Some(who) if matches!(who.proof, Proof::Psk(_)) => shared.rights(principal, who).is_some(),
             _ => true,
@@ -250,7 +250,7 @@ impl Credentials {
     }
 
     /// Tells the key of the file that a peer proved from others.
-    pub(crate) fn fingerprint(&self, principal: Principal) -> Option<Digest> {
+    pub fn fingerprint(&self, principal: Principal) -> Option<Digest> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Psk(fingerprint) => Some(fingerprint),
             _ => None,
@@ -258,8 +258,7 @@ impl Credentials {
     }
 
     /// As if a file with this one identity had been read.
-    #[cfg(test)]
-    pub(crate) fn set_single(&self, identity: &str, key: &[u8]) {
+    pub fn set_single(&self, identity: &str, key: &[u8]) {
         self.replace(Table::single(identity, key));
     }
 
@@ -269,7 +268,7 @@ impl Credentials {
     }
 
     /// The identity behind a number, whether the file has its key, and what a store says it may do; `None` is everything.
-    pub(crate) fn standing(&self, principal: Principal) -> Option<(String, bool, Option<Vec<String>>)> {
+    pub fn standing(&self, principal: Principal) -> Option<(String, bool, Option<Vec<String>>)> {
         self.read(|shared| {
             let who = shared.principals.get(principal)?;
             let rights = shared.rights(principal, who)?;

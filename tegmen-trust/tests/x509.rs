@@ -6,9 +6,9 @@ use rcgen::{
     PublicKeyData, RevokedCertParams, SerialNumber, SignatureAlgorithm,
 };
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tegmen_host::provider::public::verify_digest;
-use tegmen_host::x509::signer::{KeyError, SignatureScheme, Signer as _, SoftwareKey};
-use tegmen_host::x509::{
+use tegmen_trust::provider::public::verify_digest;
+use tegmen_trust::x509::signer::{KeyError, SignatureScheme, Signer as _, SoftwareKey};
+use tegmen_trust::x509::{
     AllowedKey, CacheCounters, Files, PeerVerifier, Purpose, RawKeys, Refusal, Settings, Trust, Verified, Verifier,
     verify_raw,
 };

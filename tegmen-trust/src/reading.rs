@@ -6,7 +6,7 @@ use std::path::Path;
 /// Tells a file from others and from what it was: modified and changed when (the owner, the mode and the name count as
 /// changes, too), how long, which inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     modified: (i64, i64),
     changed: (i64, i64),
     len: u64,
@@ -14,8 +14,9 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// Returns the stamp from metadata.
     #[cfg(unix)]
-    pub(crate) fn of(meta: &Metadata) -> Self {
+    pub fn of(meta: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt as _;
         Self {
             modified: (meta.mtime(), meta.mtime_nsec()),
@@ -27,7 +28,7 @@ impl Stamp {
 
     /// Returns the stamp from metadata that every system has.
     #[cfg(not(unix))]
-    pub(crate) fn of(meta: &Metadata) -> Self {
+    pub fn of(meta: &Metadata) -> Self {
         let since =
             meta.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
         let modified = (since.as_secs() as i64, i64::from(since.subsec_nanos()));
@@ -35,31 +36,31 @@ impl Stamp {
     }
 
     /// Returns the stamp of the file at `path`; `None` if the file has no readable metadata.
-    pub(crate) fn at(path: &Path) -> Option<Self> {
+    pub fn at(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().as_ref().map(Self::of)
     }
 }
 
 /// The stamp of the last successful read, and the last failure reported.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reading<S> {
+pub struct Reading<S> {
     read: Option<S>,
     said: Option<String>,
 }
 
 impl<S: PartialEq> Reading<S> {
     /// A first reading that succeeded.
-    pub(crate) const fn of(stamp: S) -> Self {
+    pub const fn of(stamp: S) -> Self {
         Self { read: Some(stamp), said: None }
     }
 
     /// True if nothing changed since it was last read.
-    pub(crate) fn is_current(&self, stamp: &S) -> bool {
+    pub fn is_current(&self, stamp: &S) -> bool {
         self.read.as_ref() == Some(stamp)
     }
 
     /// Records a successful read. The stamp was taken before it.
-    pub(crate) fn succeeded(&mut self, stamp: S) {
+    pub fn succeeded(&mut self, stamp: S) {
         *self = Self::of(stamp);
     }
 
@@ -67,7 +68,7 @@ impl<S: PartialEq> Reading<S> {
     ///
     /// # Errors
     /// The failure, unless it was the last one reported.
-    pub(crate) fn failed<E: std::fmt::Display>(&mut self, error: E) -> Result<(), E> {
+    pub fn failed<E: std::fmt::Display>(&mut self, error: E) -> Result<(), E> {
         self.read = None;
         let text = error.to_string();
         if self.said.as_ref() == Some(&text) {

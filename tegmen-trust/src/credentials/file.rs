@@ -139,7 +139,7 @@ impl Rule {
 }
 
 /// True if this can stand in `allow`.
-pub(crate) fn is_rule(text: &str) -> bool {
+pub fn is_rule(text: &str) -> bool {
     Rule::parse(text).is_some()
 }
 
