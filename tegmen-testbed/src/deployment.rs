@@ -2,14 +2,14 @@
 //!
 //! An error in a file names its line and the allowed values.
 
-use crate::mote::{self, Protection};
-use crate::platform::Platform;
+use crate::mote::Protection;
 use crate::sim::NodeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use tegmen::dtls::Profile;
 
+mod check;
 mod links;
 #[cfg(test)]
 mod tests;
@@ -446,7 +446,7 @@ fn in_words(message: &str) -> String {
 /// Section and key that are wrong, and why.
 type Fault = (&'static str, &'static str, String);
 
-/// What counts as a share of something.
+/// Checks that a value is a share of something.
 fn share(section: &'static str, key: &'static str, value: f64) -> Result<(), Fault> {
     match (0.0..=1.0).contains(&value) {
         true => Ok(()),
@@ -455,130 +455,6 @@ fn share(section: &'static str, key: &'static str, value: f64) -> Result<(), Fau
 }
 
 impl Deployment {
-    fn check(&self) -> Result<(), Fault> {
-        let links = self.links()?;
-        self.parents(&links)?;
-        let traffic = &self.traffic;
-        for (key, value) in [("payload", traffic.payload), ("response", traffic.response)] {
-            if value > mote::MAX_PAYLOAD {
-                let most = mote::MAX_PAYLOAD;
-                return Err((
-                    "traffic",
-                    key,
-                    format!("{key} = {value} does not fit a CoAP message: {most} bytes at most"),
-                ));
-            }
-        }
-        if !(0.001..=1e6).contains(&traffic.period_s) {
-            let what = format!("period_s = {}: seconds, 0.001 at least, 1e6 at most", traffic.period_s);
-            return Err(("traffic", "period_s", what));
-        }
-        if traffic.readings == 0 {
-            return Err(("traffic", "readings", "readings = 0: 1 at least".into()));
-        }
-        let makers = self.makers(links.nodes()).len() as u64;
-        let all = u64::from(traffic.readings) * makers;
-        if all > MAX_READINGS {
-            let what = format!(
-                "readings = {} of each of {makers} nodes are {all}: a run keeps the delay of each, and may have \
-                 {MAX_READINGS} at most; more seeds give more readings",
-                traffic.readings
-            );
-            return Err(("traffic", "readings", what));
-        }
-        let length_s = f64::from(traffic.readings) * traffic.period_s;
-        if length_s > MAX_LENGTH_S {
-            let what = format!(
-                "readings = {} every {} s take {length_s:.0} s: a run lasts {MAX_LENGTH_S:.0} s at most, about three years",
-                traffic.readings, traffic.period_s
-            );
-            return Err(("traffic", "readings", what));
-        }
-        if let Some(reboot) = traffic.reboot_after {
-            share("traffic", "reboot_after", reboot)?;
-        }
-        if let Some(reboots) = traffic.reboots {
-            share("traffic", "reboots", reboots.share)?;
-        }
-        if self.network.forwarders > 0 && self.network.forwarders + 1 >= links.nodes() {
-            let what = format!("forwarders: {} nodes, and one of them at least makes readings", links.nodes() - 1);
-            return Err(("network", "forwarders", what));
-        }
-        if traffic.reboots.is_some() && traffic.group.is_some() {
-            return Err(("traffic", "reboots", "reboots: not with a group".into()));
-        }
-        for Move { node, at_s, changes } in &self.moves {
-            if self.stack.addresses == Prefix::LinkLocal && *changes == Changes::Address {
-                let what =
-                    "moves: a link-local address is made from the link's: changes = \"port\", or other addresses";
-                return Err(("stack", "addresses", what.into()));
-            }
-            if !(1..links.nodes()).contains(node) {
-                let what = format!("moves: node = {node}: one of the nodes 1 to {}", links.nodes() - 1);
-                return Err(("moves", "node", what));
-            }
-            if !(0.0..=length_s).contains(at_s) {
-                let what = format!(
-                    "moves: at_s = {at_s}: seconds after the beginning, up to {length_s}, when the last reading is made"
-                );
-                return Err(("moves", "at_s", what));
-            }
-        }
-        let twice = |(place, name): &(usize, &Protection)| self.stack.protections[..*place].contains(name);
-        if let Some((_, name)) = self.stack.protections.iter().enumerate().find(twice) {
-            let what = format!("protections: {} stands there twice, and gives the same figures twice", name.name());
-            return Err(("stack", "protections", what));
-        }
-        if self.stack.protections.is_empty() {
-            return Err(("stack", "protections", format!("protections: one at least of {}", names())));
-        }
-        if let Some(group) = traffic.group {
-            if !(0.0..=1e6).contains(&group.leisure_s) {
-                return Err(("traffic", "group", "group: leisure_s is seconds, 0 at least, 1e6 at most".into()));
-            }
-            if traffic.payload > 0 || traffic.reboot_after.is_some() || traffic.readings > u32::from(u16::MAX) {
-                let what = "group: it is asked with GET: payload = 0, 65535 readings at most, no reboot_after";
-                return Err(("traffic", "group", what.into()));
-            }
-            if self.stack.protections != [Protection::Coap] {
-                let what = "protections: nothing protects what a group is asked: protections = [\"coap\"]";
-                return Err(("stack", "protections", what.into()));
-            }
-        }
-        if self.stack.addresses == Prefix::LinkLocal && self.depth(&links)? > 1 {
-            let what = "addresses = \"link-local\" reaches one hop only: \"context\" or \"inline\" over several";
-            return Err(("stack", "addresses", what.into()));
-        }
-        if usize::from(self.stack.hop_limit) < self.depth(&links)? {
-            return Err(("stack", "hop_limit", format!("hop_limit: {} hops are to be made", self.depth(&links)?)));
-        }
-        if Platform::find(&self.mote.platform).is_none() {
-            let known = Platform::names().join(", ");
-            return Err(("mote", "platform", format!("there is no platform {:?}: {known}", self.mote.platform)));
-        }
-        if !(1.0..=4.0).contains(&self.mote.cycles_per_instruction) {
-            return Err(("mote", "cycles_per_instruction", "cycles_per_instruction: from 1 to 4".into()));
-        }
-        let Hardware { stack_us, battery_mah, sleep_ua, .. } = self.mote;
-        if stack_us > MAX_STACK_US {
-            let what = format!("stack_us = {stack_us}: microseconds for a datagram, {MAX_STACK_US} at most");
-            return Err(("mote", "stack_us", what));
-        }
-        if !(battery_mah > 0.0 && battery_mah <= 1e9) {
-            return Err(("mote", "battery_mah", format!("battery_mah = {battery_mah}: more than 0, 1e9 at most")));
-        }
-        if !(0.0..=1e9).contains(&sleep_ua) {
-            return Err(("mote", "sleep_ua", format!("sleep_ua = {sleep_ua}: from 0 to 1e9")));
-        }
-        if !(1..=MAX_SEEDS).contains(&self.run.seeds) {
-            return Err(("run", "seeds", format!("seeds = {}: from 1 to {MAX_SEEDS}", self.run.seeds)));
-        }
-        if self.run.first_seed > MAX_SEED {
-            return Err(("run", "first_seed", format!("first_seed = {}: {MAX_SEED} at most", self.run.first_seed)));
-        }
-        Ok(())
-    }
-
     /// The nodes that make readings.
     pub(crate) fn makers(&self, nodes: usize) -> Vec<NodeId> {
         match self.network.topology {
@@ -588,17 +464,7 @@ impl Deployment {
     }
 }
 
-/// Readings of all nodes in one run.
-const MAX_READINGS: u64 = 5_000_000;
-/// Virtual time of one run, in seconds.
-const MAX_LENGTH_S: f64 = 1e8;
-/// Longest time that an operating system may take for a datagram: a second.
-const MAX_STACK_US: u32 = 1_000_000;
 /// Seeds of a plan.
 pub(crate) const MAX_SEEDS: u64 = 1_000_000;
 /// The last seed.
 pub(crate) const MAX_SEED: u64 = u32::MAX as u64;
-
-fn names() -> String {
-    Protection::ALL.map(Protection::name).join(", ")
-}
