@@ -4,7 +4,7 @@
 mod group;
 
 use crate::cost::{self, Costs};
-use crate::deployment::{Addresses, Changes, Deployment, Prefix, Rebooted};
+use crate::deployment::{Addresses, Changes, Deployment, Prefix, Rebooted, Stack};
 use crate::mote::{HUB, LEAF, Mote, Node, Protection, SMALL_HUB, Setup, Wish};
 use crate::platform::{Energy, Platform};
 use crate::sim::random::{Purpose, Stream};
@@ -114,6 +114,101 @@ struct Station {
     moved_at: Option<Micros>,
 }
 
+/// The addresses of all nodes, and the ways between them.
+struct Layout<'s> {
+    stack: &'s Stack,
+    /// The neighbour of each node on its way to node 0.
+    parents: Vec<NodeId>,
+    addresses: Vec<LinkAddress>,
+}
+
+impl Layout<'_> {
+    fn ip_of(&self, node: NodeId) -> [u8; 16] {
+        let mut ip = match self.stack.addresses {
+            Prefix::LinkLocal => [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            Prefix::Context | Prefix::Inline => PREFIX,
+        };
+        ip[8..].copy_from_slice(&self.addresses[node].interface_id().unwrap_or_default());
+        ip
+    }
+
+    /// The routes of a node: down to every node below it over the child that leads there, up over its parent.
+    fn routes(&self, node: NodeId) -> Vec<Route> {
+        let Self { parents, addresses, .. } = self;
+        let mut routes: Vec<_> = (1..parents.len())
+            .filter_map(|below| {
+                let way = std::iter::successors(Some(below), |n| (*n != 0).then(|| parents[*n]));
+                let child = way.take_while(|n| *n != node).last()?;
+                (parents[child] == node && child != node).then(|| Route::to(self.ip_of(below), addresses[child]))
+            })
+            .collect();
+        if node != 0 {
+            routes.push(Route::default(addresses[parents[node]]));
+        }
+        routes
+    }
+}
+
+/// The address of a node on its links.
+fn link_of(stack: &Stack, node: NodeId) -> LinkAddress {
+    match stack.link_addresses {
+        Addresses::Short => LinkAddress::Short(node as u16 + 1),
+        Addresses::Extended => {
+            let [high, low] = (node as u16 + 1).to_be_bytes();
+            LinkAddress::Extended([2, 0, 0, 0, 0, 0, high, low])
+        }
+    }
+}
+
+impl Station {
+    /// One node of a number of nodes, before the run.
+    fn new(
+        deployment: &Deployment,
+        layout: &Layout<'_>,
+        (node, nodes): (NodeId, usize),
+        (protection, costs): (Protection, Costs),
+        seed: u64,
+    ) -> Self {
+        let Deployment { stack, traffic, .. } = deployment;
+        let address = Address { ip: layout.ip_of(node), port: stack.ports[usize::from(node == 0)], scope: 0 };
+        let setup = Setup {
+            local: address,
+            protection,
+            profile: stack.profile.into(),
+            payload: traffic.payload,
+            response: traffic.response,
+            costs,
+        };
+        let mote: Box<dyn Mote> = match node {
+            0 if nodes > SMALL_HUB + 1 => Box::new(Node::<HUB>::new(seed, node, setup)),
+            0 => Box::new(Node::<SMALL_HUB>::new(seed, node, setup)),
+            _ => Box::new(Node::<LEAF>::new(seed, node, setup)),
+        };
+        let speaks = if traffic.group.is_some() { node == 0 } else { deployment.makers(nodes).contains(&node) };
+        Self {
+            mote,
+            interface: Interface::new(),
+            address,
+            link: layout.addresses[node],
+            routes: layout.routes(node),
+            traffic: Stream::new(seed, node, Purpose::Traffic),
+            leisure: Stream::new(seed, node, Purpose::Leisure),
+            reboots: Stream::new(seed, node, Purpose::Reboots),
+            relays: layout.parents.iter().skip(1).any(|parent| *parent == node),
+            later: Vec::new(),
+            readings_left: if speaks { traffic.readings } else { 0 },
+            reboots_at: traffic.reboot_after.map(|share| (f64::from(traffic.readings) * (1.0 - share)) as u32),
+            busy_until: 0,
+            cpu: 0,
+            instructions: 0,
+            leaving: VecDeque::new(),
+            alarm: None,
+            moves: 0,
+            moved_at: None,
+        }
+    }
+}
+
 /// What a node will send later.
 enum Later {
     /// Somebody else's packet, to this neighbour, when the processor is done with it.
@@ -130,77 +225,12 @@ impl<'s> World<'s> {
         let parents = deployment.parents(&links).expect("a checked deployment");
         let nodes = links.nodes();
         let stack = &deployment.stack;
-        let link_of = |node: NodeId| match stack.link_addresses {
-            Addresses::Short => LinkAddress::Short(node as u16 + 1),
-            Addresses::Extended => {
-                let [high, low] = (node as u16 + 1).to_be_bytes();
-                LinkAddress::Extended([2, 0, 0, 0, 0, 0, high, low])
-            }
-        };
-        let addresses: Vec<_> = (0..nodes).map(link_of).collect();
-        let makers = deployment.makers(nodes);
+        let layout = Layout { stack, parents, addresses: (0..nodes).map(|node| link_of(stack, node)).collect() };
         let radio = Radio { rejects_duplicates: stack.rejects_duplicates, deaf: stack.deaf, ..Radio::STANDARD };
-        let network = Network::with_addresses(seed, radio, links, &addresses);
-        let platform = Platform::find(&deployment.mote.platform).expect("a checked deployment");
-        let ip_of = |node: NodeId| {
-            let mut ip = match stack.addresses {
-                Prefix::LinkLocal => [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-                Prefix::Context | Prefix::Inline => PREFIX,
-            };
-            ip[8..].copy_from_slice(&addresses[node].interface_id().unwrap_or_default());
-            ip
-        };
+        let network = Network::with_addresses(seed, radio, links, &layout.addresses);
         let costs = Costs::of_budget();
-        let speaks = |node: NodeId| if deployment.traffic.group.is_some() { node == 0 } else { makers.contains(&node) };
-        let stations = (0..nodes).map(|node| {
-            let address = Address { ip: ip_of(node), port: stack.ports[usize::from(node == 0)], scope: 0 };
-            let setup = Setup {
-                local: address,
-                protection,
-                profile: stack.profile.into(),
-                payload: deployment.traffic.payload,
-                response: deployment.traffic.response,
-                costs,
-            };
-            let mote: Box<dyn Mote> = match node {
-                0 if nodes > SMALL_HUB + 1 => Box::new(Node::<HUB>::new(seed, node, setup)),
-                0 => Box::new(Node::<SMALL_HUB>::new(seed, node, setup)),
-                _ => Box::new(Node::<LEAF>::new(seed, node, setup)),
-            };
-            // Down to every node below this one over the child that leads there; up over the parent.
-            let mut routes: Vec<_> = (1..nodes)
-                .filter_map(|below| {
-                    let way = std::iter::successors(Some(below), |n| (*n != 0).then(|| parents[*n]));
-                    let child = way.take_while(|n| *n != node).last()?;
-                    (parents[child] == node && child != node).then(|| Route::to(ip_of(below), addresses[child]))
-                })
-                .collect();
-            if node != 0 {
-                routes.push(Route::default(addresses[parents[node]]));
-            }
-            let traffic = &deployment.traffic;
-            Station {
-                mote,
-                interface: Interface::new(),
-                address,
-                link: addresses[node],
-                routes,
-                traffic: Stream::new(seed, node, Purpose::Traffic),
-                leisure: Stream::new(seed, node, Purpose::Leisure),
-                reboots: Stream::new(seed, node, Purpose::Reboots),
-                relays: (1..nodes).any(|below| parents[below] == node),
-                later: Vec::new(),
-                readings_left: if speaks(node) { traffic.readings } else { 0 },
-                reboots_at: traffic.reboot_after.map(|share| (f64::from(traffic.readings) * (1.0 - share)) as u32),
-                busy_until: 0,
-                cpu: 0,
-                instructions: 0,
-                leaving: VecDeque::new(),
-                alarm: None,
-                moves: 0,
-                moved_at: None,
-            }
-        });
+        let stations =
+            (0..nodes).map(|node| Station::new(deployment, &layout, (node, nodes), (protection, costs), seed));
         let contexts = match stack.addresses {
             Prefix::Context => vec![Context { id: 0, prefix: PREFIX, len: 64 }],
             _ => Vec::new(),
@@ -210,10 +240,10 @@ impl<'s> World<'s> {
             stations: stations.collect(),
             network,
             contexts,
-            makers,
+            makers: deployment.makers(nodes),
             costs,
             cycles: deployment.mote.cycles_per_instruction,
-            platform,
+            platform: Platform::find(&deployment.mote.platform).expect("a checked deployment"),
             asked: Vec::new(),
             outcome: Outcome { by_node: vec![Vec::new(); nodes], ..Outcome::default() },
         }
