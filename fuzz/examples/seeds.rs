@@ -3,6 +3,7 @@
 //! `cargo run --example seeds` in `fuzz/` makes `corpus/` again; the files are named after their content.
 
 use std::path::Path;
+use std::{fs, io};
 use tegmen::address::{Address, Path as Way};
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
@@ -13,15 +14,27 @@ use tegmen::lowpan::iphc::{Context, Hop};
 use tegmen::lowpan::{flood, write_flooded};
 use tegmen::slip::encode;
 use tegmen_fuzz::duel::{recorded_handshake, step};
+use tegmen_fuzz::x509::{CA, CRL, DEVICE, REQUEST};
 
-fn main() -> std::io::Result<()> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let write = |target: &str, name: &str, bytes: &[u8]| {
-        let folder = corpus.join(target);
-        std::fs::create_dir_all(&folder)?;
-        std::fs::write(folder.join(name), bytes)
-    };
+fn main() -> io::Result<()> {
+    oscore()?;
+    cbc()?;
+    coap()?;
+    responses_and_formats()?;
+    certificates()?;
+    handshakes()?;
+    resumptions()
+}
 
+/// Writes one seed of a fuzz target.
+fn write(target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join(name), bytes)
+}
+
+/// Scripts of the two ends of an OSCORE context, and options.
+fn oscore() -> io::Result<()> {
     // Requests of both ends, delivered in turn, again, damaged; a restart, and the challenge behind it.
     write(
         "oscore",
@@ -30,6 +43,11 @@ fn main() -> std::io::Result<()> {
     )?;
     write("oscore", "option", &[0x19, 0x05, 0x02, 0x44, 0x61, 0x25])?;
     write("oscore", "forged", &[135, 9, 0, b'c', 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9])?;
+    Ok(())
+}
+
+/// Records of CBC suites with paddings of many lengths, and a premaster secret.
+fn cbc() -> io::Result<()> {
     for padding in [0, 16, 64, 240] {
         let text = [&[1][..], &[b'c'; 31], &[0; 32], &vec![padding; usize::from(padding) + 1]].concat();
         write("dtls_cbc", &format!("padding-{padding}"), &text)?;
@@ -38,6 +56,11 @@ fn main() -> std::io::Result<()> {
     }
     let premaster = [&[4, 0, 2][..], &[0x11; 20], &[0, 254, 253], &[7; 46]].concat();
     write("dtls_cbc", "premaster", &premaster)?;
+    Ok(())
+}
+
+/// CoAP messages, alone, in packets on a serial line and in frames, and a script of exchanges.
+fn coap() -> io::Result<()> {
     for (name, bytes) in messages() {
         write("coap_message", name, &bytes)?;
         write("slip_ip", name, &packet(&bytes))?;
@@ -48,7 +71,11 @@ fn main() -> std::io::Result<()> {
     write("slip_ip", "seed-please", &[0xc0, b'?', 1, 0xc0])?;
     write("slip_ip", "start", &[&[0xc0, b'!', 1][..], &[7; 66], &[0xc0]].concat())?;
     write("coap_exchange", "all", &exchange_script())?;
+    Ok(())
+}
 
+/// Responses that fit or are cut, and payloads of each format.
+fn responses_and_formats() -> io::Result<()> {
     for (name, bytes) in
         [("whole", &[0, 200, 50, 0, 7][..]), ("asked", &[4, 0, 9, 30, 2]), ("small", &[0, 20, 3, 63, 0])]
     {
@@ -70,35 +97,40 @@ fn main() -> std::io::Result<()> {
         write("formats", name, &[&[format][..], bytes].concat())?;
     }
     write("formats", "uri", b"\0coaps://[2001:db8::1]:5684/a%20b/c?d=e&f")?;
+    Ok(())
+}
 
-    {
-        use tegmen_fuzz::x509::{CA, CRL, DEVICE, REQUEST};
-        let listed = |der: &[u8]| [&(der.len() as u32).to_be_bytes()[1..], der].concat();
-        let certificate = tegmen_host::x509::CertificateInfo::parse(DEVICE).expect("our own");
-        let seeds: [(&str, u8, Vec<u8>); 8] = [
-            ("list", 0, listed(DEVICE)),
-            ("list-and-ca", 0, [listed(DEVICE), listed(CA)].concat()),
-            ("certificate", 1, DEVICE.to_vec()),
-            ("request", 2, REQUEST.to_vec()),
-            ("key", 3, certificate.spki),
-            ("anchor", 4, CA.to_vec()),
-            ("crl", 4, CRL.to_vec()),
-            ("plain", 5, format!("# lost\n{}\nserial 0a:01 issuer CN=Fuzz CA\n", "0a".repeat(32)).into_bytes()),
-        ];
-        for (name, form, bytes) in seeds {
-            write("x509", name, &[&[form][..], &bytes].concat())?;
-        }
-        for (name, form) in [("client", 1), ("server", 12), ("device", 3)] {
-            write("x509_motes", name, &[&[form][..], &listed(DEVICE)].concat())?;
-        }
-        let paths: [(&str, &[&str]); 3] =
-            [("path", &["device_of_subsub", "subsub", "sub"]), ("alt-name", &["server"]), ("unknown", &["unknown"])];
-        for (name, path) in paths {
-            let list: Vec<u8> = path.iter().flat_map(|name| listed(&vector(name))).collect();
-            write("x509_motes", name, &[&[9][..], &list].concat())?;
-        }
+/// Certificates, requests, keys and lists of revoked certificates.
+fn certificates() -> io::Result<()> {
+    let listed = |der: &[u8]| [&(der.len() as u32).to_be_bytes()[1..], der].concat();
+    let certificate = tegmen_host::x509::CertificateInfo::parse(DEVICE).expect("our own");
+    let seeds: [(&str, u8, Vec<u8>); 8] = [
+        ("list", 0, listed(DEVICE)),
+        ("list-and-ca", 0, [listed(DEVICE), listed(CA)].concat()),
+        ("certificate", 1, DEVICE.to_vec()),
+        ("request", 2, REQUEST.to_vec()),
+        ("key", 3, certificate.spki),
+        ("anchor", 4, CA.to_vec()),
+        ("crl", 4, CRL.to_vec()),
+        ("plain", 5, format!("# lost\n{}\nserial 0a:01 issuer CN=Fuzz CA\n", "0a".repeat(32)).into_bytes()),
+    ];
+    for (name, form, bytes) in seeds {
+        write("x509", name, &[&[form][..], &bytes].concat())?;
     }
+    for (name, form) in [("client", 1), ("server", 12), ("device", 3)] {
+        write("x509_motes", name, &[&[form][..], &listed(DEVICE)].concat())?;
+    }
+    let paths: [(&str, &[&str]); 3] =
+        [("path", &["device_of_subsub", "subsub", "sub"]), ("alt-name", &["server"]), ("unknown", &["unknown"])];
+    for (name, path) in paths {
+        let list: Vec<u8> = path.iter().flat_map(|name| listed(&vector(name))).collect();
+        write("x509_motes", name, &[&[9][..], &list].concat())?;
+    }
+    Ok(())
+}
 
+/// Records and scripts of handshakes.
+fn handshakes() -> io::Result<()> {
     // The last with connection ids of six bytes.
     for (profile, flags) in [("default", 0), ("minimal", 1), ("with-id", 32 | 3 << 6)] {
         for (n, datagram) in recorded_handshake(flags).iter().enumerate() {
@@ -114,6 +146,11 @@ fn main() -> std::io::Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// Scripts of handshakes that resume a session.
+fn resumptions() -> io::Result<()> {
     // Behind the flags of a resumed one: which end is under test, by id, first closed, with keys forgotten, bytes changed.
     for how in [0, 1, 2, 3, 4, 6, 8, 9, 64, 65, 128] {
         for (name, script) in scripts() {
