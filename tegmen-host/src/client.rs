@@ -41,7 +41,7 @@ use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
 use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _, Rank};
-use tegmen::identity::{PeerId, Principal, Protection};
+use tegmen::identity::{PeerId, Protection};
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
@@ -315,6 +315,18 @@ async fn bind(remote: SocketAddr, port: Option<u16>) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
+/// Returns the crypto provider of a client, with the key logs of its settings.
+fn provider(config: &ClientConfig) -> std::io::Result<HostCrypto> {
+    let mut crypto = HostCrypto::from_os()?;
+    if let Some(file) = &config.key_log {
+        crypto.log_keys_to(file)?;
+    }
+    if let Some(tap) = config.tap.clone() {
+        crypto.add_key_log(Box::new(TappedLog(tap)));
+    }
+    Ok(crypto)
+}
+
 impl Client {
     /// Connects to the server of `uri`; for `coaps` with a handshake.
     ///
@@ -351,27 +363,12 @@ impl Client {
         let port = kept.as_ref().and_then(persistence::PersistentSession::port);
         let socket = bind(remote, port).await.map_err(unreachable)?;
         let path = crate::udp::path(socket.local_addr().map_err(unreachable)?, remote);
-        let mut crypto = HostCrypto::from_os().map_err(ClientError::System)?;
-        if let Some(file) = &config.key_log {
-            crypto.log_keys_to(file).map_err(ClientError::System)?;
-        }
-        if let Some(tap) = config.tap.clone() {
-            crypto.add_key_log(Box::new(TappedLog(tap)));
-        }
+        let mut crypto = provider(&config).map_err(ClientError::System)?;
         let mut counters = Counters::default();
         let mut endpoint = establish::new_endpoint(&mut crypto, &mut counters, &config, config.dtls);
         let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
-        let taken = match &mut kept {
-            Some(kept) => kept.take(cx.crypto, path.local.port)?,
-            None => None,
-        };
-        let restored = taken.and_then(|(session, lease_end)| {
-            let peer = endpoint.restore_session(&mut cx, &path, Principal(0), &session).ok()?;
-            endpoint.lease_session(peer, lease_end);
-            Some(peer)
-        });
         let (known, protection) = match secure {
-            true => (restored, Protection::Dtls),
+            true => (establish::restore(&mut endpoint, &mut cx, &path, kept.as_mut())?, Protection::Dtls),
             false => {
                 let peer = endpoint.plain(&mut cx, &path, Rank::Ours).map_err(|_| establish::no_room())?;
                 (Some(peer), Protection::Plain)

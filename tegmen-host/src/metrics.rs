@@ -9,27 +9,55 @@ pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; chars
 
 /// All counts. No name of a peer or an identity is among them.
 pub fn render(totals: &Totals) -> String {
-    let counters = &totals.counters;
     let mut text = String::new();
-    let mut gauge = |name: &str, unit: &str, help: &str, value: usize| {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "# TYPE tegmen_{name} gauge");
-        if !unit.is_empty() {
-            let _ = writeln!(text, "# UNIT tegmen_{name} {unit}");
-        }
-        let _ = writeln!(text, "# HELP tegmen_{name} {help}\ntegmen_{name} {value}");
-    };
-    gauge("peers", "", "Peers in the table.", totals.peers);
-    gauge("handshakes_under_way", "", "Places for handshakes that are taken (--max-handshakes).", totals.handshakes);
-    gauge("peer_table_bytes", "bytes", "Memory that the peer tables take.", totals.table_bytes);
+    write_gauges(&mut text, totals);
+    write_ends(&mut text, totals);
+    write_sessions(&mut text, totals);
+    write_datagrams(&mut text, totals);
+    text.push_str("# EOF\n");
+    text
+}
+
+fn gauge(text: &mut String, name: &str, unit: &str, help: &str, value: usize) {
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "# TYPE tegmen_{name} gauge");
+    if !unit.is_empty() {
+        let _ = writeln!(text, "# UNIT tegmen_{name} {unit}");
+    }
+    let _ = writeln!(text, "# HELP tegmen_{name} {help}\ntegmen_{name} {value}");
+}
+
+fn counter(text: &mut String, name: &str, help: &str, values: &[(&str, u64)]) {
+    let _ = writeln!(text, "# TYPE tegmen_{name} counter\n# HELP tegmen_{name} {help}");
+    for (label, value) in values {
+        let _ = writeln!(text, "tegmen_{name}_total{label} {value}");
+    }
+}
+
+/// Writes the state of the tables.
+fn write_gauges(text: &mut String, totals: &Totals) {
+    gauge(text, "peers", "", "Peers in the table.", totals.peers);
     gauge(
+        text,
+        "handshakes_under_way",
+        "",
+        "Places for handshakes that are taken (--max-handshakes).",
+        totals.handshakes,
+    );
+    gauge(text, "peer_table_bytes", "bytes", "Memory that the peer tables take.", totals.table_bytes);
+    gauge(
+        text,
         "signatures_waiting",
         "",
         "Handshakes that wait for a signature or a decryption (--signatures-per-second).",
         totals.signatures.waiting,
     );
-    gauge("observations", "", "Observations that clients have registered.", totals.observations);
-    gauge("transfer_bytes", "bytes", "Bodies of block-wise transfers that are held.", totals.body_bytes);
+    gauge(text, "observations", "", "Observations that clients have registered.", totals.observations);
+    gauge(text, "transfer_bytes", "bytes", "Bodies of block-wise transfers that are held.", totals.body_bytes);
+}
+
+/// Writes the time until certificates and lists of revoked clients expire.
+fn write_ends(text: &mut String, totals: &Totals) {
     let now = SystemTime::now();
     for (name, help, at) in [
         ("certificate_expiry", "Time until the certificate of the server expires.", totals.certificate_expires),
@@ -43,15 +71,15 @@ pub fn render(totals: &Totals) -> String {
         let name = format!("tegmen_{name}_seconds");
         let _ = writeln!(text, "# TYPE {name} gauge\n# UNIT {name} seconds\n# HELP {name} {help}\n{name} {seconds}");
     }
-    let mut counter = |name: &str, help: &str, values: &[(&str, u64)]| {
-        let _ = writeln!(text, "# TYPE tegmen_{name} counter\n# HELP tegmen_{name} {help}");
-        for (label, value) in values {
-            let _ = writeln!(text, "tegmen_{name}_total{label} {value}");
-        }
-    };
-    counter("requests", "Requests that were answered.", &[("", totals.requests)]);
-    counter("duplicates", "Requests that were answered again.", &[("", counters.duplicates.into())]);
+}
+
+/// Writes the counts of requests, handshakes and sessions.
+fn write_sessions(text: &mut String, totals: &Totals) {
+    let counters = &totals.counters;
+    counter(text, "requests", "Requests that were answered.", &[("", totals.requests)]);
+    counter(text, "duplicates", "Requests that were answered again.", &[("", counters.duplicates.into())]);
     counter(
+        text,
         "handshakes",
         "Handshakes that ended, by how.",
         &[
@@ -62,10 +90,11 @@ pub fn render(totals: &Totals) -> String {
     );
     let kinds = Kind::NAMES.map(|name| format!("{{kind=\"{name}\"}}"));
     let by_kind: Vec<_> = kinds.iter().map(String::as_str).zip(totals.established).collect();
-    counter("sessions", "Sessions that began, by how they got their keys.", &by_kind);
+    counter(text, "sessions", "Sessions that began, by how they got their keys.", &by_kind);
     let resumption = &totals.resumption;
-    counter("tickets", "Session tickets that were given.", &[("", resumption.tickets_sealed)]);
+    counter(text, "tickets", "Session tickets that were given.", &[("", resumption.tickets_sealed)]);
     counter(
+        text,
         "resumptions",
         "Sessions that clients wanted to resume, by how they named them and what became of it.",
         &[
@@ -75,17 +104,24 @@ pub fn render(totals: &Totals) -> String {
             ("{by=\"id\",result=\"refused\"}", resumption.ids_refused),
         ],
     );
-    counter("cookies", "Hellos that were answered with a cookie.", &[("", counters.cookies_sent.into())]);
-    counter("hellos_dropped", "Hellos that were dropped because too many came.", &[("", totals.hellos_dropped)]);
+    counter(text, "cookies", "Hellos that were answered with a cookie.", &[("", counters.cookies_sent.into())]);
+    counter(text, "hellos_dropped", "Hellos that were dropped because too many came.", &[("", totals.hellos_dropped)]);
     counter(
+        text,
         "signatures",
         "Signatures and decryptions with keys of RSA or in a TPM for clients that had proved nothing yet, and handshakes that \
          were given up because too many waited.",
         &[("{result=\"done\"}", totals.signatures.done), ("{result=\"displaced\"}", totals.signatures.displaced)],
     );
-    counter("flights_repeated", "Flights that were sent again.", &[("", counters.retransmitted.into())]);
-    counter("peers_evicted", "Peers that made room for others.", &[("", counters.evicted.into())]);
+}
+
+/// Writes the counts of flights, records and addresses.
+fn write_datagrams(text: &mut String, totals: &Totals) {
+    let counters = &totals.counters;
+    counter(text, "flights_repeated", "Flights that were sent again.", &[("", counters.retransmitted.into())]);
+    counter(text, "peers_evicted", "Peers that made room for others.", &[("", counters.evicted.into())]);
     counter(
+        text,
         "records_dropped",
         "Records that were dropped, by why.",
         &[
@@ -99,22 +135,23 @@ pub fn render(totals: &Totals) -> String {
     );
     let changes = &totals.address_changes;
     counter(
+        text,
         "address_changes",
         "Records of clients with connection ids that came from a new address, by what became of it.",
         &[("{result=\"followed\"}", changes.followed.into()), ("{result=\"refused\"}", changes.refused.into())],
     );
     counter(
+        text,
         "path_challenges",
         "New addresses that were asked whether the client is there.",
         &[("", changes.checked.into())],
     );
     counter(
+        text,
         "datagrams_passed_on",
         "Datagrams that one shard received for a session of another, by whether it had room.",
         &[("{result=\"passed\"}", totals.passed_on), ("{result=\"dropped\"}", totals.not_passed_on)],
     );
-    text.push_str("# EOF\n");
-    text
 }
 
 #[cfg(test)]

@@ -198,31 +198,8 @@ impl Drop for Scratch {
 pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientError> {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let without_key = config.key.is_none() && config.public_keys.is_none();
-    let key = config.key.clone().unwrap_or_else(|| {
-        // A server that knows it would be ill advised; it only brings the handshake to its end.
-        ClientKey { identity: "tegmen-probe".to_owned(), key: Zeroizing::new(b"not a key".to_vec()) }
-    });
-    let watch = {
-        let (seen, outer) = (seen.clone(), config.tap.clone());
-        Tap(Arc::new(move |tapped| {
-            if let Some(outer) = &outer {
-                (outer.0)(tapped);
-            }
-            if let Tapped::Datagram { sent, datagram, .. } = tapped {
-                seen.lock().unwrap_or_else(PoisonError::into_inner).datagram(sent, datagram);
-            }
-        }))
-    };
     let scratch = Scratch::new().map_err(ClientError::System)?;
-    let resume = Some(scratch.0.clone());
-    let mut watched = ClientConfig { key: Some(key), tap: Some(watch), resume, ..config.clone() };
-    if watched.dtls.record_size_limit == 0 {
-        // Asked for only to see what is answered.
-        watched.dtls.record_size_limit = PROBED_RECORD_SIZE;
-    }
-    // As is this.
-    let offered = *watched.dtls.connection_id.get_or_insert(Policy { len: 0, ..Policy::default() });
-    seen.lock().unwrap_or_else(PoisonError::into_inner).our_id_len = offered.len.into();
+    let watched = watched(&config, &seen, scratch.0.clone());
     let mut connected = match Client::connect(uri, watched.clone()).await {
         Err(error @ (ClientError::Resolve { .. } | ClientError::System(_))) => return Err(error),
         other => other,
@@ -246,32 +223,13 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
     };
     let Ok(client) = &mut connected else { return Ok(report) };
     report.ping = client.ping().await.ok();
-    let path = [".well-known".to_owned(), "core".to_owned()];
-    let (query, options, payload) = (&[], &[], &[]);
-    let request =
-        Request { method: Code::GET, path: &path, query, content_format: None, accept: None, payload, options };
-    report.resources = client.request(&request).await.ok().map(|reply| match reply.code.is_success() {
-        true => Ok(String::from_utf8_lossy(&reply.payload).into_owned()),
-        false => Err(reply.code),
-    });
+    report.resources = links(client).await;
     let by = client.resumable_by();
     if let Ok(client) = connected {
         client.close().await;
     }
     if let Some(by) = by {
-        *seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::default();
-        let again = Client::connect(uri, watched.clone()).await;
-        let handshake = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
-        report.resumption = Some(Resumption {
-            by,
-            taken: again.as_ref().is_ok_and(Client::is_resumed),
-            bytes: bytes(&handshake.datagrams),
-            datagrams: handshake.datagrams.len(),
-            time: again.as_ref().map_or(Duration::ZERO, Client::handshake_time),
-        });
-        if let Ok(client) = again {
-            client.close().await;
-        }
+        report.resumption = Some(resume(uri, &watched, &seen, by).await);
     }
     let mut minimal = ClientConfig { tap: None, resume: None, ..watched };
     minimal.dtls.profile = Profile::Minimal;
@@ -286,6 +244,62 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
         client.close().await;
     }
     Ok(report)
+}
+
+/// Returns `config` with a tap that notes what is seen, and with the extensions whose answer is to be seen.
+fn watched(config: &ClientConfig, seen: &Arc<Mutex<Seen>>, resume: PathBuf) -> ClientConfig {
+    let key = config.key.clone().unwrap_or_else(|| {
+        // A server that knows it would be ill advised; it only brings the handshake to its end.
+        ClientKey { identity: "tegmen-probe".to_owned(), key: Zeroizing::new(b"not a key".to_vec()) }
+    });
+    let (taps, outer) = (seen.clone(), config.tap.clone());
+    let tap = Tap(Arc::new(move |tapped| {
+        if let Some(outer) = &outer {
+            (outer.0)(tapped);
+        }
+        if let Tapped::Datagram { sent, datagram, .. } = tapped {
+            taps.lock().unwrap_or_else(PoisonError::into_inner).datagram(sent, datagram);
+        }
+    }));
+    let mut watched = ClientConfig { key: Some(key), tap: Some(tap), resume: Some(resume), ..config.clone() };
+    if watched.dtls.record_size_limit == 0 {
+        // Asked for only to see what is answered.
+        watched.dtls.record_size_limit = PROBED_RECORD_SIZE;
+    }
+    // As is this.
+    let offered = *watched.dtls.connection_id.get_or_insert(Policy { len: 0, ..Policy::default() });
+    seen.lock().unwrap_or_else(PoisonError::into_inner).our_id_len = offered.len.into();
+    watched
+}
+
+/// Requests `/.well-known/core`; `None` if there is no answer.
+async fn links(client: &mut Client) -> Option<Result<String, Code>> {
+    let path = [".well-known".to_owned(), "core".to_owned()];
+    let (query, options, payload) = (&[], &[], &[]);
+    let request =
+        Request { method: Code::GET, path: &path, query, content_format: None, accept: None, payload, options };
+    client.request(&request).await.ok().map(|reply| match reply.code.is_success() {
+        true => Ok(String::from_utf8_lossy(&reply.payload).into_owned()),
+        false => Err(reply.code),
+    })
+}
+
+/// Resumes the session in a second handshake.
+async fn resume(uri: &Uri, watched: &ClientConfig, seen: &Mutex<Seen>, by: &'static str) -> Resumption {
+    *seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::default();
+    let again = Client::connect(uri, watched.clone()).await;
+    let handshake = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    let resumption = Resumption {
+        by,
+        taken: again.as_ref().is_ok_and(Client::is_resumed),
+        bytes: bytes(&handshake.datagrams),
+        datagrams: handshake.datagrams.len(),
+        time: again.as_ref().map_or(Duration::ZERO, Client::handshake_time),
+    };
+    if let Ok(client) = again {
+        client.close().await;
+    }
+    resumption
 }
 
 /// Enough for every message of CoAP, and one of the lengths of max_fragment_length.

@@ -128,6 +128,92 @@ impl Resources {
             .min_by_key(|(_, below)| below.len())
     }
 
+    /// Lists the resources (RFC 6690).
+    fn list(&self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let links = self.by_path.iter().filter(|(path, _)| !path.is_empty());
+        let link =
+            |(path, resource): (&'_ String, &'_ Resource)| (path.clone(), resource.kind(), resource.is_observable());
+        let links: Vec<_> = links.map(link).collect();
+        let links = links.iter().map(|(path, kind, observable)| Link {
+            path,
+            resource_type: kind,
+            content_format: None,
+            observable: *observable,
+        });
+        link::respond(request, response, links)
+    }
+
+    /// Reads, replaces or patches a value.
+    fn serve_value(
+        &self,
+        value: &mut Value,
+        path: &str,
+        message: &MessageRef<'_>,
+        exchange: &Exchange<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Result<(), Code> {
+        match message.code() {
+            Code::GET => {
+                response.observable();
+                if is_valid(message, &value.etag, response)? {
+                    return Ok(());
+                }
+                if let Some(format) = value.format {
+                    accepts(message, Some(format.into()))?;
+                    response.uint(OptionNumber::CONTENT_FORMAT, format.into())?;
+                }
+                response.payload(&value.bytes)
+            }
+            Code::PUT => {
+                may_change(message, Some(&value.etag))?;
+                let format = message.uint(OptionNumber::CONTENT_FORMAT).map(|format| format as u16);
+                *value = Value::new(message.payload().to_vec(), format);
+                exchange.changed(path);
+                response.set_code(Code::CHANGED);
+                Ok(())
+            }
+            Code::PATCH | Code::IPATCH => {
+                may_change(message, Some(&value.etag))?;
+                let merged = merged(message, &value.bytes)?;
+                if merged.len() > self.max_body {
+                    return Err(Code::REQUEST_ENTITY_TOO_LARGE);
+                }
+                *value = Value::new(merged, value.format);
+                exchange.changed(path);
+                response.set_code(Code::CHANGED);
+                Ok(())
+            }
+            _ => Err(Code::METHOD_NOT_ALLOWED),
+        }
+    }
+
+    /// Reads a file of a directory, or writes or removes it if the directory is writable.
+    fn serve_file(
+        &self,
+        file: &Path,
+        writable: bool,
+        path: &str,
+        message: &MessageRef<'_>,
+        exchange: &Exchange<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Result<(), Code> {
+        match message.code() {
+            Code::GET => self.send(path, file, message, response).map_err(reported(exchange)),
+            Code::PUT if writable => {
+                response.set_code(self.files.write(path, file, message).map_err(reported(exchange))?);
+                exchange.changed(path);
+                Ok(())
+            }
+            Code::DELETE if writable => {
+                self.files.remove(path, file, message).map_err(reported(exchange))?;
+                response.set_code(Code::DELETED);
+                exchange.changed(path);
+                Ok(())
+            }
+            _ => Err(Code::METHOD_NOT_ALLOWED),
+        }
+    }
+
     fn run(
         &self,
         argv: &[String],
@@ -223,6 +309,25 @@ async fn output(argv: &[String], method: &str, input: &[u8]) -> Result<Vec<u8>, 
     }
 }
 
+/// Reports the cause of a trouble to the operator, and returns its code.
+fn reported(exchange: &Exchange<'_>) -> impl Fn(Trouble) -> Code {
+    move |Trouble { code, cause }| {
+        cause.into_iter().for_each(|cause| exchange.because(cause));
+        code
+    }
+}
+
+/// Returns the file that `below` names in a directory; `path` is the path of the whole request.
+fn file_below(root: &Path, path: &str, below: &str) -> Result<PathBuf, Code> {
+    let below = Path::new(below);
+    // Nothing but plain names: no way up, no absolute path, nothing hidden.
+    let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
+    if below.as_os_str().is_empty() || !plain || path.split('/').any(|part| part.is_empty() || part.starts_with('.')) {
+        return Err(Code::NOT_FOUND);
+    }
+    files::below(root, below).ok_or(Code::NOT_FOUND)
+}
+
 impl Application for Resources {
     fn handle(
         &mut self,
@@ -233,85 +338,18 @@ impl Application for Resources {
         let message = request.message();
         let path = path_of(message).ok_or(Code::BAD_REQUEST)?;
         if path == link::WELL_KNOWN_CORE {
-            let links = self.by_path.iter().filter(|(path, _)| !path.is_empty());
-            let link = |(path, resource): (&'_ String, &'_ Resource)| {
-                (path.clone(), resource.kind(), resource.is_observable())
-            };
-            let links: Vec<_> = links.map(link).collect();
-            let links = links.iter().map(|(path, kind, observable)| Link {
-                path,
-                resource_type: kind,
-                content_format: None,
-                observable: *observable,
-            });
-            return link::respond(request, response, links);
+            return self.list(request, response);
         }
         let (resource, below) = self.find(&path).ok_or(Code::NOT_FOUND)?;
-        let tell = |Trouble { code, cause }| {
-            cause.into_iter().for_each(|cause| exchange.because(cause));
-            code
-        };
         match (resource, message.code()) {
-            (Resource::Value(value), Code::GET) => {
-                let value = value.lock().unwrap_or_else(PoisonError::into_inner);
-                response.observable();
-                if is_valid(message, &value.etag, response)? {
-                    return Ok(());
-                }
-                if let Some(format) = value.format {
-                    accepts(message, Some(format.into()))?;
-                    response.uint(OptionNumber::CONTENT_FORMAT, format.into())?;
-                }
-                response.payload(&value.bytes)
-            }
-            (Resource::Value(value), Code::PUT) => {
+            (Resource::Value(value), _) => {
                 let mut value = value.lock().unwrap_or_else(PoisonError::into_inner);
-                may_change(message, Some(&value.etag))?;
-                let format = message.uint(OptionNumber::CONTENT_FORMAT).map(|format| format as u16);
-                *value = Value::new(message.payload().to_vec(), format);
-                exchange.changed(&path);
-                response.set_code(Code::CHANGED);
-                Ok(())
+                self.serve_value(&mut value, &path, message, exchange, response)
             }
-            (Resource::Value(value), Code::PATCH | Code::IPATCH) => {
-                let mut value = value.lock().unwrap_or_else(PoisonError::into_inner);
-                may_change(message, Some(&value.etag))?;
-                let merged = merged(message, &value.bytes)?;
-                if merged.len() > self.max_body {
-                    return Err(Code::REQUEST_ENTITY_TOO_LARGE);
-                }
-                *value = Value::new(merged, value.format);
-                exchange.changed(&path);
-                response.set_code(Code::CHANGED);
-                Ok(())
-            }
-            (Resource::File(file), Code::GET) => self.send(&path, file, message, response).map_err(tell),
-            (Resource::Directory { root, writable }, method) => {
-                let below = Path::new(below);
-                // Nothing but plain names: no way up, no absolute path, nothing hidden.
-                let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
-                if below.as_os_str().is_empty()
-                    || !plain
-                    || path.split('/').any(|part| part.is_empty() || part.starts_with('.'))
-                {
-                    return Err(Code::NOT_FOUND);
-                }
-                let file = files::below(root, below).ok_or(Code::NOT_FOUND)?;
-                match method {
-                    Code::GET => self.send(&path, &file, message, response).map_err(tell),
-                    Code::PUT if *writable => {
-                        response.set_code(self.files.write(&path, &file, message).map_err(tell)?);
-                        exchange.changed(&path);
-                        Ok(())
-                    }
-                    Code::DELETE if *writable => {
-                        self.files.remove(&path, &file, message).map_err(tell)?;
-                        response.set_code(Code::DELETED);
-                        exchange.changed(&path);
-                        Ok(())
-                    }
-                    _ => Err(Code::METHOD_NOT_ALLOWED),
-                }
+            (Resource::File(file), Code::GET) => self.send(&path, file, message, response).map_err(reported(exchange)),
+            (Resource::Directory { root, writable }, _) => {
+                let file = file_below(root, &path, below)?;
+                self.serve_file(&file, *writable, &path, message, exchange, response)
             }
             (Resource::Command(argv), Code::GET | Code::POST | Code::FETCH | Code::PATCH | Code::IPATCH) => {
                 self.run(argv, message, exchange, response)

@@ -1,5 +1,6 @@
 //! The session of a client: its handshake, and another handshake if the server does not know the session any more.
 
+use super::persistence::PersistentSession;
 use super::resumption::{self, Offer, ResumptionStore};
 use super::{Client, ClientConfig, ClientError, Role, Table};
 use crate::clock;
@@ -7,6 +8,7 @@ use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use std::io;
 use std::time::Duration;
+use tegmen::address::Path;
 use tegmen::coap::{Code, Exchanges};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
@@ -15,7 +17,7 @@ use tegmen::dtls::resumption::Handle;
 use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
 use tegmen::dtls::{Config, Fatal};
 use tegmen::endpoint::{Endpoint, Peers as _};
-use tegmen::identity::{PeerId, Protection};
+use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::time::Instant;
 
 /// Time limit of one handshake of a reconnection: a server that starts meanwhile is found by the next one.
@@ -47,6 +49,23 @@ impl Backoff {
 
 pub(super) fn no_room() -> ClientError {
     ClientError::System(io::Error::other("no room for a peer"))
+}
+
+/// Restores the session of an earlier process, if there is one: the peer whose session continues.
+///
+/// # Errors
+/// [`ClientError`], if the file of the session cannot be used.
+pub(super) fn restore(
+    endpoint: &mut Endpoint<Table, Role>,
+    cx: &mut Cx<'_, HostCrypto>,
+    path: &Path,
+    kept: Option<&mut PersistentSession>,
+) -> Result<Option<PeerId>, ClientError> {
+    let Some(kept) = kept else { return Ok(None) };
+    let Some((session, lease_end)) = kept.take(cx.crypto, path.local.port)? else { return Ok(None) };
+    let Ok(peer) = endpoint.restore_session(cx, path, Principal(0), &session) else { return Ok(None) };
+    endpoint.lease_session(peer, lease_end);
+    Ok(Some(peer))
 }
 
 /// An endpoint without peers.
