@@ -339,6 +339,103 @@ impl Progress {
 /// The exit code of a program that an interrupt ended: 128 and the number of the signal.
 const STOPPED: u8 = 130;
 
+/// Runs a plan, of a paper or from a file.
+fn run(
+    out: Output,
+    plan: String,
+    seeds: Option<String>,
+    file: Option<PathBuf>,
+    kept: &Kept,
+) -> Result<ExitCode, Failure> {
+    if let Some(found) = PLANS.iter().find(|known| known.name == plan) {
+        return match seeds.is_some() || file.is_some() {
+            true => Err(Failure::usage(format!("{plan} is run whole: without --seeds and --out"))),
+            false => Ok((found.run)(out)),
+        };
+    }
+    let mut plan = find_plan(&plan)?;
+    if let Some(seeds) = seeds {
+        let seeds = parts::seeds(&seeds).map_err(|what| Failure::usage(format!("--seeds {what}")))?;
+        parts::set_seeds(&mut plan, &seeds);
+    }
+    let runs = run_plan(out, &plan, kept)?;
+    if let Some(file) = file {
+        write_runs(&file, &plan, &runs)?;
+    }
+    let summaries = runs::summarize(&plan, &runs);
+    print_rows(out, &summaries, || runs::table(&summaries));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Merges the runs of several machines.
+fn merge(out: Output, plan: &str, parts: &[PathBuf], file: &Path) -> Result<ExitCode, Failure> {
+    let plan = find_plan(plan)?;
+    let read = |path: &PathBuf| {
+        let name = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok((name, text)),
+            Err(error) => Err(Failure::usage(format!("{name}: {error}"))),
+        }
+    };
+    let texts = parts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let runs = runs::parts::merge(&plan, &texts).map_err(Failure::usage)?;
+    write_runs(file, &plan, &runs)?;
+    let summaries = runs::summarize(&plan, &runs);
+    print_rows(out, &summaries, || runs::table(&summaries));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the frames of one run to a capture file.
+fn capture(out: Output, deployment: &str, protection: &str, file: &Path) -> Result<ExitCode, Failure> {
+    let plan = find_plan(deployment)?;
+    let protection = Protection::ALL.into_iter().find(|known| known.name() == protection);
+    let protection = protection.ok_or_else(|| {
+        Failure::usage(format!("--protection: one of {}", Protection::ALL.map(Protection::name).join(", ")))
+    })?;
+    let case = plan.cases.first().ok_or_else(|| Failure::usage("the file has no case"))?;
+    let seed = case.deployment.run.first_seed;
+    // On a thread with the stack that large networks need.
+    let once = |(): &()| scenario::run(&case.deployment, protection, seed, true).1;
+    let frames = parallel::each(&[()], once, |_| {}).concat();
+    let named = |error| Failure::new(format!("{}: {error}", file.display()));
+    let mut capture = std::io::BufWriter::new(std::fs::File::create(file).map_err(named)?);
+    pcap::write(&frames, &mut capture).map_err(named)?;
+    std::io::Write::flush(&mut capture).map_err(named)?;
+    let name = file.display().to_string();
+    out.line(|| format!("{name}: {} frames", frames.len()), || json!({ "file": name, "frames": frames.len() }));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs every plan and writes the report.
+fn write_report(out: Output, deployments: &[PathBuf], folder: &Path, kept: &Kept) -> Result<ExitCode, Failure> {
+    let mut plans = Vec::new();
+    for path in deployments {
+        let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        let name = format!("own-{}", stem.chars().map(plain).collect::<String>());
+        if plans.iter().any(|(known, _)| *known == name) {
+            let path = path.display();
+            return Err(Failure::usage(format!("{path}: another deployment has this file name: rename one")));
+        }
+        plans.push((name, read_file(path)?));
+    }
+    for named in plans::ALL {
+        plans.push((named.name.to_owned(), named.plan().map_err(Failure::new)?));
+    }
+    let store = kept.store()?;
+    let progress = Progress::new();
+    kept.say_when_stopped(out, &progress.done, &progress.all);
+    let file = report::write(folder, &store, &commit(), u64::MAX, &plans, |what, done, all| {
+        progress.begin(what);
+        progress.set(done, all);
+    });
+    progress.end();
+    let file = file.map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+    let name = file.display().to_string();
+    out.line(|| name.clone(), || json!({ "report": name }));
+    Ok(ExitCode::SUCCESS)
+}
+
 impl Lab {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         match self.command {
@@ -355,100 +452,16 @@ impl Lab {
                 }
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Run { plan, seeds, out: file, kept } => {
-                if let Some(found) = PLANS.iter().find(|known| known.name == plan) {
-                    return match seeds.is_some() || file.is_some() {
-                        true => Err(Failure::usage(format!("{plan} is run whole: without --seeds and --out"))),
-                        false => Ok((found.run)(out)),
-                    };
-                }
-                let mut plan = find_plan(&plan)?;
-                if let Some(seeds) = seeds {
-                    let seeds = parts::seeds(&seeds).map_err(|what| Failure::usage(format!("--seeds {what}")))?;
-                    parts::set_seeds(&mut plan, &seeds);
-                }
-                let runs = run_plan(out, &plan, &kept)?;
-                if let Some(file) = file {
-                    write_runs(&file, &plan, &runs)?;
-                }
-                let summaries = runs::summarize(&plan, &runs);
-                print_rows(out, &summaries, || runs::table(&summaries));
-                Ok(ExitCode::SUCCESS)
-            }
-            Command::Merge { plan, parts: files, out: file } => {
-                let plan = find_plan(&plan)?;
-                let read = |path: &PathBuf| {
-                    let name = path.display().to_string();
-                    match std::fs::read_to_string(path) {
-                        Ok(text) => Ok((name, text)),
-                        Err(error) => Err(Failure::usage(format!("{name}: {error}"))),
-                    }
-                };
-                let texts = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-                let runs = parts::merge(&plan, &texts).map_err(Failure::usage)?;
-                write_runs(&file, &plan, &runs)?;
-                let summaries = runs::summarize(&plan, &runs);
-                print_rows(out, &summaries, || runs::table(&summaries));
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Run { plan, seeds, out: file, kept } => run(out, plan, seeds, file, &kept),
+            Command::Merge { plan, parts, out: file } => merge(out, &plan, &parts, &file),
             Command::Plan { deployment, kept } => {
                 let plan = read_file(&deployment)?;
                 let advice = Advice::of(runs::summarize(&plan, &run_plan(out, &plan, &kept)?));
                 out.line(|| advice.text().trim_end().to_owned(), || serde_json::to_value(&advice).unwrap_or_default());
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Pcap { deployment, protection, out: file } => {
-                let plan = find_plan(&deployment)?;
-                let protection = Protection::ALL.into_iter().find(|known| known.name() == protection);
-                let protection = protection.ok_or_else(|| {
-                    Failure::usage(format!("--protection: one of {}", Protection::ALL.map(Protection::name).join(", ")))
-                })?;
-                let case = plan.cases.first().ok_or_else(|| Failure::usage("the file has no case"))?;
-                let seed = case.deployment.run.first_seed;
-                // On a thread with the stack that large networks need.
-                let once = |(): &()| scenario::run(&case.deployment, protection, seed, true).1;
-                let frames = parallel::each(&[()], once, |_| {}).concat();
-                let named = |error| Failure::new(format!("{}: {error}", file.display()));
-                let mut capture = std::io::BufWriter::new(std::fs::File::create(&file).map_err(named)?);
-                pcap::write(&frames, &mut capture).map_err(named)?;
-                std::io::Write::flush(&mut capture).map_err(named)?;
-                let name = file.display().to_string();
-                out.line(
-                    || format!("{name}: {} frames", frames.len()),
-                    || json!({ "file": name, "frames": frames.len() }),
-                );
-                Ok(ExitCode::SUCCESS)
-            }
-            Command::Report { deployments, folder, kept } => {
-                let mut plans = Vec::new();
-                for path in &deployments {
-                    let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-                    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-                    let name = format!("own-{}", stem.chars().map(plain).collect::<String>());
-                    if plans.iter().any(|(known, _)| *known == name) {
-                        let path = path.display();
-                        return Err(Failure::usage(format!(
-                            "{path}: another deployment has this file name: rename one"
-                        )));
-                    }
-                    plans.push((name, read_file(path)?));
-                }
-                for named in plans::ALL {
-                    plans.push((named.name.to_owned(), named.plan().map_err(Failure::new)?));
-                }
-                let store = kept.store()?;
-                let progress = Progress::new();
-                kept.say_when_stopped(out, &progress.done, &progress.all);
-                let file = report::write(&folder, &store, &commit(), u64::MAX, &plans, |what, done, all| {
-                    progress.begin(what);
-                    progress.set(done, all);
-                });
-                progress.end();
-                let file = file.map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
-                let name = file.display().to_string();
-                out.line(|| name.clone(), || json!({ "report": name }));
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Pcap { deployment, protection, out: file } => capture(out, &deployment, &protection, &file),
+            Command::Report { deployments, folder, kept } => write_report(out, &deployments, &folder, &kept),
             Command::Footprint { update, project } => {
                 let options = footprint::Options { json: out.json, update };
                 if !project.join("firmware/budget.toml").exists() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
-use tegmen_host::probe::{Datagram, Report, Resumption, probe, suite_name, version_name};
+use tegmen_host::probe::{Choice, Datagram, Report, Resumption, probe, suite_name, version_name};
 use tegmen_host::uri::Uri;
 use tegmen_host::x509::date;
 
@@ -51,6 +51,63 @@ fn text(uri: &Uri, report: &Report) -> String {
     text
 }
 
+/// Writes what both sides agreed.
+fn write_choice(text: &mut String, report: &Report, choice: Choice) -> std::fmt::Result {
+    let yes = |there| if there { "yes" } else { "no" };
+    writeln!(text, "\nAgreed\n")?;
+    writeln!(text, "  version                 {}", version_name(choice.version))?;
+    writeln!(text, "  cipher suite            {}", suite_name(choice.cipher_suite))?;
+    if let Some(server) = &report.server {
+        writeln!(text, "  the server is           {server}")?;
+    }
+    for (number, certificate) in report.chain.iter().enumerate() {
+        let what = if number == 0 { "certificate" } else { "issued by" };
+        let (names, until) = (certificate.names.join(", "), date(certificate.not_after));
+        writeln!(text, "  {what:<23} {} ({names}), valid until {until}", certificate.subject)?;
+    }
+    writeln!(text, "  extended master secret  {}", yes(choice.extended_master_secret))?;
+    writeln!(text, "  renegotiation info      {}", yes(choice.renegotiation_info))?;
+    let record_size = match (choice.record_size_limit, choice.max_fragment_length) {
+        (Some(limit), _) => format!("it takes {limit} bytes (record_size_limit)"),
+        (None, Some(length)) => format!("{length} bytes both ways (max_fragment_length)"),
+        (None, None) => "nothing said".to_owned(),
+    };
+    writeln!(text, "  size of records         {record_size}")?;
+    let connection_id = match choice.connection_id_len {
+        None => "no".to_owned(),
+        Some(len) => format!("it wants {len} bytes in each record"),
+    };
+    writeln!(text, "  connection id           {connection_id}")?;
+    writeln!(text, "  return routability      {}", yes(choice.return_routability))?;
+    Ok(())
+}
+
+/// Writes how the session was resumed, and what the server answers over CoAP.
+fn write_coap(text: &mut String, report: &Report) -> std::fmt::Result {
+    let resumption = match &report.resumption {
+        None => "no".to_owned(),
+        Some(Resumption { by, taken: false, .. }) => format!("by {by}, but it was not taken"),
+        Some(Resumption { by, bytes: (sent, received), datagrams, time, .. }) => {
+            let time = millis(*time);
+            format!("by {by}: {} bytes in {datagrams} datagrams, {time:.2} ms", sent + received)
+        }
+    };
+    writeln!(text, "  resumption              {resumption}")?;
+    writeln!(text, "\nCoAP\n")?;
+    let ping = report.ping.map_or("not answered".to_owned(), |ping| format!("{:.2} ms", millis(ping)));
+    writeln!(text, "  ping                    {ping}")?;
+    let resources = match &report.resources {
+        None => "not answered".to_owned(),
+        Some(Err(code)) => format!("{code} {}", code.name()),
+        Some(Ok(links)) => match links.matches('<').count() {
+            1 => "1 resource".to_owned(),
+            count => format!("{count} resources"),
+        },
+    };
+    writeln!(text, "  /.well-known/core       {resources}")?;
+    Ok(())
+}
+
 fn write_text(text: &mut String, uri: &Uri, report: &Report) -> std::fmt::Result {
     let remote = report.remote.map_or(format!("{}:{}", uri.host, uri.port), |remote| remote.to_string());
     writeln!(text, "Handshake with {remote}\n")?;
@@ -74,32 +131,7 @@ fn write_text(text: &mut String, uri: &Uri, report: &Report) -> std::fmt::Result
         writeln!(text, "  sent again: {ours} by us, {theirs} by the server")?;
     }
     if let Some(choice) = report.choice {
-        let yes = |there| if there { "yes" } else { "no" };
-        writeln!(text, "\nAgreed\n")?;
-        writeln!(text, "  version                 {}", version_name(choice.version))?;
-        writeln!(text, "  cipher suite            {}", suite_name(choice.cipher_suite))?;
-        if let Some(server) = &report.server {
-            writeln!(text, "  the server is           {server}")?;
-        }
-        for (number, certificate) in report.chain.iter().enumerate() {
-            let what = if number == 0 { "certificate" } else { "issued by" };
-            let (names, until) = (certificate.names.join(", "), date(certificate.not_after));
-            writeln!(text, "  {what:<23} {} ({names}), valid until {until}", certificate.subject)?;
-        }
-        writeln!(text, "  extended master secret  {}", yes(choice.extended_master_secret))?;
-        writeln!(text, "  renegotiation info      {}", yes(choice.renegotiation_info))?;
-        let record_size = match (choice.record_size_limit, choice.max_fragment_length) {
-            (Some(limit), _) => format!("it takes {limit} bytes (record_size_limit)"),
-            (None, Some(length)) => format!("{length} bytes both ways (max_fragment_length)"),
-            (None, None) => "nothing said".to_owned(),
-        };
-        writeln!(text, "  size of records         {record_size}")?;
-        let connection_id = match choice.connection_id_len {
-            None => "no".to_owned(),
-            Some(len) => format!("it wants {len} bytes in each record"),
-        };
-        writeln!(text, "  connection id           {connection_id}")?;
-        writeln!(text, "  return routability      {}", yes(choice.return_routability))?;
+        write_choice(text, report, choice)?;
     }
     if report.datagrams.iter().any(|one| !one.sent) {
         let cookie = report.cookie_len.map_or("none".to_owned(), |len| format!("{len} bytes"));
@@ -109,27 +141,7 @@ fn write_text(text: &mut String, uri: &Uri, report: &Report) -> std::fmt::Result
         writeln!(text, "  identity hint           {}", report.identity_hint)?;
     }
     if report.failure.is_none() {
-        let resumption = match &report.resumption {
-            None => "no".to_owned(),
-            Some(Resumption { by, taken: false, .. }) => format!("by {by}, but it was not taken"),
-            Some(Resumption { by, bytes: (sent, received), datagrams, time, .. }) => {
-                let time = millis(*time);
-                format!("by {by}: {} bytes in {datagrams} datagrams, {time:.2} ms", sent + received)
-            }
-        };
-        writeln!(text, "  resumption              {resumption}")?;
-        writeln!(text, "\nCoAP\n")?;
-        let ping = report.ping.map_or("not answered".to_owned(), |ping| format!("{:.2} ms", millis(ping)));
-        writeln!(text, "  ping                    {ping}")?;
-        let resources = match &report.resources {
-            None => "not answered".to_owned(),
-            Some(Err(code)) => format!("{code} {}", code.name()),
-            Some(Ok(links)) => match links.matches('<').count() {
-                1 => "1 resource".to_owned(),
-                count => format!("{count} resources"),
-            },
-        };
-        writeln!(text, "  /.well-known/core       {resources}")?;
+        write_coap(text, report)?;
     }
     let findings = report.findings();
     if !findings.is_empty() {

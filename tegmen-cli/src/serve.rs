@@ -206,19 +206,8 @@ fn hello_limits(text: &str) -> Result<HelloLimits, String> {
 }
 
 impl Serve {
-    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
-        let resources = self.resources()?;
-        if self.no_secure && !self.plain && self.oscore.is_empty() {
-            return Err(Failure::usage("--no-secure leaves nothing to serve without --plain or --oscore"));
-        }
-        let level = if self.quiet { Level::Warn } else { self.log_level };
-        let format = if out.json { Format::Json } else { self.log };
-        let credentials = match self.no_secure {
-            true => Credentials::default(),
-            // Who has public keys needs no others.
-            false if self.clients.is_given() && !self.credentials.exists() => Credentials::default(),
-            false => Credentials::from_file(&self.credentials).map_err(Failure::usage)?,
-        };
+    /// Returns the addresses at which the server listens.
+    fn listens(&self) -> Vec<Listen> {
         let all = [IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let addresses = if self.listen.is_empty() { &all[..] } else { &self.listen };
         let mut listen = Vec::new();
@@ -230,16 +219,13 @@ impl Serve {
                 listen.push(Listen { address: SocketAddr::new(*ip, self.plain_port), secure: false });
             }
         }
-        for rule in &self.anonymous {
-            let wrong = |rule| Failure::usage(format!("--anonymous {rule}: write it as 'GET /sensors/*'"));
-            credentials.allow_anonymous(rule).map_err(wrong)?;
-        }
-        let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
-        let state = self.state.as_deref().map(Database::open).transpose().map_err(Failure::usage)?;
-        let contexts = Contexts::open_in(&self.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
-        let count = contexts.len();
+        listen
+    }
+
+    /// Returns the settings of the server.
+    fn config(&self, contexts: Contexts, state: Option<Database>, level: Level) -> Result<ServerConfig, Failure> {
         let mut config = ServerConfig {
-            listen,
+            listen: self.listens(),
             contexts,
             state,
             groups: self.group.clone(),
@@ -284,6 +270,54 @@ impl Serve {
         });
         config.dtls.connection_id = (!self.no_connection_id).then_some(policy);
         config.capacity = Capacity { peers: self.max_peers.max(1), handshakes: self.max_handshakes.max(1) };
+        Ok(config)
+    }
+
+    /// Writes to the log at which addresses and in which groups the server is, and the number of its contexts.
+    fn announce(&self, server: &Server, contexts: usize, log: &Log) {
+        for listen in server.addresses() {
+            let scheme = if listen.secure { "coaps" } else { "coap" };
+            log.always(
+                || format!("listening at {scheme}://{}/", listen.address),
+                || json!({ "event": "listening", "scheme": scheme, "address": listen.address.to_string() }),
+            );
+        }
+        if contexts > 0 {
+            log.always(
+                || format!("OSCORE with {contexts} context{}", if contexts == 1 { "" } else { "s" }),
+                || json!({ "event": "oscore", "contexts": contexts }),
+            );
+        }
+        for group in &self.group {
+            log.always(
+                || format!("joined the group {group}"),
+                || json!({ "event": "joined", "group": group.to_string() }),
+            );
+        }
+    }
+
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let resources = self.resources()?;
+        if self.no_secure && !self.plain && self.oscore.is_empty() {
+            return Err(Failure::usage("--no-secure leaves nothing to serve without --plain or --oscore"));
+        }
+        let level = if self.quiet { Level::Warn } else { self.log_level };
+        let format = if out.json { Format::Json } else { self.log };
+        let credentials = match self.no_secure {
+            true => Credentials::default(),
+            // Who has public keys needs no others.
+            false if self.clients.is_given() && !self.credentials.exists() => Credentials::default(),
+            false => Credentials::from_file(&self.credentials).map_err(Failure::usage)?,
+        };
+        for rule in &self.anonymous {
+            let wrong = |rule| Failure::usage(format!("--anonymous {rule}: write it as 'GET /sensors/*'"));
+            credentials.allow_anonymous(rule).map_err(wrong)?;
+        }
+        let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
+        let state = self.state.as_deref().map(Database::open).transpose().map_err(Failure::usage)?;
+        let contexts = Contexts::open_in(&self.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
+        let count = contexts.len();
+        let config = self.config(contexts, state, level)?;
         let log = Log::start(level, format).map_err(Failure::io)?;
         let server =
             Server::start(&config, &credentials, resources, event_sink(log.clone())).map_err(Failure::usage)?;
@@ -293,25 +327,7 @@ impl Serve {
             let _context = runtime.enter();
             self.ended(&server, config.public_keys.as_ref(), &log)
         };
-        for listen in server.addresses() {
-            let scheme = if listen.secure { "coaps" } else { "coap" };
-            log.always(
-                || format!("listening at {scheme}://{}/", listen.address),
-                || json!({ "event": "listening", "scheme": scheme, "address": listen.address.to_string() }),
-            );
-        }
-        if count > 0 {
-            log.always(
-                || format!("OSCORE with {count} context{}", if count == 1 { "" } else { "s" }),
-                || json!({ "event": "oscore", "contexts": count }),
-            );
-        }
-        for group in &self.group {
-            log.always(
-                || format!("joined the group {group}"),
-                || json!({ "event": "joined", "group": group.to_string() }),
-            );
-        }
+        self.announce(&server, count, &log);
         runtime.block_on(async {
             let Some(address) = self.metrics else {
                 ended.await;
