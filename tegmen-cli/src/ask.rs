@@ -309,7 +309,7 @@ pub(crate) fn readable(reply: &Response) -> Option<String> {
     formats::show(reply.content_format(), &reply.payload).or_else(plain)
 }
 
-/// Says what an error response says, with what it advises.
+/// Prints an error response, and advice for its code.
 pub(crate) fn complain(reply: &Response) {
     let detail = printable_lines(&readable(reply).unwrap_or_else(|| to_hex(&reply.payload)));
     let separator = if detail.is_empty() { "" } else { ": " };

@@ -116,7 +116,7 @@ mod unix {
         })
     }
 
-    /// Prints what the bridge has to tell.
+    /// Prints the events of the bridge.
     fn event_sink(out: Output) -> EventSink {
         Arc::new(move |event| match event {
             Event::Started { times } => out.line(

@@ -10,7 +10,7 @@ use std::path::Path;
 pub(crate) enum Readers {
     /// Only the owner.
     Owner,
-    /// Everyone, as far as the system's defaults go.
+    /// Everyone, within the defaults of the system.
     All,
 }
 

@@ -124,7 +124,7 @@ impl Kept {
         Ok(store)
     }
 
-    /// Ends the program on an interrupt or a termination signal, and says which runs are kept and where.
+    /// Ends the program on an interrupt or a termination signal, and prints which runs are kept and where.
     fn say_when_stopped(&self, out: Output, done: &Arc<AtomicUsize>, all: &Arc<AtomicUsize>) {
         let (folder, done, all) = (self.runs.display().to_string(), done.clone(), all.clone());
         std::thread::spawn(move || {
@@ -266,7 +266,7 @@ fn read_file(path: &Path) -> Result<deployment::Plan, Failure> {
     deployment::Plan::parse(&name, &text).map_err(Failure::usage)
 }
 
-/// Runs a plan, and says how fast it was.
+/// Runs a plan, and prints its speed.
 fn run_plan(out: Output, plan: &deployment::Plan, kept: &Kept) -> Result<Vec<Run>, Failure> {
     let store = kept.store()?;
     let progress = Progress::new();
@@ -318,7 +318,7 @@ impl Progress {
     fn set(&self, done: usize, all: usize) {
         self.bar.set_length(all as u64);
         self.bar.set_position(done as u64);
-        // Threads tell in any order.
+        // Threads report in any order.
         self.done.fetch_max(done, Ordering::Relaxed);
         self.all.store(all, Ordering::Relaxed);
     }

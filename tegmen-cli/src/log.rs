@@ -67,14 +67,14 @@ pub(crate) struct Log {
 
 struct Shared {
     format: Format,
-    /// Lines that were dropped since the writer told of them.
+    /// Lines that were dropped since the writer last reported their number.
     dropped: AtomicU64,
     repeats: Mutex<Repeats>,
 }
 
 enum Job {
     Line(String),
-    /// Write what waits, and say when that is done.
+    /// Write the lines that wait, then send a message.
     End(mpsc::Sender<()>),
 }
 
@@ -100,8 +100,8 @@ impl Log {
         }
     }
 
-    /// Writes an event that strangers can cause as often as they like: at most one of a kind in a second for each network
-    /// prefix (/24 or /56). The next line tells how many there were besides.
+    /// Writes an event that unauthenticated peers can cause without limit: at most one of a kind per second for each network
+    /// prefix (/24 or /56). The next line contains the number of the others.
     pub(crate) fn limited(
         &self,
         kind: &'static str,
@@ -223,7 +223,7 @@ fn rfc3339(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z", at.hour(), at.minute(), at.second())
 }
 
-/// A path as it stands in a URI (RFC 3986, section 3.3): what a peer puts into it cannot be taken for the rest of a line.
+/// A path as in a URI (RFC 3986, section 3.3). A peer cannot put anything into it that looks like the rest of a line.
 pub(crate) fn uri_path(path: &str) -> String {
     let mut shown = String::with_capacity(path.len());
     for byte in path.bytes() {

@@ -70,7 +70,7 @@ impl Observe {
             if !registered {
                 return Err(Failure::new("the server does not let this resource be observed; it answered once"));
             }
-            // Whether it is heard or not: a server that still sends is told by the rejection of what it sends.
+            // It may be lost: a server that still sends gets a rejection of each notification.
             let _ = tokio::time::timeout(Duration::from_secs(2), observation.cancel()).await;
             client.close().await;
             Ok(ExitCode::SUCCESS)
@@ -78,7 +78,7 @@ impl Observe {
     }
 }
 
-/// Says that another session took the place of one that was over.
+/// Reports that a new session replaced one that had ended.
 fn say_reconnected(out: Output, since: Duration) {
     if out.json {
         out.line(String::new, || json!({ "event": "reconnected", "after_ms": since.as_secs_f64() * 1e3 }));

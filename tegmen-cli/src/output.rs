@@ -54,7 +54,7 @@ impl Output {
     /// Prints one line of text, or one JSON object.
     pub(crate) fn line(self, text: impl FnOnce() -> String, object: impl FnOnce() -> Value) {
         let line = if self.json { object().to_string() } else { text() };
-        // Nobody reads any more: the work goes on.
+        // Nobody reads any more: the work continues.
         let _ = writeln!(std::io::stdout(), "{line}");
     }
 

@@ -253,7 +253,7 @@ impl Serve {
         ]);
         config.public_keys = self.clients.keys(Some(self.suites.unwrap_or(all)), self.clients_file().as_deref())?;
         if let (None, Some(suites)) = (&config.public_keys, self.suites) {
-            // Also agreements of the moment need more than the settings.
+            // Ephemeral key exchanges need these, too.
             config.public_keys = Some(PublicKeys::new(suites));
         }
         if let (Some(keys), Some(named)) = (&config.public_keys, self.suites) {
@@ -473,7 +473,7 @@ const fn why_refused(alert: AlertDescription) -> &'static str {
     }
 }
 
-/// Writes what a server has to say to its log.
+/// Writes the events of a server to its log.
 pub(crate) fn event_sink(log: Log) -> EventSink {
     Arc::new(move |event| {
         match event {

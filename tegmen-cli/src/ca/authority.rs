@@ -28,7 +28,7 @@ pub(crate) struct Authority {
     _lock: File,
 }
 
-/// What the CA knows of itself: `index.json`.
+/// The state of the CA: `index.json`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Index {
@@ -155,7 +155,7 @@ impl Authority {
         let Some(key) = Subject::of(&want.spki) else {
             return Err(Failure::new("the key is not used here: ECDSA P-256, or RSA of 2048 to 4096 bits"));
         };
-        // 127 random bits, so that no two are the same, and no one can tell the next (RFC 5280, section 4.1.2.2).
+        // 127 random bits: no two are the same, and nobody can predict the next (RFC 5280, section 4.1.2.2).
         let mut serial = [0; 16];
         getrandom::fill(&mut serial).map_err(|error| Failure::new(format!("no randomness: {error}")))?;
         serial[0] = serial[0] & 0x7f | 0x40;
