@@ -123,7 +123,7 @@ impl WithPayload {
         let is_json = self.content_format.is_some_and(|format| matches!(format, 50..=52 | 110));
         if is_json && let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&payload) {
             return Err(Failure::usage(format!(
-                "the payload is not JSON, as --content-format says: {error}; correct one of the two"
+                "the payload is not JSON, but --content-format names JSON: {error}; correct one of the two"
             )));
         }
         self.request.run(out, method, &payload, self.content_format)
@@ -219,8 +219,8 @@ impl RequestArgs {
         let count = runtime()?.block_on(asked).map_err(Failure::request)?;
         if count == 0 {
             eprintln!(
-                "no member of the group {group} answered within {} s; members do not answer where they have only an error to \
-                 tell, and the interface may be another one: name it, as in {}%eth0",
+                "no member of the group {group} answered within {} s; members do not answer with errors; if the group is on \
+                 another interface, name that interface, as in {}%eth0",
                 self.group_wait, group.ip
             );
         }

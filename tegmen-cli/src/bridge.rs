@@ -122,7 +122,7 @@ mod unix {
             Event::Started { times } => out.line(
                 || match times {
                     1 => "the mote came up and got its seed and address".to_owned(),
-                    _ => "the mote came up anew: its sessions are gone".to_owned(),
+                    _ => "the mote started again: its sessions are gone".to_owned(),
                 },
                 || json!({ "event": "started", "times": times }),
             ),

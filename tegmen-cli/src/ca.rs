@@ -156,7 +156,7 @@ impl Init {
             || {
                 format!(
                     "{dir} has a CA, {}, valid until {}.\n{dir}/ca.pem and {dir}/crl.pem go to every peer; \
-                     {dir}/ca.key stays. Write crl.pem anew before {}: tegmen ca crl {dir}",
+                     {dir}/ca.key stays. Write a new crl.pem before {}: tegmen ca crl {dir}",
                     certificate.subject,
                     date(certificate.not_after),
                     date(until)
@@ -319,7 +319,7 @@ fn read_request(file: &Path) -> Result<Request, Failure> {
         _ => CertificateSigningRequestDer::from_pem_slice(&bytes)
             .map_err(|_| Failure::new(format!("{name}: no certificate request in it: give one in PEM or DER")))?,
     };
-    Request::verify(&der).map_err(|error| Failure::new(format!("{name}: {error}: make it anew with the same key")))
+    Request::verify(&der).map_err(|error| Failure::new(format!("{name}: {error}: make a new one with the same key")))
 }
 
 fn days(days: u32) -> Duration {

@@ -31,7 +31,7 @@ pub(crate) fn find(file: &Path, uri: &Uri) -> Result<Credential, Failure> {
     let matching = map.iter().filter(|(pattern, _)| matches(pattern, &asked) || matches(pattern, &explicit));
     let Some((pattern, mut found)) = matching.max_by_key(|(pattern, _)| pattern.len()) else {
         return Err(wrong(format!(
-            "no pattern matches {asked}, and nothing was sent; add it, or say {{\"unprotected\": true}} for it"
+            "no pattern matches {asked}, and nothing was sent; add one, with {{\"unprotected\": true}} for no protection"
         )));
     };
     if let Some(alias) = found.as_str() {

@@ -180,7 +180,12 @@ impl Oscore {
                 state::recover(&dir).map_err(Failure::new)?;
                 let name = dir.display().to_string();
                 out.line(
-                    || format!("{name} begins anew: clients shake hands again, contexts go on past all that was used"),
+                    || {
+                        format!(
+                            "{name} is reset: clients perform new handshakes, contexts skip all numbers that may have \
+                             been used"
+                        )
+                    },
                     || json!({ "state": name }),
                 );
             }
@@ -188,7 +193,7 @@ impl Oscore {
                 let next = contexts::recover(&dir).map_err(Failure::new)?;
                 let name = dir.display().to_string();
                 out.line(
-                    || format!("{name} goes on at number {next}; nobody else may use a copy of it"),
+                    || format!("{name} continues at number {next}; use no copy of it"),
                     || json!({ "dir": name, "next": next }),
                 );
             }

@@ -70,7 +70,7 @@ fn write_choice(text: &mut String, report: &Report, choice: Choice) -> std::fmt:
     let record_size = match (choice.record_size_limit, choice.max_fragment_length) {
         (Some(limit), _) => format!("it takes {limit} bytes (record_size_limit)"),
         (None, Some(length)) => format!("{length} bytes both ways (max_fragment_length)"),
-        (None, None) => "nothing said".to_owned(),
+        (None, None) => "no limit given".to_owned(),
     };
     writeln!(text, "  size of records         {record_size}")?;
     let connection_id = match choice.connection_id_len {

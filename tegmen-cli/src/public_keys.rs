@@ -80,7 +80,7 @@ impl Servers {
         if self.ca.is_empty() && self.server_key.is_empty() {
             return match self.own.cert_key {
                 None => Ok(None),
-                Some(_) => Err(Failure::usage("--cert-key: say which server is believed, with --ca or --server-key")),
+                Some(_) => Err(Failure::usage("--cert-key: name the trusted server with --ca or --server-key")),
             };
         }
         let raw = self.server_key.iter().map(|text| allowed(text, "the server")).collect::<Result<_, _>>()?;

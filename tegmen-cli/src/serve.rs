@@ -114,7 +114,7 @@ pub(crate) struct Serve {
     /// Longest request body in bytes; a longer one is answered with 4.13 and this limit.
     #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = body_size)]
     max_body: usize,
-    /// Total bytes of bodies held at once for all clients, at least four times --max-body; a request that finds no room
+    /// Total bytes of bodies held at once for all clients, at least four times --max-body; a request beyond that
     /// is answered with 5.03. Clients without DTLS can use half of it.
     #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = body_size)]
     max_bodies: usize,

@@ -203,7 +203,7 @@ impl Authority {
             Failure::new(format!("{serial}: this CA issued no such certificate: `tegmen ca list` has those it did"))
         })?;
         if issued.revoked.is_some() {
-            return Err(Failure::new(format!("{serial}: it is revoked already; `tegmen ca crl` writes the list anew")));
+            return Err(Failure::new(format!("{serial}: it is already revoked; `tegmen ca crl` writes a new list")));
         }
         issued.revoked = Some(seconds(now));
         let subject = issued.subject.clone();

@@ -25,8 +25,8 @@ enum Command {
     /// Create a key in the TPM.
     #[command(after_help = "Examples:\n  tegmen keys tpm create --handle 0x81010001\n  \
         tegmen keys tpm create --file device1.tpm --rsa\n\n\
-        A key in a file is wrapped by the TPM: the file is of no use on any other machine. A handle needs no file, but \
-        a TPM has room for a few only.")]
+        A key in a file is wrapped by the TPM: the file is useless on any other machine. A handle needs no file, but \
+        a TPM can hold only a few.")]
     Create {
         #[command(flatten)]
         at: At,
