@@ -16,7 +16,7 @@ use tegmen::dtls::{self, Config, Fatal, Records};
 use tegmen::endpoint::{self, Endpoint, Event, PeerArray, Peers};
 use tegmen::identity::PeerId;
 use tegmen::ip::{self, Datagram};
-use tegmen::node::{self, Node, RequestError};
+use tegmen::node::{self, Node, SendError};
 use tegmen::slip::{Start, encode};
 use tegmen::time::Instant;
 
@@ -80,7 +80,7 @@ impl<R: Configured> Mote<R> {
     /// Sends a request to `peer`; `write` adds its options and payload.
     ///
     /// # Errors
-    /// [`RequestError`] if there is no session, or no room for the request.
+    /// [`SendError`] if there is no session, or no room for the request.
     pub fn request(
         &mut self,
         now: Instant,
@@ -88,7 +88,7 @@ impl<R: Configured> Mote<R> {
         code: Code,
         token: &[u8],
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
-    ) -> Result<RequestId, RequestError> {
+    ) -> Result<RequestId, SendError> {
         let mut datagram = [0; endpoint::HEADROOM + MESSAGE_LEN + endpoint::TAILROOM];
         let Self { node, crypto, counters, .. } = self;
         let mut cx = Cx { now, crypto, counters };

@@ -190,7 +190,7 @@ pub fn exchange(data: &[u8]) {
                 }
             }
         }
-        assert!(exchanges.outstanding() <= 2);
+        assert!(exchanges.open() <= 2);
     }
     // Whatever is open ends by itself.
     for _ in 0..100 {
@@ -198,7 +198,7 @@ pub fn exchange(data: &[u8]) {
         now = now.max(at);
         let _ = exchanges.poll(now);
     }
-    assert_eq!(exchanges.outstanding(), 0);
+    assert_eq!(exchanges.open(), 0);
 }
 
 fn respond(message: MessageRef<'_>, known: bool, own_id: u16, application: &mut Application) -> Vec<u8> {

@@ -5,14 +5,15 @@
 //! * for each datagram received on a DTLS port, [`Node::handle`] until it returns `None`; for one in clear,
 //!   [`Node::handle_plain`] once;
 //! * then, and whenever [`Endpoint::next_alarm`] has come, [`Node::poll`] until it returns `None`;
-//! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`].
+//! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`];
+//! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`].
 
 mod application;
 mod ask;
 mod serve;
 
-pub use application::{Application, Reply};
-pub use ask::RequestError;
+pub use application::{Application, Deferred, Reply};
+pub use ask::SendError;
 
 use crate::address::Path;
 use crate::buf::Frame;
@@ -28,12 +29,18 @@ use crate::identity::{Identity, PeerId};
 pub struct Node<P: Peers<Attached: MessageLayer>, R: Roles> {
     /// The peers and their sessions.
     pub endpoint: Endpoint<P, R>,
+    nstart: usize,
 }
 
 impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
     /// A node with the peers of `endpoint`.
     pub const fn new(endpoint: Endpoint<P, R>) -> Self {
-        Self { endpoint }
+        Self { endpoint, nstart: NSTART }
+    }
+
+    /// Sets the number of exchanges that the node opens with each peer at the same time (NSTART; RFC 7252, section 4.7).
+    pub const fn set_nstart(&mut self, nstart: usize) {
+        self.nstart = nstart;
     }
 
     /// Takes the next record of a datagram that came over `path` on a DTLS port. `out` is for an answer.
@@ -109,7 +116,9 @@ impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
         let exchanges = self.endpoint.peers.attached(peer)?;
         match exchanges.receive(cx.now, message) {
-            Received::Request(request) => serve::answer(cx.now, exchanges, request, identity, application, &mut frame),
+            Received::Request(request) => {
+                serve::answer(cx.now, peer, exchanges, request, identity, application, &mut frame);
+            }
             Received::Duplicate(reply) => frame.append(reply).ok()?,
             Received::Reject(reset) => frame.append(&reset).ok()?,
             Received::Response { request, message, acknowledge } => {
@@ -159,3 +168,6 @@ impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
         Some(Event::Transmit { peer, len: frame.len() as u16 })
     }
 }
+
+/// NSTART (RFC 7252, section 4.8).
+const NSTART: usize = 1;

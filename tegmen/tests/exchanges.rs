@@ -207,7 +207,7 @@ impl World {
     /// Sends deferred responses that are due, and polls both.
     fn poll(&mut self) {
         while let Some(at) = self.deferred.iter().position(|(at, ..)| *at <= self.now) {
-            if self.server.outstanding() == 2 {
+            if self.server.open() == 2 {
                 break; // later, when an older one was acknowledged or given up
             }
             let (_, token, number, confirmable) = self.deferred.remove(at);
@@ -284,8 +284,8 @@ fn every_request_has_one_outcome_and_is_executed_at_most_once() {
             };
             let id = world.ask(number, kind, manner);
             asked.push((id, manner));
-            if world.random.below(3) > 0 || world.client.outstanding() == 2 {
-                world.run(|world| world.client.outstanding() < 1 + number as usize % 2);
+            if world.random.below(3) > 0 || world.client.open() == 2 {
+                world.run(|world| world.client.open() < 1 + number as usize % 2);
             }
         }
         world.run(|_| false);
@@ -302,7 +302,7 @@ fn every_request_has_one_outcome_and_is_executed_at_most_once() {
                 Outcome::TimedOut => {}
             }
         }
-        assert_eq!((world.client.outstanding(), world.server.outstanding()), (0, 0), "seed {seed}");
+        assert_eq!((world.client.open(), world.server.open()), (0, 0), "seed {seed}");
     }
     assert!(answered > seeds * 4, "of {} requests only {answered} were answered", seeds * 10);
 }

@@ -82,8 +82,10 @@ enum Waiting {
     Free,
     /// For an acknowledgement, or for a response that stands for it; sent again until then.
     Acknowledgement,
-    /// For the response only.
+    /// For the response to a request that is not confirmable.
     Response,
+    /// For the separate response to a request that was acknowledged.
+    SeparateResponse,
     /// For notifications (RFC 7641), until the observation is cancelled.
     Notifications,
 }
@@ -104,7 +106,13 @@ struct Outgoing<const BYTES: usize> {
 }
 
 impl<const BYTES: usize> Outgoing<BYTES> {
-    fn is_outstanding(&self) -> bool {
+    /// True if the exchange ends at its deadline.
+    const fn has_deadline(&self) -> bool {
+        matches!(self.waiting, Waiting::Acknowledgement | Waiting::Response | Waiting::SeparateResponse)
+    }
+
+    /// True if nothing has been received for it (RFC 7252, section 4.7).
+    const fn is_outstanding(&self) -> bool {
         matches!(self.waiting, Waiting::Acknowledgement | Waiting::Response)
     }
 
@@ -144,6 +152,9 @@ pub struct Exchanges<const OUT: usize, const BYTES: usize, const SEEN: usize, co
 
 /// The message layer of one peer: what a node needs of [`Exchanges`], whatever their size.
 pub trait MessageLayer {
+    /// The exchanges that can be open at the same time.
+    const PLACES: usize;
+
     /// Returns a Message ID for a message of ours.
     fn message_id(&mut self) -> u16;
     /// Sorts a received message.
@@ -155,6 +166,12 @@ pub trait MessageLayer {
     /// # Errors
     /// [`Busy`]; the message must then not be sent.
     fn sent(&mut self, now: Instant, message: &[u8], random: u8) -> Result<RequestId, Busy>;
+    /// Returns the number of our messages for which nothing has been received.
+    fn outstanding(&self) -> usize;
+    /// Returns the number of our exchanges that have not ended.
+    fn open(&self) -> usize;
+    /// Gives up a request or a separate response.
+    fn cancel(&mut self, id: RequestId);
     /// Returns the time at which [`Self::poll`] has work.
     fn next_deadline(&self) -> Option<Instant>;
     /// Does what is due.
@@ -164,6 +181,8 @@ pub trait MessageLayer {
 impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize> MessageLayer
     for Exchanges<OUT, BYTES, SEEN, REPLIES>
 {
+    const PLACES: usize = OUT;
+
     #[inline]
     fn message_id(&mut self) -> u16 {
         self.message_id()
@@ -182,6 +201,21 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
     #[inline]
     fn sent(&mut self, now: Instant, message: &[u8], random: u8) -> Result<RequestId, Busy> {
         self.sent(now, message, random)
+    }
+
+    #[inline]
+    fn outstanding(&self) -> usize {
+        self.outstanding()
+    }
+
+    #[inline]
+    fn open(&self) -> usize {
+        self.open()
+    }
+
+    #[inline]
+    fn cancel(&mut self, id: RequestId) {
+        self.cancel(id);
     }
 
     #[inline]
@@ -299,7 +333,7 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         }
         if message.code() == Code::EMPTY {
             if outgoing.waiting == Waiting::Acknowledgement {
-                outgoing.waiting = if outgoing.is_request { Waiting::Response } else { Waiting::Free };
+                outgoing.waiting = if outgoing.is_request { Waiting::SeparateResponse } else { Waiting::Free };
                 outgoing.deadline = now.after(RESPONSE_TIMEOUT);
                 return Received::Acknowledged(id);
             }
@@ -420,13 +454,13 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
 
     /// Returns the time at which [`Self::poll`] has work.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.outgoing.iter().filter(|o| o.is_outstanding()).map(|o| o.deadline).min()
+        self.outgoing.iter().filter(|o| o.has_deadline()).map(|o| o.deadline).min()
     }
 
     /// Does what is due; call it until it returns `None`.
     pub fn poll(&mut self, now: Instant) -> Option<Due<'_>> {
-        let due = self.outgoing.iter_mut().find(|o| o.is_outstanding() && o.deadline <= now)?;
-        if due.waiting == Waiting::Response || due.retransmissions >= MAX_RETRANSMIT {
+        let due = self.outgoing.iter_mut().find(|o| o.has_deadline() && o.deadline <= now)?;
+        if due.waiting != Waiting::Acknowledgement || due.retransmissions >= MAX_RETRANSMIT {
             due.waiting = Waiting::Free;
             return Some(Due::TimedOut(due.id));
         }
@@ -436,10 +470,15 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         Some(Due::Retransmit(due.bytes.get(..due.len.into()).unwrap_or(&[])))
     }
 
-    /// Returns the number of our exchanges that wait for the peer, without observations: the number that NSTART limits
-    /// (RFC 7252, section 4.7).
+    /// Returns the number of our messages for which nothing has been received: the number that NSTART limits (RFC 7252,
+    /// section 4.7). A request that was acknowledged does not count while its response comes separately.
     pub fn outstanding(&self) -> usize {
         self.outgoing.iter().filter(|o| o.is_outstanding()).count()
+    }
+
+    /// Returns the number of our exchanges that have not ended, observations among them.
+    pub fn open(&self) -> usize {
+        self.outgoing.iter().filter(|o| o.waiting != Waiting::Free).count()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The application of a node: the resources that it serves, and the replies to its requests.
 
 use crate::coap::handler::{Anybody, Handler, Policy, Response};
-use crate::coap::{Authorized, Code, MessageRef, RequestId};
+use crate::coap::{Authorized, Code, MessageRef, RequestId, Token};
 use crate::identity::PeerId;
 
 /// The application of a node.
@@ -10,6 +10,11 @@ pub trait Application {
     /// application serves nothing. The node then rejects requests, and an image links no server.
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
         None::<(&Anybody, &mut NoHandler)>
+    }
+
+    /// Takes the right to answer a request whose response the handler deferred: see [`Node::respond`](super::Node::respond).
+    fn on_deferred(&mut self, deferred: Deferred) {
+        let _ = deferred;
     }
 
     /// Takes the reply to a request that was sent to `peer`.
@@ -29,6 +34,21 @@ pub enum Reply<'m> {
     Reset,
     /// The last retransmission is overdue, or the response behind an acknowledgement.
     TimedOut,
+}
+
+/// The right to answer a request in a separate message, once (RFC 7252, section 5.2.2).
+#[derive(Debug)]
+#[must_use = "the client waits for its response"]
+pub struct Deferred {
+    pub(super) peer: PeerId,
+    pub(super) token: Token,
+}
+
+impl Deferred {
+    /// Returns the peer that waits for the response.
+    pub const fn peer(&self) -> PeerId {
+        self.peer
+    }
 }
 
 /// A handler without resources.

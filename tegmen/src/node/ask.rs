@@ -11,10 +11,11 @@ use crate::dtls::roles::Roles;
 use crate::endpoint::{Misuse, Peers};
 use crate::identity::PeerId;
 
-/// The reason why a request was not sent.
+/// The reason why a message was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RequestError {
-    /// As many requests to the peer are open as NSTART allows (RFC 7252, section 4.7); wait for a reply.
+pub enum SendError {
+    /// As many exchanges with the peer are open as NSTART allows (RFC 7252, section 4.7), or as there is space for; wait
+    /// for one to end.
     Busy,
     /// The message is longer than what can be kept for retransmission.
     TooLong,
@@ -22,7 +23,7 @@ pub enum RequestError {
     Misuse(Misuse),
 }
 
-impl From<Busy> for RequestError {
+impl From<Busy> for SendError {
     fn from(busy: Busy) -> Self {
         match busy {
             Busy::Outstanding => Self::Busy,
@@ -31,13 +32,13 @@ impl From<Busy> for RequestError {
     }
 }
 
-impl From<BuildError> for RequestError {
+impl From<BuildError> for SendError {
     fn from(_: BuildError) -> Self {
         Self::TooLong
     }
 }
 
-impl From<Misuse> for RequestError {
+impl From<Misuse> for SendError {
     fn from(misuse: Misuse) -> Self {
         Self::Misuse(misuse)
     }
@@ -48,7 +49,7 @@ impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
     /// it again until it is acknowledged. Returns the request, and the length of the datagram to send.
     ///
     /// # Errors
-    /// [`RequestError`]; nothing must then be sent.
+    /// [`SendError`]; nothing must then be sent.
     pub fn request<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -57,12 +58,39 @@ impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
         token: &[u8],
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
-    ) -> Result<(RequestId, usize), RequestError> {
+    ) -> Result<(RequestId, usize), SendError> {
+        self.send(cx, peer, (MessageType::Confirmable, code), token, write, out)
+    }
+
+    /// Gives up a request; its reply is then rejected, which also ends an observation (RFC 7641, section 3.6).
+    pub fn cancel(&mut self, peer: PeerId, request: RequestId) {
+        if let Some(exchanges) = self.endpoint.peers.attached(peer) {
+            exchanges.cancel(request);
+        }
+    }
+
+    /// Writes a message that begins an exchange.
+    #[inline]
+    pub(super) fn send<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        (message_type, code): (MessageType, Code),
+        token: &[u8],
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<(RequestId, usize), SendError> {
         let mut random = [0];
         cx.crypto.random(&mut random);
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
         let exchanges = self.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?;
-        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, code, exchanges.message_id(), token)?;
+        // Two nodes whose requests wait for each other's deferred responses must have a place to send these from.
+        let reserved = usize::from(code.is_request() && P::Attached::PLACES > 1);
+        let has_place = P::Attached::PLACES == 1 || exchanges.open().saturating_add(reserved) < P::Attached::PLACES;
+        if !has_place || exchanges.outstanding() >= self.nstart {
+            return Err(SendError::Busy);
+        }
+        let mut builder = Builder::new(&mut frame, message_type, code, exchanges.message_id(), token)?;
         write(&mut builder)?;
         let [random] = random;
         let request = exchanges.sent(cx.now, frame.bytes(), random)?;

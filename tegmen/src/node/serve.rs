@@ -1,18 +1,44 @@
 //! Answers requests.
 
-use super::Application;
+use super::{Application, Deferred, Node, SendError};
 use crate::buf::Frame;
 use crate::coap::exchange::MessageLayer;
-use crate::coap::handler::{Request, serve};
-use crate::coap::message::empty;
-use crate::coap::{MessageRef, MessageType};
-use crate::identity::Identity;
+use crate::coap::handler::{Request, Served, serve};
+use crate::coap::message::{BuildError, empty};
+use crate::coap::{Builder, Code, MessageRef, MessageType};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::dtls::roles::Roles;
+use crate::endpoint::Peers;
+use crate::identity::{Identity, PeerId};
 use crate::time::Instant;
+
+impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
+    /// Writes the response to a deferred request into `out`, protected, as a confirmable message; `write` adds its options
+    /// and payload. The node sends it again until it is acknowledged. Returns the length of the datagram to send.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing must then be sent. After [`SendError::Busy`] the response may be sent later: it returns the
+    /// right to answer.
+    pub fn respond<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        deferred: Deferred,
+        code: Code,
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<usize, (SendError, Deferred)> {
+        let Deferred { peer, token } = deferred;
+        let sent = self.send(cx, peer, (MessageType::Confirmable, code), token.as_bytes(), write, out);
+        sent.map(|(_, len)| len).map_err(|error| (error, Deferred { peer, token }))
+    }
+}
 
 /// Writes the response to `message` into `frame`, and keeps it for a repetition of the request.
 #[inline]
 pub(super) fn answer<A: Application>(
     now: Instant,
+    peer: PeerId,
     exchanges: &mut impl MessageLayer,
     message: MessageRef<'_>,
     identity: Identity,
@@ -26,6 +52,8 @@ pub(super) fn answer<A: Application>(
         return;
     };
     let own_id = exchanges.message_id();
-    serve(Request::new(message, identity), policy, handler, own_id, frame);
+    if let Served::Deferred(token) = serve(Request::new(message, identity), policy, handler, own_id, frame) {
+        application.on_deferred(Deferred { peer, token });
+    }
     exchanges.keep_reply(now, message.message_id(), frame.bytes());
 }

@@ -339,3 +339,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_request_that_is_acknowledged_is_open_but_not_outstanding() {
+    let mut exchanges = Small::new(7);
+    exchanges.sent(START, &[0x41, 1, 0, 7, b't'], 0).unwrap();
+    assert_eq!((exchanges.outstanding(), exchanges.open()), (1, 1));
+    exchanges.receive(START, &empty(MessageType::Acknowledgement, 7));
+    assert_eq!((exchanges.outstanding(), exchanges.open()), (0, 1));
+    let over = START.after(RESPONSE_TIMEOUT);
+    assert_eq!(exchanges.next_deadline(), Some(over));
+    assert!(matches!(exchanges.poll(over), Some(Due::TimedOut(_))));
+    assert_eq!(exchanges.open(), 0);
+}

@@ -1,0 +1,377 @@
+//! Two CoAP nodes that serve and ask each other at the same time, with a fake clock and a network that loses, repeats,
+//! delays and so reorders.
+
+use std::collections::{HashMap, VecDeque};
+use tegmen::address::{Address, Path};
+use tegmen::coap::handler::{Anybody, Policy};
+use tegmen::coap::{Authorized, Code, Exchanges, Handler, MessageRef, RequestId, Response};
+use tegmen::counters::Counters;
+use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::cx::Cx;
+use tegmen::dtls::need::Answer;
+use tegmen::dtls::roles::Both;
+use tegmen::dtls::{Config, Records};
+use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _, Rank};
+use tegmen::identity::{PeerId, Principal};
+use tegmen::node::{Application, Deferred, Node, Reply, SendError};
+use tegmen::time::{Duration, Instant};
+
+type Table = PeerArray<Exchanges<3, 64, 32, 512>, 2, 1>;
+
+/// The outcome of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Response(Code, u32),
+    Reset,
+    TimedOut,
+}
+
+/// Resources that count how often each request is executed, which must not be twice: none of them is idempotent.
+#[derive(Default)]
+struct Counter {
+    executed: HashMap<u32, u32>,
+    /// The number of the request that was deferred last.
+    deferred: Option<u32>,
+}
+
+impl Handler for Counter {
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let message = request.message();
+        let number = number_of(message).ok_or(Code::BAD_REQUEST)?;
+        *self.executed.entry(number).or_default() += 1;
+        if message.path_is("later") {
+            self.deferred = Some(number);
+            response.defer();
+            return Ok(());
+        }
+        response.set_code(Code::CHANGED);
+        response.payload(&number.to_be_bytes())
+    }
+}
+
+fn number_of(message: &MessageRef<'_>) -> Option<u32> {
+    message.payload().try_into().ok().map(u32::from_be_bytes)
+}
+
+/// The application of one end.
+struct App {
+    serves: bool,
+    counter: Counter,
+    /// Requests to be answered later, with their numbers.
+    deferred: VecDeque<(Deferred, u32)>,
+    outcomes: HashMap<RequestId, Outcome>,
+}
+
+impl Application for App {
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        self.serves.then_some((&Anybody, &mut self.counter))
+    }
+
+    fn on_deferred(&mut self, deferred: Deferred) {
+        let number = self.counter.deferred.take().expect("a handler deferred");
+        self.deferred.push_back((deferred, number));
+    }
+
+    fn on_reply(&mut self, _: PeerId, request: RequestId, reply: Reply<'_>) {
+        let outcome = match reply {
+            Reply::Response(message) => Outcome::Response(message.code(), number_of(message).expect("a number")),
+            Reply::Acknowledged => return,
+            Reply::Reset => Outcome::Reset,
+            Reply::TimedOut => Outcome::TimedOut,
+        };
+        assert_eq!(self.outcomes.insert(request, outcome), None, "one reply to a request");
+    }
+}
+
+struct End {
+    node: Node<Table, Both>,
+    crypto: RustCrypto,
+    counters: Counters,
+    local: Address,
+    app: App,
+    peer: Option<PeerId>,
+    to_ask: VecDeque<u32>,
+    asked: HashMap<u32, RequestId>,
+}
+
+impl End {
+    fn new(last: u8, seed: u64, now: Instant) -> Self {
+        let mut bytes = [last; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let (mut crypto, mut counters) = (RustCrypto::new(bytes), Counters::default());
+        let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
+        let endpoint = Endpoint::new(&mut cx, Table::new(), Config::default());
+        let app =
+            App { serves: true, counter: Counter::default(), deferred: VecDeque::new(), outcomes: HashMap::new() };
+        let local = Address { ip: [last; 16], port: 5684, scope: 0 };
+        let (to_ask, asked) = (VecDeque::new(), HashMap::new());
+        Self { node: Node::new(endpoint), crypto, counters, local, app, peer: None, to_ask, asked }
+    }
+
+    fn path(&self) -> Path {
+        let [last, ..] = self.local.ip;
+        Path { local: self.local, remote: Address { ip: [3 - last; 16], ..self.local } }
+    }
+
+    /// Takes a datagram, and returns what is sent.
+    fn receive(&mut self, now: Instant, secure: bool, datagram: &mut [u8]) -> Vec<Vec<u8>> {
+        let (path, mut sent, mut out) = (self.path(), Vec::new(), [0; 400]);
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        if !secure {
+            if let Some(event) = self.node.handle_plain(&mut cx, &path, datagram, &mut self.app, &mut out) {
+                self.on(now, event, &out, &mut sent);
+            }
+            return sent;
+        }
+        let mut records = Records::new(datagram);
+        loop {
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            match self.node.handle(&mut cx, &path, &mut records, &mut self.app, &mut out) {
+                Some(event) => self.on(now, event, &out, &mut sent),
+                None => return sent,
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let (mut sent, mut out) = (Vec::new(), [0; 400]);
+        loop {
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            match self.node.poll(&mut cx, &mut self.app, &mut out) {
+                Some(event) => self.on(now, event, &out, &mut sent),
+                None => return sent,
+            }
+        }
+    }
+
+    fn on(&mut self, now: Instant, event: Event, out: &[u8], sent: &mut Vec<Vec<u8>>) {
+        match event {
+            Event::Answer { len } | Event::Transmit { len, .. } => sent.push(out[..len.into()].to_vec()),
+            Event::Need(id) => {
+                let answer = Answer::Psk { identity: b"me", key: b"0123456789abcdef", principal: Principal(1) };
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                if let Some(event) = self.node.endpoint.resume(&mut cx, id, answer) {
+                    self.on(now, event, out, sent);
+                }
+            }
+            Event::Established(id) => self.peer = Some(id),
+            // A handshake that a late copy of a ClientHello begins comes to nothing.
+            Event::Closed { peer, reason } => assert_ne!(self.peer, Some(peer), "closed: {reason:?}"),
+            Event::Message { .. } | Event::Alarm(_) => panic!("a node handles these itself"),
+            Event::Moved(_) => panic!("nobody moves"),
+        }
+    }
+
+    /// Sends the requests that wait, and a deferred response, as far as NSTART allows.
+    fn speak(&mut self, now: Instant, answer: bool) -> Vec<Vec<u8>> {
+        let (mut sent, mut out) = (Vec::new(), [0; 400]);
+        let Some(peer) = self.peer else { return sent };
+        while let Some(number) = self.to_ask.front().copied() {
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            let path = if number % 2 == 0 { "now" } else { "later" };
+            let token = number.to_be_bytes();
+            let asked = self.node.request(
+                &mut cx,
+                peer,
+                Code::POST,
+                &token,
+                |post| {
+                    post.path(path)?;
+                    post.payload(&token)
+                },
+                &mut out,
+            );
+            match asked {
+                Ok((request, len)) => {
+                    self.asked.insert(number, request);
+                    self.to_ask.pop_front();
+                    sent.push(out[..len].to_vec());
+                }
+                Err(SendError::Busy) => break,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        if answer && let Some((deferred, number)) = self.app.deferred.pop_front() {
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            let write = |changed: &mut tegmen::coap::Builder<'_, '_>| changed.payload(&number.to_be_bytes());
+            match self.node.respond(&mut cx, deferred, Code::CHANGED, write, &mut out) {
+                Ok(len) => sent.push(out[..len].to_vec()),
+                Err((SendError::Busy, deferred)) => self.app.deferred.push_front((deferred, number)),
+                Err((other, _)) => panic!("{other:?}"),
+            }
+        }
+        sent
+    }
+
+    fn open(&mut self) -> usize {
+        let peer = self.peer.expect("a peer");
+        self.node.endpoint.peers.attached(peer).expect("a peer").open()
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+}
+
+struct World {
+    now: Instant,
+    random: Random,
+    loss: u64,
+    secure: bool,
+    ends: [End; 2],
+    /// Arrival, order, the end that receives it, bytes.
+    flying: Vec<(Instant, usize, usize, Vec<u8>)>,
+    order: usize,
+    /// When the ends answer what they deferred.
+    next_answer: Instant,
+}
+
+impl World {
+    fn new(seed: u64, secure: bool) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let now = Instant::from_micros(5_000_000);
+        let mut ends = [1, 2].map(|last| End::new(last, seed, now));
+        for (number, end) in ends.iter_mut().enumerate() {
+            let path = end.path();
+            let mut cx = Cx { now, crypto: &mut end.crypto, counters: &mut end.counters };
+            if !secure {
+                end.peer = Some(end.node.endpoint.plain(&mut cx, &path, Rank::Ours).unwrap());
+            } else if number == 0 {
+                end.node.endpoint.connect(&mut cx, &path).unwrap();
+            }
+        }
+        // A handshake that loses too much is given up, and nothing is asked then.
+        let loss = random.below(if secure { 20 } else { 40 });
+        Self { now, random, loss, secure, ends, flying: Vec::new(), order: 0, next_answer: now }
+    }
+
+    fn launch(&mut self, to: usize, datagrams: Vec<Vec<u8>>) {
+        for datagram in datagrams {
+            if self.random.below(100) < self.loss {
+                continue;
+            }
+            for _ in 0..if self.random.below(8) == 0 { 2 } else { 1 } {
+                let millis =
+                    if self.random.below(6) == 0 { self.random.below(1500) } else { 10 + self.random.below(30) };
+                self.order += 1;
+                self.flying.push((self.now.after(Duration::from_millis(millis)), self.order, to, datagram.clone()));
+            }
+        }
+    }
+
+    /// Lets time pass until nothing can happen any more.
+    fn run(&mut self) {
+        loop {
+            let answer = self.now >= self.next_answer;
+            if answer {
+                self.next_answer = self.now.after(Duration::from_millis(1 + self.random.below(4000)));
+            }
+            for end in 0..2 {
+                let sent = self.ends[end].poll(self.now);
+                self.launch(1 - end, sent);
+                let sent = self.ends[end].speak(self.now, answer);
+                self.launch(1 - end, sent);
+            }
+            let arrival = self.flying.iter().map(|flying| flying.0).min();
+            let waits = self.ends.iter().any(|end| !end.app.deferred.is_empty());
+            let answer = waits.then_some(self.next_answer);
+            let alarms = self.ends.iter().filter_map(|end| end.node.endpoint.next_alarm());
+            let Some(next) = alarms.chain(arrival).chain(answer).min() else { return };
+            self.now = self.now.max(next);
+            self.flying.sort();
+            while self.flying.first().is_some_and(|flying| flying.0 <= self.now) {
+                let (_, _, to, mut datagram) = self.flying.remove(0);
+                let sent = self.ends[to].receive(self.now, self.secure, &mut datagram);
+                self.launch(1 - to, sent);
+            }
+        }
+    }
+}
+
+/// Thousands of seeds; `TEGMEN_SEEDS` sets how many.
+fn both_ask_and_serve(secure: bool) {
+    let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    let mut answered = 0;
+    for seed in 0..seeds {
+        let mut world = World::new(seed, secure);
+        for end in &mut world.ends {
+            end.to_ask.extend(0..8);
+            end.node.set_nstart(1 + seed as usize % 2);
+        }
+        world.run();
+        for asking in 0..2 {
+            let [asker, server] = if asking == 0 { [0, 1] } else { [1, 0] }.map(|end| &world.ends[end]);
+            if asker.peer.is_none() {
+                continue; // the handshake was lost
+            }
+            assert!(asker.to_ask.is_empty(), "seed {seed}: requests were never sent");
+            for (number, request) in &asker.asked {
+                let executed = server.app.counter.executed.get(number).copied().unwrap_or(0);
+                assert!(executed <= 1, "seed {seed}: request {number} was executed {executed} times");
+                match asker.app.outcomes.get(request) {
+                    Some(Outcome::Response(code, of)) => {
+                        assert_eq!((*code, of, executed), (Code::CHANGED, number, 1), "seed {seed}");
+                        answered += 1;
+                    }
+                    Some(Outcome::TimedOut) => {}
+                    other => panic!("seed {seed}: request {number} ended as {other:?}"),
+                }
+            }
+        }
+        for end in world.ends.iter_mut().filter(|end| end.peer.is_some()) {
+            assert_eq!(end.open(), 0, "seed {seed}: an exchange never ends");
+        }
+    }
+    assert!(answered > seeds * 12, "of {} requests only {answered} were answered", seeds * 16);
+}
+
+#[test]
+fn every_request_in_clear_has_one_reply_and_is_executed_at_most_once() {
+    both_ask_and_serve(false);
+}
+
+#[test]
+fn every_request_in_a_session_has_one_reply_and_is_executed_at_most_once() {
+    both_ask_and_serve(true);
+}
+
+#[test]
+fn a_node_that_serves_nothing_rejects_requests() {
+    let mut world = World::new(1, true);
+    world.loss = 0;
+    world.ends[1].app.serves = false;
+    world.ends[0].to_ask.push_back(0);
+    world.run();
+    let outcomes: Vec<_> = world.ends[0].app.outcomes.values().collect();
+    assert_eq!(outcomes, [&Outcome::Reset]);
+}
+
+#[test]
+fn a_second_request_waits_for_the_first() {
+    let mut world = World::new(1, false);
+    let end = &mut world.ends[0];
+    end.to_ask.extend([0, 2]);
+    assert_eq!(end.speak(world.now, false).len(), 1);
+    assert_eq!(end.to_ask.len(), 1, "NSTART is 1");
+    end.node.set_nstart(2);
+    assert_eq!(end.speak(world.now, false).len(), 1);
+    assert!(end.to_ask.is_empty());
+}
+
+#[test]
+fn a_request_that_is_given_up_leaves_its_place_to_the_next() {
+    let mut world = World::new(1, false);
+    let end = &mut world.ends[0];
+    end.to_ask.extend([0, 2]);
+    end.speak(world.now, false);
+    let (peer, request) = (end.peer.unwrap(), end.asked[&0]);
+    end.node.cancel(peer, request);
+    assert_eq!(end.speak(world.now, false).len(), 1);
+}
