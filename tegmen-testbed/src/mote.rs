@@ -19,9 +19,10 @@ use tegmen::coap::{
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::cx::Cx;
+use tegmen::dtls::association::Rank;
 use tegmen::dtls::need::Answer;
 use tegmen::dtls::{Config, Profile, Records};
-use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _, Phase, Rank, TAILROOM};
+use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _, Phase, TAILROOM};
 use tegmen::identity::{Identity, PeerId, Principal};
 use tegmen::oscore::{OVERHEAD, Pending};
 use tegmen::time::Instant;

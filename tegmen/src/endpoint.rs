@@ -18,7 +18,7 @@ mod resumption;
 pub use array::PeerArray;
 pub use event::{Event, Misuse};
 pub use one::OnePeer;
-pub use peers::{NewPeer, Peer, Peers, Phase, Rank, TableFull};
+pub use peers::{NewPeer, Peer, Peers, Phase, TableFull};
 pub use restore::NotRestored;
 
 use crate::address::Path;
@@ -26,6 +26,7 @@ use crate::buf::{Frame, Full, Span};
 use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
+use crate::dtls::association::Rank;
 use crate::dtls::connection_id;
 use crate::dtls::cookie::Cookies;
 use crate::dtls::handshake::MessageType;
@@ -181,8 +182,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return None;
         };
         let mut content_type = record.content_type();
-        if R::RESTORES && peer.channel.is_unverified() {
-            return match peer.channel.open_unverified(cx.crypto, ours.as_ref(), record, &mut content_type) {
+        if R::RESTORES && peer.association.channel.is_unverified() {
+            return match peer.association.channel.open_unverified(cx.crypto, ours.as_ref(), record, &mut content_type) {
                 // An alert that is perhaps a replay ends nothing; a response of a check proves by its cookie that it is none.
                 Ok(content) => Some((content_type, content)).filter(|_| {
                     let checks = R::CONNECTION_ID && content_type == ContentType::RETURN_ROUTABILITY_CHECK;
@@ -194,21 +195,21 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
             };
         }
-        let content = match peer.channel.open_by(cx.crypto, ours.as_ref(), record, &mut content_type) {
+        let content = match peer.association.channel.open_by(cx.crypto, ours.as_ref(), record, &mut content_type) {
             Ok(content) => content,
             Err(discard) => {
                 cx.counters.discard(discard);
                 return None;
             }
         };
-        if R::RECORD_SIZE && content.len() > peer.record_size.received(self.roles.record_size_limit()) {
+        if R::RECORD_SIZE && content.len() > peer.association.record_size.received(self.roles.record_size_limit()) {
             let _ = self.close_with(id, Fatal::RecordOverflow);
             return None;
         }
         peer.last_heard = cx.now.coarse();
         // It could only follow our last flight, so that is not needed again.
-        if content_type == ContentType::APPLICATION_DATA && peer.lingers {
-            peer.lingers = false;
+        if content_type == ContentType::APPLICATION_DATA && peer.association.awaits_retransmission {
+            peer.association.awaits_retransmission = false;
             self.peers.release_handshake(id);
         }
         Some((content_type, content))
@@ -290,8 +291,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             // The other end's Finished again: our last flight was lost. Whoever had not the last one, in a resumed handshake
             // the server, has nothing to say to that: two that answer each other would never stop.
             ContentType::HANDSHAKE
-                if (!R::RESUMPTION || self.peers.peer(id).is_some_and(|peer| peer.lingers))
-                    && let Some(ongoing) = &mut self.peers.ongoing(id) =>
+                if let Some(ongoing) = &mut self.peers.ongoing(id)
+                    && (!R::RESUMPTION || ongoing.association.awaits_retransmission) =>
             {
                 // In fragments it is answered once: the first begins at offset 0.
                 if !matches!(content, [kind, _, _, _, _, _, 0, 0, 0, ..] if *kind == MessageType::FINISHED.0)
@@ -314,7 +315,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         // A place may have wiped keys of a session that is over: they say nothing of who is there now.
         match self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls) {
             Some(peer) if R::RECORD_SIZE && peer.phase == Phase::Closing => Err(Fatal::RecordOverflow.into()),
-            Some(peer) if peer.channel.is_exhausted() => Err(Fatal::KeyExhausted.into()),
+            Some(peer) if peer.association.channel.is_exhausted() => Err(Fatal::KeyExhausted.into()),
             _ => Ok(()),
         }
     }
@@ -356,16 +357,16 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let Some(peer) = self.peers.peer(id) else { return };
         let path = peer.path;
         // The server's flight is the last, but in a resumed handshake that of the client.
-        let mut lingers = peer.rank != Rank::Ours;
+        let mut awaits_retransmission = !peer.association.is_client();
         if R::RESUMPTION && resumed {
-            lingers = !lingers;
+            awaits_retransmission = !awaits_retransmission;
         }
         // A client without a certificate proved nothing.
-        if !R::PUBLIC_KEYS || peer.principal != Principal::NOBODY {
-            peer.rank = peer.rank.max(Rank::Authenticated);
+        if !R::PUBLIC_KEYS || peer.association.principal != Principal::NOBODY {
+            peer.association.rank = peer.association.rank.max(Rank::Authenticated);
         }
         peer.last_heard = cx.now.coarse();
-        peer.lingers = lingers;
+        peer.association.awaits_retransmission = awaits_retransmission;
         if let Some(old) = self.peers.find(&path, Phase::Established) {
             self.peers.remove(old);
         }
@@ -373,7 +374,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if R::CONNECTION_ID {
             self.settle_connection_ids(id);
         }
-        if !lingers {
+        if !awaits_retransmission {
             if R::RESUMPTION
                 && let Some(ongoing) = &mut self.peers.ongoing(id)
             {
@@ -412,7 +413,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
             ongoing.state.connect(cx, &self.settings);
             if R::RECORD_SIZE {
-                ongoing.peer.record_size = RecordSize::UNLIMITED;
+                ongoing.association.record_size = RecordSize::UNLIMITED;
             }
         }
         Ok(id)
@@ -460,8 +461,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         match peer.protection {
             Protection::Plain | Protection::Oscore => Ok(()),
             Protection::Dtls if let Some(to) = to => self.seal_with_id(cx, id, &to, frame),
-            Protection::Dtls if R::RECORD_SIZE && frame.len() > peer.record_size.sent() => Err(Misuse::TooLong),
-            Protection::Dtls => Ok(peer.channel.seal(cx.crypto, ContentType::APPLICATION_DATA, frame)?),
+            Protection::Dtls if R::RECORD_SIZE && frame.len() > peer.association.record_size.sent() => {
+                Err(Misuse::TooLong)
+            }
+            Protection::Dtls => Ok(peer.association.channel.seal(cx.crypto, ContentType::APPLICATION_DATA, frame)?),
         }
     }
 

@@ -21,8 +21,9 @@ use crate::coap::exchange::{Due, MessageLayer, Received};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::Records;
+use crate::dtls::association::Rank;
 use crate::dtls::roles::Roles;
-use crate::endpoint::{Endpoint, Event, Peers, Rank};
+use crate::endpoint::{Endpoint, Event, Peers};
 use crate::identity::{Identity, PeerId};
 
 /// An endpoint, and the exchanges of each of its peers.

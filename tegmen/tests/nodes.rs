@@ -8,10 +8,11 @@ use tegmen::coap::{Authorized, Code, Exchanges, Handler, MessageRef, RequestId, 
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::cx::Cx;
+use tegmen::dtls::association::Rank;
 use tegmen::dtls::need::Answer;
 use tegmen::dtls::roles::Both;
 use tegmen::dtls::{Config, Records};
-use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _, Rank};
+use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{Application, Deferred, Node, Reply, SendError};
 use tegmen::time::{Duration, Instant};

@@ -19,9 +19,10 @@ use tegmen::coap::{
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::cx::Cx;
+use tegmen::dtls::association::Rank;
 use tegmen::dtls::need::Answer;
 use tegmen::dtls::{Config, Profile, Records};
-use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _, Rank};
+use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _};
 use tegmen::identity::{Identity, PeerId, Principal};
 use tegmen::time::Instant;
 

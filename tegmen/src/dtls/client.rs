@@ -158,7 +158,7 @@ impl Ongoing<'_> {
         }
         if R::RECORD_SIZE {
             let limit = if offered { local.roles.record_size_limit() } else { 0 };
-            self.peer.record_size = RecordSize::answered(&answered, limit)?;
+            self.association.record_size = RecordSize::answered(&answered, limit)?;
         }
         self.state.server_random = *hello.random;
         self.state.extended_master_secret = answered.extended_master_secret;
@@ -186,7 +186,7 @@ impl Ongoing<'_> {
             return Err(Fatal::NoCredentials.into());
         }
         self.keep::<R>(identity)?;
-        self.peer.principal = principal;
+        self.association.principal = principal;
         if R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() {
             return self.answer_server(cx, local, Some(key));
         }

@@ -19,7 +19,6 @@ use crate::counters::bump;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::roles::Roles;
-use crate::endpoint::Rank;
 
 /// The elements of our flights in the order of the protocol: handshake messages, and ChangeCipherSpec, which is none.
 ///
@@ -216,7 +215,7 @@ impl Ongoing<'_> {
         }
         let sealed = element == Element::Finished;
         let (mut before, mut behind) = if sealed {
-            (self.peer.channel.headroom::<C>(), self.peer.channel.max_tailroom::<C>())
+            (self.association.channel.headroom::<C>(), self.association.channel.max_tailroom::<C>())
         } else {
             (record::HEADER_LEN, 0)
         };
@@ -229,7 +228,7 @@ impl Ongoing<'_> {
         let before = before.wrapping_add(HEADER_LEN);
         let mut space = limit.checked_sub(before.wrapping_add(behind)).ok_or(Full)?;
         if R::RECORD_SIZE {
-            space = space.min(self.peer.record_size.sent().saturating_sub(HEADER_LEN));
+            space = space.min(self.association.record_size.sent().saturating_sub(HEADER_LEN));
         }
         let len = if element == Element::ClientHello { state.cookie_len } else { state.outgoing_len };
         let kept = self.buffers.outgoing.get(..len.into()).unwrap_or(&[]);
@@ -260,7 +259,7 @@ impl Ongoing<'_> {
             }
             Element::ServerHello if R::SERVER => {
                 let (record_size_limit, max_fragment_length) = match R::RECORD_SIZE {
-                    true => self.peer.record_size.answer(local.roles.record_size_limit()),
+                    true => self.association.record_size.answer(local.roles.record_size_limit()),
                     false => (None, None),
                 };
                 let extensions = Extensions {
@@ -291,7 +290,8 @@ impl Ongoing<'_> {
                         writer.put(more)
                     })?;
                     (MessageType::SERVER_HELLO, &[])
-                } else if R::RECORD_SIZE && (self.peer.record_size != RecordSize::UNLIMITED || !more.is_empty()) {
+                } else if R::RECORD_SIZE && (self.association.record_size != RecordSize::UNLIMITED || !more.is_empty())
+                {
                     extensions.write_with(&mut body, |writer| writer.put(more))?;
                     (MessageType::SERVER_HELLO, &[])
                 } else {
@@ -336,7 +336,7 @@ impl Ongoing<'_> {
             Element::Finished => {
                 if state.hashed.place::<R>() <= element.place::<R>() {
                     let client = match R::KEEPS {
-                        true => self.peer.rank == Rank::Ours,
+                        true => self.association.is_client(),
                         false => state.flight == Element::ClientKeyExchange,
                     };
                     finished::write_verify_data::<C>(&state.master, client, &state.transcript, &mut state.verify);
@@ -381,7 +381,7 @@ impl Ongoing<'_> {
         if !sealed {
             return record::write_plain(out, ContentType::HANDSHAKE, self.next_number(), &header, piece);
         }
-        let channel = &mut self.peer.channel;
+        let channel = &mut self.association.channel;
         let (headroom, content) = (before.wrapping_sub(HEADER_LEN), HEADER_LEN.wrapping_add(piece));
         let inner = content.wrapping_add(id.is_some().into());
         let len = headroom.wrapping_add(inner).wrapping_add(channel.tailroom::<C>(inner));

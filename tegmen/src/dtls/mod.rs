@@ -7,6 +7,7 @@
 //! Nothing here knows a peer table or a socket: that is [`crate::endpoint`].
 
 pub mod alert;
+pub mod association;
 mod client;
 pub mod connection_id;
 pub(crate) mod cookie;

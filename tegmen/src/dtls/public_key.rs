@@ -392,7 +392,7 @@ impl Ongoing<'_> {
         match answer {
             Answer::Peer { public_key, principal } => {
                 self.put(Item::PeerKey, public_key)?;
-                self.peer.principal = principal;
+                self.association.principal = principal;
             }
             Answer::Refused(alert) => return Err(Fatal::Refused(alert)),
             _ => return Err(Fatal::Refused(super::AlertDescription::CERTIFICATE_UNKNOWN)),
@@ -597,7 +597,7 @@ impl Ongoing<'_> {
         self.state.step = match self.state.flags.has(Flags::CERTIFIED) {
             true => Step::AwaitCertificateVerify,
             false => {
-                self.peer.principal = Principal::NOBODY;
+                self.association.principal = Principal::NOBODY;
                 self.after_key_exchange()
             }
         };

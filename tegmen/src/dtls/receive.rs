@@ -118,7 +118,7 @@ impl Ongoing<'_> {
             return Err(Discard::Unexpected.into());
         }
         let received = self.ids.as_deref().filter(|_| R::CONNECTION_ID).and_then(ConnectionIds::received);
-        let content = match self.peer.channel.open_by(cx.crypto, received, record, &mut content_type) {
+        let content = match self.association.channel.open_by(cx.crypto, received, record, &mut content_type) {
             Ok(content) => content,
             Err(Discard::NotAuthentic) => {
                 self.state.failures = self.state.failures.saturating_add(1);
@@ -132,7 +132,7 @@ impl Ongoing<'_> {
             }
             Err(discard) => return Err(discard.into()),
         };
-        if R::RECORD_SIZE && content.len() > self.peer.record_size.received(local.roles.record_size_limit()) {
+        if R::RECORD_SIZE && content.len() > self.association.record_size.received(local.roles.record_size_limit()) {
             return Err(Fatal::RecordOverflow.into());
         }
         match content_type {

@@ -255,7 +255,7 @@ impl Ongoing<'_> {
         }
         // Last, because it is what makes the offer.
         self.put_item(Item::SessionId, &[id])?;
-        self.peer.principal = session.principal;
+        self.association.principal = session.principal;
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Ongoing<'_> {
         let (suite, master) = kept::get(self.buffers.outgoing, Item::Session).split_first_chunk()?;
         let cipher_suite = CipherSuite(u16::from_be_bytes(*suite));
         let master = Secret::new(*master.first_chunk()?);
-        Some(SessionState { cipher_suite, master, principal: self.peer.principal, since: None })
+        Some(SessionState { cipher_suite, master, principal: self.association.principal, since: None })
     }
 
     /// Client: true if the server gave back what came with our offer.
@@ -350,7 +350,7 @@ impl Ongoing<'_> {
         reachable: bool,
     ) -> Result<(), Fatal> {
         self.put_item(Item::SessionId, &[hello.session_id()])?;
-        self.peer.principal = found.session.principal;
+        self.association.principal = found.session.principal;
         self.state.flags.set(Flags::UNREACHED, !reachable);
         if found.renew {
             let renewed = self.put_ticket(cx, local, &found.session);

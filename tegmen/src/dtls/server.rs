@@ -165,7 +165,7 @@ impl Ongoing<'_> {
                 (random.expose(), Principal::NOBODY)
             }
         };
-        self.peer.principal = principal;
+        self.association.principal = principal;
         let ephemeral = R::PUBLIC_KEYS && self.state.exchange.is_ephemeral();
         if cfg!(feature = "alloc") {
             even_out::<C>(ephemeral, key.len());

@@ -1,5 +1,6 @@
 //! One handshake in progress: a struct that changes in place, and the code that both roles share.
 
+use super::association::Association;
 use super::connection_id::ConnectionIds;
 use super::flight::Element;
 use super::handshake::finished::VERIFY_LEN;
@@ -15,7 +16,6 @@ use crate::crypto::hash::{HmacKey, Sha256};
 use crate::crypto::{Crypto, NamedGroup};
 use crate::cx::Cx;
 use crate::dtls::roles::Roles;
-use crate::endpoint::Peer;
 use crate::secret::{Secret, wipe};
 use crate::time::Instant;
 
@@ -241,8 +241,8 @@ pub struct Buffers<'b> {
 pub struct Ongoing<'b> {
     /// The state of the handshake.
     pub state: &'b mut HandshakeState,
-    /// The peer of the handshake, which receives the keys and the proved identity.
-    pub peer: &'b mut Peer,
+    /// The association that receives the keys and the proved identity.
+    pub association: &'b mut Association,
     /// The connection ids of the handshake, if some were offered.
     pub ids: Option<&'b mut ConnectionIds>,
     /// The buffers of the handshake.
@@ -513,11 +513,11 @@ impl Ongoing<'_> {
         if state.cipher.is_long() {
             let mut block = Secret::<KEY_BLOCK_LEN>::zeroed();
             state.master.prf::<C>(&seed, block.expose_mut());
-            let _ = self.peer.channel.set_keys(block.expose(), client, state.cipher);
+            let _ = self.association.channel.set_keys(block.expose(), client, state.cipher);
             return secret.wipe();
         }
         // The key block is the first 40 bytes; the master secret is not needed any more.
         state.master.prf::<C>(&seed, secret.expose_mut());
-        let _ = self.peer.channel.set_keys(secret.expose(), client, self.state.cipher); // the block is as long as it takes
+        let _ = self.association.channel.set_keys(secret.expose(), client, self.state.cipher); // the block is as long as it takes
     }
 }

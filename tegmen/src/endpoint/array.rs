@@ -1,7 +1,8 @@
 //! The peer table of a mote: arrays with linear search.
 
-use super::peers::{Inserted, NewPeer, Peer, Peers, Phase, Rank, TableFull, may_displace};
+use super::peers::{Inserted, NewPeer, Peer, Peers, Phase, TableFull, may_displace};
 use crate::address::Path;
+use crate::dtls::association::Rank;
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::state::{MAX_TEXT, wipe_room};
 use crate::dtls::{Buffers, HandshakeState, Ongoing};
@@ -83,11 +84,14 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
 
     /// A free position, or that of the peer that is displaced by one of `rank`.
     fn place(&self, rank: Rank) -> Option<usize> {
-        let candidates =
-            self.slots.iter().enumerate().filter(|(_, slot)| slot.is_vacant() || may_displace(rank, slot.peer.rank));
+        let candidates = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.is_vacant() || may_displace(rank, slot.peer.association.rank));
         let key = |(_, slot): &(usize, &Slot<A>)| match slot.is_vacant() {
             true => None,
-            false => Some((slot.peer.rank, slot.age)),
+            false => Some((slot.peer.association.rank, slot.age)),
         };
         candidates.min_by_key(key).map(|(index, _)| index)
     }
@@ -115,7 +119,9 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
                 None => ((0, 0), None),
                 Some(_) if handshake.state.is_lingering() => ((1, 0), None),
                 Some(owner) => match self.slots.get(owner as usize) {
-                    Some(slot) if may_displace(rank, slot.peer.rank) => ((2, slot.age), Some(owner as usize)),
+                    Some(slot) if may_displace(rank, slot.peer.association.rank) => {
+                        ((2, slot.age), Some(owner as usize))
+                    }
                     _ => continue,
                 },
             };

@@ -1,11 +1,12 @@
 //! Handles a ClientHello: answers unknown clients without state, and begins handshakes.
 
-use super::{Endpoint, NewPeer, Peers, Phase, Rank, write_plain_alert};
+use super::{Endpoint, NewPeer, Peers, Phase, write_plain_alert};
 use crate::address::Path;
 use crate::buf::{Full, Reader, Writer, copy};
 use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
+use crate::dtls::association::Rank;
 use crate::dtls::cookie;
 use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::{ClientHello, Front};
@@ -99,7 +100,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
             let same_hello = |state: &HandshakeState| state.client_random == *front.random;
             match begun.and_then(|id| Some((id, self.peers.ongoing(id)?))) {
-                Some((_, ongoing)) if ongoing.peer.rank == Rank::Ours => return Err(Discard::Unexpected),
+                Some((_, ongoing)) if ongoing.association.is_client() => return Err(Discard::Unexpected),
                 Some((_, ongoing)) if same_hello(ongoing.state) && ongoing.state.is_putting_together(seq) => {}
                 // It came again behind a handshake that began with it.
                 Some((id, ongoing))
@@ -227,7 +228,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         if let Some(id) = self.peers.find(path, Phase::Handshaking) {
             let Some(ongoing) = &mut self.peers.ongoing(id) else { return Err(Discard::UnknownPeer) };
-            if ongoing.peer.rank == Rank::Ours {
+            if ongoing.association.is_client() {
                 return Err(Discard::Unexpected); // we are opening one there ourselves
             }
             // With another number it comes behind a HelloVerifyRequest, and everything begins anew.
@@ -273,7 +274,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
             ongoing.state.accept::<C, R>(cx, &self.settings, record.number(), fragment, hello, agreed);
             if R::RECORD_SIZE {
-                ongoing.peer.record_size = record_size;
+                ongoing.association.record_size = record_size;
             }
             if R::RESUMPTION
                 && let Some((found, reachable)) = session

@@ -28,7 +28,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     pub fn headroom<C: Crypto>(&mut self, id: PeerId) -> usize {
         let to = if R::CONNECTION_ID { self.sent_id(id).map_or(0, |to| to.bytes().len()) } else { 0 };
         let peer = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls);
-        peer.map_or(0, |peer| peer.channel.headroom::<C>().saturating_add(to))
+        peer.map_or(0, |peer| peer.association.channel.headroom::<C>().saturating_add(to))
     }
 
     /// Continues the session over `path`, after our own address or the path to the peer changed and the owner knows
@@ -152,14 +152,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Outcome {
         let after = record.number().sequence().wrapping_add(1);
         let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
-        let (elsewhere, failed_before) = (peer.path != *path, peer.channel.failed_opens());
+        let (elsewhere, failed_before) = (peer.path != *path, peer.association.channel.failed_opens());
         if elsewhere && !self.peers.connection_ids(id).is_some_and(|ids| ids.may_try(cx.now)) {
             cx.counters.discard(Discard::UnknownPeer);
             return Outcome::Event(None);
         }
         let Some((content_type, content)) = self.open(cx, id, record) else {
             if elsewhere
-                && self.peers.peer(id).is_some_and(|peer| peer.channel.forgive(failed_before))
+                && self.peers.peer(id).is_some_and(|peer| peer.association.channel.forgive(failed_before))
                 && let Some(ids) = self.peers.connection_ids(id)
             {
                 ids.count_forgery();
@@ -168,7 +168,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return Outcome::Event(self.on_outcome(cx, id, outcome));
         };
         let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
-        let (here, newest) = (peer.path == *path, peer.channel.window().next() == after);
+        let (here, newest) = (peer.path == *path, peer.association.channel.window().next() == after);
         if content_type == ContentType::RETURN_ROUTABILITY_CHECK {
             return self.on_check(cx, path, id, newest, content, out);
         }
@@ -184,7 +184,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
 
     /// An authentic record came from another address than the peer's.
     fn on_new_address(&mut self, id: PeerId, path: &Path, newest: bool) {
-        let unverified = self.peers.peer(id).is_none_or(|peer| peer.channel.is_unverified());
+        let unverified = self.peers.peer(id).is_none_or(|peer| peer.association.channel.is_unverified());
         let checks = self.peers.connection_ids(id).is_some_and(|ids| ids.rrc);
         let Some(Mobility { policy, changes, challenge }) = self.roles.mobility() else { return };
         // What is perhaps a replay may be answered by a check, whose cookie is of now, and be followed by nothing less.
@@ -268,7 +268,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         out: &mut [u8],
     ) -> Option<usize> {
         let to = if R::CONNECTION_ID { self.sent_id(id) } else { None };
-        let channel = &mut self.peers.peer(id)?.channel;
+        let channel = &mut self.peers.peer(id)?.association.channel;
         let (headroom, behind) = match &to {
             None => (channel.headroom::<C>(), 0),
             Some(to) => (channel.headroom::<C>().wrapping_add(to.bytes().len()), 1),
@@ -296,18 +296,18 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let multiple = self.roles.mobility().map_or(0, |mobility| usize::from(mobility.policy.padding)).max(1);
         let peer = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls);
         let peer = peer.ok_or(Misuse::NotEstablished)?;
-        let (len, most) = (frame.len(), peer.record_size.sent().min(MAX_CONTENT));
+        let (len, most) = (frame.len(), peer.association.record_size.sent().min(MAX_CONTENT));
         if len > most {
             return Err(Misuse::TooLong);
         }
-        let tag_len = peer.channel.max_tailroom::<C>();
+        let tag_len = peer.association.channel.max_tailroom::<C>();
         let with_type = len.saturating_add(1);
         let room = frame.room().saturating_sub(tag_len).saturating_sub(1).min(most.saturating_sub(with_type));
         let padding = with_type.next_multiple_of(multiple).saturating_sub(with_type).min(room);
         let inner = with_type.saturating_add(padding);
-        let behind = inner.saturating_sub(len).saturating_add(peer.channel.tailroom::<C>(inner));
-        let before = peer.channel.headroom::<C>().saturating_add(to.bytes().len());
+        let behind = inner.saturating_sub(len).saturating_add(peer.association.channel.tailroom::<C>(inner));
+        let before = peer.association.channel.headroom::<C>().saturating_add(to.bytes().len());
         let record = frame.widen(before, behind).map_err(|_| Misuse::Full)?;
-        Ok(peer.channel.seal_with_id(cx.crypto, ContentType::APPLICATION_DATA, to, len, inner, record)?)
+        Ok(peer.association.channel.seal_with_id(cx.crypto, ContentType::APPLICATION_DATA, to, len, inner, record)?)
     }
 }

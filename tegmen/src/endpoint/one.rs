@@ -89,7 +89,7 @@ impl<A: Default, const O: usize, const I: usize> Peers for OnePeer<A, O, I> {
 
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {
         let evicted = !self.is_vacant();
-        if evicted && !may_displace(new.rank, self.peer.rank) {
+        if evicted && !may_displace(new.rank, self.peer.association.rank) {
             return Err(TableFull);
         }
         self.remove(self.id());

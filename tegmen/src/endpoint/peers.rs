@@ -1,24 +1,12 @@
 //! The peer table: a trait, because a mote has an array of three peers and a server a slab of a million.
 
 use crate::address::{Address, Path};
+use crate::dtls::association::{Association, Rank};
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::record::{Channel, MAX_CONTENT};
-use crate::dtls::record_size::RecordSize;
 use crate::dtls::{AlertDescription, Buffers, HandshakeState, Ongoing};
 use crate::identity::{PeerId, Principal, Protection};
 use crate::time::Instant;
-
-/// The rank of a peer. A full table displaces the peer with the lowest rank first, and only if [`may_displace`] allows
-/// it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Rank {
-    /// The peer has an address, and has proved nothing else.
-    Stranger,
-    /// Proved a key.
-    Authenticated,
-    /// We opened the association ourselves.
-    Ours,
-}
 
 /// The phase of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,19 +26,13 @@ pub enum Phase {
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct Peer {
     pub(crate) phase: Phase,
-    pub(crate) rank: Rank,
     pub(crate) protection: Protection,
     /// The alert that is sent while [`Phase::Closing`], if one is due.
     pub(crate) alert: Option<AlertDescription>,
-    /// True while our last flight may have to be sent again.
-    pub(crate) lingers: bool,
-    /// The record size limit of a session; used only if the role supports it.
-    pub(crate) record_size: RecordSize,
     /// In units of 2^20 microseconds, for the idle timeout.
     pub(crate) last_heard: u32,
-    pub(crate) principal: Principal,
+    pub(crate) association: Association,
     pub(crate) path: Path,
-    pub(crate) channel: Channel,
 }
 
 /// The initial values of a peer.
@@ -81,32 +63,28 @@ impl Peer {
         const NOWHERE: Address = Address { ip: [0; 16], port: 0, scope: 0 };
         Self {
             path: Path { local: NOWHERE, remote: NOWHERE },
-            channel: Channel::none(),
-            principal: Principal(0),
+            association: Association::none(),
             last_heard: 0,
             phase: Phase::Vacant,
-            rank: Rank::Stranger,
             protection: Protection::Plain,
             alert: None,
-            lingers: false,
-            record_size: RecordSize::UNLIMITED,
         }
     }
 
     /// Takes a free place.
     pub fn occupy(&mut self, new: &NewPeer<'_>) {
         self.path = *new.path;
-        self.principal = Principal::NOBODY;
+        self.association.principal = Principal::NOBODY;
         self.phase = new.phase;
-        self.rank = new.rank;
+        self.association.rank = new.rank;
         self.protection = new.protection;
         self.alert = None;
-        self.lingers = false;
+        self.association.awaits_retransmission = false;
     }
 
     /// Leaves it; the keys are wiped.
     pub fn vacate(&mut self) {
-        self.channel.wipe();
+        self.association.channel.wipe();
         self.phase = Phase::Vacant;
     }
 
@@ -122,7 +100,7 @@ impl Peer {
 
     /// Returns the principal that the peer proved.
     pub const fn principal(&self) -> Principal {
-        self.principal
+        self.association.principal
     }
 
     /// Returns the phase of the association.
@@ -132,7 +110,7 @@ impl Peer {
 
     /// Returns the rank of the peer in the table.
     pub const fn rank(&self) -> Rank {
-        self.rank
+        self.association.rank
     }
 
     /// Returns the protection of the peer's datagrams.
@@ -152,7 +130,7 @@ impl Peer {
         ids: Option<&'b mut ConnectionIds>,
         buffers: Buffers<'b>,
     ) -> Ongoing<'b> {
-        Ongoing { state, peer: self, ids, buffers }
+        Ongoing { state, association: &mut self.association, ids, buffers }
     }
 
     /// Moves it to another path; for the table, which finds peers by it.
@@ -165,13 +143,13 @@ impl Peer {
     pub const fn max_content(&self) -> usize {
         match self.protection {
             Protection::Plain | Protection::Oscore => MAX_CONTENT,
-            Protection::Dtls => self.record_size.sent(),
+            Protection::Dtls => self.association.record_size.sent(),
         }
     }
 
     /// Returns the keys and counters of the session.
     pub const fn channel(&self) -> &Channel {
-        &self.channel
+        &self.association.channel
     }
 }
 

@@ -1,8 +1,9 @@
 //! Moves sessions out of an endpoint and back: see [`crate::dtls::session`].
 
-use super::{Endpoint, NewPeer, Peers, Phase, Rank};
+use super::{Endpoint, NewPeer, Peers, Phase};
 use crate::address::Path;
 use crate::cx::Cx;
+use crate::dtls::association::Rank;
 use crate::dtls::roles::Roles;
 use crate::dtls::session::Session;
 use crate::identity::{PeerId, Principal, Protection};
@@ -27,8 +28,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     pub fn copy_session(&mut self, id: PeerId) -> Option<Session> {
         let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;
-        let mut session = Session::of(&peer.channel, peer.record_size, ids);
-        session.next = peer.channel.lease_end();
+        let mut session = Session::of(&peer.association.channel, peer.association.record_size, ids);
+        session.next = peer.association.channel.lease_end();
         session.lose_window();
         Some(session)
     }
@@ -37,7 +38,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     pub fn take_session(&mut self, id: PeerId) -> Option<Session> {
         let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;
-        let session = Session::of(&peer.channel, peer.record_size, ids);
+        let session = Session::of(&peer.association.channel, peer.association.record_size, ids);
         self.peers.remove(id);
         Some(session)
     }
@@ -70,8 +71,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let new = NewPeer { path, rank, phase, protection, with_handshake: false };
         let id = self.insert(cx, &new).map_err(|_| NotRestored::TableFull)?;
         if let Some(peer) = self.peers.peer(id) {
-            (peer.principal, peer.record_size) = (principal, session.record_size);
-            peer.channel.restore(session);
+            (peer.association.principal, peer.association.record_size) = (principal, session.record_size);
+            peer.association.channel.restore(session);
         }
         if session.ids.is_some() {
             self.peers.set_connection_ids(id, session.ids);
@@ -83,19 +84,19 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// made durable before.
     pub fn lease_session(&mut self, id: PeerId, end: u32) {
         if let Some(peer) = self.established(id) {
-            peer.channel.set_lease(end);
+            peer.association.channel.set_lease(end);
         }
     }
 
     /// True while what arrives in a session may be a replay.
     pub fn is_unverified(&mut self, id: PeerId) -> bool {
-        self.established(id).is_some_and(|peer| peer.channel.is_unverified())
+        self.established(id).is_some_and(|peer| peer.association.channel.is_unverified())
     }
 
     /// The peer proved that what it sent last is fresh, by an Echo option for example (RFC 9175).
     pub fn verify_session(&mut self, id: PeerId) {
         if let Some(peer) = self.established(id) {
-            peer.channel.verify();
+            peer.association.channel.verify();
         }
     }
 

@@ -1,7 +1,8 @@
 use super::*;
 use crate::address::Address;
+use crate::dtls::association::Rank;
 use crate::dtls::state::Step;
-use crate::endpoint::{PeerArray, Rank};
+use crate::endpoint::PeerArray;
 use crate::identity::Protection;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -58,7 +59,7 @@ fn after(table: &mut impl Peers<Attached = u8>, ids: &mut Vec<PeerId>, act: Act)
         Act::SetPhase(at, phase) => table.set_phase(id(at), phase),
         Act::SetRank(at, rank) => {
             if let Some(peer) = table.peer(id(at)) {
-                peer.rank = rank;
+                peer.association.rank = rank;
             }
         }
         Act::SetPath(at, number) => table.set_path(id(at), &path(number)),
@@ -82,7 +83,7 @@ fn after(table: &mut impl Peers<Attached = u8>, ids: &mut Vec<PeerId>, act: Act)
         .flat_map(|number| [Phase::Handshaking, Phase::Established].map(|phase| table.find(&path(number), phase)));
     let found = found.collect::<Vec<_>>();
     let known = ids.iter().map(|id| {
-        let peer = table.peer(*id).map(|peer| (peer.phase, peer.rank, peer.path));
+        let peer = table.peer(*id).map(|peer| (peer.phase, peer.rank(), peer.path));
         (peer, table.attached(*id).is_some(), table.ongoing(*id).is_some())
     });
     let known = known.collect::<Vec<_>>();

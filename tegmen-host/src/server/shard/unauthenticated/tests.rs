@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use tegmen::address::Path;
 use tegmen::coap::Token;
 use tegmen::coap::observe::Observation;
-use tegmen::endpoint::{NewPeer, Phase, Rank};
+use tegmen::dtls::association::Rank;
+use tegmen::endpoint::{NewPeer, Phase};
 use tegmen::identity::Protection;
 use tegmen::time::Instant;
 

@@ -1,0 +1,50 @@
+//! The association with a peer: a handshake fills it, and its session uses it.
+
+use super::record::Channel;
+use super::record_size::RecordSize;
+use crate::identity::Principal;
+
+/// The rank of an association: who opened it, and whether the peer is authenticated. A full table of peers displaces the
+/// peer with the lowest rank first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rank {
+    /// The peer has an address, and has proved nothing else.
+    Stranger,
+    /// The peer proved a key.
+    Authenticated,
+    /// We opened the association ourselves.
+    Ours,
+}
+
+/// One association with a peer.
+#[derive(Debug)]
+#[repr(C)] // small fields first: a mote reaches the first 32 bytes of a peer with short instructions
+pub struct Association {
+    pub(crate) rank: Rank,
+    /// True while our last flight may have to be sent again.
+    pub(crate) awaits_retransmission: bool,
+    /// The record size limit of a session; used only if the role supports it.
+    pub(crate) record_size: RecordSize,
+    /// The principal that the peer proved.
+    pub(crate) principal: Principal,
+    /// The keys of the session, and its record numbers.
+    pub(crate) channel: Channel,
+}
+
+impl Association {
+    /// No association. All bytes are zero, so that a table of them takes no flash.
+    pub const fn none() -> Self {
+        Self {
+            rank: Rank::Stranger,
+            awaits_retransmission: false,
+            record_size: RecordSize::UNLIMITED,
+            principal: Principal(0),
+            channel: Channel::none(),
+        }
+    }
+
+    /// True if we opened it, and so are the client of its handshake.
+    pub(crate) fn is_client(&self) -> bool {
+        self.rank == Rank::Ours
+    }
+}
