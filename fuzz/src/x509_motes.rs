@@ -3,7 +3,7 @@
 use crate::x509::CA;
 use tegmen::crypto::compact::Compact;
 use tegmen::crypto::hash::DIGEST_LEN;
-use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, SignatureScheme, Unsupported};
+use tegmen::crypto::{Ccm, Crypto, NotAuthentic, SignatureScheme, Unsupported};
 use tegmen::x509::{Anchor, MAX_CERTIFICATES, Name, PublicKey, Purpose, Rules, UnixTime};
 
 /// The first byte says what is asked, the rest is a list of certificates. Whoever signs nothing is believed by nobody; and
@@ -43,26 +43,31 @@ struct Believer {
 }
 
 impl Crypto for Believer {
-    fn ccm_seal(
+    type Aead = Ccm;
+    const AES_128_CCM: Ccm = Ccm;
+
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        self.crypto.ccm_seal(key, nonce, aad, body, tag)
+        self.crypto.seal(aead, key, nonce, aad, body, tag)
     }
 
-    fn ccm_open(
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        self.crypto.ccm_open(key, nonce, aad, body, tag)
+        self.crypto.open(aead, key, nonce, aad, body, tag)
     }
 
     fn verify(&mut self, _: SignatureScheme, _: &[u8], _: &[u8; DIGEST_LEN], _: &[u8]) -> Result<(), NotAuthentic> {

@@ -6,7 +6,7 @@ mod checks;
 
 use checks::{CAVP_CASES, Count, RFC_3610_CASES, WYCHEPROOF_CCM_CASES};
 use tegmen::crypto::compact::Compact;
-use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
 use tegmen_accel::{KeySchedule, open, portable, seal};
 
 enum Path {
@@ -15,28 +15,35 @@ enum Path {
 }
 
 impl Crypto for Path {
-    fn ccm_seal(
+    type Aead = Ccm;
+    const AES_128_CCM: Ccm = Ccm;
+
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        _: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
+        let key = key.try_into().map_err(|_| Unsupported)?;
         match self {
             Self::Fast => seal(&KeySchedule::expand(key), nonce, aad, body, tag),
             Self::Portable => portable::seal(&KeySchedule::unexpanded(key), nonce, aad, body, tag),
         }
     }
 
-    fn ccm_open(
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        _: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
+        let key = key.try_into().map_err(|_| NotAuthentic)?;
         match self {
             Self::Fast => open(&KeySchedule::expand(key), nonce, aad, body, tag),
             Self::Portable => portable::open(&KeySchedule::unexpanded(key), nonce, aad, body, tag),

@@ -8,10 +8,8 @@ use chacha20::rand_core::{Rng, SeedableRng};
 use public::{Group, KeyPairs};
 use std::io::{self, Write};
 use tegmen::crypto::hash::DIGEST_LEN;
-use tegmen::crypto::{
-    CHACHA20_KEY_LEN, Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported,
-    rustcrypto,
-};
+use tegmen::crypto::rustcrypto::{self, Algorithm};
+use tegmen::crypto::{Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported};
 use tegmen::secret::{Secret, wipe};
 use tegmen_accel::KeySchedule;
 
@@ -79,80 +77,56 @@ impl HostCrypto {
 }
 
 impl Crypto for HostCrypto {
-    fn ccm_seal(
+    type Aead = Algorithm;
+    const AES_128_CCM: Algorithm = Algorithm::Ccm;
+    const AES_128_GCM: Option<Algorithm> = Some(Algorithm::Gcm);
+    const CHACHA20_POLY1305: Option<Algorithm> = Some(Algorithm::ChaCha20Poly1305);
+
+    #[inline]
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Algorithm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        tegmen_accel::seal(self.schedules.find(key, nonce, 0), nonce, aad, body, tag)
+        match aead {
+            Algorithm::Ccm => {
+                let key = key.try_into().map_err(|_| Unsupported)?;
+                tegmen_accel::seal(self.schedules.find(key, nonce, 0), nonce, aad, body, tag)
+            }
+            Algorithm::ChaCha20Poly1305 => public::chacha20_poly1305_seal(key, nonce, aad, body, tag),
+            Algorithm::Gcm => rustcrypto::seal(aead, key, nonce, aad, body, tag),
+        }
     }
 
-    fn ccm_open(
+    #[inline]
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Algorithm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        // In OSCORE a response has the nonce of its request, and another key.
-        let other = if nonce.len() == OSCORE_NONCE_LEN { 1 } else { 0 };
-        tegmen_accel::open(self.schedules.find(key, nonce, other), nonce, aad, body, tag)
-    }
-
-    const GCM: bool = true;
-
-    fn gcm_seal(
-        &mut self,
-        key: &[u8; KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &mut [u8; 16],
-    ) -> Result<(), Unsupported> {
-        rustcrypto::gcm_seal(key, nonce, aad, body, tag)
-    }
-
-    fn gcm_open(
-        &mut self,
-        key: &[u8; KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &[u8; 16],
-    ) -> Result<(), NotAuthentic> {
-        rustcrypto::gcm_open(key, nonce, aad, body, tag)
-    }
-
-    const CHACHA20: bool = true;
-
-    fn chacha20_seal(
-        &mut self,
-        key: &[u8; CHACHA20_KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &mut [u8; 16],
-    ) -> Result<(), Unsupported> {
-        *tag = public::chacha20_poly1305_seal(key, nonce, aad, body).ok_or(Unsupported)?;
-        Ok(())
-    }
-
-    fn chacha20_open(
-        &mut self,
-        key: &[u8; CHACHA20_KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &[u8; 16],
-    ) -> Result<(), NotAuthentic> {
-        // The library opens in place only where the tag is behind the text.
-        self.sealed.clear();
-        self.sealed.extend_from_slice(body);
-        public::chacha20_poly1305_open(key, nonce, aad, (&self.sealed, tag), body).ok_or(NotAuthentic)
+        match aead {
+            Algorithm::Ccm => {
+                let key = key.try_into().map_err(|_| NotAuthentic)?;
+                // In OSCORE a response has the nonce of its request, and another key.
+                let other = if nonce.len() == OSCORE_NONCE_LEN { 1 } else { 0 };
+                tegmen_accel::open(self.schedules.find(key, nonce, other), nonce, aad, body, tag)
+            }
+            Algorithm::ChaCha20Poly1305 => {
+                // The library opens in place only where the tag is behind the text.
+                self.sealed.clear();
+                self.sealed.extend_from_slice(body);
+                public::chacha20_poly1305_open(key, nonce, aad, (&self.sealed, tag), body)
+            }
+            Algorithm::Gcm => rustcrypto::open(aead, key, nonce, aad, body, tag),
+        }
     }
 
     const CBC: bool = true;

@@ -97,7 +97,7 @@ impl Resource {
         let rest = writer.finish();
         let (body, tag) = rest.split_at_mut_checked(payload.len()).ok_or(Stop::Full)?;
         let nonce = self.nonce(number);
-        crypto.ccm_seal(self.key.expose(), &nonce, &[], body, tag).map_err(|_| Stop::Unsupported)?;
+        crypto.seal(C::AES_128_CCM, self.key.expose(), &nonce, &[], body, tag).map_err(|_| Stop::Unsupported)?;
         out.get(..payload.len().saturating_add(OVERHEAD)).ok_or(Stop::Full)
     }
 
@@ -112,7 +112,7 @@ impl Resource {
         let number = reader.array().map_err(|_| NotAuthentic)?;
         let at = rest.len().checked_sub(TAG_LEN).filter(|_| key_id == self.key_id()).ok_or(NotAuthentic)?;
         let (body, tag) = rest.split_at_mut_checked(at).ok_or(NotAuthentic)?;
-        crypto.ccm_open(self.key.expose(), &self.nonce(number), &[], body, tag)?;
+        crypto.open(C::AES_128_CCM, self.key.expose(), &self.nonce(number), &[], body, tag)?;
         Ok(body)
     }
 

@@ -52,115 +52,65 @@ impl SignatureScheme {
     pub const ECDSA_SECP256R1_SHA256: Self = Self(0x0403);
 }
 
+/// AES-128-CCM, the only AEAD algorithm of its provider.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ccm;
+
 /// The primitives that every provider has.
 ///
 /// Keys are passed raw at each call: a session stores 16 bytes, and a provider that gains from expanded key
 /// schedules keeps a bounded cache of them (a schedule is 176 bytes, more than a whole session may take).
 pub trait Crypto {
-    /// Encrypts `body` in place with AES-128-CCM (RFC 3610) and writes the authentication tag.
+    /// The AEAD algorithms of the provider (RFC 5116); a value names one of them. It is [`Ccm`], of size zero, where there
+    /// is only one.
+    type Aead: Copy;
+
+    /// AES-128-CCM (RFC 3610): a nonce of 7 to 13 bytes, and a tag of an even number of bytes from 4 to 16.
+    const AES_128_CCM: Self::Aead;
+
+    /// AES-128-GCM (NIST SP 800-38D): a nonce of 12 bytes, a tag of 16. `None` if the provider does not have it. It is a
+    /// constant so that an image without it links nothing of its use.
+    const AES_128_GCM: Option<Self::Aead> = None;
+
+    /// ChaCha20-Poly1305 (RFC 8439, section 2.8): a nonce of 12 bytes, a tag of 16. `None` if the provider does not have
+    /// it. Records use it only with the feature `alloc`, because its keys do not fit into the place of AES-128 keys.
+    const CHACHA20_POLY1305: Option<Self::Aead> = None;
+
+    /// Encrypts `body` in place and writes the authentication tag.
     ///
-    /// The length of `nonce` (7 to 13 bytes) sets the size of the length field, that of `tag` (4 to 16, even) the
-    /// size of the tag. The first four bytes of the nonce are constant for a key in every protocol here, and a
-    /// provider may use them to find a cached key schedule.
+    /// The key has the length that the algorithm takes, [`KEY_LEN`] or [`CHACHA20_KEY_LEN`]. The length of the nonce sets
+    /// the size of the length field of CCM, that of `tag` the size of the tag. The first four bytes of the nonce are
+    /// constant for a key of CCM in every protocol here, and a provider may use them to find a cached key schedule.
     ///
     /// # Errors
     /// [`Unsupported`] if the provider does not have this combination of lengths; `body` is then unchanged.
-    fn ccm_seal(
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Self::Aead,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported>;
 
-    /// Decrypts `body` in place and checks `tag` in constant time; the inverse of [`Self::ccm_seal`].
+    /// Decrypts `body` in place and checks `tag` in constant time; the inverse of [`Self::seal`].
     ///
     /// # Errors
     /// [`NotAuthentic`] if the tag does not match (or the lengths are not supported); `body` then holds nothing
     /// that may be used.
-    fn ccm_open(
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Self::Aead,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic>;
 
-    /// True if the provider has AES-128-GCM. It is a constant so that an image without it links nothing of its use.
-    const GCM: bool = false;
-
-    /// Encrypts `body` in place with AES-128-GCM (NIST SP 800-38D) and writes the authentication tag.
-    ///
-    /// # Errors
-    /// [`Unsupported`] if the provider does not have it; `body` is then unchanged.
-    fn gcm_seal(
-        &mut self,
-        key: &[u8; KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &mut [u8; 16],
-    ) -> Result<(), Unsupported> {
-        let _ = (key, nonce, aad, body, tag);
-        Err(Unsupported)
-    }
-
-    /// Decrypts `body` in place and checks `tag` in constant time; the inverse of [`Self::gcm_seal`].
-    ///
-    /// # Errors
-    /// [`NotAuthentic`] if the tag does not match; `body` then holds nothing that may be used.
-    fn gcm_open(
-        &mut self,
-        key: &[u8; KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &[u8; 16],
-    ) -> Result<(), NotAuthentic> {
-        let _ = (key, nonce, aad, body, tag);
-        Err(NotAuthentic)
-    }
-
-    /// True if the provider has ChaCha20-Poly1305; a constant like [`Self::GCM`]. It has an effect only with the
-    /// feature `alloc`, because its keys do not fit into the place of AES-128 keys.
-    const CHACHA20: bool = false;
-
-    /// Encrypts `body` in place with ChaCha20-Poly1305 (RFC 8439, section 2.8) and writes the authentication tag.
-    ///
-    /// # Errors
-    /// [`Unsupported`] if the provider does not have it, or `body` is longer than 2^38 bytes; `body` is then unchanged.
-    fn chacha20_seal(
-        &mut self,
-        key: &[u8; CHACHA20_KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &mut [u8; 16],
-    ) -> Result<(), Unsupported> {
-        let _ = (key, nonce, aad, body, tag);
-        Err(Unsupported)
-    }
-
-    /// Decrypts `body` in place and checks `tag` in constant time; the inverse of [`Self::chacha20_seal`].
-    ///
-    /// # Errors
-    /// [`NotAuthentic`] if the tag does not match; `body` then holds nothing that may be used.
-    fn chacha20_open(
-        &mut self,
-        key: &[u8; CHACHA20_KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &[u8; 16],
-    ) -> Result<(), NotAuthentic> {
-        let _ = (key, nonce, aad, body, tag);
-        Err(NotAuthentic)
-    }
-
     /// True if the provider has AES-128-CBC, for [suites that are off unless they are
-    /// named](crate::dtls::CipherSuite::PSK_WITH_AES_128_CBC_SHA256); a constant as [`Self::CHACHA20`] is.
+    /// named](crate::dtls::CipherSuite::PSK_WITH_AES_128_CBC_SHA256); a constant as [`Self::AES_128_GCM`] is.
     const CBC: bool = false;
 
     /// Encrypts `body`, whole blocks of 16 bytes, in place with AES-128-CBC (NIST SP 800-38A). Nothing authenticates it.
@@ -182,7 +132,7 @@ pub trait Crypto {
     }
 
     /// True if the provider has SHA-1, for [the records of one suite that is off unless it is
-    /// named](crate::dtls::CipherSuite::RSA_WITH_AES_128_CBC_SHA); a constant as [`Self::CHACHA20`] is.
+    /// named](crate::dtls::CipherSuite::RSA_WITH_AES_128_CBC_SHA); a constant as [`Self::CBC`] is.
     const SHA1: bool = false;
 
     /// The compression function of SHA-1 (FIPS 180-4, section 6.1.2), over `blocks` in order, in a time that depends on their

@@ -4,37 +4,42 @@ use std::collections::HashSet;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::crypto::compact::Compact;
-use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
 use tegmen::oscore::{
     Aead, Context, FirstRequest, Offers, OscoreOption, Parameters, Pending, Rederived, Refused, RequestNonce,
     Unprotected,
 };
 
 /// Fails if any nonce comes twice under a key.
-struct Recorder(Compact, HashSet<([u8; KEY_LEN], Vec<u8>)>);
+struct Recorder(Compact, HashSet<(Vec<u8>, Vec<u8>)>);
 
 impl Crypto for Recorder {
-    fn ccm_seal(
+    type Aead = Ccm;
+    const AES_128_CCM: Ccm = Ccm;
+
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        assert!(self.1.insert((*key, nonce.to_vec())), "a nonce was used twice: {nonce:02x?}");
-        self.0.ccm_seal(key, nonce, aad, body, tag)
+        assert!(self.1.insert((key.to_vec(), nonce.to_vec())), "a nonce was used twice: {nonce:02x?}");
+        self.0.seal(aead, key, nonce, aad, body, tag)
     }
 
-    fn ccm_open(
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        self.0.ccm_open(key, nonce, aad, body, tag)
+        self.0.open(aead, key, nonce, aad, body, tag)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {

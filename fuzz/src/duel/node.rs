@@ -6,7 +6,7 @@ use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
 use tegmen::cx::Cx;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{Config, Records};
@@ -144,31 +144,36 @@ impl<E: Ends> Node<E> {
 /// A provider that notices when a nonce is used twice with one key.
 pub(super) struct Recorder {
     pub(super) inner: RustCrypto,
-    pub(super) spent: HashSet<([u8; KEY_LEN], Vec<u8>)>,
+    pub(super) spent: HashSet<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Crypto for Recorder {
-    fn ccm_seal(
+    type Aead = Ccm;
+    const AES_128_CCM: Ccm = Ccm;
+
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        _: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        assert!(self.spent.insert((*key, nonce.to_vec())), "a nonce twice under one key");
-        self.inner.ccm_seal(key, nonce, aad, body, tag)
+        assert!(self.spent.insert((key.to_vec(), nonce.to_vec())), "a nonce twice under one key");
+        self.inner.seal(RustCrypto::AES_128_CCM, key, nonce, aad, body, tag)
     }
 
-    fn ccm_open(
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        _: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        self.inner.ccm_open(key, nonce, aad, body, tag)
+        self.inner.open(RustCrypto::AES_128_CCM, key, nonce, aad, body, tag)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {

@@ -1,12 +1,12 @@
 //! A cipher that remembers every nonce it sealed under.
 
 use std::collections::HashSet;
-use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
 use tegmen_host::provider::HostCrypto;
 
 pub(crate) struct Recorder {
     crypto: HostCrypto,
-    seen: HashSet<([u8; KEY_LEN], Vec<u8>)>,
+    seen: HashSet<(Vec<u8>, Vec<u8>)>,
     pub(crate) repeated: u64,
 }
 
@@ -23,29 +23,34 @@ impl Recorder {
 }
 
 impl Crypto for Recorder {
-    fn ccm_seal(
+    type Aead = Ccm;
+    const AES_128_CCM: Ccm = Ccm;
+
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        _: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        if !self.seen.insert((*key, nonce.to_vec())) {
+        if !self.seen.insert((key.to_vec(), nonce.to_vec())) {
             self.repeated += 1;
         }
-        self.crypto.ccm_seal(key, nonce, aad, body, tag)
+        self.crypto.seal(HostCrypto::AES_128_CCM, key, nonce, aad, body, tag)
     }
 
-    fn ccm_open(
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        _: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        self.crypto.ccm_open(key, nonce, aad, body, tag)
+        self.crypto.open(HostCrypto::AES_128_CCM, key, nonce, aad, body, tag)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {

@@ -8,7 +8,7 @@ use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{Algorithm, ECDH_P256, PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::encoding::{AsBigEndian as _, Curve25519SeedBin, EcPrivateKeyBin};
 use aws_lc_rs::rsa::{Pkcs1PublicEncryptingKey, PublicEncryptingKey};
-use tegmen::crypto::{Crypto, NamedGroup};
+use tegmen::crypto::{Crypto, NamedGroup, NotAuthentic, Unsupported};
 use tegmen::dtls::rsa::PREMASTER_LEN;
 use tegmen::secret::Secret;
 
@@ -183,33 +183,41 @@ fn copy(bytes: &[u8], private: &mut Secret<32>) -> Result<(), InvalidKey> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvalidKey;
 
-/// Encrypts `body` in place with ChaCha20-Poly1305 (RFC 8439) and gives the tag; the library takes and returns a bit of the
+/// Encrypts `body` in place with ChaCha20-Poly1305 (RFC 8439) and writes the tag; the library takes and returns a bit of the
 /// heap for it, and is five times as fast as the RustCrypto crate that does not.
 ///
-/// `None` if `body` is longer than the cipher allows (256 GiB).
+/// # Errors
+/// [`Unsupported`] if a length is wrong, or `body` is longer than the cipher allows (256 GiB).
 pub(super) fn chacha20_poly1305_seal(
-    key: &[u8; 32],
-    nonce: &[u8; 12],
+    key: &[u8],
+    nonce: &[u8],
     aad: &[u8],
     body: &mut [u8],
-) -> Option<[u8; 16]> {
-    let nonce = Nonce::assume_unique_for_key(*nonce);
-    let tag = chacha20_poly1305(key)?.seal_in_place_separate_tag(nonce, Aad::from(aad), body).ok()?;
-    tag.as_ref().try_into().ok()
+    tag: &mut [u8],
+) -> Result<(), Unsupported> {
+    let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Unsupported)?;
+    let tag: &mut [u8; 16] = tag.try_into().map_err(|_| Unsupported)?;
+    let made = chacha20_poly1305(key).ok_or(Unsupported)?.seal_in_place_separate_tag(nonce, Aad::from(aad), body);
+    *tag = made.ok().and_then(|made| made.as_ref().try_into().ok()).ok_or(Unsupported)?;
+    Ok(())
 }
 
-/// Decrypts `sealed` to `body`, which is as long, and checks `tag` in constant time; `None` if it does not match.
+/// Decrypts `sealed` to `body`, which is as long, and checks `tag` in constant time.
+///
+/// # Errors
+/// [`NotAuthentic`] if the tag does not match, or a length is wrong.
 pub(super) fn chacha20_poly1305_open(
-    key: &[u8; 32],
-    nonce: &[u8; 12],
+    key: &[u8],
+    nonce: &[u8],
     aad: &[u8],
-    (sealed, tag): (&[u8], &[u8; 16]),
+    (sealed, tag): (&[u8], &[u8]),
     body: &mut [u8],
-) -> Option<()> {
-    let nonce = Nonce::assume_unique_for_key(*nonce);
-    chacha20_poly1305(key)?.open_separate_gather(nonce, Aad::from(aad), sealed, tag, body).ok()
+) -> Result<(), NotAuthentic> {
+    let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| NotAuthentic)?;
+    let key = chacha20_poly1305(key).ok_or(NotAuthentic)?;
+    key.open_separate_gather(nonce, Aad::from(aad), sealed, tag, body).map_err(|_| NotAuthentic)
 }
 
-fn chacha20_poly1305(key: &[u8; 32]) -> Option<LessSafeKey> {
+fn chacha20_poly1305(key: &[u8]) -> Option<LessSafeKey> {
     UnboundKey::new(&CHACHA20_POLY1305, key).map(LessSafeKey::new).ok()
 }

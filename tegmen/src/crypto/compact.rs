@@ -6,7 +6,7 @@
 //! whatever else is not a table lookup takes constant time everywhere.
 
 use super::hash::{DIGEST_LEN, Sha256};
-use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use super::{Ccm, Crypto, KEY_LEN, NotAuthentic, Unsupported};
 #[cfg(feature = "curves")]
 use super::{MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme, curves};
 use crate::secret::{Secret, same};
@@ -47,9 +47,13 @@ impl Compact {
 }
 
 impl Crypto for Compact {
-    fn ccm_seal(
+    type Aead = Ccm;
+    const AES_128_CCM: Ccm = Ccm;
+
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        _: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
@@ -61,9 +65,10 @@ impl Crypto for Compact {
         Ok(())
     }
 
-    fn ccm_open(
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        _: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
@@ -137,14 +142,14 @@ enum Direction {
 /// CCM (RFC 3610, section 2). Of what it leaves in `mac`, the first `tag_len` bytes are the tag.
 fn ccm(
     direction: Direction,
-    key: &[u8; KEY_LEN],
+    key: &[u8],
     nonce: &[u8],
     aad: &[u8],
     body: &mut [u8],
     tag_len: usize,
     mac: &mut Block,
 ) -> Result<(), Unsupported> {
-    let Ok(len) = u16::try_from(body.len()) else { return Err(Unsupported) };
+    let (Ok(key), Ok(len)) = (key.try_into(), u16::try_from(body.len())) else { return Err(Unsupported) };
     // 0xff00 announces a longer length field for the associated data (section 2.2).
     // Rotated, an odd number is large.
     let even_tag = tag_len.wrapping_sub(4).rotate_right(1) <= 6;

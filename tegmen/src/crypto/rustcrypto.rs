@@ -1,19 +1,18 @@
 //! The default provider: the RustCrypto crates, constant time on every target, hardware instructions where they exist.
 
-#[cfg(feature = "chacha20poly1305")]
-use super::CHACHA20_KEY_LEN;
-use super::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+#[cfg(feature = "cbc")]
+use super::KEY_LEN;
+use super::{Crypto, NotAuthentic, Unsupported};
 #[cfg(feature = "curves")]
 use super::{MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme, curves, hash::DIGEST_LEN};
 use aes::Aes128;
 #[cfg(feature = "cbc")]
 use aes::cipher::{BlockCipherDecrypt as _, BlockCipherEncrypt as _};
 use aes_gcm::Aes128Gcm;
-use ccm::aead::array::ArraySize;
+use ccm::Ccm;
 use ccm::aead::inout::InOutBuf;
 use ccm::aead::{AeadInOut, KeyInit};
 use ccm::consts::{U8, U12, U13, U16};
-use ccm::{Ccm, NonceSize, TagSize};
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 #[cfg(feature = "chacha20poly1305")]
@@ -34,89 +33,34 @@ impl RustCrypto {
 }
 
 impl Crypto for RustCrypto {
-    fn ccm_seal(
+    type Aead = Algorithm;
+    const AES_128_CCM: Algorithm = Algorithm::Ccm;
+    const AES_128_GCM: Option<Algorithm> = Some(Algorithm::Gcm);
+    #[cfg(feature = "chacha20poly1305")]
+    const CHACHA20_POLY1305: Option<Algorithm> = Some(Algorithm::ChaCha20Poly1305);
+
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Algorithm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        match (nonce.len(), tag.len()) {
-            (12, 8) => seal::<U8, U12>(key, nonce, aad, body, tag),
-            (13, 8) => seal::<U8, U13>(key, nonce, aad, body, tag),
-            (12, 16) => seal::<U16, U12>(key, nonce, aad, body, tag),
-            (13, 16) => seal::<U16, U13>(key, nonce, aad, body, tag),
-            _ => Err(Unsupported),
-        }
+        seal(aead, key, nonce, aad, body, tag)
     }
 
-    fn ccm_open(
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Algorithm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        match (nonce.len(), tag.len()) {
-            (12, 8) => open::<U8, U12>(key, nonce, aad, body, tag),
-            (13, 8) => open::<U8, U13>(key, nonce, aad, body, tag),
-            (12, 16) => open::<U16, U12>(key, nonce, aad, body, tag),
-            (13, 16) => open::<U16, U13>(key, nonce, aad, body, tag),
-            _ => Err(NotAuthentic),
-        }
-    }
-
-    const GCM: bool = true;
-
-    fn gcm_seal(
-        &mut self,
-        key: &[u8; KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &mut [u8; 16],
-    ) -> Result<(), Unsupported> {
-        gcm_seal(key, nonce, aad, body, tag)
-    }
-
-    fn gcm_open(
-        &mut self,
-        key: &[u8; KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &[u8; 16],
-    ) -> Result<(), NotAuthentic> {
-        gcm_open(key, nonce, aad, body, tag)
-    }
-
-    #[cfg(feature = "chacha20poly1305")]
-    const CHACHA20: bool = true;
-
-    #[cfg(feature = "chacha20poly1305")]
-    fn chacha20_seal(
-        &mut self,
-        key: &[u8; CHACHA20_KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &mut [u8; 16],
-    ) -> Result<(), Unsupported> {
-        chacha20_seal(key, nonce, aad, body, tag)
-    }
-
-    #[cfg(feature = "chacha20poly1305")]
-    fn chacha20_open(
-        &mut self,
-        key: &[u8; CHACHA20_KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &[u8; 16],
-    ) -> Result<(), NotAuthentic> {
-        chacha20_open(key, nonce, aad, body, tag)
+        open(aead, key, nonce, aad, body, tag)
     }
 
     #[cfg(feature = "cbc")]
@@ -184,68 +128,63 @@ impl Crypto for RustCrypto {
     }
 }
 
-/// AES-128-GCM as [`Crypto::gcm_seal`] has it, for providers that have no other.
+/// An AEAD algorithm of [`RustCrypto`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Algorithm {
+    /// AES-128-CCM with nonces of 12 and 13 bytes and tags of 8 and 16.
+    Ccm,
+    /// AES-128-GCM.
+    Gcm,
+    /// ChaCha20-Poly1305, with the feature `chacha20poly1305`.
+    ChaCha20Poly1305,
+}
+
+/// Implements [`Crypto::seal`], also for providers that have no other implementation of an algorithm.
 ///
 /// # Errors
-/// [`Unsupported`] if `body` is longer than 2^36 bytes.
-pub fn gcm_seal(
-    key: &[u8; KEY_LEN],
-    nonce: &[u8; 12],
+/// [`Unsupported`] if there is no such combination of lengths.
+pub fn seal(
+    aead: Algorithm,
+    key: &[u8],
+    nonce: &[u8],
     aad: &[u8],
     body: &mut [u8],
-    tag: &mut [u8; 16],
+    tag: &mut [u8],
 ) -> Result<(), Unsupported> {
-    let made = Aes128Gcm::new(key.into()).encrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body));
-    *tag = made.map_err(|_| Unsupported)?.into();
-    Ok(())
+    match (aead, nonce.len(), tag.len()) {
+        (Algorithm::Ccm, 12, 8) => seal_with::<Ccm<Aes128, U8, U12>>(key, nonce, aad, body, tag),
+        (Algorithm::Ccm, 13, 8) => seal_with::<Ccm<Aes128, U8, U13>>(key, nonce, aad, body, tag),
+        (Algorithm::Ccm, 12, 16) => seal_with::<Ccm<Aes128, U16, U12>>(key, nonce, aad, body, tag),
+        (Algorithm::Ccm, 13, 16) => seal_with::<Ccm<Aes128, U16, U13>>(key, nonce, aad, body, tag),
+        (Algorithm::Gcm, 12, 16) => seal_with::<Aes128Gcm>(key, nonce, aad, body, tag),
+        #[cfg(feature = "chacha20poly1305")]
+        (Algorithm::ChaCha20Poly1305, 12, 16) => seal_with::<ChaCha20Poly1305>(key, nonce, aad, body, tag),
+        _ => Err(Unsupported),
+    }
 }
 
-/// Implements [`Crypto::gcm_open`].
+/// Implements [`Crypto::open`], also for providers that have no other implementation of an algorithm.
 ///
 /// # Errors
-/// [`NotAuthentic`] if the tag does not match.
-pub fn gcm_open(
-    key: &[u8; KEY_LEN],
-    nonce: &[u8; 12],
+/// [`NotAuthentic`] if the tag does not match, or there is no such combination of lengths.
+pub fn open(
+    aead: Algorithm,
+    key: &[u8],
+    nonce: &[u8],
     aad: &[u8],
     body: &mut [u8],
-    tag: &[u8; 16],
+    tag: &[u8],
 ) -> Result<(), NotAuthentic> {
-    let cipher = Aes128Gcm::new(key.into());
-    cipher.decrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body), tag.into()).map_err(|_| NotAuthentic)
-}
-
-/// ChaCha20-Poly1305 as [`Crypto::chacha20_seal`] has it, for providers that have no other.
-///
-/// # Errors
-/// [`Unsupported`] if `body` is longer than 2^38 bytes.
-#[cfg(feature = "chacha20poly1305")]
-pub fn chacha20_seal(
-    key: &[u8; CHACHA20_KEY_LEN],
-    nonce: &[u8; 12],
-    aad: &[u8],
-    body: &mut [u8],
-    tag: &mut [u8; 16],
-) -> Result<(), Unsupported> {
-    let made = ChaCha20Poly1305::new(key.into()).encrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body));
-    *tag = made.map_err(|_| Unsupported)?.into();
-    Ok(())
-}
-
-/// Implements [`Crypto::chacha20_open`].
-///
-/// # Errors
-/// [`NotAuthentic`] if the tag does not match.
-#[cfg(feature = "chacha20poly1305")]
-pub fn chacha20_open(
-    key: &[u8; CHACHA20_KEY_LEN],
-    nonce: &[u8; 12],
-    aad: &[u8],
-    body: &mut [u8],
-    tag: &[u8; 16],
-) -> Result<(), NotAuthentic> {
-    let cipher = ChaCha20Poly1305::new(key.into());
-    cipher.decrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body), tag.into()).map_err(|_| NotAuthentic)
+    match (aead, nonce.len(), tag.len()) {
+        (Algorithm::Ccm, 12, 8) => open_with::<Ccm<Aes128, U8, U12>>(key, nonce, aad, body, tag),
+        (Algorithm::Ccm, 13, 8) => open_with::<Ccm<Aes128, U8, U13>>(key, nonce, aad, body, tag),
+        (Algorithm::Ccm, 12, 16) => open_with::<Ccm<Aes128, U16, U12>>(key, nonce, aad, body, tag),
+        (Algorithm::Ccm, 13, 16) => open_with::<Ccm<Aes128, U16, U13>>(key, nonce, aad, body, tag),
+        (Algorithm::Gcm, 12, 16) => open_with::<Aes128Gcm>(key, nonce, aad, body, tag),
+        #[cfg(feature = "chacha20poly1305")]
+        (Algorithm::ChaCha20Poly1305, 12, 16) => open_with::<ChaCha20Poly1305>(key, nonce, aad, body, tag),
+        _ => Err(NotAuthentic),
+    }
 }
 
 /// AES-128-CBC as [`Crypto::cbc_encrypt`] has it, for providers that have no other.
@@ -289,27 +228,27 @@ pub fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
     sha1::block_api::compress(state, blocks);
 }
 
-fn seal<M: ArraySize + TagSize, N: ArraySize + NonceSize>(
-    key: &[u8; KEY_LEN],
+fn seal_with<A: KeyInit + AeadInOut>(
+    key: &[u8],
     nonce: &[u8],
     aad: &[u8],
     body: &mut [u8],
     tag: &mut [u8],
 ) -> Result<(), Unsupported> {
-    let cipher = Ccm::<Aes128, M, N>::new(key.into());
+    let cipher = A::new(key.try_into().map_err(|_| Unsupported)?);
     let nonce = nonce.try_into().map_err(|_| Unsupported)?;
     let made = cipher.encrypt_inout_detached(nonce, aad, InOutBuf::from(body)).map_err(|_| Unsupported)?;
     crate::buf::copy(tag, &made).map_err(|_| Unsupported)
 }
 
-fn open<M: ArraySize + TagSize, N: ArraySize + NonceSize>(
-    key: &[u8; KEY_LEN],
+fn open_with<A: KeyInit + AeadInOut>(
+    key: &[u8],
     nonce: &[u8],
     aad: &[u8],
     body: &mut [u8],
     tag: &[u8],
 ) -> Result<(), NotAuthentic> {
-    let cipher = Ccm::<Aes128, M, N>::new(key.into());
+    let cipher = A::new(key.try_into().map_err(|_| NotAuthentic)?);
     let nonce = nonce.try_into().map_err(|_| NotAuthentic)?;
     let tag = tag.try_into().map_err(|_| NotAuthentic)?;
     cipher.decrypt_inout_detached(nonce, aad, InOutBuf::from(body), tag).map_err(|_| NotAuthentic)

@@ -141,7 +141,7 @@ impl Ongoing<'_> {
         if !offered {
             return Err(Fatal::IllegalParameter);
         }
-        if C::GCM || R::KEEPS {
+        if C::AES_128_GCM.is_some() || R::KEEPS {
             (self.state.exchange, self.state.cipher) = suite.parts().ok_or(Fatal::IllegalParameter)?;
         }
         if R::RESUMPTION {

@@ -246,7 +246,7 @@ impl Ongoing<'_> {
         let (kind, last): (_, &[u8]) = match element {
             Element::ClientHello if R::CLIENT => {
                 client_hello::write_front(&mut body, &state.client_random, session_id, kept)?;
-                let offer: &[u8] = match state.minimal || !C::GCM && !R::RECORD_SIZE && !R::KEEPS {
+                let offer: &[u8] = match state.minimal || C::AES_128_GCM.is_none() && !R::RECORD_SIZE && !R::KEEPS {
                     true if state.minimal => &MINIMAL_OFFER,
                     true => &DEFAULT_OFFER,
                     false => {
@@ -269,7 +269,7 @@ impl Ongoing<'_> {
                     max_fragment_length,
                     other: false,
                 };
-                let suite = match C::GCM || R::KEEPS {
+                let suite = match C::AES_128_GCM.is_some() || R::KEEPS {
                     true => CipherSuite::of(state.exchange, state.cipher),
                     false => CipherSuite::PSK_WITH_AES_128_CCM_8,
                 };

@@ -31,7 +31,7 @@ impl HandshakeState {
         agreed: Agreed,
     ) {
         self.begin(Step::AwaitClientKeyExchange, Element::ServerHello, cx.now, settings);
-        if C::GCM || R::KEEPS {
+        if C::AES_128_GCM.is_some() || R::KEEPS {
             self.cipher = agreed.cipher;
             if let Some(cipher) = agreed.cipher.with_encrypt_then_mac()
                 && hello.extension(ExtensionType::ENCRYPT_THEN_MAC).is_some()
@@ -77,7 +77,7 @@ impl HandshakeState {
             return Err(Fatal::IllegalParameter);
         }
         let usable = |suite: &CipherSuite| hello.offers(*suite) && local.offers::<C>(*suite);
-        if !C::GCM && !R::PUBLIC_KEYS {
+        if C::AES_128_GCM.is_none() && !R::PUBLIC_KEYS {
             let agreed = Agreed::psk(Cipher::Ccm8);
             return if hello.offers(agreed.suite()) { Ok(agreed) } else { Err(Fatal::NoCommonSuite) };
         }

@@ -147,7 +147,7 @@ impl Session {
         writer.put(&self.ids.as_ref().map_or([0; _], ConnectionIds::pack))?;
         let mut tag = [0; TAG_LEN];
         let plain = writer.finish();
-        crypto.ccm_seal(key, &nonce, purpose, plain, &mut tag).map_err(|_| Full)?;
+        crypto.seal(C::AES_128_CCM, key, &nonce, purpose, plain, &mut tag).map_err(|_| Full)?;
         out.u8(if self.cipher.is_long() { LONG_VERSION } else { VERSION })?;
         out.put(&nonce)?;
         out.put(plain)?;
@@ -179,7 +179,7 @@ impl Session {
         if !reader.is_empty() {
             return Err(OpenError::Length);
         }
-        crypto.ccm_open(key, &nonce, purpose, plain, &tag)?;
+        crypto.open(C::AES_128_CCM, key, &nonce, purpose, plain, &tag)?;
         let mut reader = Reader::new(plain);
         let cipher = Cipher::from_byte(reader.u8()?).filter(|cipher| cipher.is_long() == long);
         let cipher = cipher.ok_or(OpenError::Version)?;

@@ -188,7 +188,7 @@ pub(crate) fn usable<C: Crypto, R: Roles>(suite: CipherSuite) -> bool {
 impl<R: Roles> Local<'_, R> {
     /// True if this endpoint can use the suite, and is meant to.
     pub(crate) fn offers<C: Crypto>(&self, suite: CipherSuite) -> bool {
-        if !C::GCM && !R::PUBLIC_KEYS || self.settings.profile == Profile::Minimal {
+        if C::AES_128_GCM.is_none() && !R::PUBLIC_KEYS || self.settings.profile == Profile::Minimal {
             return suite == CipherSuite::PSK_WITH_AES_128_CCM_8;
         }
         self.roles.suites().0.contains(&suite) && usable::<C, R>(suite)

@@ -137,7 +137,7 @@ impl TicketKeys {
         self.sealed = self.sealed.saturating_add(1);
         let mut tag = [0; TAG_LEN];
         let body = ticket.put_and_lend(state)?;
-        crypto.ccm_seal(key, &nonce(salt, &drawn), name, body, &mut tag).map_err(|_| Full)?;
+        crypto.seal(C::AES_128_CCM, key, &nonce(salt, &drawn), name, body, &mut tag).map_err(|_| Full)?;
         ticket.put(&tag)
     }
 
@@ -154,7 +154,7 @@ impl TicketKeys {
                 continue;
             };
             state.copy_from_slice(sealed);
-            if crypto.ccm_open(key, &nonce(salt, &drawn), known, state, tag).is_ok() {
+            if crypto.open(C::AES_128_CCM, key, &nonce(salt, &drawn), known, state, tag).is_ok() {
                 return Some(Opened { state, fresh: place < 2 });
             }
         }

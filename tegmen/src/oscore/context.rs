@@ -144,7 +144,7 @@ impl Context {
         if sender_id == recipient_id {
             return Err(BadParameters::SameIds);
         }
-        if aead == Aead::A128Gcm && !C::GCM {
+        if aead == Aead::A128Gcm && C::AES_128_GCM.is_none() {
             return Err(BadParameters::Unsupported);
         }
         let mut context = Self {

@@ -3,7 +3,7 @@
 
 use super::option::PartialIv;
 use super::{Id, MAX_ID};
-use crate::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use crate::crypto::Crypto;
 
 /// Longest nonce, and length of every common IV here.
 pub(super) const MAX_NONCE: usize = 13;
@@ -67,38 +67,12 @@ impl Aead {
         }
     }
 
-    /// Encrypts `body` in place; the tag goes to the first bytes of `tag`.
-    #[inline]
-    pub(super) fn seal<C: Crypto>(
-        self,
-        crypto: &mut C,
-        key: &[u8; KEY_LEN],
-        inputs: &Inputs,
-        body: &mut [u8],
-        tag: &mut [u8],
-    ) -> Result<(), Unsupported> {
-        if C::GCM && self == Self::A128Gcm {
-            let (Some(nonce), Ok(tag)) = (inputs.nonce.last_chunk(), tag.try_into()) else { return Err(Unsupported) };
-            return crypto.gcm_seal(key, nonce, inputs.aad(), body, tag);
+    /// The algorithm of a provider that has it.
+    pub(super) const fn of<C: Crypto>(self) -> C::Aead {
+        match C::AES_128_GCM {
+            Some(gcm) if matches!(self, Self::A128Gcm) => gcm,
+            _ => C::AES_128_CCM,
         }
-        crypto.ccm_seal(key, inputs.nonce(), inputs.aad(), body, tag)
-    }
-
-    /// Decrypts `body` in place if `tag` is right.
-    #[inline]
-    pub(super) fn open<C: Crypto>(
-        self,
-        crypto: &mut C,
-        key: &[u8; KEY_LEN],
-        inputs: &Inputs,
-        body: &mut [u8],
-        tag: &[u8],
-    ) -> Result<(), NotAuthentic> {
-        if C::GCM && self == Self::A128Gcm {
-            let (Some(nonce), Ok(tag)) = (inputs.nonce.last_chunk(), tag.try_into()) else { return Err(NotAuthentic) };
-            return crypto.gcm_open(key, nonce, inputs.aad(), body, tag);
-        }
-        crypto.ccm_open(key, inputs.nonce(), inputs.aad(), body, tag)
     }
 }
 

@@ -128,7 +128,8 @@ impl Context {
             option.kid_context = self.kid_context(wrapped);
         }
         let (plaintext, tag) = enclose(frame, plain, code, &option, self.aead.tag_len())?;
-        let sealed = self.aead.seal(crypto, self.sender_key.expose(), inputs, plaintext, tag);
+        let (aead, key) = (self.aead.of::<C>(), self.sender_key.expose());
+        let sealed = crypto.seal(aead, key, inputs.nonce(), inputs.aad(), plaintext, tag);
         sealed.map_err(|_| Stop::Unsupported)
     }
 }

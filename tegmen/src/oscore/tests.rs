@@ -5,7 +5,7 @@ use crate::buf::Frame;
 use crate::coap::message::{Builder, MessageRef, MessageType};
 use crate::coap::{Code, OptionNumber, Token};
 use crate::crypto::compact::Compact;
-use crate::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use crate::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
 use crate::replay::ReplayWindow;
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use std::vec::Vec;
 /// Fails if any nonce comes twice under a key.
 struct Recorder {
     crypto: Compact,
-    seen: HashSet<([u8; KEY_LEN], Vec<u8>)>,
+    seen: HashSet<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Recorder {
@@ -25,27 +25,32 @@ impl Recorder {
 }
 
 impl Crypto for Recorder {
-    fn ccm_seal(
+    type Aead = Ccm;
+    const AES_128_CCM: Ccm = Ccm;
+
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
-        assert!(self.seen.insert((*key, nonce.to_vec())), "a nonce was used twice: {nonce:02x?}");
-        self.crypto.ccm_seal(key, nonce, aad, body, tag)
+        assert!(self.seen.insert((key.to_vec(), nonce.to_vec())), "a nonce was used twice: {nonce:02x?}");
+        self.crypto.seal(aead, key, nonce, aad, body, tag)
     }
 
-    fn ccm_open(
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Ccm,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        self.crypto.ccm_open(key, nonce, aad, body, tag)
+        self.crypto.open(aead, key, nonce, aad, body, tag)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {

@@ -253,7 +253,7 @@ impl Sealed {
     ) -> Result<(), NotAuthentic> {
         let payload = datagram.get_mut(self.text_at..).unwrap_or(&mut []);
         let (text, tag) = payload.split_at_mut_checked(self.text_len).ok_or(NotAuthentic)?;
-        aead.open(crypto, key.expose(), &self.inputs, text, tag)
+        crypto.open(aead.of::<C>(), key.expose(), self.inputs.nonce(), self.inputs.aad(), text, tag)
     }
 
     /// The message inside, with those options outside that it is meant to have (RFC 8613, section 8.2, step 7).

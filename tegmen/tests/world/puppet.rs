@@ -350,7 +350,7 @@ impl Puppet {
         let mut content = content.to_vec();
         let aad = associated_data(content_type, explicit, content.len());
         let nonce = [&salt[..], explicit].concat();
-        self.crypto.ccm_open(&key, &nonce, &aad, &mut content, tag).ok().map(|()| content)
+        self.crypto.open(RustCrypto::AES_128_CCM, &key, &nonce, &aad, &mut content, tag).ok().map(|()| content)
     }
 }
 
@@ -372,7 +372,7 @@ pub fn seal_with(
     let mut tag = [0; 8];
     let aad = associated_data(content_type, &explicit, content.len());
     let nonce = [&salt[..], &explicit].concat();
-    crypto.ccm_seal(key, &nonce, &aad, &mut sealed, &mut tag).unwrap();
+    crypto.seal(RustCrypto::AES_128_CCM, key, &nonce, &aad, &mut sealed, &mut tag).unwrap();
     record(content_type, 1, sequence, &[&explicit[..], &sealed, &tag].concat())
 }
 

@@ -5,9 +5,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use tegmen::crypto::hash::DIGEST_LEN;
 use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::crypto::{
-    CHACHA20_KEY_LEN, Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported,
-};
+use tegmen::crypto::{Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported};
 
 /// Every key and nonce that sealed something, in all of a world.
 pub type Spent = Rc<RefCell<HashSet<(Vec<u8>, Vec<u8>)>>>;
@@ -35,77 +33,34 @@ impl Recorder {
 }
 
 impl Crypto for Recorder {
-    fn ccm_seal(
+    type Aead = <RustCrypto as Crypto>::Aead;
+    const AES_128_CCM: Self::Aead = RustCrypto::AES_128_CCM;
+    const AES_128_GCM: Option<Self::Aead> = RustCrypto::AES_128_GCM;
+    const CHACHA20_POLY1305: Option<Self::Aead> = RustCrypto::CHACHA20_POLY1305;
+
+    fn seal(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Self::Aead,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
         self.spend(key, nonce);
-        self.inner.ccm_seal(key, nonce, aad, body, tag)
+        self.inner.seal(aead, key, nonce, aad, body, tag)
     }
 
-    fn ccm_open(
+    fn open(
         &mut self,
-        key: &[u8; KEY_LEN],
+        aead: Self::Aead,
+        key: &[u8],
         nonce: &[u8],
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), NotAuthentic> {
-        self.inner.ccm_open(key, nonce, aad, body, tag)
-    }
-
-    const GCM: bool = true;
-
-    fn gcm_seal(
-        &mut self,
-        key: &[u8; KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &mut [u8; 16],
-    ) -> Result<(), Unsupported> {
-        self.spend(key, nonce);
-        self.inner.gcm_seal(key, nonce, aad, body, tag)
-    }
-
-    fn gcm_open(
-        &mut self,
-        key: &[u8; KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &[u8; 16],
-    ) -> Result<(), NotAuthentic> {
-        self.inner.gcm_open(key, nonce, aad, body, tag)
-    }
-
-    const CHACHA20: bool = true;
-
-    fn chacha20_seal(
-        &mut self,
-        key: &[u8; CHACHA20_KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &mut [u8; 16],
-    ) -> Result<(), Unsupported> {
-        self.spend(key, nonce);
-        self.inner.chacha20_seal(key, nonce, aad, body, tag)
-    }
-
-    fn chacha20_open(
-        &mut self,
-        key: &[u8; CHACHA20_KEY_LEN],
-        nonce: &[u8; 12],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &[u8; 16],
-    ) -> Result<(), NotAuthentic> {
-        self.inner.chacha20_open(key, nonce, aad, body, tag)
+        self.inner.open(aead, key, nonce, aad, body, tag)
     }
 
     const CBC: bool = true;

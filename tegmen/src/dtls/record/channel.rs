@@ -233,30 +233,25 @@ impl Channel {
             return mode.seal(crypto, key, aad.as_ref(), iv, content, record).ok_or(SealError::Full);
         }
         let len = record.len().checked_sub(self.cipher.tail_len::<C>(content)).filter(|len| *len <= MAX_CONTENT);
-        let len = len.ok_or(SealError::Full)? as u16;
+        let len = len.ok_or(SealError::Full)?;
         let sealed_len = (self.cipher.explicit_len::<C>() as u16).wrapping_add(record.len() as u16);
         let mut nowhere = [0; EXPLICIT_LEN];
         let (place, explicit) = match self.cipher.is_chacha20::<C>() {
             true => (head, &mut nowhere),
             false => head.split_last_chunk_mut().ok_or(SealError::Full)?,
         };
-        let aad = write_header(place, number, sealed_len, len)?;
+        let aad = write_header(place, number, sealed_len, len as u16)?;
         let aad = aad.as_ref();
         *explicit = number.0.to_be_bytes();
-        let sealed = if self.cipher.is_chacha20::<C>() {
-            let (key, iv) = self.long.write().and_then(LongKey::chacha20).ok_or(SealError::Full)?;
-            let (body, tag) = record.split_last_chunk_mut().ok_or(SealError::Full)?;
-            crypto.chacha20_seal(key, &nonce_of_number(iv, explicit), aad, body, tag)
-        } else {
-            let (key, nonce) = (self.write.key.expose(), nonce(&self.write.salt, explicit));
-            if self.cipher.is_gcm::<C>() {
-                let (body, tag) = record.split_last_chunk_mut().ok_or(SealError::Full)?;
-                crypto.gcm_seal(key, &nonce, aad, body, tag)
-            } else {
-                let (body, tag) = record.split_last_chunk_mut::<TAG_LEN>().ok_or(SealError::Full)?;
-                crypto.ccm_seal(key, &nonce, aad, body, tag)
+        let (key, nonce) = match self.cipher.is_chacha20::<C>() {
+            true => {
+                let (key, iv) = self.long.write().and_then(LongKey::chacha20).ok_or(SealError::Full)?;
+                (key.as_slice(), nonce_of_number(iv, explicit))
             }
+            false => (self.write.key.expose().as_slice(), nonce(&self.write.salt, explicit)),
         };
+        let (body, tag) = record.split_at_mut_checked(len).ok_or(SealError::Full)?;
+        let sealed = crypto.seal(self.cipher.aead::<C>(), key, &nonce, aad, body, tag);
         sealed.map_err(|_| SealError::Full)
     }
 
@@ -339,26 +334,17 @@ impl Channel {
                 (&*explicit, rest)
             }
         };
-        let len = rest.len().checked_sub(tag_len).filter(|len| *len <= limit);
-        let aad = associated_data(record.header, len.ok_or(Discard::Malformed)? as u16);
-        let aad = aad.as_ref();
-        let (content, opened) = if self.cipher.is_chacha20::<C>() {
-            let (key, iv) = self.long.read().and_then(LongKey::chacha20).ok_or(Discard::NotAuthentic)?;
-            let (content, tag) = rest.split_last_chunk_mut().ok_or(Discard::Malformed)?;
-            let opened = crypto.chacha20_open(key, &nonce_of_number(iv, explicit), aad, content, tag);
-            (content, opened)
-        } else {
-            let (key, nonce) = (self.read.key.expose(), nonce(&self.read.salt, explicit));
-            if self.cipher.is_gcm::<C>() {
-                let (content, tag) = rest.split_last_chunk_mut().ok_or(Discard::Malformed)?;
-                let opened = crypto.gcm_open(key, &nonce, aad, content, tag);
-                (content, opened)
-            } else {
-                let (content, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(Discard::Malformed)?;
-                let opened = crypto.ccm_open(key, &nonce, aad, content, tag);
-                (content, opened)
+        let len = rest.len().checked_sub(tag_len).filter(|len| *len <= limit).ok_or(Discard::Malformed)?;
+        let aad = associated_data(record.header, len as u16);
+        let (key, nonce) = match self.cipher.is_chacha20::<C>() {
+            true => {
+                let (key, iv) = self.long.read().and_then(LongKey::chacha20).ok_or(Discard::NotAuthentic)?;
+                (key.as_slice(), nonce_of_number(iv, explicit))
             }
+            false => (self.read.key.expose().as_slice(), nonce(&self.read.salt, explicit)),
         };
+        let (content, tag) = rest.split_at_mut_checked(len).ok_or(Discard::Malformed)?;
+        let opened = crypto.open(self.cipher.aead::<C>(), key, &nonce, aad.as_ref(), content, tag);
         if opened.is_err() {
             if tag_len == TAG_LEN {
                 self.failed_opens = self.failed_opens.saturating_add(1);

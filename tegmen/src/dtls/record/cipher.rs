@@ -29,20 +29,30 @@ impl Cipher {
         match self {
             Self::Ccm8 => true,
             // Where their keys do not fit, no suite has another one.
-            _ if !LongKeys::FIT => C::GCM,
-            Self::Gcm => C::GCM,
-            Self::ChaCha20Poly1305 => C::CHACHA20,
+            _ if !LongKeys::FIT => C::AES_128_GCM.is_some(),
+            Self::Gcm => C::AES_128_GCM.is_some(),
+            Self::ChaCha20Poly1305 => C::CHACHA20_POLY1305.is_some(),
             Self::CbcSha256 | Self::CbcSha256EncryptThenMac => C::CBC,
             Self::CbcSha | Self::CbcShaEncryptThenMac => C::CBC && C::SHA1,
         }
     }
 
     pub(super) const fn is_gcm<C: Crypto>(self) -> bool {
-        C::GCM && matches!(self, Self::Gcm)
+        C::AES_128_GCM.is_some() && matches!(self, Self::Gcm)
     }
 
     pub(super) const fn is_chacha20<C: Crypto>(self) -> bool {
-        C::CHACHA20 && LongKeys::FIT && matches!(self, Self::ChaCha20Poly1305)
+        C::CHACHA20_POLY1305.is_some() && LongKeys::FIT && matches!(self, Self::ChaCha20Poly1305)
+    }
+
+    /// The algorithm of a provider that has it; for CBC it is not asked.
+    #[inline]
+    pub(super) const fn aead<C: Crypto>(self) -> C::Aead {
+        match (C::AES_128_GCM, C::CHACHA20_POLY1305) {
+            (Some(gcm), _) if self.is_gcm::<C>() => gcm,
+            (_, Some(chacha20)) if self.is_chacha20::<C>() => chacha20,
+            _ => C::AES_128_CCM,
+        }
     }
 
     pub(crate) const fn is_cbc<C: Crypto>(self) -> bool {

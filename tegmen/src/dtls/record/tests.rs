@@ -131,7 +131,8 @@ fn a_record_of_chacha20_is_what_rfc_7905_says() {
     nonce[11] ^= 7; // sequence_number
     let aad = [0, 1, 0, 0, 0, 0, 0, 7, 23, 254, 253, 0, 7];
     let (mut body, mut tag) = (*b"content", [0; 16]);
-    RustCrypto::new([0; 32]).chacha20_seal(&key, &nonce, &aad, &mut body, &mut tag).unwrap();
+    let chacha20 = RustCrypto::CHACHA20_POLY1305.unwrap();
+    RustCrypto::new([0; 32]).seal(chacha20, &key, &nonce, &aad, &mut body, &mut tag).unwrap();
     assert_eq!(record, [&[23, 254, 253, 0, 1, 0, 0, 0, 0, 0, 7, 0, 23][..], &body, &tag].concat());
 }
 
