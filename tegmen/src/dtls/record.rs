@@ -1,14 +1,16 @@
-//! The record layer (RFC 6347, section 4.1): the format of records, the ciphers that protect them, and the [`Channel`]
-//! of a session, which encrypts and decrypts them.
+//! The record layer (RFC 6347, section 4.1): the format of records, their protection, and the [`Channel`] of a session,
+//! which has the numbers of both directions.
 
 pub(crate) mod cbc;
 mod channel;
 pub(crate) mod cipher;
 mod keys;
+mod protection;
 
 pub use channel::{CHUNK, Channel, SealError};
 pub(crate) use cipher::Cipher;
-pub(crate) use keys::{KEY_BLOCK_LEN, LONG_KEY_LEN, LongKey, LongKeys, TrafficKey};
+pub(crate) use keys::{KEY_BLOCK_LEN, Keys, LONG_KEY_LEN, LongKey, LongKeys, TrafficKey};
+use protection::Protection;
 
 use super::VERSION;
 use super::handshake::MessageType;

@@ -6,7 +6,7 @@
 //! fresh, for example by an Echo option (RFC 9175, section 2.3).
 
 use super::connection_id::ConnectionIds;
-use super::record::{CHUNK, Channel, Cipher, LONG_KEY_LEN, LongKey, LongKeys, MAX_SEALED, SALT_LEN, TrafficKey};
+use super::record::{CHUNK, Channel, Cipher, Keys, LONG_KEY_LEN, LongKey, LongKeys, MAX_SEALED, SALT_LEN, TrafficKey};
 use super::record_size::RecordSize;
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
@@ -30,9 +30,7 @@ pub const SEALED_LEN: usize = 1 + NONCE_LEN + MAX_PLAIN_LEN + TAG_LEN;
 /// Keys, numbers, window and connection ids of a session, in no endpoint.
 #[derive(Debug)]
 pub struct Session {
-    pub(crate) write: TrafficKey,
-    pub(crate) read: TrafficKey,
-    pub(crate) long: LongKeys,
+    pub(crate) keys: Keys,
     pub(crate) cipher: Cipher,
     pub(crate) record_size: RecordSize,
     /// Every record number below may have been used.
@@ -67,9 +65,7 @@ impl From<NotAuthentic> for OpenError {
 impl Session {
     pub(crate) fn of(channel: &Channel, record_size: RecordSize, ids: Option<ConnectionIds>) -> Self {
         Self {
-            write: channel.write.copy(),
-            read: channel.read.copy(),
-            long: channel.long.copy(),
+            keys: channel.keys().copy(),
             cipher: channel.cipher(),
             record_size,
             next: channel.sealed(),
@@ -136,9 +132,9 @@ impl Session {
         let mut writer = Writer::new(plain.expose_mut());
         writer.u8(self.cipher as u8)?;
         writer.u16(self.record_size.to_bits())?;
-        match self.long.get() {
+        match self.keys.long.get() {
             Some(keys) => keys.iter().try_for_each(|key| writer.put(key.bytes()))?,
-            None => [&self.write, &self.read].into_iter().try_for_each(|key| key.write(&mut writer))?,
+            None => [&self.keys.write, &self.keys.read].into_iter().try_for_each(|key| key.write(&mut writer))?,
         }
         writer.u32(self.next)?;
         let (next, seen) = self.window.parts();
@@ -184,17 +180,17 @@ impl Session {
         let cipher = Cipher::from_byte(reader.u8()?).filter(|cipher| cipher.is_long() == long);
         let cipher = cipher.ok_or(OpenError::Version)?;
         let record_size = RecordSize::from_bits(reader.u16()?);
-        let (mut write, mut read, mut keys) = (TrafficKey::none(), TrafficKey::none(), LongKeys::none());
+        let mut keys = Keys::none();
         if long {
-            keys = LongKeys::new(LongKey::of_bytes(reader.array_ref()?), LongKey::of_bytes(reader.array_ref()?));
+            keys.long = LongKeys::new(LongKey::of_bytes(reader.array_ref()?), LongKey::of_bytes(reader.array_ref()?));
         } else {
-            (write, read) = (TrafficKey::read(&mut reader)?, TrafficKey::read(&mut reader)?);
+            (keys.write, keys.read) = (TrafficKey::read(&mut reader)?, TrafficKey::read(&mut reader)?);
         }
         let next = reader.u32()?;
         let window = (u64::from_be_bytes(reader.array()?), u64::from_be_bytes(reader.array()?));
         let ids = ConnectionIds::unpack(reader.array_ref()?);
         let window = ReplayWindow::from_parts(window);
-        Ok(Self { write, read, long: keys, cipher, record_size, next, window, ids })
+        Ok(Self { keys, cipher, record_size, next, window, ids })
     }
 }
 

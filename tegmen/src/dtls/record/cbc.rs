@@ -69,37 +69,6 @@ impl Mode {
         }
     }
 
-    /// Seals the first `content` bytes of `body`, which has [`Self::tail_len`] more. `None` if it has not.
-    pub(super) fn seal<C: Crypto>(
-        self,
-        crypto: &mut C,
-        key: &LongKey,
-        aad: &[u8],
-        iv: &[u8; BLOCK_LEN],
-        content: usize,
-        body: &mut [u8],
-    ) -> Option<()> {
-        match self.mac {
-            Mac::Sha1 => self.order.seal::<C, SHA1_LEN>(crypto, key, aad, iv, content, body),
-            Mac::Sha256 => self.order.seal::<C, DIGEST_LEN>(crypto, key, aad, iv, content, body),
-        }
-    }
-
-    /// Opens what follows the header of a record: the length of its content, which then begins behind the initialization
-    /// vector. `None` if it is not authentic, and nothing tells why.
-    pub(super) fn open<C: Crypto, A: AsRef<[u8]>>(
-        self,
-        crypto: &mut C,
-        key: &LongKey,
-        associated_data: impl FnOnce(u16) -> A,
-        body: &mut [u8],
-    ) -> Option<usize> {
-        match self.mac {
-            Mac::Sha1 => self.order.open::<C, A, SHA1_LEN>(crypto, key, associated_data, body),
-            Mac::Sha256 => self.order.open::<C, A, DIGEST_LEN>(crypto, key, associated_data, body),
-        }
-    }
-
     /// True if a body of so many bytes may be a record: whole blocks, and room for what is in each.
     pub(super) const fn fits(self, body: usize) -> bool {
         let encrypted = match self.order {
@@ -111,7 +80,9 @@ impl Mode {
 }
 
 impl Order {
-    fn seal<C: Crypto, const MAC_LEN: usize>(
+    /// Seals the first `content` bytes of `body`, which has [`Mode::tail_len`] more, with a code of `MAC_LEN` bytes. `None` if
+    /// it has not.
+    pub(super) fn seal<C: Crypto, const MAC_LEN: usize>(
         self,
         crypto: &mut C,
         key: &LongKey,
@@ -139,7 +110,9 @@ impl Order {
         }
     }
 
-    fn open<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
+    /// Opens what follows the header of a record: the length of its content, which then begins behind the initialization
+    /// vector. `None` if it is not authentic, and nothing tells why.
+    pub(super) fn open<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
         self,
         crypto: &mut C,
         key: &LongKey,

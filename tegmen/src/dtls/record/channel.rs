@@ -1,12 +1,11 @@
-//! Both directions of a session: keys, numbers, and the replay window.
+//! Both directions of a session: its protection, numbers, lease, and the replay window.
 
-use super::cbc::BLOCK_LEN;
-use super::cipher::{associated_data, nonce, nonce_of_number};
+use super::cipher::associated_data;
 use super::{
-    Cipher, ContentType, EXPLICIT_LEN, HEADER_LEN, LongKey, LongKeys, MAX_CONTENT, MAX_FAILED, MAX_SEALED, NUMBER_END,
-    Record, RecordNumber, TAG_LEN, TrafficKey, header,
+    Cipher, ContentType, HEADER_LEN, Keys, MAX_CONTENT, MAX_FAILED, MAX_SEALED, NUMBER_END, Record, RecordNumber,
+    header,
 };
-use crate::buf::{Frame, Full, Reader, Truncated, Writer};
+use crate::buf::{Frame, Full, Truncated, Writer};
 use crate::counters::Discard;
 use crate::crypto::Crypto;
 use crate::dtls::CipherSuite;
@@ -17,10 +16,7 @@ use crate::replay::ReplayWindow;
 /// Both directions of an association in its protected epoch: the result of a handshake.
 #[derive(Debug)]
 pub struct Channel {
-    pub(crate) write: TrafficKey,
-    pub(crate) read: TrafficKey,
-    /// In place of both, where the cipher has longer ones.
-    pub(crate) long: LongKeys,
+    keys: Keys,
     next_sequence: u32,
     window: ReplayWindow,
     failed_opens: u16,
@@ -33,9 +29,6 @@ pub struct Channel {
 pub const CHUNK: u32 = 1 << 16;
 /// Chunks of a key: all numbers there are.
 const CHUNKS: u8 = (MAX_SEALED / CHUNK) as u8;
-
-/// The epoch of the first keys, the only one without renegotiation.
-const PROTECTED_EPOCH: u16 = 1;
 
 /// An error of encryption: the key may encrypt no more records, or the content does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,9 +49,7 @@ impl Channel {
     /// A channel that has no keys yet.
     pub(crate) const fn none() -> Self {
         Self {
-            write: TrafficKey::none(),
-            read: TrafficKey::none(),
-            long: LongKeys::none(),
+            keys: Keys::none(),
             next_sequence: 0,
             window: ReplayWindow::new(),
             failed_opens: 0,
@@ -105,20 +96,7 @@ impl Channel {
         self.next_sequence = 0;
         self.window = ReplayWindow::new();
         self.failed_opens = 0;
-        self.long = LongKeys::none();
-        if cipher.is_long() {
-            let key_of = |client| LongKey::of_block(block, client, cipher);
-            self.long = LongKeys::new(key_of(client)?, key_of(!client)?);
-            return Ok(());
-        }
-        let mut reader = Reader::new(block);
-        let (mine, theirs) = (&mut self.write, &mut self.read);
-        let (first, second) = if client { (mine, theirs) } else { (theirs, mine) };
-        *first.key.expose_mut() = reader.array()?;
-        *second.key.expose_mut() = reader.array()?;
-        first.salt = reader.array()?;
-        second.salt = reader.array()?;
-        Ok(())
+        self.keys.set(block, client, cipher)
     }
 
     #[cfg(test)]
@@ -128,9 +106,7 @@ impl Channel {
 
     /// Forgets the keys; nothing can be opened or sealed any more.
     pub(crate) fn wipe(&mut self) {
-        self.write.key.wipe();
-        self.read.key.wipe();
-        self.long = LongKeys::none();
+        self.keys.wipe();
         self.next_sequence = MAX_SEALED;
         self.failed_opens = MAX_FAILED;
     }
@@ -168,7 +144,7 @@ impl Channel {
         len: usize,
         record: &mut [u8],
     ) -> Result<(), SealError> {
-        self.seal_with(crypto, self.headroom::<C>(), len, record, |place, number, sealed_len, len| {
+        self.seal_with(crypto, HEADER_LEN, len, record, |place, number, sealed_len, len| {
             let place = place.first_chunk_mut::<HEADER_LEN>().ok_or(Full)?;
             *place = header(content_type, number, sealed_len);
             Ok(associated_data(place, len))
@@ -194,7 +170,8 @@ impl Channel {
             *kind = content_type.0;
             padding.fill(0);
         }
-        self.seal_with(crypto, headroom, inner, record, |place, number, sealed_len, len| {
+        let head_len = HEADER_LEN.wrapping_add(id.bytes().len());
+        self.seal_with(crypto, head_len, inner, record, |place, number, sealed_len, len| {
             let header = header(ContentType::TLS12_CID, number, sealed_len);
             let (number, length) = header.split_at(NUMBER_END);
             let mut writer = Writer::new(place);
@@ -205,13 +182,14 @@ impl Channel {
         })
     }
 
-    /// Seals a whole record, before whose content of `content` bytes lie `headroom` bytes; `write_header` is given those before the explicit
-    /// nonce, the number, the length of what follows the header and that of the content, and makes the associated data.
+    /// Seals a whole record: `head_len` bytes of header, the explicit nonce, a content of `content` bytes, the tag.
+    /// `write_header` gets the place of the header, the number, the length of what follows the header and the length for
+    /// the associated data, which it returns.
     #[inline(always)]
     fn seal_with<C: Crypto, A: AsRef<[u8]>>(
         &mut self,
         crypto: &mut C,
-        headroom: usize,
+        head_len: usize,
         content: usize,
         record: &mut [u8],
         write_header: impl FnOnce(&mut [u8], RecordNumber, u16, u16) -> Result<A, Full>,
@@ -219,40 +197,16 @@ impl Channel {
         if self.next_sequence >= self.lease_end() {
             return Err(SealError::KeyExhausted);
         }
-        let number = RecordNumber::new(PROTECTED_EPOCH, self.next_sequence.into());
+        let number = RecordNumber::new(self.epoch(), self.next_sequence.into());
         // The number is spent before the cipher runs: whatever happens next, it is not used again.
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        let (head, record) = record.split_at_mut_checked(headroom).ok_or(SealError::Full)?;
-        if let Some(mode) = self.cipher.mode::<C>() {
-            let fits = content <= MAX_CONTENT && record.len() == content.wrapping_add(mode.tail_len(content));
-            let (place, iv) = head.split_last_chunk_mut().filter(|_| fits).ok_or(SealError::Full)?;
-            crypto.random(iv);
-            let sealed_len = record.len().wrapping_add(iv.len()) as u16;
-            let aad = write_header(place, number, sealed_len, mode.authentic_len(content) as u16)?;
-            let key = self.long.write().ok_or(SealError::Full)?;
-            return mode.seal(crypto, key, aad.as_ref(), iv, content, record).ok_or(SealError::Full);
-        }
-        let len = record.len().checked_sub(self.cipher.tail_len::<C>(content)).filter(|len| *len <= MAX_CONTENT);
-        let len = len.ok_or(SealError::Full)?;
-        let sealed_len = (self.cipher.explicit_len::<C>() as u16).wrapping_add(record.len() as u16);
-        let mut nowhere = [0; EXPLICIT_LEN];
-        let (place, explicit) = match self.cipher.is_chacha20::<C>() {
-            true => (head, &mut nowhere),
-            false => head.split_last_chunk_mut().ok_or(SealError::Full)?,
-        };
-        let aad = write_header(place, number, sealed_len, len as u16)?;
-        let aad = aad.as_ref();
-        *explicit = number.0.to_be_bytes();
-        let (key, nonce) = match self.cipher.is_chacha20::<C>() {
-            true => {
-                let (key, iv) = self.long.write().and_then(LongKey::chacha20).ok_or(SealError::Full)?;
-                (key.as_slice(), nonce_of_number(iv, explicit))
-            }
-            false => (self.write.key.expose().as_slice(), nonce(&self.write.salt, explicit)),
-        };
-        let (body, tag) = record.split_at_mut_checked(len).ok_or(SealError::Full)?;
-        let sealed = crypto.seal(self.cipher.aead::<C>(), key, &nonce, aad, body, tag);
-        sealed.map_err(|_| SealError::Full)
+        let (head, fragment) = record.split_at_mut_checked(head_len).ok_or(SealError::Full)?;
+        let len = self.cipher.authentic_len::<C>(content, fragment.len()).ok_or(SealError::Full)?;
+        let aad = write_header(head, number, fragment.len() as u16, len as u16)?;
+        let protection = self.keys.writing(self.cipher);
+        protection.seal(crypto, &number.0.to_be_bytes(), aad.as_ref(), content, fragment)?;
+        // Here a header whose number is masked with bytes of the ciphertext is finished (RFC 9147, section 4.2.3).
+        Ok(())
     }
 
     /// Opens `record` in place. The window moves only after the tag proved the record authentic.
@@ -307,51 +261,23 @@ impl Channel {
         limit: usize,
         associated_data: impl FnOnce(&[u8; HEADER_LEN], u16) -> A,
     ) -> Result<&'r mut [u8], Discard> {
-        if record.epoch() != PROTECTED_EPOCH {
+        if record.epoch() != self.epoch() {
             return Err(Discard::UnknownPeer);
         }
         if self.failed_opens >= MAX_FAILED {
             return Err(Discard::NotAuthentic);
         }
-        let fresh = self.window.fresh(record.number().sequence()).map_err(|_| Discard::Replayed)?;
-        if let Some(mode) = self.cipher.mode::<C>() {
-            if !mode.fits(record.body.len()) {
-                return Err(Discard::Malformed);
-            }
-            let key = self.long.read().ok_or(Discard::NotAuthentic)?;
-            let len = mode.open(crypto, key, |len| associated_data(record.header, len), record.body);
-            let len = len.ok_or(Discard::NotAuthentic)?;
-            fresh.accept();
-            let content = record.body.get_mut(BLOCK_LEN..).and_then(|text| text.get_mut(..len));
-            return content.filter(|content| content.len() <= limit).ok_or(Discard::Malformed);
-        }
-        let number = record.number().0.to_be_bytes();
-        let tag_len = self.cipher.tail_len::<C>(0);
-        let (explicit, rest) = match self.cipher.is_chacha20::<C>() {
-            true => (&number, record.body),
-            false => {
-                let (explicit, rest) = record.body.split_first_chunk_mut().ok_or(Discard::Malformed)?;
-                (&*explicit, rest)
-            }
-        };
-        let len = rest.len().checked_sub(tag_len).filter(|len| *len <= limit).ok_or(Discard::Malformed)?;
-        let aad = associated_data(record.header, len as u16);
-        let (key, nonce) = match self.cipher.is_chacha20::<C>() {
-            true => {
-                let (key, iv) = self.long.read().and_then(LongKey::chacha20).ok_or(Discard::NotAuthentic)?;
-                (key.as_slice(), nonce_of_number(iv, explicit))
-            }
-            false => (self.read.key.expose().as_slice(), nonce(&self.read.salt, explicit)),
-        };
-        let (content, tag) = rest.split_at_mut_checked(len).ok_or(Discard::Malformed)?;
-        let opened = crypto.open(self.cipher.aead::<C>(), key, &nonce, aad.as_ref(), content, tag);
-        if opened.is_err() {
-            if tag_len == TAG_LEN {
-                self.failed_opens = self.failed_opens.saturating_add(1);
-            }
-            return Err(Discard::NotAuthentic);
-        }
+        let number = record.number();
+        let fresh = self.window.fresh(number.sequence()).map_err(|_| Discard::Replayed)?;
+        let associated_data = |len| associated_data(record.header, len);
+        let protection = self.keys.reading(self.cipher);
+        let (number, failed) = (&number.0.to_be_bytes(), &mut self.failed_opens);
+        let opened = protection.open(crypto, number, failed, limit, associated_data, record.body);
+        let content = opened?;
         fresh.accept();
+        if self.cipher.is_cbc::<C>() && content.len() > limit {
+            return Err(Discard::Malformed);
+        }
         Ok(content)
     }
 
@@ -380,9 +306,18 @@ impl Channel {
 
     /// Goes on with a session that was kept; nothing may be sealed before [`Self::set_lease`].
     pub(crate) fn restore(&mut self, session: &Session) {
-        (self.write, self.read, self.long) = (session.write.copy(), session.read.copy(), session.long.copy());
+        self.keys = session.keys.copy();
         (self.cipher, self.lease, self.failed_opens) = (session.cipher, 0, 0);
         (self.next_sequence, self.window) = (session.next, session.window.clone());
+    }
+
+    pub(crate) const fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Returns the epoch of the keys: the first that is protected, because there is no renegotiation.
+    const fn epoch(&self) -> u16 {
+        1
     }
 
     pub(crate) const fn cipher(&self) -> Cipher {

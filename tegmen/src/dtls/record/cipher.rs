@@ -1,7 +1,7 @@
 //! The ciphers of records: their overhead, keys and nonces.
 
 use super::cbc::{self, Mac, Mode, Order};
-use super::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, LongKeys, SALT_LEN, TAG_LEN};
+use super::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, LongKeys, MAX_CONTENT, SALT_LEN, TAG_LEN};
 use crate::crypto::{CHACHA20_KEY_LEN, Crypto, KEY_LEN};
 
 /// The cipher of an association. The numbers are those of sessions that were kept.
@@ -116,6 +116,23 @@ impl Cipher {
             Some(mode) => mode.mac.len().wrapping_add(cbc::BLOCK_LEN),
             None => self.tail_len::<C>(0),
         }
+    }
+
+    /// The length in the associated data of a record with `content` bytes in a fragment of `len`. `None` if they do not fit,
+    /// or the content is too long.
+    #[inline]
+    pub(super) fn authentic_len<C: Crypto>(self, content: usize, len: usize) -> Option<usize> {
+        let around = self.explicit_len::<C>().wrapping_add(self.tail_len::<C>(content));
+        let enclosed = len.checked_sub(around).filter(|len| *len <= MAX_CONTENT)?;
+        match self.mode::<C>() {
+            Some(mode) => (enclosed == content).then_some(mode.authentic_len(content)),
+            None => Some(enclosed),
+        }
+    }
+
+    /// True if its tag is so short that the records that fail to open are [limited](super::MAX_FAILED).
+    pub(super) const fn limits_failures<C: Crypto>(self) -> bool {
+        self.tail_len::<C>(0) == TAG_LEN
     }
 
     /// Bytes of the parts of a key in the order of the key block (RFC 5246, section 6.3): key of the code, key,

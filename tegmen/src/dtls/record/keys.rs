@@ -1,13 +1,69 @@
 //! The keys of a channel.
 
-use super::SALT_LEN;
 use super::cbc::MAX_MAC_LEN;
 use super::cipher::{Cipher, NONCE_LEN};
+use super::{Protection, SALT_LEN};
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::{CHACHA20_KEY_LEN, KEY_LEN};
 use crate::secret::Secret;
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
+
+/// The keys of both directions.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    pub(crate) write: TrafficKey,
+    pub(crate) read: TrafficKey,
+    /// In place of both, where the cipher has longer ones.
+    pub(crate) long: LongKeys,
+}
+
+impl Keys {
+    pub(crate) const fn none() -> Self {
+        Self { write: TrafficKey::none(), read: TrafficKey::none(), long: LongKeys::none() }
+    }
+
+    pub(crate) fn copy(&self) -> Self {
+        Self { write: self.write.copy(), read: self.read.copy(), long: self.long.copy() }
+    }
+
+    pub(super) fn wipe(&mut self) {
+        self.write.key.wipe();
+        self.read.key.wipe();
+        self.long = LongKeys::none();
+    }
+
+    /// Sets the keys of one end from a key block (RFC 5246, section 6.3): client key, server key, client salt, server salt,
+    /// where the cipher has no other.
+    pub(super) fn set(&mut self, block: &[u8], client: bool, cipher: Cipher) -> Result<(), Truncated> {
+        self.long = LongKeys::none();
+        if cipher.is_long() {
+            let key_of = |client| LongKey::of_block(block, client, cipher);
+            self.long = LongKeys::new(key_of(client)?, key_of(!client)?);
+            return Ok(());
+        }
+        let mut reader = Reader::new(block);
+        let (mine, theirs) = (&mut self.write, &mut self.read);
+        let (first, second) = if client { (mine, theirs) } else { (theirs, mine) };
+        *first.key.expose_mut() = reader.array()?;
+        *second.key.expose_mut() = reader.array()?;
+        first.salt = reader.array()?;
+        second.salt = reader.array()?;
+        Ok(())
+    }
+
+    /// The protection of what we send.
+    #[inline(always)]
+    pub(super) fn writing(&self, cipher: Cipher) -> Protection<'_> {
+        Protection { cipher, key: &self.write, long: self.long.write() }
+    }
+
+    /// The protection of what we receive.
+    #[inline(always)]
+    pub(super) fn reading(&self, cipher: Cipher) -> Protection<'_> {
+        Protection { cipher, key: &self.read, long: self.long.read() }
+    }
+}
 
 /// The key of one direction, as CCM_8 and GCM have it.
 #[derive(Debug)]

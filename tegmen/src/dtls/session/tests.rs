@@ -11,21 +11,12 @@ fn ids() -> ConnectionIds {
 fn session(cipher: Cipher) -> Session {
     let long = |byte| LongKey::of_bytes(&[byte; LONG_KEY_LEN]);
     let key = |byte| TrafficKey { key: Secret::new([byte; 16]), salt: [byte; 4] };
-    let (write, read, long) = match cipher.is_long() {
-        true => (TrafficKey::none(), TrafficKey::none(), LongKeys::new(long(5), long(6))),
-        false => (key(1), key(3), LongKeys::none()),
+    let keys = match cipher.is_long() {
+        true => Keys { long: LongKeys::new(long(5), long(6)), ..Keys::none() },
+        false => Keys { write: key(1), read: key(3), ..Keys::none() },
     };
     let window = ReplayWindow::seen_up_to(99);
-    Session {
-        write,
-        read,
-        long,
-        cipher,
-        record_size: RecordSize::from_bits(512),
-        next: 70_000,
-        window,
-        ids: Some(ids()),
-    }
+    Session { keys, cipher, record_size: RecordSize::from_bits(512), next: 70_000, window, ids: Some(ids()) }
 }
 
 fn sealed(cipher: Cipher, purpose: &[u8]) -> Vec<u8> {
@@ -58,10 +49,10 @@ fn opens_as_it_was(cipher: Cipher, len: usize) {
     );
     assert_eq!(got.ids, Some(ids()));
     let short = |session: &Session| {
-        let (write, read) = (&session.write, &session.read);
+        let (write, read) = (&session.keys.write, &session.keys.read);
         (*write.key.expose(), write.salt, *read.key.expose(), read.salt)
     };
-    let long = |session: &Session| session.long.get().map(|keys| keys.each_ref().map(|key| *key.bytes()));
+    let long = |session: &Session| session.keys.long.get().map(|keys| keys.each_ref().map(|key| *key.bytes()));
     assert_eq!((short(&got), long(&got)), (short(&before), long(&before)));
     for cut in 0..bytes.len() {
         assert_eq!(Session::open(crypto, &[9; 16], b"peer", &bytes[..cut]).err(), Some(OpenError::Length));
