@@ -25,7 +25,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::identity::Principal;
-use tegmen::oscore::OscoreOption;
+use tegmen::oscore::{OscoreOption, RederivableContext};
+
+/// Most bytes that a context of a server or client adds to a message.
+pub(crate) const OVERHEAD: usize = RederivableContext::OVERHEAD;
 
 /// Most bytes of a protected message that somebody on the way has cut into blocks (MAX_UNFRAGMENTED_SIZE; RFC 8613, section
 /// 4.1.3.4.2).

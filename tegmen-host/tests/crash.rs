@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::crypto::Crypto as _;
-use tegmen::oscore::{OVERHEAD, Pending, Unprotected};
+use tegmen::oscore::{Pending, RederivableContext, Unprotected};
 
 /// What happened, in all.
 #[derive(Default, Debug)]
@@ -184,7 +184,7 @@ impl World {
             let (end, crypto) = self.end(from);
             let Ok(()) = end.lease_one() else { continue };
             let mut storage = [0; 300];
-            let mut frame = Frame::new(&mut storage, OVERHEAD);
+            let mut frame = Frame::new(&mut storage, RederivableContext::OVERHEAD);
             let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::PUT, id as u16, b"t").unwrap();
             if let Some(echo) = echo {
                 builder.option(OptionNumber::ECHO, echo).unwrap();
@@ -237,7 +237,7 @@ impl World {
     fn receive(&mut self, to: Which, datagram: &[u8]) -> Result<Option<Vec<u8>>, Cut> {
         let mut datagram = datagram.to_vec();
         let mut storage = [0; 300];
-        let mut frame = Frame::new(&mut storage, OVERHEAD);
+        let mut frame = Frame::new(&mut storage, RederivableContext::OVERHEAD);
         let (head, token) = ((MessageType::Acknowledgement, 1), Token::new(b"t"));
         let (end, crypto) = self.end(to);
         match end.context().unprotect_request(crypto, &mut datagram) {
@@ -272,7 +272,7 @@ impl World {
             return;
         }
         let mut storage = [0; 300];
-        let mut frame = Frame::new(&mut storage, OVERHEAD);
+        let mut frame = Frame::new(&mut storage, RederivableContext::OVERHEAD);
         Builder::new(&mut frame, MessageType::NonConfirmable, Code::CONTENT, 2, b"t").unwrap();
         end.context().protect_response(crypto, &pending.binding(), None, &mut frame).unwrap();
         let mut datagram = frame.bytes().to_vec();

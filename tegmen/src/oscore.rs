@@ -9,26 +9,28 @@
 //! No number is ever used twice: each comes from a [lease](crate::lease) whose end was made durable before. After a power
 //! cut the window of the other end's numbers is lost, and a request is delivered only once a challenge was repeated
 //! ([`Context::write_challenge`]; appendix B.1.2). Where nothing that was kept can be trusted, both ends derive new keys,
-//! if they agreed on that beforehand (`Context::rederive`, `Offers`; appendix B.2, feature `rederivation`).
+//! if they agreed on that beforehand (`RederivableContext`, `Offers`; appendix B.2, feature `rederivation`).
 
 mod context;
 mod cose;
+mod derivation;
+mod id;
+mod naming;
 mod option;
 mod protect;
 #[cfg(feature = "rederivation")]
 mod rederivation;
 mod unprotect;
 
-pub use context::{BadParameters, Context, Id, MAX_ID, MAX_ID_CONTEXT, MAX_PARTIAL_IV, Parameters};
+pub use context::{BadParameters, Context, MAX_PARTIAL_IV, Parameters, SecurityContext};
 pub use cose::Aead;
+pub use id::{Id, MAX_ID};
+pub use naming::MAX_ID_CONTEXT;
 pub use option::{BadOption, OscoreOption, PartialIv};
 pub use protect::{OVERHEAD, Stop};
 #[cfg(feature = "rederivation")]
-pub use rederivation::{FirstRequest, Offers, Rederived};
+pub use rederivation::{FirstRequest, MAX_DERIVED_ID_CONTEXT, Offers, RederivableContext, Rederived};
 pub use unprotect::{Pending, Refused, RequestBinding, RequestNonce, Unprotected};
-
-/// Longest kid context that is written here: an ID Context, and what makes a CBOR byte string of it (appendix B.2).
-const MAX_KID_CONTEXT: usize = MAX_ID_CONTEXT + if cfg!(feature = "rederivation") { 2 } else { 0 };
 
 #[cfg(test)]
 mod tests;

@@ -6,8 +6,8 @@ use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::crypto::compact::Compact;
 use tegmen::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
 use tegmen::oscore::{
-    Aead, Context, FirstRequest, Offers, OscoreOption, Parameters, Pending, Rederived, Refused, RequestNonce,
-    Unprotected,
+    Aead, FirstRequest, Offers, OscoreOption, Parameters, Pending, RederivableContext, Rederived, Refused,
+    RequestNonce, Unprotected,
 };
 
 /// Fails if any nonce comes twice under a key.
@@ -93,8 +93,8 @@ struct Ends {
     crypto: Recorder,
     /// What both have in their files.
     id_context: Option<&'static [u8]>,
-    client: Context,
-    server: Context,
+    client: RederivableContext,
+    server: RederivableContext,
     offers: Offers,
 }
 
@@ -102,8 +102,8 @@ impl Ends {
     /// With a context that was used for the first time.
     fn new(id_context: Option<&'static [u8]>) -> Self {
         let mut crypto = Recorder(Compact::new([1; 32]), HashSet::new());
-        let mut client = Context::new::<Compact>(&parameters(true, id_context)).unwrap();
-        let mut server = Context::new::<Compact>(&parameters(false, id_context)).unwrap();
+        let mut client = RederivableContext::new::<Compact>(&parameters(true, id_context)).unwrap();
+        let mut server = RederivableContext::new::<Compact>(&parameters(false, id_context)).unwrap();
         client.lease_mut().extend(1000);
         server.lease_mut().extend(1000);
         let offers = Offers::draw(&mut crypto);
@@ -120,7 +120,7 @@ impl Ends {
 
     fn client_loses_all(&mut self) {
         let parameters = self.client_parameters();
-        self.client = Context::rederive(&mut self.crypto, &parameters).unwrap();
+        self.client = RederivableContext::rederive(&mut self.crypto, &parameters).unwrap();
         self.client.lease_mut().extend(1000);
     }
 
@@ -244,8 +244,8 @@ fn a_server_that_lost_its_numbers_takes_any_request_for_the_first() {
             let known = ends.server.id_context().map(<[u8]>::to_vec);
             let again = Parameters { id_context: known.as_deref(), ..ends.server_parameters() };
             ends.server = match known == id_context.map(<[u8]>::to_vec) {
-                true => Context::resume::<Compact>(&again, 1).unwrap(),
-                false => Context::resume_rederived::<Compact>(&again, 1, None, true).unwrap(),
+                true => RederivableContext::resume::<Compact>(&again, 1).unwrap(),
+                false => RederivableContext::resume_rederived::<Compact>(&again, 1, None, true).unwrap(),
             };
             let (request, mut pending) = ends.ask(b"first");
             let mut bytes = request.clone();

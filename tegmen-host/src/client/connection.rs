@@ -6,6 +6,7 @@ mod outer_block;
 use super::oscore::OscoreClient;
 use super::{Client, ClientError, Request, Response, Tapped, describe};
 use crate::clock;
+use crate::contexts::OVERHEAD;
 use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
 use outer_block::is_cut;
@@ -20,7 +21,6 @@ use tegmen::cx::Cx;
 use tegmen::dtls::{Fatal, Records};
 use tegmen::endpoint::{Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _};
 use tegmen::identity::Protection;
-use tegmen::oscore::OVERHEAD;
 use tegmen::time::{Duration, Instant};
 
 /// EMSGSIZE.

@@ -14,7 +14,7 @@ use rederivation::Rederivation;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use tegmen::oscore::{BadParameters, Context, MAX_PARTIAL_IV, Parameters, Stop};
+use tegmen::oscore::{BadParameters, MAX_PARTIAL_IV, Parameters, RederivableContext, Stop};
 use tegmen::replay::ReplayWindow;
 
 const NUMBERS: &str = "numbers.toml";
@@ -181,23 +181,23 @@ fn lock(dir: &Path) -> Result<File, ContextError> {
 }
 
 /// The context that goes on with these numbers.
-fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<Context, BadParameters> {
+fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<RederivableContext, BadParameters> {
     let (parameters, window) =
         (file.parameters(), numbers.window.map(|window| ReplayWindow::from_parts(window.into())));
     match (numbers.id_context(), window) {
         (Some((id_context, settled)), window) => {
             let parameters = Parameters { id_context: Some(&id_context), ..parameters };
-            Context::resume_rederived::<HostCrypto>(&parameters, numbers.next, window, settled)
+            RederivableContext::resume_rederived::<HostCrypto>(&parameters, numbers.next, window, settled)
         }
-        (None, Some(window)) => Context::restore::<HostCrypto>(&parameters, numbers.next, window),
-        (None, None) => Context::resume::<HostCrypto>(&parameters, numbers.next),
+        (None, Some(window)) => RederivableContext::restore::<HostCrypto>(&parameters, numbers.next, window),
+        (None, None) => RederivableContext::resume::<HostCrypto>(&parameters, numbers.next),
     }
 }
 
 /// A context that is open: no other process can open it meanwhile.
 pub struct StoredContext {
     /// The context. Its lease is extended by [`Self::renew`].
-    pub context: Context,
+    pub context: RederivableContext,
     /// The rights of the other end; `None` allows everything.
     pub allow: Option<Vec<String>>,
     dir: PathBuf,

@@ -3,7 +3,7 @@ use super::*;
 use crate::provider::HostCrypto;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType};
-use tegmen::oscore::{Aead, OVERHEAD};
+use tegmen::oscore::Aead;
 use zeroize::Zeroizing;
 
 /// A directory that is removed at the end.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use tegmen::flash::{Flash, Kept, Page, RECORD_LEN};
-use tegmen::oscore::{Aead, Context, Parameters};
+use tegmen::oscore::{Aead, Parameters, RederivableContext};
 use tegmen_host::contexts::{self, ContextError, ContextFile, StoredContext};
 use tegmen_host::provider::HostCrypto;
 use zeroize::Zeroizing;
@@ -13,7 +13,7 @@ pub(crate) struct Cut;
 
 /// One end of the context.
 pub(crate) trait End {
-    fn context(&mut self) -> &mut Context;
+    fn context(&mut self) -> &mut RederivableContext;
 
     /// Sees to it that there is a number to be used. After [`Cut`] the end has started anew.
     fn lease_one(&mut self) -> Result<(), Cut>;
@@ -72,14 +72,14 @@ const LEASE: u64 = 16;
 pub(crate) struct Mote {
     secret: [u8; 16],
     kept: Option<Kept<Memory>>,
-    context: Context,
+    context: RederivableContext,
 }
 
 impl Mote {
     pub(crate) fn new(secret: [u8; 16]) -> Self {
         let memory = Memory { pages: [vec![0xff; Memory::PAGE_LEN], vec![0xff; Memory::PAGE_LEN]], power: None };
         let kept = Kept::format(memory, 0).unwrap();
-        let context = Context::new::<HostCrypto>(&parameters(&secret)).unwrap();
+        let context = RederivableContext::new::<HostCrypto>(&parameters(&secret)).unwrap();
         Self { secret, kept: Some(kept), context }
     }
 
@@ -88,7 +88,7 @@ impl Mote {
         let mut memory = self.kept.take().unwrap().into_flash();
         memory.power = None;
         let kept = Kept::open(memory).unwrap();
-        self.context = Context::resume::<HostCrypto>(&parameters(&self.secret), kept.value()).unwrap();
+        self.context = RederivableContext::resume::<HostCrypto>(&parameters(&self.secret), kept.value()).unwrap();
         self.kept = Some(kept);
     }
 
@@ -101,7 +101,7 @@ impl Mote {
     /// The fault that must be seen.
     pub(crate) fn forget_the_last_lease(&mut self) {
         let kept = self.kept.as_ref().unwrap().value().saturating_sub(LEASE);
-        self.context = Context::resume::<HostCrypto>(&parameters(&self.secret), kept).unwrap();
+        self.context = RederivableContext::resume::<HostCrypto>(&parameters(&self.secret), kept).unwrap();
     }
 }
 
@@ -111,7 +111,7 @@ fn parameters(secret: &[u8; 16]) -> Parameters<'_> {
 }
 
 impl End for Mote {
-    fn context(&mut self) -> &mut Context {
+    fn context(&mut self) -> &mut RederivableContext {
         &mut self.context
     }
 
@@ -250,7 +250,7 @@ impl Host {
 }
 
 impl End for Host {
-    fn context(&mut self) -> &mut Context {
+    fn context(&mut self) -> &mut RederivableContext {
         &mut self.stored.as_mut().unwrap().context
     }
 

@@ -1,6 +1,8 @@
 //! Security contexts (RFC 8613, section 3).
 
-use super::cose::{Aead, Cbor, Inputs, MAX_NONCE, Padded};
+use super::cose::{Aead, Inputs, MAX_NONCE};
+use super::id::Id;
+use super::naming::{AsItIs, Naming};
 use super::option::{OscoreOption, PartialIv};
 use crate::crypto::hkdf::Hkdf;
 use crate::crypto::{Crypto, KEY_LEN};
@@ -8,28 +10,8 @@ use crate::lease::Lease;
 use crate::replay::ReplayWindow;
 use crate::secret::{self, Secret};
 
-/// Most bytes of a Sender ID or Recipient ID.
-pub const MAX_ID: usize = 7;
-/// Most bytes of an ID Context here; RFC 8613 has no limit.
-pub const MAX_ID_CONTEXT: usize = if cfg!(feature = "rederivation") { 40 } else { 16 };
 /// Largest number of a message (RFC 8613, section 7.2.1).
 pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
-
-/// Sender ID or Recipient ID: what stands for an endpoint in a context, 0 to 7 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Id(pub(super) Padded);
-
-impl Id {
-    /// An ID of these bytes; `None` if they are more than seven.
-    pub fn new(value: &[u8]) -> Option<Self> {
-        Padded::new(value).map(Self)
-    }
-
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
 
 /// The parameters that both ends know beforehand (RFC 8613, section 3.2).
 #[derive(Clone, Copy)]
@@ -56,7 +38,8 @@ pub enum BadParameters {
         /// Bytes that it may have.
         max: usize,
     },
-    /// The ID Context is longer than [`MAX_ID_CONTEXT`].
+    /// The ID Context is longer than the context has place for: 16 bytes ([`MAX_ID_CONTEXT`](super::MAX_ID_CONTEXT)) of a
+    /// [`Context`].
     IdContextTooLong,
     /// Both ends have the same ID, so that they would use the same nonces under the same key.
     SameIds,
@@ -64,12 +47,16 @@ pub enum BadParameters {
     Unsupported,
 }
 
-/// One end of a security context: 112 bytes, and 24 more with the feature `rederivation`.
+/// One end of a security context: 112 bytes.
+pub type Context = SecurityContext<AsItIs>;
+
+/// One end of a security context, whose messages name the ID Context as `N` does: a [`Context`], or a
+/// `RederivableContext`.
 ///
 /// Its numbers come from a [`Lease`]. What the other end has used is known by a [`ReplayWindow`]; after a power cut it
 /// is not, and then requests are answered with a challenge until one repeats it (RFC 8613, appendix B.1.2).
 #[repr(C)]
-pub struct Context {
+pub struct SecurityContext<N: Naming> {
     /// The numbers of our messages.
     pub(super) lease: Lease,
     pub(super) window: ReplayWindow,
@@ -82,13 +69,11 @@ pub struct Context {
     pub(super) aead: Aead,
     /// One more than the length of the ID Context; 0 if there is none.
     id_context_len: u8,
-    id_context: [u8; MAX_ID_CONTEXT],
-    /// How a message names the ID Context.
-    #[cfg(feature = "rederivation")]
-    pub(super) naming: super::rederivation::Naming,
+    id_context: N::IdContext,
+    pub(super) naming: N,
 }
 
-impl Context {
+impl<N: Naming> SecurityContext<N> {
     /// A context that both ends use for the first time: the other end has sent nothing yet.
     ///
     /// Creates a context from parameters that nobody has used before. For a context that may have been used, call
@@ -151,27 +136,26 @@ impl Context {
             aead,
             sender_id,
             recipient_id,
-            id_context: [0; MAX_ID_CONTEXT],
+            id_context: N::NO_ID_CONTEXT,
             id_context_len: 0,
             sender_key: Secret::zeroed(),
             recipient_key: Secret::zeroed(),
             common_iv: [0; MAX_NONCE],
             lease,
             window,
-            #[cfg(feature = "rederivation")]
-            naming: super::rederivation::Naming::default(),
+            naming: N::default(),
         };
         if let Some(bytes) = name {
-            crate::buf::copy(&mut context.id_context, bytes).map_err(|_| BadParameters::IdContextTooLong)?;
+            crate::buf::copy(context.id_context.as_mut(), bytes).map_err(|_| BadParameters::IdContextTooLong)?;
             context.id_context_len = (bytes.len() as u8).wrapping_add(1);
         }
         let hkdf = &mut Hkdf::none();
         hkdf.set::<C>(master_salt, &[master_secret]);
         let info = (id_context, aead);
-        expand::<C>(hkdf, info, &context.sender_id, context.sender_key.expose_mut());
-        expand::<C>(hkdf, info, &context.recipient_id, context.recipient_key.expose_mut());
+        N::expand::<C>(hkdf, info, &context.sender_id, context.sender_key.expose_mut());
+        N::expand::<C>(hkdf, info, &context.recipient_id, context.recipient_key.expose_mut());
         let iv = context.common_iv.get_mut(aead.nonce_at()..).unwrap_or(&mut []);
-        expand::<C>(hkdf, info, &Id::default(), iv);
+        N::expand::<C>(hkdf, info, &Id::default(), iv);
         Ok(context)
     }
 
@@ -188,7 +172,7 @@ impl Context {
     /// ID Context.
     pub fn id_context(&self) -> Option<&[u8]> {
         let len = usize::from(self.id_context_len).checked_sub(1)?;
-        self.id_context.get(..len)
+        self.id_context.as_ref().get(..len)
     }
 
     /// The AEAD algorithm.
@@ -217,24 +201,16 @@ impl Context {
         option.kid == Some(self.recipient_id.as_bytes()) && id_context
     }
 
-    /// The kid context of a message of ours, for which there is room in `_wrapped`.
-    #[cfg(not(feature = "rederivation"))]
+    /// The kid context of a message of ours; `wrapped` is room for one that is not the ID Context itself.
     #[inline]
-    pub(super) fn kid_context<'a>(&'a self, _wrapped: &'a mut Wrapped) -> Option<&'a [u8]> {
-        self.id_context()
-    }
-
-    /// True if responses, too, have a kid context.
-    #[cfg(not(feature = "rederivation"))]
-    pub(super) const fn names_itself(&self) -> bool {
-        false
+    pub(super) fn kid_context<'a>(&'a self, wrapped: &'a mut N::Wrapped) -> Option<&'a [u8]> {
+        self.naming.kid_context(self.id_context(), wrapped)
     }
 
     /// True if a kid context names the ID Context of this context.
-    #[cfg(not(feature = "rederivation"))]
     #[inline]
     pub(super) fn is_meant_by(&self, kid_context: &[u8]) -> bool {
-        self.id_context() == Some(kid_context)
+        self.naming.is_meant_by(self.id_context(), kid_context)
     }
 
     /// What a message is encrypted with that is, or answers, the request `request`: with the nonce of number `own` of the
@@ -255,13 +231,13 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl<N: Naming> Drop for SecurityContext<N> {
     fn drop(&mut self) {
         secret::wipe(&mut self.common_iv);
     }
 }
 
-impl core::fmt::Debug for Context {
+impl<N: Naming> core::fmt::Debug for SecurityContext<N> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let mut all = f.debug_struct("Context");
         all.field("aead", &self.aead).field("sender_id", &self.sender_id).field("recipient_id", &self.recipient_id);
@@ -269,34 +245,5 @@ impl core::fmt::Debug for Context {
     }
 }
 
-/// Room for a kid context that is not the ID Context itself.
-#[cfg(not(feature = "rederivation"))]
-pub(super) type Wrapped = ();
-#[cfg(feature = "rederivation")]
-pub(super) use super::rederivation::Wrapped;
-
 /// Mark of a window that was lost before anything is known of it.
 pub(super) const NO_CHALLENGE: u64 = 0;
-
-/// Derives a key of 16 bytes for `id`, or the common IV, which is shorter (RFC 8613, section 3.2.1).
-#[inline(never)]
-fn expand<C: Crypto>(hkdf: &Hkdf, (id_context, aead): (Option<&[u8]>, Aead), id: &Id, out: &mut [u8]) {
-    let mut info = Info::beginning_with([0x85]);
-    write_info(&mut info, id_context, aead, id, out.len() as u8);
-    hkdf.expand_short::<C>(info.as_bytes(), out);
-}
-
-/// The array `info` (RFC 8613, section 3.2.1); its ID Context may have R2 in front of it (appendix B.2).
-pub(super) type Info = Cbor<{ if cfg!(feature = "rederivation") { 76 } else { 36 } }>;
-
-/// The array `info` for `len` bytes, of which the head is there.
-pub(super) fn write_info(info: &mut Info, id_context: Option<&[u8]>, aead: Aead, id: &Id, len: u8) {
-    info.string(id.as_bytes());
-    match id_context {
-        Some(id_context) => info.string(id_context),
-        None => info.put(&[0xf6]),
-    }
-    info.uint(aead.cose_id());
-    info.put(if usize::from(len) == KEY_LEN { b"\x63Key" } else { b"\x62IV" });
-    info.uint(len);
-}

@@ -1,6 +1,7 @@
 //! The value of the OSCORE option (RFC 8613, section 6.1).
 
 use super::cose::Padded;
+use super::id::MAX_ID;
 use crate::buf::{Headroom, Reader, Truncated};
 
 /// A sender sequence number as it goes over the wire: one to five bytes, no zero in front (RFC 8613, section 5).
@@ -54,8 +55,11 @@ const RESERVED: u8 = 0b1110_0000;
 
 /// Longest value there is (RFC 8613, section 2).
 const MAX_VALUE: usize = 255;
-/// Longest value that is written here.
-pub(super) const MAX_LEN: usize = 1 + 5 + 1 + super::MAX_KID_CONTEXT + super::MAX_ID;
+
+/// Length of the longest value with a kid context of at most this length.
+pub(super) const fn max_len(max_kid_context: usize) -> usize {
+    max_kid_context.wrapping_add(1 + 5 + 1 + MAX_ID)
+}
 
 /// The content of the option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,9 +1,10 @@
 //! Protects a message in place (RFC 8613, sections 8.1 and 8.3).
 
-use super::Id;
-use super::context::{Context, NO_CHALLENGE, Wrapped};
+use super::context::{Context, NO_CHALLENGE, SecurityContext};
 use super::cose::MAX_TAG;
-use super::option::{MAX_LEN, OscoreOption, PartialIv};
+use super::id::Id;
+use super::naming::Naming;
+use super::option::{OscoreOption, PartialIv, max_len};
 use super::unprotect::{Pending, RequestBinding, RequestNonce};
 use crate::buf::{Frame, Full, Headroom, Reader, shift_left};
 use crate::coap::message::{BuildError, Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
@@ -12,9 +13,8 @@ use crate::coap::{Code, Token};
 use crate::crypto::Crypto;
 use crate::replay::ReplayWindow;
 
-/// Most bytes that protecting adds to a message: the option with its header, a second Observe, the payload marker, the
-/// code, the tag. As many as are needed of them must be free in front of the message, the tag's behind it.
-pub const OVERHEAD: usize = 2 + MAX_LEN + 5 + 2 + MAX_TAG;
+/// [`Context::OVERHEAD`](SecurityContext::OVERHEAD).
+pub const OVERHEAD: usize = Context::OVERHEAD;
 
 /// The reason why a message cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,11 @@ impl From<BuildError> for Stop {
     }
 }
 
-impl Context {
+impl<N: Naming> SecurityContext<N> {
+    /// Most bytes that protection adds to a message: the option with its header, a second Observe, the payload marker, the
+    /// code, the tag. As many as are needed of them must be free in front of the message, the tag's behind it.
+    pub const OVERHEAD: usize = 2 + max_len(N::MAX_KID_CONTEXT) + 5 + 2 + MAX_TAG;
+
     /// Protects the request in `frame`. What is sent again is these same bytes; a second call would use a second number.
     ///
     /// # Errors
@@ -120,11 +124,11 @@ impl Context {
         let inputs = &self.inputs(&self.sender_id, number, request);
         let mut option = OscoreOption { partial_iv: number.copied(), ..OscoreOption::default() };
         let mut code = if plain.observe { Code::CONTENT } else { Code::CHANGED };
-        let wrapped = &mut Wrapped::default();
+        let wrapped = &mut N::Wrapped::default();
         if plain.code.is_request() {
             code = if plain.observe { Code::FETCH } else { Code::POST };
             (option.kid_context, option.kid) = (self.kid_context(wrapped), Some(self.sender_id.as_bytes()));
-        } else if cfg!(feature = "rederivation") && self.names_itself() {
+        } else if self.naming.names_responses() {
             option.kid_context = self.kid_context(wrapped);
         }
         let (plaintext, tag) = enclose(frame, plain, code, &option, self.aead.tag_len())?;

@@ -10,14 +10,16 @@
 //!
 //! A kid context of these messages is a CBOR byte string around the bytes; later messages carry none. Response #1 has
 //! the nonce of request #1, common IV included, and the keys of R2 || ID1; a response #1 with a number of its own is
-//! also accepted. A client that has lost its numbers generates ID1 ([`Context::rederive`]). A server that has lost
+//! also accepted. A client that has lost its numbers generates ID1 ([`RederivableContext::rederive`]). A server that has lost
 //! them takes the client's previous ID Context as ID1, so that any request becomes request #1. R2 is 8 random bytes
 //! and their HMAC under a secret key that is generated again for each new context ([`Offers`]). So a server keeps no
 //! state for clients that ask, and an old request #2 is never accepted again.
 
-use super::MAX_KID_CONTEXT;
-use super::context::{BadParameters, Context, MAX_ID_CONTEXT, Parameters};
-use super::cose::MAX_NONCE;
+use super::context::{BadParameters, Parameters, SecurityContext};
+use super::cose::{Aead, MAX_NONCE};
+use super::derivation;
+use super::id::Id;
+use super::naming::Naming;
 use super::option::OscoreOption;
 use super::protect::Stop;
 use super::unprotect::{Pending, Refused, RequestBinding, RequestNonce, Unprotected};
@@ -27,14 +29,18 @@ use crate::coap::option::OptionNumber;
 use crate::coap::{Code, Token};
 use crate::crypto::Crypto;
 use crate::crypto::hash::{DIGEST_LEN, HmacKey};
+use crate::crypto::hkdf::Hkdf;
 use crate::lease::Lease;
 use crate::replay::ReplayWindow;
 use crate::secret::{Secret, same};
 
-/// How messages name the ID Context.
+/// One end of a security context whose keys both ends can derive again: 136 bytes.
+pub type RederivableContext = SecurityContext<Rederivable>;
+
+/// How the messages of a [`RederivableContext`] name the ID Context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
-pub(super) enum Naming {
+pub enum Rederivable {
     /// In requests, as it is.
     #[default]
     AsItIs,
@@ -44,11 +50,41 @@ pub(super) enum Naming {
     Omitted,
 }
 
-/// Room for an ID Context and the head of a CBOR byte string.
-pub(super) type Wrapped = WrappedId;
+impl Naming for Rederivable {
+    type IdContext = [u8; MAX_DERIVED_ID_CONTEXT];
+    const NO_ID_CONTEXT: Self::IdContext = [0; MAX_DERIVED_ID_CONTEXT];
+    type Wrapped = WrappedId;
+    const MAX_KID_CONTEXT: usize = MAX_KID_CONTEXT;
+
+    #[inline]
+    fn kid_context<'a>(self, id_context: Option<&'a [u8]>, wrapped: &'a mut WrappedId) -> Option<&'a [u8]> {
+        match self {
+            Self::AsItIs => id_context,
+            Self::Wrapped => wrap(id_context?, wrapped),
+            Self::Omitted => None,
+        }
+    }
+
+    #[inline]
+    fn names_responses(self) -> bool {
+        self == Self::Wrapped
+    }
+
+    #[inline]
+    fn is_meant_by(self, id_context: Option<&[u8]>, kid_context: &[u8]) -> bool {
+        match self {
+            Self::AsItIs => id_context == Some(kid_context),
+            Self::Wrapped | Self::Omitted => id_context == unwrap(kid_context),
+        }
+    }
+
+    fn expand<C: Crypto>(hkdf: &Hkdf, info: (Option<&[u8]>, Aead), id: &Id, out: &mut [u8]) {
+        derivation::expand::<C, INFO_LEN>(hkdf, info, id, out);
+    }
+}
 
 /// An ID Context as a CBOR byte string.
-pub(super) struct WrappedId([u8; MAX_KID_CONTEXT]);
+pub struct WrappedId([u8; MAX_KID_CONTEXT]);
 
 impl Default for WrappedId {
     #[inline]
@@ -61,8 +97,14 @@ impl Default for WrappedId {
 const NONCE_LEN: usize = 8;
 /// Bytes of R2.
 const R2_LEN: usize = 16;
+/// Most bytes of the ID Context of a [`RederivableContext`]: R2, R3, and an ID Context of 16 bytes.
+pub const MAX_DERIVED_ID_CONTEXT: usize = 40;
+/// Most bytes of a kid context: an ID Context as a CBOR byte string.
+const MAX_KID_CONTEXT: usize = MAX_DERIVED_ID_CONTEXT + 2;
+/// Most bytes of the array `info` (RFC 8613, section 3.2.1): its ID Context may have R2 in front of it.
+const INFO_LEN: usize = 76;
 
-impl Context {
+impl RederivableContext {
     /// A context under an ID1 that is drawn here: its first request is request #1, which the server does not deliver, and the
     /// response goes to [`Self::rederived`]. The ID Context in `parameters` plays no part.
     ///
@@ -90,7 +132,7 @@ impl Context {
             Some(window) => Self::restore::<C>(parameters, kept, window)?,
             None => Self::resume::<C>(parameters, kept)?,
         };
-        context.naming = if settled { Naming::Omitted } else { Naming::Wrapped };
+        context.naming = if settled { Rederivable::Omitted } else { Rederivable::Wrapped };
         Ok(context)
     }
 
@@ -103,7 +145,7 @@ impl Context {
     fn named<C: Crypto>(parameters: &Parameters<'_>, id_context: &[u8], name: &[u8]) -> Result<Self, BadParameters> {
         let parameters = &Parameters { id_context: Some(id_context), ..*parameters };
         let mut context = Self::derive_named::<C>(parameters, Some(name), Lease::resume(0), ReplayWindow::new())?;
-        context.naming = Naming::Wrapped;
+        context.naming = Rederivable::Wrapped;
         Ok(context)
     }
 
@@ -120,7 +162,7 @@ impl Context {
         pending: &mut Pending,
         datagram: &'r mut [u8],
     ) -> Result<(Self, MessageRef<'r>), Refused> {
-        let mut id = [0; R2_LEN + MAX_ID_CONTEXT];
+        let mut id = [0; R2_LEN + MAX_DERIVED_ID_CONTEXT];
         let mut writer = Writer::new(&mut id);
         let has_number;
         let r2_len = {
@@ -150,39 +192,14 @@ impl Context {
 
     /// Something came back under this context: requests need not name it any more.
     pub fn settle(&mut self) {
-        if self.naming == Naming::Wrapped {
-            self.naming = Naming::Omitted;
-        }
-    }
-
-    /// The kid context of a message of ours.
-    #[inline]
-    pub(super) fn kid_context<'a>(&'a self, wrapped: &'a mut Wrapped) -> Option<&'a [u8]> {
-        match self.naming {
-            Naming::AsItIs => self.id_context(),
-            Naming::Wrapped => wrap(self.id_context()?, wrapped),
-            Naming::Omitted => None,
+        if self.naming == Rederivable::Wrapped {
+            self.naming = Rederivable::Omitted;
         }
     }
 
     /// False from a derivation until something came back: requests have a kid context, and response #1, too.
     pub fn is_settled(&self) -> bool {
-        self.naming != Naming::Wrapped
-    }
-
-    /// True if responses, too, have a kid context.
-    #[inline]
-    pub(super) fn names_itself(&self) -> bool {
-        self.naming == Naming::Wrapped
-    }
-
-    /// True if a kid context names the ID Context of this context.
-    #[inline]
-    pub(super) fn is_meant_by(&self, kid_context: &[u8]) -> bool {
-        match self.naming {
-            Naming::AsItIs => self.id_context() == Some(kid_context),
-            Naming::Wrapped | Naming::Omitted => self.id_context() == unwrap(kid_context),
-        }
+        self.naming != Rederivable::Wrapped
     }
 }
 
@@ -215,9 +232,9 @@ pub struct Offers(Secret<DIGEST_LEN>);
 pub enum Rederived<'r> {
     /// Request #1: to be answered with [`Offers::answer`]. What it asks is not for the application, since it may be a replay.
     First(FirstRequest),
-    /// Request #2, fresh, and the context that takes the place of the one before: its [ID Context](Context::id_context) and
+    /// Request #2, fresh, and the context that takes the place of the one before: its [ID Context](SecurityContext::id_context) and
     /// the end of a lease are to be kept before anything is delivered, and new [`Offers`] to be drawn.
-    Second(Context, MessageRef<'r>, RequestNonce),
+    Second(RederivableContext, MessageRef<'r>, RequestNonce),
 }
 
 /// A request that is answered with response #1.
@@ -225,7 +242,7 @@ pub enum Rederived<'r> {
 pub struct FirstRequest {
     request: RequestBinding,
     common_iv: [u8; MAX_NONCE],
-    id1: [u8; MAX_ID_CONTEXT],
+    id1: [u8; MAX_DERIVED_ID_CONTEXT],
     id1_len: usize,
 }
 
@@ -237,10 +254,15 @@ impl core::fmt::Debug for FirstRequest {
 
 impl FirstRequest {
     /// The request of a client that came under `context`, of which the server knows no numbers any more.
-    pub fn under(context: &Context, request: RequestBinding) -> Self {
+    pub fn under(context: &RederivableContext, request: RequestBinding) -> Self {
         let id1 = context.id_context().unwrap_or(&[]);
         let common_iv = context.common_iv;
-        let mut first = Self { request, common_iv, id1: [0; MAX_ID_CONTEXT], id1_len: id1.len().min(MAX_ID_CONTEXT) };
+        let mut first = Self {
+            request,
+            common_iv,
+            id1: [0; MAX_DERIVED_ID_CONTEXT],
+            id1_len: id1.len().min(MAX_DERIVED_ID_CONTEXT),
+        };
         first.id1.iter_mut().zip(id1).for_each(|(to, from)| *to = *from);
         first
     }
@@ -277,7 +299,8 @@ impl Offers {
             let message = MessageRef::parse(datagram).map_err(|_| Refused::Unprotected)?;
             let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?)?;
             let id_context = option.kid_context.and_then(unwrap).ok_or(Refused::UnknownContext)?;
-            let context = Context::fresh::<C>(parameters, id_context).map_err(|_| Refused::UnknownContext)?;
+            let context =
+                RederivableContext::fresh::<C>(parameters, id_context).map_err(|_| Refused::UnknownContext)?;
             (context, id_context.split_at_checked(R2_LEN).is_some_and(|(r2, r3)| !r3.is_empty() && self.made::<C>(r2)))
         };
         // Nothing was seen under these keys.
@@ -304,7 +327,7 @@ impl Offers {
         token: &Token,
         frame: &mut Frame<'_>,
     ) -> Result<(), Stop> {
-        let mut id = [0; R2_LEN + MAX_ID_CONTEXT];
+        let mut id = [0; R2_LEN + MAX_DERIVED_ID_CONTEXT];
         let mut writer = Writer::new(&mut id);
         let mut s2 = [0; NONCE_LEN];
         crypto.random(&mut s2);
@@ -314,7 +337,7 @@ impl Offers {
         writer.put(first.id1())?;
         let id = writer.written();
         let r2 = id.get(..R2_LEN).unwrap_or(&[]);
-        let mut context = Context::named::<C>(parameters, id, r2).map_err(|_| Stop::Unsupported)?;
+        let mut context = RederivableContext::named::<C>(parameters, id, r2).map_err(|_| Stop::Unsupported)?;
         // Nobody derives these keys again, and this is all that is encrypted with them.
         context.common_iv = first.common_iv;
         Builder::new(frame, message_type, Code::UNAUTHORIZED, message_id, token.as_bytes())?;

@@ -1,7 +1,8 @@
 //! Verifies and decrypts a protected message in place (RFC 8613, sections 8.2 and 8.4).
 
-use super::context::{Context, NO_CHALLENGE};
+use super::context::{NO_CHALLENGE, SecurityContext};
 use super::cose::{Aead, Inputs};
+use super::naming::Naming;
 use super::option::{BadOption, OscoreOption, PartialIv};
 use crate::coap::Code;
 use crate::coap::message::{HEADER_LEN, Malformed, MessageRef};
@@ -52,7 +53,7 @@ pub enum Unprotected<'r> {
     /// The message is authentic and new.
     Fresh(MessageRef<'r>, RequestNonce),
     /// The message is authentic, but may be a replay, because the window was lost. Answer it with a
-    /// [challenge](Context::write_challenge) and do nothing else.
+    /// [challenge](SecurityContext::write_challenge) and do nothing else.
     Unverified(MessageRef<'r>, RequestBinding),
 }
 
@@ -128,7 +129,7 @@ impl From<NotAuthentic> for Refused {
     }
 }
 
-impl Context {
+impl<N: Naming> SecurityContext<N> {
     /// Decrypts a request where it lies. The number is looked for in the window before, and put into it only after the
     /// tag proved right.
     ///

@@ -12,8 +12,8 @@ use std::path::Path;
 use tegmen::buf::Frame;
 use tegmen::coap::{MessageRef, MessageType, OptionNumber, Token};
 use tegmen::oscore::{
-    Context, FirstRequest, MAX_ID_CONTEXT, MAX_PARTIAL_IV, Offers, OscoreOption, Pending, Rederived, Refused,
-    RequestBinding, RequestNonce, Stop, Unprotected,
+    FirstRequest, MAX_DERIVED_ID_CONTEXT, MAX_PARTIAL_IV, Offers, OscoreOption, Pending, RederivableContext, Rederived,
+    Refused, RequestBinding, RequestNonce, Stop, Unprotected,
 };
 
 /// What a context needs for it.
@@ -34,7 +34,8 @@ impl Rederivation {
     /// What is left of numbers that cannot be trusted: under which ID Context the other end may still come. Nothing is sent
     /// with it.
     pub(crate) fn of_lost(numbers: &Path) -> Numbers {
-        let id_context = Numbers::id_context_in(numbers).filter(|id_context| id_context.len() <= MAX_ID_CONTEXT);
+        let id_context =
+            Numbers::id_context_in(numbers).filter(|id_context| id_context.len() <= MAX_DERIVED_ID_CONTEXT);
         id_context.map_or(Numbers::default(), |id_context| Numbers::default().under(&id_context, true))
     }
 }
@@ -125,7 +126,7 @@ impl StoredContext {
     /// Puts keys for request #1 in the place of those that are lost: one request can be protected with them.
     pub(crate) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), Stop> {
         let Some(rederivation) = &mut self.rederivation else { return Err(Stop::Exhausted) };
-        let context = Context::rederive(crypto, &rederivation.file.parameters());
+        let context = RederivableContext::rederive(crypto, &rederivation.file.parameters());
         self.context = context.map_err(|_| Stop::Unsupported)?;
         self.context.lease_mut().extend(1);
         rederivation.generation += 1;
@@ -198,7 +199,7 @@ impl StoredContext {
     }
 
     /// Stores new keys, and continues with them. Earlier offers become invalid.
-    fn adopt(&mut self, context: Context) -> Result<(), ContextError> {
+    fn adopt(&mut self, context: RederivableContext) -> Result<(), ContextError> {
         let end = context.lease().next() + LEASE;
         let numbers = Numbers::from(end, None).under(context.id_context().unwrap_or(&[]), context.is_settled());
         self.check_place()?;

@@ -2,7 +2,7 @@
 //! responses before the peer's exchanges keep them.
 
 use super::CoapServer;
-use crate::contexts::{Received, Untaken};
+use crate::contexts::{OVERHEAD, Received, Untaken};
 use crate::provider::HostCrypto;
 use crate::server::coap_peer::CoapPeer;
 use crate::server::oscore_exchange::OscoreExchange;
@@ -12,7 +12,7 @@ use tegmen::buf::Frame;
 use tegmen::coap::handler::heading;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::counters::Counters;
-use tegmen::oscore::{OVERHEAD, OscoreOption, Refused, RequestNonce, Stop};
+use tegmen::oscore::{OscoreOption, Refused, RequestNonce, Stop};
 
 impl<A: Application> CoapServer<A> {
     /// Answers a request that has an OSCORE option; the code of the response, unless that comes later.
