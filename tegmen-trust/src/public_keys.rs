@@ -212,6 +212,8 @@ pub enum NotOurs {
 }
 
 impl Keys for PublicKeys {
+    const ON_HOST: bool = true;
+
     fn credential(&self, number: u8) -> Option<Credential<'_>> {
         let own = self.own.get(usize::from(number))?;
         Some(Credential { certificate_type: own.certificate_type, scheme: own.signer.scheme(), content: &own.content })

@@ -257,8 +257,7 @@ impl Ongoing<'_> {
         if R::KEEPS && self.buffers.incoming.is_empty() {
             return Err(Discard::NoRoom.into());
         }
-        // Certificates are long; a mote has fewer of them than bytes of code to spare.
-        let long = R::PUBLIC_KEYS && cfg!(feature = "alloc");
+        let long = R::PUBLIC_KEYS && R::ON_HOST;
         let Some(len) = state.inbox.add(self.buffers.incoming, fragment, long)? else { return Ok(()) };
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);

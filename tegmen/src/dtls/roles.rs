@@ -25,6 +25,10 @@ pub trait Roles {
     const ONE_HELLO: bool = false;
     /// True if a server reassembles ClientHellos that arrive in fragments; a mote refuses them.
     const HELLO_FRAGMENTS: bool = false;
+    /// True at a host, which has bytes of code to spare. Fragments of which nothing has come yet are copied whole, which is
+    /// faster for certificates; and the time of a key exchange does not depend on the length of a pre-shared key, so that it
+    /// does not tell which identities exist.
+    const ON_HOST: bool = false;
     /// True if a server answers a request for renegotiation with a warning; a mote sends nothing.
     const WARNS: bool = false;
 
@@ -80,6 +84,9 @@ pub trait Configured: Roles {
 /// Private keys are not here: a signature is asked for by [`Need::Sign`](crate::dtls::need::Need), so that a key may stay
 /// in a chip.
 pub trait Keys {
+    /// True for the keys of a host: see [`Roles::ON_HOST`].
+    const ON_HOST: bool = false;
+
     /// A credential by its number. They are numbered from 0 on, up to 254; the first that a handshake can use is taken.
     fn credential(&self, number: u8) -> Option<Credential<'_>>;
 
@@ -208,6 +215,7 @@ impl<R: Roles> Roles for Extended<R> {
     const RECORD_SIZE: bool = true;
     const ONE_HELLO: bool = true;
     const HELLO_FRAGMENTS: bool = true;
+    const ON_HOST: bool = true;
     const WARNS: bool = true;
     const CONNECTION_ID: bool = true;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
@@ -263,6 +271,7 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
     const RECORD_SIZE: bool = R::RECORD_SIZE;
     const ONE_HELLO: bool = R::ONE_HELLO;
     const HELLO_FRAGMENTS: bool = R::HELLO_FRAGMENTS;
+    const ON_HOST: bool = R::ON_HOST || K::ON_HOST;
     const WARNS: bool = R::WARNS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = true;
@@ -300,6 +309,7 @@ impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
     const RECORD_SIZE: bool = R::RECORD_SIZE;
     const ONE_HELLO: bool = R::ONE_HELLO;
     const HELLO_FRAGMENTS: bool = R::HELLO_FRAGMENTS;
+    const ON_HOST: bool = R::ON_HOST;
     const WARNS: bool = R::WARNS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;

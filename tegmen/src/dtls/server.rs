@@ -167,7 +167,7 @@ impl Ongoing<'_> {
         };
         self.association.principal = principal;
         let ephemeral = R::PUBLIC_KEYS && self.state.exchange.is_ephemeral();
-        if cfg!(feature = "alloc") {
+        if R::ON_HOST {
             even_out::<C>(ephemeral, key.len());
         }
         match ephemeral {

@@ -128,6 +128,8 @@ fn add_stream(key: &[u8], block: &mut [u8]) {
 }
 
 impl Keys for Badge {
+    const ON_HOST: bool = true;
+
     fn credential(&self, number: u8) -> Option<Credential<'_>> {
         self.private.filter(|_| number == 0)?;
         Some(Credential {
