@@ -1,4 +1,5 @@
-//! The stack of a node above the radio: the real endpoint and exchanges of the core, and the cost of each call.
+//! The stack of a node above the radio: the real endpoint and exchanges of the core, and the cost of each call. Its
+//! ciphers are those of the images, so that no feature of another crate in the same build changes its handshakes.
 
 mod objects;
 mod protection;
@@ -17,7 +18,7 @@ use tegmen::coap::{
     Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, RequestId, Response,
 };
 use tegmen::counters::Counters;
-use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::compact::Compact;
 use tegmen::cx::Cx;
 use tegmen::dtls::association::Rank;
 use tegmen::dtls::need::Answer;
@@ -95,7 +96,7 @@ pub struct Setup {
 pub struct Node<const PEERS: usize> {
     setup: Setup,
     endpoint: Endpoint<PeerArray<Attached, PEERS, PEERS>>,
-    crypto: RustCrypto,
+    crypto: Compact,
     counters: Counters,
     messages: Stream,
     objects: Objects,
@@ -136,7 +137,7 @@ impl<const PEERS: usize> Node<PEERS> {
 
     fn start(seed: u64, number: usize, reboots: u64, setup: Setup, kept: Kept, now: Instant) -> Self {
         let stream = |purpose| Stream::new(seed ^ reboots << 48, number, purpose);
-        let mut crypto = RustCrypto::new(stream(Purpose::Crypto).seed());
+        let mut crypto = Compact::new(stream(Purpose::Crypto).seed());
         let mut counters = Counters::default();
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
         let config = Config { profile: setup.profile, ..Config::default() };

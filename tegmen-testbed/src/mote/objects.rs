@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::coap_protected::{MAX_MESSAGES, Resource};
-use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::compact::Compact;
 use tegmen::oscore::{Aead, Context, OscoreOption, Parameters, Pending, RequestBinding, RequestNonce, Unprotected};
 use tegmen::secret::Secret;
 
 /// Contexts and keys of a node. A pair of nodes is named by the one that makes readings.
 pub(super) struct Objects {
-    crypto: RustCrypto,
+    crypto: Compact,
     costs: Costs,
     contexts: BTreeMap<u16, Context>,
     resource: Option<(u16, Resource)>,
@@ -41,7 +41,7 @@ pub(super) enum Opened {
 
 impl Objects {
     pub(super) fn new(seed: [u8; 32], costs: Costs, kept: Kept) -> Self {
-        let crypto = RustCrypto::new(seed);
+        let crypto = Compact::new(seed);
         Self { crypto, costs, contexts: BTreeMap::new(), resource: None, kept, instructions: 0 }
     }
 
@@ -74,8 +74,8 @@ impl Objects {
                 aead: Aead::AesCcm16_64_128,
             };
             let context = match kept.get(&maker) {
-                None => Context::new::<RustCrypto>(&parameters),
-                Some(kept) => Context::resume::<RustCrypto>(&parameters, *kept),
+                None => Context::new::<Compact>(&parameters),
+                Some(kept) => Context::resume::<Compact>(&parameters, *kept),
             };
             context.expect("two short IDs")
         });
@@ -172,7 +172,7 @@ impl Objects {
 fn payload_key(key_id: u16, kept: u64) -> Resource {
     let mut key = [0x5e; 16];
     key[..2].copy_from_slice(&key_id.to_be_bytes());
-    Resource::new::<RustCrypto>(Secret::new(key), key_id, super::RESOURCE.as_bytes(), kept)
+    Resource::new::<Compact>(Secret::new(key), key_id, super::RESOURCE.as_bytes(), kept)
 }
 
 /// The ID of a node in its context with node 0, behind zeros, and its length: one byte as far as that goes, then two.
