@@ -139,6 +139,8 @@ step_lab() {
     # The report as a browser draws it; in the step test this is skipped where there is none.
     need chromium
     cargo test --locked --quiet -p tegmen-testbed --test browser
+    # The step test builds the simulated mote with the features of a server, this without.
+    cargo test --locked --quiet -p tegmen-testbed --test mote
 }
 
 step_firmware() {
