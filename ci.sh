@@ -86,6 +86,14 @@ step_test() {
     cargo test --doc --workspace --locked --quiet
 }
 
+# The crates that can be published, as their packages: all are packed, and the core is built from its package. Without the
+# network.
+step_package() {
+    local options=(--offline --locked --allow-dirty --quiet)
+    cargo package "${options[@]}" --no-verify -p tegmen -p tegmen-accel -p tegmen-trust -p tegmen-host
+    cargo package "${options[@]}" -p tegmen
+}
+
 # Two endpoints, a fake clock, a network that loses, repeats, reorders and spoils.
 step_seeds() {
     TEGMEN_SEEDS=${TEGMEN_SEEDS:-10000} cargo test --release --locked -p tegmen --test pair --test exchanges --test nodes -- --nocapture
@@ -216,7 +224,7 @@ step_bench() {
     done
 }
 
-gate=(format lint house layers words docs test faults timing seeds crash nostd up readme lab firmware interop tpm fuzz)
+gate=(format lint house layers words docs package test faults timing seeds crash nostd up readme lab firmware interop tpm fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
 # The steps with words of their own: red, and these with options.
 if [ "$1" = red ] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; then
