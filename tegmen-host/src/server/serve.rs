@@ -346,33 +346,10 @@ impl<A: Application> CoapServer<A> {
                 return refuse(Code::REQUEST_ENTITY_TOO_LARGE, frame, Some(most));
             }
             None => self.serve(from, coap_peer, message, answer_id, frame),
-            Some(block) => {
-                // Nobody who may not make the request may fill our memory with it.
-                if let Err(code) = Authorized::new(&self.policy, Request::new(*message, from.identity)) {
-                    return refuse(code, frame, None);
-                }
-                let limit = self.limits.max_body;
-                match coap_peer.transfers.upload(from, message, block, &self.bodies, limit) {
-                    Uploaded::Continue => {
-                        self.report.block = true;
-                        return refuse(Code::CONTINUE, frame, Some((OptionNumber::BLOCK1, block.value())));
-                    }
-                    Uploaded::Refused(Code::REQUEST_ENTITY_TOO_LARGE) => {
-                        let most = (OptionNumber::SIZE1, limit as u32);
-                        return refuse(Code::REQUEST_ENTITY_TOO_LARGE, frame, Some(most));
-                    }
-                    Uploaded::Refused(code) => {
-                        if code == Code::SERVICE_UNAVAILABLE {
-                            self.report.cause.set(Some(self.bodies.complaint()));
-                        }
-                        return refuse(code, frame, None);
-                    }
-                    Uploaded::Whole(body) => {
-                        self.report.received = body.len();
-                        self.serve(from, coap_peer, &message.with_body(&body), answer_id, frame)
-                    }
-                }
-            }
+            Some(block) => match self.upload(from, coap_peer, message, block) {
+                Err((code, option)) => return refuse(code, frame, option),
+                Ok(body) => self.serve(from, coap_peer, &message.with_body(&body), answer_id, frame),
+            },
         };
         if unproven && !coap_peer.verified && frame.len() > AMPLIFICATION * bytes.len() {
             return challenge(head, message, &coap_peer.echo, frame);
@@ -388,6 +365,41 @@ impl<A: Application> CoapServer<A> {
             Served::NoRoom => {
                 self.report.cause.set(Some("the response does not fit a message".to_owned()));
                 Some(Code::INTERNAL_SERVER_ERROR)
+            }
+        }
+    }
+
+    /// Takes a block of the body of a request, and returns the body once it is complete.
+    ///
+    /// # Errors
+    /// The code of the response to this block, and its option.
+    fn upload(
+        &mut self,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
+        message: &MessageRef<'_>,
+        block: Block,
+    ) -> Result<Vec<u8>, (Code, Option<(OptionNumber, u32)>)> {
+        // Nobody who may not make the request may fill our memory with it.
+        Authorized::new(&self.policy, Request::new(*message, from.identity)).map_err(|code| (code, None))?;
+        let limit = self.limits.max_body;
+        match coap_peer.transfers.upload(from, message, block, &self.bodies, limit) {
+            Uploaded::Continue => {
+                self.report.block = true;
+                Err((Code::CONTINUE, Some((OptionNumber::BLOCK1, block.value()))))
+            }
+            Uploaded::Refused(Code::REQUEST_ENTITY_TOO_LARGE) => {
+                Err((Code::REQUEST_ENTITY_TOO_LARGE, Some((OptionNumber::SIZE1, limit as u32))))
+            }
+            Uploaded::Refused(code) => {
+                if code == Code::SERVICE_UNAVAILABLE {
+                    self.report.cause.set(Some(self.bodies.complaint()));
+                }
+                Err((code, None))
+            }
+            Uploaded::Whole(body) => {
+                self.report.received = body.len();
+                Ok(body)
             }
         }
     }
