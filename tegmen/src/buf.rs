@@ -59,7 +59,7 @@ impl<'r> Reader<'r> {
 
     /// The next `N` bytes, where they lie.
     #[inline]
-    pub fn array_ref<const N: usize>(&mut self) -> Result<&'r [u8; N], Truncated> {
+    pub(crate) fn array_ref<const N: usize>(&mut self) -> Result<&'r [u8; N], Truncated> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Truncated)?;
         self.rest = rest;
         Ok(head)
@@ -93,7 +93,7 @@ impl<'r> Reader<'r> {
     }
 
     /// Three bytes.
-    pub fn u24(&mut self) -> Result<u32, Truncated> {
+    pub(crate) fn u24(&mut self) -> Result<u32, Truncated> {
         self.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
     }
 
@@ -102,13 +102,8 @@ impl<'r> Reader<'r> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Six bytes.
-    pub fn u48(&mut self) -> Result<u64, Truncated> {
-        self.array().map(|[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
-    }
-
     /// Reads a length of one byte, and returns as many bytes as it says.
-    pub fn with_len8(&mut self) -> Result<&'r [u8], Truncated> {
+    pub(crate) fn with_len8(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u8()?;
         self.take(len.into())
     }
@@ -181,7 +176,7 @@ impl<'t> Writer<'t> {
     }
 
     /// The low three bytes of `value`.
-    pub fn u24(&mut self, value: u32) -> Result<(), Full> {
+    pub(crate) fn u24(&mut self, value: u32) -> Result<(), Full> {
         let [_, a, b, c] = value.to_be_bytes();
         self.put(&[a, b, c])
     }
@@ -194,7 +189,7 @@ impl<'t> Writer<'t> {
     /// Writes `bytes` behind their length in one byte.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub fn with_len8(&mut self, bytes: &[u8]) -> Result<(), Full> {
+    pub(crate) fn with_len8(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.u8(u8::try_from(bytes.len()).map_err(|_| Full)?)?;
         self.put(bytes)
     }
@@ -366,7 +361,7 @@ impl<'t> Frame<'t> {
     /// # Errors
     /// [`Full`] if the headroom is used up.
     #[inline]
-    pub fn prepend(&mut self, header: &[u8]) -> Result<(), Full> {
+    pub(crate) fn prepend(&mut self, header: &[u8]) -> Result<(), Full> {
         let start = self.start.checked_sub(header.len()).ok_or(Full)?;
         self.storage
             .get_mut(start..)
@@ -411,7 +406,7 @@ impl<'t> Frame<'t> {
     /// # Errors
     /// [`Full`] if the storage does not have as many bytes; the frame does not change.
     #[inline]
-    pub fn widen(&mut self, before: usize, behind: usize) -> Result<&mut [u8], Full> {
+    pub(crate) fn widen(&mut self, before: usize, behind: usize) -> Result<&mut [u8], Full> {
         let start = self.start.checked_sub(before).ok_or(Full)?;
         let end = self.end.saturating_add(behind);
         let bytes = self.storage.get_mut(start..end).ok_or(Full)?;
@@ -423,7 +418,7 @@ impl<'t> Frame<'t> {
     ///
     /// # Errors
     /// Those of `write`.
-    pub fn append_with<E>(&mut self, write: impl FnOnce(&mut Writer<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn append_with<E>(&mut self, write: impl FnOnce(&mut Writer<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut writer = Writer::new(self.storage.get_mut(self.end..).unwrap_or(&mut []));
         write(&mut writer)?;
         let len = writer.len();
@@ -435,7 +430,7 @@ impl<'t> Frame<'t> {
     ///
     /// # Errors
     /// [`Full`] if the storage ends, or the frame before `at + removed`; nothing is changed.
-    pub fn splice(&mut self, at: usize, removed: usize, bytes: &[u8]) -> Result<(), Full> {
+    pub(crate) fn splice(&mut self, at: usize, removed: usize, bytes: &[u8]) -> Result<(), Full> {
         let tail = at.checked_add(removed).filter(|tail| *tail <= self.len()).ok_or(Full)?;
         let moved = self.len().wrapping_sub(tail);
         let new_tail = at.checked_add(bytes.len()).ok_or(Full)?;

@@ -102,7 +102,7 @@ pub fn prepend_headers(frame: &mut Frame<'_>, path: &Path, hop_limit: u8) -> Res
 
 /// Computes the checksum of a UDP datagram that came without one because a layer below left it out (RFC 6282, section
 /// 4.3.2). `packet` begins with its IPv6 header; what is not UDP stays as it is.
-pub fn restore_checksum(packet: &mut [u8]) {
+pub(crate) fn restore_checksum(packet: &mut [u8]) {
     let mut header = Reader::new(packet);
     let fields = (header.take(6).ok(), header.u8().ok(), header.u8().ok(), header.array().ok(), header.array().ok());
     let (Some(_), Some(UDP), Some(_), Some(source), Some(destination)) = fields else { return };

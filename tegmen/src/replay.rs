@@ -16,7 +16,7 @@ impl ReplayWindow {
     }
 
     /// A window for which everything up to `number` counts as seen.
-    pub const fn seen_up_to(number: u64) -> Self {
+    pub(crate) const fn seen_up_to(number: u64) -> Self {
         Self { next: number.saturating_add(1), seen: u64::MAX }
     }
 

@@ -16,7 +16,7 @@ pub const MAX_RETRANSMIT: u8 = 4;
 pub const EXCHANGE_LIFETIME: Duration = Duration::from_secs(247);
 /// The time that a request waits for its response after the acknowledgement, or from the start if the request is not
 /// confirmable.
-pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(247);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(247);
 
 /// Names a request, or a separate response, that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

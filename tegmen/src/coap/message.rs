@@ -29,7 +29,7 @@ impl MessageType {
 }
 
 /// Longest token in bytes.
-pub const MAX_TOKEN: usize = 8;
+pub(crate) const MAX_TOKEN: usize = 8;
 /// Bytes before the token.
 pub const HEADER_LEN: usize = 4;
 const VERSION: u8 = 1;
@@ -148,7 +148,7 @@ impl<'a> MessageRef<'a> {
     }
 
     /// True if the payload is a whole body, put together from blocks.
-    pub const fn is_assembled(&self) -> bool {
+    pub(crate) const fn is_assembled(&self) -> bool {
         self.assembled
     }
 

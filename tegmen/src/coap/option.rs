@@ -66,12 +66,12 @@ impl OptionNumber {
     pub const REQUEST_TAG: Self = Self(292);
 
     /// A message with an unknown critical option must be rejected (RFC 7252, section 5.4.1).
-    pub const fn is_critical(self) -> bool {
+    pub(crate) const fn is_critical(self) -> bool {
         self.0 & 1 == 1
     }
 
     /// True if a response to another value of this option may not answer the request (RFC 7252, section 5.4.2).
-    pub const fn is_cache_key(self) -> bool {
+    pub(crate) const fn is_cache_key(self) -> bool {
         self.0 & 0x1e != 0x1c
     }
 

@@ -91,7 +91,7 @@ impl<const LEN: usize> Running<LEN> {
 
     /// Returns the digest of all input; more input may follow.
     #[inline(never)]
-    pub fn digest_so_far<C: Crypto>(&self) -> [u8; LEN] {
+    pub(crate) fn digest_so_far<C: Crypto>(&self) -> [u8; LEN] {
         let mut hash = self.clone();
         hash.complete::<C>();
         hash.digest()

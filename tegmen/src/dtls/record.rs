@@ -20,17 +20,17 @@ use crate::counters::Discard;
 /// Bytes of a record header.
 pub const HEADER_LEN: usize = 13;
 /// Bytes of the explicit nonce behind the header (RFC 6655, section 3).
-pub const EXPLICIT_LEN: usize = 8;
+pub(crate) const EXPLICIT_LEN: usize = 8;
 /// Bytes of the tag of CCM_8.
 pub const TAG_LEN: usize = 8;
 /// Bytes of the tag of GCM, and of ChaCha20-Poly1305.
-pub const GCM_TAG_LEN: usize = 16;
+pub(crate) const GCM_TAG_LEN: usize = 16;
 /// The bytes that CCM_8 adds to the content of a record: 29.
 pub const OVERHEAD: usize = HEADER_LEN + EXPLICIT_LEN + TAG_LEN;
 /// The bytes before the content of a protected record.
 pub const HEADROOM: usize = HEADER_LEN + EXPLICIT_LEN;
 /// Bytes of the implicit part of the nonce, from the key block.
-pub const SALT_LEN: usize = 4;
+pub(crate) const SALT_LEN: usize = 4;
 
 /// Longest content of a record (RFC 5246, section 6.2.1).
 pub const MAX_CONTENT: usize = 1 << 14;
@@ -40,7 +40,7 @@ const MAX_EXPANSION: usize = 2048;
 pub const MAX_SEALED: u32 = 1 << 23;
 /// Records that failed to open under one key before a new handshake is due, where a tag has 8 bytes. Longer ones need no
 /// limit here: RFC 9147, section 4.5.3, allows 2^36 forgeries of a tag of 16 bytes.
-pub const MAX_FAILED: u16 = 1 << 10;
+pub(crate) const MAX_FAILED: u16 = 1 << 10;
 
 /// The content type of a record (RFC 5246, section 6.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,9 +10,9 @@ use super::handshake::extension::Extensions;
 use super::record::MAX_CONTENT;
 
 /// The least that may be said in record_size_limit (RFC 8449, section 4).
-pub const MIN_LIMIT: u16 = 64;
+pub(crate) const MIN_LIMIT: u16 = 64;
 /// The most that has a meaning there: the longest content of a record.
-pub const MAX_LIMIT: u16 = MAX_CONTENT as u16;
+pub(crate) const MAX_LIMIT: u16 = MAX_CONTENT as u16;
 
 /// The content of max_fragment_length (RFC 6066, section 4): 1 to 4 for 512, 1024, 2048 and 4096 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -30,7 +30,7 @@ pub const MASTER_LEN: usize = 48;
 pub const MAX_TICKET: usize = 512;
 /// Bytes of the ids that a server here gives, and by which a client tells that its ticket was taken (RFC 5077,
 /// section 3.4).
-pub const ID_LEN: usize = 32;
+pub(crate) const ID_LEN: usize = 32;
 
 /// Bytes of a hello and its headers at most, apart from the ticket.
 const REST_OF_HELLO: usize = 250;

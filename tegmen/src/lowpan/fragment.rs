@@ -352,7 +352,7 @@ impl From<iphc::Refused> for Refused {
 /// The time limit for the fragments of a packet (section 5.3).
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of the longest packet: what 11 bits can count.
-pub const MAX_PACKET_LEN: usize = 2047;
+pub(crate) const MAX_PACKET_LEN: usize = 2047;
 /// Dispatch of an IPv6 header without compression.
 const IPV6: u8 = 0x41;
 const FIRST: u16 = 0b11000 << 11;

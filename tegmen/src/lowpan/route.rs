@@ -66,7 +66,7 @@ pub enum Decision {
 }
 
 /// Decides about a received packet, which begins with its IPv6 header; `own` are the addresses of this node.
-pub fn decide(packet: &mut [u8], own: &[[u8; 16]], routes: &[Route]) -> Decision {
+pub(crate) fn decide(packet: &mut [u8], own: &[[u8; 16]], routes: &[Route]) -> Decision {
     let Some((header, _)) = packet.split_first_chunk_mut::<40>() else { return Decision::NotForwarded };
     let [_, _, _, _, _, _, _, hop_limit, rest @ ..] = header;
     let (Some(source), Some(destination)) = (rest.first_chunk::<16>(), rest.last_chunk::<16>()) else {

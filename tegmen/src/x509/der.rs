@@ -24,9 +24,9 @@ pub const OCTET_STRING: u8 = 0x04;
 /// The tag of a OBJECT IDENTIFIER.
 pub const OID: u8 = 0x06;
 /// The tag of a UTCTime.
-pub const UTC_TIME: u8 = 0x17;
+pub(crate) const UTC_TIME: u8 = 0x17;
 /// The tag of a GeneralizedTime.
-pub const GENERALIZED_TIME: u8 = 0x18;
+pub(crate) const GENERALIZED_TIME: u8 = 0x18;
 /// The tag of a SEQUENCE, and SEQUENCE OF.
 pub const SEQUENCE: u8 = 0x30;
 /// The tag of a SET, and SET OF.
@@ -145,7 +145,7 @@ pub fn whole_bits<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malformed> {
 ///
 /// # Errors
 /// [`Malformed`].
-pub fn named_bits(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
+pub(crate) fn named_bits(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     let (unused, bytes) = value(reader, BIT_STRING)?.split_first().ok_or(Malformed)?;
     let last = *bytes.last().ok_or(Malformed)?;
     if last == 0 || last.trailing_zeros() != u32::from(*unused) {
@@ -158,7 +158,7 @@ pub fn named_bits(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
 ///
 /// # Errors
 /// [`Malformed`].
-pub fn optional_true(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
+pub(crate) fn optional_true(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
     match optional(reader, BOOLEAN)? {
         None => Ok(false),
         Some([0xff]) => Ok(true),

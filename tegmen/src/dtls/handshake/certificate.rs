@@ -43,7 +43,7 @@ pub fn each(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Reads a signature behind its scheme: the body of CertificateVerify, and the end of ServerKeyExchange.
-pub fn read_signature<'r>(reader: &mut Reader<'r>) -> Result<(SignatureScheme, &'r [u8]), Truncated> {
+pub(crate) fn read_signature<'r>(reader: &mut Reader<'r>) -> Result<(SignatureScheme, &'r [u8]), Truncated> {
     let scheme = SignatureScheme(reader.u16()?);
     let signature = reader.with_len16()?;
     end(reader)?;

@@ -7,14 +7,14 @@ use crate::crypto::SignatureScheme;
 /// A CertificateRequest as it was received. Names of authorities are not looked at: a client has the certificates that it
 /// has.
 #[derive(Clone, Copy, Debug)]
-pub struct CertificateRequest<'r> {
+pub(crate) struct CertificateRequest<'r> {
     certificate_types: &'r [u8],
     signature_algorithms: &'r [u8],
 }
 
 impl<'r> CertificateRequest<'r> {
     /// Reads a whole message body.
-    pub fn read(body: &'r [u8]) -> Result<Self, Truncated> {
+    pub(crate) fn read(body: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let certificate_types = reader.with_len8()?;
         let signature_algorithms = reader.with_len16()?;
@@ -29,7 +29,7 @@ impl<'r> CertificateRequest<'r> {
 
     /// True if the server takes a key of this scheme, and can check its signatures. The two lists say different things: the
     /// schemes are also those of the certificates above (RFC 5246, section 7.4.4).
-    pub fn accepts(&self, scheme: SignatureScheme) -> bool {
+    pub(crate) fn accepts(&self, scheme: SignatureScheme) -> bool {
         let kind = if scheme == SignatureScheme::RSA_PKCS1_SHA256 { RSA_SIGN } else { ECDSA_SIGN };
         self.certificate_types.contains(&kind) && contains(self.signature_algorithms, scheme.0)
     }

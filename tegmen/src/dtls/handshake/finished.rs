@@ -4,7 +4,7 @@ use crate::crypto::Crypto;
 use crate::crypto::hash::{HmacKey, Sha256};
 
 /// Bytes of verify_data.
-pub const VERIFY_LEN: usize = 12;
+pub(crate) const VERIFY_LEN: usize = 12;
 
 /// Writes the verify_data of one side over all handshake messages up to now.
 #[inline(never)]

@@ -1,15 +1,15 @@
 //! Handshake messages (RFC 6347, section 4.2): one file each, reading and writing together.
 
 pub mod certificate;
-pub mod certificate_request;
+pub(crate) mod certificate_request;
 pub mod client_hello;
 pub mod extension;
 pub mod finished;
 pub mod hello_verify_request;
 pub mod key_exchange;
-pub mod new_session_ticket;
+pub(crate) mod new_session_ticket;
 pub mod server_hello;
-pub mod server_key_exchange;
+pub(crate) mod server_key_exchange;
 
 use super::VERSION;
 use crate::buf::{Full, Reader, Truncated, Writer};

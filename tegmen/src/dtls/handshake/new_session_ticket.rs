@@ -8,7 +8,7 @@ pub(crate) const LIFETIME_LEN: usize = 4;
 
 /// Reads a whole message body. Returns the lifetime of the ticket in seconds, 0 if the server gives none, and the
 /// ticket. The ticket is empty if the server has no ticket to issue.
-pub fn read(body: &[u8]) -> Result<(u32, &[u8]), Truncated> {
+pub(crate) fn read(body: &[u8]) -> Result<(u32, &[u8]), Truncated> {
     let mut reader = Reader::new(body);
     let lifetime = reader.u32()?;
     let ticket = reader.with_len16()?;

@@ -6,17 +6,17 @@ use crate::crypto::{NamedGroup, SignatureScheme};
 
 /// A ServerKeyExchange as it was received.
 #[derive(Clone, Copy, Debug)]
-pub struct ServerKeyExchange<'r> {
+pub(crate) struct ServerKeyExchange<'r> {
     /// PSK identity hint; empty where there is a signature.
-    pub hint: &'r [u8],
+    pub(crate) hint: &'r [u8],
     /// The group.
-    pub group: NamedGroup,
+    pub(crate) group: NamedGroup,
     /// The server's share.
-    pub share: &'r [u8],
+    pub(crate) share: &'r [u8],
     /// The part of the message that is signed, behind both randoms: the group and the share.
-    pub parameters: &'r [u8],
+    pub(crate) parameters: &'r [u8],
     /// The signature of a server with a certificate.
-    pub signature: Option<(SignatureScheme, &'r [u8])>,
+    pub(crate) signature: Option<(SignatureScheme, &'r [u8])>,
 }
 
 /// ECCurveType of a group that has a number.
@@ -24,7 +24,7 @@ const NAMED_CURVE: u8 = 3;
 
 impl<'r> ServerKeyExchange<'r> {
     /// Reads a whole message body, which has a hint if the keys are pre-shared, and else a signature.
-    pub fn read(body: &'r [u8], psk: bool) -> Result<Self, Truncated> {
+    pub(crate) fn read(body: &'r [u8], psk: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let hint = if psk { reader.with_len16()? } else { &[] };
         let start = reader.rest();

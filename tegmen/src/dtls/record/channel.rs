@@ -356,7 +356,7 @@ impl Channel {
     }
 
     /// True once a key reached a limit that calls for a new handshake.
-    pub const fn is_exhausted(&self) -> bool {
+    pub(crate) const fn is_exhausted(&self) -> bool {
         self.next_sequence >= MAX_SEALED || self.failed_opens >= MAX_FAILED
     }
 }
