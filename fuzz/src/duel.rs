@@ -12,7 +12,7 @@ use ends::{Ends, Full, Resumed};
 use node::Node;
 use std::collections::VecDeque;
 use tegmen::cx::Cx;
-use tegmen::dtls::connection_id::Policy;
+use tegmen::dtls::connection_id::ConnectionIdConfig;
 use tegmen::dtls::resumption::Handle;
 use tegmen::dtls::ticket::TicketKeys;
 use tegmen::dtls::{Config, Profile};
@@ -148,7 +148,7 @@ impl<'a, E: Ends> Duel<'a, E> {
             mtu: if flags & 2 == 0 { 1232 } else { 100 },
             idle_timeout: Duration::from_secs(if flags & 4 == 0 { 0 } else { 30 }),
             record_size_limit: if flags & 16 == 0 { 0 } else { 64 },
-            connection_id: (flags & 32 != 0).then(|| Policy {
+            connection_id: (flags & 32 != 0).then(|| ConnectionIdConfig {
                 len: flags >> 6 << 1,
                 shard: 7,
                 padding: if flags & 2 == 0 { 0 } else { 16 },

@@ -4,7 +4,7 @@ use crate::x509::CA;
 use tegmen::crypto::compact::Compact;
 use tegmen::crypto::hash::DIGEST_LEN;
 use tegmen::crypto::{Ccm, Crypto, NotAuthentic, SignatureScheme, Unsupported};
-use tegmen::x509::{Anchor, MAX_CERTIFICATES, Name, PublicKey, Purpose, Rules, UnixTime};
+use tegmen::x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, UnixTime};
 
 /// The first byte says what is asked, the rest is a list of certificates. Whoever signs nothing is believed by nobody; and
 /// where all signatures are believed, so that readers come to the end of a path, no more of them are looked at than a path
@@ -18,7 +18,7 @@ pub fn x509_motes(data: &[u8]) {
     let anchors = [Anchor { name: &CA[name..name + 0x14], public_key }];
     let rules = Rules {
         anchors: &anchors,
-        purpose: if form & 1 == 0 { Purpose::Server } else { Purpose::Client },
+        purpose: if form & 1 == 0 { KeyPurpose::Server } else { KeyPurpose::Client },
         name: match form & 6 {
             0 => Name::Any,
             2 => Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]),

@@ -7,7 +7,7 @@ use crate::ours::{Library, Psk, Served};
 use crate::session::{DtlsServer, Plaintext, answer};
 use std::net::SocketAddr;
 use tegmen::dtls::Config;
-use tegmen::dtls::connection_id::Policy;
+use tegmen::dtls::connection_id::ConnectionIdConfig;
 
 pub(crate) const ROW: &str = "connection id";
 pub(crate) const ROW_REBOUND: &str = "connection id, another port in mid-session";
@@ -18,7 +18,7 @@ const OURS: u8 = 4;
 const SERVED: usize = 8;
 
 fn offer(dtls: &mut Config) {
-    dtls.connection_id = Some(Policy { len: OURS, ..Policy::default() });
+    dtls.connection_id = Some(ConnectionIdConfig { len: OURS, ..ConnectionIdConfig::default() });
 }
 
 /// Our client asks the peer, which wants ids of `len` bytes.

@@ -6,7 +6,7 @@ use crate::public_keys::{Servers, suites};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use tegmen::dtls::connection_id::Policy;
+use tegmen::dtls::connection_id::ConnectionIdConfig;
 use tegmen::dtls::{Profile, Suites};
 use tegmen_host::client::{ClientConfig, ClientKey, Tap};
 use tegmen_host::credentials::Credentials;
@@ -183,7 +183,7 @@ impl Connect {
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
         // A session that is kept is to be found from whatever address we have next.
         let len = self.connection_id.or(self.session.as_ref().map(|_| 0));
-        config.dtls.connection_id = len.map(|len| Policy { len, ..Policy::default() });
+        config.dtls.connection_id = len.map(|len| ConnectionIdConfig { len, ..ConnectionIdConfig::default() });
         if self.minimal {
             config.dtls.profile = Profile::Minimal;
         }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tegmen::dtls::connection_id::Policy;
+use tegmen::dtls::connection_id::ConnectionIdConfig;
 use tegmen::dtls::{AlertDescription, CipherSuite, Suites};
 use tegmen_host::client::describe;
 use tegmen_host::contexts::Contexts;
@@ -262,7 +262,7 @@ impl Serve {
         config.dtls.mtu = self.mtu;
         config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
         let (padding, follow_unchecked) = (self.padding, self.follow_unchecked);
-        let policy = Policy { padding, follow_unchecked, ..Policy::default() };
+        let policy = ConnectionIdConfig { padding, follow_unchecked, ..ConnectionIdConfig::default() };
         config.resumption = (!self.no_resumption).then(|| ResumptionConfig {
             lifetime: Duration::from_secs(self.ticket_lifetime),
             keys: self.ticket_keys.clone(),

@@ -104,7 +104,7 @@ async fn sessions_and_contexts_go_on_after_kill_9() {
         timeout: Duration::from_secs(20),
         ..ClientConfig::default()
     };
-    dtls.dtls.connection_id = Some(tegmen::dtls::connection_id::Policy { len: 0, ..Default::default() });
+    dtls.dtls.connection_id = Some(tegmen::dtls::connection_id::ConnectionIdConfig { len: 0, ..Default::default() });
     let oscore = ClientConfig { oscore: Some(dir.join("client")), ..ClientConfig::default() };
 
     let (mut server, secure, plain) = serve(&dir, (0, 0));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tegmen::buf::Reader;
 use tegmen::coap::Code;
-use tegmen::dtls::connection_id::{Hello, Policy};
+use tegmen::dtls::connection_id::{ConnectionIdConfig, Hello};
 use tegmen::dtls::handshake::server_hello::ServerHello;
 use tegmen::dtls::handshake::{Fragment, MessageType, hello_verify_request};
 use tegmen::dtls::record_size::MaxFragmentLength;
@@ -267,7 +267,8 @@ fn watched(config: &ClientConfig, seen: &Arc<Mutex<Seen>>, resume: PathBuf) -> C
         watched.dtls.record_size_limit = PROBED_RECORD_SIZE;
     }
     // As is this.
-    let offered = *watched.dtls.connection_id.get_or_insert(Policy { len: 0, ..Policy::default() });
+    let offered =
+        *watched.dtls.connection_id.get_or_insert(ConnectionIdConfig { len: 0, ..ConnectionIdConfig::default() });
     seen.lock().unwrap_or_else(PoisonError::into_inner).our_id_len = offered.len.into();
     watched
 }

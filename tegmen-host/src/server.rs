@@ -49,7 +49,7 @@ use std::time::{Duration, SystemTime};
 use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
-use tegmen::dtls::connection_id::{AddressChanges, Policy};
+use tegmen::dtls::connection_id::{AddressChanges, ConnectionIdConfig};
 use tegmen::dtls::{AlertDescription, Config, Fatal, Suites};
 use tokio::sync::{mpsc, watch};
 
@@ -145,7 +145,7 @@ impl Default for ServerConfig {
             dtls: Config {
                 idle_timeout,
                 suites: Suites::CCM_8_THEN_GCM,
-                connection_id: Some(Policy::default()),
+                connection_id: Some(ConnectionIdConfig::default()),
                 ..Config::default()
             },
             plain_allowed: false,

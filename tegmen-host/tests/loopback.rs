@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen::dtls::connection_id::Policy;
+use tegmen::dtls::connection_id::ConnectionIdConfig;
 use tegmen::dtls::{CipherSuite, Fatal, Suites};
 use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response, ask_group};
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
@@ -361,7 +361,7 @@ async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
 async fn a_client_that_changes_its_port_keeps_its_session_whatever_shard_the_port_leads_to() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
     let mut config = config("me", b"key");
-    config.dtls.connection_id = Some(Policy { len: 0, ..Policy::default() });
+    config.dtls.connection_id = Some(ConnectionIdConfig { len: 0, ..ConnectionIdConfig::default() });
     let mut client = Client::connect_to(running.address(true), true, config).await.unwrap();
     let ids = client.connection_ids().unwrap();
     assert!(ids.theirs().bytes().len() == 8 && ids.ours().is_empty() && ids.return_routability());
@@ -384,7 +384,7 @@ async fn a_server_without_connection_ids_loses_a_client_that_moves() {
     server.dtls.connection_id = None;
     let running = Running::start(&Credentials::single("me", b"key"), server);
     let mut config = ClientConfig { timeout: Duration::from_secs(1), ..config("me", b"key") };
-    config.dtls.connection_id = Some(Policy::default());
+    config.dtls.connection_id = Some(ConnectionIdConfig::default());
     let mut client = Client::connect_to(running.address(true), true, config).await.unwrap();
     assert!(client.connection_ids().is_none());
     assert_eq!(ask(&mut client, Code::GET, "value", b"").await.payload, b"first");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen::dtls::connection_id::Policy;
+use tegmen::dtls::connection_id::ConnectionIdConfig;
 use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response, Tap, Tapped};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
@@ -154,7 +154,7 @@ async fn sessions_survive_an_orderly_restart_without_a_handshake_or_a_challenge(
         let file = scene.file("state.db");
         let running = Running::start(Some(&file), None);
         let mut config = config(&wire);
-        config.dtls.connection_id = ids.then(|| Policy { len: 0, ..Policy::default() });
+        config.dtls.connection_id = ids.then(|| ConnectionIdConfig { len: 0, ..ConnectionIdConfig::default() });
         let mut client = Client::connect_to(running.address, true, config).await.unwrap();
         for round in 0..3 {
             ask(&mut client, Code::PUT, format!("{round}").as_bytes()).await;
@@ -569,7 +569,7 @@ async fn a_client_whose_address_changed_while_the_server_was_down_is_found_by_it
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
     let mut config = config(&wire);
-    config.dtls.connection_id = Some(Policy { len: 0, ..Policy::default() });
+    config.dtls.connection_id = Some(ConnectionIdConfig { len: 0, ..ConnectionIdConfig::default() });
     let mut client = Client::connect_to(running.address, true, config).await.unwrap();
     ask(&mut client, Code::GET, b"").await;
     running.database.as_ref().unwrap().flush().unwrap();

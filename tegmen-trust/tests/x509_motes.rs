@@ -63,8 +63,8 @@ impl Both {
         let rules = Rules {
             anchors: &anchors,
             purpose: match purpose {
-                Purpose::Client => tegmen::x509::Purpose::Client,
-                Purpose::Server | Purpose::EncryptedServer => tegmen::x509::Purpose::Server,
+                Purpose::Client => tegmen::x509::KeyPurpose::Client,
+                Purpose::Server | Purpose::EncryptedServer => tegmen::x509::KeyPurpose::Server,
             },
             name: name.map_or(Name::Any, |name| Name::Dns(name.as_bytes())),
             now: Some(UnixTime(now)),

@@ -33,7 +33,7 @@ pub const MAX_MESSAGES: u64 = 1 << 16;
 
 /// The reason why a payload cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stop {
+pub enum PayloadError {
     /// The lease of numbers is used up: keep a new end, and [extend](Resource::lease_mut) the lease.
     LeaseSpent,
     /// All 2^16 messages are used up: a new key is due.
@@ -44,7 +44,7 @@ pub enum Stop {
     Unsupported,
 }
 
-impl From<Full> for Stop {
+impl From<Full> for PayloadError {
     fn from(_: Full) -> Self {
         Self::Full
     }
@@ -81,13 +81,18 @@ impl Resource {
     /// Protects `payload` into `out`.
     ///
     /// # Errors
-    /// [`Stop`]; after [`Stop::LeaseSpent`] and [`Stop::Exhausted`] no number was used.
-    pub fn seal<'o, C: Crypto>(&mut self, crypto: &mut C, payload: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], Stop> {
+    /// [`PayloadError`]; after [`PayloadError::LeaseSpent`] and [`PayloadError::Exhausted`] no number was used.
+    pub fn seal<'o, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        payload: &[u8],
+        out: &'o mut [u8],
+    ) -> Result<&'o [u8], PayloadError> {
         if self.lease.next() >= MAX_MESSAGES {
-            return Err(Stop::Exhausted);
+            return Err(PayloadError::Exhausted);
         }
-        let number = (self.lease.take().map_err(|_| Stop::LeaseSpent)? as u16).to_be_bytes();
-        let (head, rest) = out.split_first_chunk_mut::<HEAD_LEN>().ok_or(Stop::Full)?;
+        let number = (self.lease.take().map_err(|_| PayloadError::LeaseSpent)? as u16).to_be_bytes();
+        let (head, rest) = out.split_first_chunk_mut::<HEAD_LEN>().ok_or(PayloadError::Full)?;
         let mut writer = Writer::new(head);
         writer.put(self.key_id())?;
         writer.put(&number)?;
@@ -95,10 +100,12 @@ impl Resource {
         writer.put(payload)?;
         writer.put(&[0; TAG_LEN])?;
         let rest = writer.finish();
-        let (body, tag) = rest.split_at_mut_checked(payload.len()).ok_or(Stop::Full)?;
+        let (body, tag) = rest.split_at_mut_checked(payload.len()).ok_or(PayloadError::Full)?;
         let nonce = self.nonce(number);
-        crypto.seal(C::AES_128_CCM, self.key.expose(), &nonce, &[], body, tag).map_err(|_| Stop::Unsupported)?;
-        out.get(..payload.len().saturating_add(OVERHEAD)).ok_or(Stop::Full)
+        crypto
+            .seal(C::AES_128_CCM, self.key.expose(), &nonce, &[], body, tag)
+            .map_err(|_| PayloadError::Unsupported)?;
+        out.get(..payload.len().saturating_add(OVERHEAD)).ok_or(PayloadError::Full)
     }
 
     /// Decrypts a payload where it lies. Who calls this twice with the same gets the same: see what is not protected.

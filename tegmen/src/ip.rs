@@ -19,26 +19,26 @@ impl<'r> Datagram<'r> {
     /// Reads `packet`, which begins with its IPv6 header. Bytes past the lengths of the headers are padding, ignored.
     ///
     /// # Errors
-    /// [`Refused`]; such a packet is dropped in silence and counted.
-    pub fn parse(packet: &'r mut [u8]) -> Result<Self, Refused> {
+    /// [`ParseError`]; such a packet is dropped in silence and counted.
+    pub fn parse(packet: &'r mut [u8]) -> Result<Self, ParseError> {
         let mut header = Reader::new(packet);
         if header.u32()? >> 28 != 6 {
-            return Err(Refused::NotIpv6);
+            return Err(ParseError::NotIpv6);
         }
         let payload_len = header.u16()?;
         match header.u8()? {
             UDP => {}
             // RFC 8200, section 4; RFC 4302, RFC 4303, RFC 6275, RFC 7401, RFC 5533, and the two for experiments.
             extension @ (0 | 43 | 44 | 50 | 51 | 60 | 135 | 139 | 140 | 253 | 254) => {
-                return Err(Refused::ExtensionHeader(extension));
+                return Err(ParseError::ExtensionHeader(extension));
             }
-            other => return Err(Refused::NotUdp(other)),
+            other => return Err(ParseError::NotUdp(other)),
         }
         let _hop_limit = header.u8()?;
         let source: [u8; 16] = header.array()?;
         let destination: [u8; 16] = header.array()?;
         if matches!(source, [0xff, ..]) {
-            return Err(Refused::MulticastSource); // RFC 4291, section 2.7
+            return Err(ParseError::MulticastSource); // RFC 4291, section 2.7
         }
 
         let ip_payload = header.take(payload_len.into())?;
@@ -48,12 +48,12 @@ impl<'r> Datagram<'r> {
         let checksum = header.u16()?;
         let udp = Reader::new(ip_payload).take(len.into())?;
         if udp.len() < UDP_HEADER_LEN {
-            return Err(Refused::Truncated);
+            return Err(ParseError::Truncated);
         }
         // RFC 8200, section 8.1: over IPv6 the checksum is not optional. With the transmitted one included, the sum
         // of an intact datagram is all ones (RFC 1071, section 1).
         if checksum == 0 || Sum::of_pseudo_header(&source, &destination, len).add(udp).folded() != u16::MAX {
-            return Err(Refused::BadChecksum);
+            return Err(ParseError::BadChecksum);
         }
         let end = IP_HEADER_LEN.wrapping_add(len.into());
         Ok(Self {
@@ -61,7 +61,7 @@ impl<'r> Datagram<'r> {
                 local: Address { ip: destination, port: destination_port, scope: 0 },
                 remote: Address { ip: source, port: source_port, scope: 0 },
             },
-            payload: packet.get_mut(HEADROOM..end).ok_or(Refused::Truncated)?,
+            payload: packet.get_mut(HEADROOM..end).ok_or(ParseError::Truncated)?,
         })
     }
 }
@@ -116,7 +116,7 @@ pub(crate) fn restore_checksum(packet: &mut [u8]) {
 
 /// The reason why a received packet is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum ParseError {
     /// The version is not 6.
     NotIpv6,
     /// The packet ends before its headers end, or a length in them is too small for its content.
@@ -160,7 +160,7 @@ impl Sum {
     }
 }
 
-impl From<Truncated> for Refused {
+impl From<Truncated> for ParseError {
     fn from(_: Truncated) -> Self {
         Self::Truncated
     }

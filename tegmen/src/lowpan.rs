@@ -44,7 +44,7 @@ pub struct Interface<const SLOTS: usize, const BYTES: usize> {
 
 /// The result of a received frame.
 #[derive(PartialEq, Eq, Debug, Default)]
-pub struct Received<'p> {
+pub struct Delivery<'p> {
     /// To be sent to everybody: the same payload behind this header.
     pub relay: Option<flood::Header>,
     /// A packet that is whole now.
@@ -77,20 +77,20 @@ impl<const SLOTS: usize, const BYTES: usize> Interface<SLOTS, BYTES> {
     /// Takes the payload of a frame that came over `hop`.
     ///
     /// # Errors
-    /// [`fragment::Refused`]; it is dropped in silence.
+    /// [`fragment::FragmentError`]; it is dropped in silence.
     pub fn receive<'p>(
         &'p mut self,
         now: Instant,
         network: &Network<'_>,
         hop: &Hop,
         payload: &[u8],
-    ) -> Result<Received<'p>, fragment::Refused> {
+    ) -> Result<Delivery<'p>, fragment::FragmentError> {
         let mut reader = Reader::new(payload);
         let mut hop = *hop;
         let mut relay = None;
         if let Some(header) = flood::Header::read(&mut reader)? {
             if header.originator == network.link || !self.seen.is_new(now, &header) {
-                return Ok(Received::default());
+                return Ok(Delivery::default());
             }
             let on = header.hops_left.checked_sub(1).filter(|left| *left > 0 && network.relays);
             relay = on.map(|hops_left| flood::Header { hops_left, ..header });
@@ -102,7 +102,7 @@ impl<const SLOTS: usize, const BYTES: usize> Interface<SLOTS, BYTES> {
             Decision::Forward(next) => Arrived::On(next, packet),
             drop => Arrived::Dropped(drop),
         });
-        Ok(Received { relay, packet })
+        Ok(Delivery { relay, packet })
     }
 
     /// Prepares a packet for the neighbour `to`.

@@ -27,10 +27,10 @@ pub use cose::Aead;
 pub use id::{Id, MAX_ID};
 pub use naming::MAX_ID_CONTEXT;
 pub use option::{BadOption, OscoreOption, PartialIv};
-pub use protect::{OVERHEAD, Stop};
+pub use protect::{OVERHEAD, ProtectError};
 #[cfg(feature = "rederivation")]
 pub use rederivation::{FirstRequest, MAX_DERIVED_ID_CONTEXT, Offers, RederivableContext, Rederived};
-pub use unprotect::{Pending, Refused, RequestBinding, RequestNonce, Unprotected};
+pub use unprotect::{Pending, RequestBinding, RequestNonce, UnprotectError, Unprotected};
 
 #[cfg(test)]
 mod tests;

@@ -42,14 +42,14 @@ pub struct Anchor<'a> {
 
 /// The purpose for which the peer uses its certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Purpose {
+pub enum KeyPurpose {
     /// To be a server.
     Server,
     /// To be a client.
     Client,
 }
 
-impl Purpose {
+impl KeyPurpose {
     /// Its OBJECT IDENTIFIER (RFC 5280, section 4.2.1.12).
     const fn id(self) -> [u8; 8] {
         let last = match self {
@@ -82,7 +82,7 @@ pub struct Rules<'r> {
     /// Whom paths may end with. Each whose name fits is tried, so their number bounds the cost.
     pub anchors: &'r [Anchor<'r>],
     /// The purpose that the end entity must have.
-    pub purpose: Purpose,
+    pub purpose: KeyPurpose,
     /// The name that the end entity must have.
     pub name: Name<'r>,
     /// The time, if there is a clock that can be trusted. Without it no certificate is too old or too new: what was once

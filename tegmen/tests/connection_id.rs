@@ -4,7 +4,7 @@ mod world;
 
 use tegmen::address::Address;
 use tegmen::cx::Cx;
-use tegmen::dtls::connection_id::{AddressChanges, Policy};
+use tegmen::dtls::connection_id::{AddressChanges, ConnectionIdConfig};
 use tegmen::dtls::session::Session;
 use tegmen::dtls::{CipherSuite, Config, Fatal, Profile, Suites};
 use tegmen::endpoint::{NotRestored, Peers as _};
@@ -12,9 +12,10 @@ use tegmen::identity::Principal;
 use tegmen::time::Duration;
 use world::{Fate, Node, World};
 
-const ID: Policy = Policy { len: 8, shard: 3, padding: 0, check: true, follow_unchecked: false };
+const ID: ConnectionIdConfig =
+    ConnectionIdConfig { len: 8, shard: 3, padding: 0, check: true, follow_unchecked: false };
 
-fn with(connection_id: Option<Policy>) -> Config {
+fn with(connection_id: Option<ConnectionIdConfig>) -> Config {
     Config { connection_id, ..Config::default() }
 }
 
@@ -63,7 +64,7 @@ const CHACHA20: Suites = Suites(&[CipherSuite::ECDHE_PSK_WITH_CHACHA20_POLY1305_
 fn each_end_finds_its_own_id_in_what_it_receives() {
     for (suites, around) in [(Suites::CCM_8, 8 + 8), (Suites::GCM, 8 + 16), (CHACHA20, 16)] {
         for (client_len, server_len) in [(0, 1), (1, 0), (0, 20), (20, 0), (8, 8), (20, 20), (4, 12)] {
-            let config = |len| Config { suites, ..with(Some(Policy { len, ..ID })) };
+            let config = |len| Config { suites, ..with(Some(ConnectionIdConfig { len, ..ID })) };
             let mut world = established(1, config(client_len), config(server_len));
             let (at_client, from_server, checks) = ids(&mut world.client).unwrap();
             assert_eq!((at_client.len(), from_server.len()), (client_len.into(), server_len.into()));
@@ -152,14 +153,14 @@ fn peers_without_the_extension_talk_as_ever() {
     let mut world = established(3, minimal, minimal);
     assert_eq!(ids(&mut world.client), None);
     // Two that have no use for an id of their own agree on nothing.
-    let none = with(Some(Policy { len: 0, ..ID }));
+    let none = with(Some(ConnectionIdConfig { len: 0, ..ID }));
     let mut world = established(3, none, none);
     assert_eq!((ids(&mut world.client), ids(&mut world.server)), (None, None));
 }
 
 #[test]
 fn padding_hides_how_long_a_message_is() {
-    let padded = with(Some(Policy { padding: 32, ..ID }));
+    let padded = with(Some(ConnectionIdConfig { padding: 32, ..ID }));
     let mut world = established(4, padded, padded);
     let mut lengths = Vec::new();
     for len in [1, 20, 31, 32, 63] {
@@ -173,7 +174,7 @@ fn padding_hides_how_long_a_message_is() {
 #[test]
 fn the_address_follows_a_client_behind_a_nat_that_forgot_it() {
     for (client_len, server_len) in [(0, 8), (8, 8)] {
-        let config = |len| with(Some(Policy { len, ..ID }));
+        let config = |len| with(Some(ConnectionIdConfig { len, ..ID }));
         let mut world = established(5, config(client_len), config(server_len));
         world.rebind(4000);
         say(&mut world, true, b"from elsewhere");
@@ -266,8 +267,8 @@ fn a_record_that_is_not_the_newest_moves_nothing() {
 #[test]
 fn without_the_check_a_peer_stays_where_it_was_unless_the_owner_wants_it_followed() {
     for follow_unchecked in [false, true] {
-        let server = with(Some(Policy { follow_unchecked, ..ID }));
-        let mut world = established(11, with(Some(Policy { check: false, ..ID })), server);
+        let server = with(Some(ConnectionIdConfig { follow_unchecked, ..ID }));
+        let mut world = established(11, with(Some(ConnectionIdConfig { check: false, ..ID })), server);
         let old = world.client.seen_at;
         world.rebind(4000);
         say(&mut world, true, b"from elsewhere");
@@ -368,7 +369,7 @@ fn a_session_that_moves_to_another_endpoint_keeps_its_ids() {
     };
     let (now, at) = (world.now, world.client.seen_at);
     // An endpoint whose ids have another length could not read it.
-    for other in [None, Some(Policy { len: 7, ..ID })] {
+    for other in [None, Some(ConnectionIdConfig { len: 7, ..ID })] {
         let mut node = world.restarted_server(99);
         node.configure_as(with(other));
         assert_eq!(restore(&mut node, now, &session, at), Err(NotRestored::ConnectionId));
@@ -392,7 +393,7 @@ fn wander(seed: u64) {
     let (client_len, server_len) = lens[seed as usize % lens.len()];
     let suites = [Suites::CCM_8, Suites::GCM, CHACHA20, CBC][seed as usize / 8 % 4];
     let padding = if seed & 16 == 0 { 0 } else { 16 };
-    let config = |len| Config { suites, ..with(Some(Policy { len, padding, ..ID })) };
+    let config = |len| Config { suites, ..with(Some(ConnectionIdConfig { len, padding, ..ID })) };
     let mut world = World::new(seed, config(server_len));
     world.client.configure_as(config(client_len));
     world.random_faults();

@@ -6,8 +6,8 @@ use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::crypto::compact::Compact;
 use tegmen::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
 use tegmen::oscore::{
-    Aead, FirstRequest, Offers, OscoreOption, Parameters, Pending, RederivableContext, Rederived, Refused,
-    RequestNonce, Unprotected,
+    Aead, FirstRequest, Offers, OscoreOption, Parameters, Pending, RederivableContext, Rederived, RequestNonce,
+    UnprotectError, Unprotected,
 };
 
 /// Fails if any nonce comes twice under a key.
@@ -131,7 +131,7 @@ impl Ends {
     }
 
     /// What a request is under the context of the server: what it says, and how to answer it.
-    fn receive(&mut self, request: &[u8]) -> Result<(Vec<u8>, RequestNonce), Refused> {
+    fn receive(&mut self, request: &[u8]) -> Result<(Vec<u8>, RequestNonce), UnprotectError> {
         let mut request = request.to_vec();
         match self.server.unprotect_request(&mut self.crypto, &mut request)? {
             Unprotected::Fresh(message, nonce) => Ok((message.payload().to_vec(), nonce)),
@@ -175,7 +175,7 @@ impl Ends {
         (request, response)
     }
 
-    fn take_first(&mut self, pending: &mut Pending, response: &[u8]) -> Result<(), Refused> {
+    fn take_first(&mut self, pending: &mut Pending, response: &[u8]) -> Result<(), UnprotectError> {
         let mut response = response.to_vec();
         let parameters = self.client_parameters();
         let (context, message) = self.client.rederived(&mut self.crypto, &parameters, pending, &mut response)?;
@@ -271,12 +271,12 @@ fn what_is_sent_again_later_brings_nothing_back() {
     let answers: HashSet<Vec<u8>> = (0..4).map(|_| ends.answer_first(&first)).collect();
     assert_eq!(answers.len(), 4);
     // Request #2 is one of the present context, which has seen it.
-    assert_eq!(ends.receive(&second).unwrap_err(), Refused::Replayed);
+    assert_eq!(ends.receive(&second).unwrap_err(), UnprotectError::Replayed);
     // And once there is another context, it is of an R2 that is void.
     ends.client_loses_all();
     ends.first_round();
     ends.second_round();
-    assert_eq!(ends.receive(&second).unwrap_err(), Refused::UnknownContext);
+    assert_eq!(ends.receive(&second).unwrap_err(), UnprotectError::UnknownContext);
     ends.answer_first(&second);
     ends.usual();
 }
@@ -353,9 +353,9 @@ fn a_kid_context_that_is_no_byte_string_is_another_context() {
     let (mut request, _) = ends.ask(b"usual");
     let parameters = ends.server_parameters();
     let opened = ends.offers.open(&mut ends.crypto, &parameters, &mut request);
-    assert_eq!(opened.unwrap_err(), Refused::UnknownContext);
+    assert_eq!(opened.unwrap_err(), UnprotectError::UnknownContext);
     let (mut response, mut pending) = (built(Code::CONTENT, b"in clear"), ends.ask(b"x").1);
     let client = ends.client_parameters();
     let taken = ends.client.rederived(&mut ends.crypto, &client, &mut pending, &mut response);
-    assert_eq!(taken.err(), Some(Refused::Unprotected));
+    assert_eq!(taken.err(), Some(UnprotectError::Unprotected));
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use tegmen::crypto::compact::Compact;
 use tegmen::crypto::curves;
 use tegmen::crypto::hash::Sha256;
-use tegmen::x509::{Anchor, EndEntity, Name, Path, PublicKey, Purpose, Refusal, Rules, UnixTime};
+use tegmen::x509::{Anchor, EndEntity, KeyPurpose, Name, Path, PublicKey, Refusal, Rules, UnixTime};
 
 static CERTIFICATES: LazyLock<BTreeMap<&str, Vec<u8>>> = LazyLock::new(|| {
     let line = |line: &'static str| line.split_once(' ').map(|(name, digits)| (name, hex(digits)));
@@ -35,14 +35,14 @@ fn list(certificates: &[&[u8]]) -> Vec<u8> {
 
 const NOW: Option<UnixTime> = Some(UnixTime(1_790_000_000));
 
-fn verify(purpose: Purpose, name: Name<'_>, now: Option<UnixTime>, list: &[u8]) -> Result<EndEntity, Refusal> {
+fn verify(purpose: KeyPurpose, name: Name<'_>, now: Option<UnixTime>, list: &[u8]) -> Result<EndEntity, Refusal> {
     let anchors = [anchor(&CERTIFICATES["root"])];
     Rules { anchors: &anchors, purpose, name, now }.verify(&mut Compact::new([1; 32]), list)
 }
 
 /// As one that shows its certificates to a server.
 fn client(list: &[u8]) -> Result<EndEntity, Refusal> {
-    verify(Purpose::Client, Name::Any, NOW, list)
+    verify(KeyPurpose::Client, Name::Any, NOW, list)
 }
 
 fn chain(names: &[&str]) -> Vec<u8> {
@@ -55,7 +55,7 @@ fn every_case_comes_out_as_written() {
     for case in include_str!("../../vectors/x509/cases.txt").lines() {
         let (asked, names) = case.split_once(" :").unwrap();
         let [expected, purpose, name, now] = asked.split(' ').collect::<Vec<_>>()[..] else { panic!("{case}") };
-        let purpose = if purpose == "client" { Purpose::Client } else { Purpose::Server };
+        let purpose = if purpose == "client" { KeyPurpose::Client } else { KeyPurpose::Server };
         let name = match name.split_once(':') {
             None => Name::Any,
             Some(("dns", name)) => Name::Dns(name.as_bytes()),
@@ -83,7 +83,7 @@ fn an_end_entity_is_told_as_its_path_says() {
 #[test]
 fn one_certificate_is_held_at_a_time() {
     let anchors = [anchor(&CERTIFICATES["root"])];
-    let rules = Rules { anchors: &anchors, purpose: Purpose::Client, name: Name::Any, now: NOW };
+    let rules = Rules { anchors: &anchors, purpose: KeyPurpose::Client, name: Name::Any, now: NOW };
     let (mut path, mut crypto) = (Path::new(&rules), Compact::new([1; 32]));
     let mut place = Vec::new();
     let mut add = |name: &str, path: &mut Path<'_>| {
@@ -100,7 +100,7 @@ fn one_certificate_is_held_at_a_time() {
 #[test]
 fn several_anchors_of_one_name_are_tried() {
     let anchors = ["impostor", "root"].map(|name| anchor(&CERTIFICATES[name]));
-    let rules = Rules { anchors: &anchors, purpose: Purpose::Client, name: Name::Any, now: NOW };
+    let rules = Rules { anchors: &anchors, purpose: KeyPurpose::Client, name: Name::Any, now: NOW };
     for name in ["device", "device_of_impostor"] {
         assert!(rules.verify(&mut Compact::new([1; 32]), &chain(&[name])).is_ok(), "{name}");
     }
@@ -168,7 +168,7 @@ fn an_eui64_has_one_form() {
         let mut device = device.clone();
         device[at..at + own.len()].copy_from_slice(text.as_bytes());
         let name = Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]);
-        verify(Purpose::Client, name, None, &list(&[&device]))
+        verify(KeyPurpose::Client, name, None, &list(&[&device]))
     };
     assert!(named(own).is_ok());
     // The name is right, but it is not what was signed.
@@ -241,7 +241,7 @@ impl Body {
         let len = curves::sign(&key, &digest.finish::<Compact>(), &mut signature).unwrap();
         let der = tlv(0x30, &[&signed, outer_algorithm, &tlv(3, &[&[0], &signature[..len]])]);
         let anchors = [Anchor { name: &name, public_key: &public_key }];
-        let rules = Rules { anchors: &anchors, purpose: Purpose::Client, name: Name::Any, now: NOW };
+        let rules = Rules { anchors: &anchors, purpose: KeyPurpose::Client, name: Name::Any, now: NOW };
         rules.verify(&mut Compact::new([1; 32]), &list(&[&der]))
     }
 }

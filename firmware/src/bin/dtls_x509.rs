@@ -10,7 +10,7 @@ use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::roles::{Both, ClientAuthentication, Credential, Keys, PublicKeys};
 use tegmen::dtls::{CipherSuite, Config, HandshakeState, Suites};
 use tegmen::endpoint::{Endpoint, Peer, PeerArray};
-use tegmen::x509::{self, Anchor, Name, Purpose, Refusal, Rules};
+use tegmen::x509::{self, Anchor, KeyPurpose, Name, Refusal, Rules};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};
 use tegmen_firmware::pair::{self, ANSWER_LEN, HANDSHAKE_NOTES, Pair, Proves, WHO};
@@ -96,7 +96,7 @@ static RULES: Rules<'_> = Rules {
         name: include_bytes!("../../x509/anchor-name.der"),
         public_key: include_bytes!("../../x509/anchor-key.der"),
     }],
-    purpose: Purpose::Server,
+    purpose: KeyPurpose::Server,
     name: Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]),
     now: None,
 };

@@ -5,7 +5,7 @@ use crate::contexts::{StoredContext, Untaken};
 use crate::provider::HostCrypto;
 use tegmen::buf::Frame;
 use tegmen::coap::{Code, MessageRef, OptionNumber, RequestId};
-use tegmen::oscore::{Pending, Refused, Stop};
+use tegmen::oscore::{Pending, ProtectError, UnprotectError};
 
 /// The context of a client, and what was asked under it.
 pub(super) struct OscoreClient {
@@ -60,7 +60,7 @@ impl OscoreClient {
         }
         self.rederived = false;
         self.stored.context.protect_request(crypto, frame).map_err(|stop| match stop {
-            Stop::Full => ClientError::TooLong { max: frame.room() },
+            ProtectError::Full => ClientError::TooLong { max: frame.room() },
             other => unprotectable(other),
         })
     }
@@ -97,11 +97,11 @@ impl OscoreClient {
         request: RequestId,
         datagram: &mut [u8],
     ) -> Result<Response, Untaken> {
-        let index = self.asked.iter().position(|asked| asked.request == request).ok_or(Refused::Replayed)?;
-        let asked = self.asked.get_mut(index).ok_or(Refused::Replayed)?;
+        let index = self.asked.iter().position(|asked| asked.request == request).ok_or(UnprotectError::Replayed)?;
+        let asked = self.asked.get_mut(index).ok_or(UnprotectError::Replayed)?;
         let code = MessageRef::parse(datagram).map(|message| message.code());
         let taken = self.stored.take_response(crypto, &mut asked.pending, datagram);
-        if let Err(Untaken::Refused(Refused::Unprotected)) = taken
+        if let Err(Untaken::Refused(UnprotectError::Unprotected)) = taken
             && let Ok(Code::UNAUTHORIZED | Code::BAD_REQUEST) = code
         {
             // Perhaps it has lost our keys, or we have those of another time; at worst this costs two messages.
@@ -124,6 +124,6 @@ impl OscoreClient {
     }
 }
 
-fn unprotectable(stop: Stop) -> ClientError {
+fn unprotectable(stop: ProtectError) -> ClientError {
     ClientError::System(std::io::Error::other(format!("the request cannot be protected: {stop:?}")))
 }

@@ -14,7 +14,7 @@ use rederivation::Rederivation;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use tegmen::oscore::{BadParameters, MAX_PARTIAL_IV, Parameters, RederivableContext, Stop};
+use tegmen::oscore::{BadParameters, MAX_PARTIAL_IV, Parameters, ProtectError, RederivableContext};
 use tegmen::replay::ReplayWindow;
 
 const NUMBERS: &str = "numbers.toml";
@@ -369,14 +369,14 @@ impl StoredContext {
     /// Sees to it that there is a number to be used.
     ///
     /// # Errors
-    /// [`Stop::LeaseSpent`] if the file of numbers cannot be written, [`Stop::Exhausted`] at the end of all numbers.
-    pub fn lease_one(&mut self) -> Result<(), Stop> {
+    /// [`ProtectError::LeaseSpent`] if the file of numbers cannot be written, [`ProtectError::Exhausted`] at the end of all numbers.
+    pub fn lease_one(&mut self) -> Result<(), ProtectError> {
         if self.context.lease().left() > 0 {
             return Ok(());
         }
         self.renew().map_err(|error| match error {
-            ContextError::Exhausted { .. } => Stop::Exhausted,
-            _ => Stop::LeaseSpent,
+            ContextError::Exhausted { .. } => ProtectError::Exhausted,
+            _ => ProtectError::LeaseSpent,
         })
     }
 

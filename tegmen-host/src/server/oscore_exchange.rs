@@ -5,7 +5,7 @@ use crate::provider::HostCrypto;
 use std::sync::MutexGuard;
 use tegmen::buf::Frame;
 use tegmen::coap::{MessageType, Token};
-use tegmen::oscore::{RequestBinding, RequestNonce, Stop};
+use tegmen::oscore::{ProtectError, RequestBinding, RequestNonce};
 
 /// The context of a request, and which request it was: what protects every response to it.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ impl OscoreExchange {
         crypto: &mut HostCrypto,
         nonce: Option<RequestNonce>,
         frame: &mut Frame<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ProtectError> {
         let mut stored = self.stored()?;
         if nonce.is_none() {
             stored.lease_one()?;
@@ -36,7 +36,7 @@ impl OscoreExchange {
         head: (MessageType, u16),
         token: &Token,
         frame: &mut Frame<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ProtectError> {
         let mut stored = self.stored()?;
         stored.lease_one()?;
         stored.context.write_challenge(crypto, &self.request, head, token, frame)
@@ -44,8 +44,8 @@ impl OscoreExchange {
 
     /// The context, if it still has the keys under which the request came: under others its nonce may be that of another
     /// request, and the response would be bound to that.
-    fn stored(&self) -> Result<MutexGuard<'_, StoredContext>, Stop> {
+    fn stored(&self) -> Result<MutexGuard<'_, StoredContext>, ProtectError> {
         let stored = self.context.lock();
-        if stored.generation() == self.generation { Ok(stored) } else { Err(Stop::Exhausted) }
+        if stored.generation() == self.generation { Ok(stored) } else { Err(ProtectError::Exhausted) }
     }
 }

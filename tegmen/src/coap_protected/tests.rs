@@ -8,7 +8,7 @@ fn resource(key_id: u16, uri: &str, kept: u64, end: u64) -> Resource {
     resource
 }
 
-fn sealed(producer: &mut Resource, payload: &[u8]) -> Result<Vec<u8>, Stop> {
+fn sealed(producer: &mut Resource, payload: &[u8]) -> Result<Vec<u8>, PayloadError> {
     let mut out = [0; 64];
     producer.seal(&mut RustCrypto::new([1; 32]), payload, &mut out).map(<[u8]>::to_vec)
 }
@@ -51,12 +51,12 @@ fn no_number_comes_twice_and_the_last_is_the_last() {
     let first = sealed(&mut producer, b"a").unwrap();
     let second = sealed(&mut producer, b"a").unwrap();
     assert_ne!(first, second);
-    assert_eq!(sealed(&mut producer, b"a"), Err(Stop::LeaseSpent));
+    assert_eq!(sealed(&mut producer, b"a"), Err(PayloadError::LeaseSpent));
     // After a power cut it goes on behind the end that was kept.
     assert_eq!(sealed(&mut resource(3, "/t", 2, 3), b"a").unwrap()[2..4], [0, 2]);
     let mut last = resource(3, "/t", MAX_MESSAGES - 1, u64::MAX);
     assert_eq!(sealed(&mut last, b"a").unwrap()[2..4], [0xff, 0xff]);
-    assert_eq!(sealed(&mut last, b"a"), Err(Stop::Exhausted));
+    assert_eq!(sealed(&mut last, b"a"), Err(PayloadError::Exhausted));
 }
 
 #[test]
@@ -65,6 +65,6 @@ fn what_does_not_fit_is_refused() {
     for room in 0..OVERHEAD + 2 {
         let mut out = [0; 64];
         let sealed = producer.seal(&mut RustCrypto::new([1; 32]), b"ab", &mut out[..room]).map(<[u8]>::len);
-        assert_eq!(sealed, Err(Stop::Full), "{room}");
+        assert_eq!(sealed, Err(PayloadError::Full), "{room}");
     }
 }

@@ -24,7 +24,7 @@ pub(crate) const MAX_OVERHEAD: (usize, usize) = (MAX_LEN, 1);
 
 /// The use of connection ids by an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Policy {
+pub struct ConnectionIdConfig {
     /// Bytes of the ids that we give, 0 to [`MAX_LEN`]; with 0 we only write those of peers that want one. Ids of a
     /// length are all different, so a server needs enough for its sessions: 8 are.
     pub len: u8,
@@ -43,7 +43,7 @@ pub struct Policy {
     pub follow_unchecked: bool,
 }
 
-impl Default for Policy {
+impl Default for ConnectionIdConfig {
     fn default() -> Self {
         Self { len: 8, shard: 0, padding: 0, check: true, follow_unchecked: false }
     }
@@ -67,12 +67,12 @@ impl ConnectionId {
         Some(Self { len: id.len() as u8, bytes })
     }
 
-    /// A new one after `policy`, unpredictable but for the shard.
-    pub(crate) fn random<C: Crypto>(crypto: &mut C, policy: &Policy) -> Self {
-        let mut id = Self { len: policy.len.min(MAX_LEN as u8), ..Self::EMPTY };
+    /// A new one after `config`, unpredictable but for the shard.
+    pub(crate) fn random<C: Crypto>(crypto: &mut C, config: &ConnectionIdConfig) -> Self {
+        let mut id = Self { len: config.len.min(MAX_LEN as u8), ..Self::EMPTY };
         let len = usize::from(id.len);
         if let Some([shard, rest @ ..]) = id.bytes.get_mut(..len) {
-            *shard = policy.shard;
+            *shard = config.shard;
             crypto.random(rest);
         }
         id
@@ -336,15 +336,15 @@ pub(crate) fn inner(plaintext: &mut [u8]) -> Option<(ContentType, &mut [u8])> {
 /// The settings of connection ids, and the state that an endpoint keeps for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Mobility {
-    pub(crate) policy: Policy,
+    pub(crate) config: ConnectionIdConfig,
     pub(crate) changes: AddressChanges,
     /// Who is to be challenged, and where, when the datagram has been read to its end.
     pub(crate) challenge: Option<(PeerId, Path)>,
 }
 
 impl Mobility {
-    pub(crate) const fn new(policy: Policy) -> Self {
-        Self { policy, changes: AddressChanges { followed: 0, checked: 0, refused: 0 }, challenge: None }
+    pub(crate) const fn new(config: ConnectionIdConfig) -> Self {
+        Self { config, changes: AddressChanges { followed: 0, checked: 0, refused: 0 }, challenge: None }
     }
 }
 

@@ -36,6 +36,7 @@ pub use state::{Buffers, HandshakeState, Ongoing};
 pub use suite::{CipherSuite, Suites};
 
 use crate::time::{Duration, millis};
+use connection_id::ConnectionIdConfig;
 use handshake::MessageType;
 
 /// DTLS 1.2 on the wire (RFC 6347, section 4.1).
@@ -71,7 +72,7 @@ pub struct Config {
     /// Connection ids (RFC 9146): a client offers them, a server accepts them from clients that offer them; `None`
     /// turns both off. Only [`Extended`](crate::dtls::roles::Extended) endpoints support them, and not under
     /// [`Profile::Minimal`].
-    pub connection_id: Option<connection_id::Policy>,
+    pub connection_id: Option<ConnectionIdConfig>,
     /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1). So long also is a
     /// new address checked.
     pub retransmit_first: Duration,

@@ -253,8 +253,8 @@ impl<R: Roles> Extended<R> {
             0 => 0,
             limit => limit.clamp(record_size::MIN_LIMIT, record_size::MAX_LIMIT),
         };
-        let policy = config.connection_id.filter(|_| config.profile == Profile::Default);
-        Self { role, suites: config.suites, record_size_limit, mobility: policy.map(Mobility::new) }
+        let ids = config.connection_id.filter(|_| config.profile == Profile::Default);
+        Self { role, suites: config.suites, record_size_limit, mobility: ids.map(Mobility::new) }
     }
 }
 

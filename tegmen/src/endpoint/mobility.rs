@@ -44,25 +44,25 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
 
     /// An id that no session here has; `None` if there seems to be none left of this length.
     fn new_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>) -> Option<ConnectionId> {
-        let policy = self.roles.mobility()?.policy;
-        let mut drawn = (0..8).map(|_| ConnectionId::random(cx.crypto, &policy));
+        let config = self.roles.mobility()?.config;
+        let mut drawn = (0..8).map(|_| ConnectionId::random(cx.crypto, &config));
         drawn.find(|id| id.is_empty() || self.peers.find_connection_id(id.bytes()).is_none())
     }
 
     /// Lets a client offer an id.
     pub(super) fn offer_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         if let Some(ours) = self.new_connection_id(cx)
-            && let Some(Mobility { policy, .. }) = self.roles.mobility()
+            && let Some(Mobility { config, .. }) = self.roles.mobility()
         {
-            self.peers.set_connection_ids(id, Some(ConnectionIds::offered(ours, policy.check)));
+            self.peers.set_connection_ids(id, Some(ConnectionIds::offered(ours, config.check)));
         }
     }
 
     /// Returns the id and the check that a server can agree to, from the part of a ClientHello behind the cookie.
     pub(super) fn asked_for_connection_id(&mut self, hello: &[u8]) -> Result<Option<(ConnectionId, bool)>, Discard> {
-        let Some(Mobility { policy, .. }) = self.roles.mobility() else { return Ok(None) };
+        let Some(Mobility { config, .. }) = self.roles.mobility() else { return Ok(None) };
         let accepted = Hello::of_client(hello).map_err(|_| Discard::Malformed)?.accepted();
-        Ok(accepted.map(|(theirs, rrc)| (theirs, rrc && policy.check)))
+        Ok(accepted.map(|(theirs, rrc)| (theirs, rrc && config.check)))
     }
 
     /// Lets a server agree to an id.
@@ -91,7 +91,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
 
     /// True if records with these ids, of a session that was kept, can be told from others here.
     pub(super) fn can_receive(&mut self, ids: &ConnectionIds) -> bool {
-        let len = self.roles.mobility().map(|mobility| usize::from(mobility.policy.len));
+        let len = self.roles.mobility().map(|mobility| usize::from(mobility.config.len));
         let ours = ids.ours.bytes();
         ours.is_empty() || len == Some(ours.len()) && self.peers.find_connection_id(ours).is_none()
     }
@@ -116,7 +116,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Outcome {
         let datagram = records.address();
         // Where no ids are given, nobody knows where the header ends: no header is as long as that.
-        let len = self.roles.mobility().map(|mobility| usize::from(mobility.policy.len)).filter(|len| *len > 0);
+        let len = self.roles.mobility().map(|mobility| usize::from(mobility.config.len)).filter(|len| *len > 0);
         let Some((connection_id, record)) = records.take_with_id(len.unwrap_or(usize::MAX)) else {
             cx.counters.discard(Discard::Malformed);
             return Outcome::Event(None);
@@ -186,9 +186,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     fn on_new_address(&mut self, id: PeerId, path: &Path, newest: bool) {
         let unverified = self.peers.peer(id).is_none_or(|peer| peer.association.channel.is_unverified());
         let checks = self.peers.connection_ids(id).is_some_and(|ids| ids.rrc);
-        let Some(Mobility { policy, changes, challenge }) = self.roles.mobility() else { return };
+        let Some(Mobility { config, changes, challenge }) = self.roles.mobility() else { return };
         // What is perhaps a replay may be answered by a check, whose cookie is of now, and be followed by nothing less.
-        if !newest || !(checks || policy.follow_unchecked && !unverified) {
+        if !newest || !(checks || config.follow_unchecked && !unverified) {
             bump(&mut changes.refused);
         } else if checks {
             *challenge = Some((id, *path));
@@ -293,7 +293,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         to: &ConnectionId,
         frame: &mut Frame<'_>,
     ) -> Result<(), Misuse> {
-        let multiple = self.roles.mobility().map_or(0, |mobility| usize::from(mobility.policy.padding)).max(1);
+        let multiple = self.roles.mobility().map_or(0, |mobility| usize::from(mobility.config.padding)).max(1);
         let peer = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls);
         let peer = peer.ok_or(Misuse::NotEstablished)?;
         let (len, most) = (frame.len(), peer.association.record_size.sent().min(MAX_CONTENT));

@@ -48,19 +48,19 @@ fn what_is_not_plain_udp_is_refused_with_its_reason() {
         change(&mut bytes);
         Datagram::parse(&mut bytes).map(|_| ()).unwrap_err()
     };
-    assert_eq!(refusal(&|p| p[0] = 0x45), Refused::NotIpv6);
-    assert_eq!(refusal(&|p| p[6] = 0), Refused::ExtensionHeader(0));
-    assert_eq!(refusal(&|p| p[6] = 44), Refused::ExtensionHeader(44));
-    assert_eq!(refusal(&|p| p[6] = 6), Refused::NotUdp(6));
-    assert_eq!(refusal(&|p| p[8] = 0xff), Refused::MulticastSource);
-    assert_eq!(refusal(&|p| p[46..48].fill(0)), Refused::BadChecksum);
-    assert_eq!(refusal(&|p| p[50] ^= 1), Refused::BadChecksum);
-    assert_eq!(refusal(&|p| p[5] += 1), Refused::Truncated); // longer than the packet
-    assert_eq!(refusal(&|p| p[45] += 1), Refused::Truncated); // longer than the IPv6 payload
-    assert_eq!(refusal(&|p| p[45] = 7), Refused::Truncated); // shorter than its own header
-    assert_eq!(refusal(&|p| p[5] = 7), Refused::Truncated);
+    assert_eq!(refusal(&|p| p[0] = 0x45), ParseError::NotIpv6);
+    assert_eq!(refusal(&|p| p[6] = 0), ParseError::ExtensionHeader(0));
+    assert_eq!(refusal(&|p| p[6] = 44), ParseError::ExtensionHeader(44));
+    assert_eq!(refusal(&|p| p[6] = 6), ParseError::NotUdp(6));
+    assert_eq!(refusal(&|p| p[8] = 0xff), ParseError::MulticastSource);
+    assert_eq!(refusal(&|p| p[46..48].fill(0)), ParseError::BadChecksum);
+    assert_eq!(refusal(&|p| p[50] ^= 1), ParseError::BadChecksum);
+    assert_eq!(refusal(&|p| p[5] += 1), ParseError::Truncated); // longer than the packet
+    assert_eq!(refusal(&|p| p[45] += 1), ParseError::Truncated); // longer than the IPv6 payload
+    assert_eq!(refusal(&|p| p[45] = 7), ParseError::Truncated); // shorter than its own header
+    assert_eq!(refusal(&|p| p[5] = 7), ParseError::Truncated);
     for len in 0..HEADROOM {
-        assert_eq!(refusal(&|p| p.truncate(len)), Refused::Truncated);
+        assert_eq!(refusal(&|p| p.truncate(len)), ParseError::Truncated);
     }
 }
 

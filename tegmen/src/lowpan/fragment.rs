@@ -136,16 +136,16 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     /// Takes the payload of a frame; the IPv6 packet, if it completes one.
     ///
     /// # Errors
-    /// [`Refused`]; the frame is dropped, and with it the packet that it contradicts.
+    /// [`FragmentError`]; the frame is dropped, and with it the packet that it contradicts.
     pub fn receive(
         &mut self,
         now: Instant,
         hop: &Hop,
         contexts: &[Context],
         payload: &[u8],
-    ) -> Result<Option<&mut [u8]>, Refused> {
+    ) -> Result<Option<&mut [u8]>, FragmentError> {
         let mut reader = Reader::new(payload);
-        let index = match payload.first().copied().ok_or(Refused::Truncated)? {
+        let index = match payload.first().copied().ok_or(FragmentError::Truncated)? {
             IPV6 | 0x60..=0x7f => self.receive_whole(now, hop, contexts, payload)?,
             0xc0..=0xc7 => {
                 let (len, tag) = (reader.u16()? & LEN_MASK, reader.u16()?);
@@ -158,7 +158,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
                 self.put(index, offset, reader.rest())?;
                 index
             }
-            other => return Err(Refused::Dispatch(other)),
+            other => return Err(FragmentError::Dispatch(other)),
         };
         Ok(self.complete(index))
     }
@@ -183,9 +183,9 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         hop: &Hop,
         contexts: &[Context],
         payload: &[u8],
-    ) -> Result<usize, Refused> {
+    ) -> Result<usize, FragmentError> {
         let index = self.free(now);
-        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+        let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = match payload {
             [IPV6, packet @ ..] => {
                 copy(&mut slot.bytes, packet)?;
@@ -194,13 +194,13 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
             _ => {
                 let read = iphc::decompress(payload, hop, contexts, None, &mut slot.bytes)?;
                 let rest = payload.get(read.read..).unwrap_or(&[]);
-                copy(slot.bytes.get_mut(read.written..).ok_or(Refused::TooLong)?, rest)?;
+                copy(slot.bytes.get_mut(read.written..).ok_or(FragmentError::TooLong)?, rest)?;
                 slot.checksum_elided = read.checksum_elided;
                 read.written.saturating_add(rest.len())
             }
         };
         if len > MAX_PACKET_LEN {
-            return Err(Refused::TooLong);
+            return Err(FragmentError::TooLong);
         }
         (slot.since, slot.len) = (now, len as u16);
         slot.have = [u32::MAX; UNITS / 32];
@@ -214,7 +214,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         contexts: &[Context],
         (len, tag): (u16, u16),
         rest: &[u8],
-    ) -> Result<usize, Refused> {
+    ) -> Result<usize, FragmentError> {
         let mut headers = [0; HEADERS_LEN];
         let (written, read, elided) = match rest {
             [IPV6, ..] => (0, 1, false),
@@ -227,29 +227,29 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         let payload = rest.get(read..).unwrap_or(&[]);
         // What is not a whole number of units is marked together with its end: headers are, by themselves.
         let end = written.saturating_add(payload.len());
-        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+        let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         slot.checksum_elided |= elided;
         self.mark(index, 0, end)?;
-        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+        let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         copy(&mut slot.bytes, headers.get(..written).unwrap_or(&[]))?;
-        copy(slot.bytes.get_mut(written..).ok_or(Refused::TooLong)?, payload)?;
+        copy(slot.bytes.get_mut(written..).ok_or(FragmentError::TooLong)?, payload)?;
         Ok(index)
     }
 
-    fn put(&mut self, index: usize, offset: usize, bytes: &[u8]) -> Result<(), Refused> {
+    fn put(&mut self, index: usize, offset: usize, bytes: &[u8]) -> Result<(), FragmentError> {
         self.mark(index, offset, offset.saturating_add(bytes.len()))?;
-        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
-        Ok(copy(slot.bytes.get_mut(offset..).ok_or(Refused::TooLong)?, bytes)?)
+        let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
+        Ok(copy(slot.bytes.get_mut(offset..).ok_or(FragmentError::TooLong)?, bytes)?)
     }
 
     /// Notes that the bytes from `start` to `end` are there. A fragment that comes again is fine; one that laps over
     /// others, or does not fit the packet, ends it (section 5.3).
-    fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<(), Refused> {
-        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+    fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<(), FragmentError> {
+        let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = usize::from(slot.len);
         if end <= start || end > len || (end < len && end & 7 != 0) {
             slot.since = Instant::NEVER;
-            return Err(Refused::Contradicts);
+            return Err(FragmentError::Contradicts);
         }
         let (mut new, mut old) = (false, false);
         for unit in (start >> 3)..end.div_ceil(8) {
@@ -260,19 +260,19 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         }
         if new && old {
             slot.since = Instant::NEVER;
-            return Err(Refused::Contradicts);
+            return Err(FragmentError::Contradicts);
         }
         Ok(())
     }
 
     /// The slot of the packet that a fragment belongs to, begun if there is none.
-    fn slot(&mut self, now: Instant, hop: &Hop, len: u16, tag: u16) -> Result<usize, Refused> {
+    fn slot(&mut self, now: Instant, hop: &Hop, len: u16, tag: u16) -> Result<usize, FragmentError> {
         self.expire(now);
         if usize::from(len) > BYTES {
-            return Err(Refused::TooLong);
+            return Err(FragmentError::TooLong);
         }
         if usize::from(len) < iphc::IP_HEADER_LEN {
-            return Err(Refused::Contradicts);
+            return Err(FragmentError::Contradicts);
         }
         let known =
             |slot: &Slot<BYTES>| slot.since != Instant::NEVER && slot.hop == *hop && slot.tag == tag && slot.len == len;
@@ -280,7 +280,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
             return Ok(index);
         }
         let index = self.free(now);
-        let slot = self.slots.get_mut(index).ok_or(Refused::TooLong)?;
+        let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         (slot.since, slot.hop, slot.tag, slot.len) = (now, *hop, tag, len);
         slot.have = [0; UNITS / 32];
         slot.checksum_elided = false;
@@ -318,33 +318,33 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
 
 /// The reason why a frame's payload is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum FragmentError {
     /// The fragment ends before its headers end.
     Truncated,
     /// The fragment begins with an unknown dispatch.
     Dispatch(u8),
     /// The compressed headers of the packet are refused.
-    Headers(iphc::Refused),
+    Headers(iphc::HeaderError),
     /// The packet is longer than there is room for.
     TooLong,
     /// The fragment overlaps other fragments of its packet, or exceeds the packet.
     Contradicts,
 }
 
-impl From<Truncated> for Refused {
+impl From<Truncated> for FragmentError {
     fn from(_: Truncated) -> Self {
         Self::Truncated
     }
 }
 
-impl From<Full> for Refused {
+impl From<Full> for FragmentError {
     fn from(_: Full) -> Self {
         Self::TooLong
     }
 }
 
-impl From<iphc::Refused> for Refused {
-    fn from(refused: iphc::Refused) -> Self {
+impl From<iphc::HeaderError> for FragmentError {
+    fn from(refused: iphc::HeaderError) -> Self {
         Self::Headers(refused)
     }
 }

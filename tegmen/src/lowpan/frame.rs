@@ -54,12 +54,12 @@ impl LinkAddress {
         }
     }
 
-    fn read(mode: u16, bytes: &mut Reader<'_>) -> Result<Self, Refused> {
+    fn read(mode: u16, bytes: &mut Reader<'_>) -> Result<Self, FrameError> {
         Ok(match mode {
             0 => Self::Absent,
             2 => Self::Short(u16_le(bytes)?),
             3 => Self::Extended(bytes.array().map(reversed)?),
-            _ => return Err(Refused::Unsupported),
+            _ => return Err(FrameError::Unsupported),
         })
     }
 
@@ -161,24 +161,24 @@ impl Header {
     /// Reads a header; the rest of `bytes` is the payload.
     ///
     /// # Errors
-    /// [`Refused`]
-    pub fn read(bytes: &mut Reader<'_>) -> Result<Self, Refused> {
+    /// [`FrameError`]
+    pub fn read(bytes: &mut Reader<'_>) -> Result<Self, FrameError> {
         let control = u16_le(bytes)?;
         let frame_type = match control & 0b111 {
             1 => FrameType::Data,
             2 => FrameType::Acknowledgement,
-            _ => return Err(Refused::Unsupported), // beacons and commands
+            _ => return Err(FrameError::Unsupported), // beacons and commands
         };
         // Security, or the headers of IEEE 802.15.4e and later.
         if control & SECURITY != 0 || control & VERSION > VERSION_2006 {
-            return Err(Refused::Unsupported);
+            return Err(FrameError::Unsupported);
         }
         let (destination_mode, source_mode) = ((control >> 10) & 3, control >> 14);
         let sequence = bytes.u8()?;
         if frame_type == FrameType::Acknowledgement {
             // It has no addresses (section 7.2.2.3).
             if destination_mode != 0 || source_mode != 0 {
-                return Err(Refused::Unsupported);
+                return Err(FrameError::Unsupported);
             }
             return Ok(Self { pending: control & PENDING != 0, ..Self::acknowledgement(sequence) });
         }
@@ -186,7 +186,7 @@ impl Header {
         let destination = LinkAddress::read(destination_mode, bytes)?;
         let compressed = control & PAN_COMPRESSION != 0;
         if compressed && (destination_mode == 0 || source_mode == 0) {
-            return Err(Refused::Unsupported);
+            return Err(FrameError::Unsupported);
         }
         let source_pan = match (source_mode, compressed) {
             (0, _) => 0,
@@ -246,14 +246,14 @@ impl<'r> Frame<'r> {
     /// Reads a frame as it came from the radio, FCS included.
     ///
     /// # Errors
-    /// [`Refused`]
-    pub fn parse(psdu: &'r [u8]) -> Result<Self, Refused> {
+    /// [`FrameError`]
+    pub fn parse(psdu: &'r [u8]) -> Result<Self, FrameError> {
         if psdu.len() > MAX_LEN {
-            return Err(Refused::TooLong);
+            return Err(FrameError::TooLong);
         }
-        let (body, fcs) = psdu.split_last_chunk::<FCS_LEN>().ok_or(Refused::Truncated)?;
+        let (body, fcs) = psdu.split_last_chunk::<FCS_LEN>().ok_or(FrameError::Truncated)?;
         if u16::from_le_bytes(*fcs) != checksum(body) {
-            return Err(Refused::BadChecksum);
+            return Err(FrameError::BadChecksum);
         }
         let mut reader = Reader::new(body);
         let header = Header::read(&mut reader)?;
@@ -284,7 +284,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 
 /// The reason why a received frame is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum FrameError {
     /// The frame ends before its header ends.
     Truncated,
     /// The frame is longer than [`MAX_LEN`].
@@ -295,7 +295,7 @@ pub enum Refused {
     Unsupported,
 }
 
-impl From<Truncated> for Refused {
+impl From<Truncated> for FrameError {
     fn from(_: Truncated) -> Self {
         Self::Truncated
     }

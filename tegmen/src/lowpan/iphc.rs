@@ -286,18 +286,18 @@ pub struct Decompressed {
 /// packet ends with `bytes`.
 ///
 /// # Errors
-/// [`Refused`]
+/// [`HeaderError`]
 pub fn decompress(
     bytes: &[u8],
     hop: &Hop,
     contexts: &[Context],
     packet_len: Option<usize>,
     out: &mut [u8],
-) -> Result<Decompressed, Refused> {
+) -> Result<Decompressed, HeaderError> {
     let mut reader = Reader::new(bytes);
     let control = reader.u16()?;
     if control >> 13 != 0b011 {
-        return Err(Refused::Unsupported);
+        return Err(HeaderError::Unsupported);
     }
     let ids = if control & (1 << 7) != 0 { reader.u8()? } else { 0 };
     let first = match (control >> 11) & 3 {
@@ -320,14 +320,14 @@ pub fn decompress(
         2 => 64,
         _ => 255,
     };
-    let context = |id: u8| contexts.iter().find(|context| context.id == id).ok_or(Refused::UnknownContext(id));
+    let context = |id: u8| contexts.iter().find(|context| context.id == id).ok_or(HeaderError::UnknownContext(id));
     let (source_mode, destination_mode) = ((control >> 4) & 7, control & 0xf);
     let source = match source_mode {
         4 => [0; 16],
         mode => read_unicast(mode, &hop.source, || context(ids >> 4), &mut reader)?,
     };
     let destination = match destination_mode & M {
-        0 if destination_mode == AC => return Err(Refused::Unsupported), // reserved
+        0 if destination_mode == AC => return Err(HeaderError::Unsupported), // reserved
         0 => read_unicast(destination_mode, &hop.destination, || context(ids & 0xf), &mut reader)?,
         _ => read_multicast(destination_mode, || context(ids & 0xf), &mut reader)?,
     };
@@ -337,9 +337,9 @@ pub fn decompress(
     let headers_len = if udp.is_some() { IP_HEADER_LEN.wrapping_add(UDP_HEADER_LEN) } else { IP_HEADER_LEN };
     let packet_len = packet_len.unwrap_or(headers_len.saturating_add(reader.rest().len()));
     let payload_len = packet_len.checked_sub(IP_HEADER_LEN).and_then(|len| u16::try_from(len).ok());
-    let payload_len = payload_len.ok_or(Refused::WrongLength)?;
+    let payload_len = payload_len.ok_or(HeaderError::WrongLength)?;
     if packet_len < headers_len {
-        return Err(Refused::WrongLength);
+        return Err(HeaderError::WrongLength);
     }
     let mut writer = Writer::new(out);
     writer.u32((6 << 28) | first)?;
@@ -360,9 +360,9 @@ pub fn decompress(
 fn read_unicast<'c>(
     mode: u16,
     link: &LinkAddress,
-    context: impl FnOnce() -> Result<&'c Context, Refused>,
+    context: impl FnOnce() -> Result<&'c Context, HeaderError>,
     reader: &mut Reader<'_>,
-) -> Result<[u8; 16], Refused> {
+) -> Result<[u8; 16], HeaderError> {
     let len = match mode & 3 {
         0 => return Ok(reader.array()?),
         1 => 8,
@@ -373,18 +373,18 @@ fn read_unicast<'c>(
     if let Some(room) = inline.get_mut(16usize.wrapping_sub(len)..) {
         room.copy_from_slice(reader.take(len)?);
     }
-    let base = assemble(len, &inline, link).ok_or(Refused::NoLinkAddress)?;
+    let base = assemble(len, &inline, link).ok_or(HeaderError::NoLinkAddress)?;
     Ok(if mode & AC != 0 { context()?.over(base) } else { link_local(base) })
 }
 
 fn read_multicast<'c>(
     mode: u16,
-    context: impl FnOnce() -> Result<&'c Context, Refused>,
+    context: impl FnOnce() -> Result<&'c Context, HeaderError>,
     reader: &mut Reader<'_>,
-) -> Result<[u8; 16], Refused> {
+) -> Result<[u8; 16], HeaderError> {
     if mode & AC != 0 {
         if mode & 3 != 0 {
-            return Err(Refused::Unsupported); // reserved
+            return Err(HeaderError::Unsupported); // reserved
         }
         let context = context()?;
         let [b, c, w, x, y, z] = reader.array::<6>()?;
@@ -406,10 +406,10 @@ fn read_multicast<'c>(
 }
 
 /// Ports and checksum, which may have been left out.
-fn read_udp(reader: &mut Reader<'_>) -> Result<(u16, u16, Option<u16>), Refused> {
+fn read_udp(reader: &mut Reader<'_>) -> Result<(u16, u16, Option<u16>), HeaderError> {
     let nhc = reader.u8()?;
     if nhc & 0xf8 != NHC_UDP {
-        return Err(Refused::Unsupported);
+        return Err(HeaderError::Unsupported);
     }
     let (source, destination) = match nhc & 3 {
         0 => (reader.u16()?, reader.u16()?),
@@ -430,7 +430,7 @@ fn number([high, middle, low]: [u8; 3]) -> u32 {
 
 /// The reason why compressed headers are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum HeaderError {
     /// They end before they are whole.
     Truncated,
     /// A dispatch, a reserved mode or a next header that is not known here.
@@ -445,13 +445,13 @@ pub enum Refused {
     TooLong,
 }
 
-impl From<Truncated> for Refused {
+impl From<Truncated> for HeaderError {
     fn from(_: Truncated) -> Self {
         Self::Truncated
     }
 }
 
-impl From<Full> for Refused {
+impl From<Full> for HeaderError {
     fn from(_: Full) -> Self {
         Self::TooLong
     }

@@ -224,9 +224,9 @@ impl<N: Naming> SecurityContext<N> {
     /// The number of the next message, used up by this.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(super) fn take_number(&mut self) -> Result<PartialIv, super::Stop> {
-        let number = PartialIv::new(self.lease.next()).ok_or(super::Stop::Exhausted)?;
-        self.lease.take().map_err(|_| super::Stop::LeaseSpent)?;
+    pub(super) fn take_number(&mut self) -> Result<PartialIv, super::ProtectError> {
+        let number = PartialIv::new(self.lease.next()).ok_or(super::ProtectError::Exhausted)?;
+        self.lease.take().map_err(|_| super::ProtectError::LeaseSpent)?;
         Ok(number)
     }
 }

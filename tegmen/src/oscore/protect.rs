@@ -18,7 +18,7 @@ pub const OVERHEAD: usize = Context::OVERHEAD;
 
 /// The reason why a message cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stop {
+pub enum ProtectError {
     /// The lease of numbers is used up: keep a new end, extend the lease, and protect the message then.
     LeaseSpent,
     /// All 2^40 numbers are used up: a new context is due (RFC 8613, section 7.2.1).
@@ -31,13 +31,13 @@ pub enum Stop {
     Unsupported,
 }
 
-impl From<Full> for Stop {
+impl From<Full> for ProtectError {
     fn from(_: Full) -> Self {
         Self::Full
     }
 }
 
-impl From<BuildError> for Stop {
+impl From<BuildError> for ProtectError {
     fn from(_: BuildError) -> Self {
         Self::Full
     }
@@ -51,8 +51,12 @@ impl<N: Naming> SecurityContext<N> {
     /// Protects the request in `frame`. What is sent again is these same bytes; a second call would use a second number.
     ///
     /// # Errors
-    /// [`Stop`]; after [`Stop::LeaseSpent`], [`Stop::Exhausted`] and [`Stop::Malformed`] the frame is as it was.
-    pub fn protect_request<C: Crypto>(&mut self, crypto: &mut C, frame: &mut Frame<'_>) -> Result<Pending, Stop> {
+    /// [`ProtectError`]; after [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and [`ProtectError::Malformed`] the frame is as it was.
+    pub fn protect_request<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        frame: &mut Frame<'_>,
+    ) -> Result<Pending, ProtectError> {
         let plain = Plain::read(frame, true);
         let plain = plain.as_ref().map_err(|stop| *stop)?;
         let number = self.take_number()?;
@@ -72,7 +76,7 @@ impl<N: Naming> SecurityContext<N> {
         request: &RequestBinding,
         nonce: Option<RequestNonce>,
         frame: &mut Frame<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ProtectError> {
         let plain = Plain::read(frame, false);
         let plain = plain.as_ref().map_err(|stop| *stop)?;
         let (RequestBinding(request), number) = match &nonce {
@@ -87,7 +91,7 @@ impl<N: Naming> SecurityContext<N> {
     /// was lost (RFC 9175, appendix A).
     ///
     /// # Errors
-    /// As [`Self::protect_request`]; [`Stop::Malformed`] if the window is known.
+    /// As [`Self::protect_request`]; [`ProtectError::Malformed`] if the window is known.
     pub fn write_challenge<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -95,8 +99,8 @@ impl<N: Naming> SecurityContext<N> {
         (message_type, message_id): (MessageType, u16),
         token: &Token,
         frame: &mut Frame<'_>,
-    ) -> Result<(), Stop> {
-        let mut mark = self.window.mark().ok_or(Stop::Malformed)?;
+    ) -> Result<(), ProtectError> {
+        let mut mark = self.window.mark().ok_or(ProtectError::Malformed)?;
         if mark == NO_CHALLENGE {
             let mut random = [0; 8];
             crypto.random(&mut random);
@@ -120,7 +124,7 @@ impl<N: Naming> SecurityContext<N> {
         number: Option<&PartialIv>,
         request: (&Id, &PartialIv),
         frame: &mut Frame<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ProtectError> {
         let inputs = &self.inputs(&self.sender_id, number, request);
         let mut option = OscoreOption { partial_iv: number.copied(), ..OscoreOption::default() };
         let mut code = if plain.observe { Code::CONTENT } else { Code::CHANGED };
@@ -134,7 +138,7 @@ impl<N: Naming> SecurityContext<N> {
         let (plaintext, tag) = enclose(frame, plain, code, &option, self.aead.tag_len())?;
         let (aead, key) = (self.aead.of::<C>(), self.sender_key.expose());
         let sealed = crypto.seal(aead, key, inputs.nonce(), inputs.aad(), plaintext, tag);
-        sealed.map_err(|_| Stop::Unsupported)
+        sealed.map_err(|_| ProtectError::Unsupported)
     }
 }
 
@@ -151,12 +155,12 @@ struct Plain {
 impl Plain {
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn read(frame: &Frame<'_>, asks: bool) -> Result<Self, Stop> {
-        let Ok(message) = &MessageRef::parse(frame.bytes()) else { return Err(Stop::Malformed) };
+    fn read(frame: &Frame<'_>, asks: bool) -> Result<Self, ProtectError> {
+        let Ok(message) = &MessageRef::parse(frame.bytes()) else { return Err(ProtectError::Malformed) };
         let code = message.code();
         let is_meant = if asks { code.is_request() } else { code.is_response() };
         if !is_meant || message.option(OptionNumber::OSCORE).is_some() {
-            return Err(Stop::Malformed);
+            return Err(ProtectError::Malformed);
         }
         let observe = message.option(OptionNumber::OBSERVE).is_some();
         Ok(Self {
@@ -178,13 +182,13 @@ fn enclose<'f>(
     code: Code,
     oscore: &OscoreOption<'_>,
     tag_len: usize,
-) -> Result<(&'f mut [u8], &'f mut [u8]), Stop> {
-    let (room, inner) = frame.split(plain.head_len).ok_or(Stop::Malformed)?;
-    let options = inner.get_mut(..plain.options_len).ok_or(Stop::Malformed)?;
+) -> Result<(&'f mut [u8], &'f mut [u8]), ProtectError> {
+    let (room, inner) = frame.split(plain.head_len).ok_or(ProtectError::Malformed)?;
+    let options = inner.get_mut(..plain.options_len).ok_or(ProtectError::Malformed)?;
     let all = room.len();
     let mut storage = [0; HEADER_LEN + MAX_TOKEN];
-    let head = storage.get_mut(..plain.head_len).ok_or(Stop::Malformed)?;
-    let written = room.get(all.wrapping_sub(plain.head_len)..).ok_or(Stop::Malformed)?;
+    let head = storage.get_mut(..plain.head_len).ok_or(ProtectError::Malformed)?;
+    let written = room.get(all.wrapping_sub(plain.head_len)..).ok_or(ProtectError::Malformed)?;
     head.iter_mut().zip(written).for_each(|(to, from)| *to = *from);
     // What is outside is written from its end, so that nothing has to be measured before.
     let mut outer = Headroom::new(room);
@@ -204,9 +208,9 @@ fn enclose<'f>(
     if let Some(byte) = bytes.get_mut(1) {
         *byte = code.0;
     }
-    let sealed = bytes.get_mut(outer_len.wrapping_sub(1)..).ok_or(Stop::Full)?;
-    let at = sealed.len().checked_sub(tag_len).ok_or(Stop::Full)?;
-    sealed.split_at_mut_checked(at).ok_or(Stop::Full)
+    let sealed = bytes.get_mut(outer_len.wrapping_sub(1)..).ok_or(ProtectError::Full)?;
+    let at = sealed.len().checked_sub(tag_len).ok_or(ProtectError::Full)?;
+    sealed.split_at_mut_checked(at).ok_or(ProtectError::Full)
 }
 
 /// Writes the options outside from the last to the first: those of `options` that belong there, and OSCORE.

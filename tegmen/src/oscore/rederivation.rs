@@ -21,8 +21,8 @@ use super::derivation;
 use super::id::Id;
 use super::naming::Naming;
 use super::option::OscoreOption;
-use super::protect::Stop;
-use super::unprotect::{Pending, Refused, RequestBinding, RequestNonce, Unprotected};
+use super::protect::ProtectError;
+use super::unprotect::{Pending, RequestBinding, RequestNonce, UnprotectError, Unprotected};
 use crate::buf::{Frame, Writer};
 use crate::coap::message::{Builder, MessageRef, MessageType};
 use crate::coap::option::OptionNumber;
@@ -154,28 +154,30 @@ impl RederivableContext {
     /// is [settled](Self::settle) when something came back.
     ///
     /// # Errors
-    /// [`Refused`]; the true response may still come, `pending` is as it was.
+    /// [`UnprotectError`]; the true response may still come, `pending` is as it was.
     pub fn rederived<'r, C: Crypto>(
         &self,
         crypto: &mut C,
         parameters: &Parameters<'_>,
         pending: &mut Pending,
         datagram: &'r mut [u8],
-    ) -> Result<(Self, MessageRef<'r>), Refused> {
+    ) -> Result<(Self, MessageRef<'r>), UnprotectError> {
         let mut id = [0; R2_LEN + MAX_DERIVED_ID_CONTEXT];
         let mut writer = Writer::new(&mut id);
         let has_number;
         let r2_len = {
-            let message = MessageRef::parse(datagram).map_err(|_| Refused::Unprotected)?;
-            let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?)?;
+            let message = MessageRef::parse(datagram).map_err(|_| UnprotectError::Unprotected)?;
+            let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?)?;
             has_number = option.partial_iv.is_some();
-            let r2 = option.kid_context.and_then(unwrap).filter(|r2| r2.len() <= R2_LEN).ok_or(Refused::BadOption)?;
+            let r2 =
+                option.kid_context.and_then(unwrap).filter(|r2| r2.len() <= R2_LEN).ok_or(UnprotectError::BadOption)?;
             let whole = writer.put(r2).and_then(|()| writer.put(self.id_context().unwrap_or(&[])));
-            whole.map_err(|_| Refused::BadOption)?;
+            whole.map_err(|_| UnprotectError::BadOption)?;
             r2.len()
         };
         // What response #1 is protected with is named by nothing else.
-        let mut first = Self::named::<C>(parameters, writer.written(), &[]).map_err(|_| Refused::UnknownContext)?;
+        let mut first =
+            Self::named::<C>(parameters, writer.written(), &[]).map_err(|_| UnprotectError::UnknownContext)?;
         if !has_number {
             first.common_iv = self.common_iv;
         }
@@ -187,7 +189,7 @@ impl RederivableContext {
             place.copy_from_slice(&r3);
         }
         let context = Self::fresh::<C>(parameters, id.get(..end).unwrap_or(&[]));
-        Ok((context.map_err(|_| Refused::UnknownContext)?, message))
+        Ok((context.map_err(|_| UnprotectError::UnknownContext)?, message))
     }
 
     /// Something came back under this context: requests need not name it any more.
@@ -288,24 +290,24 @@ impl Offers {
     /// Decrypts a request where it lies, if its kid context is one of this procedure.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`UnprotectError`].
     pub fn open<'r, C: Crypto>(
         &self,
         crypto: &mut C,
         parameters: &Parameters<'_>,
         datagram: &'r mut [u8],
-    ) -> Result<Rederived<'r>, Refused> {
+    ) -> Result<Rederived<'r>, UnprotectError> {
         let (mut context, is_ours) = {
-            let message = MessageRef::parse(datagram).map_err(|_| Refused::Unprotected)?;
-            let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?)?;
-            let id_context = option.kid_context.and_then(unwrap).ok_or(Refused::UnknownContext)?;
+            let message = MessageRef::parse(datagram).map_err(|_| UnprotectError::Unprotected)?;
+            let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?)?;
+            let id_context = option.kid_context.and_then(unwrap).ok_or(UnprotectError::UnknownContext)?;
             let context =
-                RederivableContext::fresh::<C>(parameters, id_context).map_err(|_| Refused::UnknownContext)?;
+                RederivableContext::fresh::<C>(parameters, id_context).map_err(|_| UnprotectError::UnknownContext)?;
             (context, id_context.split_at_checked(R2_LEN).is_some_and(|(r2, r3)| !r3.is_empty() && self.made::<C>(r2)))
         };
         // Nothing was seen under these keys.
         let Unprotected::Fresh(message, nonce) = context.unprotect_request(crypto, datagram)? else {
-            return Err(Refused::Replayed);
+            return Err(UnprotectError::Replayed);
         };
         if !is_ours {
             return Ok(Rederived::First(FirstRequest::under(&context, nonce.binding())));
@@ -317,7 +319,7 @@ impl Offers {
     /// Writes response #1: 4.01 with nothing in it, since nothing was delivered.
     ///
     /// # Errors
-    /// [`Stop`].
+    /// [`ProtectError`].
     pub fn answer<C: Crypto>(
         &self,
         crypto: &mut C,
@@ -326,7 +328,7 @@ impl Offers {
         (message_type, message_id): (MessageType, u16),
         token: &Token,
         frame: &mut Frame<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ProtectError> {
         let mut id = [0; R2_LEN + MAX_DERIVED_ID_CONTEXT];
         let mut writer = Writer::new(&mut id);
         let mut s2 = [0; NONCE_LEN];
@@ -337,7 +339,7 @@ impl Offers {
         writer.put(first.id1())?;
         let id = writer.written();
         let r2 = id.get(..R2_LEN).unwrap_or(&[]);
-        let mut context = RederivableContext::named::<C>(parameters, id, r2).map_err(|_| Stop::Unsupported)?;
+        let mut context = RederivableContext::named::<C>(parameters, id, r2).map_err(|_| ProtectError::Unsupported)?;
         // Nobody derives these keys again, and this is all that is encrypted with them.
         context.common_iv = first.common_iv;
         Builder::new(frame, message_type, Code::UNAUTHORIZED, message_id, token.as_bytes())?;

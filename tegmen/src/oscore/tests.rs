@@ -97,7 +97,10 @@ fn message(code: Code, options: &[(OptionNumber, &[u8])], payload: &[u8]) -> Vec
 }
 
 /// Puts `bytes` into a frame with room around, and what `protect` makes of them.
-fn in_frame<T>(bytes: &[u8], protect: impl FnOnce(&mut Frame<'_>) -> Result<T, Stop>) -> Result<(Vec<u8>, T), Stop> {
+fn in_frame<T>(
+    bytes: &[u8],
+    protect: impl FnOnce(&mut Frame<'_>) -> Result<T, ProtectError>,
+) -> Result<(Vec<u8>, T), ProtectError> {
     let mut storage = [0; 4000];
     let mut frame = Frame::new(&mut storage, 1400);
     frame.append(bytes).unwrap();
@@ -317,7 +320,7 @@ fn a_replay_is_refused_and_a_forgery_moves_no_window() {
         }
     }
     assert!(server.unprotect_request(crypto, &mut protected.clone()).is_ok());
-    assert_eq!(server.unprotect_request(crypto, &mut protected.clone()).unwrap_err(), Refused::Replayed);
+    assert_eq!(server.unprotect_request(crypto, &mut protected.clone()).unwrap_err(), UnprotectError::Replayed);
 }
 
 #[test]
@@ -338,11 +341,11 @@ fn a_response_answers_its_own_request_once() {
     let mut open = |pending: &mut Pending, datagram: &[u8]| {
         client.unprotect_response(crypto, pending, &mut datagram.to_vec()).map(|_| ())
     };
-    assert_eq!(open(&mut second_pending, &to_first), Err(Refused::NotAuthentic));
-    assert_eq!(open(&mut first_pending, &to_second), Err(Refused::NotAuthentic));
+    assert_eq!(open(&mut second_pending, &to_first), Err(UnprotectError::NotAuthentic));
+    assert_eq!(open(&mut first_pending, &to_second), Err(UnprotectError::NotAuthentic));
     assert_eq!(open(&mut first_pending, &to_first), Ok(()));
-    assert_eq!(open(&mut first_pending, &to_first), Err(Refused::Replayed));
-    assert_eq!(open(&mut second_pending, &message(Code::CONTENT, &[], b"x")), Err(Refused::Unprotected));
+    assert_eq!(open(&mut first_pending, &to_first), Err(UnprotectError::Replayed));
+    assert_eq!(open(&mut second_pending, &message(Code::CONTENT, &[], b"x")), Err(UnprotectError::Unprotected));
     assert_eq!(open(&mut second_pending, &to_second), Ok(()));
 }
 
@@ -395,8 +398,8 @@ fn a_response_without_a_number_ends_an_observation_once() {
         };
         assert_eq!(open(&first), Ok(Code::CONTENT));
         assert_eq!(open(&last).is_ok(), taken);
-        assert_eq!(open(&last), Err(Refused::Replayed), "once");
-        assert_eq!(open(&first), Err(Refused::Replayed), "nor does it let an older notification in");
+        assert_eq!(open(&last), Err(UnprotectError::Replayed), "once");
+        assert_eq!(open(&first), Err(UnprotectError::Replayed), "nor does it let an older notification in");
         assert!(open(&second).is_ok(), "numbers go on");
     }
 }
@@ -424,7 +427,7 @@ fn after_a_lost_window_nothing_is_delivered_before_the_challenge_came_back() {
         let mut frame = Frame::new(&mut storage, OVERHEAD);
         let head = (MessageType::Acknowledgement, 7);
         let spent = server.write_challenge(crypto, &binding, head, &Token::new(b"tok"), &mut frame);
-        assert_eq!(spent, Err(Stop::LeaseSpent));
+        assert_eq!(spent, Err(ProtectError::LeaseSpent));
     }
     server.lease_mut().extend(kept + 10);
     let (mut next, mut pending) = request(&mut client, crypto, &put);
@@ -445,7 +448,7 @@ fn after_a_lost_window_nothing_is_delivered_before_the_challenge_came_back() {
     let again = request(&mut client, crypto, &again).0;
     assert!(matches!(server.unprotect_request(crypto, &mut again.clone()), Ok(Unprotected::Fresh(..))));
     for old in recorded.iter().chain([&held_back, &again]) {
-        assert_eq!(server.unprotect_request(crypto, &mut old.clone()).unwrap_err(), Refused::Replayed);
+        assert_eq!(server.unprotect_request(crypto, &mut old.clone()).unwrap_err(), UnprotectError::Replayed);
     }
     let mut later = request(&mut client, crypto, &put).0;
     assert!(matches!(server.unprotect_request(crypto, &mut later), Ok(Unprotected::Fresh(..))));
@@ -469,12 +472,12 @@ fn nothing_is_protected_without_a_lease_and_nothing_after_the_last_number() {
     let crypto = &mut Recorder::new();
     let get = message(Code::GET, &[], &[]);
     let mut protect = |client: &mut Context| in_frame(&get, |frame| client.protect_request(crypto, frame)).map(|_| ());
-    assert_eq!(protect(&mut client), Err(Stop::LeaseSpent));
+    assert_eq!(protect(&mut client), Err(ProtectError::LeaseSpent));
     client.lease_mut().extend(1);
-    assert_eq!((protect(&mut client), protect(&mut client)), (Ok(()), Err(Stop::LeaseSpent)));
+    assert_eq!((protect(&mut client), protect(&mut client)), (Ok(()), Err(ProtectError::LeaseSpent)));
     let mut last = Context::resume::<Compact>(&PARAMETERS, MAX_PARTIAL_IV).unwrap();
     last.lease_mut().extend(u64::MAX);
-    assert_eq!((protect(&mut last), protect(&mut last)), (Ok(()), Err(Stop::Exhausted)));
+    assert_eq!((protect(&mut last), protect(&mut last)), (Ok(()), Err(ProtectError::Exhausted)));
 }
 
 #[test]
@@ -500,7 +503,7 @@ fn a_frame_without_room_is_left_alone_or_refused() {
         let mut storage = std::vec![0; headroom + get.len() + behind];
         let mut frame = Frame::new(&mut storage, headroom);
         frame.append(&get).unwrap();
-        assert_eq!(client.protect_request(crypto, &mut frame).unwrap_err(), Stop::Full);
+        assert_eq!(client.protect_request(crypto, &mut frame).unwrap_err(), ProtectError::Full);
     }
 }
 

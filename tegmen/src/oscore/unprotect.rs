@@ -85,7 +85,7 @@ impl Pending {
 
 /// The reason for which a message is not delivered. Its sender receives the [code](Self::code) only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum UnprotectError {
     /// The message is not protected.
     Unprotected,
     /// The OSCORE option makes no sense, or lacks what a request must have.
@@ -100,7 +100,7 @@ pub enum Refused {
     Malformed,
 }
 
-impl Refused {
+impl UnprotectError {
     /// The code of the error response to a request, which is not protected itself (RFC 8613, section 8.2).
     pub const fn code(self) -> Code {
         match self {
@@ -111,19 +111,19 @@ impl Refused {
     }
 }
 
-impl From<BadOption> for Refused {
+impl From<BadOption> for UnprotectError {
     fn from(_: BadOption) -> Self {
         Self::BadOption
     }
 }
 
-impl From<Replayed> for Refused {
+impl From<Replayed> for UnprotectError {
     fn from(_: Replayed) -> Self {
         Self::Replayed
     }
 }
 
-impl From<NotAuthentic> for Refused {
+impl From<NotAuthentic> for UnprotectError {
     fn from(_: NotAuthentic) -> Self {
         Self::NotAuthentic
     }
@@ -134,16 +134,16 @@ impl<N: Naming> SecurityContext<N> {
     /// tag proved right.
     ///
     /// # Errors
-    /// [`Refused`]; nothing of the context has then changed, unless the message was authentic and malformed inside.
+    /// [`UnprotectError`]; nothing of the context has then changed, unless the message was authentic and malformed inside.
     #[inline(never)]
     pub fn unprotect_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
         datagram: &'r mut [u8],
-    ) -> Result<Unprotected<'r>, Refused> {
+    ) -> Result<Unprotected<'r>, UnprotectError> {
         let sealed = self.read(datagram, None);
         let sealed = sealed.as_ref().map_err(|refused| *refused)?;
-        let Some(number) = sealed.partial_iv else { return Err(Refused::BadOption) };
+        let Some(number) = sealed.partial_iv else { return Err(UnprotectError::BadOption) };
         let mark = self.window.mark();
         let fresh = self.window.fresh(number.number());
         let fresh = if mark.is_some() { None } else { Some(fresh?) };
@@ -151,9 +151,9 @@ impl<N: Naming> SecurityContext<N> {
         if let Some(fresh) = fresh {
             fresh.accept();
         }
-        let Ok(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
+        let Ok(message) = &sealed.inside(datagram) else { return Err(UnprotectError::Malformed) };
         if !message.code().is_request() {
-            return Err(Refused::Malformed);
+            return Err(UnprotectError::Malformed);
         }
         let binding = RequestBinding(number);
         let verified = mark
@@ -173,26 +173,26 @@ impl<N: Naming> SecurityContext<N> {
     /// (section 4.1.3.5.2), and is taken only if it ends the observation: an error, or a response without Observe.
     ///
     /// # Errors
-    /// [`Refused`]; the true response may still come, `pending` is as it was.
+    /// [`UnprotectError`]; the true response may still come, `pending` is as it was.
     pub fn unprotect_response<'r, C: Crypto>(
         &self,
         crypto: &mut C,
         pending: &mut Pending,
         datagram: &'r mut [u8],
-    ) -> Result<MessageRef<'r>, Refused> {
+    ) -> Result<MessageRef<'r>, UnprotectError> {
         let sealed = self.read(datagram, Some(pending));
         let sealed = sealed.as_ref().map_err(|refused| *refused)?;
         sealed.open(crypto, self.aead, &self.recipient_key, datagram)?;
-        let Ok(message) = &sealed.inside(datagram) else { return Err(Refused::Malformed) };
+        let Ok(message) = &sealed.inside(datagram) else { return Err(UnprotectError::Malformed) };
         if !message.code().is_response() {
-            return Err(Refused::Malformed);
+            return Err(UnprotectError::Malformed);
         }
         match &sealed.partial_iv {
             Some(number) => pending.newest = number.number().wrapping_add(1),
             None => {
                 let notifies = message.code().is_success() && message.option(OptionNumber::OBSERVE).is_some();
                 if notifies && pending.newest > 0 {
-                    return Err(Refused::Replayed);
+                    return Err(UnprotectError::Replayed);
                 }
                 pending.answered = true;
             }
@@ -203,28 +203,28 @@ impl<N: Naming> SecurityContext<N> {
     /// Reads the data that decryption needs from a message: a response to `pending`, or else a request.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn read(&self, datagram: &[u8], pending: Option<&Pending>) -> Result<Sealed, Refused> {
-        let Ok(message) = &MessageRef::parse(datagram) else { return Err(Refused::Unprotected) };
-        let option = &OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(Refused::Unprotected)?)?;
+    fn read(&self, datagram: &[u8], pending: Option<&Pending>) -> Result<Sealed, UnprotectError> {
+        let Ok(message) = &MessageRef::parse(datagram) else { return Err(UnprotectError::Unprotected) };
+        let option = &OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?)?;
         let number = option.partial_iv.as_ref();
         let request = match (pending, number) {
-            (Some(pending), None) if pending.answered => return Err(Refused::Replayed),
-            (Some(pending), Some(number)) if number.number() < pending.newest => return Err(Refused::Replayed),
+            (Some(pending), None) if pending.answered => return Err(UnprotectError::Replayed),
+            (Some(pending), Some(number)) if number.number() < pending.newest => return Err(UnprotectError::Replayed),
             (Some(pending), _) => (&self.sender_id, &pending.request.0),
             (None, Some(number)) if option.kid.is_some() => (&self.recipient_id, number),
-            (None, _) => return Err(Refused::BadOption),
+            (None, _) => return Err(UnprotectError::BadOption),
         };
         let theirs = option.kid.is_none_or(|kid| kid == self.recipient_id.as_bytes());
         let id_context = option.kid_context.filter(|_| pending.is_none());
         if !theirs || id_context.is_some_and(|asked| !self.is_meant_by(asked)) {
-            return Err(Refused::UnknownContext);
+            return Err(UnprotectError::UnknownContext);
         }
         let payload_len = message.payload().len();
         Ok(Sealed {
             options_at: HEADER_LEN.wrapping_add(message.token().len()),
             options_len: if message.may_have_unprotected() { message.options_len() } else { 0 },
             text_at: datagram.len().wrapping_sub(payload_len),
-            text_len: payload_len.checked_sub(self.aead.tag_len()).ok_or(Refused::NotAuthentic)?,
+            text_len: payload_len.checked_sub(self.aead.tag_len()).ok_or(UnprotectError::NotAuthentic)?,
             partial_iv: option.partial_iv,
             inputs: self.inputs(&self.recipient_id, number, request),
         })

@@ -9,7 +9,7 @@ use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::dtls::roles::{ClientAuthentication, Credential, Keys};
 use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
 use tegmen::secret::Secret;
-use tegmen::x509::{Anchor, Name, PublicKey, Purpose, Rules};
+use tegmen::x509::{Anchor, KeyPurpose, Name, PublicKey, Rules};
 
 /// A private key, shown as a raw public key or in a list of "certificates": the key itself, and chaff behind it, so that the
 /// message is as long as one likes.
@@ -85,7 +85,7 @@ impl Badge {
             let id = Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]);
             let anchors = [Anchor { name, public_key }];
             // The certificate is for servers and clients.
-            let rules = Rules { anchors: &anchors, purpose: Purpose::Client, name: id, now: None };
+            let rules = Rules { anchors: &anchors, purpose: KeyPurpose::Client, name: id, now: None };
             return Some(rules.verify(&mut Compact::new([0; 32]), content).ok()?.public_key.to_vec());
         }
         let key = if kind == CertificateType::X509 { certificate::each(content).next()? } else { content };

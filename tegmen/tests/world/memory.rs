@@ -17,7 +17,7 @@ type Known = (CipherSuite, [u8; MASTER_LEN], Principal);
 
 /// The same for all copies.
 #[derive(Clone, Default)]
-pub struct Memory(Rc<Inner>);
+pub struct SessionStore(Rc<Inner>);
 
 #[derive(Default)]
 pub struct Inner {
@@ -32,7 +32,7 @@ pub struct Inner {
     pub opened: Cell<u32>,
 }
 
-impl core::ops::Deref for Memory {
+impl core::ops::Deref for SessionStore {
     type Target = Inner;
 
     fn deref(&self) -> &Inner {
@@ -42,7 +42,7 @@ impl core::ops::Deref for Memory {
 
 pub const LIFETIME: u32 = 3600;
 
-impl Resumption for Memory {
+impl Resumption for SessionStore {
     fn gives_tickets(&self) -> bool {
         self.tickets.get()
     }

@@ -24,11 +24,11 @@ pub mod badge;
 pub mod memory;
 
 use badge::Badge;
-use memory::{Kept, Memory};
+use memory::{Kept, SessionStore};
 use recorder::{Recorder, Spent};
 
 pub type Table = PeerArray<(), 4, 3, 900, 512, 4>;
-pub type Role = PublicKeys<Extended<Resuming<Both, Memory>>, Badge>;
+pub type Role = PublicKeys<Extended<Resuming<Both, SessionStore>>, Badge>;
 
 /// What becomes of the bytes of a datagram on their way; positions are taken modulo its length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -75,7 +75,7 @@ pub struct Node {
     to_say: Vec<Vec<u8>>,
     config: Config,
     badge: Badge,
-    pub memory: Memory,
+    pub memory: SessionStore,
     /// What its last session can be resumed with, and whether that was resumed itself.
     pub kept: Option<Kept>,
     pub resumed: bool,
@@ -92,7 +92,7 @@ impl Node {
         let mut crypto = Recorder::new(bytes, spent.clone());
         let mut counters = Counters::default();
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
-        let memory = Memory::default();
+        let memory = SessionStore::default();
         let endpoint = Self::endpoint(&mut cx, config, Badge::default(), memory.clone());
         let local = Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, port as u8], port, scope: 0 };
         Self {
@@ -154,7 +154,12 @@ impl Node {
         self.endpoint = Self::endpoint(&mut cx, self.config, self.badge.clone(), self.memory.clone());
     }
 
-    fn endpoint(cx: &mut Cx<'_, Recorder>, config: Config, badge: Badge, sessions: Memory) -> Endpoint<Table, Role> {
+    fn endpoint(
+        cx: &mut Cx<'_, Recorder>,
+        config: Config,
+        badge: Badge,
+        sessions: SessionStore,
+    ) -> Endpoint<Table, Role> {
         let keys = Badge { suites: config.suites, ..badge };
         let role = Extended::with(Resuming { role: Both, sessions }, &config);
         Endpoint::with_roles(cx, Table::new(), config, PublicKeys { role, keys })

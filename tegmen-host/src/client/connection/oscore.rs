@@ -5,7 +5,7 @@ use crate::client::{Client, ClientError, Request};
 use crate::contexts::Untaken;
 use std::net::SocketAddr;
 use tegmen::coap::{Code, MessageRef};
-use tegmen::oscore::Refused;
+use tegmen::oscore::UnprotectError;
 
 impl Client {
     /// Has new keys derived: request #1 asks for nothing, since a server may deliver it to its application.
@@ -38,7 +38,7 @@ impl Client {
             Untaken::Refused(refused) => refused,
             Untaken::NotKept(error) => return ClientError::Context(error),
         };
-        if refused != Refused::Unprotected {
+        if refused != UnprotectError::Unprotected {
             return ClientError::NotProtected { remote, detail: "a response that is not authentic" };
         }
         let code = MessageRef::parse(datagram).map_or(Code::EMPTY, |message| message.code());

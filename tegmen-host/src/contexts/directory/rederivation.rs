@@ -12,8 +12,8 @@ use std::path::Path;
 use tegmen::buf::Frame;
 use tegmen::coap::{MessageRef, MessageType, OptionNumber, Token};
 use tegmen::oscore::{
-    FirstRequest, MAX_DERIVED_ID_CONTEXT, MAX_PARTIAL_IV, Offers, OscoreOption, Pending, RederivableContext, Rederived,
-    Refused, RequestBinding, RequestNonce, Stop, Unprotected,
+    FirstRequest, MAX_DERIVED_ID_CONTEXT, MAX_PARTIAL_IV, Offers, OscoreOption, Pending, ProtectError,
+    RederivableContext, Rederived, RequestBinding, RequestNonce, UnprotectError, Unprotected,
 };
 
 /// What a context needs for it.
@@ -73,13 +73,13 @@ impl<'r> From<Unprotected<'r>> for Received<'r> {
 /// Why a message is not taken.
 pub(crate) enum Untaken {
     /// The message does not authenticate, or is for another context.
-    Refused(Refused),
+    Refused(UnprotectError),
     /// The new keys cannot be kept.
     NotKept(ContextError),
 }
 
-impl From<Refused> for Untaken {
-    fn from(refused: Refused) -> Self {
+impl From<UnprotectError> for Untaken {
+    fn from(refused: UnprotectError) -> Self {
         Self::Refused(refused)
     }
 }
@@ -124,10 +124,10 @@ impl StoredContext {
     }
 
     /// Puts keys for request #1 in the place of those that are lost: one request can be protected with them.
-    pub(crate) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), Stop> {
-        let Some(rederivation) = &mut self.rederivation else { return Err(Stop::Exhausted) };
+    pub(crate) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), ProtectError> {
+        let Some(rederivation) = &mut self.rederivation else { return Err(ProtectError::Exhausted) };
         let context = RederivableContext::rederive(crypto, &rederivation.file.parameters());
-        self.context = context.map_err(|_| Stop::Unsupported)?;
+        self.context = context.map_err(|_| ProtectError::Unsupported)?;
         self.context.lease_mut().extend(1);
         rederivation.generation += 1;
         Ok(())
@@ -192,8 +192,8 @@ impl StoredContext {
         head: (MessageType, u16),
         token: &Token,
         frame: &mut Frame<'_>,
-    ) -> Result<(), Stop> {
-        let Some(rederivation) = &mut self.rederivation else { return Err(Stop::Unsupported) };
+    ) -> Result<(), ProtectError> {
+        let Some(rederivation) = &mut self.rederivation else { return Err(ProtectError::Unsupported) };
         let offers = rederivation.offers.get_or_insert_with(|| Offers::draw(crypto));
         offers.answer(crypto, &rederivation.file.parameters(), first, head, token, frame)
     }

@@ -12,7 +12,7 @@ use tegmen::buf::Frame;
 use tegmen::coap::handler::heading;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::counters::Counters;
-use tegmen::oscore::{OscoreOption, Refused, RequestNonce, Stop};
+use tegmen::oscore::{OscoreOption, ProtectError, RequestNonce, UnprotectError};
 
 impl<A: Application> CoapServer<A> {
     /// Answers a request that has an OSCORE option; the code of the response, unless that comes later.
@@ -49,10 +49,12 @@ impl<A: Application> CoapServer<A> {
             Err(refused) => refused,
         };
         let counter = match refused {
-            Refused::Unprotected | Refused::BadOption | Refused::Malformed => &mut counters.malformed,
-            Refused::UnknownContext => &mut counters.unknown_peer,
-            Refused::Replayed => &mut counters.replayed,
-            Refused::NotAuthentic => &mut counters.not_authentic,
+            UnprotectError::Unprotected | UnprotectError::BadOption | UnprotectError::Malformed => {
+                &mut counters.malformed
+            }
+            UnprotectError::UnknownContext => &mut counters.unknown_peer,
+            UnprotectError::Replayed => &mut counters.replayed,
+            UnprotectError::NotAuthentic => &mut counters.not_authentic,
         };
         *counter = counter.saturating_add(1);
         refuse(refused.code(), head, &token, frame);
@@ -64,12 +66,12 @@ impl<A: Application> CoapServer<A> {
         option: &Option<Vec<u8>>,
         crypto: &mut HostCrypto,
         datagram: &'r mut [u8],
-    ) -> Result<(OscoreExchange, Received<'r>), Refused> {
-        let option = OscoreOption::parse(option.as_deref().ok_or(Refused::Unprotected)?)?;
+    ) -> Result<(OscoreExchange, Received<'r>), UnprotectError> {
+        let option = OscoreOption::parse(option.as_deref().ok_or(UnprotectError::Unprotected)?)?;
         if option.kid.is_none() || option.partial_iv.is_none() {
-            return Err(Refused::BadOption);
+            return Err(UnprotectError::BadOption);
         }
-        let context = self.contexts.find(&option).ok_or(Refused::UnknownContext)?;
+        let context = self.contexts.find(&option).ok_or(UnprotectError::UnknownContext)?;
         let mut stored = context.lock();
         let taken = stored.check_expiry().map_err(Untaken::NotKept);
         let taken = taken.and_then(|()| stored.take_request(crypto, &option, datagram));
@@ -79,7 +81,7 @@ impl<A: Application> CoapServer<A> {
             Untaken::Refused(refused) => refused,
             Untaken::NotKept(problem) => {
                 (self.events)(Event::Context { remote: from.remote, problem });
-                Refused::UnknownContext
+                UnprotectError::UnknownContext
             }
         })?;
         Ok((OscoreExchange { context, request: received.binding(), generation }, received))
@@ -142,7 +144,7 @@ impl<A: Application> CoapServer<A> {
     fn written(
         crypto: &mut HostCrypto,
         frame: &mut Frame<'_>,
-        write: impl FnOnce(&mut HostCrypto, &mut Frame<'_>) -> Result<(), Stop>,
+        write: impl FnOnce(&mut HostCrypto, &mut Frame<'_>) -> Result<(), ProtectError>,
     ) -> bool {
         let mut storage = [0; 2 * OVERHEAD + 32];
         let mut inner = Frame::new(&mut storage, OVERHEAD);

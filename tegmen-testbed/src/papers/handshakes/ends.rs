@@ -20,7 +20,7 @@ use tegmen::endpoint::{Endpoint, Event, PeerArray};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
-use tegmen::x509::{Anchor, Name, PublicKey, Purpose, Refusal, Rules};
+use tegmen::x509::{Anchor, KeyPurpose, Name, PublicKey, Refusal, Rules};
 
 /// A datagram of a handshake.
 #[derive(Clone, Debug)]
@@ -233,7 +233,7 @@ fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> A
             let key = if device { key_in(ca) } else { *ANCHOR_KEY };
             let rules = Rules {
                 anchors: &[Anchor { name, public_key: &key }],
-                purpose: Purpose::Server,
+                purpose: KeyPurpose::Server,
                 name: Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]),
                 now: None,
             };

@@ -27,8 +27,8 @@ fn an_id_is_of_twenty_bytes_at_most_and_begins_with_its_shard() {
     assert!(ConnectionId::new(&[1; 20]).is_some() && ConnectionId::new(&[1; 21]).is_none());
     let crypto = &mut RustCrypto::new([1; 32]);
     for len in [0, 1, 8, 20, 255] {
-        let policy = Policy { len, shard: 9, ..Policy::default() };
-        let (one, two) = (ConnectionId::random(crypto, &policy), ConnectionId::random(crypto, &policy));
+        let config = ConnectionIdConfig { len, shard: 9, ..ConnectionIdConfig::default() };
+        let (one, two) = (ConnectionId::random(crypto, &config), ConnectionId::random(crypto, &config));
         assert_eq!(one.bytes().len(), usize::from(len.min(20)));
         assert!(one.bytes().first().is_none_or(|shard| *shard == 9));
         assert_eq!(one == two, len < 2, "{len}");

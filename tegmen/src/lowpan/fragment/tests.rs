@@ -94,16 +94,16 @@ fn a_fragment_that_laps_over_another_ends_the_packet() {
     forged[4] -= 1; // one unit earlier
     let mut reassembly = Reassembly::<1, 512>::new();
     assert!(reassembly.receive(NOW, &HOP, &[], &honest[0]).unwrap().is_none());
-    assert_eq!(reassembly.receive(NOW, &HOP, &[], &forged), Err(Refused::Contradicts));
+    assert_eq!(reassembly.receive(NOW, &HOP, &[], &forged), Err(FragmentError::Contradicts));
     assert_eq!(reassembly.pending(), 0);
     forged[4] = 255; // beyond the end
-    assert_eq!(reassembly.receive(NOW, &HOP, &[], &forged), Err(Refused::Contradicts));
+    assert_eq!(reassembly.receive(NOW, &HOP, &[], &forged), Err(FragmentError::Contradicts));
 }
 
 #[test]
 fn what_is_too_long_is_refused_on_both_sides() {
     let long = frames(&packet(&numbered(600)), &HOP, 7, ROOM);
-    assert_eq!(Reassembly::<1, 512>::new().receive(NOW, &HOP, &[], &long[0]), Err(Refused::TooLong));
+    assert_eq!(Reassembly::<1, 512>::new().receive(NOW, &HOP, &[], &long[0]), Err(FragmentError::TooLong));
     assert!(Fragments::new(&packet(&numbered(2000)), &HOP, &[], 1).is_err());
     let short = packet(b"short");
     let mut fragments = Fragments::new(&short, &HOP, &[], 1).unwrap();

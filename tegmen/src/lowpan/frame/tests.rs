@@ -38,7 +38,7 @@ fn a_damaged_bit_is_noticed() {
     for bit in 0..8 * frame.len() {
         let mut damaged = frame.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(Frame::parse(&damaged), Err(Refused::BadChecksum));
+        assert_eq!(Frame::parse(&damaged), Err(FrameError::BadChecksum));
     }
 }
 
@@ -48,7 +48,7 @@ fn a_frame_that_is_too_long_is_neither_written_nor_read() {
     let mut out = [0; 200];
     assert!(write(&header, &[0; MAX_LEN - 11], &mut out).is_ok());
     assert_eq!(write(&header, &[0; MAX_LEN - 10], &mut out), Err(Full));
-    assert_eq!(Frame::parse(&[0; 128]), Err(Refused::TooLong));
+    assert_eq!(Frame::parse(&[0; 128]), Err(FrameError::TooLong));
 }
 
 proptest! {

@@ -66,7 +66,7 @@ fn a_context_takes_the_place_of_its_prefix() {
     // A context that the receiver does not have is refused.
     let compressed = Compressed::of(&sent, &SHORT, &[far(3)]).unwrap();
     let refused = decompress(compressed.bytes(), &SHORT, &[far(4)], None, &mut [0; 48]);
-    assert_eq!(refused, Err(Refused::UnknownContext(3)));
+    assert_eq!(refused, Err(HeaderError::UnknownContext(3)));
 }
 
 #[test]
@@ -108,16 +108,16 @@ fn an_elided_checksum_is_reported() {
 #[test]
 fn what_is_reserved_or_cannot_be_is_refused() {
     let refused = |bytes: &[u8], hop: &Hop| decompress(bytes, hop, &[], None, &mut [0; 48]).unwrap_err();
-    assert_eq!(refused(&[0x41, 0], &SHORT), Refused::Unsupported);
-    assert_eq!(refused(&[0x7a, 0x34, 58], &SHORT), Refused::Unsupported); // DAC with DAM 00
-    assert_eq!(refused(&[0x7a, 0x3d, 58], &SHORT), Refused::Unsupported); // M, DAC, DAM 01
-    assert_eq!(refused(&[0x7e, 0x33, 0xe0], &SHORT), Refused::Unsupported); // another next header
-    assert_eq!(refused(&[0x7e, 0x33, 0xf3], &Hop::default()), Refused::NoLinkAddress);
+    assert_eq!(refused(&[0x41, 0], &SHORT), HeaderError::Unsupported);
+    assert_eq!(refused(&[0x7a, 0x34, 58], &SHORT), HeaderError::Unsupported); // DAC with DAM 00
+    assert_eq!(refused(&[0x7a, 0x3d, 58], &SHORT), HeaderError::Unsupported); // M, DAC, DAM 01
+    assert_eq!(refused(&[0x7e, 0x33, 0xe0], &SHORT), HeaderError::Unsupported); // another next header
+    assert_eq!(refused(&[0x7e, 0x33, 0xf3], &Hop::default()), HeaderError::NoLinkAddress);
     assert_eq!(
         decompress(&[0x7e, 0x33, 0xf3, 0, 0, 0], &SHORT, &[], Some(47), &mut [0; 48]),
-        Err(Refused::WrongLength)
+        Err(HeaderError::WrongLength)
     );
-    assert_eq!(decompress(&[0x7e, 0x33, 0xf3, 0, 0, 0], &SHORT, &[], None, &mut [0; 47]), Err(Refused::TooLong));
+    assert_eq!(decompress(&[0x7e, 0x33, 0xf3, 0, 0, 0], &SHORT, &[], None, &mut [0; 47]), Err(HeaderError::TooLong));
 }
 
 fn link() -> impl Strategy<Value = LinkAddress> {
