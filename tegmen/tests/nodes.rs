@@ -163,7 +163,7 @@ impl End {
         }
     }
 
-    /// Sends the requests that wait, and a deferred response, as far as NSTART allows.
+    /// Sends the requests that wait, and a deferred response, if NSTART allows them.
     fn speak(&mut self, now: Instant, answer: bool) -> Vec<Vec<u8>> {
         let (mut sent, mut out) = (Vec::new(), [0; 400]);
         let Some(peer) = self.peer else { return sent };

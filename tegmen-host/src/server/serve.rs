@@ -379,7 +379,7 @@ impl<A: Application> CoapServer<A> {
         coap_peer: &mut CoapPeer,
         message: &MessageRef<'_>,
         block: Block,
-    ) -> Result<Vec<u8>, (Code, Option<(OptionNumber, u32)>)> {
+    ) -> Result<Vec<u8>, Refusal> {
         // Nobody who may not make the request may fill our memory with it.
         Authorized::new(&self.policy, Request::new(*message, from.identity)).map_err(|code| (code, None))?;
         let limit = self.limits.max_body;
@@ -603,6 +603,9 @@ impl<A: Application> CoapServer<A> {
         Some(())
     }
 }
+
+/// The code of a response that is written before the application is asked, and its option.
+type Refusal = (Code, Option<(OptionNumber, u32)>);
 
 /// A request as if nothing had protected it, to be answered again for each notification.
 fn in_clear(message: &MessageRef<'_>) -> Box<[u8]> {

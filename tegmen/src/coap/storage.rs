@@ -106,10 +106,10 @@ pub trait ExchangeStorage {
     /// Appends the message of an exchange to `frame`.
     ///
     /// # Errors
-    /// [`Full`] if `frame` has no room for it.
+    /// [`Full`] if `frame` has no space for it.
     fn write(&self, peer: &Self::Peer, id: RequestId, frame: &mut Frame<'_>) -> Result<(), Full>;
 
-    /// Gives back the room of a message that will not be sent again; its exchange stays.
+    /// Frees the memory of a message that will not be sent again; its exchange stays.
     fn drop_message(&mut self, peer: &mut Self::Peer, id: RequestId);
 
     /// Ends an exchange.

@@ -1,4 +1,4 @@
-//! How messages name the ID Context of a security context, as a type, so that a mote has neither code nor memory for the
+//! The way in which messages name the ID Context of a security context, as a type, so that a mote has neither code nor memory for the
 //! derivation of new keys (RFC 8613, appendix B.2).
 
 use super::cose::Aead;
@@ -7,14 +7,14 @@ use super::id::Id;
 use crate::crypto::Crypto;
 use crate::crypto::hkdf::Hkdf;
 
-/// How messages name the ID Context of a security context, and the memory for it. There are two: [`AsItIs`], and
+/// The way in which messages name the ID Context of a security context, and the memory for it. There are two: [`AsItIs`], and
 /// `Rederivable` with the feature `rederivation`.
 pub trait Naming: Copy + Default {
     /// The bytes of an ID Context, at their front.
     type IdContext: AsRef<[u8]> + AsMut<[u8]>;
     /// No ID Context: only zeros.
     const NO_ID_CONTEXT: Self::IdContext;
-    /// Room for a kid context that is not the ID Context itself.
+    /// Memory for a kid context that is not the ID Context itself.
     type Wrapped: Default;
     /// Most bytes of a kid context.
     const MAX_KID_CONTEXT: usize;
