@@ -9,7 +9,7 @@ use tegmen::address::Path;
 use tegmen::dtls::association::Rank;
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::state::wipe_room;
-use tegmen::dtls::{Buffers, HandshakeState, Ongoing};
+use tegmen::dtls::{Buffers, Handshake, HandshakeState};
 use tegmen::endpoint::peers::{Inserted, may_displace};
 use tegmen::endpoint::{NewPeer, Peer, Peers, Phase, TableFull};
 use tegmen::identity::{PeerId, Principal};
@@ -97,7 +97,7 @@ impl<A> Links for Entries<A> {
     }
 }
 
-struct Handshake {
+struct HandshakeSlot {
     owner: PeerId,
     begun: Instant,
     /// The peer that has the place.
@@ -139,7 +139,7 @@ pub struct Slab<A> {
     capacity: Capacity,
     by_path: Index,
     wheel: Wheel,
-    handshakes: Vec<Option<Box<Handshake>>>,
+    handshakes: Vec<Option<Box<HandshakeSlot>>>,
     free_handshakes: Vec<u32>,
     /// Handshakes, and strangers without one, in the order in which they came; some are gone meanwhile.
     handshake_order: VecDeque<PeerId>,
@@ -186,8 +186,8 @@ impl<A: Default> Slab<A> {
             + self.entries.blocks.len() * (BLOCK * size_of::<Entry<A>>() + size_of::<Box<[Entry<A>]>>())
             + self.by_path.heap_bytes()
             + self.wheel.heap_bytes()
-            + self.handshakes.capacity() * size_of::<Option<Box<Handshake>>>()
-            + self.handshakes.iter().flatten().count() * size_of::<Handshake>()
+            + self.handshakes.capacity() * size_of::<Option<Box<HandshakeSlot>>>()
+            + self.handshakes.iter().flatten().count() * size_of::<HandshakeSlot>()
             + self.free_handshakes.capacity() * size_of::<u32>()
             + (self.handshake_order.capacity() + self.stranger_order.capacity()) * size_of::<PeerId>()
             + self.shares.heap_bytes()
@@ -317,7 +317,7 @@ impl<A: Default> Slab<A> {
         self.handshakes.len() - self.free_handshakes.len()
     }
 
-    fn handshake_of(&self, entry: &Entry<A>) -> Option<&Handshake> {
+    fn handshake_of(&self, entry: &Entry<A>) -> Option<&HandshakeSlot> {
         self.handshakes.get(entry.handshake as usize)?.as_deref()
     }
 
@@ -328,7 +328,7 @@ impl<A: Default> Slab<A> {
 
     /// True if a stranger's handshake lasts so long that it makes room for that of a stranger whose network prefix has `mine`
     /// places.
-    fn gives_way(&self, handshake: &Handshake, mine: u32) -> bool {
+    fn gives_way(&self, handshake: &HandshakeSlot, mine: u32) -> bool {
         let age = self.now.since(handshake.begun);
         let life = if handshake.state.is_unanswered() { SILENT } else { UNPROVED };
         age >= life && self.shares.held(handshake.remote) > mine || age >= life * FOR_ANYBODY
@@ -420,12 +420,12 @@ impl<A: Default> Peers for Slab<A> {
         self.entry_mut(id).map(|entry| &mut entry.attached)
     }
 
-    fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
+    fn handshake(&mut self, id: PeerId) -> Option<Handshake<'_>> {
         let entry = self.entries.get_mut(id.index).filter(|entry| entry.has_been(id))?;
         let handshake = self.handshakes.get_mut(entry.handshake as usize)?.as_mut()?;
-        let Handshake { state, outgoing, incoming, .. } = &mut **handshake;
+        let HandshakeSlot { state, outgoing, incoming, .. } = &mut **handshake;
         let ids = self.ids.get_mut(entry.ids as usize).map(|(_, ids)| ids);
-        Some(entry.peer.ongoing(state, ids, Buffers { outgoing, incoming }))
+        Some(entry.peer.handshake(state, ids, Buffers { outgoing, incoming }))
     }
 
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {
@@ -450,7 +450,7 @@ impl<A: Default> Peers for Slab<A> {
             self.shares.take(remote);
             let (outgoing, incoming) = ([0; OUTGOING], [0; INCOMING]);
             let handshake =
-                Box::new(Handshake { owner: id, begun, remote, state: HandshakeState::idle(), outgoing, incoming });
+                Box::new(HandshakeSlot { owner: id, begun, remote, state: HandshakeState::idle(), outgoing, incoming });
             let position = match self.free_handshakes.pop() {
                 Some(position) => {
                     self.handshakes[position as usize] = Some(handshake);

@@ -34,7 +34,7 @@ use crate::dtls::need::{Answer, Need};
 use crate::dtls::record::{self, ContentType, Record, RecordNumber, Records};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::roles::{Both, Configured, Roles};
-use crate::dtls::state::{Local, Step, Stop};
+use crate::dtls::state::{HandshakeContext, Outcome, Step};
 use crate::dtls::{AlertDescription, Config, Fatal, Settings, alert};
 use crate::identity::{PeerId, Principal, Protection};
 use crate::time::Instant;
@@ -114,9 +114,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
             if R::CONNECTION_ID && records.has_connection_id() {
                 match self.on_record_with_id(cx, path, records, out) {
-                    Outcome::Datagram(0) | Outcome::Event(None) => continue,
-                    Outcome::Datagram(len) => return Some(Event::Answer { len }),
-                    Outcome::Event(event) => return event,
+                    Output::Datagram(0) | Output::Event(None) => continue,
+                    Output::Datagram(len) => return Some(Event::Answer { len }),
+                    Output::Event(event) => return event,
                 }
             }
             let first = records.is_whole();
@@ -140,9 +140,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 && let Some(id) = self.peers.find(path, Phase::Established)
             {
                 match self.on_protected(cx, path, id, datagram, record, out) {
-                    Outcome::Datagram(0) | Outcome::Event(None) => continue,
-                    Outcome::Datagram(len) => return Some(Event::Answer { len }),
-                    Outcome::Event(event) => return event,
+                    Output::Datagram(0) | Output::Event(None) => continue,
+                    Output::Datagram(len) => return Some(Event::Answer { len }),
+                    Output::Event(event) => return event,
                 }
             }
             // A server opens millions of these in a second.
@@ -242,9 +242,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return self.on_outcome(cx, id, outcome);
         }
         if let Some(id) = handshaking
-            && let Some(ongoing) = &mut self.peers.ongoing(id)
+            && let Some(handshake) = &mut self.peers.handshake(id)
         {
-            let outcome = ongoing.receive(cx, Local { settings: &self.settings, roles: &self.roles }, record);
+            let outcome =
+                handshake.receive(cx, HandshakeContext { settings: &self.settings, roles: &self.roles }, record);
             return self.on_outcome(cx, id, outcome);
         }
         cx.counters.discard(Discard::UnknownPeer);
@@ -271,7 +272,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         id: PeerId,
         content_type: ContentType,
         content: &[u8],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         match content_type {
             ContentType::ALERT => match *content {
                 [alert::FATAL, description] => Err(Fatal::Alert(AlertDescription(description)).into()),
@@ -291,17 +292,17 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             // The other end's Finished again: our last flight was lost. Whoever had not the last one, in a resumed handshake
             // the server, has nothing to say to that: two that answer each other would never stop.
             ContentType::HANDSHAKE
-                if let Some(ongoing) = &mut self.peers.ongoing(id)
-                    && (!R::RESUMPTION || ongoing.association.awaits_retransmission) =>
+                if let Some(handshake) = &mut self.peers.handshake(id)
+                    && (!R::RESUMPTION || handshake.association.awaits_retransmission) =>
             {
                 // In fragments it is answered once: the first begins at offset 0.
                 if !matches!(content, [kind, _, _, _, _, _, 0, 0, 0, ..] if *kind == MessageType::FINISHED.0)
-                    || !ongoing.state.is_lingering()
+                    || !handshake.state.is_lingering()
                 {
                     return Err(Discard::Unexpected.into());
                 }
                 bump(&mut cx.counters.retransmitted);
-                ongoing.state.send_flight();
+                handshake.state.send_flight();
                 Ok(())
             }
             _ => Err(Discard::Unexpected.into()),
@@ -311,7 +312,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// After a record that was dropped: if it was longer than was agreed on, or one too many that did not open, the
     /// session is over.
     #[cfg_attr(target_pointer_width = "64", cold)]
-    fn after_dropped(&mut self, id: PeerId) -> Result<(), Stop> {
+    fn after_dropped(&mut self, id: PeerId) -> Result<(), Outcome> {
         // A place may have wiped keys of a session that is over: they say nothing of who is there now.
         match self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls) {
             Some(peer) if R::RECORD_SIZE && peer.phase == Phase::Closing => Err(Fatal::RecordOverflow.into()),
@@ -321,30 +322,30 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Turns the outcome of a step into an event, and sets the alarm for what a handshake has to send.
-    fn on_outcome<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, outcome: Result<(), Stop>) -> Option<Event> {
-        if let Some(ongoing) = &self.peers.ongoing(id) {
-            let deadline = ongoing.state.deadline();
+    fn on_outcome<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, outcome: Result<(), Outcome>) -> Option<Event> {
+        if let Some(handshake) = &self.peers.handshake(id) {
+            let deadline = handshake.state.deadline();
             self.peers.schedule(id, deadline);
         }
         let discard = match outcome {
             Ok(()) => return None,
-            Err(Stop::Need) => return Some(Event::Need(id)),
-            Err(Stop::Established) => {
+            Err(Outcome::Need) => return Some(Event::Need(id)),
+            Err(Outcome::Established) => {
                 self.establish(cx, id);
                 return Some(Event::Established(id));
             }
-            Err(Stop::Fatal(fatal)) => {
+            Err(Outcome::Fatal(fatal)) => {
                 if self.peers.peer(id).is_some_and(|peer| peer.phase == Phase::Handshaking) {
                     bump(&mut cx.counters.failed);
                 }
                 return Some(self.close_with(id, fatal));
             }
-            Err(Stop::Malformed) => Discard::Malformed,
-            Err(Stop::UnknownPeer) => Discard::UnknownPeer,
-            Err(Stop::Replayed) => Discard::Replayed,
-            Err(Stop::NotAuthentic) => Discard::NotAuthentic,
-            Err(Stop::Unexpected) => Discard::Unexpected,
-            Err(Stop::NoRoom) => Discard::NoRoom,
+            Err(Outcome::Malformed) => Discard::Malformed,
+            Err(Outcome::UnknownPeer) => Discard::UnknownPeer,
+            Err(Outcome::Replayed) => Discard::Replayed,
+            Err(Outcome::NotAuthentic) => Discard::NotAuthentic,
+            Err(Outcome::Unexpected) => Discard::Unexpected,
+            Err(Outcome::NoRoom) => Discard::NoRoom,
         };
         cx.counters.discard(discard);
         None
@@ -353,7 +354,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// The peer proved its key. Only now does an older session on the same path end (RFC 6347, section 4.2.8).
     fn establish<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         bump(&mut cx.counters.established);
-        let resumed = R::RESUMPTION && self.peers.ongoing(id).is_some_and(|ongoing| ongoing.was_resumed());
+        let resumed = R::RESUMPTION && self.peers.handshake(id).is_some_and(|handshake| handshake.was_resumed());
         let Some(peer) = self.peers.peer(id) else { return };
         let path = peer.path;
         // The server's flight is the last, but in a resumed handshake that of the client.
@@ -376,10 +377,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         if !awaits_retransmission {
             if R::RESUMPTION
-                && let Some(ongoing) = &mut self.peers.ongoing(id)
+                && let Some(handshake) = &mut self.peers.handshake(id)
             {
                 // The owner may look at it first.
-                ongoing.state.end();
+                handshake.state.end();
                 self.peers.schedule(id, Instant::AT_ONCE);
             } else {
                 self.peers.release_handshake(id);
@@ -407,13 +408,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if R::CONNECTION_ID {
             self.offer_connection_id(cx, id);
         }
-        if let Some(ongoing) = &mut self.peers.ongoing(id) {
+        if let Some(handshake) = &mut self.peers.handshake(id) {
             if R::KEEPS {
-                ongoing.forget_kept();
+                handshake.clear_scratch();
             }
-            ongoing.state.connect(cx, &self.settings);
+            handshake.state.connect(cx, &self.settings);
             if R::RECORD_SIZE {
-                ongoing.association.record_size = RecordSize::UNLIMITED;
+                handshake.association.record_size = RecordSize::UNLIMITED;
             }
         }
         Ok(id)
@@ -436,15 +437,15 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
 
     /// Returns what the handshake of `id` waits for.
     pub fn need(&mut self, id: PeerId) -> Option<Need<'_>> {
-        self.peers.ongoing(id)?.need()
+        self.peers.handshake(id)?.need()
     }
 
     /// Goes on with a handshake that waited.
     pub fn resume<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, answer: Answer<'_>) -> Option<Event> {
-        let Some(ongoing) = &mut self.peers.ongoing(id) else { return None };
-        ongoing.state.deadline = ongoing.state.give_up;
-        let local = Local { settings: &self.settings, roles: &self.roles };
-        let outcome = ongoing.resume(cx, local, answer);
+        let Some(handshake) = &mut self.peers.handshake(id) else { return None };
+        handshake.state.deadline = handshake.state.give_up;
+        let context = HandshakeContext { settings: &self.settings, roles: &self.roles };
+        let outcome = handshake.resume(cx, context, answer);
         self.on_outcome(cx, id, outcome)
     }
 
@@ -503,26 +504,26 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         loop {
             let id = self.peers.take_due(cx.now)?;
             match self.on_alarm(cx, id, out) {
-                Outcome::Datagram(0) | Outcome::Event(None) => {}
-                Outcome::Datagram(len) => return Some(Event::Transmit { peer: id, len }),
-                Outcome::Event(event) => return event,
+                Output::Datagram(0) | Output::Event(None) => {}
+                Output::Datagram(len) => return Some(Event::Transmit { peer: id, len }),
+                Output::Event(event) => return event,
             }
         }
     }
 
-    fn on_alarm<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Outcome {
-        let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
+    fn on_alarm<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, out: &mut [u8]) -> Output {
+        let Some(peer) = self.peers.peer(id) else { return Output::Event(None) };
         let phase = peer.phase;
         if phase == Phase::Closing {
             // It goes with the next alarm, so that its path is known while its alert is sent.
             let Some(alert) = peer.alert.take() else {
                 self.peers.remove(id);
-                return Outcome::Event(None);
+                return Output::Event(None);
             };
             self.peers.schedule(id, Instant::AT_ONCE);
             return self
                 .write_alert(cx, id, alert, out)
-                .map_or(Outcome::Event(None), |len| Outcome::Datagram(len as u16));
+                .map_or(Output::Event(None), |len| Output::Datagram(len as u16));
         }
         if R::WARNS
             && let Some(alert) = peer.alert.take()
@@ -530,46 +531,46 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.peers.schedule(id, Instant::AT_ONCE);
             return self
                 .write_alert(cx, id, alert, out)
-                .map_or(Outcome::Event(None), |len| Outcome::Datagram(len as u16));
+                .map_or(Output::Event(None), |len| Output::Datagram(len as u16));
         }
         let idle_since = Instant::from_micros(u64::from(peer.last_heard) << 20);
-        if let Some(ongoing) = &mut self.peers.ongoing(id) {
-            let local = Local { settings: &self.settings, roles: &self.roles };
-            if R::PUBLIC_KEYS && ongoing.state.step == Step::ServerBegins {
-                let outcome = ongoing.begin_exchange(cx, local);
-                return Outcome::Event(self.on_outcome(cx, id, outcome));
+        if let Some(handshake) = &mut self.peers.handshake(id) {
+            let context = HandshakeContext { settings: &self.settings, roles: &self.roles };
+            if R::PUBLIC_KEYS && handshake.state.step == Step::ServerBegins {
+                let outcome = handshake.begin_exchange(cx, context);
+                return Output::Event(self.on_outcome(cx, id, outcome));
             }
             let mut outcome = Ok(0);
-            if ongoing.state.deadline() <= cx.now {
-                outcome = ongoing.transmit(cx, local, out);
+            if handshake.state.deadline() <= cx.now {
+                outcome = handshake.transmit(cx, context, out);
             }
-            let deadline = ongoing.state.deadline();
+            let deadline = handshake.state.deadline();
             match outcome {
                 // The last flight has been kept for long enough.
                 Ok(0) if deadline <= cx.now => self.peers.release_handshake(id),
                 Ok(len) => {
                     self.peers.schedule(id, deadline);
                     if len > 0 {
-                        return Outcome::Datagram(len as u16);
+                        return Output::Datagram(len as u16);
                     }
                 }
                 Err(fatal) => {
                     bump(&mut cx.counters.failed);
-                    return Outcome::Event(Some(self.close_with(id, fatal)));
+                    return Output::Event(Some(self.close_with(id, fatal)));
                 }
             }
         }
         if phase == Phase::Handshaking {
-            return Outcome::Event(None);
+            return Output::Event(None);
         }
         if self.settings.idle_timeout_ms > 0 {
             let until = idle_since.after_millis(self.settings.idle_timeout_ms);
             if until <= cx.now {
-                return Outcome::Event(Some(self.close_with(id, Fatal::Idle)));
+                return Output::Event(Some(self.close_with(id, Fatal::Idle)));
             }
             self.peers.schedule(id, until);
         }
-        Outcome::Event(Some(Event::Alarm(id)))
+        Output::Event(Some(Event::Alarm(id)))
     }
 
     #[inline(never)]
@@ -584,10 +585,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             || R::WARNS && description == AlertDescription::NO_RENEGOTIATION;
         let level = if warns { alert::WARNING } else { alert::FATAL };
         let alert = [level, description.0];
-        if let Some(ongoing) = &mut self.peers.ongoing(id)
-            && !ongoing.state.has_changed_cipher::<R>()
+        if let Some(handshake) = &mut self.peers.handshake(id)
+            && !handshake.state.has_changed_cipher::<R>()
         {
-            return write_plain_alert(ongoing.next_number(), alert, out).ok();
+            return write_plain_alert(handshake.next_number(), alert, out).ok();
         }
         self.write_record(cx, id, ContentType::ALERT, &alert, out)
     }
@@ -598,7 +599,7 @@ fn write_plain_alert(number: RecordNumber, alert: [u8; 2], out: &mut [u8]) -> Re
 }
 
 /// What a record or an alarm led to.
-enum Outcome {
+enum Output {
     /// The number of bytes to send; 0 if there is nothing to send.
     Datagram(u16),
     Event(Option<Event>),

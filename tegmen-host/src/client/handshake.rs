@@ -39,7 +39,7 @@ impl Client {
                 }
                 Happened::Closed(reason) => return Err(self.explain(reason)),
                 Happened::TimedOut if clock::now() < deadline => {
-                    let handshake = self.endpoint.peers.ongoing(self.peer);
+                    let handshake = self.endpoint.peers.handshake(self.peer);
                     if !handshake.is_some_and(|handshake| handshake.state.awaits_server_finished()) {
                         continue;
                     }

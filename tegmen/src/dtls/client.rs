@@ -9,7 +9,7 @@ use super::handshake::server_hello::ServerHello;
 use super::handshake::{self, MessageType, certificate, hello_verify_request, key_exchange};
 use super::need::{Answer, MAX_PSK};
 use super::record_size::RecordSize;
-use super::state::{Flags, HandshakeState, Local, Ongoing, Step, Stop};
+use super::state::{Flags, Handshake, HandshakeContext, HandshakeState, Outcome, Step};
 use super::{Fatal, Settings, VERSION};
 use crate::counters::Discard;
 use crate::crypto::Crypto;
@@ -27,8 +27,8 @@ impl HandshakeState {
     }
 }
 
-impl Ongoing<'_> {
-    pub(crate) fn on_hello_verify_request<R: Roles>(&mut self, message_seq: u16, body: &[u8]) -> Result<(), Stop> {
+impl Handshake<'_> {
+    pub(crate) fn on_hello_verify_request<R: Roles>(&mut self, message_seq: u16, body: &[u8]) -> Result<(), Outcome> {
         let cookie = hello_verify_request::read(body).map_err(|_| Discard::Malformed)?;
         self.state.failures = self.state.failures.saturating_add(1);
         if self.state.failures > MAX_HELLO_VERIFY_REQUESTS {
@@ -48,14 +48,14 @@ impl Ongoing<'_> {
     pub(crate) fn on_server_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         kind: MessageType,
         body: &[u8],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         match (self.state.step, kind) {
             (Step::AwaitHelloVerifyRequest | Step::AwaitServerHello, MessageType::SERVER_HELLO) => {
                 let hello = ServerHello::read(body, R::RECORD_SIZE).map_err(|_| Fatal::Decode)?;
-                self.on_server_hello::<C, R>(local, &hello)?;
+                self.on_server_hello::<C, R>(context, &hello)?;
                 if R::CONNECTION_ID {
                     self.on_connection_id(body)?;
                 }
@@ -76,7 +76,7 @@ impl Ongoing<'_> {
                 }
                 self.state.step = Step::ClientVerifies;
                 self.state.deadline = self.state.give_up;
-                Err(Stop::Need)
+                Err(Outcome::Need)
             }
             (Step::AwaitServerKeyExchange, MessageType::SERVER_KEY_EXCHANGE) if R::PUBLIC_KEYS => {
                 self.on_server_key_exchange::<C, R>(cx, body)?;
@@ -86,7 +86,7 @@ impl Ongoing<'_> {
             (Step::AwaitServerHelloDone, MessageType::CERTIFICATE_REQUEST)
                 if R::PUBLIC_KEYS && self.state.exchange.has_certificate() && !self.state.flags.has(Flags::ASKED) =>
             {
-                Ok(self.on_certificate_request(local, body)?)
+                Ok(self.on_certificate_request(context, body)?)
             }
             (Step::AwaitServerHelloDone, MessageType::SERVER_KEY_EXCHANGE)
                 if !R::PUBLIC_KEYS || self.state.exchange.is_psk() =>
@@ -105,19 +105,19 @@ impl Ongoing<'_> {
                     (self.state.cookie_len, self.state.outgoing_len) = (0, 0);
                     return match self.state.exchange.is_rsa() {
                         true => self.ask_to_encrypt(),
-                        false => self.answer_server(cx, local, None),
+                        false => self.answer_server(cx, context, None),
                     };
                 }
                 self.state.step = Step::ClientNeedsPsk;
                 // The lookup may take its time; only the handshake as a whole has a limit.
                 self.state.deadline = self.state.give_up;
-                Err(Stop::Need)
+                Err(Outcome::Need)
             }
             (Step::AwaitServerChangeCipherSpec, MessageType::NEW_SESSION_TICKET) if R::RESUMPTION => {
                 Ok(self.on_new_session_ticket(body)?)
             }
             (Step::AwaitServerFinished, MessageType::FINISHED) if R::RESUMPTION => self.on_last_but_one::<R>(),
-            (Step::AwaitServerFinished, MessageType::FINISHED) => Err(Stop::Established),
+            (Step::AwaitServerFinished, MessageType::FINISHED) => Err(Outcome::Established),
             (_, unexpected) => Err(Fatal::UnexpectedMessage(unexpected).into()),
         }
     }
@@ -130,14 +130,14 @@ impl Ongoing<'_> {
 
     fn on_server_hello<C: Crypto, R: Roles>(
         &mut self,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         hello: &ServerHello<'_>,
     ) -> Result<(), Fatal> {
         if hello.version != VERSION {
             return Err(Fatal::Version);
         }
         let suite = hello.cipher_suite;
-        let offered = local.offers::<C>(suite) && hello.compression_method == 0;
+        let offered = context.offers::<C>(suite) && hello.compression_method == 0;
         if !offered {
             return Err(Fatal::IllegalParameter);
         }
@@ -151,13 +151,13 @@ impl Ongoing<'_> {
         let offered = !self.state.minimal;
         let answered = hello.extensions;
         if R::KEEPS {
-            self.on_answered_extensions(local, hello.extension_list)?;
+            self.on_answered_extensions(context, hello.extension_list)?;
         }
         if !R::KEEPS && answered.other || !offered && (answered.extended_master_secret || answered.renegotiation_info) {
             return Err(Fatal::UnsupportedExtension);
         }
         if R::RECORD_SIZE {
-            let limit = if offered { local.roles.record_size_limit() } else { 0 };
+            let limit = if offered { context.roles.record_size_limit() } else { 0 };
             self.association.record_size = RecordSize::answered(&answered, limit)?;
         }
         self.state.server_random = *hello.random;
@@ -178,9 +178,9 @@ impl Ongoing<'_> {
     pub(crate) fn resume_client<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         answer: Answer<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         let Answer::Psk { identity, key, principal } = answer else { return Err(Fatal::NoCredentials.into()) };
         if key.is_empty() || key.len() > MAX_PSK {
             return Err(Fatal::NoCredentials.into());
@@ -188,7 +188,7 @@ impl Ongoing<'_> {
         self.keep::<R>(identity)?;
         self.association.principal = principal;
         if R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() {
-            return self.answer_server(cx, local, Some(key));
+            return self.answer_server(cx, context, Some(key));
         }
         self.state.start_flight::<R>(Element::ClientKeyExchange);
         // ClientKeyExchange belongs to the session hash, and so is hashed before it is written.

@@ -8,11 +8,11 @@ use super::handshake::{
     self, HEADER_LEN, MessageType, certificate, certificate_request, client_hello, finished, key_exchange,
     new_session_ticket, server_hello,
 };
-use super::kept::{self, Item};
 use super::public_key;
 use super::record::{self, ContentType, RecordNumber};
 use super::record_size::RecordSize;
-use super::state::{Flags, HandshakeState, Local, NO_CREDENTIAL, Ongoing};
+use super::scratch::{self, Item};
+use super::state::{Flags, Handshake, HandshakeContext, HandshakeState, NO_CREDENTIAL};
 use super::{CipherSuite, Fatal};
 use crate::buf::{Full, Writer, copy};
 use crate::counters::bump;
@@ -135,17 +135,17 @@ impl HandshakeState {
 /// Bytes before the body of a plaintext handshake message: record header and handshake header.
 pub(crate) const MESSAGE_HEADROOM: usize = record::HEADER_LEN + HEADER_LEN;
 
-impl Ongoing<'_> {
+impl Handshake<'_> {
     /// Writes the next datagram of our flight, which is due, and returns its length; 0 if there is nothing (more) to send.
     ///
     /// `out` must hold the longest message of the flight, even where `settings.mtu` fragments it.
     pub(crate) fn transmit<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         out: &mut [u8],
     ) -> Result<usize, Fatal> {
-        let settings = local.settings;
+        let settings = context.settings;
         let lingering = self.state.is_lingering();
         if self.state.element == Element::Sent {
             // All of it was sent, and nothing came.
@@ -175,7 +175,7 @@ impl Ongoing<'_> {
         let mut len = 0usize;
         while self.state.element != Element::Sent {
             let room = out.get_mut(len..).unwrap_or(&mut []);
-            match self.write(cx, local, room, mtu.saturating_sub(len)) {
+            match self.write(cx, context, room, mtu.saturating_sub(len)) {
                 Ok(written) => len = len.saturating_add(written),
                 Err(Full) if len > 0 => break,
                 Err(Full) => return Err(Fatal::TooLarge),
@@ -200,7 +200,7 @@ impl Ongoing<'_> {
     fn write<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         out: &mut [u8],
         limit: usize,
     ) -> Result<usize, Full> {
@@ -232,7 +232,7 @@ impl Ongoing<'_> {
         }
         let len = if element == Element::ClientHello { state.cookie_len } else { state.outgoing_len };
         let kept = self.buffers.outgoing.get(..len.into()).unwrap_or(&[]);
-        let session_id = if R::RESUMPTION { kept::get(self.buffers.outgoing, Item::SessionId) } else { &[] };
+        let session_id = if R::RESUMPTION { scratch::get(self.buffers.outgoing, Item::SessionId) } else { &[] };
         let mut body = Writer::new(out.get_mut(before..).ok_or(Full)?);
         let mut ids = [0; connection_id::EXTENSIONS_LEN];
         let mut more = Writer::new(&mut ids);
@@ -250,8 +250,8 @@ impl Ongoing<'_> {
                     true if state.minimal => &MINIMAL_OFFER,
                     true => &DEFAULT_OFFER,
                     false => {
-                        let ticket = if R::RESUMPTION { local.ticket_to_show(self.buffers.outgoing) } else { None };
-                        Offer { ticket, ..local.offer::<C>(more) }.write::<R>(&mut body)?;
+                        let ticket = if R::RESUMPTION { context.ticket_to_show(self.buffers.outgoing) } else { None };
+                        Offer { ticket, ..context.offer::<C>(more) }.write::<R>(&mut body)?;
                         &[]
                     }
                 };
@@ -259,7 +259,7 @@ impl Ongoing<'_> {
             }
             Element::ServerHello if R::SERVER => {
                 let (record_size_limit, max_fragment_length) = match R::RECORD_SIZE {
-                    true => self.association.record_size.answer(local.roles.record_size_limit()),
+                    true => self.association.record_size.answer(context.roles.record_size_limit()),
                     false => (None, None),
                 };
                 let extensions = Extensions {
@@ -299,11 +299,11 @@ impl Ongoing<'_> {
                 }
             }
             Element::ServerCertificate | Element::ClientCertificate if R::PUBLIC_KEYS => {
-                certificate::write(&mut body, public_key::content_of(local, state.credential))?;
+                certificate::write(&mut body, public_key::content_of(context, state.credential))?;
                 (MessageType::CERTIFICATE, &[])
             }
             Element::ServerKeyExchange if R::PUBLIC_KEYS && R::SERVER => {
-                public_key::write_server_key_exchange(&mut body, local, state, self.buffers.outgoing)?;
+                public_key::write_server_key_exchange(&mut body, context, state, self.buffers.outgoing)?;
                 (MessageType::SERVER_KEY_EXCHANGE, &[])
             }
             Element::CertificateRequest if R::PUBLIC_KEYS && R::SERVER => {
@@ -311,22 +311,22 @@ impl Ongoing<'_> {
                 (MessageType::CERTIFICATE_REQUEST, &[])
             }
             Element::NewSessionTicket if R::RESUMPTION && R::SERVER => {
-                new_session_ticket::write(&mut body, kept::get(self.buffers.outgoing, Item::NewTicket))?;
+                new_session_ticket::write(&mut body, scratch::get(self.buffers.outgoing, Item::NewTicket))?;
                 (MessageType::NEW_SESSION_TICKET, &[])
             }
             Element::CertificateVerify if R::PUBLIC_KEYS && R::CLIENT => {
-                public_key::write_signature(&mut body, local, state, self.buffers.outgoing)?;
+                public_key::write_signature(&mut body, context, state, self.buffers.outgoing)?;
                 (MessageType::CERTIFICATE_VERIFY, &[])
             }
             Element::ClientKeyExchange if R::PUBLIC_KEYS && R::CLIENT && state.exchange.is_ephemeral() => {
                 if !state.exchange.has_certificate() {
                     key_exchange::write(&mut body, kept)?;
                 }
-                body.with_len8(kept::get(self.buffers.outgoing, Item::Share))?;
+                body.with_len8(scratch::get(self.buffers.outgoing, Item::Share))?;
                 (MessageType::CLIENT_KEY_EXCHANGE, &[])
             }
             Element::ClientKeyExchange if R::PUBLIC_KEYS && R::CLIENT && state.exchange.is_rsa() => {
-                key_exchange::write(&mut body, kept::get(self.buffers.outgoing, Item::EncryptedPremaster))?;
+                key_exchange::write(&mut body, scratch::get(self.buffers.outgoing, Item::EncryptedPremaster))?;
                 (MessageType::CLIENT_KEY_EXCHANGE, &[])
             }
             Element::ClientKeyExchange if R::CLIENT => {

@@ -7,7 +7,7 @@
 
 use super::Fatal;
 use super::handshake::{Fragment, MessageType};
-use super::state::Stop;
+use super::state::Outcome;
 use crate::buf::{Full, Reader, Writer, copy};
 use crate::counters::Discard;
 
@@ -44,7 +44,12 @@ impl Inbox {
 
     /// Adds a fragment of the message that is due. Returns the length of the message once it is complete. Where messages may
     /// be `long`, as certificates are, a fragment of which nothing has come yet is taken in one piece.
-    pub(crate) fn add(&mut self, room: &mut [u8], fragment: &Fragment<'_>, long: bool) -> Result<Option<usize>, Stop> {
+    pub(crate) fn add(
+        &mut self,
+        room: &mut [u8],
+        fragment: &Fragment<'_>,
+        long: bool,
+    ) -> Result<Option<usize>, Outcome> {
         let total = fragment.length() as usize;
         let free = room.len().saturating_sub(self.held.into());
         let (message, rest) = room.split_at_mut_checked(total).ok_or(Fatal::TooLarge)?;

@@ -14,7 +14,6 @@ pub(crate) mod cookie;
 pub(crate) mod flight;
 pub mod handshake;
 mod inbox;
-mod kept;
 pub mod need;
 pub(crate) mod public_key;
 mod receive;
@@ -24,6 +23,7 @@ pub mod resumption;
 pub(crate) mod return_routability;
 pub mod roles;
 pub mod rsa;
+mod scratch;
 mod server;
 pub mod session;
 pub mod state;
@@ -32,7 +32,7 @@ pub mod ticket;
 
 pub use alert::AlertDescription;
 pub use record::{Channel, ContentType, Record, Records};
-pub use state::{Buffers, HandshakeState, Ongoing};
+pub use state::{Buffers, Handshake, HandshakeState};
 pub use suite::{CipherSuite, Suites};
 
 use crate::time::{Duration, millis};

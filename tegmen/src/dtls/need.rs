@@ -2,10 +2,10 @@
 
 use super::handshake::certificate::CertificateType;
 use super::handshake::key_exchange;
-use super::kept::{self, Item};
 use super::record::LongKeys;
 use super::rsa::PREMASTER_LEN;
-use super::state::{Buffers, Local, Ongoing, Step, Stop};
+use super::scratch::{self, Item};
+use super::state::{Buffers, Handshake, HandshakeContext, Outcome, Step};
 use super::{AlertDescription, VERSION};
 use crate::crypto::Crypto;
 use crate::crypto::hash::DIGEST_LEN;
@@ -103,31 +103,31 @@ pub enum Answer<'n> {
 /// Longest pre-shared key in bytes (RFC 4279, section 5.3, asks for 64).
 pub const MAX_PSK: usize = 64;
 
-impl Ongoing<'_> {
+impl Handshake<'_> {
     /// Goes on with the answer to [`Self::need`].
     pub(crate) fn resume<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         answer: Answer<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         match self.state.step {
-            Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, local, answer)?,
+            Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, context, answer)?,
             Step::ServerNeedsPsk if R::SERVER => self.resume_server::<C, R>(cx, answer),
             Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS => {
                 self.on_verified(answer)?;
                 self.state.await_rest(cx.now);
             }
-            Step::ClientSigns | Step::ServerSigns if R::PUBLIC_KEYS => self.on_signed(local, answer)?,
-            Step::ClientEncrypts if R::PUBLIC_KEYS && LongKeys::FIT => self.on_encrypted(cx, local, answer)?,
+            Step::ClientSigns | Step::ServerSigns if R::PUBLIC_KEYS => self.on_signed(context, answer)?,
+            Step::ClientEncrypts if R::PUBLIC_KEYS && LongKeys::FIT => self.on_encrypted(cx, context, answer)?,
             Step::ServerDecrypts if R::PUBLIC_KEYS && LongKeys::FIT => self.on_decrypted::<C, R>(cx, answer),
             _ => {}
         }
-        self.settle(cx, local)
+        self.settle(cx, context)
     }
 }
 
-impl<'b> Ongoing<'b> {
+impl<'b> Handshake<'b> {
     /// Returns what the handshake waits for; `None` if it waits for nothing.
     pub fn need(self) -> Option<Need<'b>> {
         let Buffers { outgoing, .. } = self.buffers;
@@ -140,15 +140,15 @@ impl<'b> Ongoing<'b> {
                 content: self.state.inbox.kept(self.buffers.incoming).get(3..)?,
             }),
             Step::ClientSigns | Step::ServerSigns => {
-                let digest = *kept::get(outgoing, Item::Digest).first_chunk()?;
+                let digest = *scratch::get(outgoing, Item::Digest).first_chunk()?;
                 Some(Need::Sign { credential: self.state.credential, digest })
             }
             Step::ClientEncrypts if LongKeys::FIT => {
-                Some(Need::Encrypt { public_key: kept::get(outgoing, Item::PeerKey), version: VERSION })
+                Some(Need::Encrypt { public_key: scratch::get(outgoing, Item::PeerKey), version: VERSION })
             }
             Step::ServerDecrypts if LongKeys::FIT => {
                 let encrypted = key_exchange::read(self.state.inbox.kept(self.buffers.incoming)).ok()?;
-                let version = *kept::get(outgoing, Item::ClientVersion).first_chunk()?;
+                let version = *scratch::get(outgoing, Item::ClientVersion).first_chunk()?;
                 Some(Need::Decrypt { credential: self.state.credential, encrypted, version })
             }
             _ => None,

@@ -17,11 +17,11 @@ use super::handshake::client_hello::{ClientHello, Offer, is_said};
 use super::handshake::extension::{self, ExtensionType, UNCOMPRESSED};
 use super::handshake::server_key_exchange::{self, ServerKeyExchange};
 use super::handshake::{self, MessageType, Write};
-use super::kept::{self, Item};
 use super::need::Answer;
 use super::record::{Cipher, LongKeys};
 use super::resumption::Resumption as _;
-use super::state::{Flags, HandshakeState, Local, NO_CREDENTIAL, Ongoing, Step, Stop};
+use super::scratch::{self, Item};
+use super::state::{Flags, Handshake, HandshakeContext, HandshakeState, NO_CREDENTIAL, Outcome, Step};
 use super::suite::{CipherSuite, KeyExchange, usable};
 use crate::buf::{Full, Reader, Writer};
 use crate::crypto::hash::{DIGEST_LEN, Sha256};
@@ -53,7 +53,7 @@ impl Agreed {
     /// Group, credential and types of certificates for a suite with an agreement; `None` if there are none in common.
     pub(crate) fn with_public_key<C: Crypto, R: Roles>(
         hello: &ClientHello<'_>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         exchange: KeyExchange,
         cipher: Cipher,
     ) -> Option<Self> {
@@ -85,8 +85,8 @@ impl Agreed {
         }
         let scheme = exchange.scheme();
         let (of_server, of_client) = (ExtensionType::SERVER_CERTIFICATE_TYPE, ExtensionType::CLIENT_CERTIFICATE_TYPE);
-        let keys = local.roles.keys();
-        let (credential, shown) = credentials(local)
+        let keys = context.roles.keys();
+        let (credential, shown) = credentials(context)
             .find(|(_, shown)| shown.scheme == scheme && takes_type(hello, of_server, shown.certificate_type))?;
         flags.set(Flags::SERVER_TYPE, hello.extension(of_server).is_some());
         flags.set(Flags::RAW_SERVER, shown.certificate_type == CertificateType::RAW_PUBLIC_KEY);
@@ -116,39 +116,39 @@ fn takes_type(hello: &ClientHello<'_>, list: ExtensionType, kind: CertificateTyp
 
 /// Why a hello has no suite that can be used: the types of certificates, if the suites alone would do (RFC 7250, section
 /// 4.2).
-pub(crate) fn nothing_common<C: Crypto, R: Roles>(hello: &ClientHello<'_>, local: Local<'_, R>) -> Fatal {
-    let keys = local.roles.keys();
+pub(crate) fn nothing_common<C: Crypto, R: Roles>(hello: &ClientHello<'_>, context: HandshakeContext<'_, R>) -> Fatal {
+    let keys = context.roles.keys();
     let certified = |suite: &CipherSuite| {
-        let (scheme, usable) = (suite.parts().map(|(exchange, _)| exchange), local.offers::<C>(*suite));
+        let (scheme, usable) = (suite.parts().map(|(exchange, _)| exchange), context.offers::<C>(*suite));
         let exchange = scheme.filter(|exchange| usable && exchange.has_certificate() && hello.offers(*suite));
-        exchange.is_some_and(|exchange| credentials(local).any(|(_, shown)| shown.scheme == exchange.scheme()))
+        exchange.is_some_and(|exchange| credentials(context).any(|(_, shown)| shown.scheme == exchange.scheme()))
     };
     let taken = |(_, shown): (u8, Credential<'_>)| {
         takes_type(hello, ExtensionType::SERVER_CERTIFICATE_TYPE, shown.certificate_type)
     };
     let shows = |kind: &CertificateType| takes_type(hello, ExtensionType::CLIENT_CERTIFICATE_TYPE, *kind);
     let must_show = keys.client_authentication() == ClientAuthentication::Required;
-    let lacks_type = !credentials(local).any(taken) || must_show && !keys.peer_types().iter().any(shows);
-    match local.roles.suites().0.iter().any(certified) && lacks_type {
+    let lacks_type = !credentials(context).any(taken) || must_show && !keys.peer_types().iter().any(shows);
+    match context.roles.suites().0.iter().any(certified) && lacks_type {
         true => Fatal::NoCommonCertificateType,
         false => Fatal::NoCommonSuite,
     }
 }
 
 /// Our credentials with their numbers.
-fn credentials<R: Roles>(local: Local<'_, R>) -> impl Iterator<Item = (u8, Credential<'_>)> {
-    (0..NO_CREDENTIAL).map_while(move |number| Some((number, local.roles.keys().credential(number)?)))
+fn credentials<R: Roles>(context: HandshakeContext<'_, R>) -> impl Iterator<Item = (u8, Credential<'_>)> {
+    (0..NO_CREDENTIAL).map_while(move |number| Some((number, context.roles.keys().credential(number)?)))
 }
 
 /// Returns the content that a credential shows; empty if there is none.
-pub(crate) fn content_of<R: Roles>(local: Local<'_, R>, credential: u8) -> &[u8] {
+pub(crate) fn content_of<R: Roles>(context: HandshakeContext<'_, R>, credential: u8) -> &[u8] {
     match credential {
         NO_CREDENTIAL => &[],
-        number => local.roles.keys().credential(number).map_or(&[], |credential| credential.content),
+        number => context.roles.keys().credential(number).map_or(&[], |credential| credential.content),
     }
 }
 
-impl<'l, R: Roles> Local<'l, R> {
+impl<'l, R: Roles> HandshakeContext<'l, R> {
     /// Returns the offer of our ClientHello.
     pub(crate) fn offer<'o, C: Crypto>(&self, more: &'o [u8]) -> Offer<'o>
     where
@@ -169,7 +169,7 @@ impl<'l, R: Roles> Local<'l, R> {
     }
 }
 
-impl<R: Roles> Local<'_, R> {
+impl<R: Roles> HandshakeContext<'_, R> {
     /// The types of certificates that a client offers for itself: that of its first credential; one without any is not asked
     /// for a type.
     fn own_types(&self) -> &'static [CertificateType] {
@@ -216,16 +216,16 @@ const fn certificate_type(raw: bool) -> CertificateType {
 /// Writes the body of our ServerKeyExchange from what is kept.
 pub(crate) fn write_server_key_exchange<R: Roles>(
     body: &mut Writer<'_>,
-    local: Local<'_, R>,
+    context: HandshakeContext<'_, R>,
     state: &HandshakeState,
     room: &[u8],
 ) -> Write {
     if !state.exchange.has_certificate() {
         body.u16(0)?; // no hint
     }
-    server_key_exchange::write_parameters(body, state.flags.group(), kept::get(room, Item::Share))?;
+    server_key_exchange::write_parameters(body, state.flags.group(), scratch::get(room, Item::Share))?;
     match state.exchange.has_certificate() {
-        true => write_signature(body, local, state, room),
+        true => write_signature(body, context, state, room),
         false => Ok(()),
     }
 }
@@ -233,12 +233,12 @@ pub(crate) fn write_server_key_exchange<R: Roles>(
 /// Writes the signature that is kept, behind its scheme.
 pub(crate) fn write_signature<R: Roles>(
     body: &mut Writer<'_>,
-    local: Local<'_, R>,
+    context: HandshakeContext<'_, R>,
     state: &HandshakeState,
     room: &[u8],
 ) -> Write {
-    let credential = local.roles.keys().credential(state.credential).ok_or(Full)?;
-    certificate::write_signature(body, credential.scheme, kept::get(room, Item::Signature))
+    let credential = context.roles.keys().credential(state.credential).ok_or(Full)?;
+    certificate::write_signature(body, credential.scheme, scratch::get(room, Item::Signature))
 }
 
 impl HandshakeState {
@@ -249,17 +249,17 @@ impl HandshakeState {
     }
 }
 
-impl Ongoing<'_> {
+impl Handshake<'_> {
     /// Forgets what an earlier handshake left in this place.
-    pub(crate) fn forget_kept(&mut self) {
+    pub(crate) fn clear_scratch(&mut self) {
         self.state.exchange = KeyExchange::Psk;
         self.state.credential = NO_CREDENTIAL;
         self.state.flags = Flags(0);
-        kept::clear(self.buffers.outgoing);
+        scratch::clear(self.buffers.outgoing);
     }
 
     pub(crate) fn put(&mut self, item: Item, bytes: &[u8]) -> Result<(), Fatal> {
-        kept::put(self.buffers.outgoing, self.state.outgoing_len.into(), item, bytes)
+        scratch::put(self.buffers.outgoing, self.state.outgoing_len.into(), item, bytes)
     }
 
     /// Draws a key pair, and keeps its share.
@@ -284,15 +284,15 @@ impl Ongoing<'_> {
     pub(crate) fn begin_exchange<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
-    ) -> Result<(), Stop> {
+        context: HandshakeContext<'_, R>,
+    ) -> Result<(), Outcome> {
         let private = self.draw(cx)?;
         self.put(Item::Private, private.expose())?;
         if !self.state.exchange.has_certificate() {
-            self.send_server_flight(local);
+            self.send_server_flight(context);
             return Ok(());
         }
-        let share = kept::get(self.buffers.outgoing, Item::Share);
+        let share = scratch::get(self.buffers.outgoing, Item::Share);
         let mut parameters = [0; MAX_SHARE + 4];
         let mut writer = Writer::new(&mut parameters);
         let written = server_key_exchange::write_parameters(&mut writer, self.state.flags.group(), share);
@@ -301,20 +301,24 @@ impl Ongoing<'_> {
         self.ask_to_sign(Step::ServerSigns, &digest)
     }
 
-    fn ask_to_sign(&mut self, step: Step, digest: &[u8; DIGEST_LEN]) -> Result<(), Stop> {
+    fn ask_to_sign(&mut self, step: Step, digest: &[u8; DIGEST_LEN]) -> Result<(), Outcome> {
         self.put(Item::Digest, digest)?;
         self.state.step = step;
         self.state.deadline = self.state.give_up;
-        Err(Stop::Need)
+        Err(Outcome::Need)
     }
 
     /// Takes the signature that was asked for; our flight is complete with it.
-    pub(crate) fn on_signed<R: Roles>(&mut self, local: Local<'_, R>, answer: Answer<'_>) -> Result<(), Stop> {
+    pub(crate) fn on_signed<R: Roles>(
+        &mut self,
+        context: HandshakeContext<'_, R>,
+        answer: Answer<'_>,
+    ) -> Result<(), Outcome> {
         let Answer::Signature(signature) = answer else { return Err(Fatal::NoCredentials.into()) };
-        kept::forget(self.buffers.outgoing, Item::Digest);
+        scratch::forget(self.buffers.outgoing, Item::Digest);
         self.put(Item::Signature, signature)?;
         match self.state.step {
-            Step::ServerSigns => self.send_server_flight(local),
+            Step::ServerSigns => self.send_server_flight(context),
             _ => {
                 self.state.step = Step::AwaitServerChangeCipherSpec;
                 self.state.send_flight();
@@ -323,7 +327,7 @@ impl Ongoing<'_> {
         Ok(())
     }
 
-    pub(crate) fn send_server_flight<R: Roles>(&mut self, _: Local<'_, R>) {
+    pub(crate) fn send_server_flight<R: Roles>(&mut self, _: HandshakeContext<'_, R>) {
         self.state.step = match self.state.flags.has(Flags::ASKED) {
             true => Step::AwaitClientCertificate,
             false => Step::AwaitClientKeyExchange,
@@ -334,11 +338,11 @@ impl Ongoing<'_> {
     /// Client: takes what a ServerHello answers to extensions that belong to public keys.
     pub(crate) fn on_answered_extensions<R: Roles>(
         &mut self,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         extensions: &[u8],
     ) -> Result<(), Fatal> {
         let offered = self.state.minimal;
-        let keys = local.roles.keys();
+        let keys = context.roles.keys();
         for (kind, data) in extension::each(extensions) {
             // Answered only where the suite has a code of its own (RFC 7366, section 3).
             if LongKeys::FIT && kind == ExtensionType::ENCRYPT_THEN_MAC && data.is_empty() {
@@ -352,7 +356,7 @@ impl Ongoing<'_> {
                 // Looked at with the others of their kind.
                 ExtensionType::CONNECTION_ID | ExtensionType::RRC if R::CONNECTION_ID => {}
                 _ if offered => return Err(Fatal::UnsupportedExtension),
-                ExtensionType::SESSION_TICKET if R::RESUMPTION && local.roles.resumption().takes_tickets() => {
+                ExtensionType::SESSION_TICKET if R::RESUMPTION && context.roles.resumption().takes_tickets() => {
                     if !data.is_empty() {
                         return Err(Fatal::Decode);
                     }
@@ -372,7 +376,7 @@ impl Ongoing<'_> {
                     self.state.flags.set(Flags::RAW_SERVER, raw);
                 }
                 ExtensionType::CLIENT_CERTIFICATE_TYPE => {
-                    let raw = chooses_raw(local.own_types(), data)?;
+                    let raw = chooses_raw(context.own_types(), data)?;
                     self.state.flags.set(Flags::RAW_CLIENT, raw);
                 }
                 _ => return Err(Fatal::UnsupportedExtension),
@@ -425,9 +429,9 @@ impl Ongoing<'_> {
                 return Err(Fatal::IllegalParameter);
             }
             let digest = self.digest_of_parameters::<C>(&[message.parameters]);
-            let key = kept::get(self.buffers.outgoing, Item::PeerKey);
+            let key = scratch::get(self.buffers.outgoing, Item::PeerKey);
             cx.crypto.verify(scheme, key, &digest, signature).map_err(|_| Fatal::BadSignature)?;
-            kept::forget(self.buffers.outgoing, Item::PeerKey);
+            scratch::forget(self.buffers.outgoing, Item::PeerKey);
         } else {
             self.keep_hint::<R>(message.hint)?;
         }
@@ -436,10 +440,14 @@ impl Ongoing<'_> {
     }
 
     /// Client: chooses the credential that it shows, if it has one that the server takes.
-    pub(crate) fn on_certificate_request<R: Roles>(&mut self, local: Local<'_, R>, body: &[u8]) -> Result<(), Fatal> {
+    pub(crate) fn on_certificate_request<R: Roles>(
+        &mut self,
+        context: HandshakeContext<'_, R>,
+        body: &[u8],
+    ) -> Result<(), Fatal> {
         let request = CertificateRequest::read(body).map_err(|_| Fatal::Decode)?;
         let wanted = certificate_type(self.state.flags.has(Flags::RAW_CLIENT));
-        let mut suitable = credentials(local)
+        let mut suitable = credentials(context)
             .filter(|(_, credential)| credential.certificate_type == wanted && request.accepts(credential.scheme));
         self.state.credential = suitable.next().map_or(NO_CREDENTIAL, |(number, _)| number);
         self.state.flags.set(Flags::ASKED, true);
@@ -450,15 +458,15 @@ impl Ongoing<'_> {
     pub(crate) fn answer_server<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         psk: Option<&[u8]>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         let private = self.draw(cx)?;
         self.agree(cx, &private, None)?;
-        kept::forget(self.buffers.outgoing, Item::PeerShare);
-        self.begin_answer::<C, R>(local);
+        scratch::forget(self.buffers.outgoing, Item::PeerShare);
+        self.begin_answer::<C, R>(context);
         let room = &*self.buffers.outgoing;
-        let share = kept::get(room, Item::Share);
+        let share = scratch::get(room, Item::Share);
         let share_len = [share.len() as u8];
         let identity = room.get(..self.state.outgoing_len.into()).unwrap_or(&[]);
         let identity_len = (identity.len() as u16).to_be_bytes();
@@ -466,17 +474,17 @@ impl Ongoing<'_> {
         let parts = if psk.is_some() { &all[..] } else { all.get(2..).unwrap_or(&[]) };
         let asked = self.state.flags.has(Flags::ASKED);
         hash_ahead::<C>(self.state, MessageType::CLIENT_KEY_EXCHANGE, asked.into(), parts);
-        self.end_answer(cx, |ongoing, cx| ongoing.derive_keys_agreed::<C, R>(cx, psk, true))
+        self.end_answer(cx, |handshake, cx| handshake.derive_keys_agreed::<C, R>(cx, psk, true))
     }
 
     /// Client: begins its flight with the Certificate that was asked for. Both that and ClientKeyExchange belong to the
     /// session hash, and so are hashed before they are written.
     #[inline]
-    pub(crate) fn begin_answer<C: Crypto, R: Roles>(&mut self, local: Local<'_, R>) {
+    pub(crate) fn begin_answer<C: Crypto, R: Roles>(&mut self, context: HandshakeContext<'_, R>) {
         let asked = self.state.flags.has(Flags::ASKED);
         self.state.start_flight::<R>(if asked { Element::ClientCertificate } else { Element::ClientKeyExchange });
         if asked {
-            let content = content_of(local, self.state.credential);
+            let content = content_of(context, self.state.credential);
             let len = (content.len() as u32).to_be_bytes();
             self.hash_ahead::<C>(MessageType::CERTIFICATE, 0, &[len.get(1..).unwrap_or(&[]), content]);
         }
@@ -494,7 +502,7 @@ impl Ongoing<'_> {
         &mut self,
         cx: &mut Cx<'_, C>,
         derive_keys: impl FnOnce(&mut Self, &mut Cx<'_, C>),
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         let asked = self.state.flags.has(Flags::ASKED);
         let signs = asked && self.state.credential != NO_CREDENTIAL;
         self.state.hashed = if signs { Element::CertificateVerify } else { Element::ChangeCipherSpec };
@@ -520,7 +528,7 @@ impl Ongoing<'_> {
         share: Option<&[u8]>,
     ) -> Result<(), Fatal> {
         let mut secret = Secret::<SCALAR_LEN>::zeroed();
-        let share = share.unwrap_or(kept::get(self.buffers.outgoing, Item::PeerShare));
+        let share = share.unwrap_or(scratch::get(self.buffers.outgoing, Item::PeerShare));
         let agreed = cx.crypto.agree(self.state.flags.group(), private.expose(), share, secret.expose_mut());
         agreed.map_err(|_| Fatal::IllegalParameter)?;
         self.put(Item::Agreed, secret.expose())
@@ -534,12 +542,12 @@ impl Ongoing<'_> {
         psk: Option<&[u8]>,
         client: bool,
     ) {
-        let agreed = kept::get(self.buffers.outgoing, Item::Agreed);
+        let agreed = scratch::get(self.buffers.outgoing, Item::Agreed);
         let mut secret = Secret::<SCALAR_LEN>::zeroed();
         if let Some(agreed) = agreed.first_chunk() {
             *secret.expose_mut() = *agreed;
         }
-        kept::forget(self.buffers.outgoing, Item::Agreed);
+        scratch::forget(self.buffers.outgoing, Item::Agreed);
         let len = (SCALAR_LEN as u16).to_be_bytes();
         match psk {
             None => self.derive_keys_from::<C, R>(cx, &[secret.expose()], client),
@@ -551,10 +559,14 @@ impl Ongoing<'_> {
     }
 
     /// Server: takes the certificate of the client, or that it has none.
-    pub(crate) fn on_client_certificate<R: Roles>(&mut self, local: Local<'_, R>, body: &[u8]) -> Result<(), Stop> {
+    pub(crate) fn on_client_certificate<R: Roles>(
+        &mut self,
+        context: HandshakeContext<'_, R>,
+        body: &[u8],
+    ) -> Result<(), Outcome> {
         let content = certificate::read(body).map_err(|_| Fatal::Decode)?;
         if content.is_empty() {
-            if local.roles.keys().client_authentication() == ClientAuthentication::Required {
+            if context.roles.keys().client_authentication() == ClientAuthentication::Required {
                 return Err(Fatal::NoCertificate.into());
             }
             self.state.step = Step::AwaitClientKeyExchange;
@@ -562,20 +574,24 @@ impl Ongoing<'_> {
         }
         self.state.step = Step::ServerVerifies;
         self.state.deadline = self.state.give_up;
-        Err(Stop::Need)
+        Err(Outcome::Need)
     }
 
     /// Server: takes the share of the client; where keys are pre-shared, behind the identity.
-    pub(crate) fn on_client_share<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, body: &[u8]) -> Result<(), Stop> {
+    pub(crate) fn on_client_share<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        body: &[u8],
+    ) -> Result<(), Outcome> {
         let psk = !self.state.exchange.has_certificate();
         let mut reader = Reader::new(body);
         let identity = if psk { reader.with_len16().map_err(|_| Fatal::Decode)? } else { &[] };
         let share = reader.with_len8().map_err(|_| Fatal::Decode)?;
         handshake::end(&reader).map_err(|_| Fatal::Decode)?;
         let mut private = Secret::<SCALAR_LEN>::zeroed();
-        let kept = kept::get(self.buffers.outgoing, Item::Private);
+        let kept = scratch::get(self.buffers.outgoing, Item::Private);
         *private.expose_mut() = *kept.first_chunk().ok_or(Fatal::Decode)?;
-        kept::forget(self.buffers.outgoing, Item::Private);
+        scratch::forget(self.buffers.outgoing, Item::Private);
         self.agree(cx, &private, Some(share))?;
         if psk {
             // An identity that fits nowhere is one that nobody has.
@@ -584,7 +600,7 @@ impl Ongoing<'_> {
             }
             self.state.step = Step::ServerNeedsPsk;
             self.state.deadline = self.state.give_up;
-            return Err(Stop::Need);
+            return Err(Outcome::Need);
         }
         self.derive_keys_agreed::<C, R>(cx, None, false);
         self.await_client_proof();
@@ -613,9 +629,9 @@ impl Ongoing<'_> {
             return Err(Fatal::IllegalParameter);
         }
         let digest = self.state.transcript.digest_so_far::<C>();
-        let key = kept::get(self.buffers.outgoing, Item::PeerKey);
+        let key = scratch::get(self.buffers.outgoing, Item::PeerKey);
         cx.crypto.verify(scheme, key, &digest, signature).map_err(|_| Fatal::BadSignature)?;
-        kept::forget(self.buffers.outgoing, Item::PeerKey);
+        scratch::forget(self.buffers.outgoing, Item::PeerKey);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use super::handshake::finished::{VERIFY_LEN, write_verify_data};
 use super::handshake::{Fragment, HEADER_LEN, MessageType};
 use super::inbox::Held;
 use super::record::{ContentType, LongKeys, Record};
-use super::state::{Flags, Local, Ongoing, Step, Stop};
+use super::state::{Flags, Handshake, HandshakeContext, Outcome, Step};
 use super::{AlertDescription, Fatal};
 use crate::buf::Reader;
 use crate::counters::Discard;
@@ -29,29 +29,29 @@ impl Step {
     }
 }
 
-impl Ongoing<'_> {
+impl Handshake<'_> {
     /// Takes a record, then what came early and is due behind it.
     #[inline(never)]
     pub(crate) fn receive<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         record: Record<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         match record.epoch() {
-            0 => self.receive_plaintext(cx, local, &record)?,
-            _ => self.receive_protected(cx, local, record)?,
+            0 => self.receive_plaintext(cx, context, &record)?,
+            _ => self.receive_protected(cx, context, record)?,
         }
-        self.settle(cx, local)
+        self.settle(cx, context)
     }
 
     /// Takes a record of epoch 0.
     fn receive_plaintext<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         record: &Record<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         match record.content_type() {
             // A HelloVerifyRequest has the number of the hello that it answers (RFC 6347, section 4.2.1). That hello was not
             // ours with a cookie: what the server answers to this one belongs to another transcript.
@@ -63,7 +63,7 @@ impl Ongoing<'_> {
             {
                 Err(Discard::Unexpected.into())
             }
-            ContentType::HANDSHAKE => self.on_fragments(cx, local, record.body, false),
+            ContentType::HANDSHAKE => self.on_fragments(cx, context, record.body, false),
             ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec::<R>(),
             ContentType::ALERT => {
                 // Not authenticated: believed only while there is nothing but this handshake to lose.
@@ -84,9 +84,9 @@ impl Ongoing<'_> {
     fn receive_protected<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         record: Record<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         let mut content_type = record.content_type();
         match self.state.step {
             Step::AwaitServerFinished | Step::AwaitClientFinished => {}
@@ -132,11 +132,11 @@ impl Ongoing<'_> {
             }
             Err(discard) => return Err(discard.into()),
         };
-        if R::RECORD_SIZE && content.len() > self.association.record_size.received(local.roles.record_size_limit()) {
+        if R::RECORD_SIZE && content.len() > self.association.record_size.received(context.roles.record_size_limit()) {
             return Err(Fatal::RecordOverflow.into());
         }
         match content_type {
-            ContentType::HANDSHAKE => self.on_fragments(cx, local, content, true),
+            ContentType::HANDSHAKE => self.on_fragments(cx, context, content, true),
             ContentType::ALERT => match *content {
                 [alert::FATAL, description] => Err(Fatal::Alert(AlertDescription(description)).into()),
                 _ => Ok(()),
@@ -145,7 +145,7 @@ impl Ongoing<'_> {
         }
     }
 
-    fn on_change_cipher_spec<R: Roles>(&mut self) -> Result<(), Stop> {
+    fn on_change_cipher_spec<R: Roles>(&mut self) -> Result<(), Outcome> {
         self.state.step = match self.state.step {
             // A ticket comes before it.
             Step::AwaitServerChangeCipherSpec if R::RESUMPTION && self.state.flags.has(Flags::TICKET) => {
@@ -172,18 +172,18 @@ impl Ongoing<'_> {
     fn on_fragments<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         bytes: &[u8],
         protected: bool,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         let mut reader = Reader::new(bytes);
         let mut outcome = Ok(());
         while !reader.is_empty() {
             let Ok(fragment) = Fragment::read(&mut reader) else { return Err(Discard::Malformed.into()) };
-            match self.on_fragment(cx, local, &fragment, protected) {
+            match self.on_fragment(cx, context, &fragment, protected) {
                 Ok(()) => {}
                 // What follows in the record is kept for later.
-                Err(Stop::Need) if R::PUBLIC_KEYS => outcome = Err(Stop::Need),
+                Err(Outcome::Need) if R::PUBLIC_KEYS => outcome = Err(Outcome::Need),
                 Err(_) if outcome.is_err() => {}
                 over => return over,
             }
@@ -195,10 +195,10 @@ impl Ongoing<'_> {
     fn on_fragment<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         fragment: &Fragment<'_>,
         protected: bool,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         let whole = fragment.is_whole();
         let verifies = self.awaits_verify_request::<R>(fragment);
         let state = &mut *self.state;
@@ -246,7 +246,7 @@ impl Ongoing<'_> {
         }
         if whole {
             state.inbox.forget_pieces();
-            let outcome = self.on_message(cx, local, fragment, fragment.body);
+            let outcome = self.on_message(cx, context, fragment, fragment.body);
             // The room is not at hand while what waited in it is handled.
             if R::PUBLIC_KEYS && self.state.step.verifies() && !self.buffers.incoming.is_empty() {
                 self.state.inbox.keep(self.buffers.incoming, fragment.body)?;
@@ -262,7 +262,7 @@ impl Ongoing<'_> {
         // The message lies in the room while it is handled, so the room is put aside.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
-        let outcome = self.on_message(cx, local, fragment, body);
+        let outcome = self.on_message(cx, context, fragment, body);
         self.buffers.incoming = room;
         if R::PUBLIC_KEYS && self.state.step.verifies() {
             self.state.inbox.keep_front(len);
@@ -271,9 +271,13 @@ impl Ongoing<'_> {
     }
 
     /// Goes through what came early for as long as it brings the handshake on.
-    pub(crate) fn settle<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, local: Local<'_, R>) -> Result<(), Stop> {
+    pub(crate) fn settle<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+    ) -> Result<(), Outcome> {
         loop {
-            let Ongoing { state, buffers, .. } = self;
+            let Handshake { state, buffers, .. } = self;
             if R::PUBLIC_KEYS && state.step.verifies() {
                 return Ok(());
             }
@@ -288,10 +292,10 @@ impl Ongoing<'_> {
             let item = room.get_mut(at..).and_then(|item| item.get_mut(..len)).unwrap_or(&mut []);
             let outcome = match finished_due {
                 true => match item.split_first_chunk_mut() {
-                    Some((header, body)) => self.receive_protected(cx, local, Record { header, body }),
+                    Some((header, body)) => self.receive_protected(cx, context, Record { header, body }),
                     None => Err(Discard::Malformed.into()),
                 },
-                false => self.on_fragments(cx, local, item, false),
+                false => self.on_fragments(cx, context, item, false),
             };
             self.buffers.incoming = room;
             if R::PUBLIC_KEYS && self.state.step.verifies() {
@@ -313,10 +317,10 @@ impl Ongoing<'_> {
     fn on_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         fragment: &Fragment<'_>,
         body: &[u8],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         if self.awaits_verify_request::<R>(fragment) {
             return self.on_hello_verify_request::<R>(fragment.message_seq(), body);
         }
@@ -335,12 +339,12 @@ impl Ongoing<'_> {
             _ => false,
         };
         if R::SERVER && server {
-            self.on_client_message(cx, local, kind, body)
+            self.on_client_message(cx, context, kind, body)
         } else if R::CLIENT && !server {
             if R::KEEPS {
                 self.state.await_rest(cx.now);
             }
-            self.on_server_message(cx, local, kind, body)
+            self.on_server_message(cx, context, kind, body)
         } else {
             Err(Fatal::UnexpectedMessage(kind).into())
         }

@@ -12,8 +12,8 @@ use super::handshake::client_hello::ClientHello;
 use super::handshake::extension::ExtensionType;
 use super::handshake::new_session_ticket;
 use super::handshake::server_hello::ServerHello;
-use super::kept::{self, Item};
-use super::state::{Flags, Local, MAX_TEXT, NO_CREDENTIAL, Ongoing, Step, Stop};
+use super::scratch::{self, Item};
+use super::state::{Flags, Handshake, HandshakeContext, MAX_TEXT, NO_CREDENTIAL, Outcome, Step};
 use super::suite::CipherSuite;
 use super::{Fatal, Profile, VERSION, public_key::Agreed};
 use crate::buf::{Full, Reader, Truncated, Writer, copy};
@@ -170,10 +170,10 @@ impl Resumption for NoResumption {
     }
 }
 
-impl<R: Roles> Local<'_, R> {
+impl<R: Roles> HandshakeContext<'_, R> {
     /// Client: the ticket of our hello, empty if there is none but one is taken.
     pub(crate) fn ticket_to_show<'r>(&self, room: &'r [u8]) -> Option<&'r [u8]> {
-        let ticket = kept::get(room, Item::Ticket);
+        let ticket = scratch::get(room, Item::Ticket);
         Some(ticket).filter(|_| self.roles.resumption().takes_tickets())
     }
 
@@ -220,13 +220,13 @@ impl Agreed {
     }
 }
 
-impl Ongoing<'_> {
+impl Handshake<'_> {
     fn put_item(&mut self, item: Item, parts: &[&[u8]]) -> Result<(), Fatal> {
         // Smaller rooms are not wiped.
         if self.buffers.outgoing.len() <= MAX_TEXT {
             return Err(Fatal::TooLarge);
         }
-        kept::put_parts(self.buffers.outgoing, self.state.outgoing_len.into(), item, parts)
+        scratch::put_parts(self.buffers.outgoing, self.state.outgoing_len.into(), item, parts)
     }
 
     /// Client: offers to resume a session. What has no room is not offered; nor is a ticket that would not let the hello
@@ -266,7 +266,7 @@ impl Ongoing<'_> {
 
     /// The session of this handshake, once its master secret is known.
     fn session(&self) -> Option<SessionState> {
-        let (suite, master) = kept::get(self.buffers.outgoing, Item::Session).split_first_chunk()?;
+        let (suite, master) = scratch::get(self.buffers.outgoing, Item::Session).split_first_chunk()?;
         let cipher_suite = CipherSuite(u16::from_be_bytes(*suite));
         let master = Secret::new(*master.first_chunk()?);
         Some(SessionState { cipher_suite, master, principal: self.association.principal, since: None })
@@ -274,7 +274,7 @@ impl Ongoing<'_> {
 
     /// Client: true if the server gave back what came with our offer.
     pub(crate) fn echoes(&self, session_id: &[u8]) -> bool {
-        !session_id.is_empty() && kept::get(self.buffers.outgoing, Item::SessionId) == session_id
+        !session_id.is_empty() && scratch::get(self.buffers.outgoing, Item::SessionId) == session_id
     }
 
     /// Client: whether the server resumes what we offered; then the keys are known, and its ChangeCipherSpec is due.
@@ -285,8 +285,8 @@ impl Ongoing<'_> {
                 let _ = self.put_item(Item::NewSessionId, &[hello.session_id]);
             }
             // What was offered belongs to our hello, which may have to be sent again; not where the keys need its room.
-            let offered = !kept::get(self.buffers.outgoing, Item::Session).is_empty();
-            let room = kept::front(self.buffers.outgoing).saturating_sub(self.state.outgoing_len.into());
+            let offered = !scratch::get(self.buffers.outgoing, Item::Session).is_empty();
+            let room = scratch::front(self.buffers.outgoing).saturating_sub(self.state.outgoing_len.into());
             if offered && room < ROOM_FOR_KEYS {
                 self.forget_offer();
                 self.state.timeout_ms = u32::MAX;
@@ -308,7 +308,7 @@ impl Ongoing<'_> {
     /// Client: forgets the session that it offered to resume.
     fn forget_offer(&mut self) {
         for item in [Item::Session, Item::Ticket, Item::SessionId] {
-            kept::forget(self.buffers.outgoing, item);
+            scratch::forget(self.buffers.outgoing, item);
         }
     }
 
@@ -317,10 +317,10 @@ impl Ongoing<'_> {
     pub(crate) fn settle_session_id(&mut self) {
         self.forget_offer();
         let mut id = [0; ID_LEN];
-        let given = kept::get(self.buffers.outgoing, Item::NewSessionId);
+        let given = scratch::get(self.buffers.outgoing, Item::NewSessionId);
         let len = given.len();
         if len > 0 && copy(&mut id, given).is_ok() {
-            kept::forget(self.buffers.outgoing, Item::NewSessionId);
+            scratch::forget(self.buffers.outgoing, Item::NewSessionId);
             let _ = self.put_item(Item::SessionId, &[id.get(..len).unwrap_or(&[])]); // the room was there
         }
     }
@@ -344,7 +344,7 @@ impl Ongoing<'_> {
     pub(crate) fn accept_session<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         hello: &ClientHello<'_>,
         found: &Found,
         reachable: bool,
@@ -353,7 +353,7 @@ impl Ongoing<'_> {
         self.association.principal = found.session.principal;
         self.state.flags.set(Flags::UNREACHED, !reachable);
         if found.renew {
-            let renewed = self.put_ticket(cx, local, &found.session);
+            let renewed = self.put_ticket(cx, context, &found.session);
             self.state.flags.set(Flags::TICKET, renewed);
         }
         let mut master = Secret::new(*found.session.master.expose());
@@ -366,13 +366,13 @@ impl Ongoing<'_> {
     pub(crate) fn promise<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         hello: &ClientHello<'_>,
     ) {
-        if !self.state.extended_master_secret || local.settings.profile == Profile::Minimal {
+        if !self.state.extended_master_secret || context.settings.profile == Profile::Minimal {
             return;
         }
-        let resumption = local.roles.resumption();
+        let resumption = context.roles.resumption();
         if resumption.gives_tickets() && hello.extension(ExtensionType::SESSION_TICKET).is_some() {
             self.state.flags.set(Flags::TICKET, true);
         } else if resumption.gives_ids() {
@@ -384,19 +384,23 @@ impl Ongoing<'_> {
 
     /// Server: keeps what was promised, now that the client has proved its key; the flight that begins with this element
     /// is the last.
-    pub(crate) fn keep_promise<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, local: Local<'_, R>) -> Element {
+    pub(crate) fn keep_promise<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+    ) -> Element {
         let session = self.session();
-        kept::forget(self.buffers.outgoing, Item::Session);
+        scratch::forget(self.buffers.outgoing, Item::Session);
         if self.state.flags.has(Flags::TICKET) {
             // An empty one, if there is none after all (RFC 5077, section 3.3).
-            let _ = session.is_some_and(|session| self.put_ticket(cx, local, &session));
+            let _ = session.is_some_and(|session| self.put_ticket(cx, context, &session));
             return Element::NewSessionTicket;
         }
-        let id = kept::get(self.buffers.outgoing, Item::SessionId);
+        let id = scratch::get(self.buffers.outgoing, Item::SessionId);
         if let Some(session) = session
             && !id.is_empty()
         {
-            local.roles.resumption().remember(cx.now, id, &session);
+            context.roles.resumption().remember(cx.now, id, &session);
         }
         Element::ChangeCipherSpec
     }
@@ -404,31 +408,31 @@ impl Ongoing<'_> {
     fn put_ticket<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         session: &SessionState,
     ) -> bool {
         let mut room = [0; MAX_TICKET];
         let mut ticket = Writer::new(&mut room);
-        let Some(lifetime) = local.roles.resumption().seal_ticket(cx, session, &mut ticket) else { return false };
+        let Some(lifetime) = context.roles.resumption().seal_ticket(cx, session, &mut ticket) else { return false };
         self.put_item(Item::NewTicket, &[&lifetime.to_be_bytes(), ticket.written()]).is_ok()
     }
 }
 
-impl<'b> Ongoing<'b> {
+impl<'b> Handshake<'b> {
     /// Returns the means to resume the session of a completed handshake, if we were the client.
     pub(crate) fn resumable(self) -> Option<Resumable<'b>> {
         let flags = self.state.flags;
         let session = self.session();
         let room: &'b [u8] = self.buffers.outgoing;
         if flags.has(Flags::NEW_TICKET) {
-            let (lifetime, ticket) = kept::get(room, Item::NewTicket).split_first_chunk()?;
+            let (lifetime, ticket) = scratch::get(room, Item::NewTicket).split_first_chunk()?;
             let (handle, lifetime) = (Handle::Ticket(ticket), u32::from_be_bytes(*lifetime));
             return Some(Resumable::With { session: session?, handle, lifetime });
         }
         if flags.has(Flags::RESUMED) {
             return Some(Resumable::Again);
         }
-        let id = kept::get(room, Item::SessionId);
+        let id = scratch::get(room, Item::SessionId);
         let resumable = Resumable::With { session: session?, handle: Handle::Id(id), lifetime: 0 };
         Some(resumable).filter(|_| !id.is_empty())
     }
@@ -440,15 +444,15 @@ impl<'b> Ongoing<'b> {
 }
 
 /// What the end of a handshake leads to where one may be resumed.
-impl Ongoing<'_> {
+impl Handshake<'_> {
     /// Client: handles a correct Finished of the server. In a resumed handshake our Finished follows as the last
     /// flight.
-    pub(crate) fn on_last_but_one<R: Roles>(&mut self) -> Result<(), Stop> {
+    pub(crate) fn on_last_but_one<R: Roles>(&mut self) -> Result<(), Outcome> {
         if self.state.flags.has(Flags::RESUMED) {
             self.state.start_flight::<R>(Element::ChangeCipherSpec);
             self.state.step = Step::Lingering;
             self.state.inbox.clear();
         }
-        Err(Stop::Established)
+        Err(Outcome::Established)
     }
 }

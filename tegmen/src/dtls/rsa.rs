@@ -9,9 +9,9 @@
 
 use super::Fatal;
 use super::handshake::key_exchange;
-use super::kept::{self, Item};
 use super::need::Answer;
-use super::state::{Local, Ongoing, Step, Stop};
+use super::scratch::{self, Item};
+use super::state::{Handshake, HandshakeContext, Outcome, Step};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::roles::Roles;
@@ -54,20 +54,24 @@ pub fn premaster_secret(
     out
 }
 
-impl Ongoing<'_> {
+impl Handshake<'_> {
     /// Server: remembers the version of the hello, and sends its flight: nothing is to be signed.
-    pub(crate) fn begin_decryption<R: Roles>(&mut self, local: Local<'_, R>, version: [u8; 2]) -> Result<(), Fatal> {
+    pub(crate) fn begin_decryption<R: Roles>(
+        &mut self,
+        context: HandshakeContext<'_, R>,
+        version: [u8; 2],
+    ) -> Result<(), Fatal> {
         self.put(Item::ClientVersion, &version)?;
-        self.send_server_flight(local);
+        self.send_server_flight(context);
         Ok(())
     }
 
     /// Server: takes the encrypted premaster secret, which the owner is asked to decrypt.
-    pub(crate) fn on_encrypted_premaster(&mut self, body: &[u8]) -> Result<(), Stop> {
+    pub(crate) fn on_encrypted_premaster(&mut self, body: &[u8]) -> Result<(), Outcome> {
         key_exchange::read(body).map_err(|_| Fatal::Decode)?;
         self.state.step = Step::ServerDecrypts;
         self.state.deadline = self.state.give_up;
-        Err(Stop::Need)
+        Err(Outcome::Need)
     }
 
     /// Server: continues with the premaster secret, or with a random one if the owner has none.
@@ -85,25 +89,25 @@ impl Ongoing<'_> {
     }
 
     /// Client: asks its owner to draw a premaster secret and to encrypt it.
-    pub(crate) fn ask_to_encrypt(&mut self) -> Result<(), Stop> {
+    pub(crate) fn ask_to_encrypt(&mut self) -> Result<(), Outcome> {
         self.state.step = Step::ClientEncrypts;
         self.state.deadline = self.state.give_up;
-        Err(Stop::Need)
+        Err(Outcome::Need)
     }
 
     /// Client: takes both forms of the premaster secret; the flight is due, or the signature for it.
     pub(crate) fn on_encrypted<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         answer: Answer<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         let Answer::Encrypted { premaster, encrypted } = answer else { return Err(Fatal::NoCredentials.into()) };
-        kept::forget(self.buffers.outgoing, Item::PeerKey);
+        scratch::forget(self.buffers.outgoing, Item::PeerKey);
         self.put(Item::EncryptedPremaster, encrypted)?;
-        self.begin_answer::<C, R>(local);
+        self.begin_answer::<C, R>(context);
         self.hash_key_exchange::<C>(&[&(encrypted.len() as u16).to_be_bytes(), encrypted]);
-        self.end_answer(cx, |ongoing, cx| ongoing.derive_keys_from::<C, R>(cx, &[premaster.expose()], true))
+        self.end_answer(cx, |handshake, cx| handshake.derive_keys_from::<C, R>(cx, &[premaster.expose()], true))
     }
 }
 

@@ -10,7 +10,7 @@ use super::handshake::{Fragment, MessageType, Random, key_exchange};
 use super::need::{Answer, MAX_PSK};
 use super::public_key::{Agreed, nothing_common};
 use super::record::{Cipher, RecordNumber};
-use super::state::{Flags, HandshakeState, Local, Ongoing, Step, Stop};
+use super::state::{Flags, Handshake, HandshakeContext, HandshakeState, Outcome, Step};
 use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -66,7 +66,7 @@ impl HandshakeState {
     /// Checks what a hello offers, and chooses the cipher suite.
     pub(crate) fn acceptable<C: Crypto, R: Roles>(
         hello: &ClientHello<'_>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
     ) -> Result<Agreed, Fatal> {
         // DTLS counts its versions down: 1.2 is {254, 253}. A later one is answered with 1.2 (RFC 5246, appendix E.1); in the lower
         // half are the versions of TLS.
@@ -76,20 +76,20 @@ impl HandshakeState {
         if !hello.offers_null_compression() {
             return Err(Fatal::IllegalParameter);
         }
-        let usable = |suite: &CipherSuite| hello.offers(*suite) && local.offers::<C>(*suite);
+        let usable = |suite: &CipherSuite| hello.offers(*suite) && context.offers::<C>(*suite);
         if C::AES_128_GCM.is_none() && !R::PUBLIC_KEYS {
             let agreed = Agreed::psk(Cipher::Ccm8);
             return if hello.offers(agreed.suite()) { Ok(agreed) } else { Err(Fatal::NoCommonSuite) };
         }
-        let mut chosen = local.roles.suites().0.iter().copied().filter(usable).filter_map(|suite| {
+        let mut chosen = context.roles.suites().0.iter().copied().filter(usable).filter_map(|suite| {
             let (exchange, cipher) = suite.parts()?;
             match R::PUBLIC_KEYS && !exchange.is_psk() {
-                true => Agreed::with_public_key::<C, R>(hello, local, exchange, cipher),
+                true => Agreed::with_public_key::<C, R>(hello, context, exchange, cipher),
                 false => Some(Agreed::psk(cipher)),
             }
         });
         let agreed = chosen.next().ok_or_else(|| match R::PUBLIC_KEYS {
-            true => nothing_common::<C, R>(hello, local),
+            true => nothing_common::<C, R>(hello, context),
             false => Fatal::NoCommonSuite,
         })?;
         // The only format that this server writes and reads (RFC 8422, section 5.1.2).
@@ -101,17 +101,17 @@ impl HandshakeState {
     }
 }
 
-impl Ongoing<'_> {
+impl Handshake<'_> {
     pub(crate) fn on_client_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        local: Local<'_, R>,
+        context: HandshakeContext<'_, R>,
         kind: MessageType,
         body: &[u8],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Outcome> {
         match (self.state.step, kind) {
             (Step::AwaitClientCertificate, MessageType::CERTIFICATE) if R::PUBLIC_KEYS => {
-                self.on_client_certificate(local, body)
+                self.on_client_certificate(context, body)
             }
             (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE)
                 if R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() =>
@@ -135,20 +135,20 @@ impl Ongoing<'_> {
                 }
                 self.state.step = Step::ServerNeedsPsk;
                 self.state.deadline = self.state.give_up;
-                Err(Stop::Need)
+                Err(Outcome::Need)
             }
             // The client's flight was the last.
             (Step::AwaitClientFinished, MessageType::FINISHED)
                 if R::RESUMPTION && self.state.flags.has(Flags::RESUMED) =>
             {
-                Err(Stop::Established)
+                Err(Outcome::Established)
             }
             (Step::AwaitClientFinished, MessageType::FINISHED) => {
-                let last = if R::RESUMPTION { self.keep_promise(cx, local) } else { Element::ChangeCipherSpec };
+                let last = if R::RESUMPTION { self.keep_promise(cx, context) } else { Element::ChangeCipherSpec };
                 self.state.start_flight::<R>(last);
                 self.state.step = Step::Lingering;
                 self.state.inbox.clear();
-                Err(Stop::Established)
+                Err(Outcome::Established)
             }
             (_, unexpected) => Err(Fatal::UnexpectedMessage(unexpected).into()),
         }

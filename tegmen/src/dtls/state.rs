@@ -6,8 +6,8 @@ use super::flight::Element;
 use super::handshake::finished::VERIFY_LEN;
 use super::handshake::{self, MessageType, Random};
 use super::inbox::Inbox;
-use super::kept;
 use super::record::{Cipher, KEY_BLOCK_LEN};
+use super::scratch;
 use super::suite::{CipherSuite, KeyExchange};
 use super::{Fatal, Profile, Settings};
 use crate::buf::copy;
@@ -113,7 +113,7 @@ pub struct HandshakeState {
 /// Forgets what a handshake with public keys or resumption kept in its [outgoing room](Buffers::outgoing): for the table, whose memory it
 /// is, before another handshake gets it.
 pub fn wipe_room(outgoing: &mut [u8]) {
-    kept::clear(outgoing);
+    scratch::clear(outgoing);
 }
 
 /// Longest cookie, hint or identity in bytes that a handshake takes.
@@ -212,19 +212,19 @@ impl Flags {
     }
 }
 
-/// The endpoint's own settings, which each of its handshakes uses.
-pub(crate) struct Local<'l, R> {
+/// The settings and the roles of the endpoint, which each of its handshakes uses.
+pub(crate) struct HandshakeContext<'l, R> {
     pub(crate) settings: &'l Settings,
     pub(crate) roles: &'l R,
 }
 
-impl<R> Clone for Local<'_, R> {
+impl<R> Clone for HandshakeContext<'_, R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<R> Copy for Local<'_, R> {}
+impl<R> Copy for HandshakeContext<'_, R> {}
 
 /// The room of one handshake, which belongs to the peer table.
 pub struct Buffers<'b> {
@@ -238,7 +238,7 @@ pub struct Buffers<'b> {
 }
 
 /// A handshake with everything it works on.
-pub struct Ongoing<'b> {
+pub struct Handshake<'b> {
     /// The state of the handshake.
     pub state: &'b mut HandshakeState,
     /// The association that receives the keys and the proved identity.
@@ -252,8 +252,8 @@ pub struct Ongoing<'b> {
 /// A result that ends the handling of a record: no later data of the record can apply. Only one variant has content,
 /// so that a mote keeps the whole value in two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stop {
-    /// Something is needed: ask [`Ongoing::need`], answer with [`Ongoing::resume`].
+pub(crate) enum Outcome {
+    /// Something is needed: ask [`Handshake::need`], answer with [`Handshake::resume`].
     Need,
     /// Both sides proved that they have the key.
     Established,
@@ -268,7 +268,7 @@ pub(crate) enum Stop {
     Fatal(Fatal),
 }
 
-impl From<Discard> for Stop {
+impl From<Discard> for Outcome {
     fn from(discard: Discard) -> Self {
         match discard {
             Discard::Malformed => Self::Malformed,
@@ -281,7 +281,7 @@ impl From<Discard> for Stop {
     }
 }
 
-impl From<Fatal> for Stop {
+impl From<Fatal> for Outcome {
     fn from(fatal: Fatal) -> Self {
         Self::Fatal(fatal)
     }
@@ -449,7 +449,7 @@ impl HandshakeState {
     }
 }
 
-impl Ongoing<'_> {
+impl Handshake<'_> {
     /// Keeps a cookie, hint or identity where the flight is written from.
     pub(crate) fn keep<R: Roles>(&mut self, text: &[u8]) -> Result<(), Fatal> {
         self.keep_behind::<R>(0, text)
@@ -458,7 +458,7 @@ impl Ongoing<'_> {
     /// Does the same as [`Self::keep`], behind a cookie of `cookie_len` bytes.
     pub(crate) fn keep_behind<R: Roles>(&mut self, cookie_len: u8, text: &[u8]) -> Result<(), Fatal> {
         let len = usize::from(cookie_len).wrapping_add(text.len());
-        if R::KEEPS && len > kept::front(self.buffers.outgoing) {
+        if R::KEEPS && len > scratch::front(self.buffers.outgoing) {
             return Err(Fatal::TooLarge);
         }
         let len = u8::try_from(len).map_err(|_| Fatal::TooLarge)?;

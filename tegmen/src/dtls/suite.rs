@@ -2,7 +2,7 @@
 
 use super::Profile;
 use super::record::{Cipher, LongKeys};
-use super::state::Local;
+use super::state::HandshakeContext;
 use crate::crypto::{Crypto, SignatureScheme};
 use crate::dtls::roles::Roles;
 
@@ -185,7 +185,7 @@ pub(crate) fn usable<C: Crypto, R: Roles>(suite: CipherSuite) -> bool {
     })
 }
 
-impl<R: Roles> Local<'_, R> {
+impl<R: Roles> HandshakeContext<'_, R> {
     /// True if this endpoint can use the suite, and is meant to.
     pub(crate) fn offers<C: Crypto>(&self, suite: CipherSuite) -> bool {
         if C::AES_128_GCM.is_none() && !R::PUBLIC_KEYS || self.settings.profile == Profile::Minimal {

@@ -5,7 +5,7 @@ use crate::address::Path;
 use crate::dtls::association::Rank;
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::state::{MAX_TEXT, wipe_room};
-use crate::dtls::{Buffers, HandshakeState, Ongoing};
+use crate::dtls::{Buffers, Handshake, HandshakeState};
 use crate::identity::PeerId;
 use crate::time::Instant;
 
@@ -161,7 +161,7 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
     }
 
     #[inline(never)]
-    fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
+    fn handshake(&mut self, id: PeerId) -> Option<Handshake<'_>> {
         let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation.get())?;
         let owner = id.index.wrapping_add(1);
         // `find` of a mutable iterator takes twice the code of this on a mote.
@@ -174,7 +174,7 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
             handshakes = rest;
         };
         let ids = if C > 0 { self.ids.get_mut(id.index as usize).and_then(Option::as_mut) } else { None };
-        Some(slot.peer.ongoing(state, ids, Buffers { outgoing, incoming }))
+        Some(slot.peer.handshake(state, ids, Buffers { outgoing, incoming }))
     }
 
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {

@@ -16,7 +16,7 @@ use crate::dtls::record::{self, ContentType, Record, RecordNumber};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::resumption::Found;
 use crate::dtls::roles::Roles;
-use crate::dtls::state::{Local, Step};
+use crate::dtls::state::{HandshakeContext, Step};
 use crate::dtls::{Fatal, HandshakeState, Profile, alert};
 use crate::secret::same;
 
@@ -25,9 +25,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     fn is_begun(&mut self, path: &Path, fragment: &Fragment<'_>, hello: &ClientHello<'_>) -> bool {
         let Some(id) = self.peers.find(path, Phase::Handshaking) else { return false };
         let number = fragment.message_seq().wrapping_add(1);
-        self.peers
-            .ongoing(id)
-            .is_some_and(|ongoing| ongoing.state.client_random == *hello.random && ongoing.state.answered_seq == number)
+        self.peers.handshake(id).is_some_and(|handshake| {
+            handshake.state.client_random == *hello.random && handshake.state.answered_seq == number
+        })
     }
 
     /// A ClientHello: the length of an answer in `out`, 0 if there is none.
@@ -99,16 +99,16 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 return Ok(refuse(cx, record, Fatal::TooLarge, out));
             }
             let same_hello = |state: &HandshakeState| state.client_random == *front.random;
-            match begun.and_then(|id| Some((id, self.peers.ongoing(id)?))) {
-                Some((_, ongoing)) if ongoing.association.is_client() => return Err(Discard::Unexpected),
-                Some((_, ongoing)) if same_hello(ongoing.state) && ongoing.state.is_putting_together(seq) => {}
+            match begun.and_then(|id| Some((id, self.peers.handshake(id)?))) {
+                Some((_, handshake)) if handshake.association.is_client() => return Err(Discard::Unexpected),
+                Some((_, handshake)) if same_hello(handshake.state) && handshake.state.is_putting_together(seq) => {}
                 // It came again behind a handshake that began with it.
-                Some((id, ongoing))
-                    if same_hello(ongoing.state) && ongoing.state.answered_seq == seq.wrapping_add(1) =>
+                Some((id, handshake))
+                    if same_hello(handshake.state) && handshake.state.answered_seq == seq.wrapping_add(1) =>
                 {
-                    if ongoing.state.receive_seq == ongoing.state.answered_seq {
-                        ongoing.state.answer_repetition(cx.counters);
-                        let deadline = ongoing.state.deadline();
+                    if handshake.state.receive_seq == handshake.state.answered_seq {
+                        handshake.state.answer_repetition(cx.counters);
+                        let deadline = handshake.state.deadline();
                         self.peers.schedule(id, deadline);
                     }
                     return Ok(0);
@@ -119,17 +119,17 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     }
                     let new = NewPeer::handshaking(path, Rank::Stranger);
                     let id = self.insert(cx, &new).map_err(|_| Discard::NoRoom)?;
-                    let Some(ongoing) = &mut self.peers.ongoing(id) else { return Err(Discard::NoRoom) };
-                    ongoing.state.accept_fragments(cx.now, &self.settings, seq, front.random);
+                    let Some(handshake) = &mut self.peers.handshake(id) else { return Err(Discard::NoRoom) };
+                    handshake.state.accept_fragments(cx.now, &self.settings, seq, front.random);
                 }
             }
         }
         let id = self.peers.find(path, Phase::Handshaking).ok_or(Discard::UnknownPeer)?;
-        let ongoing = &mut self.peers.ongoing(id).ok_or(Discard::UnknownPeer)?;
-        if !ongoing.state.is_putting_together(seq) {
+        let handshake = &mut self.peers.handshake(id).ok_or(Discard::UnknownPeer)?;
+        if !handshake.state.is_putting_together(seq) {
             return Err(Discard::Unexpected);
         }
-        let len = match ongoing.state.inbox.add(ongoing.buffers.incoming, fragment, true) {
+        let len = match handshake.state.inbox.add(handshake.buffers.incoming, fragment, true) {
             Ok(None) => return Ok(0),
             Ok(Some(len)) => len,
             Err(_) => return Err(Discard::Malformed),
@@ -137,7 +137,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         // The place is taken again by the handshake that begins with it.
         let mut body = [0; MAX_HELLO];
         let body = body.get_mut(..len).ok_or(Discard::NoRoom)?;
-        copy(body, ongoing.buffers.incoming.get(..len).unwrap_or(&[])).map_err(|_| Discard::NoRoom)?;
+        copy(body, handshake.buffers.incoming.get(..len).unwrap_or(&[])).map_err(|_| Discard::NoRoom)?;
         self.peers.remove(id);
         let header = handshake::header(MessageType::CLIENT_HELLO, len as u32, seq, 0, len as u32);
         self.answer_whole_hello(cx, path, record, &Fragment { header: &header, body }, out)
@@ -196,8 +196,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         reachable: bool,
         out: &mut [u8],
     ) -> Option<Result<usize, Discard>> {
-        let local = Local { settings: &self.settings, roles: &self.roles };
-        match local.find_session(cx, hello, reachable) {
+        let context = HandshakeContext { settings: &self.settings, roles: &self.roles };
+        match context.find_session(cx, hello, reachable) {
             Ok(found) => {
                 let found = found?;
                 let may_begin = reachable
@@ -222,25 +222,26 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Result<usize, Discard> {
         // A late copy of the hello that a session began with, whose last flight may still be asked for.
         if let Some(id) = self.peers.find(path, Phase::Established)
-            && self.peers.ongoing(id).is_some_and(|ongoing| ongoing.state.client_random == *hello.random)
+            && self.peers.handshake(id).is_some_and(|handshake| handshake.state.client_random == *hello.random)
         {
             return Ok(0);
         }
         if let Some(id) = self.peers.find(path, Phase::Handshaking) {
-            let Some(ongoing) = &mut self.peers.ongoing(id) else { return Err(Discard::UnknownPeer) };
-            if ongoing.association.is_client() {
+            let Some(handshake) = &mut self.peers.handshake(id) else { return Err(Discard::UnknownPeer) };
+            if handshake.association.is_client() {
                 return Err(Discard::Unexpected); // we are opening one there ourselves
             }
             // With another number it comes behind a HelloVerifyRequest, and everything begins anew.
             let number = fragment.message_seq().wrapping_add(1);
-            if ongoing.state.client_random == *hello.random && (!R::RESUMPTION || ongoing.state.answered_seq == number)
+            if handshake.state.client_random == *hello.random
+                && (!R::RESUMPTION || handshake.state.answered_seq == number)
             {
                 // Our flight was lost, if nothing came since; else the hello was late.
-                if ongoing.state.receive_seq == ongoing.state.answered_seq
-                    && !(R::PUBLIC_KEYS && ongoing.state.step.signs())
+                if handshake.state.receive_seq == handshake.state.answered_seq
+                    && !(R::PUBLIC_KEYS && handshake.state.step.signs())
                 {
-                    ongoing.state.answer_repetition(cx.counters);
-                    let deadline = ongoing.state.deadline();
+                    handshake.state.answer_repetition(cx.counters);
+                    let deadline = handshake.state.deadline();
                     self.peers.schedule(id, deadline);
                 }
                 return Ok(0);
@@ -252,10 +253,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             true => RecordSize::asked(&hello.extensions),
             false => Ok(RecordSize::UNLIMITED),
         };
-        let local = Local { settings: &self.settings, roles: &self.roles };
+        let context = HandshakeContext { settings: &self.settings, roles: &self.roles };
         let agreed = match session {
             Some((found, _)) if R::RESUMPTION => Agreed::resumed(&found.session).ok_or(Fatal::NoCommonSuite),
-            _ => HandshakeState::acceptable::<C, R>(hello, local),
+            _ => HandshakeState::acceptable::<C, R>(hello, context),
         };
         let (agreed, record_size) = match agreed.and_then(|agreed| Ok((agreed, record_size?))) {
             Ok(agreed) => agreed,
@@ -267,33 +268,33 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Some(ids) = ids {
             self.accept_connection_id(cx, id, ids);
         }
-        let local = Local { settings: &self.settings, roles: &self.roles };
-        if let Some(ongoing) = &mut self.peers.ongoing(id) {
+        let context = HandshakeContext { settings: &self.settings, roles: &self.roles };
+        if let Some(handshake) = &mut self.peers.handshake(id) {
             if R::KEEPS {
-                ongoing.forget_kept();
+                handshake.clear_scratch();
             }
-            ongoing.state.accept::<C, R>(cx, &self.settings, record.number(), fragment, hello, agreed);
+            handshake.state.accept::<C, R>(cx, &self.settings, record.number(), fragment, hello, agreed);
             if R::RECORD_SIZE {
-                ongoing.association.record_size = record_size;
+                handshake.association.record_size = record_size;
             }
             if R::RESUMPTION
                 && let Some((found, reachable)) = session
             {
-                let accepted = ongoing.accept_session(cx, local, hello, found, reachable);
+                let accepted = handshake.accept_session(cx, context, hello, found, reachable);
                 return accepted.map(|()| 0).map_err(|_| {
                     self.peers.remove(id);
                     Discard::NoRoom
                 });
             }
             if R::RESUMPTION {
-                ongoing.promise(cx, local, hello);
+                handshake.promise(cx, context, hello);
             }
-            if R::PUBLIC_KEYS && ongoing.state.exchange.is_ephemeral() {
+            if R::PUBLIC_KEYS && handshake.state.exchange.is_ephemeral() {
                 // Costly, and so left to the next call of `poll`.
-                ongoing.state.step = Step::ServerBegins;
+                handshake.state.step = Step::ServerBegins;
             }
-            if R::PUBLIC_KEYS && ongoing.state.exchange.is_rsa() {
-                let begun = ongoing.begin_decryption(local, hello.version);
+            if R::PUBLIC_KEYS && handshake.state.exchange.is_rsa() {
+                let begun = handshake.begin_decryption(context, hello.version);
                 return begun.map(|()| 0).map_err(|_| {
                     self.peers.remove(id);
                     Discard::NoRoom

@@ -4,7 +4,7 @@
 //! response to a challenge did, which only somebody who receives there can have read (RFC 9146, section 6; RFC 9853). Until
 //! then everything goes to the old address, and to the new one a challenge, one for a record.
 
-use super::{Endpoint, Event, Misuse, Outcome, Peers, Phase, Record, Records};
+use super::{Endpoint, Event, Misuse, Output, Peers, Phase, Record, Records};
 use crate::address::Path;
 use crate::buf::{Frame, Span, copy};
 use crate::counters::{Discard, bump};
@@ -14,7 +14,7 @@ use crate::dtls::connection_id::{AddressChanges, ConnectionId, ConnectionIds, He
 use crate::dtls::record::{ContentType, MAX_CONTENT};
 use crate::dtls::return_routability::{self as rrc, MessageType};
 use crate::dtls::roles::Roles;
-use crate::dtls::state::Local;
+use crate::dtls::state::HandshakeContext;
 use crate::identity::{PeerId, Protection};
 use crate::secret::same;
 
@@ -113,13 +113,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         path: &Path,
         records: &mut Records<'_>,
         out: &mut [u8],
-    ) -> Outcome {
+    ) -> Output {
         let datagram = records.address();
         // Where no ids are given, nobody knows where the header ends: no header is as long as that.
         let len = self.roles.mobility().map(|mobility| usize::from(mobility.config.len)).filter(|len| *len > 0);
         let Some((connection_id, record)) = records.take_with_id(len.unwrap_or(usize::MAX)) else {
             cx.counters.discard(Discard::Malformed);
-            return Outcome::Event(None);
+            return Output::Event(None);
         };
         let found = self.peers.find_connection_id(connection_id);
         let discard = match found.and_then(|id| Some((id, self.peers.peer(id)?))) {
@@ -127,17 +127,17 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 return self.on_protected(cx, path, id, datagram, record, out);
             }
             Some((id, peer)) if peer.phase == Phase::Handshaking && peer.path == *path => {
-                let Some(ongoing) = &mut self.peers.ongoing(id) else { return Outcome::Event(None) };
-                let local = Local { settings: &self.settings, roles: &self.roles };
-                let outcome = ongoing.receive(cx, local, record);
-                return Outcome::Event(self.on_outcome(cx, id, outcome));
+                let Some(handshake) = &mut self.peers.handshake(id) else { return Output::Event(None) };
+                let context = HandshakeContext { settings: &self.settings, roles: &self.roles };
+                let outcome = handshake.receive(cx, context, record);
+                return Output::Event(self.on_outcome(cx, id, outcome));
             }
             // Before a handshake has ended there is nothing that could move.
             Some((_, peer)) if peer.phase == Phase::Handshaking => Discard::Unexpected,
             _ => Discard::UnknownPeer,
         };
         cx.counters.discard(discard);
-        Outcome::Event(None)
+        Output::Event(None)
     }
 
     /// A record of a session which may have moved, or one of a return routability check.
@@ -149,13 +149,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         datagram: usize,
         record: Record<'_>,
         out: &mut [u8],
-    ) -> Outcome {
+    ) -> Output {
         let after = record.number().sequence().wrapping_add(1);
-        let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
+        let Some(peer) = self.peers.peer(id) else { return Output::Event(None) };
         let (elsewhere, failed_before) = (peer.path != *path, peer.association.channel.failed_opens());
         if elsewhere && !self.peers.connection_ids(id).is_some_and(|ids| ids.may_try(cx.now)) {
             cx.counters.discard(Discard::UnknownPeer);
-            return Outcome::Event(None);
+            return Output::Event(None);
         }
         let Some((content_type, content)) = self.open(cx, id, record) else {
             if elsewhere
@@ -165,9 +165,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 ids.count_forgery();
             }
             let outcome = self.after_dropped(id);
-            return Outcome::Event(self.on_outcome(cx, id, outcome));
+            return Output::Event(self.on_outcome(cx, id, outcome));
         };
-        let Some(peer) = self.peers.peer(id) else { return Outcome::Event(None) };
+        let Some(peer) = self.peers.peer(id) else { return Output::Event(None) };
         let (here, newest) = (peer.path == *path, peer.association.channel.window().next() == after);
         if content_type == ContentType::RETURN_ROUTABILITY_CHECK {
             return self.on_check(cx, path, id, newest, content, out);
@@ -176,10 +176,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             self.on_new_address(id, path, newest);
         }
         if content_type == ContentType::APPLICATION_DATA {
-            return Outcome::Event(Some(Event::Message { peer: id, bytes: Span::within(datagram, content) }));
+            return Output::Event(Some(Event::Message { peer: id, bytes: Span::within(datagram, content) }));
         }
         let outcome = self.on_content(cx, id, content_type, content);
-        Outcome::Event(self.on_outcome(cx, id, outcome))
+        Output::Event(self.on_outcome(cx, id, outcome))
     }
 
     /// An authentic record came from another address than the peer's.
@@ -223,11 +223,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         newest: bool,
         content: &[u8],
         out: &mut [u8],
-    ) -> Outcome {
+    ) -> Output {
         let ids = self.peers.connection_ids(id).filter(|ids| ids.rrc);
         let (Some(ids), Some((kind, cookie))) = (ids, rrc::read(content)) else {
             cx.counters.discard(Discard::Unexpected);
-            return Outcome::Event(None);
+            return Output::Event(None);
         };
         match kind {
             MessageType::PATH_CHALLENGE => {
@@ -236,7 +236,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 let answer = if here { MessageType::PATH_RESPONSE } else { MessageType::PATH_DROP };
                 let message = rrc::message(answer, cookie);
                 let len = self.write_record(cx, id, ContentType::RETURN_ROUTABILITY_CHECK, &message, out);
-                return Outcome::Datagram(len.unwrap_or(0) as u16);
+                return Output::Datagram(len.unwrap_or(0) as u16);
             }
             MessageType::PATH_RESPONSE => {
                 let proves = same(&rrc::cookie::<C>(&ids.nonce, path), &cookie) && cx.now < ids.until;
@@ -246,7 +246,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                         bump(&mut mobility.changes.followed);
                     }
                     self.move_session(id, path);
-                    return Outcome::Event(Some(Event::Moved(id)));
+                    return Output::Event(Some(Event::Moved(id)));
                 } else {
                     cx.counters.discard(Discard::Unexpected);
                 }
@@ -255,7 +255,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             // Of a later version of the protocol, perhaps (RFC 9853, section 4).
             _ => {}
         }
-        Outcome::Event(None)
+        Output::Event(None)
     }
 
     /// Writes a short record to the front of `out`; its length.

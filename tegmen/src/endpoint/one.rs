@@ -4,7 +4,7 @@ use super::peers::{Inserted, NewPeer, Peer, Peers, Phase, TableFull, may_displac
 use crate::address::Path;
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::state::{MAX_TEXT, wipe_room};
-use crate::dtls::{Buffers, HandshakeState, Ongoing};
+use crate::dtls::{Buffers, Handshake, HandshakeState};
 use crate::identity::PeerId;
 use crate::time::Instant;
 
@@ -79,12 +79,12 @@ impl<A: Default, const O: usize, const I: usize> Peers for OnePeer<A, O, I> {
     }
 
     #[inline(never)]
-    fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
+    fn handshake(&mut self, id: PeerId) -> Option<Handshake<'_>> {
         if !self.is(id) || !self.has_handshake {
             return None;
         }
         let Self { state, outgoing, incoming, .. } = self;
-        Some(self.peer.ongoing(state, None, Buffers { outgoing, incoming }))
+        Some(self.peer.handshake(state, None, Buffers { outgoing, incoming }))
     }
 
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {

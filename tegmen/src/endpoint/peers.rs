@@ -4,7 +4,7 @@ use crate::address::{Address, Path};
 use crate::dtls::association::{Association, Rank};
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::record::{Channel, MAX_CONTENT};
-use crate::dtls::{AlertDescription, Buffers, HandshakeState, Ongoing};
+use crate::dtls::{AlertDescription, Buffers, Handshake, HandshakeState};
 use crate::identity::{PeerId, Principal, Protection};
 use crate::time::Instant;
 
@@ -124,13 +124,13 @@ impl Peer {
     }
 
     /// Returns the handshake of the peer with its state and buffers, which the table owns.
-    pub const fn ongoing<'b>(
+    pub const fn handshake<'b>(
         &'b mut self,
         state: &'b mut HandshakeState,
         ids: Option<&'b mut ConnectionIds>,
         buffers: Buffers<'b>,
-    ) -> Ongoing<'b> {
-        Ongoing { state, association: &mut self.association, ids, buffers }
+    ) -> Handshake<'b> {
+        Handshake { state, association: &mut self.association, ids, buffers }
     }
 
     /// Moves it to another path; for the table, which finds peers by it.
@@ -174,7 +174,7 @@ pub trait Peers {
     fn attached(&mut self, id: PeerId) -> Option<&mut Self::Attached>;
 
     /// Returns the handshake of the peer, if it has one.
-    fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>>;
+    fn handshake(&mut self, id: PeerId) -> Option<Handshake<'_>>;
 
     /// Adds a peer; a handshake, if it gets a place for one, is the caller's to begin.
     ///
@@ -264,8 +264,8 @@ impl<T: Peers> Peers for &mut T {
         (**self).attached(id)
     }
 
-    fn ongoing(&mut self, id: PeerId) -> Option<Ongoing<'_>> {
-        (**self).ongoing(id)
+    fn handshake(&mut self, id: PeerId) -> Option<Handshake<'_>> {
+        (**self).handshake(id)
     }
 
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull> {

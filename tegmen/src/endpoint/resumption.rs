@@ -24,11 +24,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Result<PeerId, TableFull> {
         let id = self.connect(cx, path)?;
         if R::RESUMPTION
-            && let Some(ongoing) = &mut self.peers.ongoing(id)
-            && !ongoing.state.minimal
-            && ongoing.offer_session(cx, self.settings.mtu, session, handle).is_err()
+            && let Some(handshake) = &mut self.peers.handshake(id)
+            && !handshake.state.minimal
+            && handshake.offer_session(cx, self.settings.mtu, session, handle).is_err()
         {
-            ongoing.forget_kept();
+            handshake.clear_scratch();
         }
         Ok(id)
     }
@@ -36,18 +36,18 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// Returns the means to resume a session that we opened. Call it at [`Event::Established`](super::Event), because
     /// the handshake is then discarded.
     pub fn resumable(&mut self, id: PeerId) -> Option<Resumable<'_>> {
-        self.peers.ongoing(id).filter(|_| R::RESUMPTION)?.resumable()
+        self.peers.handshake(id).filter(|_| R::RESUMPTION)?.resumable()
     }
 
     /// The cipher suite of a session; to be asked at [`Event::Established`](super::Event), because it is forgotten with the
     /// handshake.
     pub fn cipher_suite(&mut self, id: PeerId) -> Option<CipherSuite> {
-        let ongoing = self.peers.ongoing(id).filter(|_| R::KEEPS)?;
-        Some(CipherSuite::of(ongoing.state.exchange, ongoing.state.cipher))
+        let handshake = self.peers.handshake(id).filter(|_| R::KEEPS)?;
+        Some(CipherSuite::of(handshake.state.exchange, handshake.state.cipher))
     }
 
     /// True if a session was resumed; to be asked at [`Event::Established`](super::Event).
     pub fn is_resumed(&mut self, id: PeerId) -> bool {
-        R::RESUMPTION && self.peers.ongoing(id).is_some_and(|ongoing| ongoing.was_resumed())
+        R::RESUMPTION && self.peers.handshake(id).is_some_and(|handshake| handshake.was_resumed())
     }
 }

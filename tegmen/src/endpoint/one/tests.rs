@@ -64,8 +64,8 @@ fn after(table: &mut impl Peers<Attached = u8>, ids: &mut Vec<PeerId>, act: Act)
         }
         Act::SetPath(at, number) => table.set_path(id(at), &path(number)),
         Act::Linger(at) => {
-            if let Some(ongoing) = table.ongoing(id(at)) {
-                ongoing.state.step = Step::Lingering;
+            if let Some(handshake) = table.handshake(id(at)) {
+                handshake.state.step = Step::Lingering;
             }
         }
         Act::ReleaseHandshake(at) => table.release_handshake(id(at)),
@@ -75,8 +75,8 @@ fn after(table: &mut impl Peers<Attached = u8>, ids: &mut Vec<PeerId>, act: Act)
     }
     if let Some(Ok(inserted)) = inserted {
         ids.push(inserted.id);
-        if let Some(ongoing) = table.ongoing(inserted.id) {
-            ongoing.state.step = Step::AwaitClientKeyExchange;
+        if let Some(handshake) = table.handshake(inserted.id) {
+            handshake.state.step = Step::AwaitClientKeyExchange;
         }
     }
     let found = (0..PATHS)
@@ -84,7 +84,7 @@ fn after(table: &mut impl Peers<Attached = u8>, ids: &mut Vec<PeerId>, act: Act)
     let found = found.collect::<Vec<_>>();
     let known = ids.iter().map(|id| {
         let peer = table.peer(*id).map(|peer| (peer.phase, peer.rank(), peer.path));
-        (peer, table.attached(*id).is_some(), table.ongoing(*id).is_some())
+        (peer, table.attached(*id).is_some(), table.handshake(*id).is_some())
     });
     let known = known.collect::<Vec<_>>();
     let rest = (table.next_alarm(), table.len(), table.can_spare_handshakes());

@@ -1,7 +1,8 @@
-//! Additional data of a handshake with public keys, or with resumption: items at the back of its send buffer.
+//! Additional state of a handshake with public keys or with resumption, stored as tagged items at the end of its
+//! outgoing buffer.
 //!
-//! A mote with pre-shared keys keeps one text there, at the front. The items grow from the back toward it: the bytes of
-//! each, their length (2), its kind (1). The last byte of the room is that of the item that came first, or 0.
+//! A mote with pre-shared keys stores one text in that buffer, at the front. The items grow from the end toward it: the
+//! bytes of each, their length (2), its kind (1). The last byte of the buffer is the kind of the first item, or 0.
 
 use super::Fatal;
 use crate::buf::copy;
