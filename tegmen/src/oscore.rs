@@ -14,6 +14,7 @@
 mod context;
 mod cose;
 mod derivation;
+mod error;
 mod id;
 mod naming;
 mod option;
@@ -22,12 +23,13 @@ mod protect;
 mod rederivation;
 mod unprotect;
 
-pub use context::{BadParameters, Context, MAX_PARTIAL_IV, Parameters, SecurityContext};
+pub use context::{BadParameters, Context, Parameters, SecurityContext};
 pub use cose::Aead;
+pub use error::ProtectError;
 pub use id::{Id, MAX_ID};
 pub use naming::MAX_ID_CONTEXT;
-pub use option::{BadOption, OscoreOption, PartialIv};
-pub use protect::{OVERHEAD, ProtectError};
+pub use option::{BadOption, MAX_PARTIAL_IV, OscoreOption, PartialIv};
+pub use protect::OVERHEAD;
 #[cfg(feature = "rederivation")]
 pub use rederivation::{FirstRequest, MAX_DERIVED_ID_CONTEXT, Offers, RederivableContext, Rederived};
 pub use unprotect::{Pending, RequestBinding, RequestNonce, UnprotectError, Unprotected};

@@ -1,6 +1,7 @@
 //! Security contexts (RFC 8613, section 3).
 
 use super::cose::{Aead, Inputs, MAX_NONCE};
+use super::error::ProtectError;
 use super::id::Id;
 use super::naming::{AsItIs, Naming};
 use super::option::{OscoreOption, PartialIv};
@@ -9,9 +10,6 @@ use crate::crypto::{Crypto, KEY_LEN};
 use crate::lease::Lease;
 use crate::replay::ReplayWindow;
 use crate::secret::{self, Secret};
-
-/// Largest number of a message (RFC 8613, section 7.2.1).
-pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
 
 /// The parameters that both ends know beforehand (RFC 8613, section 3.2).
 #[derive(Clone, Copy)]
@@ -224,9 +222,9 @@ impl<N: Naming> SecurityContext<N> {
     /// The number of the next message, used up by this.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(super) fn take_number(&mut self) -> Result<PartialIv, super::ProtectError> {
-        let number = PartialIv::new(self.lease.next()).ok_or(super::ProtectError::Exhausted)?;
-        self.lease.take().map_err(|_| super::ProtectError::LeaseSpent)?;
+    pub(super) fn take_number(&mut self) -> Result<PartialIv, ProtectError> {
+        let number = PartialIv::new(self.lease.next()).ok_or(ProtectError::Exhausted)?;
+        self.lease.take().map_err(|_| ProtectError::LeaseSpent)?;
         Ok(number)
     }
 }

@@ -1,7 +1,5 @@
 //! Sender IDs and Recipient IDs (RFC 8613, section 3.1).
 
-use super::cose::Padded;
-
 /// Most bytes of a Sender ID or Recipient ID.
 pub const MAX_ID: usize = 7;
 
@@ -18,5 +16,41 @@ impl Id {
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
+    }
+}
+
+/// Up to seven bytes with zeros in front, as the nonce takes them, and in the last how many there are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(align(4))]
+pub(super) struct Padded([u8; MAX_ID + 1]);
+
+impl Padded {
+    /// `None` if they are more than seven.
+    pub(super) fn new(value: &[u8]) -> Option<Self> {
+        if value.len() > MAX_ID {
+            return None;
+        }
+        Some(Self::of(value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)), value.len() as u8))
+    }
+
+    /// The last `len` bytes of a number.
+    pub(super) const fn of(number: u64, len: u8) -> Self {
+        Self((number << 8 | len as u64).to_be_bytes())
+    }
+
+    /// The bytes as a number.
+    pub(super) const fn number(&self) -> u64 {
+        u64::from_be_bytes(self.0) >> 8
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        let [.., len] = self.0;
+        len as usize
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        let [bytes @ .., len] = &self.0;
+        // It is never more than seven, and so the compiler knows.
+        bytes.get(MAX_ID.wrapping_sub(usize::from(*len & 7))..).unwrap_or(&[])
     }
 }

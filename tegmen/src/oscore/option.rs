@@ -1,8 +1,10 @@
 //! The value of the OSCORE option (RFC 8613, section 6.1).
 
-use super::cose::Padded;
-use super::id::MAX_ID;
+use super::id::{MAX_ID, Padded};
 use crate::buf::{Headroom, Reader, Truncated};
+
+/// Largest number of a message (RFC 8613, section 7.2.1).
+pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
 
 /// A sender sequence number as it goes over the wire: one to five bytes, no zero in front (RFC 8613, section 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,7 +13,7 @@ pub struct PartialIv(pub(super) Padded);
 impl PartialIv {
     /// The shortest form of a number; `None` above 2^40 - 1.
     pub const fn new(number: u64) -> Option<Self> {
-        if number > super::MAX_PARTIAL_IV {
+        if number > MAX_PARTIAL_IV {
             return None;
         }
         // Zero takes one byte as well.

@@ -2,12 +2,13 @@
 
 use super::context::{Context, NO_CHALLENGE, SecurityContext};
 use super::cose::MAX_TAG;
+use super::error::ProtectError;
 use super::id::Id;
 use super::naming::Naming;
 use super::option::{OscoreOption, PartialIv, max_len};
 use super::unprotect::{Pending, RequestBinding, RequestNonce};
-use crate::buf::{Frame, Full, Headroom, Reader, shift_left};
-use crate::coap::message::{BuildError, Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
+use crate::buf::{Frame, Headroom, Reader, shift_left};
+use crate::coap::message::{Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
 use crate::coap::option::{self, Class, Header, OptionNumber, Part};
 use crate::coap::{Code, Token};
 use crate::crypto::Crypto;
@@ -15,33 +16,6 @@ use crate::replay::ReplayWindow;
 
 /// [`Context::OVERHEAD`](SecurityContext::OVERHEAD).
 pub const OVERHEAD: usize = Context::OVERHEAD;
-
-/// The reason why a message cannot be protected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ProtectError {
-    /// The lease of numbers is used up: keep a new end, extend the lease, and protect the message then.
-    LeaseSpent,
-    /// All 2^40 numbers are used up: a new context is due (RFC 8613, section 7.2.1).
-    Exhausted,
-    /// The frame has no room in front or behind.
-    Full,
-    /// The frame holds no message, or one that is protected already.
-    Malformed,
-    /// The provider does not have the algorithm.
-    Unsupported,
-}
-
-impl From<Full> for ProtectError {
-    fn from(_: Full) -> Self {
-        Self::Full
-    }
-}
-
-impl From<BuildError> for ProtectError {
-    fn from(_: BuildError) -> Self {
-        Self::Full
-    }
-}
 
 impl<N: Naming> SecurityContext<N> {
     /// Most bytes that protection adds to a message: the option with its header, a second Observe, the payload marker, the

@@ -18,10 +18,10 @@
 use super::context::{BadParameters, Parameters, SecurityContext};
 use super::cose::{Aead, MAX_NONCE};
 use super::derivation;
+use super::error::ProtectError;
 use super::id::Id;
 use super::naming::Naming;
 use super::option::OscoreOption;
-use super::protect::ProtectError;
 use super::unprotect::{Pending, RequestBinding, RequestNonce, UnprotectError, Unprotected};
 use crate::buf::{Frame, Writer};
 use crate::coap::message::{Builder, MessageRef, MessageType};

@@ -1,0 +1,37 @@
+//! A request with its sender.
+
+use super::message::MessageRef;
+use super::observe;
+use super::option::OptionNumber;
+use crate::identity::Identity;
+
+/// A request and the identity of its sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'r> {
+    /// The message.
+    pub message: MessageRef<'r>,
+    /// The identity of the sender.
+    pub identity: Identity,
+    /// The number that the response carries if the sender becomes an observer; `None` where it cannot.
+    notification: Option<u32>,
+}
+
+impl<'r> Request<'r> {
+    /// A request that is answered once.
+    pub const fn new(message: MessageRef<'r>, identity: Identity) -> Self {
+        Self { message, identity, notification: None }
+    }
+
+    /// A request whose sender may become an observer, if it asks for that and the handler lets it; the response then
+    /// carries this number in its Observe option (RFC 7641, section 4.1).
+    pub const fn observable(self, number: u32) -> Self {
+        Self { notification: Some(number), ..self }
+    }
+
+    /// The number, if the client asks to be registered.
+    pub(super) fn registration(&self) -> Option<u32> {
+        let asked =
+            self.message.code().is_safe() && self.message.uint(OptionNumber::OBSERVE) == Some(observe::REGISTER);
+        self.notification.filter(|_| asked)
+    }
+}
