@@ -14,13 +14,16 @@ pub mod message;
 pub mod observe;
 pub mod option;
 pub mod probing;
+mod request;
 mod response;
 pub mod storage;
 
 pub use block::Block;
 pub use code::Code;
 pub use exchange::{Exchanges, Received, RequestId};
-pub use handler::{Authorized, Handler, Policy, Request, Response};
+pub use handler::{Authorized, Handler, Policy};
 pub use message::{Builder, MessageRef, MessageType, Token};
 pub use option::OptionNumber;
 pub use probing::Probing;
+pub use request::Request;
+pub use response::Response;

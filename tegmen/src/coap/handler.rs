@@ -3,43 +3,12 @@
 use super::block::{self, Block};
 use super::code::Code;
 use super::message::{BuildError, Builder, MessageRef, MessageType, Token, empty};
-use super::observe;
 use super::option::OptionNumber;
+pub use super::request::Request;
 pub use super::response::Response;
 use super::response::Window;
 use crate::buf::Frame;
 use crate::identity::{Identity, Principal, Protection};
-
-/// A request and who sent it.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'r> {
-    /// The message.
-    pub message: MessageRef<'r>,
-    /// The identity of the sender.
-    pub identity: Identity,
-    /// The number that the response carries if the sender becomes an observer; `None` where it cannot.
-    notification: Option<u32>,
-}
-
-impl<'r> Request<'r> {
-    /// A request that is answered once.
-    pub const fn new(message: MessageRef<'r>, identity: Identity) -> Self {
-        Self { message, identity, notification: None }
-    }
-
-    /// A request whose sender may become an observer, if it asks for that and the handler lets it; the response then
-    /// carries this number in its Observe option (RFC 7641, section 4.1).
-    pub const fn observable(self, number: u32) -> Self {
-        Self { notification: Some(number), ..self }
-    }
-
-    /// The number, if the client asks to be registered.
-    pub(super) fn registration(&self) -> Option<u32> {
-        let asked =
-            self.message.code().is_safe() && self.message.uint(OptionNumber::OBSERVE) == Some(observe::REGISTER);
-        self.notification.filter(|_| asked)
-    }
-}
 
 /// Decides who may do what.
 pub trait Policy {

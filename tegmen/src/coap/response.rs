@@ -2,9 +2,9 @@
 
 use super::block::{Block, Fnv};
 use super::code::Code;
-use super::handler::Request;
 use super::message::{BuildError, Builder, MessageRef};
 use super::option::{self, OptionNumber};
+use super::request::Request;
 
 /// The response under construction: options by rising number, then the payload.
 ///
