@@ -24,13 +24,13 @@ const SAFE_PER_PEER: usize = 1024;
 const SAFE_MIN: usize = 16;
 /// The least number of segments for replies to peers that ask often.
 const BUSY_MIN: usize = 4;
-/// Such replies have this part of the room for those that may be lost.
+/// The part of the pool's bytes for replies that may be lost.
 const BUSY_SHARE: usize = 8;
 /// Requests within a second, beyond which a peer asks often.
 const OFTEN: u16 = 16;
 /// A peer has at most this part of the pool for replies that must be kept.
 const SHARE: usize = 8;
-/// Replies that are looked at for their age at least.
+/// The least number of replies whose age is examined.
 const EXPIRED_AT_ONCE: usize = 16;
 
 /// A time in ticks of 1024 microseconds; it wraps after 50 days.
@@ -59,7 +59,7 @@ pub struct ExchangePool {
     /// Peers that have a number.
     peers: usize,
     keys: [u64; 4],
-    /// The tick in which the age of replies was looked at last, and the replies added since.
+    /// The tick in which the age of replies was last examined, and the replies added since.
     looked_at: u32,
     added: usize,
 }
@@ -209,7 +209,7 @@ impl ExchangePool {
         self.evict(which, usize::MAX, |_| true)
     }
 
-    /// Removes the oldest replies of a ring while `may_go` says so, at most `most` and at most a segment of them. True if
+    /// Removes the oldest replies of a ring while `may_go` is true, at most `most` and at most a segment of them. True if
     /// a segment is free now.
     fn evict(&mut self, which: Which, most: usize, may_go: impl Fn(&Header) -> bool) -> bool {
         let Self { segments, index, keys, .. } = self;
@@ -235,7 +235,7 @@ impl ExchangePool {
         }
     }
 
-    /// Makes room in a ring for the longest record; false if there is none.
+    /// Frees space in a ring for the longest record; false if there is none.
     #[inline]
     fn make_room(&mut self, now: u32, which: Which) -> bool {
         self.ring(which).has_room() || self.make_new_room(now, which)

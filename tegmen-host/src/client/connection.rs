@@ -43,7 +43,7 @@ pub(super) enum Happened {
     Closed(Fatal),
 }
 
-/// What a message has beside what [`Request`] says.
+/// The parts of a message that a [`Request`] does not contain.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Part<'a> {
     pub(super) payload: &'a [u8],

@@ -145,7 +145,7 @@ impl Ring {
         true
     }
 
-    /// Adds a record; there must be room.
+    /// Adds a record; there must be space.
     pub(super) fn push(&mut self, segments: &mut Segments, header: Header, reply: &[u8]) -> Option<Position> {
         let number = *self.segments.back()?;
         let room = segments.all.get_mut(number as usize)?.get_mut(self.end..)?;
@@ -157,7 +157,7 @@ impl Ring {
         Some(at)
     }
 
-    /// Removes records of the first segment, the oldest first, while `goes` says so and at most `most` of them. True if
+    /// Removes records of the first segment, the oldest first, while `goes` is true, and at most `most` of them. True if
     /// none is left there, and the segment is given back.
     pub(super) fn drain(
         &mut self,

@@ -8,7 +8,7 @@ use tegmen::coap::storage::Outgoing;
 pub(super) const NONE: u32 = u32::MAX;
 /// Bytes of a message in one cell: with its link, a line of the cache.
 const CELL: usize = 60;
-/// Slots are allocated in blocks of so many, so that growing copies nothing.
+/// Slots are allocated in blocks of this many, so that growing copies nothing.
 const BLOCK: usize = 256;
 
 #[derive(Clone, Copy)]

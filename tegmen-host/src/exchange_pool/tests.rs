@@ -12,7 +12,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// What a model remembers of a message that was answered.
+/// The memory of a model of a message that was answered.
 struct Answered {
     peer: usize,
     datagram: Vec<u8>,
@@ -70,7 +70,7 @@ impl World {
         let reply: Vec<u8> = (0..len).map(|i| (i + message_id as usize + peer) as u8).collect();
         self.pool.keep(self.now, &mut self.peers[peer], key, repeat, &reply);
         let last = self.pool.last_reply(self.now, &self.peers[peer]);
-        // Where all room is taken by what must be kept, the others are lost at once.
+        // If replies that must be kept take all space, the others are lost at once.
         assert!(last == reply || repeat != Repeat::Never && last.is_empty());
         self.answered.push(Answered { peer, datagram, at: self.now, repeat, reply });
     }
@@ -122,7 +122,7 @@ proptest! {
     }
 }
 
-/// So many peers that their shares are more than there is.
+/// Enough peers for their shares to be more than there is.
 const CROWD: usize = 64;
 
 #[test]
@@ -140,7 +140,7 @@ fn a_full_pool_refuses_what_must_not_be_executed_twice_and_forgets_none_of_it() 
         world.receive(n % CROWD, (n / CROWD) as u16, 1, Repeat::Never, 400);
     }
     assert_eq!(world.refused, 2 * refused);
-    // After EXCHANGE_LIFETIME there is room again.
+    // After EXCHANGE_LIFETIME there is space again.
     world.now = world.now.after(EXCHANGE_LIFETIME + seconds(1));
     world.refused = 0;
     for n in 0..500 {

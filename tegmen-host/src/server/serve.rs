@@ -121,7 +121,7 @@ impl Observers {
         }
     }
 
-    /// The next of those to be notified; whoever takes it marks the coap_peer as not queued.
+    /// Returns the next peer to be notified. The caller marks its CoAP state as not queued.
     pub(super) fn next_due(&mut self) -> Option<PeerId> {
         self.due.pop_front()
     }

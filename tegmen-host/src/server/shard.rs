@@ -75,7 +75,7 @@ pub(super) struct Shard<A> {
     ends: [Option<(SystemTime, bool)>; 2],
     /// Of the credentials by which sessions were looked at last.
     version: u64,
-    /// ClientHellos that found no room, up to the last event that reports them.
+    /// ClientHellos for which there was no place, up to the last event that reports them.
     unanswered: u32,
     gate: Arc<Gate>,
     store: Option<Arc<dyn KeyStore>>,
