@@ -203,7 +203,7 @@ impl<'d> Records<'d> {
     /// Returns the next record; `None` at the end. If the record does not parse, returns `None` and discards the rest.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Record<'_>> {
-        let at = core::mem::replace(&mut self.at, self.datagram.len());
+        let at = core::mem::replace(&mut self.at, usize::MAX);
         let record = Record::parse(self.datagram.get_mut(at..)?)?;
         self.at = at.wrapping_add(HEADER_LEN).wrapping_add(record.body.len());
         Some(record)
