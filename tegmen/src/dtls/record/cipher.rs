@@ -169,20 +169,12 @@ impl Cipher {
 /// Bytes of a nonce.
 pub(super) const NONCE_LEN: usize = SALT_LEN + EXPLICIT_LEN;
 
-/// The nonce of CCM_8 and GCM (RFC 6655, section 3): of the key, and of the record.
-pub(super) fn nonce(salt: &[u8; SALT_LEN], explicit: &[u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
+/// A nonce: its part of the key, and that of the record.
+pub(super) fn nonce(salt: [u8; SALT_LEN], number: [u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
     let mut nonce = [0; NONCE_LEN];
     let [a, b, c, d, place @ ..] = &mut nonce;
-    [*a, *b, *c, *d] = *salt;
-    *place = *explicit;
-    nonce
-}
-
-/// The nonce of ChaCha20-Poly1305 (RFC 7905, section 2): the number of the record is added to the initialization vector.
-pub(super) fn nonce_of_number(iv: &[u8; NONCE_LEN], number: &[u8; 8]) -> [u8; NONCE_LEN] {
-    let mut nonce = *iv;
-    let [_, _, _, _, place @ ..] = &mut nonce;
-    *place = (u64::from_be_bytes(*place) ^ u64::from_be_bytes(*number)).to_be_bytes();
+    [*a, *b, *c, *d] = salt;
+    *place = number;
     nonce
 }
 

@@ -1,7 +1,7 @@
 //! The protection of records: a cipher with the key of one direction.
 
 use super::cbc::{BLOCK_LEN, Mac};
-use super::cipher::{nonce, nonce_of_number};
+use super::cipher::{NONCE_LEN, nonce};
 use super::{Cipher, EXPLICIT_LEN, LongKey, TrafficKey};
 use crate::buf::Full;
 use crate::counters::Discard;
@@ -44,17 +44,15 @@ impl Protection<'_> {
             };
             return sealed.ok_or(Full);
         }
-        let (key, nonce, body) = match self.cipher.is_chacha20::<C>() {
-            true => {
-                let (key, iv) = self.long.and_then(LongKey::chacha20).ok_or(Full)?;
-                (key.as_slice(), nonce_of_number(iv, number), fragment)
-            }
+        let body = match self.cipher.is_chacha20::<C>() {
+            true => fragment,
             false => {
                 let (explicit, body) = fragment.split_first_chunk_mut().ok_or(Full)?;
                 *explicit = *number;
-                (self.key.key.expose().as_slice(), nonce(&self.key.salt, number), body)
+                body
             }
         };
+        let (key, nonce) = self.key_and_nonce::<C>(number).ok_or(Full)?;
         let len = body.len().checked_sub(self.cipher.tail_len::<C>(content)).ok_or(Full)?;
         let (body, tag) = body.split_at_mut_checked(len).ok_or(Full)?;
         crypto.seal(self.cipher.aead::<C>(), key, &nonce, aad, body, tag).map_err(|_| Full)
@@ -102,13 +100,7 @@ impl Protection<'_> {
             return Err(Discard::Malformed);
         }
         let aad = associated_data(content.len() as u16);
-        let (key, nonce) = match self.cipher.is_chacha20::<C>() {
-            true => {
-                let (key, iv) = self.long.and_then(LongKey::chacha20).ok_or(Discard::NotAuthentic)?;
-                (key.as_slice(), nonce_of_number(iv, number))
-            }
-            false => (self.key.key.expose().as_slice(), nonce(&self.key.salt, number)),
-        };
+        let (key, nonce) = self.key_and_nonce::<C>(number).ok_or(Discard::NotAuthentic)?;
         if crypto.open(self.cipher.aead::<C>(), key, &nonce, aad.as_ref(), content, tag).is_err() {
             if self.cipher.limits_failures::<C>() {
                 *failed = failed.saturating_add(1);
@@ -116,5 +108,22 @@ impl Protection<'_> {
             return Err(Discard::NotAuthentic);
         }
         Ok(content)
+    }
+
+    /// Returns the key, and the nonce of an AEAD algorithm: that of CCM_8 and GCM has the number behind the salt (RFC 6655,
+    /// section 3), that of ChaCha20-Poly1305 is the initialization vector with the number added (RFC 7905, section 2).
+    #[inline(always)]
+    fn key_and_nonce<C: Crypto>(&self, number: &[u8; EXPLICIT_LEN]) -> Option<(&[u8], [u8; NONCE_LEN])> {
+        let number = u64::from_be_bytes(*number);
+        // The nonce is written once, as a salt and a number: a processor waits for a load that spans several young stores.
+        let (key, salt, number) = match self.cipher.is_chacha20::<C>() {
+            true => {
+                let (key, iv) = self.long.and_then(LongKey::chacha20)?;
+                let ([salt @ .., _, _, _, _, _, _, _, _], [_, _, _, _, end @ ..]) = (iv, iv);
+                (key.as_slice(), u32::from_ne_bytes(*salt), u64::from_be_bytes(*end) ^ number)
+            }
+            false => (self.key.key.expose().as_slice(), u32::from_ne_bytes(self.key.salt), number),
+        };
+        Some((key, nonce(salt.to_ne_bytes(), number.to_be_bytes())))
     }
 }
