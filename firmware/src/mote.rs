@@ -7,7 +7,7 @@
 use super::{Provider, uart};
 use tegmen::address::{Address, Path};
 use tegmen::coap::message::BuildError;
-use tegmen::coap::{Builder, Code, Exchanges, RequestId};
+use tegmen::coap::{Builder, Code, Exchanges, Fixed, RequestId};
 use tegmen::counters::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::need::{Answer, Need};
@@ -57,7 +57,7 @@ pub struct Mote<R: Configured> {
 /// Three peers, one of them in a handshake.
 pub type Table = PeerArray<OneExchange, 3, 1, 32, 96>;
 /// One message of ours under way, four of the peer remembered, 64 bytes of replies.
-pub type OneExchange = Exchanges<1, 64, 4, 64>;
+pub type OneExchange = Exchanges<Fixed<1, 64, 4, 64>>;
 
 impl<R: Configured> Mote<R> {
     /// A mote that has heard and said nothing, with the randomness and the address of the bridge's answer.
@@ -67,7 +67,7 @@ impl<R: Configured> Mote<R> {
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
         let config = Config { mtu: DATAGRAM_LEN as u16, ..Config::default() };
         let endpoint = Endpoint::new(&mut cx, Table::new(), config);
-        Self { node: Node::new(endpoint), crypto, counters, refused: 0, ip: start.ip }
+        Self { node: Node::new(endpoint, Fixed), crypto, counters, refused: 0, ip: start.ip }
     }
 
     /// Opens a session with the DTLS server at `remote`; false if there is no room for it.

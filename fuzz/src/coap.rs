@@ -6,8 +6,10 @@ use tegmen::buf::Frame;
 use tegmen::coap::exchange::Due;
 use tegmen::coap::handler::{AnyAuthenticated, Request, Served, serve};
 use tegmen::coap::link::{self, Link};
+use tegmen::coap::storage::Repeat;
 use tegmen::coap::{
-    Authorized, Block, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, Response,
+    Authorized, Block, Builder, Code, Exchanges, Fixed, Handler, MessageRef, MessageType, OptionNumber, Received,
+    Response,
 };
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::{Duration, Instant};
@@ -141,7 +143,7 @@ impl Handler for Application {
 pub fn exchange(data: &[u8]) {
     let mut input = Input::new(data);
     let mut now = Instant::from_micros(0);
-    let mut exchanges = Exchanges::<2, 64, 4, 128>::new(input.word());
+    let mut exchanges = Exchanges::<Fixed<2, 64, 4, 128>>::new(input.word());
     let mut application = Application::default();
     // What was answered to the last messages, of which the exchanges remember at least four.
     let mut recent: Vec<(u16, Instant, Vec<u8>)> = Vec::new();
@@ -154,23 +156,28 @@ pub fn exchange(data: &[u8]) {
         let datagram = input.bytes(len);
         match operation >> 2 & 3 {
             0 => {
-                let _ = exchanges.sent(now, datagram, operation);
+                let _ = exchanges.sent(&mut Fixed, now, datagram, operation);
             }
-            1 => match exchanges.poll(now) {
-                Some(Due::Retransmit(again)) => assert!(MessageRef::parse(again).is_ok()),
-                Some(Due::TimedOut(id)) => exchanges.cancel(id),
-                None => {}
-            },
+            1 => {
+                let mut storage = [0; 64];
+                let mut frame = Frame::new(&mut storage, 0);
+                match exchanges.poll(&mut Fixed, now, &mut frame) {
+                    Some(Due::Retransmit) => assert!(MessageRef::parse(frame.bytes()).is_ok()),
+                    Some(Due::TimedOut(id)) => exchanges.cancel(&mut Fixed, id),
+                    None => {}
+                }
+            }
             _ => {
                 let own_id = exchanges.message_id();
-                match exchanges.receive(now, datagram) {
-                    Received::Request(message) => {
+                let mut arrays = Fixed;
+                match exchanges.receive(&mut arrays, now, datagram) {
+                    Received::Request(message, key) => {
                         let id = message.message_id();
                         let fresh =
                             |(seen, at, _): &(u16, Instant, Vec<u8>)| *seen == id && now.since(*at).as_secs() < 247;
                         assert!(!recent.iter().rev().take(4).any(fresh), "executed twice");
                         let reply = respond(message, operation & 64 == 0, own_id, &mut application);
-                        exchanges.keep_reply(now, id, &reply);
+                        exchanges.keep_reply(&mut Fixed, now, key, Repeat::of(message.code()), &reply);
                         recent.push((id, now, reply));
                     }
                     Received::Duplicate(reply) => {
@@ -190,15 +197,16 @@ pub fn exchange(data: &[u8]) {
                 }
             }
         }
-        assert!(exchanges.open() <= 2);
+        assert!(exchanges.open(&Fixed) <= 2);
     }
     // Whatever is open ends by itself.
     for _ in 0..100 {
-        let Some(at) = exchanges.next_deadline() else { break };
+        let Some(at) = exchanges.next_deadline(&Fixed) else { break };
         now = now.max(at);
-        let _ = exchanges.poll(now);
+        let mut storage = [0; 64];
+        let _ = exchanges.poll(&mut Fixed, now, &mut Frame::new(&mut storage, 0));
     }
-    assert_eq!(exchanges.open(), 0);
+    assert_eq!(exchanges.open(&Fixed), 0);
 }
 
 fn respond(message: MessageRef<'_>, known: bool, own_id: u16, application: &mut Application) -> Vec<u8> {

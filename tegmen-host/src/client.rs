@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tegmen::address::Path;
-use tegmen::coap::{Block, Code, Exchanges, MessageRef, OptionNumber, Probing, RequestId};
+use tegmen::coap::{Block, Code, Exchanges, Fixed, MessageRef, OptionNumber, Probing, RequestId};
 use tegmen::counters::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::association::Rank;
@@ -47,7 +47,7 @@ use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
 
-type ClientExchanges = Exchanges<4, 1280, 16, 1024>;
+type ClientExchanges = Exchanges<Fixed<4, 1280, 16, 1024>>;
 type Table = PeerArray<Box<ClientExchanges>, 1, 1, 1536, 6144, 1>;
 
 type Role = tegmen::dtls::roles::PublicKeys<Extended<Resuming<ClientOnly, resumption::AcceptsTickets>>, PublicKeys>;

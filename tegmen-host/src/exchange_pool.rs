@@ -124,6 +124,13 @@ pub struct PoolKey {
     tag: Tag,
 }
 
+/// The reply to a message, and its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    position: Position,
+    header: Header,
+}
+
 impl ExchangePool {
     /// An empty pool. It takes at most `reply_bytes` for replies and `sent_bytes` for messages that are not acknowledged,
     /// and for each reply up to 22 bytes more in an index.
@@ -163,7 +170,7 @@ impl ExchangePool {
     }
 
     /// The record of a message, if it is younger than EXCHANGE_LIFETIME.
-    fn record(&self, now: u32, owner: u32, key: PoolKey) -> Option<(Position, Header)> {
+    fn record(&self, now: u32, owner: u32, key: PoolKey) -> Option<Record> {
         let same = |position: Position| {
             self.segments.header(position).is_some_and(|header| {
                 header.owner == owner
@@ -173,7 +180,7 @@ impl ExchangePool {
             })
         };
         let position = self.index.find(key.tag, same)?;
-        Some((position, self.segments.header(position)?))
+        Some(Record { position, header: self.segments.header(position)? })
     }
 
     /// Removes replies that are older than EXCHANGE_LIFETIME, once in a tick: twice as many as were added since the last
@@ -295,8 +302,11 @@ enum Which {
 }
 
 impl ExchangeStorage for ExchangePool {
+    /// As many as there are bytes for.
+    const PLACES: usize = usize::MAX;
     type Peer = PoolPeer;
     type Key = PoolKey;
+    type Handled = Record;
 
     #[inline]
     fn key(&mut self, now: Instant, peer: &mut PoolPeer, message_id: u16, datagram: &[u8]) -> PoolKey {
@@ -315,9 +325,13 @@ impl ExchangeStorage for ExchangePool {
     }
 
     #[inline]
-    fn reply(&self, now: Instant, peer: &PoolPeer, key: PoolKey) -> Option<&[u8]> {
-        let (position, header) = self.record(ticks(now), peer.owner, key)?;
-        Some(self.segments.reply(position, &header))
+    fn handled(&self, now: Instant, peer: &PoolPeer, key: PoolKey) -> Option<Record> {
+        self.record(ticks(now), peer.owner, key)
+    }
+
+    #[inline]
+    fn reply<'s>(&'s self, _: &'s PoolPeer, Record { position, header }: Record) -> &'s [u8] {
+        self.segments.reply(position, &header)
     }
 
     fn has_room(&mut self, now: Instant, peer: &mut PoolPeer, repeat: Repeat) -> bool {
@@ -349,21 +363,25 @@ impl ExchangeStorage for ExchangePool {
         self.add(if peer.asks_often() { Which::Busy } else { Which::Safe }, header, tag, reply);
     }
 
-    fn last_reply(&self, now: Instant, peer: &PoolPeer) -> &[u8] {
+    fn last_reply<'s>(&'s self, now: Instant, peer: &'s PoolPeer) -> &'s [u8] {
         let (message_id, print) = (peer.last_message_id, peer.last_print);
         let key = PoolKey { message_id, print, tag: tag(&self.keys, peer.owner, message_id, print) };
-        self.reply(now, peer, key).unwrap_or(&[])
+        self.handled(now, peer, key).map_or(&[], |handled| self.reply(peer, handled))
     }
 
-    fn open(&mut self, peer: &mut PoolPeer, exchange: Outgoing, message: &[u8]) -> Result<(), Busy> {
-        self.sent.open(&mut peer.sent, exchange, message)
+    fn open<'s>(&'s mut self, peer: &'s mut PoolPeer, message: &[u8]) -> Result<&'s mut Outgoing, Busy> {
+        self.sent.open(&mut peer.sent, message)
     }
 
-    fn exchanges(&self, peer: &PoolPeer) -> impl Iterator<Item = &Outgoing> {
+    fn exchanges<'s>(&'s self, peer: &'s PoolPeer) -> impl Iterator<Item = &'s Outgoing> {
         self.sent.iter(peer.sent)
     }
 
-    fn find(&mut self, peer: &mut PoolPeer, is_it: impl FnMut(&Outgoing) -> bool) -> Option<&mut Outgoing> {
+    fn find<'s>(
+        &'s mut self,
+        peer: &'s mut PoolPeer,
+        is_it: impl FnMut(&Outgoing) -> bool,
+    ) -> Option<&'s mut Outgoing> {
         self.sent.find(peer.sent, is_it)
     }
 
@@ -371,12 +389,8 @@ impl ExchangeStorage for ExchangePool {
         self.sent.write(peer.sent, id, frame)
     }
 
-    fn drop_message(&mut self, peer: &mut PoolPeer, id: RequestId) {
-        self.sent.drop_message(peer.sent, id);
-    }
-
-    fn close(&mut self, peer: &mut PoolPeer, id: RequestId) {
-        self.sent.close(&mut peer.sent, id);
+    fn settle(&mut self, peer: &mut PoolPeer, id: RequestId) {
+        self.sent.settle(&mut peer.sent, id);
     }
 
     fn forget(&mut self, peer: &mut PoolPeer) {

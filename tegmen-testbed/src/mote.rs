@@ -14,8 +14,10 @@ use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::Due;
 use tegmen::coap::handler::{Anybody, Request, Served, serve};
+use tegmen::coap::storage::Repeat;
 use tegmen::coap::{
-    Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, RequestId, Response,
+    Authorized, Builder, Code, Exchanges, Fixed, Handler, MessageRef, MessageType, OptionNumber, Received, RequestId,
+    Response,
 };
 use tegmen::counters::Counters;
 use tegmen::crypto::compact::Compact;
@@ -127,7 +129,7 @@ struct Asked {
 
 /// The exchanges of one peer, made when it first speaks.
 #[derive(Default)]
-struct Attached(Option<Box<Exchanges<1, MESSAGE, 8, 1024>>>);
+struct Attached(Option<Box<Exchanges<Fixed<1, MESSAGE, 8, 1024>>>>);
 
 impl<const PEERS: usize> Node<PEERS> {
     /// A node that has heard and said nothing.
@@ -160,7 +162,7 @@ impl<const PEERS: usize> Node<PEERS> {
         }
     }
 
-    fn exchanges(&mut self, id: PeerId) -> Option<&mut Exchanges<1, MESSAGE, 8, 1024>> {
+    fn exchanges(&mut self, id: PeerId) -> Option<&mut Exchanges<Fixed<1, MESSAGE, 8, 1024>>> {
         let first = self.messages.below(1 << 16) as u16;
         let attached = self.endpoint.peers.attached(id)?;
         Some(attached.0.get_or_insert_with(|| Box::new(Exchanges::new(first))))
@@ -219,8 +221,8 @@ impl<const PEERS: usize> Node<PEERS> {
             _ => None,
         };
         let exchanges = self.exchanges(id)?;
-        let request = exchanges.sent(now, frame.bytes(), random).ok()?;
-        let deadline = exchanges.next_deadline();
+        let request = exchanges.sent(&mut Fixed, now, frame.bytes(), random).ok()?;
+        let deadline = exchanges.next_deadline(&Fixed);
         self.asked = Some(Asked { request, reading, pending });
         self.instructions += self.setup.costs.build + self.setup.costs.keep;
         self.endpoint.peers.schedule(id, deadline.unwrap_or(Instant::NEVER));
@@ -251,8 +253,9 @@ impl<const PEERS: usize> Node<PEERS> {
     /// A CoAP message of a peer.
     fn hear(&mut self, now: Instant, id: PeerId, bytes: &[u8], wishes: &mut Vec<Wish>) {
         let Some(exchanges) = self.exchanges(id) else { return };
-        let heard = match exchanges.receive(now, bytes) {
-            Received::Request(_) => Heard::Request,
+        let mut arrays = Fixed;
+        let heard = match exchanges.receive(&mut arrays, now, bytes) {
+            Received::Request(..) => Heard::Request,
             Received::Duplicate(again) => Heard::Again(again.to_vec()),
             Received::Response { request, .. } => Heard::Response(request),
             Received::Reject(reset) => Heard::Again(reset.to_vec()),
@@ -314,7 +317,7 @@ impl<const PEERS: usize> Node<PEERS> {
         frame: Frame<'_>,
         wishes: &mut Vec<Wish>,
     ) -> Option<()> {
-        self.exchanges(id)?.keep_reply(now, message_id, frame.bytes());
+        self.exchanges(id)?.keep_reply(&mut Fixed, now, message_id, Repeat::Idempotent, frame.bytes());
         self.say(now, id, to, frame, wishes);
         Some(())
     }
@@ -388,13 +391,16 @@ impl<const PEERS: usize> Node<PEERS> {
         let Some(exchanges) = self.exchanges(id) else { return };
         let mut again = Vec::new();
         let mut over = None;
-        while let Some(due) = exchanges.poll(now) {
-            match due {
-                Due::Retransmit(bytes) => again.push(bytes.to_vec()),
-                Due::TimedOut(request) => over = Some(request),
+        let mut storage = [0; DATAGRAM];
+        loop {
+            let mut frame = Frame::new(&mut storage, 0);
+            match exchanges.poll(&mut Fixed, now, &mut frame) {
+                Some(Due::Retransmit) => again.push(frame.bytes().to_vec()),
+                Some(Due::TimedOut(request)) => over = Some(request),
+                None => break,
             }
         }
-        let deadline = exchanges.next_deadline();
+        let deadline = exchanges.next_deadline(&Fixed);
         if let Some(deadline) = deadline {
             self.endpoint.peers.schedule(id, deadline);
         }

@@ -27,3 +27,4 @@ pub use option::OptionNumber;
 pub use probing::Probing;
 pub use request::Request;
 pub use response::Response;
+pub use storage::Fixed;

@@ -17,7 +17,7 @@ pub use ask::SendError;
 
 use crate::address::Path;
 use crate::buf::Frame;
-use crate::coap::exchange::{Due, MessageLayer, Received};
+use crate::coap::exchange::{Due, PeerExchanges, Received};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::Records;
@@ -27,16 +27,18 @@ use crate::endpoint::{Endpoint, Event, Peers};
 use crate::identity::{Identity, PeerId};
 
 /// An endpoint, and the exchanges of each of its peers.
-pub struct Node<P: Peers<Attached: MessageLayer>, R: Roles> {
+pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles> {
     /// The peers and their sessions.
     pub endpoint: Endpoint<P, R>,
+    /// The memory of their exchanges.
+    storage: <P::Attached as PeerExchanges>::Storage,
     nstart: usize,
 }
 
-impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
-    /// A node with the peers of `endpoint`.
-    pub const fn new(endpoint: Endpoint<P, R>) -> Self {
-        Self { endpoint, nstart: NSTART }
+impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
+    /// A node with the peers of `endpoint`, whose exchanges are kept in `storage`.
+    pub const fn new(endpoint: Endpoint<P, R>, storage: <P::Attached as PeerExchanges>::Storage) -> Self {
+        Self { endpoint, storage, nstart: NSTART }
     }
 
     /// Sets the number of exchanges that the node opens with each peer at the same time (NSTART; RFC 7252, section 4.7).
@@ -115,10 +117,11 @@ impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
         let sender = self.endpoint.peers.peer(peer)?;
         let identity = Identity { principal: sender.principal(), protection: sender.protection() };
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
-        let exchanges = self.endpoint.peers.attached(peer)?;
-        match exchanges.receive(cx.now, message) {
-            Received::Request(request) => {
-                serve::answer(cx.now, peer, exchanges, request, identity, application, &mut frame);
+        let Self { endpoint, storage, .. } = self;
+        let exchanges = endpoint.peers.attached(peer)?.exchanges();
+        match exchanges.receive(storage, cx.now, message) {
+            Received::Request(request, key) => {
+                serve::answer(cx.now, peer, (exchanges, storage), (request, key), identity, application, &mut frame);
             }
             Received::Duplicate(reply) => frame.append(reply).ok()?,
             Received::Reject(reset) => frame.append(&reset).ok()?,
@@ -142,11 +145,9 @@ impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
         out: &mut [u8],
     ) -> Option<Event> {
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
-        let exchanges = self.endpoint.peers.attached(peer)?;
-        match exchanges.poll(cx.now) {
-            Some(Due::Retransmit(message)) => frame.append(message).ok()?,
-            Some(Due::TimedOut(request)) => application.on_reply(peer, request, Reply::TimedOut),
-            None => {}
+        let exchanges = self.endpoint.peers.attached(peer)?.exchanges();
+        if let Some(Due::TimedOut(request)) = exchanges.poll(&mut self.storage, cx.now, &mut frame) {
+            application.on_reply(peer, request, Reply::TimedOut);
         }
         self.schedule(peer);
         self.transmit(cx, peer, frame)
@@ -154,8 +155,8 @@ impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
 
     /// Sets the alarm of a peer for its exchanges.
     fn schedule(&mut self, peer: PeerId) {
-        let deadline = self.endpoint.peers.attached(peer).and_then(|exchanges| exchanges.next_deadline());
-        if let Some(deadline) = deadline {
+        let attached = self.endpoint.peers.attached(peer);
+        if let Some(deadline) = attached.and_then(|attached| attached.exchanges().next_deadline(&self.storage)) {
             self.endpoint.peers.schedule(peer, deadline);
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use tegmen::address::{Address, Path};
 use tegmen::coap::handler::{Anybody, Policy};
-use tegmen::coap::{Authorized, Code, Exchanges, Handler, MessageRef, RequestId, Response};
+use tegmen::coap::{Authorized, Code, Exchanges, Fixed, Handler, MessageRef, RequestId, Response};
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::cx::Cx;
@@ -17,7 +17,7 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{Application, Deferred, Node, Reply, SendError};
 use tegmen::time::{Duration, Instant};
 
-type Table = PeerArray<Exchanges<3, 64, 32, 512>, 2, 1>;
+type Table = PeerArray<Exchanges<Fixed<3, 64, 32, 512>>, 2, 1>;
 
 /// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +106,7 @@ impl End {
             App { serves: true, counter: Counter::default(), deferred: VecDeque::new(), outcomes: HashMap::new() };
         let local = Address { ip: [last; 16], port: 5684, scope: 0 };
         let (to_ask, asked) = (VecDeque::new(), HashMap::new());
-        Self { node: Node::new(endpoint), crypto, counters, local, app, peer: None, to_ask, asked }
+        Self { node: Node::new(endpoint, Fixed), crypto, counters, local, app, peer: None, to_ask, asked }
     }
 
     fn path(&self) -> Path {
@@ -206,7 +206,7 @@ impl End {
 
     fn open(&mut self) -> usize {
         let peer = self.peer.expect("a peer");
-        self.node.endpoint.peers.attached(peer).expect("a peer").open()
+        self.node.endpoint.peers.attached(peer).expect("a peer").open(&Fixed)
     }
 }
 

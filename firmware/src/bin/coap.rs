@@ -6,8 +6,9 @@ use core::hint::black_box;
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::{Due, Received};
 use tegmen::coap::handler::{Anybody, serve};
+use tegmen::coap::storage::Repeat;
 use tegmen::coap::{
-    Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Request, Response,
+    Authorized, Builder, Code, Exchanges, Fixed, Handler, MessageRef, MessageType, OptionNumber, Request, Response,
 };
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::Instant;
@@ -36,28 +37,29 @@ extern "C" fn main() -> ! {
 fn run() -> Option<()> {
     let client = CLIENT.fill(|| OneExchange::new(1))?;
     let server = SERVER.fill(|| OneExchange::new(2))?;
+    let mut arrays = Fixed;
     let mut thermometer = Thermometer { reading: black_box(215) };
 
     let mut storage = [0; 64];
     let mut frame = Frame::new(&mut storage, 0);
     measured(BUILD, || build_get(&mut frame))?;
     let request = black_box(frame.bytes());
-    let sent = measured(ASK, || client.sent(NOW, request, 7)).ok()?;
+    let sent = measured(ASK, || client.sent(&mut Fixed, NOW, request, 7)).ok()?;
 
-    let due = client.next_deadline()?;
-    match measured(RETRANSMIT, || client.poll(due)) {
-        Some(Due::Retransmit(again)) if again == request => {}
+    let due = client.next_deadline(&Fixed)?;
+    let mut storage = [0; 64];
+    let mut reply = Frame::new(&mut storage, 0);
+    match measured(RETRANSMIT, || client.poll(&mut Fixed, due, &mut reply)) {
+        Some(Due::Retransmit) if reply.bytes() == request => reply.truncate(0),
         _ => return None,
     }
 
     let get = measured(PARSE, || MessageRef::parse(request)).ok()?;
     let path_matches = measured(MATCH, || get.path_is(PATH));
 
-    let mut storage = [0; 64];
-    let mut reply = Frame::new(&mut storage, 0);
     measured(SERVE, || answer(server, request, &mut thermometer, &mut reply))?;
 
-    match measured(HEAR, || client.receive(NOW, black_box(reply.bytes()))) {
+    match measured(HEAR, || client.receive(&mut arrays, NOW, black_box(reply.bytes()))) {
         Received::Response { request, message, .. } if request == sent => {
             let expected = message.code() == Code::CONTENT && message.payload() == [0, 215];
             (expected && path_matches).then_some(())
@@ -79,11 +81,11 @@ fn answer(
     thermometer: &mut Thermometer,
     reply: &mut Frame<'_>,
 ) -> Option<()> {
-    let Received::Request(message) = exchanges.receive(NOW, datagram) else { return None };
+    let Received::Request(message, key) = exchanges.receive(&mut Fixed, NOW, datagram) else { return None };
     let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
     let message_id = exchanges.message_id();
     serve(Request::new(message, identity), &Anybody, thermometer, message_id, reply);
-    exchanges.keep_reply(NOW, message.message_id(), reply.bytes());
+    exchanges.keep_reply(&mut Fixed, NOW, key, Repeat::of(message.code()), reply.bytes());
     Some(())
 }
 
@@ -106,7 +108,7 @@ impl Handler for Thermometer {
 }
 
 /// One request of ours under way, four of the peer remembered, 64 bytes of replies.
-type OneExchange = Exchanges<1, 64, 4, 64>;
+type OneExchange = Exchanges<Fixed<1, 64, 4, 64>>;
 
 static CLIENT: Place<OneExchange> = Place::empty();
 static SERVER: Place<OneExchange> = Place::empty();

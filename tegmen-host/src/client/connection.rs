@@ -15,7 +15,7 @@ use tegmen::buf::Frame;
 use tegmen::coap::exchange::{Busy, Due, Received};
 use tegmen::coap::message::BuildError;
 use tegmen::coap::option::uint_bytes;
-use tegmen::coap::{Block, Builder, MessageType, OptionNumber, RequestId};
+use tegmen::coap::{Block, Builder, Fixed, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
 use tegmen::cx::Cx;
 use tegmen::dtls::{Fatal, Records};
@@ -125,12 +125,12 @@ impl Client {
             Some(oscore) => Some(oscore.protect(&mut self.crypto, &mut frame)?),
         };
         let message = frame.finish();
-        let request = match exchanges.sent(start, message, random[8]) {
+        let request = match exchanges.sent(&mut Fixed, start, message, random[8]) {
             Ok(request) => request,
             Err(Busy::TooLong) => return Err(too_long),
             Err(Busy::Outstanding) => return Err(ClientError::System(io::Error::other("too many open requests"))),
         };
-        if let Some(at) = exchanges.next_deadline() {
+        if let Some(at) = exchanges.next_deadline(&Fixed) {
             self.endpoint.peers.schedule(self.peer, at);
         }
         if let (Some(oscore), Some(pending)) = (&mut self.oscore, pending) {
@@ -204,10 +204,10 @@ impl Client {
             return Err(ClientError::Ended { remote: self.remote, detail: "the peer is gone".to_owned() });
         };
         let message = tegmen::coap::message::empty(MessageType::Confirmable, exchanges.message_id());
-        let Ok(id) = exchanges.sent(start, &message, random[0]) else {
+        let Ok(id) = exchanges.sent(&mut Fixed, start, &message, random[0]) else {
             return Err(ClientError::System(io::Error::other("too many open requests")));
         };
-        if let Some(at) = exchanges.next_deadline() {
+        if let Some(at) = exchanges.next_deadline(&Fixed) {
             self.endpoint.peers.schedule(self.peer, at);
         }
         self.send(start, &message).await?;
@@ -284,7 +284,7 @@ impl Client {
 
     pub(super) fn forget(&mut self, request: RequestId) {
         if let Some(exchanges) = self.endpoint.peers.attached(self.peer) {
-            exchanges.cancel(request);
+            exchanges.cancel(&mut Fixed, request);
         }
         if let Some(oscore) = &mut self.oscore {
             oscore.forget(request);
@@ -432,15 +432,16 @@ impl Client {
     async fn on_alarm(&mut self, now: Instant) -> Result<Option<Happened>, ClientError> {
         loop {
             let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Ok(None) };
-            match exchanges.poll(now) {
-                Some(Due::Retransmit(message)) => {
-                    let message = message.to_vec();
-                    self.send(now, &message).await?;
+            let mut storage = [0; MAX_DATAGRAM];
+            let mut frame = Frame::new(&mut storage, 0);
+            match exchanges.poll(&mut Fixed, now, &mut frame) {
+                Some(Due::Retransmit) => {
+                    self.send(now, frame.bytes()).await?;
                     self.is_repeated(now);
                 }
                 Some(Due::TimedOut(request)) => return Ok(Some(Happened::Unanswered(request))),
                 None => {
-                    if let Some(next) = exchanges.next_deadline() {
+                    if let Some(next) = exchanges.next_deadline(&Fixed) {
                         self.endpoint.peers.schedule(self.peer, next);
                     }
                     return Ok(None);
@@ -507,8 +508,8 @@ impl Client {
         self.probing.heard();
         self.is_answered();
         let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Ok(None) };
-        let mut answered = None;
-        let (answer, happened) = match exchanges.receive(now, bytes) {
+        let (mut answered, mut arrays) = (None, Fixed);
+        let (answer, happened) = match exchanges.receive(&mut arrays, now, bytes) {
             Received::Response { request, message, acknowledge } => {
                 answered = Some(message.token().len());
                 let reply = match &mut self.oscore {
@@ -530,10 +531,10 @@ impl Client {
             Received::Duplicate(reply) => (reply.to_vec(), None),
             Received::Reject(reset) => (reset.to_vec(), None),
             // A client has no resources.
-            Received::Request(message) if message.message_type() == MessageType::Confirmable => {
+            Received::Request(message, _) if message.message_type() == MessageType::Confirmable => {
                 (tegmen::coap::message::empty(MessageType::Reset, message.message_id()).to_vec(), None)
             }
-            Received::Request(_) | Received::Acknowledged(_) | Received::Rejected { .. } | Received::Nothing => {
+            Received::Request(..) | Received::Acknowledged(_) | Received::Rejected { .. } | Received::Nothing => {
                 (Vec::new(), None)
             }
         };

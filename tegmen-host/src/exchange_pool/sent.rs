@@ -2,7 +2,7 @@
 
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::exchange::{Busy, RequestId};
-use tegmen::coap::storage::Outgoing;
+use tegmen::coap::storage::{Outgoing, Waiting};
 
 /// The end of a list.
 pub(super) const NONE: u32 = u32::MAX;
@@ -97,8 +97,8 @@ impl SentMessages {
         Self { exchanges: Slots::new(), cells: Slots::new(), limit }
     }
 
-    /// Adds an exchange behind the list that begins at `first`.
-    pub(super) fn open(&mut self, first: &mut u32, exchange: Outgoing, message: &[u8]) -> Result<(), Busy> {
+    /// Adds a place for an exchange behind the list that begins at `first`.
+    pub(super) fn open(&mut self, first: &mut u32, message: &[u8]) -> Result<&mut Outgoing, Busy> {
         let len = u16::try_from(message.len()).map_err(|_| Busy::TooLong)?;
         let needed = size_of::<Slot<Sent>>() + message.len().div_ceil(CELL) * size_of::<Slot<[u8; CELL]>>();
         if self.used_bytes() + needed > self.limit {
@@ -114,7 +114,7 @@ impl SentMessages {
             }
             cells = cell;
         }
-        let added = self.exchanges.add(Sent { exchange, cells, len });
+        let added = self.exchanges.add(Sent { exchange: Outgoing::NONE, cells, len });
         let mut last = NONE;
         let mut at = *first;
         while at != NONE {
@@ -124,7 +124,7 @@ impl SentMessages {
             Some(slot) => slot.next = added,
             None => *first = added,
         }
-        Ok(())
+        self.exchanges.get_mut(added).map(|slot| &mut slot.value.exchange).ok_or(Busy::Outstanding)
     }
 
     pub(super) fn iter(&self, first: u32) -> impl Iterator<Item = &Outgoing> {
@@ -152,6 +152,9 @@ impl SentMessages {
         let sent = self.position(first, |exchange| exchange.id == id).and_then(|at| self.exchanges.get(at));
         let Some(Sent { cells, len, .. }) = sent.map(|slot| slot.value) else { return Ok(()) };
         let (mut at, mut rest) = (cells, usize::from(len));
+        if frame.room() < rest {
+            return Err(Full);
+        }
         while let Some(cell) = self.cells.get(at) {
             let part = rest.min(CELL);
             frame.append(&cell.value[..part])?;
@@ -161,7 +164,19 @@ impl SentMessages {
         Ok(())
     }
 
-    pub(super) fn drop_message(&mut self, first: u32, id: RequestId) {
+    /// Gives back the cells of a message unless it may be sent again, and the place of an exchange that is over.
+    pub(super) fn settle(&mut self, first: &mut u32, id: RequestId) {
+        let found = self.find(*first, |exchange| exchange.id == id).map(|exchange| exchange.waiting);
+        match found {
+            Some(Waiting::Nothing) => self.close(first, id),
+            Some(Waiting::Response | Waiting::SeparateResponse | Waiting::Notifications) => {
+                self.drop_message(*first, id)
+            }
+            Some(Waiting::Acknowledgement) | None => {}
+        }
+    }
+
+    fn drop_message(&mut self, first: u32, id: RequestId) {
         let Some(at) = self.position(first, |exchange| exchange.id == id) else { return };
         let Some(slot) = self.exchanges.get_mut(at) else { return };
         slot.value.len = 0;
@@ -171,7 +186,7 @@ impl SentMessages {
         }
     }
 
-    pub(super) fn close(&mut self, first: &mut u32, id: RequestId) {
+    fn close(&mut self, first: &mut u32, id: RequestId) {
         let Some(at) = self.position(*first, |exchange| exchange.id == id) else { return };
         self.drop_message(*first, id);
         let next = self.exchanges.remove(at);

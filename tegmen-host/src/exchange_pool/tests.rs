@@ -1,3 +1,8 @@
+#[path = "../../../tegmen/tests/exchanges/messages.rs"]
+mod messages;
+#[path = "../../../tegmen/tests/exchanges/network.rs"]
+mod network;
+
 use super::*;
 use proptest::prelude::*;
 use tegmen::coap::Token;
@@ -8,8 +13,35 @@ const START: Instant = Instant::from_micros(1_000_000_000);
 /// The least that a pool takes.
 const SMALLEST: usize = (SAFE_MIN + BUSY_MIN) * SEGMENT;
 
+/// The storage of the modules that every storage has to pass.
+type Storage = ExchangePool;
+
+fn storage() -> Storage {
+    ExchangePool::new(SMALLEST, 4096)
+}
+
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
+}
+
+/// The reply to a message that was handled.
+fn reply(pool: &ExchangePool, now: Instant, peer: &PoolPeer, key: PoolKey) -> Option<Vec<u8>> {
+    pool.handled(now, peer, key).map(|handled| pool.reply(peer, handled).to_vec())
+}
+
+/// Begins an exchange that waits for an acknowledgement.
+fn open(pool: &mut ExchangePool, peer: &mut PoolPeer, id: u32, message: &[u8]) -> Result<(), Busy> {
+    let place = pool.open(peer, message)?;
+    *place = exchange(id, id as u16);
+    Ok(())
+}
+
+/// Lets an exchange wait for something else.
+fn set(pool: &mut ExchangePool, peer: &mut PoolPeer, id: u32, waiting: Waiting) {
+    if let Some(exchange) = pool.find(peer, |exchange| exchange.id == RequestId(id)) {
+        exchange.waiting = waiting;
+    }
+    pool.settle(peer, RequestId(id));
 }
 
 /// The memory of a model of a message that was answered.
@@ -46,7 +78,7 @@ impl World {
     fn receive(&mut self, peer: usize, message_id: u16, token: u8, repeat: Repeat, len: usize) {
         let datagram = vec![0x41, 1, (message_id >> 8) as u8, message_id as u8, token];
         let key = self.pool.key(self.now, &mut self.peers[peer], message_id, &datagram);
-        let known = self.pool.reply(self.now, &self.peers[peer], key).map(<[u8]>::to_vec);
+        let known = reply(&self.pool, self.now, &self.peers[peer], key);
         let lives = |one: &&Answered| self.now.since(one.at) < EXCHANGE_LIFETIME - Duration::from_millis(2);
         let same = |one: &&Answered| one.peer == peer && one.datagram == datagram;
         let last = self.answered.iter().rev().filter(same).find(lives);
@@ -171,7 +203,7 @@ fn what_one_peer_asks_often_leaves_the_replies_to_others() {
     }
     let datagram = [0x41, 1, 0, 7, 1];
     let key = world.pool.key(world.now, &mut world.peers[1], 7, &datagram);
-    assert!(world.pool.reply(world.now, &world.peers[1], key).is_some());
+    assert!(world.pool.handled(world.now, &world.peers[1], key).is_some());
 }
 
 #[test]
@@ -198,7 +230,7 @@ fn a_reply_that_is_too_long_to_be_kept_is_known_to_have_been_given() {
     let key = world.pool.key(START, &mut world.peers[0], 7, &datagram);
     assert!(world.pool.has_room(START, &mut world.peers[0], Repeat::Never));
     world.pool.keep(START, &mut world.peers[0], key, Repeat::Never, &[0; REPLY_MAX + 1]);
-    assert_eq!(world.pool.reply(START, &world.peers[0], key), Some(&[][..]));
+    assert_eq!(reply(&world.pool, START, &world.peers[0], key), Some(Vec::new()));
 }
 
 #[test]
@@ -239,10 +271,10 @@ fn messages_of_every_length_come_back_as_they_were() {
     let mut peers: Vec<PoolPeer> = (0..3).map(|_| PoolPeer::default()).collect();
     let message = |n: u32| -> Vec<u8> { (0..n * 7).map(|i| (i * 31 + n) as u8).collect() };
     for n in 0..180 {
-        pool.open(&mut peers[n as usize % 3], exchange(n, n as u16), &message(n)).unwrap();
+        open(&mut pool, &mut peers[n as usize % 3], n, &message(n)).unwrap();
     }
     for n in (0..180).step_by(2) {
-        pool.close(&mut peers[n as usize % 3], RequestId(n));
+        set(&mut pool, &mut peers[n as usize % 3], n, Waiting::Nothing);
     }
     for n in 0..180u32 {
         let peer = &mut peers[n as usize % 3];
@@ -252,7 +284,7 @@ fn messages_of_every_length_come_back_as_they_were() {
     }
     let order: Vec<u32> = pool.exchanges(&peers[1]).map(|exchange| exchange.id.0).collect();
     assert!(order.is_sorted() && order.len() == 30);
-    pool.drop_message(&mut peers[1], RequestId(1));
+    set(&mut pool, &mut peers[1], 1, Waiting::Response);
     assert!(written(&pool, &peers[1], 1).is_empty() && pool.exchanges(&peers[1]).count() == 30);
     for peer in &mut peers {
         pool.forget(peer);
@@ -265,10 +297,10 @@ fn messages_of_every_length_come_back_as_they_were() {
 fn messages_that_wait_take_no_more_than_they_may() {
     let mut pool = ExchangePool::new(SMALLEST, 4096);
     let mut peer = PoolPeer::default();
-    let opened = (0..100).take_while(|n| pool.open(&mut peer, exchange(*n, 0), &[0; 200]).is_ok()).count();
+    let opened = (0..100).take_while(|n| open(&mut pool, &mut peer, *n, &[0; 200]).is_ok()).count();
     assert!((8..=16).contains(&opened), "{opened}");
-    assert_eq!(pool.open(&mut peer, exchange(100, 0), &[0; 200]), Err(Busy::Outstanding));
-    pool.close(&mut peer, RequestId(3));
-    assert_eq!(pool.open(&mut peer, exchange(100, 0), &[0; 200]), Ok(()));
-    assert_eq!(pool.open(&mut peer, exchange(101, 0), &[0; 70_000]), Err(Busy::TooLong));
+    assert_eq!(open(&mut pool, &mut peer, 100, &[0; 200]), Err(Busy::Outstanding));
+    set(&mut pool, &mut peer, 3, Waiting::Nothing);
+    assert_eq!(open(&mut pool, &mut peer, 100, &[0; 200]), Ok(()));
+    assert_eq!(open(&mut pool, &mut peer, 101, &[0; 70_000]), Err(Busy::TooLong));
 }

@@ -4,12 +4,12 @@ use super::oscore_exchange::OscoreExchange;
 use super::transfer::{Share, Transfers};
 use std::sync::Arc;
 use tegmen::coap::observe::Observation;
-use tegmen::coap::{Exchanges, Probing, RequestId};
+use tegmen::coap::{Exchanges, Fixed, Probing, RequestId};
 use tegmen::time::Instant;
 
 /// Exchanges of one peer of a server: two messages of ours open (NSTART is 1 for responses and for notifications
 /// each), the last 64 messages, 4 KiB of replies.
-pub(super) type PeerExchanges = Exchanges<2, 1280, 64, 4096>;
+pub(super) type PeerExchanges = Exchanges<Fixed<2, 1280, 64, 4096>>;
 
 /// Kept only for peers that say something.
 pub(super) type Attached = Option<Box<CoapPeer>>;
@@ -69,7 +69,7 @@ impl CoapPeer {
 
     /// True if a notification can be sent now.
     pub(super) fn has_news(&self) -> bool {
-        self.exchanges.outstanding() == 0 && self.observations.iter().any(|observed| observed.is_due())
+        self.exchanges.outstanding(&Fixed) == 0 && self.observations.iter().any(|observed| observed.is_due())
     }
 
     /// The peer has acknowledged a notification.

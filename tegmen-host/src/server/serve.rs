@@ -26,7 +26,8 @@ use tegmen::coap::handler::{
 };
 use tegmen::coap::message::BuildError;
 use tegmen::coap::observe::{DEREGISTER, Observation};
-use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, Token};
+use tegmen::coap::storage::Repeat;
+use tegmen::coap::{Block, Builder, Code, Fixed, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::counters::Counters;
 use tegmen::identity::{PeerId, Protection};
 use tegmen::secret;
@@ -194,9 +195,9 @@ impl<A: Application> CoapServer<A> {
     ) {
         coap_peer.last = from.now;
         coap_peer.probing.heard();
-        match coap_peer.exchanges.receive(from.now, bytes) {
-            Received::Request(message) if message.option(OptionNumber::OSCORE).is_some() => {
-                let message_id = message.message_id();
+        let mut arrays = Fixed;
+        match coap_peer.exchanges.receive(&mut arrays, from.now, bytes) {
+            Received::Request(message, key) if message.option(OptionNumber::OSCORE).is_some() => {
                 match self.gather(from, coap_peer, &message, frame) {
                     OuterBlock::Uncut => self.protected_request(from, coap_peer, counters, crypto, bytes, frame),
                     OuterBlock::Gathered(mut whole, block) => {
@@ -205,12 +206,13 @@ impl<A: Application> CoapServer<A> {
                     }
                     OuterBlock::Answered => {}
                 }
-                coap_peer.exchanges.keep_reply(from.now, message_id, frame.bytes());
+                coap_peer.exchanges.keep_reply(&mut Fixed, from.now, key, Repeat::Idempotent, frame.bytes());
                 self.requests += 1;
             }
-            Received::Request(message) => {
+            Received::Request(message, key) => {
                 let code = self.request(from, coap_peer, &message, bytes, frame);
-                coap_peer.exchanges.keep_reply(from.now, message.message_id(), frame.bytes());
+                let repeat = Repeat::of(message.code());
+                coap_peer.exchanges.keep_reply(&mut Fixed, from.now, key, repeat, frame.bytes());
                 self.requests += 1;
                 self.report_request(from, message.code(), || format!("/{}", path_of(&message)), code);
             }
@@ -249,9 +251,11 @@ impl<A: Application> CoapServer<A> {
             return;
         }
         coap_peer.last = from.now;
-        let Received::Request(message) = coap_peer.exchanges.receive(from.now, bytes) else { return };
+        let mut arrays = Fixed;
+        let received = coap_peer.exchanges.receive(&mut arrays, from.now, bytes);
+        let Received::Request(message, key) = received else { return };
         let code = self.request(from, coap_peer, &message, bytes, frame);
-        coap_peer.exchanges.keep_reply(from.now, message.message_id(), &[]);
+        coap_peer.exchanges.keep_reply(&mut Fixed, from.now, key, Repeat::of(message.code()), &[]);
         self.requests += 1;
         self.report_request(from, message.code(), || format!("/{}", path_of(&message)), code);
         let of_use = MessageRef::parse(frame.bytes()).is_ok_and(|response| {
@@ -498,7 +502,7 @@ impl<A: Application> CoapServer<A> {
         random: u8,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        if coap_peer.exchanges.outstanding() > 0 {
+        if coap_peer.exchanges.outstanding(&Fixed) > 0 {
             return None;
         }
         let index = coap_peer.observations.iter().position(Observed::is_due)?;
@@ -520,7 +524,7 @@ impl<A: Application> CoapServer<A> {
                 served
             }
         };
-        let sent = coap_peer.exchanges.sent(from.now, frame.bytes(), random).ok();
+        let sent = coap_peer.exchanges.sent(&mut Fixed, from.now, frame.bytes(), random).ok();
         if !confirmable {
             coap_peer.probing.sent(from.now, frame.len());
         }
@@ -575,7 +579,7 @@ impl<A: Application> CoapServer<A> {
                 written?;
             }
         }
-        coap_peer.exchanges.sent(to.now, frame.bytes(), random).ok()?;
+        coap_peer.exchanges.sent(&mut Fixed, to.now, frame.bytes(), random).ok()?;
         Some(())
     }
 

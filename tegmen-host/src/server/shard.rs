@@ -22,7 +22,7 @@ use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionCounters, ServerResumption};
 use crate::slab::Slab;
-use crate::udp::{Inbound, Outbox, Socket};
+use crate::udp::{Inbound, MAX_DATAGRAM, Outbox, Socket};
 use persistence::Persistence;
 use session::Tried;
 use std::sync::{Arc, Mutex};
@@ -30,6 +30,7 @@ use std::task::Poll;
 use std::time::SystemTime;
 use tegmen::address::Path;
 use tegmen::buf::Frame;
+use tegmen::coap::Fixed;
 use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
@@ -400,7 +401,7 @@ impl<A: Application> Shard<A> {
     /// The answer to what the peer said from its new address went to the old one; the peer would ask again, but later.
     pub(super) fn repeat_reply(&mut self, now: Instant, peer: PeerId) {
         let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
-        let reply = coap_peer.exchanges.last_reply().to_vec();
+        let reply = coap_peer.exchanges.last_reply(&Fixed, now).to_vec();
         self.send(now, peer, &reply);
     }
 
@@ -417,11 +418,10 @@ impl<A: Application> Shard<A> {
     fn on_alarm(&mut self, now: Instant, peer: PeerId) {
         loop {
             let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
-            match coap_peer.exchanges.poll(now) {
-                Some(Due::Retransmit(message)) => {
-                    let message = message.to_vec();
-                    self.send(now, peer, &message);
-                }
+            let mut storage = [0; MAX_DATAGRAM];
+            let mut frame = Frame::new(&mut storage, 0);
+            match coap_peer.exchanges.poll(&mut Fixed, now, &mut frame) {
+                Some(Due::Retransmit) => self.send(now, peer, frame.bytes()),
                 // Who does not acknowledge a notification is not there (RFC 7641, section 4.5).
                 Some(Due::TimedOut(id)) => coap_peer.on_refused(id),
                 None => break,
@@ -434,7 +434,7 @@ impl<A: Application> Shard<A> {
         }
         coap_peer.transfers.forget(now);
         let quiet_at = coap_peer.last.after(EXCHANGE_LIFETIME);
-        let next = match coap_peer.exchanges.next_deadline() {
+        let next = match coap_peer.exchanges.next_deadline(&Fixed) {
             Some(deadline) => deadline.min(quiet_at.max(now.after_millis(1000))),
             // Whatever was exchanged is forgotten by the peer, too.
             None if quiet_at <= now && coap_peer.observations.is_empty() => {

@@ -14,7 +14,7 @@ use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::coap::handler::{Anybody, Request, Served, serve};
 use tegmen::coap::{
-    Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, Response,
+    Authorized, Builder, Code, Exchanges, Fixed, Handler, MessageType, OptionNumber, Received, Response,
 };
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
@@ -282,7 +282,7 @@ impl Lab {
         let mut builder = Builder::new(&mut frame, kind, Code::PUT, id, &[1]).expect("room");
         builder.option(OptionNumber::URI_PATH, b"blink").expect("room");
         builder.payload(&[1]).expect("room");
-        self.client.exchanges.sent(NOW, frame.bytes(), 0).expect("no exchange is open");
+        self.client.exchanges.sent(&mut Fixed, NOW, frame.bytes(), 0).expect("no exchange is open");
         self.client.with(|endpoint, cx| endpoint.seal(cx, peer, &mut frame)).expect("a session");
         let secured = self.client.session == Some(peer);
         let before = self.client.blinks;
@@ -315,7 +315,7 @@ struct Node {
     counters: Counters,
     local: Address,
     session: Option<PeerId>,
-    exchanges: Exchanges<1, 64, 4, 64>,
+    exchanges: Exchanges<Fixed<1, 64, 4, 64>>,
     counter: Counter,
     /// Answers that came.
     blinks: usize,
@@ -397,9 +397,9 @@ impl Node {
         let identity = Identity { principal: peer.principal(), protection: peer.protection() };
         let mut storage = [0; DATAGRAM];
         let mut frame = Frame::new(&mut storage, HEADROOM);
-        match self.exchanges.receive(NOW, bytes) {
-            Received::Request(message) => {
-                let message: MessageRef<'_> = message;
+        let mut arrays = Fixed;
+        match self.exchanges.receive(&mut arrays, NOW, bytes) {
+            Received::Request(message, _) => {
                 let served = serve(Request::new(message, identity), &Anybody, &mut self.counter, 0, &mut frame);
                 assert_eq!(served, Served::Responded { code: Code::CHANGED, observed: false });
             }

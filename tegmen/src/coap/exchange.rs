@@ -5,43 +5,24 @@ use super::code::Code;
 use super::message::{Malformed, MessageRef, MessageType, Token, empty};
 use super::observe;
 use super::option::OptionNumber;
-use crate::buf::{Full, copy};
+pub use super::storage::{Busy, EXCHANGE_LIFETIME, RequestId};
+use super::storage::{ExchangeStorage, Outgoing, Repeat, Waiting};
+use crate::buf::Frame;
 use crate::time::{Duration, Instant};
 
 /// ACK_TIMEOUT (RFC 7252, section 4.8).
 pub const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// MAX_RETRANSMIT.
 pub const MAX_RETRANSMIT: u8 = 4;
-/// EXCHANGE_LIFETIME: how long a Message ID means the same message.
-pub const EXCHANGE_LIFETIME: Duration = Duration::from_secs(247);
 /// The time that a request waits for its response after the acknowledgement, or from the start if the request is not
 /// confirmable.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(247);
 
-/// Names a request, or a separate response, that was sent.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RequestId(pub u32);
-
-/// All room for outgoing messages is taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Busy {
-    /// As many exchanges are open as there is room for; wait for one to end.
-    Outstanding,
-    /// The message is longer than what can be kept for retransmission.
-    TooLong,
-}
-
-impl From<Full> for Busy {
-    fn from(_: Full) -> Self {
-        Self::TooLong
-    }
-}
-
 /// The meaning of a received datagram for the exchanges of this peer.
 #[derive(Debug)]
-pub enum Received<'m, 'x> {
-    /// A request that is to be handled.
-    Request(MessageRef<'m>),
+pub enum Received<'m, 'x, K> {
+    /// A request that is to be handled, and the key with which its reply is kept.
+    Request(MessageRef<'m>, K),
     /// A message that was handled before: send these bytes again. They are empty if there is nothing to send.
     Duplicate(&'x [u8]),
     /// The response to a request that we sent.
@@ -69,204 +50,52 @@ pub enum Received<'m, 'x> {
 }
 
 /// An event of the clock.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Due<'x> {
-    /// Send these bytes again.
-    Retransmit(&'x [u8]),
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Due {
+    /// Send the message again that stands in the frame now. The frame is empty if the message did not fit.
+    Retransmit,
     /// Nobody answered; the exchange is over.
     TimedOut(RequestId),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Waiting {
-    Free,
-    /// For an acknowledgement, or for a response that stands for it; sent again until then.
-    Acknowledgement,
-    /// For the response to a request that is not confirmable.
-    Response,
-    /// For the separate response to a request that was acknowledged.
-    SeparateResponse,
-    /// For notifications (RFC 7641), until the observation is cancelled.
-    Notifications,
-}
-
-struct Outgoing<const BYTES: usize> {
-    waiting: Waiting,
-    is_request: bool,
-    /// The request registers for notifications.
-    registers: bool,
-    retransmissions: u8,
-    message_id: u16,
-    len: u16,
-    timeout_ms: u32,
-    deadline: Instant,
-    id: RequestId,
-    token: Token,
-    bytes: [u8; BYTES],
-}
-
-impl<const BYTES: usize> Outgoing<BYTES> {
-    /// True if the exchange ends at its deadline.
-    const fn has_deadline(&self) -> bool {
-        matches!(self.waiting, Waiting::Acknowledgement | Waiting::Response | Waiting::SeparateResponse)
-    }
-
-    /// True if nothing has been received for it (RFC 7252, section 4.7).
-    const fn is_outstanding(&self) -> bool {
-        matches!(self.waiting, Waiting::Acknowledgement | Waiting::Response)
-    }
-
-    /// Handles the response. If the request registered an observation and the server confirms it, notifications
-    /// follow. An error, or a response without the option, is the last one (RFC 7641, section 3.2).
-    fn respond(&mut self, response: &MessageRef<'_>) {
-        let follow = self.registers && response.code().is_success() && response.option(OptionNumber::OBSERVE).is_some();
-        self.waiting = if follow { Waiting::Notifications } else { Waiting::Free };
-        self.deadline = Instant::NEVER;
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Seen {
-    at: Instant,
-    /// Position in the ring of replies, counted from the beginning of time.
-    reply: u32,
-    len: u16,
-}
-
 /// The exchanges of one peer.
 ///
-/// Holds up to `OUT` open messages that we sent, each of at most `BYTES` bytes. Keeps the replies to the last `SEEN`
-/// messages of the peer, at most `REPLIES` bytes together, and sends a reply again if the message is repeated. An
-/// older repetition of an idempotent request is executed again, which RFC 7252, section 4.5, allows: no table of
-/// bounded size holds 247 seconds of exchanges at full rate.
-pub struct Exchanges<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize> {
-    outgoing: [Outgoing<BYTES>; OUT],
-    seen_ids: [u16; SEEN],
-    seen: [Seen; SEEN],
-    next_seen: usize,
-    replies: [u8; REPLIES],
-    replies_end: u32,
+/// The storage `S` keeps the messages that we sent until they are answered, and the replies to messages of the peer. It is
+/// an argument of every method, and always the same one for a peer. If the peer repeats a message, its reply is sent again.
+pub struct Exchanges<S: ExchangeStorage> {
+    kept: S::Peer,
     next_message_id: u16,
     next_request: u32,
 }
 
-/// The message layer of one peer: what a node needs of [`Exchanges`], whatever their size.
-pub trait MessageLayer {
-    /// The exchanges that can be open at the same time.
-    const PLACES: usize;
+/// The entry of a peer that has [`Exchanges`].
+pub trait PeerExchanges {
+    /// The storage of the exchanges.
+    type Storage: ExchangeStorage;
 
-    /// Returns a Message ID for a message of ours.
-    fn message_id(&mut self) -> u16;
-    /// Sorts a received message.
-    fn receive<'m>(&mut self, now: Instant, datagram: &'m [u8]) -> Received<'m, '_>;
-    /// Keeps the answer to message `message_id`.
-    fn keep_reply(&mut self, now: Instant, message_id: u16, reply: &[u8]);
-    /// Takes a message that is sent now.
-    ///
-    /// # Errors
-    /// [`Busy`]; the message must then not be sent.
-    fn sent(&mut self, now: Instant, message: &[u8], random: u8) -> Result<RequestId, Busy>;
-    /// Returns the number of our messages for which nothing has been received.
-    fn outstanding(&self) -> usize;
-    /// Returns the number of our exchanges that have not ended.
-    fn open(&self) -> usize;
-    /// Gives up a request or a separate response.
-    fn cancel(&mut self, id: RequestId);
-    /// Returns the time at which [`Self::poll`] has work.
-    fn next_deadline(&self) -> Option<Instant>;
-    /// Does what is due.
-    fn poll(&mut self, now: Instant) -> Option<Due<'_>>;
+    /// Returns the exchanges of this peer.
+    fn exchanges(&mut self) -> &mut Exchanges<Self::Storage>;
 }
 
-impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize> MessageLayer
-    for Exchanges<OUT, BYTES, SEEN, REPLIES>
-{
-    const PLACES: usize = OUT;
+impl<S: ExchangeStorage> PeerExchanges for Exchanges<S> {
+    type Storage = S;
 
     #[inline]
-    fn message_id(&mut self) -> u16 {
-        self.message_id()
-    }
-
-    #[inline]
-    fn receive<'m>(&mut self, now: Instant, datagram: &'m [u8]) -> Received<'m, '_> {
-        self.receive(now, datagram)
-    }
-
-    #[inline]
-    fn keep_reply(&mut self, now: Instant, message_id: u16, reply: &[u8]) {
-        self.keep_reply(now, message_id, reply);
-    }
-
-    #[inline]
-    fn sent(&mut self, now: Instant, message: &[u8], random: u8) -> Result<RequestId, Busy> {
-        self.sent(now, message, random)
-    }
-
-    #[inline]
-    fn outstanding(&self) -> usize {
-        self.outstanding()
-    }
-
-    #[inline]
-    fn open(&self) -> usize {
-        self.open()
-    }
-
-    #[inline]
-    fn cancel(&mut self, id: RequestId) {
-        self.cancel(id);
-    }
-
-    #[inline]
-    fn next_deadline(&self) -> Option<Instant> {
-        self.next_deadline()
-    }
-
-    #[inline]
-    fn poll(&mut self, now: Instant) -> Option<Due<'_>> {
-        self.poll(now)
+    fn exchanges(&mut self) -> &mut Self {
+        self
     }
 }
 
-impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize> Default
-    for Exchanges<OUT, BYTES, SEEN, REPLIES>
-{
+impl<S: ExchangeStorage> Default for Exchanges<S> {
     fn default() -> Self {
         Self::new(0)
     }
 }
 
-impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize>
-    Exchanges<OUT, BYTES, SEEN, REPLIES>
-{
+impl<S: ExchangeStorage> Exchanges<S> {
     /// No exchanges; the first message goes out with this Message ID, which is best drawn at random.
-    pub const fn new(first_message_id: u16) -> Self {
-        const { assert!(REPLIES.is_power_of_two(), "the ring of replies is a power of two, so that positions may wrap") }
-        Self {
-            outgoing: [const {
-                Outgoing {
-                    waiting: Waiting::Free,
-                    is_request: false,
-                    registers: false,
-                    retransmissions: 0,
-                    message_id: 0,
-                    len: 0,
-                    timeout_ms: 0,
-                    deadline: Instant::NEVER,
-                    id: RequestId(0),
-                    token: Token::new_empty(),
-                    bytes: [0; BYTES],
-                }
-            }; OUT],
-            seen_ids: [0; SEEN],
-            seen: [Seen { at: Instant::NEVER, reply: 0, len: 0 }; SEEN],
-            next_seen: 0,
-            replies: [0; REPLIES],
-            replies_end: 0,
-            next_message_id: first_message_id,
-            next_request: 0,
-        }
+    pub fn new(first_message_id: u16) -> Self {
+        Self { kept: S::Peer::default(), next_message_id: first_message_id, next_request: 0 }
     }
 
     /// A Message ID that was not used for the last 65,535 messages.
@@ -277,7 +106,12 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
     }
 
     /// Sorts a received datagram.
-    pub fn receive<'m>(&mut self, now: Instant, datagram: &'m [u8]) -> Received<'m, '_> {
+    pub fn receive<'m, 'x>(
+        &'x mut self,
+        storage: &'x mut S,
+        now: Instant,
+        datagram: &'m [u8],
+    ) -> Received<'m, 'x, S::Key> {
         let message = match MessageRef::parse(datagram) {
             Ok(message) => message,
             // A confirmable message that is not understood is rejected (RFC 7252, section 4.2).
@@ -288,21 +122,23 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         };
         let message_id = message.message_id();
         match message.message_type() {
-            MessageType::Acknowledgement | MessageType::Reset => self.on_answer(now, message),
+            MessageType::Acknowledgement | MessageType::Reset => self.on_answer(storage, now, message),
             message_type => {
                 let confirmable = message_type == MessageType::Confirmable;
-                if let Some(seen) = self.find_seen(now, message_id) {
-                    return Received::Duplicate(self.reply(seen));
+                let key = storage.key(now, &mut self.kept, message_id, datagram);
+                if let Some(handled) = storage.handled(now, &self.kept, key) {
+                    return Received::Duplicate(storage.reply(&self.kept, handled));
                 }
                 let code = message.code();
                 if code.is_request() {
-                    return Received::Request(message);
+                    return Received::Request(message, key);
                 }
                 if code.is_response()
-                    && let Some(request) = self.finish(&message)
+                    && let Some(request) = self.finish(storage, &message)
                 {
                     let acknowledge = confirmable.then(|| empty(MessageType::Acknowledgement, message_id));
-                    self.keep_reply(now, message_id, acknowledge.as_ref().map_or(&[], |ack| ack));
+                    let reply: &[u8] = acknowledge.as_ref().map_or(&[], |ack| ack);
+                    self.keep_reply(storage, now, key, Repeat::Safe, reply);
                     return Received::Response { request, message, acknowledge };
                 }
                 // A ping, an unexpected response or a reserved code (RFC 7252, sections 4.2 and 4.3); a notification that
@@ -317,10 +153,14 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
     }
 
     /// An acknowledgement, with or without response, or a Reset.
-    fn on_answer<'m>(&mut self, now: Instant, message: MessageRef<'m>) -> Received<'m, '_> {
+    fn on_answer<'m>(
+        &mut self,
+        storage: &mut S,
+        now: Instant,
+        message: MessageRef<'m>,
+    ) -> Received<'m, 'static, S::Key> {
         let message_id = message.message_id();
-        let open = |o: &&mut Outgoing<BYTES>| o.message_id == message_id && o.waiting != Waiting::Free;
-        let Some(outgoing) = self.outgoing.iter_mut().find(open) else {
+        let Some(outgoing) = storage.find(&mut self.kept, |outgoing| outgoing.message_id == message_id) else {
             return match message.message_type() {
                 MessageType::Reset => Received::Rejected { message_id },
                 _ => Received::Nothing,
@@ -328,92 +168,61 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
         };
         let id = outgoing.id;
         if message.message_type() == MessageType::Reset {
-            outgoing.waiting = Waiting::Free;
+            outgoing.waiting = Waiting::Nothing;
+            storage.settle(&mut self.kept, id);
             return Received::Reset(id);
         }
         if message.code() == Code::EMPTY {
-            if outgoing.waiting == Waiting::Acknowledgement {
-                outgoing.waiting = if outgoing.is_request { Waiting::SeparateResponse } else { Waiting::Free };
-                outgoing.deadline = now.after(RESPONSE_TIMEOUT);
-                return Received::Acknowledged(id);
+            if outgoing.waiting != Waiting::Acknowledgement {
+                return Received::Nothing;
             }
-            return Received::Nothing;
+            outgoing.waiting = if outgoing.is_request { Waiting::SeparateResponse } else { Waiting::Nothing };
+            outgoing.deadline = now.after(RESPONSE_TIMEOUT);
+            storage.settle(&mut self.kept, id);
+            return Received::Acknowledged(id);
         }
         let belongs = outgoing.is_request && outgoing.token.as_bytes() == message.token();
         if !belongs || !message.code().is_response() {
             return Received::Nothing;
         }
         outgoing.respond(&message);
+        storage.settle(&mut self.kept, id);
         Received::Response { request: id, message, acknowledge: None }
     }
 
     /// Ends the request that has this token, unless notifications follow.
-    fn finish(&mut self, response: &MessageRef<'_>) -> Option<RequestId> {
-        let open = |o: &&mut Outgoing<BYTES>| o.waiting != Waiting::Free && o.is_request;
-        let found = self.outgoing.iter_mut().filter(open).find(|o| o.token.as_bytes() == response.token())?;
-        found.respond(response);
-        Some(found.id)
+    fn finish(&mut self, storage: &mut S, response: &MessageRef<'_>) -> Option<RequestId> {
+        let is_it = |outgoing: &Outgoing| outgoing.is_request && outgoing.token.as_bytes() == response.token();
+        let outgoing = storage.find(&mut self.kept, is_it)?;
+        outgoing.respond(response);
+        let id = outgoing.id;
+        storage.settle(&mut self.kept, id);
+        Some(id)
     }
 
     /// Gives up a request or a separate response.
-    pub fn cancel(&mut self, id: RequestId) {
-        for outgoing in self.outgoing.iter_mut().filter(|o| o.id == id) {
-            outgoing.waiting = Waiting::Free;
+    pub fn cancel(&mut self, storage: &mut S, id: RequestId) {
+        if let Some(outgoing) = storage.find(&mut self.kept, |outgoing| outgoing.id == id) {
+            outgoing.waiting = Waiting::Nothing;
+            storage.settle(&mut self.kept, id);
         }
     }
 
-    /// Keeps what was answered to message `message_id`, to be answered again; empty if nothing was.
-    pub fn keep_reply(&mut self, now: Instant, message_id: u16, reply: &[u8]) {
-        let len = reply.len() as u32;
-        let size = REPLIES as u32;
-        let mut start = self.replies_end;
-        let at = start.checked_rem(size).unwrap_or(0);
-        if at.saturating_add(len) > size {
-            start = start.wrapping_add(size.wrapping_sub(at)); // never across the end of the ring
-        }
-        let place = start.checked_rem(size).unwrap_or(0) as usize;
-        let fits = copy(self.replies.get_mut(place..).unwrap_or(&mut []), reply).is_ok();
-        if fits {
-            self.replies_end = start.wrapping_add(len);
-        }
-        let seen = Seen { at: now, reply: start, len: if fits { reply.len() as u16 } else { 0 } };
-        if let (Some(id), Some(slot)) = (self.seen_ids.get_mut(self.next_seen), self.seen.get_mut(self.next_seen)) {
-            (*id, *slot) = (message_id, seen);
-        }
-        self.next_seen = self.next_seen.wrapping_add(1);
-        if self.next_seen >= SEEN {
-            self.next_seen = 0;
-        }
+    /// Returns false if the storage has no room to know a request for EXCHANGE_LIFETIME that must not be executed twice. It
+    /// must then be answered with 5.03, which is not kept, and not be executed.
+    pub fn has_room(&mut self, storage: &mut S, now: Instant, repeat: Repeat) -> bool {
+        storage.has_room(now, &mut self.kept, repeat)
+    }
+
+    /// Keeps what was answered to the message of this key, to be answered again; empty if nothing was.
+    pub fn keep_reply(&mut self, storage: &mut S, now: Instant, key: S::Key, repeat: Repeat, reply: &[u8]) {
+        storage.keep(now, &mut self.kept, key, repeat, reply);
     }
 
     /// Returns the last reply, as long as it is kept; empty if there is none. The endpoint sends it again to a peer
     /// whose new address is proved.
-    pub fn last_reply(&self) -> &[u8] {
-        let last = self.next_seen.checked_sub(1).unwrap_or(SEEN.saturating_sub(1));
-        match self.seen.get(last) {
-            Some(seen) if seen.at != Instant::NEVER => self.reply(*seen),
-            _ => &[],
-        }
-    }
-
-    fn find_seen(&self, now: Instant, message_id: u16) -> Option<Seen> {
-        // Most messages are new: one pass over the ids alone decides that.
-        let position = self.seen_ids.iter().position(|id| *id == message_id)?;
-        let known = self.seen_ids.iter().zip(&self.seen).skip(position);
-        let mut live = known.filter(|(id, seen)| {
-            **id == message_id && seen.at != Instant::NEVER && now.since(seen.at) < EXCHANGE_LIFETIME
-        });
-        live.next().map(|(_, seen)| *seen)
-    }
-
-    fn reply(&self, seen: Seen) -> &[u8] {
-        let size = REPLIES as u32;
-        // Written over meanwhile: then there is nothing to repeat, and a request that is not idempotent is not run twice.
-        if self.replies_end.wrapping_sub(seen.reply) > size {
-            return &[];
-        }
-        let place = seen.reply.checked_rem(size).unwrap_or(0) as usize;
-        self.replies.get(place..).and_then(|reply| reply.get(..seen.len.into())).unwrap_or(&[])
+    pub fn last_reply<'x>(&'x self, storage: &'x S, now: Instant) -> &'x [u8] {
+        storage.last_reply(now, &self.kept)
     }
 
     /// Takes a message that we send now: a request, or a separate response. A confirmable message is kept and
@@ -421,66 +230,68 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
     ///
     /// # Errors
     /// [`Busy`]; the message must then not be sent.
-    pub fn sent(&mut self, now: Instant, message: &[u8], random: u8) -> Result<RequestId, Busy> {
+    pub fn sent(&mut self, storage: &mut S, now: Instant, message: &[u8], random: u8) -> Result<RequestId, Busy> {
         let parsed = MessageRef::parse(message).map_err(|_| Busy::TooLong)?;
         let confirmable = parsed.message_type() == MessageType::Confirmable;
-        if !confirmable && !parsed.code().is_request() {
-            let id = RequestId(self.next_request);
-            self.next_request = self.next_request.wrapping_add(1);
-            return Ok(id); // nothing comes back for it
-        }
-        let slot = self.outgoing.iter_mut().find(|o| o.waiting == Waiting::Free).ok_or(Busy::Outstanding)?;
+        let is_request = parsed.code().is_request();
         let id = RequestId(self.next_request);
-        if confirmable {
-            copy(&mut slot.bytes, message)?;
+        // Nothing comes back for a response that is not confirmable.
+        if confirmable || is_request {
+            let kept = message.get(..if confirmable { message.len() } else { 0 }).unwrap_or(&[]);
+            let outgoing = storage.open(&mut self.kept, kept)?;
+            outgoing.waiting = if confirmable { Waiting::Acknowledgement } else { Waiting::Response };
+            outgoing.is_request = is_request;
+            outgoing.registers = is_request && parsed.uint(OptionNumber::OBSERVE) == Some(observe::REGISTER);
+            outgoing.retransmissions = 0;
+            outgoing.message_id = parsed.message_id();
+            // 2000 ms + up to 1000 ms: 255 * 4 is near enough.
+            outgoing.timeout_ms =
+                (ACK_TIMEOUT.as_secs() as u32).wrapping_mul(1000).wrapping_add(u32::from(random) << 2);
+            outgoing.deadline = match confirmable {
+                true => now.after_millis(outgoing.timeout_ms),
+                false => now.after(RESPONSE_TIMEOUT),
+            };
+            outgoing.id = id;
+            outgoing.token = Token::new(parsed.token());
         }
         self.next_request = self.next_request.wrapping_add(1);
-        slot.waiting = if confirmable { Waiting::Acknowledgement } else { Waiting::Response };
-        slot.is_request = parsed.code().is_request();
-        slot.registers = slot.is_request && parsed.uint(OptionNumber::OBSERVE) == Some(observe::REGISTER);
-        slot.retransmissions = 0;
-        slot.message_id = parsed.message_id();
-        slot.len = message.len() as u16;
-        // 2000 ms + up to 1000 ms: 255 * 4 is near enough.
-        slot.timeout_ms = (ACK_TIMEOUT.as_secs() as u32).wrapping_mul(1000).wrapping_add(u32::from(random) << 2);
-        slot.deadline = match confirmable {
-            true => now.after_millis(slot.timeout_ms),
-            false => now.after(RESPONSE_TIMEOUT),
-        };
-        slot.id = id;
-        slot.token = Token::new(parsed.token());
         Ok(id)
     }
 
     /// Returns the time at which [`Self::poll`] has work.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.outgoing.iter().filter(|o| o.has_deadline()).map(|o| o.deadline).min()
+    pub fn next_deadline(&self, storage: &S) -> Option<Instant> {
+        storage.exchanges(&self.kept).filter(|o| o.has_deadline()).map(|o| o.deadline).min()
     }
 
-    /// Does what is due; call it until it returns `None`.
-    pub fn poll(&mut self, now: Instant) -> Option<Due<'_>> {
-        let due = self.outgoing.iter_mut().find(|o| o.has_deadline() && o.deadline <= now)?;
+    /// Does what is due; call it until it returns `None`. A message that is to be sent again is appended to `frame`.
+    pub fn poll(&mut self, storage: &mut S, now: Instant, frame: &mut Frame<'_>) -> Option<Due> {
+        let due = storage.find(&mut self.kept, |o| o.has_deadline() && o.deadline <= now)?;
+        let id = due.id;
         if due.waiting != Waiting::Acknowledgement || due.retransmissions >= MAX_RETRANSMIT {
-            due.waiting = Waiting::Free;
-            return Some(Due::TimedOut(due.id));
+            due.waiting = Waiting::Nothing;
+            storage.settle(&mut self.kept, id);
+            return Some(Due::TimedOut(id));
         }
         due.retransmissions = due.retransmissions.wrapping_add(1);
         due.timeout_ms = due.timeout_ms.saturating_mul(2);
         due.deadline = now.after_millis(due.timeout_ms);
-        Some(Due::Retransmit(due.bytes.get(..due.len.into()).unwrap_or(&[])))
+        let _ = storage.write(&self.kept, id, frame);
+        Some(Due::Retransmit)
     }
 
     /// Returns the number of our messages for which nothing has been received: the number that NSTART limits (RFC 7252,
     /// section 4.7). A request that was acknowledged does not count while its response comes separately.
-    pub fn outstanding(&self) -> usize {
-        self.outgoing.iter().filter(|o| o.is_outstanding()).count()
+    pub fn outstanding(&self, storage: &S) -> usize {
+        storage.exchanges(&self.kept).filter(|o| o.is_outstanding()).count()
+    }
+
+    /// Ends all exchanges and forgets all replies, because the peer is given up.
+    pub fn forget(&mut self, storage: &mut S) {
+        storage.forget(&mut self.kept);
     }
 
     /// Returns the number of our exchanges that have not ended, observations among them.
-    pub fn open(&self) -> usize {
-        self.outgoing.iter().filter(|o| o.waiting != Waiting::Free).count()
+    pub fn open(&self, storage: &S) -> usize {
+        storage.exchanges(&self.kept).filter(|o| o.is_open()).count()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,8 +2,9 @@
 
 use super::Node;
 use crate::buf::Frame;
-use crate::coap::exchange::{Busy, MessageLayer};
+use crate::coap::exchange::{Busy, PeerExchanges};
 use crate::coap::message::BuildError;
+use crate::coap::storage::ExchangeStorage as _;
 use crate::coap::{Builder, Code, MessageType, RequestId};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -44,7 +45,7 @@ impl From<Misuse> for SendError {
     }
 }
 
-impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
+impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
     /// Writes a confirmable request to `peer` into `out`, protected; `write` adds its options and payload. The node sends
     /// it again until it is acknowledged. Returns the request, and the length of the datagram to send.
     ///
@@ -64,8 +65,8 @@ impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
 
     /// Gives up a request; its reply is then rejected, which also ends an observation (RFC 7641, section 3.6).
     pub fn cancel(&mut self, peer: PeerId, request: RequestId) {
-        if let Some(exchanges) = self.endpoint.peers.attached(peer) {
-            exchanges.cancel(request);
+        if let Some(attached) = self.endpoint.peers.attached(peer) {
+            attached.exchanges().cancel(&mut self.storage, request);
         }
     }
 
@@ -83,17 +84,18 @@ impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
         let mut random = [0];
         cx.crypto.random(&mut random);
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
-        let exchanges = self.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?;
+        let exchanges = self.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?.exchanges();
         // Two nodes whose requests wait for each other's deferred responses must have a place to send these from.
-        let reserved = usize::from(code.is_request() && P::Attached::PLACES > 1);
-        let has_place = P::Attached::PLACES == 1 || exchanges.open().saturating_add(reserved) < P::Attached::PLACES;
-        if !has_place || exchanges.outstanding() >= self.nstart {
+        let places = <P::Attached as PeerExchanges>::Storage::PLACES;
+        let reserved = usize::from(code.is_request() && places > 1);
+        let has_place = places == 1 || exchanges.open(&self.storage).saturating_add(reserved) < places;
+        if !has_place || exchanges.outstanding(&self.storage) >= self.nstart {
             return Err(SendError::Busy);
         }
         let mut builder = Builder::new(&mut frame, message_type, code, exchanges.message_id(), token)?;
         write(&mut builder)?;
         let [random] = random;
-        let request = exchanges.sent(cx.now, frame.bytes(), random)?;
+        let request = exchanges.sent(&mut self.storage, cx.now, frame.bytes(), random)?;
         self.schedule(peer);
         self.endpoint.seal(cx, peer, &mut frame)?;
         Ok((request, frame.len()))

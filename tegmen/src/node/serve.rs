@@ -2,9 +2,10 @@
 
 use super::{Application, Deferred, Node, SendError};
 use crate::buf::Frame;
-use crate::coap::exchange::MessageLayer;
-use crate::coap::handler::{Request, Served, serve};
+use crate::coap::exchange::{Exchanges, PeerExchanges};
+use crate::coap::handler::{Request, Served, heading, serve};
 use crate::coap::message::{BuildError, empty};
+use crate::coap::storage::{ExchangeStorage, Repeat};
 use crate::coap::{Builder, Code, MessageRef, MessageType};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -13,7 +14,7 @@ use crate::endpoint::Peers;
 use crate::identity::{Identity, PeerId};
 use crate::time::Instant;
 
-impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
+impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
     /// Writes the response to a deferred request into `out`, protected, as a confirmable message; `write` adds its options
     /// and payload. The node sends it again until it is acknowledged. Returns the length of the datagram to send.
     ///
@@ -34,13 +35,14 @@ impl<P: Peers<Attached: MessageLayer>, R: Roles> Node<P, R> {
     }
 }
 
-/// Writes the response to `message` into `frame`, and keeps it for a repetition of the request.
+/// Writes the response to `message` into `frame`, and keeps it for a repetition of the request. A request that must not be
+/// executed twice is refused with 5.03 if there is no room to remember it.
 #[inline]
-pub(super) fn answer<A: Application>(
+pub(super) fn answer<S: ExchangeStorage, A: Application>(
     now: Instant,
     peer: PeerId,
-    exchanges: &mut impl MessageLayer,
-    message: MessageRef<'_>,
+    (exchanges, storage): (&mut Exchanges<S>, &mut S),
+    (message, key): (MessageRef<'_>, S::Key),
     identity: Identity,
     application: &mut A,
     frame: &mut Frame<'_>,
@@ -52,8 +54,14 @@ pub(super) fn answer<A: Application>(
         return;
     };
     let own_id = exchanges.message_id();
+    let repeat = Repeat::of(message.code());
+    if !exchanges.has_room(storage, now, repeat) {
+        let (message_type, message_id) = heading(&message, own_id);
+        let _ = Builder::new(frame, message_type, Code::SERVICE_UNAVAILABLE, message_id, message.token());
+        return;
+    }
     if let Served::Deferred(token) = serve(Request::new(message, identity), policy, handler, own_id, frame) {
         application.on_deferred(Deferred { peer, token });
     }
-    exchanges.keep_reply(now, message.message_id(), frame.bytes());
+    exchanges.keep_reply(storage, now, key, repeat, frame.bytes());
 }

@@ -8,7 +8,7 @@ use crate::contexts::MAX_UNFRAGMENTED_SIZE;
 use std::future::Future;
 use std::pin::Pin;
 use tegmen::buf::Frame;
-use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, RequestId};
+use tegmen::coap::{Block, Builder, Code, Fixed, MessageRef, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
 use tegmen::endpoint::Peers as _;
 use tegmen::time::Instant;
@@ -98,8 +98,8 @@ impl Client {
             });
             built.map_err(|_| gone())?;
             let (now, message) = (clock::now(), frame.bytes().to_vec());
-            let next = exchanges.sent(now, &message, random[8]).map_err(|_| gone())?;
-            if let Some(at) = exchanges.next_deadline() {
+            let next = exchanges.sent(&mut Fixed, now, &message, random[8]).map_err(|_| gone())?;
+            if let Some(at) = exchanges.next_deadline(&Fixed) {
                 self.endpoint.peers.schedule(self.peer, at);
             }
             self.send(now, &message).await?;

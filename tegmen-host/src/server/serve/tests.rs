@@ -104,10 +104,11 @@ fn an_observer_that_never_acknowledges_is_forgotten_and_costs_one_message_until_
         assert!(scene.notify().is_none(), "one notification waits for its acknowledgement");
     }
     let mut repeated = 0;
-    while let Some(at) = scene.coap_peer.exchanges.next_deadline() {
+    while let Some(at) = scene.coap_peer.exchanges.next_deadline(&Fixed) {
         scene.now = at;
-        match scene.coap_peer.exchanges.poll(at) {
-            Some(Due::Retransmit(_)) => repeated += 1,
+        let mut storage = [0; 1280];
+        match scene.coap_peer.exchanges.poll(&mut Fixed, at, &mut Frame::new(&mut storage, 0)) {
+            Some(Due::Retransmit) => repeated += 1,
             Some(Due::TimedOut(id)) => scene.coap_peer.on_refused(id),
             None => {}
         }

@@ -9,6 +9,7 @@ use crate::server::notifier::Changes;
 use crate::server::serve::Report;
 use std::cell::Cell;
 use std::sync::Arc;
+use tegmen::coap::Fixed;
 use tegmen::crypto::Crypto as _;
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
@@ -81,7 +82,7 @@ impl<A: Application> Shard<A> {
         let mut frame = draft.frame(to.headroom, to.max_content);
         self.coap_server.notify(&to, coap_peer, &mut self.crypto, random[0], &mut frame)?;
         let len = frame.len();
-        if let Some(deadline) = coap_peer.exchanges.next_deadline() {
+        if let Some(deadline) = coap_peer.exchanges.next_deadline(&Fixed) {
             self.endpoint.peers.schedule(peer, deadline);
         }
         self.seal(&to, path, len);
@@ -110,7 +111,7 @@ impl<A: Application> Shard<A> {
         );
         if self.coap_server.complete(&to, coap_peer, deferred, &mut self.crypto, random[0], &mut frame).is_some() {
             let len = frame.len();
-            if let Some(deadline) = coap_peer.exchanges.next_deadline() {
+            if let Some(deadline) = coap_peer.exchanges.next_deadline(&Fixed) {
                 self.endpoint.peers.schedule(peer, deadline);
             }
             self.seal(&to, path, len);

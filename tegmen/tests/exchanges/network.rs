@@ -1,10 +1,13 @@
-//! Two CoAP peers against each other with a fake clock and a network that loses, repeats, delays and so reorders.
+//! Two CoAP peers against each other with a fake clock and a network that loses, repeats, delays and so reorders. The
+//! module above names the storage of their exchanges.
 
+use super::{Storage, storage};
 use std::collections::HashMap;
 use tegmen::buf::Frame;
 use tegmen::coap::exchange::Due;
 use tegmen::coap::handler::{Anybody, Request, Served, separate_response, serve};
 use tegmen::coap::message::empty;
+use tegmen::coap::storage::{ExchangeStorage, Repeat};
 use tegmen::coap::{
     Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, RequestId,
     Response, Token,
@@ -12,7 +15,46 @@ use tegmen::coap::{
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::{Duration, Instant};
 
-type Peer = Exchanges<2, 64, 8, 256>;
+/// Exchanges open at the same time, at most.
+const NSTART: usize = 2;
+
+/// The exchanges of one peer, and their storage.
+struct Peer {
+    storage: Storage,
+    exchanges: Exchanges<Storage>,
+}
+
+impl Peer {
+    fn new(first_message_id: u16) -> Self {
+        Self { storage: storage(), exchanges: Exchanges::new(first_message_id) }
+    }
+
+    fn receive<'m>(&mut self, now: Instant, datagram: &'m [u8]) -> Received<'m, '_, Key> {
+        self.exchanges.receive(&mut self.storage, now, datagram)
+    }
+
+    fn sent(&mut self, now: Instant, message: &[u8], random: u8) -> RequestId {
+        self.exchanges.sent(&mut self.storage, now, message, random).unwrap()
+    }
+
+    fn open(&self) -> usize {
+        self.exchanges.open(&self.storage)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.exchanges.next_deadline(&self.storage)
+    }
+
+    /// What is due, with the message that is sent again.
+    fn poll(&mut self, now: Instant) -> Option<(Due, Vec<u8>)> {
+        let mut bytes = [0; 64];
+        let mut frame = Frame::new(&mut bytes, 0);
+        let due = self.exchanges.poll(&mut self.storage, now, &mut frame)?;
+        Some((due, frame.bytes().to_vec()))
+    }
+}
+
+type Key = <Storage as ExchangeStorage>::Key;
 
 /// What the server does with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,12 +165,12 @@ impl World {
     fn ask(&mut self, number: u32, kind: MessageType, manner: Manner) -> RequestId {
         let mut storage = [0; 64];
         let mut frame = Frame::new(&mut storage, 0);
-        let id = self.client.message_id();
+        let id = self.client.exchanges.message_id();
         let mut builder = Builder::new(&mut frame, kind, Code::POST, id, &number.to_be_bytes()[2..]).unwrap();
         builder.option(OptionNumber::URI_PATH, b"count").unwrap();
         builder.payload(&[MANNERS.iter().position(|m| *m == manner).unwrap() as u8]).unwrap();
         builder.payload(&number.to_be_bytes()).unwrap();
-        let request = self.client.sent(self.now, frame.bytes(), self.random.below(256) as u8).unwrap();
+        let request = self.client.sent(self.now, frame.bytes(), self.random.below(256) as u8);
         self.launch(true, frame.bytes());
         request
     }
@@ -149,7 +191,7 @@ impl World {
 
     fn server_receives(&mut self, datagram: &[u8]) {
         let reply = match self.server.receive(self.now, datagram) {
-            Received::Request(message) => {
+            Received::Request(message, key) => {
                 let manner = MANNERS[usize::from(message.payload()[0])];
                 let number = u32::from_be_bytes(message.payload()[1..].try_into().unwrap());
                 let id = message.message_id();
@@ -161,7 +203,9 @@ impl World {
                         let mut storage = [0; 64];
                         let mut frame = Frame::new(&mut storage, 0);
                         let request = Request::new(message, identity);
-                        let own_id = self.server.message_id();
+                        let Peer { storage, exchanges } = &mut self.server;
+                        assert!(exchanges.has_room(storage, self.now, Repeat::Never));
+                        let own_id = exchanges.message_id();
                         match serve(request, &Anybody, &mut self.counter, own_id, &mut frame) {
                             Served::Responded { code, .. } => assert_eq!(code, Code::CHANGED),
                             Served::NoRoom => panic!("a small response in a large frame"),
@@ -172,7 +216,7 @@ impl World {
                             }
                         }
                         let reply = frame.finish().to_vec();
-                        self.server.keep_reply(self.now, id, &reply);
+                        exchanges.keep_reply(storage, self.now, key, Repeat::Never, &reply);
                         reply
                     }
                 }
@@ -200,20 +244,20 @@ impl World {
             Received::Reject(reset) => self.launch(true, &reset),
             Received::Reset(id) => assert_eq!(self.outcomes.insert(id, Outcome::Reset), None),
             Received::Acknowledged(_) | Received::Rejected { .. } | Received::Nothing => {}
-            Received::Request(_) => panic!("the client serves nothing"),
+            Received::Request(..) => panic!("the client serves nothing"),
         }
     }
 
     /// Sends deferred responses that are due, and polls both.
     fn poll(&mut self) {
         while let Some(at) = self.deferred.iter().position(|(at, ..)| *at <= self.now) {
-            if self.server.open() == 2 {
+            if self.server.open() == NSTART {
                 break; // later, when an older one was acknowledged or given up
             }
             let (_, token, number, confirmable) = self.deferred.remove(at);
             let mut storage = [0; 64];
             let mut frame = Frame::new(&mut storage, 0);
-            let id = self.server.message_id();
+            let id = self.server.exchanges.message_id();
             if confirmable {
                 let mut builder = separate_response(&mut frame, Code::CHANGED, id, &token).unwrap();
                 builder.payload(&number.to_be_bytes()).unwrap();
@@ -222,14 +266,14 @@ impl World {
                 let mut builder = Builder::new(&mut frame, kind, Code::CHANGED, id, token.as_bytes()).unwrap();
                 builder.payload(&number.to_be_bytes()).unwrap();
             }
-            self.server.sent(self.now, frame.bytes(), self.random.below(256) as u8).unwrap();
+            self.server.sent(self.now, frame.bytes(), self.random.below(256) as u8);
             self.server_says(frame.bytes());
         }
         loop {
             let again = match self.client.poll(self.now) {
                 None => break,
-                Some(Due::Retransmit(bytes)) => bytes.to_vec(),
-                Some(Due::TimedOut(id)) => {
+                Some((Due::Retransmit, bytes)) => bytes,
+                Some((Due::TimedOut(id), _)) => {
                     assert_eq!(self.outcomes.insert(id, Outcome::TimedOut), None);
                     continue;
                 }
@@ -239,8 +283,8 @@ impl World {
         loop {
             let again = match self.server.poll(self.now) {
                 None => break,
-                Some(Due::Retransmit(bytes)) => bytes.to_vec(),
-                Some(Due::TimedOut(_)) => continue,
+                Some((Due::Retransmit, bytes)) => bytes,
+                Some((Due::TimedOut(_), _)) => continue,
             };
             self.server_says(&again);
         }
@@ -284,7 +328,7 @@ fn every_request_has_one_outcome_and_is_executed_at_most_once() {
             };
             let id = world.ask(number, kind, manner);
             asked.push((id, manner));
-            if world.random.below(3) > 0 || world.client.open() == 2 {
+            if world.random.below(3) > 0 || world.client.open() == NSTART {
                 world.run(|world| world.client.open() < 1 + number as usize % 2);
             }
         }
