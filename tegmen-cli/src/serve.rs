@@ -118,6 +118,10 @@ pub(crate) struct Serve {
     /// is answered with 5.03. Clients without DTLS can use half of it.
     #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = body_size)]
     max_bodies: usize,
+    /// Total bytes of replies and messages that are kept to be sent again, for all clients. A reply is kept for 247
+    /// seconds, so that a repeated request is not executed twice; a POST or PATCH that finds no room is answered with 5.03.
+    #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 256 << 20, value_parser = body_size)]
+    max_exchange_bytes: usize,
     /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that would
     /// exceed one byte per second without a sign of the client is confirmable all the same (PROBING_RATE, RFC 7252).
     #[arg(help_heading = "Groups and observers", long, value_name = "N", default_value_t = 0)]
@@ -235,6 +239,7 @@ impl Serve {
             key_log: self.key_log.clone(),
             report_requests: level >= Level::Info,
             max_body: self.max_body,
+            max_exchange_bytes: self.max_exchange_bytes,
             max_bodies: self.max_bodies.max(self.max_body.saturating_mul(4)),
             unconfirmed_notifications: self.unconfirmed,
             verify_addresses: self.verify_addresses,

@@ -53,6 +53,13 @@ fn write_gauges(text: &mut String, totals: &Totals) {
         totals.signatures.waiting,
     );
     gauge(text, "observations", "", "Observations that clients have registered.", totals.observations);
+    gauge(
+        text,
+        "exchange_bytes",
+        "bytes",
+        "Replies and messages that are kept to be sent again (--max-exchange-bytes).",
+        totals.exchange_bytes,
+    );
     gauge(text, "transfer_bytes", "bytes", "Bodies of block-wise transfers that are held.", totals.body_bytes);
 }
 
@@ -77,6 +84,12 @@ fn write_ends(text: &mut String, totals: &Totals) {
 fn write_sessions(text: &mut String, totals: &Totals) {
     let counters = &totals.counters;
     counter(text, "requests", "Requests that were answered.", &[("", totals.requests)]);
+    counter(
+        text,
+        "exchanges_refused",
+        "Requests answered with 5.03 because --max-exchange-bytes are taken.",
+        &[("", totals.exchanges_refused)],
+    );
     counter(text, "duplicates", "Requests that were answered again.", &[("", counters.duplicates.into())]);
     counter(
         text,

@@ -93,8 +93,14 @@ pub struct ServerConfig {
     /// The most bytes of such bodies that the server holds at once, for all peers and shards together. Bodies without
     /// DTLS have half of it. With less than four times [`Self::max_body`], bodies of that size sometimes find no room.
     pub max_bodies: usize,
-    /// Peers without DTLS that CoAP remembers something of (what was exchanged, what is observed; 7 KiB each), for all
-    /// shards together. At twice as many, those that observe nothing and came first are forgotten.
+    /// The most bytes for exchanges of all peers and shards together: three quarters for replies, so that a repeated
+    /// request is answered again and not executed for EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2), and a quarter for
+    /// messages that wait for an acknowledgement. An index takes up to 22 bytes more for each reply. The default is
+    /// enough for 1,000,000 sessions that each asked once in that time, with replies of up to 180 bytes. Where the bytes
+    /// are taken by requests that must not be executed twice, further ones are answered with 5.03; others go on.
+    pub max_exchange_bytes: usize,
+    /// Peers without DTLS that CoAP remembers something of (what was exchanged, what is observed), for all shards
+    /// together. At twice as many, those that observe nothing and came first are forgotten.
     pub max_unauthenticated: usize,
     /// Observations (RFC 7641) for all peers together.
     pub max_observations: usize,
@@ -153,6 +159,7 @@ impl Default for ServerConfig {
             report_requests: true,
             max_body: 1 << 20,
             max_bodies: 64 << 20,
+            max_exchange_bytes: 256 << 20,
             max_unauthenticated: 1 << 14,
             max_observations: 1 << 20,
             unconfirmed_notifications: 0,
@@ -388,6 +395,8 @@ impl Counts {
             for (kind, count) in sum.established.iter_mut().zip(totals.established) {
                 *kind += count;
             }
+            sum.exchange_bytes += totals.exchange_bytes;
+            sum.exchanges_refused += totals.exchanges_refused;
             sum.body_bytes += totals.body_bytes;
             sum.observations += totals.observations;
             let AddressChanges { followed, checked, refused } = totals.address_changes;
@@ -435,6 +444,10 @@ pub struct Totals {
     pub signatures: Signatures,
     /// Hellos dropped because too many came.
     pub hellos_dropped: u64,
+    /// Bytes that the exchanges of all peers take (see [`ServerConfig::max_exchange_bytes`]).
+    pub exchange_bytes: usize,
+    /// Requests answered with 5.03 because nothing more could be remembered.
+    pub exchanges_refused: u64,
     /// Bytes of the bodies of block-wise transfers that are held now.
     pub body_bytes: usize,
     /// Observations now.

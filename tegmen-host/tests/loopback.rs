@@ -3,16 +3,17 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tegmen::coap::Code;
+use tegmen::coap::{self, Authorized, Code};
 use tegmen::dtls::connection_id::ConnectionIdConfig;
 use tegmen::dtls::{CipherSuite, Fatal, Suites};
 use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response, ask_group};
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::group::Group;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Event, Listen, Server, ServerConfig};
+use tegmen_host::server::{Application, Event, Exchange, Listen, Server, ServerConfig};
 
 struct Running {
     server: Server,
@@ -400,4 +401,51 @@ async fn a_server_without_connection_ids_loses_a_client_that_moves() {
         options: &[],
     };
     assert!(matches!(client.request(&get).await, Err(ClientError::NoResponse { seconds: 1, .. })));
+}
+
+/// Counts what it executes, and answers at length.
+#[derive(Clone, Default)]
+struct Counting(Arc<AtomicUsize>);
+
+impl Application for Counting {
+    fn handle(
+        &mut self,
+        _: &Authorized<'_>,
+        response: &mut coap::Response<'_, '_>,
+        _: &Exchange<'_>,
+    ) -> Result<(), Code> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        response.payload(&[b'x'; 400])
+    }
+}
+
+#[tokio::test]
+async fn a_post_that_nothing_can_be_remembered_of_is_answered_with_5_03_and_a_get_is_served() {
+    let (counting, events) = (Counting::default(), Arc::new(Mutex::new(Vec::new())));
+    let keep = events.clone();
+    let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
+    let config_of_server = ServerConfig { max_exchange_bytes: 0, shards: 1, ..Running::both() };
+    let credentials = Credentials::single("me", b"key");
+    let server = Server::start(&config_of_server, &credentials, counting.clone(), sink).unwrap();
+    let address = server.addresses().iter().find(|listen| listen.secure).unwrap().address;
+    let mut client = Client::connect_to(address, true, config("me", b"key")).await.unwrap();
+    let mut executed = 0;
+    let refused = loop {
+        match ask(&mut client, Code::POST, "count", b"").await.code {
+            Code::CONTENT => executed += 1,
+            code => break code,
+        }
+        assert!(executed < 10_000, "nothing is forgotten, so there must be an end");
+    };
+    assert_eq!((refused, counting.0.load(Ordering::Relaxed)), (Code::SERVICE_UNAVAILABLE, executed));
+    assert!(executed > 50, "{executed}");
+    assert_eq!(ask(&mut client, Code::GET, "count", b"").await.code, Code::CONTENT);
+    assert_eq!(ask(&mut client, Code::PUT, "count", b"").await.code, Code::CONTENT);
+    // Another peer has a share of its own.
+    let mut other = Client::connect_to(address, true, config("me", b"key")).await.unwrap();
+    assert_eq!(ask(&mut other, Code::POST, "count", b"").await.code, Code::CONTENT);
+    assert!(events.lock().unwrap().iter().any(|event| event.contains("no memory is left")), "the operator is told");
+    let totals = server.stop();
+    assert_eq!((totals.exchanges_refused, totals.requests as usize), (1, executed + 4));
+    assert!(totals.exchange_bytes > 0);
 }

@@ -2,14 +2,28 @@
 
 use super::oscore_exchange::OscoreExchange;
 use super::transfer::{Share, Transfers};
-use std::sync::Arc;
+use crate::exchange_pool::ExchangePool;
+use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::coap::observe::Observation;
-use tegmen::coap::{Exchanges, Fixed, Probing, RequestId};
+use tegmen::coap::{Exchanges, Probing, RequestId};
 use tegmen::time::Instant;
 
-/// Exchanges of one peer of a server: two messages of ours open (NSTART is 1 for responses and for notifications
-/// each), the last 64 messages, 4 KiB of replies.
-pub(super) type PeerExchanges = Exchanges<Fixed<2, 1280, 64, 4096>>;
+/// The exchanges of one peer of a server, whose messages lie in the pool of the shard.
+pub(super) type PeerExchanges = Exchanges<ExchangePool>;
+
+/// Exchanges of peers that are not remembered any more, and whose place in the pool is not given back yet.
+#[derive(Clone, Default)]
+pub(super) struct Forgotten(Arc<Mutex<Vec<PeerExchanges>>>);
+
+impl Forgotten {
+    /// Gives back what they have in the pool.
+    pub(super) fn give_back(&self, pool: &mut ExchangePool) {
+        let forgotten = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for mut exchanges in forgotten {
+            exchanges.forget(pool);
+        }
+    }
+}
 
 /// Kept only for peers that say something.
 pub(super) type Attached = Option<Box<CoapPeer>>;
@@ -19,6 +33,7 @@ pub(super) const MAX_OBSERVATIONS: usize = 16;
 
 pub(super) struct CoapPeer {
     pub(super) exchanges: PeerExchanges,
+    forgotten: Forgotten,
     pub(super) transfers: Transfers,
     pub(super) observations: Vec<Observed>,
     /// When the peer said something last.
@@ -36,10 +51,11 @@ pub(super) struct CoapPeer {
 }
 
 impl CoapPeer {
-    pub(super) fn new(now: Instant, random: [u8; 10]) -> Self {
+    pub(super) fn new(now: Instant, random: [u8; 10], forgotten: Forgotten) -> Self {
         let [a, b, echo @ ..] = random;
         Self {
             exchanges: Exchanges::new(u16::from_ne_bytes([a, b])),
+            forgotten,
             transfers: Transfers::default(),
             observations: Vec::new(),
             last: now,
@@ -68,8 +84,8 @@ impl CoapPeer {
     }
 
     /// True if a notification can be sent now.
-    pub(super) fn has_news(&self) -> bool {
-        self.exchanges.outstanding(&Fixed) == 0 && self.observations.iter().any(|observed| observed.is_due())
+    pub(super) fn has_news(&self, pool: &ExchangePool) -> bool {
+        self.exchanges.outstanding(pool) == 0 && self.observations.iter().any(|observed| observed.is_due())
     }
 
     /// The peer has acknowledged a notification.
@@ -98,6 +114,13 @@ impl CoapPeer {
     /// Ends what was registered with this token.
     pub(super) fn deregister(&mut self, token: &[u8]) {
         self.observations.retain(|observed| observed.observation.token.as_bytes() != token);
+    }
+}
+
+impl Drop for CoapPeer {
+    fn drop(&mut self) {
+        let exchanges = std::mem::take(&mut self.exchanges);
+        self.forgotten.0.lock().unwrap_or_else(PoisonError::into_inner).push(exchanges);
     }
 }
 

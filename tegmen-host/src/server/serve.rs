@@ -3,7 +3,7 @@
 mod oscore;
 mod outer_block;
 
-use super::coap_peer::{CoapPeer, MAX_OBSERVATIONS, Observed};
+use super::coap_peer::{CoapPeer, Forgotten, MAX_OBSERVATIONS, Observed};
 use super::command::Command;
 use super::deferred::DeferredResponse;
 use super::notifier::{Notifier, ObservedPaths};
@@ -14,6 +14,7 @@ use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Answered, Application, Event, EventSink, ServerConfig};
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy};
+use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
 use outer_block::{OuterBlock, acknowledge};
 use std::cell::Cell;
@@ -27,7 +28,7 @@ use tegmen::coap::handler::{
 use tegmen::coap::message::BuildError;
 use tegmen::coap::observe::{DEREGISTER, Observation};
 use tegmen::coap::storage::Repeat;
-use tegmen::coap::{Block, Builder, Code, Fixed, MessageRef, MessageType, OptionNumber, Token};
+use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::counters::Counters;
 use tegmen::identity::{PeerId, Protection};
 use tegmen::secret;
@@ -51,6 +52,12 @@ pub(super) struct CoapServer<A> {
     pub(super) scratch: Scratch,
     /// Requests answered.
     pub(super) requests: u64,
+    /// Of these, the requests that were answered 5.03 because the pool was full.
+    pub(super) refused: u64,
+    /// The exchanges of all peers.
+    pub(super) pool: ExchangePool,
+    /// Of those that are not remembered any more.
+    pub(super) forgotten: Forgotten,
     /// Of the request that is being answered, what the operator is told.
     pub(super) report: Report,
     pub(super) contexts: Contexts,
@@ -65,6 +72,8 @@ pub(super) struct Report {
     pub(super) sent: usize,
     pub(super) block: bool,
     pub(super) cause: Cell<Option<String>>,
+    /// True if the application has executed the request.
+    pub(super) executed: Cell<bool>,
 }
 
 /// Of the settings, those that apply to each request.
@@ -177,6 +186,9 @@ impl<A: Application> CoapServer<A> {
             observers: Observers::new(observed.unwrap_or_default()),
             scratch: Scratch::default(),
             requests: 0,
+            refused: 0,
+            pool: pool(config, shared.shards()),
+            forgotten: Forgotten::default(),
             report: Report::default(),
             contexts: config.contexts.clone(),
             inside: Vec::new(),
@@ -195,8 +207,7 @@ impl<A: Application> CoapServer<A> {
     ) {
         coap_peer.last = from.now;
         coap_peer.probing.heard();
-        let mut arrays = Fixed;
-        match coap_peer.exchanges.receive(&mut arrays, from.now, bytes) {
+        match coap_peer.exchanges.receive(&mut self.pool, from.now, bytes) {
             Received::Request(message, key) if message.option(OptionNumber::OSCORE).is_some() => {
                 match self.gather(from, coap_peer, &message, frame) {
                     OuterBlock::Uncut => self.protected_request(from, coap_peer, counters, crypto, bytes, frame),
@@ -206,13 +217,19 @@ impl<A: Application> CoapServer<A> {
                     }
                     OuterBlock::Answered => {}
                 }
-                coap_peer.exchanges.keep_reply(&mut Fixed, from.now, key, Repeat::Idempotent, frame.bytes());
+                coap_peer.exchanges.keep_reply(&mut self.pool, from.now, key, Repeat::Idempotent, frame.bytes());
                 self.requests += 1;
             }
             Received::Request(message, key) => {
-                let code = self.request(from, coap_peer, &message, bytes, frame);
-                let repeat = Repeat::of(message.code());
-                coap_peer.exchanges.keep_reply(&mut Fixed, from.now, key, repeat, frame.bytes());
+                let repeat = self.effect(&message);
+                let code = if coap_peer.exchanges.has_room(&mut self.pool, from.now, repeat) {
+                    let code = self.request(from, coap_peer, &message, bytes, frame);
+                    let repeat = if self.report.executed.get() { repeat } else { Repeat::Safe };
+                    coap_peer.exchanges.keep_reply(&mut self.pool, from.now, key, repeat, frame.bytes());
+                    code
+                } else {
+                    self.refuse(coap_peer, &message, frame)
+                };
                 self.requests += 1;
                 self.report_request(from, message.code(), || format!("/{}", path_of(&message)), code);
             }
@@ -228,9 +245,33 @@ impl<A: Application> CoapServer<A> {
             Received::Rejected { message_id } => coap_peer.on_rejected(message_id),
             Received::Response { .. } | Received::Nothing => {}
         }
-        if coap_peer.has_news() {
+        if coap_peer.has_news(&self.pool) {
             self.observers.queue(from.peer, coap_peer);
         }
+    }
+
+    /// Returns the effect of repeating a request. A block that others follow is only put to those before it.
+    fn effect(&self, message: &MessageRef<'_>) -> Repeat {
+        match message.block(OptionNumber::BLOCK1) {
+            Ok(Some(block)) if block.more => Repeat::Idempotent,
+            _ => Repeat::of(message.code()),
+        }
+    }
+
+    /// Answers 5.03 to a request that must not be executed twice, and that nothing could be remembered of.
+    fn refuse(&mut self, coap_peer: &mut CoapPeer, message: &MessageRef<'_>, frame: &mut Frame<'_>) -> Option<Code> {
+        self.refused += 1;
+        let cause = Cell::new(Some("no memory is left to recognise the request if it is repeated".to_owned()));
+        self.report = Report { received: message.payload().len(), cause, ..Report::default() };
+        let (message_type, message_id) = heading(message, coap_peer.exchanges.message_id());
+        let _ = Builder::new(frame, message_type, Code::SERVICE_UNAVAILABLE, message_id, message.token());
+        Some(Code::SERVICE_UNAVAILABLE)
+    }
+
+    /// Gives back what the pool holds for peers that are not remembered any more, and replies that are too old.
+    pub(super) fn give_back(&mut self, now: Instant) {
+        self.forgotten.give_back(&mut self.pool);
+        self.pool.tick(now);
     }
 
     /// Takes a message that a group was sent; `frame` holds what is to be answered at leisure, if it is of any use to the
@@ -251,11 +292,15 @@ impl<A: Application> CoapServer<A> {
             return;
         }
         coap_peer.last = from.now;
-        let mut arrays = Fixed;
-        let received = coap_peer.exchanges.receive(&mut arrays, from.now, bytes);
+        let received = coap_peer.exchanges.receive(&mut self.pool, from.now, bytes);
         let Received::Request(message, key) = received else { return };
+        let repeat = Repeat::of(message.code());
+        if !coap_peer.exchanges.has_room(&mut self.pool, from.now, repeat) {
+            self.refused += 1;
+            return;
+        }
         let code = self.request(from, coap_peer, &message, bytes, frame);
-        coap_peer.exchanges.keep_reply(&mut Fixed, from.now, key, Repeat::of(message.code()), &[]);
+        coap_peer.exchanges.keep_reply(&mut self.pool, from.now, key, repeat, &[]);
         self.requests += 1;
         self.report_request(from, message.code(), || format!("/{}", path_of(&message)), code);
         let of_use = MessageRef::parse(frame.bytes()).is_ok_and(|response| {
@@ -276,7 +321,7 @@ impl<A: Application> CoapServer<A> {
         path: impl FnOnce() -> String,
         code: Option<Code>,
     ) {
-        let Report { received, sent, block, cause } = std::mem::take(&mut self.report);
+        let Report { received, sent, block, cause, executed: _ } = std::mem::take(&mut self.report);
         let Some(code) = code.filter(|code| self.limits.report_requests || code.class() == 5) else { return };
         let identity = self.credentials.name_of(from.identity.principal);
         let (remote, path, cause) = (from.remote, path(), cause.into_inner());
@@ -446,7 +491,7 @@ impl<A: Application> CoapServer<A> {
         let request = if has_room { request.observable(number) } else { request };
         let cause = &self.report.cause;
         let exchange = Exchange { from, message, commands: &self.commands, notifier: &self.notifier, cause };
-        let mut handler = Bridge { application: &mut self.application, exchange };
+        let mut handler = Bridge { application: &mut self.application, exchange, executed: &self.report.executed };
         if message.code().is_safe() && !in_parts {
             return serve(request, &self.policy, &mut handler, answer_id, frame);
         }
@@ -502,7 +547,7 @@ impl<A: Application> CoapServer<A> {
         random: u8,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        if coap_peer.exchanges.outstanding(&Fixed) > 0 {
+        if coap_peer.exchanges.outstanding(&self.pool) > 0 {
             return None;
         }
         let index = coap_peer.observations.iter().position(Observed::is_due)?;
@@ -524,7 +569,7 @@ impl<A: Application> CoapServer<A> {
                 served
             }
         };
-        let sent = coap_peer.exchanges.sent(&mut Fixed, from.now, frame.bytes(), random).ok();
+        let sent = coap_peer.exchanges.sent(&mut self.pool, from.now, frame.bytes(), random).ok();
         if !confirmable {
             coap_peer.probing.sent(from.now, frame.len());
         }
@@ -550,7 +595,8 @@ impl<A: Application> CoapServer<A> {
         let (message_ref, cause) = (&message, &Cell::default());
         let exchange =
             Exchange { from, message: message_ref, commands: &self.commands, notifier: &self.notifier, cause };
-        let mut handler = Bridge { application: &mut self.application, exchange };
+        let executed = &Cell::default();
+        let mut handler = Bridge { application: &mut self.application, exchange, executed };
         let request = Request::new(message, from.identity).observable(observed.observation.next());
         respond(request, &self.policy, &mut handler, head.0, head.1, frame)
     }
@@ -579,7 +625,7 @@ impl<A: Application> CoapServer<A> {
                 written?;
             }
         }
-        coap_peer.exchanges.sent(&mut Fixed, to.now, frame.bytes(), random).ok()?;
+        coap_peer.exchanges.sent(&mut self.pool, to.now, frame.bytes(), random).ok()?;
         Some(())
     }
 
@@ -606,6 +652,12 @@ impl<A: Application> CoapServer<A> {
         }
         Some(())
     }
+}
+
+/// The part of a shard in the bytes for exchanges: a quarter is for messages that wait for an acknowledgement.
+pub(super) fn pool(config: &ServerConfig, shards: usize) -> ExchangePool {
+    let bytes = config.max_exchange_bytes / shards.max(1);
+    ExchangePool::new(bytes - bytes / 4, bytes / 4)
 }
 
 /// The code of a response that is written before the application is asked, and its option.
@@ -658,10 +710,12 @@ fn write(
 struct Bridge<'a, A> {
     application: &'a mut A,
     exchange: Exchange<'a>,
+    executed: &'a Cell<bool>,
 }
 
 impl<A: Application> Handler for Bridge<'_, A> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        self.executed.set(true);
         self.application.handle(request, response, &self.exchange)
     }
 

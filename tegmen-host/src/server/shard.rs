@@ -30,7 +30,6 @@ use std::task::Poll;
 use std::time::SystemTime;
 use tegmen::address::Path;
 use tegmen::buf::Frame;
-use tegmen::coap::Fixed;
 use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME};
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
@@ -344,7 +343,7 @@ impl<A: Application> Shard<A> {
         let coap_peer = attached.get_or_insert_with(|| {
             let mut random = [0; 10];
             self.crypto.random(&mut random);
-            Box::new(CoapPeer::new(from.now, random))
+            Box::new(CoapPeer::new(from.now, random, self.coap_server.forgotten.clone()))
         });
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(from.headroom, from.max_content);
@@ -401,7 +400,7 @@ impl<A: Application> Shard<A> {
     /// The answer to what the peer said from its new address went to the old one; the peer would ask again, but later.
     pub(super) fn repeat_reply(&mut self, now: Instant, peer: PeerId) {
         let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
-        let reply = coap_peer.exchanges.last_reply(&Fixed, now).to_vec();
+        let reply = coap_peer.exchanges.last_reply(&self.coap_server.pool, now).to_vec();
         self.send(now, peer, &reply);
     }
 
@@ -420,7 +419,7 @@ impl<A: Application> Shard<A> {
             let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
             let mut storage = [0; MAX_DATAGRAM];
             let mut frame = Frame::new(&mut storage, 0);
-            match coap_peer.exchanges.poll(&mut Fixed, now, &mut frame) {
+            match coap_peer.exchanges.poll(&mut self.coap_server.pool, now, &mut frame) {
                 Some(Due::Retransmit) => self.send(now, peer, frame.bytes()),
                 // Who does not acknowledge a notification is not there (RFC 7641, section 4.5).
                 Some(Due::TimedOut(id)) => coap_peer.on_refused(id),
@@ -429,12 +428,12 @@ impl<A: Application> Shard<A> {
         }
         let Some(attached) = self.endpoint.peers.attached(peer) else { return };
         let Some(coap_peer) = attached else { return };
-        if coap_peer.has_news() {
+        if coap_peer.has_news(&self.coap_server.pool) {
             self.coap_server.observers.queue(peer, coap_peer);
         }
         coap_peer.transfers.forget(now);
         let quiet_at = coap_peer.last.after(EXCHANGE_LIFETIME);
-        let next = match coap_peer.exchanges.next_deadline(&Fixed) {
+        let next = match coap_peer.exchanges.next_deadline(&self.coap_server.pool) {
             Some(deadline) => deadline.min(quiet_at.max(now.after_millis(1000))),
             // Whatever was exchanged is forgotten by the peer, too.
             None if quiet_at <= now && coap_peer.observations.is_empty() => {
@@ -449,6 +448,7 @@ impl<A: Application> Shard<A> {
 
     fn on_second(&mut self, reload: bool) {
         self.seconds = self.seconds.wrapping_add(1);
+        self.coap_server.give_back(clock::now());
         if self.seconds.is_multiple_of(64) {
             let peers = &mut self.endpoint.peers;
             let observes =
@@ -525,6 +525,8 @@ impl<A: Application> Shard<A> {
             // All shards have the same.
             hellos_dropped: if self.number == 0 { self.gate.dropped() } else { 0 },
             resumption: if self.number == 0 { self.resumption.counters() } else { ResumptionCounters::default() },
+            exchange_bytes: self.coap_server.pool.heap_bytes(),
+            exchanges_refused: self.coap_server.refused,
             body_bytes: if self.number == 0 { self.coap_server.bodies.used() } else { 0 },
             observations: self.coap_server.observations.used(),
             address_changes: self.endpoint.address_changes(),

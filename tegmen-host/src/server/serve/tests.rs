@@ -9,7 +9,7 @@ struct Counter(u8);
 
 impl Application for Counter {
     fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Exchange<'_>) -> Result<(), Code> {
-        self.0 += 1;
+        self.0 = self.0.wrapping_add(1);
         response.observable();
         response.payload(&[self.0])
     }
@@ -42,12 +42,15 @@ impl Scene {
             observers: Observers::default(),
             scratch: Scratch::default(),
             requests: 0,
+            refused: 0,
+            pool: pool(&config, 1),
+            forgotten: Forgotten::default(),
             report: Report::default(),
             contexts: Contexts::default(),
             inside: Vec::new(),
         };
         let crypto = HostCrypto::new([0; 32], 4);
-        Self { coap_server, crypto, coap_peer: CoapPeer::new(now, [7; 10]), now, next_id: 0 }
+        Self { coap_server, crypto, coap_peer: CoapPeer::new(now, [7; 10], Forgotten::default()), now, next_id: 0 }
     }
 
     fn from(&self) -> Source {
@@ -85,6 +88,14 @@ impl Scene {
         self.receive(&message)
     }
 
+    /// Sends a request to the counter. The response, and what it counted.
+    fn ask(&mut self, method: Code, message_id: u16) -> (Code, Vec<u8>) {
+        let [high, low] = message_id.to_be_bytes();
+        let response = self.receive(&[0x41, method.0, high, low, b't', 0xb1, b'n']);
+        let response = MessageRef::parse(&response).unwrap();
+        (response.code(), response.payload().to_vec())
+    }
+
     fn notify(&mut self) -> Option<Vec<u8>> {
         let (from, mut storage) = (self.from(), [0; 1280]);
         let mut frame = Frame::new(&mut storage, 0);
@@ -104,10 +115,10 @@ fn an_observer_that_never_acknowledges_is_forgotten_and_costs_one_message_until_
         assert!(scene.notify().is_none(), "one notification waits for its acknowledgement");
     }
     let mut repeated = 0;
-    while let Some(at) = scene.coap_peer.exchanges.next_deadline(&Fixed) {
+    while let Some(at) = scene.coap_peer.exchanges.next_deadline(&scene.coap_server.pool) {
         scene.now = at;
         let mut storage = [0; 1280];
-        match scene.coap_peer.exchanges.poll(&mut Fixed, at, &mut Frame::new(&mut storage, 0)) {
+        match scene.coap_peer.exchanges.poll(&mut scene.coap_server.pool, at, &mut Frame::new(&mut storage, 0)) {
             Some(Due::Retransmit) => repeated += 1,
             Some(Due::TimedOut(id)) => scene.coap_peer.on_refused(id),
             None => {}
@@ -224,4 +235,66 @@ fn any_bytes_from_anybody_are_answered_or_not_and_nothing_else() {
         scene.receive(&bytes);
     }
     assert!(scene.coap_server.bodies.used() <= 1 << 20);
+}
+
+#[test]
+fn a_post_is_executed_once_however_much_is_asked_until_it_is_repeated() {
+    let mut scene = Scene::new();
+    scene.coap_server.pool = ExchangePool::new(0, 0);
+    let first = scene.ask(Code::POST, 7);
+    assert_eq!(first, (Code::CONTENT, vec![1]));
+    for second in 0..200 {
+        scene.now = scene.now.after(Duration::from_secs(1));
+        for n in 0..100 {
+            scene.ask(Code::GET, 1000 + second * 100 + n);
+        }
+    }
+    let counted = scene.coap_server.application.0;
+    assert_eq!(scene.ask(Code::POST, 7), first);
+    assert_eq!(scene.coap_server.application.0, counted, "executed twice");
+    // After EXCHANGE_LIFETIME it is another request.
+    scene.now = scene.now.after(Duration::from_secs(48));
+    scene.ask(Code::POST, 7);
+    assert_eq!(scene.coap_server.application.0, counted.wrapping_add(1));
+}
+
+#[test]
+fn a_full_pool_refuses_only_what_must_not_be_executed_twice_and_not_for_ever() {
+    let mut scene = Scene::new();
+    scene.coap_server.pool = ExchangePool::new(0, 0);
+    let full = (0..10_000).find(|id| scene.ask(Code::POST, *id).0 == Code::SERVICE_UNAVAILABLE).unwrap();
+    let counted = scene.coap_server.application.0;
+    assert_eq!(scene.ask(Code::POST, full).0, Code::SERVICE_UNAVAILABLE, "the refusal is not kept, but it is full");
+    assert_eq!((scene.coap_server.application.0, scene.coap_server.refused), (counted, 2));
+    assert_eq!(scene.ask(Code::GET, 20_000).0, Code::CONTENT);
+    assert_eq!(scene.ask(Code::PUT, 20_001).0, Code::CONTENT);
+    // Each POST that was executed is still known.
+    let counted = scene.coap_server.application.0;
+    assert!((0..full).all(|id| scene.ask(Code::POST, id).0 == Code::CONTENT));
+    assert_eq!(scene.coap_server.application.0, counted, "executed twice");
+    // The share of a peer is counted in two lifetimes.
+    scene.now = scene.now.after(Duration::from_secs(2 * 247 + 1));
+    assert_eq!(scene.ask(Code::POST, full).0, Code::CONTENT);
+}
+
+#[test]
+fn what_was_refused_before_it_was_executed_takes_no_room_for_long() {
+    let mut scene = Scene::new();
+    scene.coap_server.pool = ExchangePool::new(0, 0);
+    scene.coap_server.policy.plain_allowed = false;
+    assert!((0..20_000).all(|id| scene.ask(Code::POST, id).0 == Code::UNAUTHORIZED));
+    assert_eq!((scene.coap_server.refused, scene.coap_server.application.0), (0, 0));
+}
+
+#[test]
+fn a_peer_that_is_forgotten_gives_back_its_messages() {
+    let mut scene = Scene::new();
+    scene.coap_server.pool = ExchangePool::new(0, 1000);
+    for _ in 0..100 {
+        scene.coap_peer = CoapPeer::new(scene.now, [7; 10], scene.coap_server.forgotten.clone());
+        scene.coap_server.give_back(scene.now);
+        scene.register(b"t");
+        scene.coap_peer.mark("n");
+        assert!(scene.notify().is_some(), "there is room for the notification");
+    }
 }

@@ -9,7 +9,6 @@ use crate::server::notifier::Changes;
 use crate::server::serve::Report;
 use std::cell::Cell;
 use std::sync::Arc;
-use tegmen::coap::Fixed;
 use tegmen::crypto::Crypto as _;
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
@@ -82,7 +81,7 @@ impl<A: Application> Shard<A> {
         let mut frame = draft.frame(to.headroom, to.max_content);
         self.coap_server.notify(&to, coap_peer, &mut self.crypto, random[0], &mut frame)?;
         let len = frame.len();
-        if let Some(deadline) = coap_peer.exchanges.next_deadline(&Fixed) {
+        if let Some(deadline) = coap_peer.exchanges.next_deadline(&self.coap_server.pool) {
             self.endpoint.peers.schedule(peer, deadline);
         }
         self.seal(&to, path, len);
@@ -101,7 +100,7 @@ impl<A: Application> Shard<A> {
         let request = &deferred.request;
         let cause = Cell::new(deferred.cause.clone());
         let (received, sent) = (request.received, deferred.payload.len());
-        self.coap_server.report = Report { received, sent, block: false, cause };
+        self.coap_server.report = Report { received, sent, cause, ..Report::default() };
         let source = request.oscore.as_ref().map(|oscore| to.under(oscore));
         self.coap_server.report_request(
             source.as_ref().unwrap_or(&to),
@@ -111,7 +110,7 @@ impl<A: Application> Shard<A> {
         );
         if self.coap_server.complete(&to, coap_peer, deferred, &mut self.crypto, random[0], &mut frame).is_some() {
             let len = frame.len();
-            if let Some(deadline) = coap_peer.exchanges.next_deadline(&Fixed) {
+            if let Some(deadline) = coap_peer.exchanges.next_deadline(&self.coap_server.pool) {
                 self.endpoint.peers.schedule(peer, deadline);
             }
             self.seal(&to, path, len);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::server::coap_peer::{CoapPeer, Observed};
+use crate::server::coap_peer::{CoapPeer, Forgotten, Observed};
 use crate::server::transfer::Ledger;
 use crate::slab::Capacity;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
         let (rank, phase, protection) = (Rank::Stranger, Phase::Established, Protection::Plain);
         let new = NewPeer { path: &path, rank, phase, protection, with_handshake: false };
         let id = table.insert(&new).unwrap().id;
-        let mut coap_peer = Box::new(CoapPeer::new(Instant::from_micros(0), [0; 10]));
+        let mut coap_peer = Box::new(CoapPeer::new(Instant::from_micros(0), [0; 10], Forgotten::default()));
         if port < 3 {
             coap_peer.observations.push(Observed {
                 oscore: None,
