@@ -149,7 +149,7 @@ tegmen-bench reconnect               10,000 clients that begin at once, against 
 tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
                                      find one, to take the next alarm, to open a record
 tegmen-bench sessions --speaking [--count N]
-                                     memory of `tegmen serve` for N sessions that each asked once, 10,000 if not said
+                                     memory of `tegmen serve` for N sessions that each asked once, a million if not said
 tegmen-bench compare BASE [--bound R] [--no-instructions]
                                      the working tree beside the commit BASE: handshakes, records, OSCORE, CoAP. With a
                                      bound it ends with 1 if the interval of a row lies below R of the base's speed
