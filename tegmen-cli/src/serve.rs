@@ -119,7 +119,7 @@ pub(crate) struct Serve {
     #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = body_size)]
     max_bodies: usize,
     /// Total bytes of replies and messages that are kept to be sent again, for all clients. A reply is kept for 247
-    /// seconds, so that a repeated request is not executed twice; a POST or PATCH that finds no room is answered with 5.03.
+    /// seconds, so that a repeated request is not executed twice; a POST or PATCH for which there is no space is answered with 5.03.
     #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 256 << 20, value_parser = body_size)]
     max_exchange_bytes: usize,
     /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that would

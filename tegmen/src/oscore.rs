@@ -26,8 +26,7 @@ mod unprotect;
 pub use context::{BadParameters, Context, Parameters, SecurityContext};
 pub use cose::Aead;
 pub use error::ProtectError;
-pub use id::{Id, MAX_ID};
-pub use naming::MAX_ID_CONTEXT;
+pub use id::Id;
 pub use option::{BadOption, MAX_PARTIAL_IV, OscoreOption, PartialIv};
 pub use protect::OVERHEAD;
 #[cfg(feature = "rederivation")]

@@ -25,10 +25,10 @@ impl Forgotten {
     }
 }
 
-/// Kept only for peers that say something.
+/// Kept only for peers that have sent a message.
 pub(super) type Attached = Option<Box<CoapPeer>>;
 
-/// What one peer may observe at once.
+/// The most observations of one peer.
 pub(super) const MAX_OBSERVATIONS: usize = 16;
 
 pub(super) struct CoapPeer {
@@ -36,7 +36,7 @@ pub(super) struct CoapPeer {
     forgotten: Forgotten,
     pub(super) transfers: Transfers,
     pub(super) observations: Vec<Observed>,
-    /// When the peer said something last.
+    /// Time of the last message from the peer.
     pub(super) last: Instant,
     /// When it may be sent a notification that is not confirmable.
     pub(super) probing: Probing,

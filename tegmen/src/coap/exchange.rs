@@ -52,7 +52,7 @@ pub enum Received<'m, 'x, K> {
 /// An event of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
-    /// Send the message again that stands in the frame now. The frame is empty if the message did not fit.
+    /// Send the message again that is in the frame now. The frame is empty if the message did not fit.
     Retransmit,
     /// Nobody answered; the exchange is over.
     TimedOut(RequestId),
@@ -208,7 +208,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
         }
     }
 
-    /// Returns false if the storage has no room to know a request for EXCHANGE_LIFETIME that must not be executed twice. It
+    /// Returns false if the storage has no space to know a request for EXCHANGE_LIFETIME that must not be executed twice. It
     /// must then be answered with 5.03, which is not kept, and not be executed.
     pub fn has_room(&mut self, storage: &mut S, now: Instant, repeat: Repeat) -> bool {
         storage.has_room(now, &mut self.kept, repeat)
@@ -235,7 +235,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
         let confirmable = parsed.message_type() == MessageType::Confirmable;
         let is_request = parsed.code().is_request();
         let id = RequestId(self.next_request);
-        // Nothing comes back for a response that is not confirmable.
+        // Nothing returns for a response that is not confirmable.
         if confirmable || is_request {
             let kept = message.get(..if confirmable { message.len() } else { 0 }).unwrap_or(&[]);
             let outgoing = storage.open(&mut self.kept, kept)?;

@@ -18,10 +18,10 @@ pub const EXCHANGE_LIFETIME: Duration = Duration::from_secs(247);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestId(pub u32);
 
-/// All room for outgoing messages is taken.
+/// All space for outgoing messages is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Busy {
-    /// As many exchanges are open as there is room for; wait for one to end.
+    /// As many exchanges are open as there is space for; wait for one to end.
     Outstanding,
     /// The message is longer than what can be kept for retransmission.
     TooLong,
@@ -95,7 +95,7 @@ impl Outgoing {
 
     /// Returns true unless the exchange is over.
     #[inline]
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.waiting != Waiting::Nothing
     }
 
@@ -135,7 +135,7 @@ pub enum Waiting {
 
 /// The memory of the message layer of a node.
 ///
-/// It has two places: itself, of which a node has one, and [`Self::Peer`], which stands in the entry of each peer. A
+/// It has two places: itself, of which a node has one, and [`Self::Peer`], which is in the entry of each peer. A
 /// mote keeps everything in the second, and the first has no size.
 pub trait ExchangeStorage {
     /// The exchanges with one peer that can be open at the same time.

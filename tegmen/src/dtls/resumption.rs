@@ -27,7 +27,7 @@ use crate::time::Instant;
 /// Bytes of a master secret (RFC 5246, section 8.1).
 pub const MASTER_LEN: usize = 48;
 /// Bytes of the longest ticket that a server here gives.
-pub const MAX_TICKET: usize = 512;
+pub(crate) const MAX_TICKET: usize = 512;
 /// Bytes of the ids that a server here gives, and by which a client tells that its ticket was taken (RFC 5077,
 /// section 3.4).
 pub(crate) const ID_LEN: usize = 32;
@@ -136,7 +136,7 @@ pub trait Resumption {
         None
     }
 
-    /// Writes a ticket of up to [`MAX_TICKET`] bytes, and returns for how many seconds it will be taken; `None` if there is
+    /// Writes a ticket of up to `MAX_TICKET` bytes, and returns for how many seconds it will be taken; `None` if there is
     /// none for this session.
     fn seal_ticket<C: Crypto>(
         &self,

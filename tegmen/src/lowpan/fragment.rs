@@ -163,7 +163,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(self.complete(index))
     }
 
-    /// Forgets packets that were begun longer ago than [`TIMEOUT`].
+    /// Forgets packets that were begun longer ago than `TIMEOUT`.
     pub fn expire(&mut self, now: Instant) {
         for slot in self.slots.iter_mut().filter(|slot| slot.since != Instant::NEVER) {
             if now.since(slot.since) >= TIMEOUT {
@@ -350,7 +350,7 @@ impl From<iphc::HeaderError> for FragmentError {
 }
 
 /// The time limit for the fragments of a packet (section 5.3).
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of the longest packet: what 11 bits can count.
 pub(crate) const MAX_PACKET_LEN: usize = 2047;
 /// Dispatch of an IPv6 header without compression.

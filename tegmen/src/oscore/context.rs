@@ -36,7 +36,7 @@ pub enum BadParameters {
         /// Bytes that it may have.
         max: usize,
     },
-    /// The ID Context is longer than the context has place for: 16 bytes ([`MAX_ID_CONTEXT`](super::MAX_ID_CONTEXT)) of a
+    /// The ID Context is longer than the context has place for: 16 bytes (`MAX_ID_CONTEXT`) of a
     /// [`Context`].
     IdContextTooLong,
     /// Both ends have the same ID, so that they would use the same nonces under the same key.

@@ -1,7 +1,7 @@
 //! Sender IDs and Recipient IDs (RFC 8613, section 3.1).
 
 /// Most bytes of a Sender ID or Recipient ID.
-pub const MAX_ID: usize = 7;
+pub(super) const MAX_ID: usize = 7;
 
 /// Sender ID or Recipient ID: what stands for an endpoint in a context, 0 to 7 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

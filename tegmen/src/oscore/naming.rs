@@ -64,6 +64,6 @@ impl Naming for AsItIs {
 }
 
 /// Most bytes of the ID Context of a [`Context`](super::Context); RFC 8613 has no limit.
-pub const MAX_ID_CONTEXT: usize = 16;
+pub(super) const MAX_ID_CONTEXT: usize = 16;
 /// Most bytes of the array `info` (RFC 8613, section 3.2.1).
 pub(super) const INFO_LEN: usize = 36;

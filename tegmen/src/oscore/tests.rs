@@ -488,7 +488,7 @@ fn parameters_that_cannot_be_are_refused() {
     let short = Parameters { aead: Aead::AesCcm64_64_128, recipient_id: b"ab", ..PARAMETERS };
     assert_eq!(bad(short), BadParameters::IdTooLong { max: 1 });
     assert_eq!(
-        bad(Parameters { id_context: Some(&[1; MAX_ID_CONTEXT + 1]), ..PARAMETERS }),
+        bad(Parameters { id_context: Some(&[1; naming::MAX_ID_CONTEXT + 1]), ..PARAMETERS }),
         BadParameters::IdContextTooLong
     );
     assert_eq!(bad(Parameters { aead: Aead::A128Gcm, ..PARAMETERS }), BadParameters::Unsupported);

@@ -60,7 +60,7 @@ impl Peer {
         self.exchanges.next_deadline(&self.storage)
     }
 
-    /// What is due, with the message that is sent again.
+    /// The work that is due, with the message that is sent again.
     fn poll(&mut self, now: Instant) -> Option<(Due, Vec<u8>)> {
         let mut bytes = [0; 64];
         let mut frame = Frame::new(&mut bytes, 0);
@@ -76,7 +76,7 @@ impl Peer {
     }
 }
 
-/// What a datagram led to, without its borrows.
+/// The result of a datagram, without borrows.
 fn received(peer: &mut Peer, now: Instant, datagram: &[u8]) -> Seen {
     match peer.exchanges.receive(&mut peer.storage, now, datagram) {
         Received::Request(message, key) => {

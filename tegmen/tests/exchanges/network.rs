@@ -45,7 +45,7 @@ impl Peer {
         self.exchanges.next_deadline(&self.storage)
     }
 
-    /// What is due, with the message that is sent again.
+    /// The work that is due, with the message that is sent again.
     fn poll(&mut self, now: Instant) -> Option<(Due, Vec<u8>)> {
         let mut bytes = [0; 64];
         let mut frame = Frame::new(&mut bytes, 0);
@@ -56,7 +56,7 @@ impl Peer {
 
 type Key = <Storage as ExchangeStorage>::Key;
 
-/// What the server does with a request.
+/// The behaviour of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Manner {
     Piggybacked,

@@ -78,7 +78,7 @@ impl Channel {
 
     /// Bytes that [`Self::seal`] puts behind a content of `len` bytes.
     #[inline]
-    pub const fn tailroom<C: Crypto>(&self, len: usize) -> usize {
+    pub(crate) const fn tailroom<C: Crypto>(&self, len: usize) -> usize {
         self.cipher.tail_len::<C>(len)
     }
 
@@ -116,7 +116,7 @@ impl Channel {
         self.next_sequence
     }
 
-    /// Seals what is in `frame`, which needs [`Self::headroom`] bytes before its content and [`Self::tailroom`] behind.
+    /// Seals what is in `frame`, which needs [`Self::headroom`] bytes before its content and `Self::tailroom` behind.
     ///
     /// # Errors
     /// [`SealError`]; no number is spent on [`SealError::Full`] before the cipher ran.
