@@ -551,6 +551,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 Ok(len) => {
                     self.peers.schedule(id, deadline);
                     if len > 0 {
+                        // The flight took the alarm that the owner may have set for itself.
+                        if phase == Phase::Established {
+                            self.peers.schedule(id, Instant::AT_ONCE);
+                        }
                         return Output::Datagram(len as u16);
                     }
                 }
