@@ -18,6 +18,7 @@ pub use ask::SendError;
 use crate::address::Path;
 use crate::buf::Frame;
 use crate::coap::exchange::{Due, PeerExchanges, Received};
+use crate::counters::Discard;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::Records;
@@ -105,7 +106,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
         }
     }
 
-    /// Handles a message of a peer. Returns what is to be answered.
+    /// Handles a message of a peer. Returns what is to be answered. Drops messages of a session whose replay window was
+    /// lost, until [`Endpoint::verify_session`] is called.
     fn receive<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -114,6 +116,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
         application: &mut impl Application,
         out: &mut [u8],
     ) -> Option<Event> {
+        // The message may be a replay: the replay window of a restored session was lost. The owner first has to verify
+        // that the peer is there (RFC 9175, section 2.3).
+        if R::RESTORES && self.endpoint.is_unverified(peer) {
+            cx.counters.discard(Discard::Replayed);
+            return None;
+        }
         let sender = self.endpoint.peers.peer(peer)?;
         let identity = Identity { principal: sender.principal(), protection: sender.protection() };
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));

@@ -10,7 +10,8 @@ use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::cx::Cx;
 use tegmen::dtls::association::Rank;
 use tegmen::dtls::need::Answer;
-use tegmen::dtls::roles::Both;
+use tegmen::dtls::record::CHUNK;
+use tegmen::dtls::roles::{Both, Extended};
 use tegmen::dtls::{Config, Records};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
 use tegmen::identity::{PeerId, Principal};
@@ -85,7 +86,7 @@ impl Application for App {
 }
 
 struct End {
-    node: Node<Table, Both>,
+    node: Node<Table, Extended<Both>>,
     crypto: RustCrypto,
     counters: Counters,
     local: Address,
@@ -229,6 +230,8 @@ struct World {
     ends: [End; 2],
     /// Arrival, order, the end that receives it, bytes.
     flying: Vec<(Instant, usize, usize, Vec<u8>)>,
+    /// Datagrams that were sent to an end, lost ones among them.
+    launched: Vec<(usize, Vec<u8>)>,
     order: usize,
     /// When the ends answer what they deferred.
     next_answer: Instant,
@@ -250,11 +253,12 @@ impl World {
         }
         // A handshake that loses too much is given up, and nothing is asked then.
         let loss = random.below(if secure { 20 } else { 40 });
-        Self { now, random, loss, secure, ends, flying: Vec::new(), order: 0, next_answer: now }
+        Self { now, random, loss, secure, ends, flying: Vec::new(), launched: Vec::new(), order: 0, next_answer: now }
     }
 
     fn launch(&mut self, to: usize, datagrams: Vec<Vec<u8>>) {
         for datagram in datagrams {
+            self.launched.push((to, datagram.clone()));
             if self.random.below(100) < self.loss {
                 continue;
             }
@@ -376,3 +380,29 @@ fn a_request_that_is_given_up_leaves_its_place_to_the_next() {
     end.node.cancel(peer, request);
     assert_eq!(end.speak(world.now, false).len(), 1);
 }
+
+#[test]
+fn a_node_executes_nothing_of_a_session_whose_replay_window_was_lost() {
+    let mut world = World::new(1, true);
+    world.loss = 0;
+    world.ends[0].to_ask.push_back(0);
+    world.run();
+    let server = &mut world.ends[1];
+    assert_eq!(server.app.counter.executed[&0], 1);
+    // A power cut: the session comes back from a copy, and the exchanges do not.
+    let id = server.peer.unwrap();
+    server.node.endpoint.lease_session(id, CHUNK);
+    let session = server.node.endpoint.copy_session(id).unwrap();
+    server.node.endpoint.take_session(id).unwrap();
+    let path = server.path();
+    let mut cx = Cx { now: world.now, crypto: &mut server.crypto, counters: &mut server.counters };
+    let id = server.node.endpoint.restore_session(&mut cx, &path, Principal(1), &session).unwrap();
+    server.node.endpoint.lease_session(id, 2 * CHUNK);
+    let replayed = world.launched.iter().filter(|(to, datagram)| *to == 1 && datagram[0] == APPLICATION_DATA);
+    let mut replayed = replayed.map(|(_, datagram)| datagram.clone()).next().expect("a request");
+    assert_eq!(server.receive(world.now, true, &mut replayed), Vec::<Vec<u8>>::new());
+    assert_eq!(server.app.counter.executed[&0], 1, "a replay was executed");
+}
+
+/// The content type of application data (RFC 5246, section 6.2.1).
+const APPLICATION_DATA: u8 = 23;
