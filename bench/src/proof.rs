@@ -10,12 +10,12 @@ use tegmen_host::{
     x509::{Purpose, Settings, Trust, Verifier, signer::SoftwareKey},
 };
 
-/// What an end of ours proves itself with, and how it believes the other.
+/// The credentials of one of our ends, and the verifier of the other end.
 pub(crate) struct Proof {
     pub(crate) keys: HostKeys,
     pub(crate) signer: Arc<SoftwareKey>,
     pub(crate) verifier: Arc<Verifier>,
-    /// What the other end is.
+    /// The role of the other end.
     pub(crate) peer: Purpose,
 }
 

@@ -50,12 +50,12 @@ pub(crate) trait DtlsClient: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether it has room for such a key and identity.
+    /// Fails if the peer cannot hold a key and an identity of this length.
     fn takes(&self, _: &Psk) -> Check {
         Ok(())
     }
 
-    /// Whether it knows connection ids (RFC 9146); then there are rows of their own.
+    /// True if the peer supports connection ids (RFC 9146); more rows test these then.
     fn knows_connection_id(&self) -> bool {
         false
     }
@@ -74,7 +74,7 @@ pub(crate) trait DtlsServer: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether it has room for such a key and identity.
+    /// Fails if the peer cannot hold a key and an identity of this length.
     fn takes(&self, _: &Psk) -> Check {
         Ok(())
     }
@@ -84,12 +84,12 @@ pub(crate) trait DtlsServer: Send + Sync + 'static {
         None
     }
 
-    /// Whether it knows connection ids (RFC 9146); then there are rows of their own.
+    /// True if the peer supports connection ids (RFC 9146); more rows test these then.
     fn knows_connection_id(&self) -> bool {
         false
     }
 
-    /// What `tegmen` says of its alert to an unknown identity, if that is none of RFC 4279, section 2.
+    /// The message of `tegmen` after the peer's alert for an unknown identity, if RFC 4279, section 2, does not name that alert.
     fn unknown_identity(&self) -> Option<&'static str> {
         None
     }

@@ -32,13 +32,13 @@ struct Peer {
     room: Option<(usize, usize, &'static str)>,
     /// Where it is written that it refuses a ClientHello without extensions, if it does.
     refuses_minimal: Option<&'static str>,
-    /// What `tegmen` says of its alert to an unknown identity, if that is none of RFC 4279, section 2.
+    /// The message of `tegmen` after the peer's alert for an unknown identity, if RFC 4279, section 2, does not name that alert.
     unknown_identity: Option<&'static str>,
     /// Whether it says good-bye when it ends.
     closes: bool,
     /// The extensions for the size of records that its client sends; its server answers the last.
     record_size: &'static [&'static str],
-    /// Whether it knows connection ids (RFC 9146).
+    /// True if the peer supports connection ids (RFC 9146).
     connection_id: bool,
     knows: Knows,
     /// True if it is tried over faulty networks; then it takes the size of its datagrams behind the key.

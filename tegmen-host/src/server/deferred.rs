@@ -20,7 +20,7 @@ pub(super) struct DeferredRequest {
     pub(super) token: Token,
     pub(super) operation: u64,
     pub(super) to_group: bool,
-    /// What protects the response, if the request protected itself.
+    /// The OSCORE exchange that protects the response, if OSCORE protected the request.
     pub(super) oscore: Option<OscoreExchange>,
     pub(super) method: Code,
     /// The path, with a slash in front.

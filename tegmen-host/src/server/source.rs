@@ -25,7 +25,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// What a transfer is known by: two senders behind one address do not get into each other's.
+    /// Identifies a transfer, so that two senders behind one address have separate ones.
     pub(super) fn operation(&self, message: &MessageRef<'_>) -> u64 {
         let sender = u64::from(self.identity.principal.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         message.operation() ^ sender

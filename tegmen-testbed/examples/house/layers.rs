@@ -1,4 +1,4 @@
-//! Which modules of a crate use each other, and the circles among siblings: `./ci.sh layers`.
+//! The imports among the modules of a crate, and the circles among siblings: `./ci.sh layers`.
 //!
 //! Siblings are the top-level modules of a crate and the children of one module. A child may use its parent and a parent its
 //! children: only what leads from one sibling, or from within it, to another is an arrow.

@@ -61,7 +61,7 @@ impl<A: Application> Shard<A> {
         self.coap_server.observers.put_back(path, peers);
     }
 
-    /// Sends the notifications that are due, to so many peers that nobody else waits long.
+    /// Sends the notifications that are due, to a limited number of peers, so that other work does not wait long.
     pub(super) fn notify(&mut self, now: Instant) {
         for _ in 0..NOTIFIED {
             let Some(peer) = self.coap_server.observers.next_due() else { return };
