@@ -11,9 +11,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tegmen::buf::Reader;
 use tegmen::coap::Code;
 use tegmen::dtls::connection_id::{ConnectionIdConfig, Hello};
+use tegmen::dtls::handshake::extension::MaxFragmentLength;
 use tegmen::dtls::handshake::server_hello::ServerHello;
 use tegmen::dtls::handshake::{Fragment, MessageType, hello_verify_request};
-use tegmen::dtls::record_size::MaxFragmentLength;
 use tegmen::dtls::{CipherSuite, ContentType, Profile, Records};
 use zeroize::Zeroizing;
 

@@ -4,17 +4,28 @@
 //! -> ClientKeyExchange, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished
 
 use super::connection_id::Hello;
-use super::flight::Element;
+use super::context::{HandshakeContext, usable};
+use super::element::Element;
+use super::handshake::certificate::CertificateType;
+use super::handshake::certificate_request::CertificateRequest;
+use super::handshake::client_hello::{Offer, is_said};
+use super::handshake::extension::{self, ExtensionType};
 use super::handshake::server_hello::ServerHello;
+use super::handshake::server_key_exchange::ServerKeyExchange;
 use super::handshake::{self, MessageType, certificate, hello_verify_request, key_exchange};
 use super::need::{Answer, MAX_PSK};
+use super::outcome::Outcome;
+use super::public_key::{certificate_type, content_of, credentials, hash_ahead};
+use super::record::LongKeys;
 use super::record_size::RecordSize;
-use super::state::{Flags, Handshake, HandshakeContext, HandshakeState, Outcome, Step};
+use super::resumption::Resumption as _;
+use super::roles::{Keys as _, Roles};
+use super::scratch::{self, Item};
+use super::state::{Flags, Handshake, HandshakeState, NO_CREDENTIAL, Step};
 use super::{Fatal, Settings, VERSION};
 use crate::counters::Discard;
-use crate::crypto::Crypto;
+use crate::crypto::{Crypto, NamedGroup};
 use crate::cx::Cx;
-use crate::dtls::roles::Roles;
 
 /// HelloVerifyRequests that are followed in one handshake: the server's key may change meanwhile, but not for ever.
 const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;
@@ -202,5 +213,229 @@ impl Handshake<'_> {
         self.derive_keys::<C, R>(cx, key, true);
         self.state.step = Step::AwaitServerChangeCipherSpec;
         Ok(())
+    }
+
+    /// Client: takes what a ServerHello answers to extensions that belong to public keys.
+    pub(crate) fn on_answered_extensions<R: Roles>(
+        &mut self,
+        context: HandshakeContext<'_, R>,
+        extensions: &[u8],
+    ) -> Result<(), Fatal> {
+        let offered = self.state.minimal;
+        let keys = context.roles.keys();
+        for (kind, data) in extension::each(extensions) {
+            // Answered only where the suite has a code of its own (RFC 7366, section 3).
+            if LongKeys::FIT && kind == ExtensionType::ENCRYPT_THEN_MAC && data.is_empty() {
+                let cipher = self.state.cipher.with_encrypt_then_mac();
+                self.state.cipher = cipher.ok_or(Fatal::UnsupportedExtension)?;
+                continue;
+            }
+            match kind {
+                ExtensionType::EXTENDED_MASTER_SECRET | ExtensionType::RENEGOTIATION_INFO => {}
+                ExtensionType::RECORD_SIZE_LIMIT | ExtensionType::MAX_FRAGMENT_LENGTH if R::RECORD_SIZE => {}
+                // Looked at with the others of their kind.
+                ExtensionType::CONNECTION_ID | ExtensionType::RRC if R::CONNECTION_ID => {}
+                _ if offered => return Err(Fatal::UnsupportedExtension),
+                ExtensionType::SESSION_TICKET if R::RESUMPTION && context.roles.resumption().takes_tickets() => {
+                    if !data.is_empty() {
+                        return Err(Fatal::Decode);
+                    }
+                    self.state.flags.set(Flags::TICKET, true);
+                }
+                _ if !R::PUBLIC_KEYS => return Err(Fatal::UnsupportedExtension),
+                ExtensionType::EC_POINT_FORMATS if !extension::has_uncompressed(data) => {
+                    return Err(Fatal::IllegalParameter);
+                }
+                ExtensionType::EC_POINT_FORMATS => {}
+                ExtensionType::SERVER_NAME if !keys.server_name().is_empty() => match data {
+                    [] => {}
+                    _ => return Err(Fatal::Decode),
+                },
+                ExtensionType::SERVER_CERTIFICATE_TYPE => {
+                    let raw = chooses_raw(keys.peer_types(), data)?;
+                    self.state.flags.set(Flags::RAW_SERVER, raw);
+                }
+                ExtensionType::CLIENT_CERTIFICATE_TYPE => {
+                    let raw = chooses_raw(context.own_types(), data)?;
+                    self.state.flags.set(Flags::RAW_CLIENT, raw);
+                }
+                _ => return Err(Fatal::UnsupportedExtension),
+            }
+        }
+        let raw = self.state.flags.has(Flags::RAW_SERVER);
+        let shown = self.state.exchange.has_certificate() && !self.state.flags.has(Flags::RESUMED);
+        match shown && !keys.peer_types().contains(&certificate_type(raw)) {
+            true => Err(Fatal::IllegalParameter),
+            false => Ok(()),
+        }
+    }
+
+    /// Client: takes the share of the server, which it has signed if it has a certificate.
+    pub(crate) fn on_server_key_exchange<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        body: &[u8],
+    ) -> Result<(), Fatal> {
+        let psk = !self.state.exchange.has_certificate();
+        let message = ServerKeyExchange::read(body, psk).map_err(|_| Fatal::Decode)?;
+        if !C::GROUPS.contains(&message.group) {
+            return Err(Fatal::IllegalParameter);
+        }
+        if let Some((scheme, signature)) = message.signature {
+            if scheme != self.state.exchange.scheme() {
+                return Err(Fatal::IllegalParameter);
+            }
+            let digest = self.digest_of_parameters::<C>(&[message.parameters]);
+            let key = scratch::get(self.buffers.outgoing, Item::PeerKey);
+            cx.crypto.verify(scheme, key, &digest, signature).map_err(|_| Fatal::BadSignature)?;
+            scratch::forget(self.buffers.outgoing, Item::PeerKey);
+        } else {
+            self.keep_hint::<R>(message.hint)?;
+        }
+        self.state.flags.set(Flags::X25519, message.group == NamedGroup::X25519);
+        self.put(Item::PeerShare, message.share)
+    }
+
+    /// Client: chooses the credential that it shows, if it has one that the server takes.
+    pub(crate) fn on_certificate_request<R: Roles>(
+        &mut self,
+        context: HandshakeContext<'_, R>,
+        body: &[u8],
+    ) -> Result<(), Fatal> {
+        let request = CertificateRequest::read(body).map_err(|_| Fatal::Decode)?;
+        let wanted = certificate_type(self.state.flags.has(Flags::RAW_CLIENT));
+        let mut suitable = credentials(context)
+            .filter(|(_, credential)| credential.certificate_type == wanted && request.accepts(credential.scheme));
+        self.state.credential = suitable.next().map_or(NO_CREDENTIAL, |(number, _)| number);
+        self.state.flags.set(Flags::ASKED, true);
+        Ok(())
+    }
+
+    /// Client: agrees with the server, and derives the keys; the flight is due, or the signature for it.
+    pub(crate) fn answer_server<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+        psk: Option<&[u8]>,
+    ) -> Result<(), Outcome> {
+        let private = self.draw(cx)?;
+        self.agree(cx, &private, None)?;
+        scratch::forget(self.buffers.outgoing, Item::PeerShare);
+        self.begin_answer::<C, R>(context);
+        let room = &*self.buffers.outgoing;
+        let share = scratch::get(room, Item::Share);
+        let share_len = [share.len() as u8];
+        let identity = room.get(..self.state.outgoing_len.into()).unwrap_or(&[]);
+        let identity_len = (identity.len() as u16).to_be_bytes();
+        let all: [&[u8]; 4] = [&identity_len, identity, &share_len, share];
+        let parts = if psk.is_some() { &all[..] } else { all.get(2..).unwrap_or(&[]) };
+        let asked = self.state.flags.has(Flags::ASKED);
+        hash_ahead::<C>(self.state, MessageType::CLIENT_KEY_EXCHANGE, asked.into(), parts);
+        self.end_answer(cx, |handshake, cx| handshake.derive_keys_agreed::<C, R>(cx, psk, true))
+    }
+
+    /// Client: begins its flight with the Certificate that was asked for. Both that and ClientKeyExchange belong to the
+    /// session hash, and so are hashed before they are written.
+    #[inline]
+    pub(crate) fn begin_answer<C: Crypto, R: Roles>(&mut self, context: HandshakeContext<'_, R>) {
+        let asked = self.state.flags.has(Flags::ASKED);
+        self.state.start_flight::<R>(if asked { Element::ClientCertificate } else { Element::ClientKeyExchange });
+        if asked {
+            let content = content_of(context, self.state.credential);
+            let len = (content.len() as u32).to_be_bytes();
+            hash_ahead::<C>(self.state, MessageType::CERTIFICATE, 0, &[len.get(1..).unwrap_or(&[]), content]);
+        }
+    }
+
+    /// Client: adds its ClientKeyExchange to the transcript.
+    pub(crate) fn hash_key_exchange<C: Crypto>(&mut self, parts: &[&[u8]]) {
+        let asked = self.state.flags.has(Flags::ASKED);
+        hash_ahead::<C>(self.state, MessageType::CLIENT_KEY_EXCHANGE, asked.into(), parts);
+    }
+
+    /// Client: derives the keys; its flight is due, or the signature for it.
+    #[inline]
+    pub(crate) fn end_answer<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        derive_keys: impl FnOnce(&mut Self, &mut Cx<'_, C>),
+    ) -> Result<(), Outcome> {
+        let asked = self.state.flags.has(Flags::ASKED);
+        let signs = asked && self.state.credential != NO_CREDENTIAL;
+        self.state.hashed = if signs { Element::CertificateVerify } else { Element::ChangeCipherSpec };
+        // The transcript up to here, which CertificateVerify signs (RFC 5246, section 7.4.8).
+        let digest = self.state.transcript.digest_so_far::<C>();
+        derive_keys(self, cx);
+        if signs {
+            return self.ask_to_sign(Step::ClientSigns, &digest);
+        }
+        self.state.step = Step::AwaitServerChangeCipherSpec;
+        Ok(())
+    }
+
+    /// Client: asks its owner to draw a premaster secret and to encrypt it.
+    pub(crate) fn ask_to_encrypt(&mut self) -> Result<(), Outcome> {
+        self.state.step = Step::ClientEncrypts;
+        self.state.deadline = self.state.give_up;
+        Err(Outcome::Need)
+    }
+
+    /// Client: takes both forms of the premaster secret; the flight is due, or the signature for it.
+    pub(crate) fn on_encrypted<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+        answer: Answer<'_>,
+    ) -> Result<(), Outcome> {
+        let Answer::Encrypted { premaster, encrypted } = answer else { return Err(Fatal::NoCredentials.into()) };
+        scratch::forget(self.buffers.outgoing, Item::PeerKey);
+        self.put(Item::EncryptedPremaster, encrypted)?;
+        self.begin_answer::<C, R>(context);
+        self.hash_key_exchange::<C>(&[&(encrypted.len() as u16).to_be_bytes(), encrypted]);
+        self.end_answer(cx, |handshake, cx| handshake.derive_keys_from::<C, R>(cx, &[premaster.expose()], true))
+    }
+}
+
+impl<'l, R: Roles> HandshakeContext<'l, R> {
+    /// Returns the offer of our ClientHello.
+    pub(crate) fn offer<'o, C: Crypto>(&self, more: &'o [u8]) -> Offer<'o>
+    where
+        'l: 'o,
+    {
+        let keys = self.roles.keys();
+        Offer {
+            suites: self.roles.suites(),
+            usable: usable::<C, R>,
+            record_size_limit: self.roles.record_size_limit(),
+            groups: C::GROUPS,
+            client_types: self.own_types(),
+            server_types: keys.peer_types(),
+            server_name: keys.server_name(),
+            ticket: None,
+            more,
+        }
+    }
+}
+
+impl<R: Roles> HandshakeContext<'_, R> {
+    /// The types of certificates that a client offers for itself: that of its first credential; one without any is not asked
+    /// for a type.
+    fn own_types(&self) -> &'static [CertificateType] {
+        match self.roles.keys().credential(0).map(|credential| credential.certificate_type) {
+            Some(CertificateType::RAW_PUBLIC_KEY) => &[CertificateType::RAW_PUBLIC_KEY],
+            _ => &[],
+        }
+    }
+}
+
+/// True if a server chose raw public keys of the types that were offered to it (RFC 7250, section 4.2).
+fn chooses_raw(offered: &[CertificateType], answer: &[u8]) -> Result<bool, Fatal> {
+    if !is_said(offered) {
+        return Err(Fatal::UnsupportedExtension);
+    }
+    let [chosen] = *answer else { return Err(Fatal::Decode) };
+    match offered.contains(&CertificateType(chosen)) {
+        true => Ok(chosen == CertificateType::RAW_PUBLIC_KEY.0),
+        false => Err(Fatal::IllegalParameter),
     }
 }

@@ -2,87 +2,25 @@
 //! numbers (RFC 6347, section 4.2.4).
 
 use super::connection_id::{self, ConnectionIds};
+use super::context::HandshakeContext;
+use super::element::Element;
 use super::handshake::client_hello::{DEFAULT_OFFER, MINIMAL_OFFER, Offer};
 use super::handshake::extension::{self, ExtensionType, Extensions};
 use super::handshake::{
     self, HEADER_LEN, MessageType, certificate, certificate_request, client_hello, finished, key_exchange,
     new_session_ticket, server_hello,
 };
-use super::public_key;
 use super::record::{self, ContentType, RecordNumber};
 use super::record_size::RecordSize;
 use super::scratch::{self, Item};
-use super::state::{Flags, Handshake, HandshakeContext, HandshakeState, NO_CREDENTIAL};
+use super::state::{Flags, Handshake, HandshakeState, NO_CREDENTIAL};
 use super::{CipherSuite, Fatal};
+use super::{public_key, server};
 use crate::buf::{Full, Writer, copy};
 use crate::counters::bump;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::roles::Roles;
-
-/// The elements of our flights in the order of the protocol: handshake messages, and ChangeCipherSpec, which is none.
-///
-/// A flight is named by its first element.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Element {
-    ClientHello,
-    ServerHello,
-    ServerHelloDone,
-    ClientKeyExchange,
-    /// The flight that begins here is the server's, which has no key exchange.
-    ChangeCipherSpec,
-    Finished,
-    /// Behind the last of each flight.
-    Sent,
-
-    // With public keys, between those above; last, so that the numbers of those above have no holes.
-    ServerCertificate,
-    ServerKeyExchange,
-    CertificateRequest,
-    ClientCertificate,
-    CertificateVerify,
-    // With resumption.
-    NewSessionTicket,
-}
-
-impl Element {
-    /// Returns the position of the element in the order of the protocol.
-    pub(crate) const fn place<R: Roles>(self) -> u8 {
-        if !R::KEEPS {
-            return self as u8;
-        }
-        match self {
-            Self::ClientHello => 0,
-            Self::ServerHello => 1,
-            Self::ServerCertificate => 2,
-            Self::ServerKeyExchange => 3,
-            Self::CertificateRequest => 4,
-            Self::ServerHelloDone => 5,
-            Self::ClientCertificate => 6,
-            Self::ClientKeyExchange => 7,
-            Self::CertificateVerify => 8,
-            Self::NewSessionTicket => 9,
-            Self::ChangeCipherSpec => 10,
-            Self::Finished => 11,
-            Self::Sent => 12,
-        }
-    }
-
-    /// Returns the next element of the same flight.
-    fn next(self) -> Self {
-        const NEXT: [Element; 8] = [
-            Element::Sent, // behind ClientHello
-            Element::ServerHelloDone,
-            Element::Sent,
-            Element::ChangeCipherSpec,
-            Element::Finished,
-            Element::Sent, // behind Finished
-            Element::Sent,
-            Element::Sent,
-        ];
-        NEXT.get(self as usize & 7).copied().unwrap_or(Self::Sent)
-    }
-}
 
 impl HandshakeState {
     /// Returns the next element of the same flight, given what was agreed on.
@@ -279,7 +217,7 @@ impl Handshake<'_> {
                 if answers || ticket || R::KEEPS && state.cipher.encrypts_then_macs() {
                     extensions.write_with(&mut body, |writer| {
                         if answers {
-                            public_key::write_answers(writer, state)?;
+                            server::write_answers(writer, state)?;
                         }
                         if ticket {
                             extension::put(writer, ExtensionType::SESSION_TICKET, &[])?;
@@ -303,7 +241,7 @@ impl Handshake<'_> {
                 (MessageType::CERTIFICATE, &[])
             }
             Element::ServerKeyExchange if R::PUBLIC_KEYS && R::SERVER => {
-                public_key::write_server_key_exchange(&mut body, context, state, self.buffers.outgoing)?;
+                server::write_server_key_exchange(&mut body, context, state, self.buffers.outgoing)?;
                 (MessageType::SERVER_KEY_EXCHANGE, &[])
             }
             Element::CertificateRequest if R::PUBLIC_KEYS && R::SERVER => {

@@ -7,7 +7,7 @@
 
 use super::Fatal;
 use super::handshake::{Fragment, MessageType};
-use super::state::Outcome;
+use super::outcome::Outcome;
 use crate::buf::{Full, Reader, Writer, copy};
 use crate::counters::Discard;
 

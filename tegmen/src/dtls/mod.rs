@@ -6,15 +6,19 @@
 //! `public_key` is what both do only where a public key is in play, `rsa` what they do where RSA is the key exchange.
 //! Nothing here knows a peer table or a socket: that is [`crate::endpoint`].
 
+mod abbreviated;
 pub mod alert;
 pub mod association;
 mod client;
 pub mod connection_id;
+pub(crate) mod context;
 pub(crate) mod cookie;
+pub(crate) mod element;
 pub(crate) mod flight;
 pub mod handshake;
 mod inbox;
 pub mod need;
+pub(crate) mod outcome;
 pub(crate) mod public_key;
 mod receive;
 pub mod record;

@@ -1,11 +1,13 @@
 //! The questions of a handshake to the owner of its endpoint, and the answers.
 
+use super::context::HandshakeContext;
 use super::handshake::certificate::CertificateType;
 use super::handshake::key_exchange;
+use super::outcome::Outcome;
 use super::record::LongKeys;
 use super::rsa::PREMASTER_LEN;
 use super::scratch::{self, Item};
-use super::state::{Buffers, Handshake, HandshakeContext, Outcome, Step};
+use super::state::{Buffers, Handshake, Step};
 use super::{AlertDescription, VERSION};
 use crate::crypto::Crypto;
 use crate::crypto::hash::DIGEST_LEN;

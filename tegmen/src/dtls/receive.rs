@@ -2,12 +2,14 @@
 
 use super::alert;
 use super::connection_id::ConnectionIds;
-use super::flight::Element;
+use super::context::HandshakeContext;
+use super::element::Element;
 use super::handshake::finished::{VERIFY_LEN, write_verify_data};
 use super::handshake::{Fragment, HEADER_LEN, MessageType};
 use super::inbox::Held;
+use super::outcome::Outcome;
 use super::record::{ContentType, LongKeys, Record};
-use super::state::{Flags, Handshake, HandshakeContext, Outcome, Step};
+use super::state::{Flags, Handshake, Step};
 use super::{AlertDescription, Fatal};
 use crate::buf::Reader;
 use crate::counters::Discard;

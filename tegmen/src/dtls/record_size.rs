@@ -6,39 +6,13 @@
 //! endpoints negotiate this limit.
 
 use super::Fatal;
-use super::handshake::extension::Extensions;
+use super::handshake::extension::{Extensions, MaxFragmentLength};
 use super::record::MAX_CONTENT;
 
 /// The least that may be said in record_size_limit (RFC 8449, section 4).
 pub(crate) const MIN_LIMIT: u16 = 64;
 /// The most that has a meaning there: the longest content of a record.
 pub(crate) const MAX_LIMIT: u16 = MAX_CONTENT as u16;
-
-/// The content of max_fragment_length (RFC 6066, section 4): 1 to 4 for 512, 1024, 2048 and 4096 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MaxFragmentLength(pub u8);
-
-impl MaxFragmentLength {
-    /// In bytes; `None` if the number is not one of the four.
-    pub const fn bytes(self) -> Option<u16> {
-        match self.0 {
-            1..=4 => Some(256 << self.0),
-            _ => None,
-        }
-    }
-
-    /// Returns the next max_fragment_length below a limit, if there is one. A client offers it in addition, to servers
-    /// that do not support the limit.
-    pub(crate) const fn within(limit: u16) -> Option<Self> {
-        match limit {
-            512..1024 => Some(Self(1)),
-            1024..2048 => Some(Self(2)),
-            2048..4096 => Some(Self(3)),
-            4096..MAX_LIMIT => Some(Self(4)),
-            _ => None,
-        }
-    }
-}
 
 /// The limit that an association agreed on, in the two free bytes of its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

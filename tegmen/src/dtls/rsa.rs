@@ -7,14 +7,6 @@
 //! The core does no RSA: it asks the owner of the endpoint with [`Need`](super::need::Need). A server continues after
 //! any result. An error shows only in the Finished messages, which then do not match (Bleichenbacher's attack).
 
-use super::Fatal;
-use super::handshake::key_exchange;
-use super::need::Answer;
-use super::scratch::{self, Item};
-use super::state::{Handshake, HandshakeContext, Outcome, Step};
-use crate::crypto::Crypto;
-use crate::cx::Cx;
-use crate::dtls::roles::Roles;
 use crate::secret::Secret;
 use core::hint::black_box;
 
@@ -52,63 +44,6 @@ pub fn premaster_secret(
         *byte = (right & keep) | (*byte & !keep);
     }
     out
-}
-
-impl Handshake<'_> {
-    /// Server: remembers the version of the hello, and sends its flight: nothing is to be signed.
-    pub(crate) fn begin_decryption<R: Roles>(
-        &mut self,
-        context: HandshakeContext<'_, R>,
-        version: [u8; 2],
-    ) -> Result<(), Fatal> {
-        self.put(Item::ClientVersion, &version)?;
-        self.send_server_flight(context);
-        Ok(())
-    }
-
-    /// Server: takes the encrypted premaster secret, which the owner is asked to decrypt.
-    pub(crate) fn on_encrypted_premaster(&mut self, body: &[u8]) -> Result<(), Outcome> {
-        key_exchange::read(body).map_err(|_| Fatal::Decode)?;
-        self.state.step = Step::ServerDecrypts;
-        self.state.deadline = self.state.give_up;
-        Err(Outcome::Need)
-    }
-
-    /// Server: continues with the premaster secret, or with a random one if the owner has none.
-    pub(crate) fn on_decrypted<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
-        self.state.inbox.forget_pieces();
-        // Drawn in either case, so that it takes the same time.
-        let mut random = Secret::<PREMASTER_LEN>::zeroed();
-        cx.crypto.random(random.expose_mut());
-        let premaster = match answer {
-            Answer::Premaster(premaster) => premaster,
-            _ => &random,
-        };
-        self.derive_keys_from::<C, R>(cx, &[premaster.expose()], false);
-        self.await_client_proof();
-    }
-
-    /// Client: asks its owner to draw a premaster secret and to encrypt it.
-    pub(crate) fn ask_to_encrypt(&mut self) -> Result<(), Outcome> {
-        self.state.step = Step::ClientEncrypts;
-        self.state.deadline = self.state.give_up;
-        Err(Outcome::Need)
-    }
-
-    /// Client: takes both forms of the premaster secret; the flight is due, or the signature for it.
-    pub(crate) fn on_encrypted<C: Crypto, R: Roles>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        context: HandshakeContext<'_, R>,
-        answer: Answer<'_>,
-    ) -> Result<(), Outcome> {
-        let Answer::Encrypted { premaster, encrypted } = answer else { return Err(Fatal::NoCredentials.into()) };
-        scratch::forget(self.buffers.outgoing, Item::PeerKey);
-        self.put(Item::EncryptedPremaster, encrypted)?;
-        self.begin_answer::<C, R>(context);
-        self.hash_key_exchange::<C>(&[&(encrypted.len() as u16).to_be_bytes(), encrypted]);
-        self.end_answer(cx, |handshake, cx| handshake.derive_keys_from::<C, R>(cx, &[premaster.expose()], true))
-    }
 }
 
 #[cfg(test)]

@@ -3,18 +3,25 @@
 //! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished
 //! -> ChangeCipherSpec, Finished. The hello without cookie is answered by the endpoint, without state.
 
-use super::flight::Element;
+use super::context::HandshakeContext;
+use super::element::Element;
 use super::handshake::client_hello::ClientHello;
-use super::handshake::extension::{ExtensionType, has_uncompressed};
-use super::handshake::{Fragment, MessageType, Random, key_exchange};
+use super::handshake::extension::{self, ExtensionType, UNCOMPRESSED, has_uncompressed};
+use super::handshake::{
+    self, Fragment, MessageType, Random, Write, certificate, certificate_request, key_exchange, server_key_exchange,
+};
 use super::need::{Answer, MAX_PSK};
-use super::public_key::{Agreed, nothing_common};
+use super::outcome::Outcome;
+use super::public_key::{Agreed, certificate_type, nothing_common, write_signature};
 use super::record::{Cipher, RecordNumber};
-use super::state::{Flags, Handshake, HandshakeContext, HandshakeState, Outcome, Step};
+use super::roles::{ClientAuthentication, Keys as _, Roles};
+use super::rsa::PREMASTER_LEN;
+use super::scratch::{self, Item};
+use super::state::{Flags, Handshake, HandshakeState, Step};
 use super::{CipherSuite, Fatal, Settings, VERSION};
-use crate::crypto::Crypto;
+use crate::buf::{Reader, Writer};
+use crate::crypto::{Crypto, MAX_SHARE, SCALAR_LEN};
 use crate::cx::Cx;
-use crate::dtls::roles::Roles;
 use crate::identity::Principal;
 use crate::secret::Secret;
 use crate::time::Instant;
@@ -184,6 +191,179 @@ impl Handshake<'_> {
             true => Step::AwaitClientFinished,
             false => Step::AwaitClientChangeCipherSpec,
         }
+    }
+
+    /// Server: draws the key pair of the handshake, and asks for the signature over its share.
+    pub(crate) fn begin_exchange<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+    ) -> Result<(), Outcome> {
+        let private = self.draw(cx)?;
+        self.put(Item::Private, private.expose())?;
+        if !self.state.exchange.has_certificate() {
+            self.send_server_flight(context);
+            return Ok(());
+        }
+        let share = scratch::get(self.buffers.outgoing, Item::Share);
+        let mut parameters = [0; MAX_SHARE + 4];
+        let mut writer = Writer::new(&mut parameters);
+        let written = server_key_exchange::write_parameters(&mut writer, self.state.flags.group(), share);
+        written.map_err(|_| Fatal::TooLarge)?;
+        let digest = self.digest_of_parameters::<C>(&[writer.written()]);
+        self.ask_to_sign(Step::ServerSigns, &digest)
+    }
+
+    pub(crate) fn send_server_flight<R: Roles>(&mut self, _: HandshakeContext<'_, R>) {
+        self.state.step = match self.state.flags.has(Flags::ASKED) {
+            true => Step::AwaitClientCertificate,
+            false => Step::AwaitClientKeyExchange,
+        };
+        self.state.send_flight();
+    }
+
+    /// Server: takes the certificate of the client, or that it has none.
+    pub(crate) fn on_client_certificate<R: Roles>(
+        &mut self,
+        context: HandshakeContext<'_, R>,
+        body: &[u8],
+    ) -> Result<(), Outcome> {
+        let content = certificate::read(body).map_err(|_| Fatal::Decode)?;
+        if content.is_empty() {
+            if context.roles.keys().client_authentication() == ClientAuthentication::Required {
+                return Err(Fatal::NoCertificate.into());
+            }
+            self.state.step = Step::AwaitClientKeyExchange;
+            return Ok(());
+        }
+        self.state.step = Step::ServerVerifies;
+        self.state.deadline = self.state.give_up;
+        Err(Outcome::Need)
+    }
+
+    /// Server: takes the share of the client; where keys are pre-shared, behind the identity.
+    pub(crate) fn on_client_share<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        body: &[u8],
+    ) -> Result<(), Outcome> {
+        let psk = !self.state.exchange.has_certificate();
+        let mut reader = Reader::new(body);
+        let identity = if psk { reader.with_len16().map_err(|_| Fatal::Decode)? } else { &[] };
+        let share = reader.with_len8().map_err(|_| Fatal::Decode)?;
+        handshake::end(&reader).map_err(|_| Fatal::Decode)?;
+        let mut private = Secret::<SCALAR_LEN>::zeroed();
+        let kept = scratch::get(self.buffers.outgoing, Item::Private);
+        *private.expose_mut() = *kept.first_chunk().ok_or(Fatal::Decode)?;
+        scratch::forget(self.buffers.outgoing, Item::Private);
+        self.agree(cx, &private, Some(share))?;
+        if psk {
+            // An identity that fits nowhere is one that nobody has.
+            if self.keep::<R>(identity).is_err() {
+                self.state.outgoing_len = 0;
+            }
+            self.state.step = Step::ServerNeedsPsk;
+            self.state.deadline = self.state.give_up;
+            return Err(Outcome::Need);
+        }
+        self.derive_keys_agreed::<C, R>(cx, None, false);
+        self.await_client_proof();
+        Ok(())
+    }
+
+    /// Server: waits for the CertificateVerify of the client if it showed a certificate. Otherwise the client has no
+    /// identity.
+    pub(crate) fn await_client_proof(&mut self) {
+        self.state.step = match self.state.flags.has(Flags::CERTIFIED) {
+            true => Step::AwaitCertificateVerify,
+            false => {
+                self.association.principal = Principal::NOBODY;
+                self.after_key_exchange()
+            }
+        };
+    }
+
+    /// Server: checks that the client has the private key of its certificate, before the message is hashed.
+    pub(crate) fn check_certificate_verify<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, body: &[u8]) -> Result<(), Fatal> {
+        if self.state.step != Step::AwaitCertificateVerify {
+            return Err(Fatal::UnexpectedMessage(MessageType::CERTIFICATE_VERIFY));
+        }
+        let (scheme, signature) = certificate::read_signature(&mut Reader::new(body)).map_err(|_| Fatal::Decode)?;
+        if !certificate_request::asks_for(scheme) {
+            return Err(Fatal::IllegalParameter);
+        }
+        let digest = self.state.transcript.digest_so_far::<C>();
+        let key = scratch::get(self.buffers.outgoing, Item::PeerKey);
+        cx.crypto.verify(scheme, key, &digest, signature).map_err(|_| Fatal::BadSignature)?;
+        scratch::forget(self.buffers.outgoing, Item::PeerKey);
+        Ok(())
+    }
+
+    /// Server: remembers the version of the hello, and sends its flight: nothing is to be signed.
+    pub(crate) fn begin_decryption<R: Roles>(
+        &mut self,
+        context: HandshakeContext<'_, R>,
+        version: [u8; 2],
+    ) -> Result<(), Fatal> {
+        self.put(Item::ClientVersion, &version)?;
+        self.send_server_flight(context);
+        Ok(())
+    }
+
+    /// Server: takes the encrypted premaster secret, which the owner is asked to decrypt.
+    pub(crate) fn on_encrypted_premaster(&mut self, body: &[u8]) -> Result<(), Outcome> {
+        key_exchange::read(body).map_err(|_| Fatal::Decode)?;
+        self.state.step = Step::ServerDecrypts;
+        self.state.deadline = self.state.give_up;
+        Err(Outcome::Need)
+    }
+
+    /// Server: continues with the premaster secret, or with a random one if the owner has none.
+    pub(crate) fn on_decrypted<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
+        self.state.inbox.forget_pieces();
+        // Drawn in either case, so that it takes the same time.
+        let mut random = Secret::<PREMASTER_LEN>::zeroed();
+        cx.crypto.random(random.expose_mut());
+        let premaster = match answer {
+            Answer::Premaster(premaster) => premaster,
+            _ => &random,
+        };
+        self.derive_keys_from::<C, R>(cx, &[premaster.expose()], false);
+        self.await_client_proof();
+    }
+}
+
+/// Writes the answers of our ServerHello to the extensions for public keys.
+pub(crate) fn write_answers(writer: &mut Writer<'_>, state: &HandshakeState) -> Write {
+    if state.flags.has(Flags::POINT_FORMATS) {
+        extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
+    }
+    let flags = state.flags;
+    for (answered, kind, raw) in [
+        (Flags::CLIENT_TYPE, ExtensionType::CLIENT_CERTIFICATE_TYPE, Flags::RAW_CLIENT),
+        (Flags::SERVER_TYPE, ExtensionType::SERVER_CERTIFICATE_TYPE, Flags::RAW_SERVER),
+    ] {
+        if flags.has(answered) {
+            extension::put(writer, kind, &[certificate_type(flags.has(raw)).0])?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the body of our ServerKeyExchange from what is kept.
+pub(crate) fn write_server_key_exchange<R: Roles>(
+    body: &mut Writer<'_>,
+    context: HandshakeContext<'_, R>,
+    state: &HandshakeState,
+    room: &[u8],
+) -> Write {
+    if !state.exchange.has_certificate() {
+        body.u16(0)?; // no hint
+    }
+    server_key_exchange::write_parameters(body, state.flags.group(), scratch::get(room, Item::Share))?;
+    match state.exchange.has_certificate() {
+        true => write_signature(body, context, state, room),
+        false => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::association::Association;
 use super::connection_id::ConnectionIds;
-use super::flight::Element;
+use super::element::Element;
 use super::handshake::finished::VERIFY_LEN;
 use super::handshake::{self, MessageType, Random};
 use super::inbox::Inbox;
@@ -11,7 +11,7 @@ use super::scratch;
 use super::suite::{CipherSuite, KeyExchange};
 use super::{Fatal, Profile, Settings};
 use crate::buf::copy;
-use crate::counters::{Counters, Discard, bump};
+use crate::counters::{Counters, bump};
 use crate::crypto::hash::{HmacKey, Sha256};
 use crate::crypto::{Crypto, NamedGroup};
 use crate::cx::Cx;
@@ -212,20 +212,6 @@ impl Flags {
     }
 }
 
-/// The settings and the roles of the endpoint, which each of its handshakes uses.
-pub(crate) struct HandshakeContext<'l, R> {
-    pub(crate) settings: &'l Settings,
-    pub(crate) roles: &'l R,
-}
-
-impl<R> Clone for HandshakeContext<'_, R> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<R> Copy for HandshakeContext<'_, R> {}
-
 /// The room of one handshake, which belongs to the peer table.
 pub struct Buffers<'b> {
     /// The data to write a flight again: the cookie, later the PSK identity. At most 255 bytes are needed. With public
@@ -247,44 +233,6 @@ pub struct Handshake<'b> {
     pub ids: Option<&'b mut ConnectionIds>,
     /// The buffers of the handshake.
     pub buffers: Buffers<'b>,
-}
-
-/// A result that ends the handling of a record: no later data of the record can apply. Only one variant has content,
-/// so that a mote keeps the whole value in two registers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
-    /// Something is needed: ask [`Handshake::need`], answer with [`Handshake::resume`].
-    Need,
-    /// Both sides proved that they have the key.
-    Established,
-    /// The rest of the record is dropped: these are the reasons of [`Discard`].
-    Malformed,
-    UnknownPeer,
-    Replayed,
-    NotAuthentic,
-    Unexpected,
-    NoRoom,
-    /// The association is over.
-    Fatal(Fatal),
-}
-
-impl From<Discard> for Outcome {
-    fn from(discard: Discard) -> Self {
-        match discard {
-            Discard::Malformed => Self::Malformed,
-            Discard::UnknownPeer => Self::UnknownPeer,
-            Discard::Replayed => Self::Replayed,
-            Discard::NotAuthentic => Self::NotAuthentic,
-            Discard::Unexpected => Self::Unexpected,
-            Discard::NoRoom => Self::NoRoom,
-        }
-    }
-}
-
-impl From<Fatal> for Outcome {
-    fn from(fatal: Fatal) -> Self {
-        Self::Fatal(fatal)
-    }
 }
 
 impl HandshakeState {

@@ -1,10 +1,7 @@
 //! The cipher suites and their parts.
 
-use super::Profile;
 use super::record::{Cipher, LongKeys};
-use super::state::HandshakeContext;
-use crate::crypto::{Crypto, SignatureScheme};
-use crate::dtls::roles::Roles;
+use crate::crypto::SignatureScheme;
 
 /// A cipher suite (IANA TLS Cipher Suites registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,25 +171,6 @@ impl Suites {
         CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
         CipherSuite::PSK_WITH_AES_128_CCM_8,
     ]);
-}
-
-/// True if the provider and the role have all that the suite needs.
-pub(crate) fn usable<C: Crypto, R: Roles>(suite: CipherSuite) -> bool {
-    suite.parts().is_some_and(|(exchange, cipher)| {
-        cipher.is_in::<C>()
-            && (R::KEEPS || !cipher.is_cbc::<C>())
-            && (exchange.is_psk() || R::PUBLIC_KEYS && (exchange.is_rsa() || !C::GROUPS.is_empty()))
-    })
-}
-
-impl<R: Roles> HandshakeContext<'_, R> {
-    /// True if this endpoint can use the suite, and is meant to.
-    pub(crate) fn offers<C: Crypto>(&self, suite: CipherSuite) -> bool {
-        if C::AES_128_GCM.is_none() && !R::PUBLIC_KEYS || self.settings.profile == Profile::Minimal {
-            return suite == CipherSuite::PSK_WITH_AES_128_CCM_8;
-        }
-        self.roles.suites().0.contains(&suite) && usable::<C, R>(suite)
-    }
 }
 
 impl Default for Suites {

@@ -7,6 +7,7 @@ use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::association::Rank;
+use crate::dtls::context::HandshakeContext;
 use crate::dtls::cookie;
 use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::{ClientHello, Front};
@@ -16,7 +17,7 @@ use crate::dtls::record::{self, ContentType, Record, RecordNumber};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::resumption::Found;
 use crate::dtls::roles::Roles;
-use crate::dtls::state::{HandshakeContext, Step};
+use crate::dtls::state::Step;
 use crate::dtls::{Fatal, HandshakeState, Profile, alert};
 use crate::secret::same;
 

@@ -11,10 +11,10 @@ use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::connection_id::{AddressChanges, ConnectionId, ConnectionIds, Hello, Mobility};
+use crate::dtls::context::HandshakeContext;
 use crate::dtls::record::{ContentType, MAX_CONTENT};
 use crate::dtls::return_routability::{self as rrc, MessageType};
 use crate::dtls::roles::Roles;
-use crate::dtls::state::HandshakeContext;
 use crate::identity::{PeerId, Protection};
 use crate::secret::same;
 

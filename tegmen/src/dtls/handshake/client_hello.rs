@@ -2,12 +2,11 @@
 
 use super::certificate::CertificateType;
 use super::certificate_request::SIGNATURE_ALGORITHMS;
-use super::extension::{self, ExtensionType, Extensions, UNCOMPRESSED};
+use super::extension::{self, ExtensionType, Extensions, MaxFragmentLength, UNCOMPRESSED};
 use super::{Random, Write, end, write_hello};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::NamedGroup;
 use crate::dtls::record::LongKeys;
-use crate::dtls::record_size::MaxFragmentLength;
 use crate::dtls::roles::Roles;
 use crate::dtls::{CipherSuite, Suites};
 

@@ -2,7 +2,6 @@
 
 use super::Write;
 use crate::buf::{Reader, Truncated, Writer};
-use crate::dtls::record_size::MaxFragmentLength;
 
 /// The number of an extension (IANA TLS ExtensionType registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +36,32 @@ impl ExtensionType {
     pub const RRC: Self = Self(0x003d);
     /// renegotiation_info (RFC 5746).
     pub const RENEGOTIATION_INFO: Self = Self(0xff01);
+}
+
+/// The content of max_fragment_length (RFC 6066, section 4): 1 to 4 for 512, 1024, 2048 and 4096 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MaxFragmentLength(pub u8);
+
+impl MaxFragmentLength {
+    /// In bytes; `None` if the number is not one of the four.
+    pub const fn bytes(self) -> Option<u16> {
+        match self.0 {
+            1..=4 => Some(256 << self.0),
+            _ => None,
+        }
+    }
+
+    /// Returns the next max_fragment_length below a limit, if there is one. A client offers it in addition, to servers
+    /// that do not support the limit.
+    pub(crate) const fn within(limit: u16) -> Option<Self> {
+        match limit {
+            512..1024 => Some(Self(1)),
+            1024..2048 => Some(Self(2)),
+            2048..4096 => Some(Self(3)),
+            4096..0x4000 => Some(Self(4)),
+            _ => None,
+        }
+    }
 }
 
 /// The extensions that matter here, as seen in a hello.

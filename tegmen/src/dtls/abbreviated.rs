@@ -1,0 +1,306 @@
+//! The abbreviated handshake, which resumes a session (RFC 5246, section 7.3; RFC 5077).
+//!
+//! Client: ClientHello(ticket or id) -> ServerHello(the same id), perhaps NewSessionTicket, ChangeCipherSpec, Finished
+//! -> ChangeCipherSpec, Finished: the client's flight is the last.
+
+use super::context::HandshakeContext;
+use super::element::Element;
+use super::handshake::client_hello::ClientHello;
+use super::handshake::extension::ExtensionType;
+use super::handshake::new_session_ticket;
+use super::handshake::server_hello::ServerHello;
+use super::outcome::Outcome;
+use super::resumption::{Found, Handle, ID_LEN, MASTER_LEN, MAX_TICKET, Resumable, Resumption as _, SessionState};
+use super::roles::Roles;
+use super::scratch::{self, Item};
+use super::state::{Flags, Handshake, MAX_TEXT, Step};
+use super::suite::CipherSuite;
+use super::{Fatal, Profile, VERSION};
+use crate::buf::{Writer, copy};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::secret::Secret;
+
+/// Bytes of a hello and its headers at most, apart from the ticket.
+const REST_OF_HELLO: usize = 250;
+/// Bytes of the outgoing buffer that the server's certificate and share take, with RSA keys of 4096 bits.
+const ROOM_FOR_KEYS: usize = 700;
+
+impl<R: Roles> HandshakeContext<'_, R> {
+    /// Client: the ticket of our hello, empty if there is none but one is taken.
+    pub(crate) fn ticket_to_show<'r>(&self, room: &'r [u8]) -> Option<&'r [u8]> {
+        let ticket = scratch::get(room, Item::Ticket);
+        Some(ticket).filter(|_| self.roles.resumption().takes_tickets())
+    }
+
+    /// Server: returns the session that a ClientHello wants to resume, if possible. Finds a session by id only after
+    /// the client has proved its address.
+    ///
+    /// # Errors
+    /// [`Fatal`] if the session has extended master secret and the hello does not (RFC 7627, section 5.3).
+    pub(crate) fn find_session<C: Crypto>(
+        &self,
+        cx: &mut Cx<'_, C>,
+        hello: &ClientHello<'_>,
+        reachable: bool,
+    ) -> Result<Option<Found>, Fatal> {
+        let [major, minor] = hello.version;
+        if major != VERSION[0] || minor > VERSION[1] || self.settings.profile == Profile::Minimal {
+            return Ok(None);
+        }
+        let resumption = self.roles.resumption();
+        let found = match hello.extension(ExtensionType::SESSION_TICKET) {
+            Some(ticket) if !ticket.is_empty() => resumption.open_ticket(cx, ticket),
+            _ if reachable && !hello.session_id().is_empty() => {
+                resumption.find(cx.now, hello.session_id()).map(|session| Found { session, renew: false })
+            }
+            _ => None,
+        };
+        let usable = |found: &Found| {
+            let suite = found.session.cipher_suite;
+            hello.offers(suite) && self.offers::<C>(suite) && hello.offers_null_compression()
+        };
+        let Some(found) = found.filter(usable) else { return Ok(None) };
+        match hello.extensions.extended_master_secret {
+            true => Ok(Some(found)),
+            false => Err(Fatal::NoExtendedMasterSecret),
+        }
+    }
+}
+
+impl Handshake<'_> {
+    fn put_item(&mut self, item: Item, parts: &[&[u8]]) -> Result<(), Fatal> {
+        // Smaller rooms are not wiped.
+        if self.buffers.outgoing.len() <= MAX_TEXT {
+            return Err(Fatal::TooLarge);
+        }
+        scratch::put_parts(self.buffers.outgoing, self.state.outgoing_len.into(), item, parts)
+    }
+
+    /// Client: offers to resume a session. What has no room is not offered; nor is a ticket that would not let the hello
+    /// into one datagram, because servers put no pieces of hellos together before they know the address.
+    pub(crate) fn offer_session<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        mtu: u16,
+        session: &SessionState,
+        handle: Handle<'_>,
+    ) -> Result<(), Fatal> {
+        let mut drawn = [0; ID_LEN];
+        let id = match handle {
+            Handle::Id(id) => id,
+            Handle::Ticket(ticket) if ticket.len().saturating_add(REST_OF_HELLO) > usize::from(mtu) => {
+                return Err(Fatal::TooLarge);
+            }
+            Handle::Ticket(_) => {
+                cx.crypto.random(&mut drawn);
+                &drawn
+            }
+        };
+        self.keep_session(session.cipher_suite, &session.master)?;
+        if let Handle::Ticket(ticket) = handle {
+            self.put_item(Item::Ticket, &[ticket])?;
+        }
+        // Last, because it is what makes the offer.
+        self.put_item(Item::SessionId, &[id])?;
+        self.association.principal = session.principal;
+        Ok(())
+    }
+
+    /// Keeps what [`Self::session`] gives back.
+    pub(crate) fn keep_session(&mut self, suite: CipherSuite, master: &Secret<MASTER_LEN>) -> Result<(), Fatal> {
+        self.put_item(Item::Session, &[&suite.0.to_be_bytes(), master.expose()])
+    }
+
+    /// The session of this handshake, once its master secret is known.
+    fn session(&self) -> Option<SessionState> {
+        let (suite, master) = scratch::get(self.buffers.outgoing, Item::Session).split_first_chunk()?;
+        let cipher_suite = CipherSuite(u16::from_be_bytes(*suite));
+        let master = Secret::new(*master.first_chunk()?);
+        Some(SessionState { cipher_suite, master, principal: self.association.principal, since: None })
+    }
+
+    /// Client: true if the server gave back what came with our offer.
+    pub(crate) fn echoes(&self, session_id: &[u8]) -> bool {
+        !session_id.is_empty() && scratch::get(self.buffers.outgoing, Item::SessionId) == session_id
+    }
+
+    /// Client: whether the server resumes what we offered; then the keys are known, and its ChangeCipherSpec is due.
+    pub(crate) fn is_resumed<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, hello: &ServerHello<'_>) -> Result<bool, Fatal> {
+        if !self.state.flags.has(Flags::RESUMED) {
+            // One without room is not kept.
+            if !hello.session_id.is_empty() && self.state.extended_master_secret {
+                let _ = self.put_item(Item::NewSessionId, &[hello.session_id]);
+            }
+            // What was offered belongs to our hello, which may have to be sent again; not where the keys need its room.
+            let offered = !scratch::get(self.buffers.outgoing, Item::Session).is_empty();
+            let room = scratch::front(self.buffers.outgoing).saturating_sub(self.state.outgoing_len.into());
+            if offered && room < ROOM_FOR_KEYS {
+                self.forget_offer();
+                self.state.timeout_ms = u32::MAX;
+            }
+            return Ok(false);
+        }
+        let mut session = self.session().ok_or(Fatal::IllegalParameter)?;
+        if session.cipher_suite != hello.cipher_suite {
+            return Err(Fatal::IllegalParameter);
+        }
+        if !self.state.extended_master_secret {
+            return Err(Fatal::NoExtendedMasterSecret);
+        }
+        self.set_master(cx, &mut session.master, true);
+        self.state.step = Step::AwaitServerChangeCipherSpec;
+        Ok(true)
+    }
+
+    /// Client: forgets the session that it offered to resume.
+    fn forget_offer(&mut self) {
+        for item in [Item::Session, Item::Ticket, Item::SessionId] {
+            scratch::forget(self.buffers.outgoing, item);
+        }
+    }
+
+    /// Client: the server's flight is complete, so our hello is not sent again. The id that the server gave replaces what was
+    /// offered.
+    pub(crate) fn settle_session_id(&mut self) {
+        self.forget_offer();
+        let mut id = [0; ID_LEN];
+        let given = scratch::get(self.buffers.outgoing, Item::NewSessionId);
+        let len = given.len();
+        if len > 0 && copy(&mut id, given).is_ok() {
+            scratch::forget(self.buffers.outgoing, Item::NewSessionId);
+            let _ = self.put_item(Item::SessionId, &[id.get(..len).unwrap_or(&[])]); // the room was there
+        }
+    }
+
+    /// Client: takes a ticket.
+    pub(crate) fn on_new_session_ticket(&mut self, body: &[u8]) -> Result<(), Fatal> {
+        let (lifetime, ticket) = new_session_ticket::read(body).map_err(|_| Fatal::Decode)?;
+        // One is promised, and one comes.
+        self.state.flags.set(Flags::TICKET, false);
+        let lifetime = lifetime.to_be_bytes();
+        // One without room is not kept.
+        let kept = !ticket.is_empty() && self.put_item(Item::NewTicket, &[&lifetime, ticket]).is_ok();
+        self.state.flags.set(Flags::NEW_TICKET, kept);
+        if self.state.change_cipher_spec {
+            self.state.step = Step::AwaitServerFinished;
+        }
+        Ok(())
+    }
+
+    /// Server: resumes a session; our flight is then complete.
+    pub(crate) fn accept_session<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+        hello: &ClientHello<'_>,
+        found: &Found,
+        reachable: bool,
+    ) -> Result<(), Fatal> {
+        self.put_item(Item::SessionId, &[hello.session_id()])?;
+        self.association.principal = found.session.principal;
+        self.state.flags.set(Flags::UNREACHED, !reachable);
+        if found.renew {
+            let renewed = self.put_ticket(cx, context, &found.session);
+            self.state.flags.set(Flags::TICKET, renewed);
+        }
+        let mut master = Secret::new(*found.session.master.expose());
+        self.set_master(cx, &mut master, false);
+        self.state.step = Step::AwaitClientChangeCipherSpec;
+        Ok(())
+    }
+
+    /// Server: what a client that goes through a full handshake will be able to resume it with.
+    pub(crate) fn promise<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+        hello: &ClientHello<'_>,
+    ) {
+        if !self.state.extended_master_secret || context.settings.profile == Profile::Minimal {
+            return;
+        }
+        let resumption = context.roles.resumption();
+        if resumption.gives_tickets() && hello.extension(ExtensionType::SESSION_TICKET).is_some() {
+            self.state.flags.set(Flags::TICKET, true);
+        } else if resumption.gives_ids() {
+            let mut id = [0; ID_LEN];
+            cx.crypto.random(&mut id);
+            let _ = self.put_item(Item::SessionId, &[&id]); // without room for it there is none
+        }
+    }
+
+    /// Server: keeps what was promised, now that the client has proved its key; the flight that begins with this element
+    /// is the last.
+    pub(crate) fn keep_promise<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+    ) -> Element {
+        let session = self.session();
+        scratch::forget(self.buffers.outgoing, Item::Session);
+        if self.state.flags.has(Flags::TICKET) {
+            // An empty one, if there is none after all (RFC 5077, section 3.3).
+            let _ = session.is_some_and(|session| self.put_ticket(cx, context, &session));
+            return Element::NewSessionTicket;
+        }
+        let id = scratch::get(self.buffers.outgoing, Item::SessionId);
+        if let Some(session) = session
+            && !id.is_empty()
+        {
+            context.roles.resumption().remember(cx.now, id, &session);
+        }
+        Element::ChangeCipherSpec
+    }
+
+    fn put_ticket<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+        session: &SessionState,
+    ) -> bool {
+        let mut room = [0; MAX_TICKET];
+        let mut ticket = Writer::new(&mut room);
+        let Some(lifetime) = context.roles.resumption().seal_ticket(cx, session, &mut ticket) else { return false };
+        self.put_item(Item::NewTicket, &[&lifetime.to_be_bytes(), ticket.written()]).is_ok()
+    }
+}
+
+impl<'b> Handshake<'b> {
+    /// Returns the means to resume the session of a completed handshake, if we were the client.
+    pub(crate) fn resumable(self) -> Option<Resumable<'b>> {
+        let flags = self.state.flags;
+        let session = self.session();
+        let room: &'b [u8] = self.buffers.outgoing;
+        if flags.has(Flags::NEW_TICKET) {
+            let (lifetime, ticket) = scratch::get(room, Item::NewTicket).split_first_chunk()?;
+            let (handle, lifetime) = (Handle::Ticket(ticket), u32::from_be_bytes(*lifetime));
+            return Some(Resumable::With { session: session?, handle, lifetime });
+        }
+        if flags.has(Flags::RESUMED) {
+            return Some(Resumable::Again);
+        }
+        let id = scratch::get(room, Item::SessionId);
+        let resumable = Resumable::With { session: session?, handle: Handle::Id(id), lifetime: 0 };
+        Some(resumable).filter(|_| !id.is_empty())
+    }
+
+    /// True if its keys came from an earlier session.
+    pub(crate) fn was_resumed(&self) -> bool {
+        self.state.flags.has(Flags::RESUMED)
+    }
+}
+
+/// What the end of a handshake leads to where one may be resumed.
+impl Handshake<'_> {
+    /// Client: handles a correct Finished of the server. In a resumed handshake our Finished follows as the last
+    /// flight.
+    pub(crate) fn on_last_but_one<R: Roles>(&mut self) -> Result<(), Outcome> {
+        if self.state.flags.has(Flags::RESUMED) {
+            self.state.start_flight::<R>(Element::ChangeCipherSpec);
+            self.state.step = Step::Lingering;
+            self.state.inbox.clear();
+        }
+        Err(Outcome::Established)
+    }
+}

@@ -1,0 +1,39 @@
+//! The part of an endpoint that each of its handshakes uses.
+
+use super::roles::Roles;
+use super::suite::CipherSuite;
+use super::{Profile, Settings};
+use crate::crypto::Crypto;
+
+/// The settings and the roles of the endpoint, which each of its handshakes uses.
+pub(crate) struct HandshakeContext<'l, R> {
+    pub(crate) settings: &'l Settings,
+    pub(crate) roles: &'l R,
+}
+
+impl<R> Clone for HandshakeContext<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for HandshakeContext<'_, R> {}
+
+impl<R: Roles> HandshakeContext<'_, R> {
+    /// True if this endpoint can use the suite, and is meant to.
+    pub(crate) fn offers<C: Crypto>(&self, suite: CipherSuite) -> bool {
+        if C::AES_128_GCM.is_none() && !R::PUBLIC_KEYS || self.settings.profile == Profile::Minimal {
+            return suite == CipherSuite::PSK_WITH_AES_128_CCM_8;
+        }
+        self.roles.suites().0.contains(&suite) && usable::<C, R>(suite)
+    }
+}
+
+/// True if the provider and the role have all that the suite needs.
+pub(crate) fn usable<C: Crypto, R: Roles>(suite: CipherSuite) -> bool {
+    suite.parts().is_some_and(|(exchange, cipher)| {
+        cipher.is_in::<C>()
+            && (R::KEEPS || !cipher.is_cbc::<C>())
+            && (exchange.is_psk() || R::PUBLIC_KEYS && (exchange.is_rsa() || !C::GROUPS.is_empty()))
+    })
+}

@@ -1,0 +1,67 @@
+//! The elements of flights, in the order of the protocol.
+
+use super::roles::Roles;
+
+/// The elements of our flights in the order of the protocol: handshake messages, and ChangeCipherSpec, which is none.
+///
+/// A flight is named by its first element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Element {
+    ClientHello,
+    ServerHello,
+    ServerHelloDone,
+    ClientKeyExchange,
+    /// The flight that begins here is the server's, which has no key exchange.
+    ChangeCipherSpec,
+    Finished,
+    /// Behind the last of each flight.
+    Sent,
+
+    // With public keys, between those above; last, so that the numbers of those above have no holes.
+    ServerCertificate,
+    ServerKeyExchange,
+    CertificateRequest,
+    ClientCertificate,
+    CertificateVerify,
+    // With resumption.
+    NewSessionTicket,
+}
+
+impl Element {
+    /// Returns the position of the element in the order of the protocol.
+    pub(crate) const fn place<R: Roles>(self) -> u8 {
+        if !R::KEEPS {
+            return self as u8;
+        }
+        match self {
+            Self::ClientHello => 0,
+            Self::ServerHello => 1,
+            Self::ServerCertificate => 2,
+            Self::ServerKeyExchange => 3,
+            Self::CertificateRequest => 4,
+            Self::ServerHelloDone => 5,
+            Self::ClientCertificate => 6,
+            Self::ClientKeyExchange => 7,
+            Self::CertificateVerify => 8,
+            Self::NewSessionTicket => 9,
+            Self::ChangeCipherSpec => 10,
+            Self::Finished => 11,
+            Self::Sent => 12,
+        }
+    }
+
+    /// Returns the next element of the same flight.
+    pub(crate) fn next(self) -> Self {
+        const NEXT: [Element; 8] = [
+            Element::Sent, // behind ClientHello
+            Element::ServerHelloDone,
+            Element::Sent,
+            Element::ChangeCipherSpec,
+            Element::Finished,
+            Element::Sent, // behind Finished
+            Element::Sent,
+            Element::Sent,
+        ];
+        NEXT.get(self as usize & 7).copied().unwrap_or(Self::Sent)
+    }
+}
