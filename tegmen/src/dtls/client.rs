@@ -3,12 +3,13 @@
 //! ClientHello -> HelloVerifyRequest -> ClientHello(cookie) -> ServerHello, [ServerKeyExchange], ServerHelloDone
 //! -> ClientKeyExchange, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished
 
-use super::connection_id::Hello;
+use super::connection_id::{self, Hello};
 use super::context::{HandshakeContext, usable};
 use super::element::Element;
+use super::flight::Parts;
 use super::handshake::certificate::CertificateType;
 use super::handshake::certificate_request::CertificateRequest;
-use super::handshake::client_hello::{Offer, is_said};
+use super::handshake::client_hello::{self, DEFAULT_OFFER, MINIMAL_OFFER, Offer, is_said};
 use super::handshake::extension::{self, ExtensionType};
 use super::handshake::server_hello::ServerHello;
 use super::handshake::server_key_exchange::ServerKeyExchange;
@@ -23,6 +24,7 @@ use super::roles::{Keys as _, Roles};
 use super::scratch::{self, Item};
 use super::state::{Flags, Handshake, HandshakeState, NO_CREDENTIAL, Step};
 use super::{Fatal, Settings, VERSION};
+use crate::buf::{Full, Writer};
 use crate::counters::Discard;
 use crate::crypto::{Crypto, NamedGroup};
 use crate::cx::Cx;
@@ -393,6 +395,48 @@ impl Handshake<'_> {
         self.begin_answer::<C, R>(context);
         self.hash_key_exchange::<C>(&[&(encrypted.len() as u16).to_be_bytes(), encrypted]);
         self.end_answer(cx, |handshake, cx| handshake.derive_keys_from::<C, R>(cx, &[premaster.expose()], true))
+    }
+}
+
+impl<'p> Parts<'p> {
+    /// Writes our ClientHello up to its end, which is returned.
+    #[inline(always)]
+    pub(crate) fn write_client_hello<C: Crypto, R: Roles>(
+        &self,
+        context: HandshakeContext<'_, R>,
+        body: &mut Writer<'_>,
+    ) -> Result<&'static [u8], Full> {
+        client_hello::write_front(body, &self.state.client_random, self.session_id, self.text)?;
+        if self.state.minimal {
+            return Ok(&MINIMAL_OFFER);
+        }
+        if C::AES_128_GCM.is_none() && !R::RECORD_SIZE && !R::KEEPS {
+            return Ok(&DEFAULT_OFFER);
+        }
+        let ticket = if R::RESUMPTION { context.ticket_to_show(self.room) } else { None };
+        let mut ids = [0; connection_id::EXTENSIONS_LEN];
+        let more = self.connection_id_extensions::<R>(&mut ids)?;
+        Offer { ticket, ..context.offer::<C>(more) }.write::<R>(body)?;
+        Ok(&[])
+    }
+
+    /// Writes our ClientKeyExchange up to its end, which is returned.
+    #[inline(always)]
+    pub(crate) fn write_client_key_exchange<R: Roles>(&self, body: &mut Writer<'_>) -> Result<&'p [u8], Full> {
+        let identity = self.text;
+        if R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() {
+            if !self.state.exchange.has_certificate() {
+                key_exchange::write(body, identity)?;
+            }
+            body.with_len8(scratch::get(self.room, Item::Share))?;
+            return Ok(&[]);
+        }
+        if R::PUBLIC_KEYS && self.state.exchange.is_rsa() {
+            key_exchange::write(body, scratch::get(self.room, Item::EncryptedPremaster))?;
+            return Ok(&[]);
+        }
+        key_exchange::write_len(body, identity)?;
+        Ok(identity)
     }
 }
 

@@ -1,26 +1,21 @@
 //! Writes our flights from the state of the handshake. A retransmitted flight has the same bytes under new record
 //! numbers (RFC 6347, section 4.2.4).
 
-use super::connection_id::{self, ConnectionIds};
+use super::Fatal;
+use super::association::Association;
+use super::connection_id::{self, ConnectionId, ConnectionIds};
 use super::context::HandshakeContext;
 use super::element::Element;
-use super::handshake::client_hello::{DEFAULT_OFFER, MINIMAL_OFFER, Offer};
-use super::handshake::extension::{self, ExtensionType, Extensions};
-use super::handshake::{
-    self, HEADER_LEN, MessageType, certificate, certificate_request, client_hello, finished, key_exchange,
-    new_session_ticket, server_hello,
-};
+use super::handshake::{self, HEADER_LEN, MessageType, certificate, certificate_request, finished, new_session_ticket};
+use super::public_key::content_of;
 use super::record::{self, ContentType, RecordNumber};
-use super::record_size::RecordSize;
+use super::roles::Roles;
 use super::scratch::{self, Item};
 use super::state::{Flags, Handshake, HandshakeState, NO_CREDENTIAL};
-use super::{CipherSuite, Fatal};
-use super::{public_key, server};
 use crate::buf::{Full, Writer, copy};
 use crate::counters::bump;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
-use crate::dtls::roles::Roles;
 
 impl HandshakeState {
     /// Returns the next element of the same flight, given what was agreed on.
@@ -67,6 +62,56 @@ impl HandshakeState {
             at = self.behind::<R>(at);
         }
         messages
+    }
+
+    /// Returns the message_seq of the message that is `element` of our flight. Adds the message to the transcript when it
+    /// is written for the first time.
+    #[inline(always)]
+    fn number_message<C: Crypto, R: Roles>(&mut self, element: Element, kind: MessageType, body: &[u8]) -> u16 {
+        // ChangeCipherSpec has no number.
+        let before_it = match R::KEEPS {
+            true => self.messages_before::<R>(element),
+            false => {
+                (element as u16).wrapping_sub(self.flight as u16).wrapping_sub((element == Element::Finished).into())
+            }
+        };
+        let seq = self.flight_seq.wrapping_add(before_it);
+        if self.hashed.place::<R>() <= element.place::<R>() {
+            self.hash_message::<C>(kind, seq, body);
+            self.hashed = self.behind::<R>(element);
+        }
+        seq
+    }
+
+    /// Moves the fragment of `body` that is due to its front: at most `space` bytes. Returns its offset and its length.
+    #[inline(always)]
+    fn take_fragment<R: Roles>(
+        &mut self,
+        element: Element,
+        body: &mut [u8],
+        space: usize,
+    ) -> Result<(usize, usize), Full> {
+        let offset = usize::from(self.fragment_offset);
+        let left = body.len().saturating_sub(offset);
+        let piece = left.min(space);
+        if piece == 0 && left > 0 {
+            return Err(Full);
+        }
+        if offset > 0 {
+            // Not `copy_within`, which can panic as far as the compiler sees.
+            for i in 0..piece {
+                let Some(&byte) = body.get(offset.wrapping_add(i)) else { break };
+                let Some(place) = body.get_mut(i) else { break };
+                *place = byte;
+            }
+        }
+        if piece < left {
+            self.fragment_offset = offset.wrapping_add(piece) as u16;
+        } else {
+            self.fragment_offset = 0;
+            self.element = self.behind::<R>(element);
+        }
+        Ok((offset, piece))
     }
 }
 
@@ -142,23 +187,39 @@ impl Handshake<'_> {
         out: &mut [u8],
         limit: usize,
     ) -> Result<usize, Full> {
-        let state = &mut *self.state;
-        let element = state.element;
+        let element = self.state.element;
         if element == Element::ChangeCipherSpec {
             if limit <= record::HEADER_LEN {
                 return Err(Full);
             }
-            state.element = Element::Finished;
+            self.state.element = Element::Finished;
             return record::write_plain(out, ContentType::CHANGE_CIPHER_SPEC, self.next_number(), &[1], 0);
         }
         let sealed = element == Element::Finished;
+        let (before, space) = self.space::<C, R>(sealed, limit)?;
+        let mut body = Writer::new(out.get_mut(before..).ok_or(Full)?);
+        let (kind, rest) = self.parts::<R>(element).write::<C, R>(element, context, &mut body)?;
+        body.put(rest)?;
+        let body = body.finish();
+        let seq = self.state.number_message::<C, R>(element, kind, body);
+        let (offset, piece) = self.state.take_fragment::<R>(element, body, space)?;
+        let header = handshake::header(kind, body.len() as u32, seq, offset as u32, piece as u32);
+        match sealed {
+            true => self.seal_fragment::<C, R>(cx, &header, piece, before, out),
+            false => record::write_plain(out, ContentType::HANDSHAKE, self.next_number(), &header, piece),
+        }
+    }
+
+    /// Returns the number of bytes before the body of a message in its record, and the most bytes of the body that fit
+    /// the record.
+    #[inline(always)]
+    fn space<C: Crypto, R: Roles>(&self, sealed: bool, limit: usize) -> Result<(usize, usize), Full> {
         let (mut before, mut behind) = if sealed {
             (self.association.channel.headroom::<C>(), self.association.channel.max_tailroom::<C>())
         } else {
             (record::HEADER_LEN, 0)
         };
-        let id = self.ids.as_deref().filter(|_| R::CONNECTION_ID && sealed).and_then(ConnectionIds::sent);
-        if let Some(id) = id {
+        if let Some(id) = self.sent_id::<R>().filter(|_| sealed) {
             // The id, and the type of what is in the record.
             before = before.wrapping_add(id.bytes().len());
             behind = behind.wrapping_add(1);
@@ -168,163 +229,32 @@ impl Handshake<'_> {
         if R::RECORD_SIZE {
             space = space.min(self.association.record_size.sent().saturating_sub(HEADER_LEN));
         }
-        let len = if element == Element::ClientHello { state.cookie_len } else { state.outgoing_len };
-        let kept = self.buffers.outgoing.get(..len.into()).unwrap_or(&[]);
-        let session_id = if R::RESUMPTION { scratch::get(self.buffers.outgoing, Item::SessionId) } else { &[] };
-        let mut body = Writer::new(out.get_mut(before..).ok_or(Full)?);
-        let mut ids = [0; connection_id::EXTENSIONS_LEN];
-        let mut more = Writer::new(&mut ids);
-        if R::CONNECTION_ID
-            && let Some(ids) = &self.ids
-        {
-            ids.write_extensions(&mut more)?;
-        }
-        let more = if R::CONNECTION_ID { more.written() } else { &[] };
-        // What a message ends with where that need not be made: a constant, or what is kept.
-        let (kind, last): (_, &[u8]) = match element {
-            Element::ClientHello if R::CLIENT => {
-                client_hello::write_front(&mut body, &state.client_random, session_id, kept)?;
-                let offer: &[u8] = match state.minimal || C::AES_128_GCM.is_none() && !R::RECORD_SIZE && !R::KEEPS {
-                    true if state.minimal => &MINIMAL_OFFER,
-                    true => &DEFAULT_OFFER,
-                    false => {
-                        let ticket = if R::RESUMPTION { context.ticket_to_show(self.buffers.outgoing) } else { None };
-                        Offer { ticket, ..context.offer::<C>(more) }.write::<R>(&mut body)?;
-                        &[]
-                    }
-                };
-                (MessageType::CLIENT_HELLO, offer)
-            }
-            Element::ServerHello if R::SERVER => {
-                let (record_size_limit, max_fragment_length) = match R::RECORD_SIZE {
-                    true => self.association.record_size.answer(context.roles.record_size_limit()),
-                    false => (None, None),
-                };
-                let extensions = Extensions {
-                    extended_master_secret: state.extended_master_secret,
-                    renegotiation_info: state.renegotiation_info,
-                    record_size_limit,
-                    max_fragment_length,
-                    other: false,
-                };
-                let suite = match C::AES_128_GCM.is_some() || R::KEEPS {
-                    true => CipherSuite::of(state.exchange, state.cipher),
-                    false => CipherSuite::PSK_WITH_AES_128_CCM_8,
-                };
-                server_hello::write_front(&mut body, &state.server_random, session_id, suite)?;
-                let answers = R::PUBLIC_KEYS && !state.exchange.is_psk() && !state.flags.has(Flags::RESUMED);
-                let ticket = R::RESUMPTION && state.flags.has(Flags::TICKET);
-                if answers || ticket || R::KEEPS && state.cipher.encrypts_then_macs() {
-                    extensions.write_with(&mut body, |writer| {
-                        if answers {
-                            server::write_answers(writer, state)?;
-                        }
-                        if ticket {
-                            extension::put(writer, ExtensionType::SESSION_TICKET, &[])?;
-                        }
-                        if state.cipher.encrypts_then_macs() {
-                            extension::put(writer, ExtensionType::ENCRYPT_THEN_MAC, &[])?;
-                        }
-                        writer.put(more)
-                    })?;
-                    (MessageType::SERVER_HELLO, &[])
-                } else if R::RECORD_SIZE && (self.association.record_size != RecordSize::UNLIMITED || !more.is_empty())
-                {
-                    extensions.write_with(&mut body, |writer| writer.put(more))?;
-                    (MessageType::SERVER_HELLO, &[])
-                } else {
-                    (MessageType::SERVER_HELLO, extensions.bytes())
-                }
-            }
-            Element::ServerCertificate | Element::ClientCertificate if R::PUBLIC_KEYS => {
-                certificate::write(&mut body, public_key::content_of(context, state.credential))?;
-                (MessageType::CERTIFICATE, &[])
-            }
-            Element::ServerKeyExchange if R::PUBLIC_KEYS && R::SERVER => {
-                server::write_server_key_exchange(&mut body, context, state, self.buffers.outgoing)?;
-                (MessageType::SERVER_KEY_EXCHANGE, &[])
-            }
-            Element::CertificateRequest if R::PUBLIC_KEYS && R::SERVER => {
-                certificate_request::write(&mut body)?;
-                (MessageType::CERTIFICATE_REQUEST, &[])
-            }
-            Element::NewSessionTicket if R::RESUMPTION && R::SERVER => {
-                new_session_ticket::write(&mut body, scratch::get(self.buffers.outgoing, Item::NewTicket))?;
-                (MessageType::NEW_SESSION_TICKET, &[])
-            }
-            Element::CertificateVerify if R::PUBLIC_KEYS && R::CLIENT => {
-                public_key::write_signature(&mut body, context, state, self.buffers.outgoing)?;
-                (MessageType::CERTIFICATE_VERIFY, &[])
-            }
-            Element::ClientKeyExchange if R::PUBLIC_KEYS && R::CLIENT && state.exchange.is_ephemeral() => {
-                if !state.exchange.has_certificate() {
-                    key_exchange::write(&mut body, kept)?;
-                }
-                body.with_len8(scratch::get(self.buffers.outgoing, Item::Share))?;
-                (MessageType::CLIENT_KEY_EXCHANGE, &[])
-            }
-            Element::ClientKeyExchange if R::PUBLIC_KEYS && R::CLIENT && state.exchange.is_rsa() => {
-                key_exchange::write(&mut body, scratch::get(self.buffers.outgoing, Item::EncryptedPremaster))?;
-                (MessageType::CLIENT_KEY_EXCHANGE, &[])
-            }
-            Element::ClientKeyExchange if R::CLIENT => {
-                key_exchange::write_len(&mut body, kept)?;
-                (MessageType::CLIENT_KEY_EXCHANGE, kept)
-            }
-            Element::Finished => {
-                if state.hashed.place::<R>() <= element.place::<R>() {
-                    let client = match R::KEEPS {
-                        true => self.association.is_client(),
-                        false => state.flight == Element::ClientKeyExchange,
-                    };
-                    finished::write_verify_data::<C>(&state.master, client, &state.transcript, &mut state.verify);
-                }
-                (MessageType::FINISHED, &state.verify)
-            }
-            _ => (MessageType::SERVER_HELLO_DONE, &[]),
-        };
-        body.put(last)?;
-        let body = body.finish();
-        // ChangeCipherSpec has no number.
-        let before_it = match R::KEEPS {
-            true => state.messages_before::<R>(element),
-            false => (element as u16).wrapping_sub(state.flight as u16).wrapping_sub(sealed.into()),
-        };
-        let seq = state.flight_seq.wrapping_add(before_it);
-        if state.hashed.place::<R>() <= element.place::<R>() {
-            state.hash_message::<C>(kind, seq, body);
-            state.hashed = state.behind::<R>(element);
-        }
-        let offset = usize::from(state.fragment_offset);
-        let left = body.len().saturating_sub(offset);
-        let piece = left.min(space);
-        if piece == 0 && left > 0 {
-            return Err(Full);
-        }
-        let header = handshake::header(kind, body.len() as u32, seq, offset as u32, piece as u32);
-        if offset > 0 {
-            // Not `copy_within`, which can panic as far as the compiler sees.
-            for i in 0..piece {
-                let Some(&byte) = body.get(offset.wrapping_add(i)) else { break };
-                let Some(place) = body.get_mut(i) else { break };
-                *place = byte;
-            }
-        }
-        if piece < left {
-            state.fragment_offset = offset.wrapping_add(piece) as u16;
-        } else {
-            state.fragment_offset = 0;
-            state.element = state.behind::<R>(element);
-        }
-        if !sealed {
-            return record::write_plain(out, ContentType::HANDSHAKE, self.next_number(), &header, piece);
-        }
+        Ok((before, space))
+    }
+
+    /// Returns the connection id that the peer expects in protected records.
+    fn sent_id<R: Roles>(&self) -> Option<&ConnectionId> {
+        self.ids.as_deref().filter(|_| R::CONNECTION_ID).and_then(ConnectionIds::sent)
+    }
+
+    /// Seals a fragment of `piece` bytes that lies behind `before` bytes of `out`. Returns the number of bytes of its
+    /// record.
+    #[inline(always)]
+    fn seal_fragment<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        header: &[u8; HEADER_LEN],
+        piece: usize,
+        before: usize,
+        out: &mut [u8],
+    ) -> Result<usize, Full> {
+        let id = self.ids.as_deref().filter(|_| R::CONNECTION_ID).and_then(ConnectionIds::sent);
         let channel = &mut self.association.channel;
         let (headroom, content) = (before.wrapping_sub(HEADER_LEN), HEADER_LEN.wrapping_add(piece));
         let inner = content.wrapping_add(id.is_some().into());
         let len = headroom.wrapping_add(inner).wrapping_add(channel.tailroom::<C>(inner));
         let record = out.get_mut(..len).ok_or(Full)?;
-        copy(record.get_mut(headroom..).ok_or(Full)?, &header)?;
+        copy(record.get_mut(headroom..).ok_or(Full)?, header)?;
         let outcome = match id {
             None => channel.seal_record(cx.crypto, ContentType::HANDSHAKE, content, record),
             Some(id) => channel.seal_with_id(cx.crypto, ContentType::HANDSHAKE, id, content, inner, record),
@@ -333,11 +263,110 @@ impl Handshake<'_> {
         Ok(record.len())
     }
 
+    /// Returns the parts that `element` is written from.
+    #[inline(always)]
+    fn parts<R: Roles>(&mut self, element: Element) -> Parts<'_> {
+        let len = if element == Element::ClientHello { self.state.cookie_len } else { self.state.outgoing_len };
+        Parts {
+            state: self.state,
+            association: self.association,
+            ids: self.ids.as_deref(),
+            text: self.buffers.outgoing.get(..len.into()).unwrap_or(&[]),
+            session_id: if R::RESUMPTION { scratch::get(self.buffers.outgoing, Item::SessionId) } else { &[] },
+            room: self.buffers.outgoing,
+        }
+    }
+
     /// The number of our next plaintext record, which is spent with it.
     #[inline(never)]
     pub(crate) fn next_number(&mut self) -> RecordNumber {
         let number = RecordNumber::new(0, self.state.next_sequence);
         self.state.next_sequence = self.state.next_sequence.wrapping_add(1);
         number
+    }
+}
+
+/// The parts of a handshake that messages are written from.
+pub(crate) struct Parts<'p> {
+    pub(crate) state: &'p mut HandshakeState,
+    pub(crate) association: &'p Association,
+    pub(crate) ids: Option<&'p ConnectionIds>,
+    /// The cookie of a ClientHello, or the identity of a ClientKeyExchange.
+    pub(crate) text: &'p [u8],
+    /// The session_id of our hello; empty if it has none.
+    pub(crate) session_id: &'p [u8],
+    /// The outgoing buffer.
+    pub(crate) room: &'p [u8],
+}
+
+impl<'p> Parts<'p> {
+    /// Writes the body of the next message up to its end, which need not be made: a constant, or bytes that are stored.
+    /// Returns the type of the message and that end.
+    #[inline(always)]
+    fn write<C: Crypto, R: Roles>(
+        self,
+        element: Element,
+        context: HandshakeContext<'_, R>,
+        body: &mut Writer<'_>,
+    ) -> Result<(MessageType, &'p [u8]), Full> {
+        Ok(match element {
+            Element::ClientHello if R::CLIENT => {
+                (MessageType::CLIENT_HELLO, self.write_client_hello::<C, R>(context, body)?)
+            }
+            Element::ServerHello if R::SERVER => {
+                (MessageType::SERVER_HELLO, self.write_server_hello::<C, R>(context, body)?)
+            }
+            Element::ServerCertificate | Element::ClientCertificate if R::PUBLIC_KEYS => {
+                certificate::write(body, content_of(context, self.state.credential))?;
+                (MessageType::CERTIFICATE, &[])
+            }
+            Element::ServerKeyExchange if R::PUBLIC_KEYS && R::SERVER => {
+                self.write_server_key_exchange(context, body)?;
+                (MessageType::SERVER_KEY_EXCHANGE, &[])
+            }
+            Element::CertificateRequest if R::PUBLIC_KEYS && R::SERVER => {
+                certificate_request::write(body)?;
+                (MessageType::CERTIFICATE_REQUEST, &[])
+            }
+            Element::NewSessionTicket if R::RESUMPTION && R::SERVER => {
+                new_session_ticket::write(body, scratch::get(self.room, Item::NewTicket))?;
+                (MessageType::NEW_SESSION_TICKET, &[])
+            }
+            Element::CertificateVerify if R::PUBLIC_KEYS && R::CLIENT => {
+                self.write_signature(context, body)?;
+                (MessageType::CERTIFICATE_VERIFY, &[])
+            }
+            Element::ClientKeyExchange if R::CLIENT => {
+                (MessageType::CLIENT_KEY_EXCHANGE, self.write_client_key_exchange::<R>(body)?)
+            }
+            Element::Finished => (MessageType::FINISHED, self.verify_data::<C, R>()),
+            _ => (MessageType::SERVER_HELLO_DONE, &[]),
+        })
+    }
+
+    /// Returns the content of our Finished, which is made once for all its transmissions.
+    #[inline(always)]
+    fn verify_data<C: Crypto, R: Roles>(self) -> &'p [u8] {
+        let state = self.state;
+        if state.hashed.place::<R>() <= Element::Finished.place::<R>() {
+            let client = match R::KEEPS {
+                true => self.association.is_client(),
+                false => state.flight == Element::ClientKeyExchange,
+            };
+            finished::write_verify_data::<C>(&state.master, client, &state.transcript, &mut state.verify);
+        }
+        &state.verify
+    }
+
+    /// Writes the extensions for connection ids of our hello into `out`, and returns them; empty if there are none.
+    #[inline(always)]
+    pub(crate) fn connection_id_extensions<'o, R: Roles>(
+        &self,
+        out: &'o mut [u8; connection_id::EXTENSIONS_LEN],
+    ) -> Result<&'o [u8], Full> {
+        let Some(ids) = self.ids.filter(|_| R::CONNECTION_ID) else { return Ok(&[]) };
+        let mut writer = Writer::new(out);
+        ids.write_extensions(&mut writer)?;
+        Ok(writer.finish())
     }
 }

@@ -11,6 +11,7 @@
 
 use super::Fatal;
 use super::context::HandshakeContext;
+use super::flight::Parts;
 use super::handshake::certificate::{self, CertificateType};
 use super::handshake::certificate_request;
 use super::handshake::client_hello::ClientHello;
@@ -157,15 +158,12 @@ pub(crate) const fn certificate_type(raw: bool) -> CertificateType {
     if raw { CertificateType::RAW_PUBLIC_KEY } else { CertificateType::X509 }
 }
 
-/// Writes the signature that is kept, behind its scheme.
-pub(crate) fn write_signature<R: Roles>(
-    body: &mut Writer<'_>,
-    context: HandshakeContext<'_, R>,
-    state: &HandshakeState,
-    room: &[u8],
-) -> Write {
-    let credential = context.roles.keys().credential(state.credential).ok_or(Full)?;
-    certificate::write_signature(body, credential.scheme, scratch::get(room, Item::Signature))
+impl Parts<'_> {
+    /// Writes the signature that is stored, behind its scheme.
+    pub(crate) fn write_signature<R: Roles>(&self, context: HandshakeContext<'_, R>, body: &mut Writer<'_>) -> Write {
+        let credential = context.roles.keys().credential(self.state.credential).ok_or(Full)?;
+        certificate::write_signature(body, credential.scheme, scratch::get(self.room, Item::Signature))
+    }
 }
 
 impl HandshakeState {

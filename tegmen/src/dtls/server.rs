@@ -3,23 +3,28 @@
 //! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished
 //! -> ChangeCipherSpec, Finished. The hello without cookie is answered by the endpoint, without state.
 
+use super::connection_id;
 use super::context::HandshakeContext;
 use super::element::Element;
+use super::flight::Parts;
 use super::handshake::client_hello::ClientHello;
-use super::handshake::extension::{self, ExtensionType, UNCOMPRESSED, has_uncompressed};
+use super::handshake::extension::{self, ExtensionType, Extensions, UNCOMPRESSED, has_uncompressed};
 use super::handshake::{
-    self, Fragment, MessageType, Random, Write, certificate, certificate_request, key_exchange, server_key_exchange,
+    self, Fragment, MessageType, Random, Write, certificate, certificate_request, key_exchange, server_hello,
+    server_key_exchange,
 };
 use super::need::{Answer, MAX_PSK};
 use super::outcome::Outcome;
-use super::public_key::{Agreed, certificate_type, nothing_common, write_signature};
+use super::public_key::{Agreed, certificate_type, nothing_common};
 use super::record::{Cipher, RecordNumber};
+use super::record_size::RecordSize;
+use super::resumption::Found;
 use super::roles::{ClientAuthentication, Keys as _, Roles};
 use super::rsa::PREMASTER_LEN;
 use super::scratch::{self, Item};
 use super::state::{Flags, Handshake, HandshakeState, Step};
 use super::{CipherSuite, Fatal, Settings, VERSION};
-use crate::buf::{Reader, Writer};
+use crate::buf::{Full, Reader, Writer};
 use crate::crypto::{Crypto, MAX_SHARE, SCALAR_LEN};
 use crate::cx::Cx;
 use crate::identity::Principal;
@@ -109,6 +114,39 @@ impl HandshakeState {
 }
 
 impl Handshake<'_> {
+    /// Begins a handshake as server, with a hello whose cookie was valid, and resumes `session` if there is one.
+    #[inline(always)]
+    pub(crate) fn accept<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+        number: RecordNumber,
+        (fragment, hello): (&Fragment<'_>, &ClientHello<'_>),
+        agreed: Agreed,
+        session: Option<(&Found, bool)>,
+    ) -> Result<(), Fatal> {
+        if R::KEEPS {
+            self.clear_scratch();
+        }
+        self.state.accept::<C, R>(cx, context.settings, number, fragment, hello, agreed);
+        if R::RESUMPTION
+            && let Some((found, reachable)) = session
+        {
+            return self.accept_session(cx, context, hello, found, reachable);
+        }
+        if R::RESUMPTION {
+            self.promise(cx, context, hello);
+        }
+        if R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() {
+            // Costly, and so left to the next call of `poll`.
+            self.state.step = Step::ServerBegins;
+        }
+        if R::PUBLIC_KEYS && self.state.exchange.is_rsa() {
+            self.begin_decryption(context, hello.version)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn on_client_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -333,12 +371,82 @@ impl Handshake<'_> {
     }
 }
 
+impl Parts<'_> {
+    /// Writes our ServerHello up to its end, which is returned.
+    #[inline(always)]
+    pub(crate) fn write_server_hello<C: Crypto, R: Roles>(
+        &self,
+        context: HandshakeContext<'_, R>,
+        body: &mut Writer<'_>,
+    ) -> Result<&'static [u8], Full> {
+        let state = &*self.state;
+        let (record_size_limit, max_fragment_length) = match R::RECORD_SIZE {
+            true => self.association.record_size.answer(context.roles.record_size_limit()),
+            false => (None, None),
+        };
+        let extensions = Extensions {
+            extended_master_secret: state.extended_master_secret,
+            renegotiation_info: state.renegotiation_info,
+            record_size_limit,
+            max_fragment_length,
+            other: false,
+        };
+        let suite = match C::AES_128_GCM.is_some() || R::KEEPS {
+            true => CipherSuite::of(state.exchange, state.cipher),
+            false => CipherSuite::PSK_WITH_AES_128_CCM_8,
+        };
+        server_hello::write_front(body, &state.server_random, self.session_id, suite)?;
+        let answers = R::PUBLIC_KEYS && !state.exchange.is_psk() && !state.flags.has(Flags::RESUMED);
+        let ticket = R::RESUMPTION && state.flags.has(Flags::TICKET);
+        let mut ids = [0; connection_id::EXTENSIONS_LEN];
+        let more = self.connection_id_extensions::<R>(&mut ids)?;
+        if answers || ticket || R::KEEPS && state.cipher.encrypts_then_macs() {
+            extensions.write_with(body, |writer| {
+                if answers {
+                    write_answers(writer, state.flags)?;
+                }
+                if ticket {
+                    extension::put(writer, ExtensionType::SESSION_TICKET, &[])?;
+                }
+                if state.cipher.encrypts_then_macs() {
+                    extension::put(writer, ExtensionType::ENCRYPT_THEN_MAC, &[])?;
+                }
+                writer.put(more)
+            })?;
+            Ok(&[])
+        } else if R::RECORD_SIZE && (self.association.record_size != RecordSize::UNLIMITED || !more.is_empty()) {
+            extensions.write_with(body, |writer| writer.put(more))?;
+            Ok(&[])
+        } else {
+            Ok(extensions.bytes())
+        }
+    }
+
+    /// Writes our ServerKeyExchange from the share and the signature that are stored.
+    #[inline(always)]
+    pub(crate) fn write_server_key_exchange<R: Roles>(
+        &self,
+        context: HandshakeContext<'_, R>,
+        body: &mut Writer<'_>,
+    ) -> Write {
+        let certified = self.state.exchange.has_certificate();
+        if !certified {
+            body.u16(0)?; // no hint
+        }
+        let share = scratch::get(self.room, Item::Share);
+        server_key_exchange::write_parameters(body, self.state.flags.group(), share)?;
+        match certified {
+            true => self.write_signature(context, body),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Writes the answers of our ServerHello to the extensions for public keys.
-pub(crate) fn write_answers(writer: &mut Writer<'_>, state: &HandshakeState) -> Write {
-    if state.flags.has(Flags::POINT_FORMATS) {
+fn write_answers(writer: &mut Writer<'_>, flags: Flags) -> Write {
+    if flags.has(Flags::POINT_FORMATS) {
         extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
     }
-    let flags = state.flags;
     for (answered, kind, raw) in [
         (Flags::CLIENT_TYPE, ExtensionType::CLIENT_CERTIFICATE_TYPE, Flags::RAW_CLIENT),
         (Flags::SERVER_TYPE, ExtensionType::SERVER_CERTIFICATE_TYPE, Flags::RAW_SERVER),
@@ -348,23 +456,6 @@ pub(crate) fn write_answers(writer: &mut Writer<'_>, state: &HandshakeState) -> 
         }
     }
     Ok(())
-}
-
-/// Writes the body of our ServerKeyExchange from what is kept.
-pub(crate) fn write_server_key_exchange<R: Roles>(
-    body: &mut Writer<'_>,
-    context: HandshakeContext<'_, R>,
-    state: &HandshakeState,
-    room: &[u8],
-) -> Write {
-    if !state.exchange.has_certificate() {
-        body.u16(0)?; // no hint
-    }
-    server_key_exchange::write_parameters(body, state.flags.group(), scratch::get(room, Item::Share))?;
-    match state.exchange.has_certificate() {
-        true => write_signature(body, context, state, room),
-        false => Ok(()),
-    }
 }
 
 /// Calls the compression function as often as a key of [`MAX_PSK`] bytes would need more than one of `len`: HMAC hashes a

@@ -17,7 +17,6 @@ use crate::dtls::record::{self, ContentType, Record, RecordNumber};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::resumption::Found;
 use crate::dtls::roles::Roles;
-use crate::dtls::state::Step;
 use crate::dtls::{Fatal, HandshakeState, Profile, alert};
 use crate::secret::same;
 
@@ -221,34 +220,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         session: Option<(&Found, bool)>,
         out: &mut [u8],
     ) -> Result<usize, Discard> {
-        // A late copy of the hello that a session began with, whose last flight may still be asked for.
-        if let Some(id) = self.peers.find(path, Phase::Established)
-            && self.peers.handshake(id).is_some_and(|handshake| handshake.state.client_random == *hello.random)
-        {
+        if self.began_before(cx, path, fragment, hello)? {
             return Ok(0);
-        }
-        if let Some(id) = self.peers.find(path, Phase::Handshaking) {
-            let Some(handshake) = &mut self.peers.handshake(id) else { return Err(Discard::UnknownPeer) };
-            if handshake.association.is_client() {
-                return Err(Discard::Unexpected); // we are opening one there ourselves
-            }
-            // With another number it comes behind a HelloVerifyRequest, and everything begins anew.
-            let number = fragment.message_seq().wrapping_add(1);
-            if handshake.state.client_random == *hello.random
-                && (!R::RESUMPTION || handshake.state.answered_seq == number)
-            {
-                // Our flight was lost, if nothing came since; else the hello was late.
-                if handshake.state.receive_seq == handshake.state.answered_seq
-                    && !(R::PUBLIC_KEYS && handshake.state.step.signs())
-                {
-                    handshake.state.answer_repetition(cx.counters);
-                    let deadline = handshake.state.deadline();
-                    self.peers.schedule(id, deadline);
-                }
-                return Ok(0);
-            }
-            // The client began anew.
-            self.peers.remove(id);
         }
         let record_size = match R::RECORD_SIZE && self.settings.profile == Profile::Default {
             true => RecordSize::asked(&hello.extensions),
@@ -271,38 +244,58 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         let context = HandshakeContext { settings: &self.settings, roles: &self.roles };
         if let Some(handshake) = &mut self.peers.handshake(id) {
-            if R::KEEPS {
-                handshake.clear_scratch();
-            }
-            handshake.state.accept::<C, R>(cx, &self.settings, record.number(), fragment, hello, agreed);
             if R::RECORD_SIZE {
                 handshake.association.record_size = record_size;
             }
-            if R::RESUMPTION
-                && let Some((found, reachable)) = session
-            {
-                let accepted = handshake.accept_session(cx, context, hello, found, reachable);
-                return accepted.map(|()| 0).map_err(|_| {
-                    self.peers.remove(id);
-                    Discard::NoRoom
-                });
-            }
-            if R::RESUMPTION {
-                handshake.promise(cx, context, hello);
-            }
-            if R::PUBLIC_KEYS && handshake.state.exchange.is_ephemeral() {
-                // Costly, and so left to the next call of `poll`.
-                handshake.state.step = Step::ServerBegins;
-            }
-            if R::PUBLIC_KEYS && handshake.state.exchange.is_rsa() {
-                let begun = handshake.begin_decryption(context, hello.version);
-                return begun.map(|()| 0).map_err(|_| {
-                    self.peers.remove(id);
-                    Discard::NoRoom
-                });
+            let accepted = handshake.accept(cx, context, record.number(), (fragment, hello), agreed, session);
+            if R::KEEPS && accepted.is_err() {
+                self.peers.remove(id);
+                return Err(Discard::NoRoom);
             }
         }
         Ok(0)
+    }
+
+    /// True if a session or a handshake in progress began with this ClientHello, which is answered again if our flight was
+    /// lost. Removes a handshake that began with another ClientHello.
+    #[inline(always)]
+    fn began_before<C>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        fragment: &Fragment<'_>,
+        hello: &ClientHello<'_>,
+    ) -> Result<bool, Discard> {
+        // A late copy of the hello that a session began with, whose last flight may still be asked for.
+        if let Some(id) = self.peers.find(path, Phase::Established)
+            && self.peers.handshake(id).is_some_and(|handshake| handshake.state.client_random == *hello.random)
+        {
+            return Ok(true);
+        }
+        if let Some(id) = self.peers.find(path, Phase::Handshaking) {
+            let Some(handshake) = &mut self.peers.handshake(id) else { return Err(Discard::UnknownPeer) };
+            if handshake.association.is_client() {
+                return Err(Discard::Unexpected); // we are opening one there ourselves
+            }
+            // With another number it comes behind a HelloVerifyRequest, and everything begins anew.
+            let number = fragment.message_seq().wrapping_add(1);
+            if handshake.state.client_random == *hello.random
+                && (!R::RESUMPTION || handshake.state.answered_seq == number)
+            {
+                // Our flight was lost, if nothing came since; else the hello was late.
+                if handshake.state.receive_seq == handshake.state.answered_seq
+                    && !(R::PUBLIC_KEYS && handshake.state.step.signs())
+                {
+                    handshake.state.answer_repetition(cx.counters);
+                    let deadline = handshake.state.deadline();
+                    self.peers.schedule(id, deadline);
+                }
+                return Ok(true);
+            }
+            // The client began anew.
+            self.peers.remove(id);
+        }
+        Ok(false)
     }
 }
 
