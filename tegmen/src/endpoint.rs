@@ -27,7 +27,6 @@ use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::association::Rank;
-use crate::dtls::connection_id;
 use crate::dtls::context::HandshakeContext;
 use crate::dtls::cookie::Cookies;
 use crate::dtls::handshake::MessageType;
@@ -44,11 +43,11 @@ use crate::time::Instant;
 /// Room before the content of a datagram that [`Endpoint::seal`] needs.
 pub const HEADROOM: usize = record::HEADROOM;
 /// Room before it, whatever the cipher suite, and whatever connection id the peer has.
-pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cbc::BLOCK_LEN + connection_id::MAX_OVERHEAD.0;
+pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cbc::BLOCK_LEN + record::connection_id::MAX_OVERHEAD.0;
 /// Room behind it, for CCM_8.
 pub const TAILROOM: usize = record::TAG_LEN;
 /// Room behind it, whatever the cipher suite, and with or without a connection id; padding takes what is there beyond it.
-pub const MAX_TAILROOM: usize = record::cbc::MAX_TAIL_LEN + connection_id::MAX_OVERHEAD.1;
+pub const MAX_TAILROOM: usize = record::cbc::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
 
 /// All peers behind one or more sockets, in the roles `R`.
 pub struct Endpoint<P: Peers, R: Roles = Both> {
@@ -126,9 +125,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 cx.counters.discard(Discard::Malformed);
                 return None;
             };
-            if R::SERVER && record.is_client_hello() {
+            if R::SERVER && hello::is_client_hello(&record) {
                 // A ClientHello is a flight of its own. Further ones in the datagram would be answered with a datagram each.
-                if R::ONE_HELLO && !first && !(R::HELLO_FRAGMENTS && record.continues_hello()) {
+                if R::ONE_HELLO && !first && !(R::HELLO_FRAGMENTS && hello::continues_hello(&record)) {
                     cx.counters.discard(Discard::Unexpected);
                     continue;
                 }

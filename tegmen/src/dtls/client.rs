@@ -1,21 +1,22 @@
-//! Client side of the handshake (RFC 4279 over RFC 6347); `public_key` extends it.
+//! Client side of the handshake (RFC 4279 and RFC 5246, section 7.3, over RFC 6347).
 //!
 //! ClientHello -> HelloVerifyRequest -> ClientHello(cookie) -> ServerHello, [ServerKeyExchange], ServerHelloDone
 //! -> ClientKeyExchange, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished
 
 use super::connection_id::{self, Hello};
-use super::context::{HandshakeContext, usable};
+use super::context::HandshakeContext;
 use super::element::Element;
-use super::flight::Parts;
 use super::handshake::certificate::CertificateType;
 use super::handshake::certificate_request::CertificateRequest;
-use super::handshake::client_hello::{self, DEFAULT_OFFER, MINIMAL_OFFER, Offer, is_said};
+use super::handshake::client_hello::{self, DEFAULT_OFFER, MINIMAL_OFFER};
 use super::handshake::extension::{self, ExtensionType};
 use super::handshake::server_hello::ServerHello;
 use super::handshake::server_key_exchange::ServerKeyExchange;
 use super::handshake::{self, MessageType, certificate, hello_verify_request, key_exchange};
 use super::need::{Answer, MAX_PSK};
+use super::offer::{Offer, is_said};
 use super::outcome::Outcome;
+use super::parts::Parts;
 use super::public_key::{certificate_type, content_of, credentials, hash_ahead};
 use super::record::LongKeys;
 use super::record_size::RecordSize;
@@ -437,38 +438,6 @@ impl<'p> Parts<'p> {
         }
         key_exchange::write_len(body, identity)?;
         Ok(identity)
-    }
-}
-
-impl<'l, R: Roles> HandshakeContext<'l, R> {
-    /// Returns the offer of our ClientHello.
-    pub(crate) fn offer<'o, C: Crypto>(&self, more: &'o [u8]) -> Offer<'o>
-    where
-        'l: 'o,
-    {
-        let keys = self.roles.keys();
-        Offer {
-            suites: self.roles.suites(),
-            usable: usable::<C, R>,
-            record_size_limit: self.roles.record_size_limit(),
-            groups: C::GROUPS,
-            client_types: self.own_types(),
-            server_types: keys.peer_types(),
-            server_name: keys.server_name(),
-            ticket: None,
-            more,
-        }
-    }
-}
-
-impl<R: Roles> HandshakeContext<'_, R> {
-    /// The types of certificates that a client offers for itself: that of its first credential; one without any is not asked
-    /// for a type.
-    fn own_types(&self) -> &'static [CertificateType] {
-        match self.roles.keys().credential(0).map(|credential| credential.certificate_type) {
-            Some(CertificateType::RAW_PUBLIC_KEY) => &[CertificateType::RAW_PUBLIC_KEY],
-            _ => &[],
-        }
     }
 }
 

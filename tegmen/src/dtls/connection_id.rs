@@ -7,25 +7,17 @@
 
 use super::Fatal;
 use super::handshake::extension::ExtensionType;
-use super::record::{ContentType, HEADER_LEN, MAX_FAILED};
+use super::record::MAX_FAILED;
+use super::record::connection_id::{ConnectionId, MAX_LEN};
 use crate::address::Path;
 use crate::buf::{Full, Reader, Truncated, Writer};
-use crate::crypto::Crypto;
 use crate::identity::PeerId;
 use crate::time::Instant;
-
-/// The longest id, in bytes, that is given and that is kept of a peer. A hello may have one of 255 bytes: then nothing is
-/// agreed on.
-pub const MAX_LEN: usize = 20;
-
-/// The most bytes that a record with an id needs before and behind its content, in addition to those of a record
-/// without an id: the id, and the type of the content.
-pub(crate) const MAX_OVERHEAD: (usize, usize) = (MAX_LEN, 1);
 
 /// The use of connection ids by an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionIdConfig {
-    /// Bytes of the ids that we give, 0 to [`MAX_LEN`]; with 0 we only write those of peers that want one. Ids of a
+    /// Bytes of the ids that we give, 0 to 20; with 0 we only write those of peers that want one. Ids of a
     /// length are all different, so a server needs enough for its sessions: 8 are.
     pub len: u8,
     /// First byte of every id that this endpoint issues, so that the distributor of records to several endpoints finds
@@ -46,46 +38,6 @@ pub struct ConnectionIdConfig {
 impl Default for ConnectionIdConfig {
     fn default() -> Self {
         Self { len: 8, shard: 0, padding: 0, check: true, follow_unchecked: false }
-    }
-}
-
-/// A connection id.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ConnectionId {
-    len: u8,
-    bytes: [u8; MAX_LEN],
-}
-
-impl ConnectionId {
-    /// The id that says nothing.
-    pub const EMPTY: Self = Self { len: 0, bytes: [0; MAX_LEN] };
-
-    /// `None` for more than [`MAX_LEN`] bytes.
-    pub fn new(id: &[u8]) -> Option<Self> {
-        let mut bytes = [0; MAX_LEN];
-        bytes.get_mut(..id.len())?.copy_from_slice(id);
-        Some(Self { len: id.len() as u8, bytes })
-    }
-
-    /// A new one after `config`, unpredictable but for the shard.
-    pub(crate) fn random<C: Crypto>(crypto: &mut C, config: &ConnectionIdConfig) -> Self {
-        let mut id = Self { len: config.len.min(MAX_LEN as u8), ..Self::EMPTY };
-        let len = usize::from(id.len);
-        if let Some([shard, rest @ ..]) = id.bytes.get_mut(..len) {
-            *shard = config.shard;
-            crypto.random(rest);
-        }
-        id
-    }
-
-    /// Returns the bytes of the id.
-    pub fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len.into()).unwrap_or(&[])
-    }
-
-    /// True if it has none.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
     }
 }
 
@@ -293,44 +245,6 @@ impl<'r> Hello<'r> {
     pub(crate) fn accepted(&self) -> Option<(ConnectionId, bool)> {
         Some((ConnectionId::new(self.connection_id?)?, self.rrc))
     }
-}
-
-/// The associated data of a record with an id (RFC 9146, section 5.3).
-pub(crate) struct AssociatedData {
-    bytes: [u8; 8 + 1 + 1 + HEADER_LEN + MAX_LEN],
-    len: usize,
-}
-
-impl AsRef<[u8]> for AssociatedData {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or(&[])
-    }
-}
-
-/// `header` is that of the record without the id, and `len` the length of the inner plaintext.
-pub(crate) fn associated_data(header: &[u8; HEADER_LEN], id: &ConnectionId, len: u16) -> AssociatedData {
-    let mut bytes = [0; _];
-    let mut writer = Writer::new(&mut bytes);
-    let [fixed @ .., _, _] = header;
-    let mut write = || -> Result<(), Full> {
-        // Where other records have epoch and number, which are never these.
-        writer.put(&[0xff; 8])?;
-        writer.put(&[ContentType::TLS12_CID.0, id.len])?;
-        writer.put(fixed)?;
-        writer.put(id.bytes())?;
-        writer.u16(len)
-    };
-    let _ = write(); // it fits
-    let len = writer.len();
-    AssociatedData { bytes, len }
-}
-
-/// Takes an inner plaintext apart (RFC 9146, section 4): what it carries, and of which type that is; `None` if it is all
-/// zeros.
-pub(crate) fn inner(plaintext: &mut [u8]) -> Option<(ContentType, &mut [u8])> {
-    let at = plaintext.iter().rposition(|byte| *byte != 0)?;
-    let content_type = ContentType(*plaintext.get(at)?);
-    Some((content_type, plaintext.get_mut(..at)?))
 }
 
 /// The settings of connection ids, and the state that an endpoint keeps for them.

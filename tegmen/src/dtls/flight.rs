@@ -2,12 +2,13 @@
 //! numbers (RFC 6347, section 4.2.4).
 
 use super::Fatal;
-use super::association::Association;
-use super::connection_id::{self, ConnectionId, ConnectionIds};
+use super::connection_id::ConnectionIds;
 use super::context::HandshakeContext;
 use super::element::Element;
-use super::handshake::{self, HEADER_LEN, MessageType, certificate, certificate_request, finished, new_session_ticket};
+use super::handshake::{self, HEADER_LEN, MessageType, certificate, certificate_request, new_session_ticket};
+use super::parts::Parts;
 use super::public_key::content_of;
+use super::record::connection_id::ConnectionId;
 use super::record::{self, ContentType, RecordNumber};
 use super::roles::Roles;
 use super::scratch::{self, Item};
@@ -286,19 +287,6 @@ impl Handshake<'_> {
     }
 }
 
-/// The parts of a handshake that messages are written from.
-pub(crate) struct Parts<'p> {
-    pub(crate) state: &'p mut HandshakeState,
-    pub(crate) association: &'p Association,
-    pub(crate) ids: Option<&'p ConnectionIds>,
-    /// The cookie of a ClientHello, or the identity of a ClientKeyExchange.
-    pub(crate) text: &'p [u8],
-    /// The session_id of our hello; empty if it has none.
-    pub(crate) session_id: &'p [u8],
-    /// The outgoing buffer.
-    pub(crate) room: &'p [u8],
-}
-
 impl<'p> Parts<'p> {
     /// Writes the body of the next message up to its end, which need not be made: a constant, or bytes that are stored.
     /// Returns the type of the message and that end.
@@ -342,31 +330,5 @@ impl<'p> Parts<'p> {
             Element::Finished => (MessageType::FINISHED, self.verify_data::<C, R>()),
             _ => (MessageType::SERVER_HELLO_DONE, &[]),
         })
-    }
-
-    /// Returns the content of our Finished, which is made once for all its transmissions.
-    #[inline(always)]
-    fn verify_data<C: Crypto, R: Roles>(self) -> &'p [u8] {
-        let state = self.state;
-        if state.hashed.place::<R>() <= Element::Finished.place::<R>() {
-            let client = match R::KEEPS {
-                true => self.association.is_client(),
-                false => state.flight == Element::ClientKeyExchange,
-            };
-            finished::write_verify_data::<C>(&state.master, client, &state.transcript, &mut state.verify);
-        }
-        &state.verify
-    }
-
-    /// Writes the extensions for connection ids of our hello into `out`, and returns them; empty if there are none.
-    #[inline(always)]
-    pub(crate) fn connection_id_extensions<'o, R: Roles>(
-        &self,
-        out: &'o mut [u8; connection_id::EXTENSIONS_LEN],
-    ) -> Result<&'o [u8], Full> {
-        let Some(ids) = self.ids.filter(|_| R::CONNECTION_ID) else { return Ok(&[]) };
-        let mut writer = Writer::new(out);
-        ids.write_extensions(&mut writer)?;
-        Ok(writer.finish())
     }
 }

@@ -1,10 +1,11 @@
 //! DTLS 1.2 (RFC 6347) with pre-shared keys (RFC 4279, RFC 6655), and with certificates or raw public keys (RFC 8422,
 //! RFC 7250).
 //!
-//! [`record`] opens and seals; [`handshake`] has one file per message; `inbox` puts fragments together in bounded
-//! room; `flight` writes what is sent, again if need be; `client` and `server` are the two state machines, and
-//! `public_key` is what both do only where a public key is in play, `rsa` what they do where RSA is the key exchange.
-//! Nothing here knows a peer table or a socket: that is [`crate::endpoint`].
+//! [`record`] opens and seals; [`handshake`] has one file per message; `inbox` reassembles fragments in a bounded buffer;
+//! `receive` takes records and messages in their order; `flight` writes what is sent, again if it was lost; `client` and
+//! `server` are the two state machines; `abbreviated` resumes sessions; `public_key` is what both ends do with public
+//! keys. The result of a handshake is an [`association::Association`]. Nothing here depends on a peer table or a socket:
+//! that is [`crate::endpoint`].
 
 mod abbreviated;
 pub mod alert;
@@ -18,7 +19,9 @@ pub(crate) mod flight;
 pub mod handshake;
 mod inbox;
 pub mod need;
+mod offer;
 pub(crate) mod outcome;
+mod parts;
 pub(crate) mod public_key;
 mod receive;
 pub mod record;

@@ -1,15 +1,13 @@
 //! The result of a step of a handshake.
 
 use super::Fatal;
-#[cfg(doc)]
-use super::state::Handshake;
 use crate::counters::Discard;
 
 /// A result that ends the handling of a record: no later data of the record can apply. Only one variant has content,
 /// so that a mote keeps the whole value in two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// Something is needed: ask [`Handshake::need`], answer with [`Handshake::resume`].
+    /// Something is needed: ask [`Handshake::need`](super::Handshake::need), answer with `Handshake::resume`.
     Need,
     /// Both sides proved that they have the key.
     Established,

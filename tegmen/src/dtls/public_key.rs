@@ -7,11 +7,10 @@
 //! -> Certificate, ClientKeyExchange, CertificateVerify.
 //!
 //! Chains are verified and signatures made by the owner of the endpoint, who is asked with
-//! [`Need`](super::need::Need): the core sees no private key but those of the moment.
+//! [`Need`](super::need::Need): the core sees only ephemeral private keys.
 
 use super::Fatal;
 use super::context::HandshakeContext;
-use super::flight::Parts;
 use super::handshake::certificate::{self, CertificateType};
 use super::handshake::certificate_request;
 use super::handshake::client_hello::ClientHello;
@@ -19,6 +18,7 @@ use super::handshake::extension::ExtensionType;
 use super::handshake::{self, MessageType, Write};
 use super::need::Answer;
 use super::outcome::Outcome;
+use super::parts::Parts;
 use super::record::Cipher;
 use super::resumption::SessionState;
 use super::roles::{ClientAuthentication, Credential, Keys as _, Roles};

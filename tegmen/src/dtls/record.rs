@@ -4,6 +4,7 @@
 pub(crate) mod cbc;
 mod channel;
 pub(crate) mod cipher;
+pub mod connection_id;
 mod keys;
 mod protection;
 
@@ -13,7 +14,6 @@ pub(crate) use keys::{KEY_BLOCK_LEN, Keys, LONG_KEY_LEN, LongKey, LongKeys, Traf
 use protection::Protection;
 
 use super::VERSION;
-use super::handshake::MessageType;
 use crate::buf::{Full, Span, Writer};
 use crate::counters::Discard;
 
@@ -134,21 +134,6 @@ impl Record<'_> {
     /// True if it is one of a return routability check, sealed without a connection id.
     pub(crate) fn is_return_routability_check(&self) -> bool {
         self.epoch() != 0 && self.content_type() == ContentType::RETURN_ROUTABILITY_CHECK
-    }
-
-    /// True if it begins with a ClientHello in clear.
-    pub(crate) fn is_client_hello(&self) -> bool {
-        self.epoch() == 0
-            && self.content_type() == ContentType::HANDSHAKE
-            && self.body.first() == Some(&MessageType::CLIENT_HELLO.0)
-    }
-}
-
-impl Record<'_> {
-    /// For a record that [begins with a ClientHello](Self::is_client_hello): true if it holds a fragment other than
-    /// the first.
-    pub(crate) fn continues_hello(&self) -> bool {
-        self.body.get(6..9).is_some_and(|offset| offset != [0; 3])
     }
 }
 

@@ -1,8 +1,5 @@
-//! Resumption without a key exchange: with a ticket, which holds the server's state of the session (RFC 5077), or with
-//! an id under which the server keeps the state (RFC 5246, section 7.3).
-//!
-//! Client: ClientHello(ticket or id) -> ServerHello(the same id), perhaps NewSessionTicket, ChangeCipherSpec, Finished
-//! -> ChangeCipherSpec, Finished: the client's flight is the last.
+//! The store of sessions for resumption, which takes no key exchange: with a ticket, which holds the server's state of
+//! the session (RFC 5077), or with an id under which the server stores that state (RFC 5246, section 7.3).
 //!
 //! Only sessions with extended master secret are resumed (RFC 7627, section 5.3), and only under their own cipher suite.
 //! What cannot be resumed leads to a full handshake.

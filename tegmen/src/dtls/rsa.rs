@@ -1,8 +1,5 @@
-//! RSA key exchange (RFC 5246, section 7.4.7.1): the client generates the premaster secret and encrypts it to the key
-//! of the server's certificate.
-//!
-//! Client: verify the server's Certificate -> encrypt -> Certificate, ClientKeyExchange, CertificateVerify.
-//! Server: ServerHello, Certificate, CertificateRequest, ServerHelloDone -> decrypt -> check CertificateVerify.
+//! The premaster secret of the RSA key exchange (RFC 5246, section 7.4.7.1): the client generates it and encrypts it to
+//! the key of the server's certificate.
 //!
 //! The core does no RSA: it asks the owner of the endpoint with [`Need`](super::need::Need). A server continues after
 //! any result. An error shows only in the Finished messages, which then do not match (Bleichenbacher's attack).

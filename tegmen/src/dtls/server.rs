@@ -1,4 +1,4 @@
-//! Server side of the handshake (RFC 4279 over RFC 6347); `public_key` extends it.
+//! Server side of the handshake (RFC 4279 and RFC 5246, section 7.3, over RFC 6347).
 //!
 //! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished
 //! -> ChangeCipherSpec, Finished. The hello without cookie is answered by the endpoint, without state.
@@ -6,7 +6,6 @@
 use super::connection_id;
 use super::context::HandshakeContext;
 use super::element::Element;
-use super::flight::Parts;
 use super::handshake::client_hello::ClientHello;
 use super::handshake::extension::{self, ExtensionType, Extensions, UNCOMPRESSED, has_uncompressed};
 use super::handshake::{
@@ -15,6 +14,7 @@ use super::handshake::{
 };
 use super::need::{Answer, MAX_PSK};
 use super::outcome::Outcome;
+use super::parts::Parts;
 use super::public_key::{Agreed, certificate_type, nothing_common};
 use super::record::{Cipher, RecordNumber};
 use super::record_size::RecordSize;

@@ -74,6 +74,11 @@ impl Session {
         }
     }
 
+    /// Moves the session into a free channel.
+    pub(crate) fn restore(&self, channel: &mut Channel) {
+        channel.restore(&self.keys, self.cipher, self.next, &self.window);
+    }
+
     /// Every record number below may have been used.
     pub const fn next(&self) -> u32 {
         self.next

@@ -40,7 +40,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         out: &mut [u8],
     ) -> usize {
         // Of a ClientHello in fragments the first counts.
-        let counts = !(R::HELLO_FRAGMENTS && record.continues_hello());
+        let counts = !(R::HELLO_FRAGMENTS && continues_hello(record));
         if counts && !self.roles.admits_hello(cx.now, &path.remote) {
             return 0;
         }
@@ -297,6 +297,18 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         Ok(false)
     }
+}
+
+/// True if a record begins with a ClientHello in clear.
+pub(super) fn is_client_hello(record: &Record<'_>) -> bool {
+    record.epoch() == 0
+        && record.content_type() == ContentType::HANDSHAKE
+        && record.body.first() == Some(&MessageType::CLIENT_HELLO.0)
+}
+
+/// For a record that [begins with a ClientHello](is_client_hello): true if it holds a fragment other than the first.
+pub(super) fn continues_hello(record: &Record<'_>) -> bool {
+    record.body.get(6..9).is_some_and(|offset| offset != [0; 3])
 }
 
 /// The longest ClientHello that is put together, in bytes.

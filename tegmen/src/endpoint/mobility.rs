@@ -10,8 +10,9 @@ use crate::buf::{Frame, Span, copy};
 use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
-use crate::dtls::connection_id::{AddressChanges, ConnectionId, ConnectionIds, Hello, Mobility};
+use crate::dtls::connection_id::{AddressChanges, ConnectionIds, Hello, Mobility};
 use crate::dtls::context::HandshakeContext;
+use crate::dtls::record::connection_id::ConnectionId;
 use crate::dtls::record::{ContentType, MAX_CONTENT};
 use crate::dtls::return_routability::{self as rrc, MessageType};
 use crate::dtls::roles::Roles;
@@ -45,7 +46,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// An id that no session here has; `None` if there seems to be none left of this length.
     fn new_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>) -> Option<ConnectionId> {
         let config = self.roles.mobility()?.config;
-        let mut drawn = (0..8).map(|_| ConnectionId::random(cx.crypto, &config));
+        let mut drawn = (0..8).map(|_| ConnectionId::random(cx.crypto, config.len, config.shard));
         drawn.find(|id| id.is_empty() || self.peers.find_connection_id(id.bytes()).is_none())
     }
 

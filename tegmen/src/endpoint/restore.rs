@@ -72,7 +72,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let id = self.insert(cx, &new).map_err(|_| NotRestored::TableFull)?;
         if let Some(peer) = self.peers.peer(id) {
             (peer.association.principal, peer.association.record_size) = (principal, session.record_size);
-            peer.association.channel.restore(session);
+            session.restore(&mut peer.association.channel);
         }
         if session.ids.is_some() {
             self.peers.set_connection_ids(id, session.ids);

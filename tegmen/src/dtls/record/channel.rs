@@ -1,6 +1,7 @@
 //! Both directions of a session: its protection, numbers, lease, and the replay window.
 
 use super::cipher::associated_data;
+use super::connection_id::{self, ConnectionId};
 use super::{
     Cipher, ContentType, HEADER_LEN, Keys, MAX_CONTENT, MAX_FAILED, MAX_SEALED, NUMBER_END, Record, RecordNumber,
     header,
@@ -9,8 +10,6 @@ use crate::buf::{Frame, Full, Truncated, Writer};
 use crate::counters::Discard;
 use crate::crypto::Crypto;
 use crate::dtls::CipherSuite;
-use crate::dtls::connection_id::{self, ConnectionId};
-use crate::dtls::session::Session;
 use crate::replay::ReplayWindow;
 
 /// Both directions of an association in its protected epoch: the result of a handshake.
@@ -304,11 +303,11 @@ impl Channel {
         self.lease = if chunks > CHUNKS as u32 { CHUNKS } else { chunks as u8 };
     }
 
-    /// Goes on with a session that was kept; nothing may be sealed before [`Self::set_lease`].
-    pub(crate) fn restore(&mut self, session: &Session) {
-        self.keys = session.keys.copy();
-        (self.cipher, self.lease, self.failed_opens) = (session.cipher, 0, 0);
-        (self.next_sequence, self.window) = (session.next, session.window.clone());
+    /// Continues with these keys, record numbers and window; nothing may be sealed before [`Self::set_lease`].
+    pub(crate) fn restore(&mut self, keys: &Keys, cipher: Cipher, next: u32, window: &ReplayWindow) {
+        self.keys = keys.copy();
+        (self.cipher, self.lease, self.failed_opens) = (cipher, 0, 0);
+        (self.next_sequence, self.window) = (next, window.clone());
     }
 
     pub(crate) const fn keys(&self) -> &Keys {

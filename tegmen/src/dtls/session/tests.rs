@@ -1,6 +1,6 @@
 use super::*;
 use crate::crypto::compact::Compact;
-use crate::dtls::connection_id::ConnectionId;
+use crate::dtls::record::connection_id::ConnectionId;
 use std::vec::Vec;
 
 fn ids() -> ConnectionIds {

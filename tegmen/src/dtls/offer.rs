@@ -1,0 +1,140 @@
+//! The offer of a ClientHello: cipher suites and extensions (RFC 5246, section 7.4.1.2).
+
+use super::context::{HandshakeContext, usable};
+use super::handshake::Write;
+use super::handshake::certificate::CertificateType;
+use super::handshake::certificate_request::SIGNATURE_ALGORITHMS;
+use super::handshake::extension::{self, ExtensionType, Extensions, MaxFragmentLength, UNCOMPRESSED};
+use super::record::LongKeys;
+use super::roles::{Keys as _, Roles};
+use super::suite::{CipherSuite, Suites};
+use crate::buf::Writer;
+use crate::crypto::{Crypto, NamedGroup};
+
+/// The part of a ClientHello behind the cookie, if there is a choice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer<'o> {
+    /// The suites.
+    pub(crate) suites: Suites,
+    /// True for suites that the provider supports; the offer leaves out all others.
+    pub(crate) usable: fn(CipherSuite) -> bool,
+    /// The limit of our records, 0 if there is none.
+    pub(crate) record_size_limit: u16,
+    /// Groups for an agreement, if a suite needs one.
+    pub(crate) groups: &'static [NamedGroup],
+    /// The type of our own certificate, and of the server's: each is offered unless it is X.509 alone.
+    pub(crate) client_types: &'o [CertificateType],
+    pub(crate) server_types: &'o [CertificateType],
+    /// The server's name, empty if it is not said.
+    pub(crate) server_name: &'o [u8],
+    /// The ticket of a session to resume. An empty ticket only announces support for tickets; `None` does not.
+    pub(crate) ticket: Option<&'o [u8]>,
+    /// Extensions that are written already.
+    pub(crate) more: &'o [u8],
+}
+
+impl<'l, R: Roles> HandshakeContext<'l, R> {
+    /// Returns the offer of our ClientHello.
+    pub(crate) fn offer<'o, C: Crypto>(&self, more: &'o [u8]) -> Offer<'o>
+    where
+        'l: 'o,
+    {
+        let keys = self.roles.keys();
+        Offer {
+            suites: self.roles.suites(),
+            usable: usable::<C, R>,
+            record_size_limit: self.roles.record_size_limit(),
+            groups: C::GROUPS,
+            client_types: self.own_types(),
+            server_types: keys.peer_types(),
+            server_name: keys.server_name(),
+            ticket: None,
+            more,
+        }
+    }
+
+    /// The types of certificates that a client offers for itself: that of its first credential; one without any is not asked
+    /// for a type.
+    pub(crate) fn own_types(&self) -> &'static [CertificateType] {
+        match self.roles.keys().credential(0).map(|credential| credential.certificate_type) {
+            Some(CertificateType::RAW_PUBLIC_KEY) => &[CertificateType::RAW_PUBLIC_KEY],
+            _ => &[],
+        }
+    }
+}
+
+impl Offer<'_> {
+    /// Returns true if one of the suites has a separate MAC.
+    fn knows_encrypt_then_mac(&self) -> bool {
+        let usable = self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
+        let mut ciphers = usable.filter_map(CipherSuite::parts).map(|(_, cipher)| cipher);
+        ciphers.any(|cipher| cipher.with_encrypt_then_mac().is_some())
+    }
+
+    /// Writes what stands behind the cookie, of an endpoint in the roles `R`.
+    pub(crate) fn write<R: Roles>(&self, writer: &mut Writer<'_>) -> Write {
+        let usable = || self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
+        let exchanges = || usable().filter_map(|suite| suite.parts()).map(|(exchange, _)| exchange);
+        writer.behind_len::<2>(|writer| {
+            for suite in usable() {
+                writer.u16(suite.0)?;
+            }
+            writer.u16(CipherSuite::EMPTY_RENEGOTIATION_INFO_SCSV.0)
+        })?;
+        writer.put(&[1, 0])?; // null compression
+        let base = Extensions {
+            extended_master_secret: true,
+            record_size_limit: Some(self.record_size_limit).filter(|limit| R::RECORD_SIZE && *limit > 0),
+            max_fragment_length: MaxFragmentLength::within(self.record_size_limit).filter(|_| R::RECORD_SIZE),
+            ..Extensions::default()
+        };
+        base.write_with(writer, |writer| {
+            if R::PUBLIC_KEYS && exchanges().any(|exchange| exchange.is_ephemeral()) {
+                writer.u16(ExtensionType::SUPPORTED_GROUPS.0)?;
+                writer.behind_len::<2>(|writer| {
+                    writer.behind_len::<2>(|writer| self.groups.iter().try_for_each(|group| writer.u16(group.0)))
+                })?;
+                extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
+            }
+            if R::PUBLIC_KEYS && exchanges().any(|exchange| exchange.has_certificate()) {
+                extension::put(writer, ExtensionType::SIGNATURE_ALGORITHMS, &SIGNATURE_ALGORITHMS)?;
+                write_types(writer, ExtensionType::CLIENT_CERTIFICATE_TYPE, self.client_types)?;
+                write_types(writer, ExtensionType::SERVER_CERTIFICATE_TYPE, self.server_types)?;
+                if !self.server_name.is_empty() {
+                    writer.u16(ExtensionType::SERVER_NAME.0)?;
+                    writer.behind_len::<2>(|writer| {
+                        writer.behind_len::<2>(|writer| {
+                            writer.u8(HOST_NAME)?;
+                            writer.with_len16(self.server_name)
+                        })
+                    })?;
+                }
+            }
+            if LongKeys::FIT && self.knows_encrypt_then_mac() {
+                extension::put(writer, ExtensionType::ENCRYPT_THEN_MAC, &[])?;
+            }
+            if let Some(ticket) = self.ticket {
+                extension::put(writer, ExtensionType::SESSION_TICKET, ticket)?;
+            }
+            writer.put(self.more)
+        })
+    }
+}
+
+/// A list of types, unless it says what is meant without it.
+fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[CertificateType]) -> Write {
+    if !is_said(types) {
+        return Ok(());
+    }
+    writer.u16(kind.0)?;
+    writer
+        .behind_len::<2>(|writer| writer.behind_len::<1>(|writer| types.iter().try_for_each(|each| writer.u8(each.0))))
+}
+
+/// False of a list of types that says what is meant without it.
+pub(crate) fn is_said(types: &[CertificateType]) -> bool {
+    !types.is_empty() && types != [CertificateType::X509]
+}
+
+/// NameType of a name of DNS (RFC 6066, section 3).
+const HOST_NAME: u8 = 0;

@@ -1,0 +1,94 @@
+//! The connection id of a record, and what it changes in the record (RFC 9146, sections 4 and 5).
+
+use super::{ContentType, HEADER_LEN};
+use crate::buf::{Full, Writer};
+use crate::crypto::Crypto;
+
+/// The longest id, in bytes, that is given and that is kept of a peer. A hello may have one of 255 bytes: then nothing is
+/// agreed on.
+pub(crate) const MAX_LEN: usize = 20;
+
+/// The most bytes that a record with an id needs before and behind its content, in addition to those of a record
+/// without an id: the id, and the type of the content.
+pub(crate) const MAX_OVERHEAD: (usize, usize) = (MAX_LEN, 1);
+
+/// A connection id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionId {
+    pub(crate) len: u8,
+    pub(crate) bytes: [u8; MAX_LEN],
+}
+
+impl ConnectionId {
+    /// The id that says nothing.
+    pub const EMPTY: Self = Self { len: 0, bytes: [0; MAX_LEN] };
+
+    /// `None` for more than 20 bytes.
+    pub fn new(id: &[u8]) -> Option<Self> {
+        let mut bytes = [0; MAX_LEN];
+        bytes.get_mut(..id.len())?.copy_from_slice(id);
+        Some(Self { len: id.len() as u8, bytes })
+    }
+
+    /// Returns a new id of `len` bytes that begins with `shard`; the other bytes are random.
+    pub(crate) fn random<C: Crypto>(crypto: &mut C, len: u8, shard: u8) -> Self {
+        let mut id = Self { len: len.min(MAX_LEN as u8), ..Self::EMPTY };
+        let len = usize::from(id.len);
+        if let Some([first, rest @ ..]) = id.bytes.get_mut(..len) {
+            *first = shard;
+            crypto.random(rest);
+        }
+        id
+    }
+
+    /// Returns the bytes of the id.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len.into()).unwrap_or(&[])
+    }
+
+    /// True if it has none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The associated data of a record with an id (RFC 9146, section 5.3).
+pub(crate) struct AssociatedData {
+    bytes: [u8; 8 + 1 + 1 + HEADER_LEN + MAX_LEN],
+    len: usize,
+}
+
+impl AsRef<[u8]> for AssociatedData {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+}
+
+/// `header` is that of the record without the id, and `len` the length of the inner plaintext.
+pub(crate) fn associated_data(header: &[u8; HEADER_LEN], id: &ConnectionId, len: u16) -> AssociatedData {
+    let mut bytes = [0; _];
+    let mut writer = Writer::new(&mut bytes);
+    let [fixed @ .., _, _] = header;
+    let mut write = || -> Result<(), Full> {
+        // Where other records have epoch and number, which are never these.
+        writer.put(&[0xff; 8])?;
+        writer.put(&[ContentType::TLS12_CID.0, id.len])?;
+        writer.put(fixed)?;
+        writer.put(id.bytes())?;
+        writer.u16(len)
+    };
+    let _ = write(); // it fits
+    let len = writer.len();
+    AssociatedData { bytes, len }
+}
+
+/// Takes an inner plaintext apart (RFC 9146, section 4): what it carries, and of which type that is; `None` if it is all
+/// zeros.
+pub(crate) fn inner(plaintext: &mut [u8]) -> Option<(ContentType, &mut [u8])> {
+    let at = plaintext.iter().rposition(|byte| *byte != 0)?;
+    let content_type = ContentType(*plaintext.get(at)?);
+    Some((content_type, plaintext.get_mut(..at)?))
+}
+
+#[cfg(test)]
+mod tests;
