@@ -389,7 +389,7 @@ fn a_node_executes_nothing_of_a_session_whose_replay_window_was_lost() {
     world.run();
     let server = &mut world.ends[1];
     assert_eq!(server.app.counter.executed[&0], 1);
-    // A power cut: the session comes back from a copy, and the exchanges do not.
+    // A power cut: a copy restores the session, and the exchanges are lost.
     let id = server.peer.unwrap();
     server.node.endpoint.lease_session(id, CHUNK);
     let session = server.node.endpoint.copy_session(id).unwrap();
@@ -401,7 +401,7 @@ fn a_node_executes_nothing_of_a_session_whose_replay_window_was_lost() {
     let replayed = world.launched.iter().filter(|(to, datagram)| *to == 1 && datagram[0] == APPLICATION_DATA);
     let mut replayed = replayed.map(|(_, datagram)| datagram.clone()).next().expect("a request");
     assert_eq!(server.receive(world.now, true, &mut replayed), Vec::<Vec<u8>>::new());
-    assert_eq!(server.app.counter.executed[&0], 1, "a replay was executed");
+    assert_eq!(server.app.counter.executed[&0], 1, "the node executed a replay");
 }
 
 /// The content type of application data (RFC 5246, section 6.2.1).
