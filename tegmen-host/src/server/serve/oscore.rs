@@ -27,8 +27,11 @@ impl<A: Application> CoapServer<A> {
     ) {
         let Ok(outer) = MessageRef::parse(datagram) else { return };
         let (head, token) = (heading(&outer, coap_peer.exchanges.message_id()), Token::new(outer.token()));
-        let option = outer.option(OptionNumber::OSCORE).map(<[u8]>::to_vec);
-        let refused = match self.unprotect(from, &option, crypto, datagram) {
+        // A copy, since the datagram is decrypted in place.
+        let mut storage = [0; MAX_OPTION];
+        let option = outer.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected);
+        let option = option.and_then(|option| copy(option, &mut storage).ok_or(UnprotectError::BadOption));
+        let refused = match option.and_then(|option| self.unprotect(from, option, crypto, datagram)) {
             Ok((oscore, Received::Fresh(message, nonce))) => {
                 return self.on_fresh(&oscore, nonce, from, coap_peer, crypto, &message, frame);
             }
@@ -63,11 +66,11 @@ impl<A: Application> CoapServer<A> {
     fn unprotect<'r>(
         &self,
         from: &Source,
-        option: &Option<Vec<u8>>,
+        option: &[u8],
         crypto: &mut HostCrypto,
         datagram: &'r mut [u8],
     ) -> Result<(OscoreExchange, Received<'r>), UnprotectError> {
-        let option = OscoreOption::parse(option.as_deref().ok_or(UnprotectError::Unprotected)?)?;
+        let option = OscoreOption::parse(option)?;
         if option.kid.is_none() || option.partial_iv.is_none() {
             return Err(UnprotectError::BadOption);
         }
@@ -150,6 +153,16 @@ impl<A: Application> CoapServer<A> {
         let mut inner = Frame::new(&mut storage, OVERHEAD);
         write(crypto, &mut inner).is_ok() && frame.append(inner.bytes()).is_ok()
     }
+}
+
+/// Bytes of the longest OSCORE option (RFC 8613, section 2).
+const MAX_OPTION: usize = 255;
+
+/// Copies `bytes` into `storage`; `None` if they are longer.
+fn copy<'s>(bytes: &[u8], storage: &'s mut [u8]) -> Option<&'s [u8]> {
+    let storage = storage.get_mut(..bytes.len())?;
+    storage.copy_from_slice(bytes);
+    Some(storage)
 }
 
 /// An error that is not protected, and that nobody is to keep (RFC 8613, section 8.2).
