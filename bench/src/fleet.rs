@@ -12,8 +12,7 @@ use std::{
 use tegmen::{
     address::{Address, Path},
     coap::{Code, MessageRef},
-    counters::Counters,
-    cx::Cx,
+    cx::Environment,
     dtls::{
         Config, Fatal, Records, Suites,
         need::{Answer, Need},
@@ -36,8 +35,7 @@ pub(crate) struct Fleet {
     inbound: Option<Letters>,
     outbound: Letters,
     endpoint: Endpoint<Slab<()>, PublicKeys<ClientOnly, HostKeys>>,
-    crypto: HostCrypto,
-    counters: Counters,
+    environment: Environment<HostCrypto>,
     begin: Instant,
     server: Address,
     /// The address of the first member, and how many follow one another in a network prefix.
@@ -67,19 +65,21 @@ impl Fleet {
         (skipped, of_prefix): (u32, u32),
         config: Config,
     ) -> Result<Self, Failure> {
-        let mut crypto = HostCrypto::from_os().map_err(failure)?;
-        let mut counters = Counters::default();
-        let mut cx = Cx { now: tegmen::time::Instant::default(), crypto: &mut crypto, counters: &mut counters };
+        let mut environment = Environment::new(HostCrypto::from_os().map_err(failure)?);
         let capacity = Capacity { peers: count as usize + 1, handshakes: count as usize + 1 };
         let role = PublicKeys { role: ClientOnly, keys: HostKeys::new(config.suites) };
-        let endpoint = Endpoint::with_roles(&mut cx, Slab::new(capacity), config, role);
+        let endpoint = Endpoint::with_roles(
+            &mut environment.at(tegmen::time::Instant::default()),
+            Slab::new(capacity),
+            config,
+            role,
+        );
         Ok(Self {
             crowd: Crowd::new(server, Duration::from_millis(1))?,
             inbound: Some(Letters::new()),
             outbound: Letters::new(),
             endpoint,
-            crypto,
-            counters,
+            environment,
             begin: Instant::now(),
             server: SocketAddr::V4(server).into(),
             first: skipped * 256,
@@ -112,8 +112,8 @@ impl Fleet {
     /// A member begins a handshake, in place of one that it has under way.
     pub(crate) fn connect(&mut self, member: u32) -> Result<(), Failure> {
         let path = self.path(member);
-        let mut cx = Cx { now: self.now(), crypto: &mut self.crypto, counters: &mut self.counters };
-        let peer = self.endpoint.connect(&mut cx, &path).map_err(failure)?;
+        let now = self.now();
+        let peer = self.endpoint.connect(&mut self.environment.at(now), &path).map_err(failure)?;
         self.peers[member as usize] = Some(peer);
         Ok(())
     }
@@ -127,8 +127,7 @@ impl Fleet {
         let mut frame = tegmen::buf::Frame::new(&mut room, MAX_HEADROOM);
         frame.append(&plain[..len]).map_err(failure)?;
         let now = self.now();
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint.seal(&mut cx, peer, &mut frame).map_err(failure)?;
+        self.endpoint.seal(&mut self.environment.at(now), peer, &mut frame).map_err(failure)?;
         let number = self.in_crowd(member);
         self.crowd.push(&mut self.outbound, number, |room| Ok(copied(frame.bytes(), room)))
     }
@@ -155,8 +154,8 @@ impl Fleet {
         let len = copied(datagram, &mut bytes);
         let mut records = Records::new(&mut bytes[..len]);
         loop {
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            let mut event = match self.endpoint.handle(&mut cx, &path, &mut records, &mut out) {
+            let cx = &mut self.environment.at(now);
+            let mut event = match self.endpoint.handle(cx, &path, &mut records, &mut out) {
                 None => return Ok(()),
                 event => event,
             };
@@ -168,8 +167,7 @@ impl Fleet {
                     // Who asks for certificates here wants nothing but to be answered.
                     _ => break,
                 };
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                event = self.endpoint.resume(&mut cx, peer, answer);
+                event = self.endpoint.resume(&mut self.environment.at(now), peer, answer);
             }
             match event {
                 Some(Event::Answer { len } | Event::Transmit { len, .. }) => {
@@ -193,8 +191,7 @@ impl Fleet {
         let mut out = [0; ROOM];
         let now = self.now();
         loop {
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            let (peer, closed, len) = match self.endpoint.poll(&mut cx, &mut out) {
+            let (peer, closed, len) = match self.endpoint.poll(&mut self.environment.at(now), &mut out) {
                 None => return Ok(()),
                 Some(Event::Transmit { peer, len }) => (peer, None, usize::from(len)),
                 Some(Event::Closed { peer, reason }) => (peer, Some(reason), 0),

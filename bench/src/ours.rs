@@ -8,8 +8,7 @@ use std::{cell::RefCell, rc::Rc, time::SystemTime};
 use tegmen::{
     address::{Address, Path},
     buf::Frame,
-    counters::Counters,
-    cx::Cx,
+    cx::{Cx, Environment},
     dtls::{
         Config, Records,
         need::{Answer, Need},
@@ -103,8 +102,7 @@ pub(crate) struct Side {
 /// An endpoint with everything that its calls ask for.
 pub(crate) struct Node {
     pub(crate) endpoint: Endpoint<Table, Role>,
-    pub(crate) crypto: Provider,
-    pub(crate) counters: Counters,
+    pub(crate) environment: Environment<Provider>,
     pub(crate) now: Instant,
     /// The key of [`IDENTITY`].
     pub(crate) key: [u8; 16],
@@ -148,7 +146,7 @@ impl Stack for Ours {
         for side in [&self.client, &self.server] {
             let node = &mut side.borrow_mut().node;
             node.endpoint.roles().role.sessions.is_on.set(true);
-            *node.endpoint.roles().role.sessions.keys.borrow_mut() = TicketKeys::draw(&mut node.crypto);
+            *node.endpoint.roles().role.sessions.keys.borrow_mut() = TicketKeys::draw(&mut node.environment.crypto);
         }
         Ok(())
     }
@@ -247,13 +245,12 @@ impl Side {
     }
 
     fn with(config: Config, proof: Option<Proof>) -> Result<Rc<RefCell<Self>>, Failure> {
-        let mut crypto = Provider::from_os().map_err(failure)?;
-        let (mut counters, now) = (Counters::default(), Instant::default());
-        let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
+        let mut environment = Environment::new(Provider::from_os().map_err(failure)?);
+        let now = Instant::default();
         let keys = proof.as_ref().map_or_else(|| HostKeys::new(config.suites), |proof| proof.keys.clone());
         let role = PublicKeysRole { role: Resuming { role: Both, sessions: Memory::default() }, keys };
-        let endpoint = Endpoint::with_roles(&mut cx, Table::new(Capacity::default()), config, role);
-        let node = Node { endpoint, crypto, counters, now, key: KEY, proof, outbound: Box::new([0; DATAGRAM_MAX]) };
+        let endpoint = Endpoint::with_roles(&mut environment.at(now), Table::new(Capacity::default()), config, role);
+        let node = Node { endpoint, environment, now, key: KEY, proof, outbound: Box::new([0; DATAGRAM_MAX]) };
         Ok(Rc::new(RefCell::new(Self { node, inbound: Box::new([0; DATAGRAM_MAX]) })))
     }
 }
@@ -261,18 +258,15 @@ impl Side {
 impl Node {
     /// Calls the endpoint.
     fn with<T>(&mut self, call: impl FnOnce(&mut Endpoint<Table, Role>, &mut Cx<'_, Provider>) -> T) -> T {
-        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
-        call(&mut self.endpoint, &mut cx)
+        call(&mut self.endpoint, &mut self.environment.at(self.now))
     }
 
     fn handle(&mut self, path: &Path, records: &mut Records<'_>) -> Option<Event> {
-        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint.handle(&mut cx, path, records, &mut self.outbound[..])
+        self.endpoint.handle(&mut self.environment.at(self.now), path, records, &mut self.outbound[..])
     }
 
     fn poll(&mut self) -> Option<Event> {
-        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint.poll(&mut cx, &mut self.outbound[..])
+        self.endpoint.poll(&mut self.environment.at(self.now), &mut self.outbound[..])
     }
 
     /// Whether the session was resumed, and what it can be resumed with.
@@ -288,20 +282,18 @@ impl Node {
     /// One record that carries `payload`.
     #[inline]
     pub(crate) fn seal(&mut self, peer: PeerId, payload: &[u8]) -> Result<&[u8], Failure> {
-        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
         let mut frame = Frame::new(&mut self.outbound[..], HEADROOM);
         frame.append(payload).map_err(failure)?;
-        self.endpoint.seal(&mut cx, peer, &mut frame).map_err(failure)?;
+        self.endpoint.seal(&mut self.environment.at(self.now), peer, &mut frame).map_err(failure)?;
         Ok(frame.finish())
     }
 
     /// As [`Self::seal`], into a place of the caller's that is just long enough.
     #[inline]
     pub(crate) fn seal_into(&mut self, peer: PeerId, payload: &[u8], place: &mut [u8]) -> Result<(), Failure> {
-        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
         let mut frame = Frame::new(place, HEADROOM);
         frame.append(payload).map_err(failure)?;
-        self.endpoint.seal(&mut cx, peer, &mut frame).map_err(failure)
+        self.endpoint.seal(&mut self.environment.at(self.now), peer, &mut frame).map_err(failure)
     }
 
     /// Has the sessions of these paths at hand.
@@ -312,8 +304,8 @@ impl Node {
     /// What the one record in `datagram` carries.
     #[inline]
     pub(crate) fn open<'r>(&mut self, path: &Path, datagram: &'r mut [u8]) -> Result<&'r mut [u8], Failure> {
-        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
-        match self.endpoint.handle(&mut cx, path, &mut Records::new(datagram), &mut []) {
+        let cx = &mut self.environment.at(self.now);
+        match self.endpoint.handle(cx, path, &mut Records::new(datagram), &mut []) {
             Some(Event::Message { bytes, .. }) => Ok(bytes.of_mut(datagram)),
             _ => Err(Failure::new("the record was not opened")),
         }
@@ -335,8 +327,7 @@ impl Node {
             }
             _ => return Ok(None),
         };
-        let mut cx = Cx { now: self.now, crypto: &mut self.crypto, counters: &mut self.counters };
-        Ok(self.endpoint.resume(&mut cx, id, answer).or(Some(Event::Alarm(id))))
+        Ok(self.endpoint.resume(&mut self.environment.at(self.now), id, answer).or(Some(Event::Alarm(id))))
     }
 
     /// Does what an event asks for; `true` if the session is ready.

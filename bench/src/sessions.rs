@@ -190,8 +190,8 @@ impl Crowd {
 
     /// What the tables say of themselves.
     fn bytes(&self) -> usize {
-        let Node { endpoint, crypto, .. } = &self.stack.server.borrow().node;
-        endpoint.peers.bytes() + crypto.cache_bytes()
+        let Node { endpoint, environment, .. } = &self.stack.server.borrow().node;
+        endpoint.peers.bytes() + environment.crypto.cache_bytes()
     }
 
     /// Searches by address, each for a session that depends on the one found before.

@@ -8,8 +8,7 @@ use super::{Provider, uart};
 use tegmen::address::{Address, Path};
 use tegmen::coap::message::BuildError;
 use tegmen::coap::{Builder, Code, Exchanges, Fixed, RequestId};
-use tegmen::counters::Counters;
-use tegmen::cx::Cx;
+use tegmen::cx::Environment;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::roles::Configured;
 use tegmen::dtls::{self, Config, Fatal, Records};
@@ -45,10 +44,8 @@ pub trait Application: node::Application + Sized {
 pub struct Mote<R: Configured> {
     /// Sessions, and the CoAP exchanges of each.
     pub node: Node<Table, R>,
-    /// Ciphers and randomness.
-    pub crypto: Provider,
-    /// What was dropped and done.
-    pub counters: Counters,
+    /// Ciphers, randomness, and counters of what was dropped and done.
+    pub environment: Environment<Provider>,
     /// Packets refused before the endpoint saw them.
     pub refused: u32,
     ip: [u8; 16],
@@ -62,19 +59,16 @@ pub type OneExchange = Exchanges<Fixed<1, 64, 4, 64>>;
 impl<R: Configured> Mote<R> {
     /// A mote that has heard and said nothing, with the randomness and the address of the bridge's answer.
     pub fn new(now: Instant, start: Start) -> Self {
-        let mut crypto = Provider::new(*start.seed.expose());
-        let mut counters = Counters::default();
-        let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
+        let mut environment = Environment::new(Provider::new(*start.seed.expose()));
         let config = Config { mtu: DATAGRAM_LEN as u16, ..Config::default() };
-        let endpoint = Endpoint::new(&mut cx, Table::new(), config);
-        Self { node: Node::new(endpoint, Fixed), crypto, counters, refused: 0, ip: start.ip }
+        let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), config);
+        Self { node: Node::new(endpoint, Fixed), environment, refused: 0, ip: start.ip }
     }
 
     /// Opens a session with the DTLS server at `remote`; false if there is no room for it.
     pub fn connect(&mut self, now: Instant, remote: Address) -> bool {
         let local = Address { ip: self.ip, port: DTLS_PORT, scope: 0 };
-        let Self { node, crypto, counters, .. } = self;
-        node.endpoint.connect(&mut Cx { now, crypto, counters }, &Path { local, remote }).is_ok()
+        self.node.endpoint.connect(&mut self.environment.at(now), &Path { local, remote }).is_ok()
     }
 
     /// Sends a request to `peer`; `write` adds its options and payload.
@@ -90,9 +84,8 @@ impl<R: Configured> Mote<R> {
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
     ) -> Result<RequestId, SendError> {
         let mut datagram = [0; endpoint::HEADROOM + MESSAGE_LEN + endpoint::TAILROOM];
-        let Self { node, crypto, counters, .. } = self;
-        let mut cx = Cx { now, crypto, counters };
-        let (request, len) = node.request(&mut cx, peer, code, token, write, &mut datagram)?;
+        let cx = &mut self.environment.at(now);
+        let (request, len) = self.node.request(cx, peer, code, token, write, &mut datagram)?;
         self.send(peer, datagram.get(..len).unwrap_or(&[]));
         Ok(request)
     }
@@ -122,10 +115,8 @@ impl<R: Configured> Mote<R> {
         let mut records = Records::new(datagram.payload);
         let mut out = [0; DATAGRAM_LEN];
         loop {
-            let Self { node, crypto, counters, .. } = &mut *self;
-            let mut cx = Cx { now, crypto, counters };
-            let path = &datagram.path;
-            let Some(event) = node.handle(&mut cx, path, &mut records, application, &mut out) else { break };
+            let (cx, path) = (&mut self.environment.at(now), &datagram.path);
+            let Some(event) = self.node.handle(cx, path, &mut records, application, &mut out) else { break };
             self.on_event(application, now, event, Some(path), &out);
         }
         self.on_time(application, now);
@@ -134,9 +125,7 @@ impl<R: Configured> Mote<R> {
     /// Sends flights of handshakes, alerts, and CoAP messages that were not acknowledged.
     fn send_what_is_due<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant) {
         let mut out = [0; DATAGRAM_LEN];
-        loop {
-            let Self { node, crypto, counters, .. } = &mut *self;
-            let Some(event) = node.poll(&mut Cx { now, crypto, counters }, application, &mut out) else { break };
+        while let Some(event) = self.node.poll(&mut self.environment.at(now), application, &mut out) {
             self.on_event(application, now, event, None, &out);
         }
     }
@@ -158,8 +147,7 @@ impl<R: Configured> Mote<R> {
             Event::Transmit { peer, len } => self.send(peer, out.get(..len.into()).unwrap_or(&[])),
             Event::Need(id) => {
                 let Some(answer) = self.node.endpoint.need(id).map(|need| application.key(need)) else { return };
-                let Self { node, crypto, counters, .. } = &mut *self;
-                if let Some(event) = node.endpoint.resume(&mut Cx { now, crypto, counters }, id, answer) {
+                if let Some(event) = self.node.endpoint.resume(&mut self.environment.at(now), id, answer) {
                     self.on_session(application, now, event);
                 }
             }

@@ -11,7 +11,6 @@ use crate::Input;
 use ends::{Ends, Full, Resumed};
 use node::Node;
 use std::collections::VecDeque;
-use tegmen::cx::Cx;
 use tegmen::dtls::connection_id::ConnectionIdConfig;
 use tegmen::dtls::resumption::Handle;
 use tegmen::dtls::ticket::TicketKeys;
@@ -128,11 +127,10 @@ impl<'a> Duel<'a, Resumed> {
         let client = if self.target.is_client { &mut self.target } else { &mut self.honest };
         let path = client.path(3 - client.number);
         let handle = if is_ticket { Handle::Ticket(&handle) } else { Handle::Id(&handle) };
-        let mut cx = Cx { now: self.now, crypto: &mut client.crypto, counters: &mut client.counters };
-        let _ = client.endpoint.connect_again(&mut cx, &path, &session, handle);
+        let _ = client.endpoint.connect_again(&mut client.environment.at(self.now), &path, &session, handle);
         if how & 8 != 0 {
             let server = if self.target.is_client { &mut self.honest } else { &mut self.target };
-            *server.endpoint.roles().sessions.keys.borrow_mut() = TicketKeys::draw(&mut server.crypto);
+            *server.endpoint.roles().sessions.keys.borrow_mut() = TicketKeys::draw(&mut server.environment.crypto);
             server.endpoint.roles().sessions.ids.borrow_mut().clear();
         }
         self.seen.clear();

@@ -4,10 +4,9 @@ use super::ends::{Ends, Kept};
 use std::collections::HashSet;
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
-use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
-use tegmen::cx::Cx;
+use tegmen::cx::Environment;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::{Config, Records};
 use tegmen::endpoint::{Endpoint, Event, MAX_HEADROOM, Peers as _};
@@ -16,8 +15,7 @@ use tegmen::time::Instant;
 
 pub(super) struct Node<E: Ends> {
     pub(super) endpoint: Endpoint<E::Table, E::Role>,
-    pub(super) crypto: Recorder,
-    pub(super) counters: Counters,
+    pub(super) environment: Environment<Recorder>,
     pub(super) number: u8,
     pub(super) is_client: bool,
     pub(super) key: [u8; 16],
@@ -32,14 +30,12 @@ pub(super) struct Node<E: Ends> {
 impl<E: Ends> Node<E> {
     pub(super) fn new(number: u8, is_client: bool, config: Config, now: Instant) -> Self {
         let mut crypto = Recorder { inner: RustCrypto::new([number; 32]), spent: HashSet::new() };
-        let mut counters = Counters::default();
         let role = E::role(&mut crypto, &config);
-        let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
-        let endpoint = Endpoint::with_roles(&mut cx, E::table(), config, role);
+        let mut environment = Environment::new(crypto);
+        let endpoint = Endpoint::with_roles(&mut environment.at(now), E::table(), config, role);
         Self {
             endpoint,
-            crypto,
-            counters,
+            environment,
             number,
             is_client,
             key: *b"0123456789abcdef",
@@ -59,8 +55,7 @@ impl<E: Ends> Node<E> {
 
     pub(super) fn connect(&mut self, now: Instant) {
         let path = self.path(3 - self.number);
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        let _ = self.endpoint.connect(&mut cx, &path);
+        let _ = self.endpoint.connect(&mut self.environment.at(now), &path);
     }
 
     pub(super) fn close(&mut self) {
@@ -73,8 +68,7 @@ impl<E: Ends> Node<E> {
         let mut storage = [0; 200];
         let mut frame = Frame::new(&mut storage, MAX_HEADROOM);
         frame.append(text).expect("a short text");
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint.seal(&mut cx, self.session?, &mut frame).ok()?;
+        self.endpoint.seal(&mut self.environment.at(now), self.session?, &mut frame).ok()?;
         self.said.insert(text.to_vec());
         Some(frame.finish().to_vec())
     }
@@ -85,8 +79,8 @@ impl<E: Ends> Node<E> {
         let mut sent = Vec::new();
         loop {
             let mut out = [0; 1400];
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut out) else { return sent };
+            let cx = &mut self.environment.at(now);
+            let Some(event) = self.endpoint.handle(cx, &path, &mut records, &mut out) else { return sent };
             match event {
                 Event::Answer { len } => sent.push((from, out[..len.into()].to_vec())),
                 Event::Message { bytes, .. } => self.heard.push(records.bytes(bytes).to_vec()),
@@ -99,8 +93,7 @@ impl<E: Ends> Node<E> {
         let mut sent = Vec::new();
         for _ in 0..100 {
             let mut out = [0; 1400];
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            let Some(event) = self.endpoint.poll(&mut cx, &mut out) else { return sent };
+            let Some(event) = self.endpoint.poll(&mut self.environment.at(now), &mut out) else { return sent };
             self.on(now, event, &out, &mut sent);
         }
         panic!("poll never comes to an end");
@@ -124,8 +117,7 @@ impl<E: Ends> Node<E> {
                     true => Answer::Psk { identity: b"me", key: &self.key, principal: Principal(1) },
                     false => Answer::Unknown,
                 };
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                if let Some(event) = self.endpoint.resume(&mut cx, id, answer) {
+                if let Some(event) = self.endpoint.resume(&mut self.environment.at(now), id, answer) {
                     self.on(now, event, out, sent);
                 }
             }

@@ -5,11 +5,10 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
 use tegmen::buf::{Reader, Writer};
-use tegmen::counters::Counters;
 use tegmen::crypto::compact::Compact;
 use tegmen::crypto::curves::{self, MAX_SIGNATURE};
 use tegmen::crypto::{Crypto, P256_PREFIX, SCALAR_LEN, SignatureScheme};
-use tegmen::cx::Cx;
+use tegmen::cx::{Cx, Environment};
 use tegmen::dtls::handshake::certificate::{CertificateType, each};
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
@@ -83,8 +82,7 @@ struct Ends<R: Roles> {
 
 struct End<R: Roles> {
     endpoint: Endpoint<PeerArray<(), 2, 1, 400, 1400>, R>,
-    crypto: Compact,
-    counters: Counters,
+    environment: Environment<Compact>,
     path: Path,
     session: Option<PeerId>,
     /// What a client may resume with, and the ticket or the id for it.
@@ -104,14 +102,15 @@ impl<R: Roles> Ends<R> {
     fn connect(&mut self) {
         let client = &mut self.ends[0];
         let path = client.path;
-        client.with(|endpoint, cx| endpoint.connect(cx, &path)).expect("a table with room");
+        client.endpoint.connect(&mut client.environment.at(NOW), &path).expect("a table with room");
         self.deliver();
     }
 
     fn connect_again(&mut self, session: &SessionState, handle: Handle<'_>) {
         let client = &mut self.ends[0];
         let path = client.path;
-        let connected = client.with(|endpoint, cx| endpoint.connect_again(cx, &path, session, handle));
+        let cx = &mut client.environment.at(NOW);
+        let connected = client.endpoint.connect_again(cx, &path, session, handle);
         connected.expect("a table with room");
         self.deliver();
     }
@@ -148,25 +147,17 @@ impl<R: Roles> End<R> {
         let address =
             |last| Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 };
         let path = Path { local: address(last), remote: address(3 - last) };
-        let (mut crypto, mut counters) = (Compact::new([last; 32]), Counters::default());
-        let mut cx = Cx { now: NOW, crypto: &mut crypto, counters: &mut counters };
+        let mut environment = Environment::new(Compact::new([last; 32]));
         let config = Config { profile, ..Config::default() };
-        let endpoint = Endpoint::with_roles(&mut cx, PeerArray::new(), config, role);
-        Self { endpoint, crypto, counters, path, session: None, kept: None }
-    }
-
-    fn with<T>(
-        &mut self,
-        work: impl FnOnce(&mut Endpoint<PeerArray<(), 2, 1, 400, 1400>, R>, &mut Cx<'_, Compact>) -> T,
-    ) -> T {
-        work(&mut self.endpoint, &mut Cx { now: NOW, crypto: &mut self.crypto, counters: &mut self.counters })
+        let endpoint = Endpoint::with_roles(&mut environment.at(NOW), PeerArray::new(), config, role);
+        Self { endpoint, environment, path, session: None, kept: None }
     }
 
     fn poll(&mut self) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
         loop {
             let mut out = [0; DATAGRAM];
-            let needed = match self.with(|endpoint, cx| endpoint.poll(cx, &mut out)) {
+            let needed = match self.endpoint.poll(&mut self.environment.at(NOW), &mut out) {
                 Some(Event::Transmit { len, .. }) => {
                     sent.push(out[..len.into()].to_vec());
                     continue;
@@ -186,7 +177,7 @@ impl<R: Roles> End<R> {
         let mut answers = Vec::new();
         loop {
             let mut out = [0; DATAGRAM];
-            match self.with(|endpoint, cx| endpoint.handle(cx, &path, &mut records, &mut out)) {
+            match self.endpoint.handle(&mut self.environment.at(NOW), &path, &mut records, &mut out) {
                 Some(Event::Answer { len }) => answers.push(out[..len.into()].to_vec()),
                 Some(Event::Need(id)) => self.answer(id),
                 Some(Event::Established(id)) => self.established(id),
@@ -197,11 +188,11 @@ impl<R: Roles> End<R> {
     }
 
     fn answer(&mut self, id: PeerId) {
-        let Self { endpoint, crypto, counters, .. } = self;
+        let Self { endpoint, environment, .. } = self;
         let mut room = [0; size_of::<PublicKey>()];
         let Some(need) = endpoint.need(id) else { return };
-        let answer = answer(crypto, need, &mut room);
-        let event = endpoint.resume(&mut Cx { now: NOW, crypto, counters }, id, answer);
+        let answer = answer(&mut environment.crypto, need, &mut room);
+        let event = endpoint.resume(&mut environment.at(NOW), id, answer);
         match event {
             Some(Event::Established(id)) => self.established(id),
             Some(Event::Need(id)) => self.answer(id),
