@@ -12,18 +12,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
-use tegmen::coap::handler::{Anybody, Request, Served, serve};
-use tegmen::coap::{
-    Authorized, Builder, Code, Exchanges, Fixed, Handler, MessageType, OptionNumber, Received, Response,
-};
-use tegmen::counters::Counters;
+use tegmen::coap::handler::{Anybody, Policy};
+use tegmen::coap::{Authorized, Code, Exchanges, Fixed, Handler, OptionNumber, RequestId, Response};
 use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::cx::Cx;
+use tegmen::cx::Environment;
 use tegmen::dtls::association::Rank;
 use tegmen::dtls::need::Answer;
+use tegmen::dtls::roles::Both;
 use tegmen::dtls::{Config, Profile, Records};
-use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _};
-use tegmen::identity::{Identity, PeerId, Principal};
+use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray};
+use tegmen::identity::{PeerId, Principal};
+use tegmen::node::{Application, Node, Reply};
 use tegmen::time::Instant;
 
 /// One number.
@@ -183,7 +182,7 @@ impl Run {
         lab.blink(session);
         let secured = std::mem::take(&mut lab.sent);
         let path = plain(lab.client.path(lab.server.local));
-        let plain = lab.client.with(|endpoint, cx| endpoint.plain(cx, &path, Rank::Ours));
+        let plain = lab.client.node.endpoint.plain(&mut lab.client.environment.at(NOW), &path, Rank::Ours);
         lab.blink(plain.expect("a table with room"));
         Self { handshake, secured, unsecured: lab.sent }
     }
@@ -245,49 +244,55 @@ fn read_costs(hello: &[u8]) -> Option<Vec<(&'static str, usize)>> {
 
 /// Both ends, and nothing between them that could lose anything.
 pub(crate) struct Lab {
-    client: Node,
-    server: Node,
+    client: End,
+    server: End,
     /// All that was sent.
     pub(crate) sent: Vec<Sent>,
 }
 
 impl Lab {
     pub(crate) fn new(profile: Profile) -> Self {
-        Self { client: Node::new(1, profile), server: Node::new(2, profile), sent: Vec::new() }
+        Self { client: End::new(1, profile), server: End::new(2, profile), sent: Vec::new() }
     }
 
     pub(crate) fn connect(&mut self) -> PeerId {
         let path = self.client.path(self.server.local);
-        self.client.with(|endpoint, cx| endpoint.connect(cx, &path)).expect("a table with room");
+        let End { node, environment, .. } = &mut self.client;
+        node.endpoint.connect(&mut environment.at(NOW), &path).expect("a table with room");
         self.deliver(VecDeque::new(), true);
         self.client.session.expect("a handshake without faults")
     }
 
     /// A message of one end in the session that both have, sealed.
     pub(crate) fn seal(&mut self, by_client: bool, message: &[u8]) -> Vec<u8> {
-        let node = if by_client { &mut self.client } else { &mut self.server };
-        let session = node.session.expect("a session");
+        let End { node, environment, session, .. } = if by_client { &mut self.client } else { &mut self.server };
+        let session = session.expect("a session");
         let mut storage = [0; DATAGRAM];
         let mut frame = Frame::new(&mut storage, HEADROOM);
         frame.append(message).expect("room");
-        node.with(|endpoint, cx| endpoint.seal(cx, session, &mut frame)).expect("a session");
+        node.endpoint.seal(&mut environment.at(NOW), session, &mut frame).expect("a session");
         frame.finish().to_vec()
     }
 
     /// Runs one exchange: PUT /blink, answered with the counter.
     fn blink(&mut self, peer: PeerId) {
-        let mut storage = [0; DATAGRAM];
-        let mut frame = Frame::new(&mut storage, HEADROOM);
-        let (kind, id) = (MessageType::Confirmable, self.client.exchanges.message_id());
-        let mut builder = Builder::new(&mut frame, kind, Code::PUT, id, &[1]).expect("room");
-        builder.option(OptionNumber::URI_PATH, b"blink").expect("room");
-        builder.payload(&[1]).expect("room");
-        self.client.exchanges.sent(&mut Fixed, NOW, frame.bytes(), 0).expect("no exchange is open");
-        self.client.with(|endpoint, cx| endpoint.seal(cx, peer, &mut frame)).expect("a session");
-        let secured = self.client.session == Some(peer);
-        let before = self.client.blinks;
-        self.deliver(VecDeque::from([Sent { by_client: true, bytes: frame.finish().to_vec() }]), secured);
-        assert_eq!(self.client.blinks, before + 1, "every blink is answered");
+        let End { node, environment, session, blinks, .. } = &mut self.client;
+        let (secured, before) = (*session == Some(peer), blinks.0);
+        let mut out = [0; DATAGRAM];
+        let asked = node.request(
+            &mut environment.at(NOW),
+            peer,
+            Code::PUT,
+            &[1],
+            |put| {
+                put.option(OptionNumber::URI_PATH, b"blink")?;
+                put.payload(&[1])
+            },
+            &mut out,
+        );
+        let (_, len) = asked.expect("no exchange is open");
+        self.deliver(VecDeque::from([Sent { by_client: true, bytes: out[..len].to_vec() }]), secured);
+        assert_eq!(self.client.blinks.0, before + 1, "every blink is answered");
     }
 
     /// Delivers datagrams until neither end sends any more.
@@ -309,33 +314,46 @@ impl Lab {
 }
 
 /// One end.
-struct Node {
-    endpoint: Endpoint<PeerArray<(), 2, 1>>,
-    crypto: RustCrypto,
-    counters: Counters,
+struct End {
+    node: Node<PeerArray<Exchanges<Fixed<1, 64, 4, 64>>, 2, 1>, Both>,
+    environment: Environment<RustCrypto>,
     local: Address,
     session: Option<PeerId>,
-    exchanges: Exchanges<Fixed<1, 64, 4, 64>>,
     counter: Counter,
-    /// Answers that came.
-    blinks: usize,
+    blinks: Blinks,
 }
 
-impl Node {
+/// The answers that a client received.
+struct Blinks(usize);
+
+/// A client asks and a server answers; this end does both.
+struct ClientAndServer<'e>(&'e mut Blinks, &'e mut Counter);
+
+impl Application for ClientAndServer<'_> {
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        Some((&Anybody, &mut *self.1))
+    }
+
+    fn on_reply(&mut self, _: PeerId, _: RequestId, reply: Reply<'_>) {
+        if let Reply::Response(response) = reply {
+            assert_eq!(response.code(), Code::CHANGED);
+            self.0.0 += 1;
+        }
+    }
+}
+
+impl End {
     fn new(last: u8, profile: Profile) -> Self {
-        let mut crypto = RustCrypto::new([last; 32]);
-        let mut counters = Counters::default();
-        let mut cx = Cx { now: NOW, crypto: &mut crypto, counters: &mut counters };
-        let endpoint = Endpoint::new(&mut cx, PeerArray::new(), Config { profile, ..Config::default() });
+        let mut environment = Environment::new(RustCrypto::new([last; 32]));
+        let config = Config { profile, ..Config::default() };
+        let endpoint = Endpoint::new(&mut environment.at(NOW), PeerArray::new(), config);
         Self {
-            endpoint,
-            crypto,
-            counters,
+            node: Node::new(endpoint, Fixed),
+            environment,
             local: Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 },
             session: None,
-            exchanges: Exchanges::new(0),
             counter: Counter(0),
-            blinks: 0,
+            blinks: Blinks(0),
         }
     }
 
@@ -343,20 +361,13 @@ impl Node {
         Path { local: self.local, remote }
     }
 
-    fn with<T>(&mut self, work: impl FnOnce(&mut Endpoint<PeerArray<(), 2, 1>>, &mut Cx<'_, RustCrypto>) -> T) -> T {
-        let mut cx = Cx { now: NOW, crypto: &mut self.crypto, counters: &mut self.counters };
-        work(&mut self.endpoint, &mut cx)
-    }
-
     fn poll(&mut self) -> Vec<Vec<u8>> {
-        let mut sent = Vec::new();
+        let (mut sent, mut out) = (Vec::new(), [0; DATAGRAM]);
         loop {
-            let mut out = [0; DATAGRAM];
-            match self.with(|endpoint, cx| endpoint.poll(cx, &mut out)) {
-                Some(Event::Transmit { len, .. }) => sent.push(out[..len.into()].to_vec()),
-                Some(_) => {}
-                None => return sent,
-            }
+            let Self { node, environment, blinks, counter, .. } = self;
+            let application = &mut ClientAndServer(blinks, counter);
+            let Some(event) = node.poll(&mut environment.at(NOW), application, &mut out) else { return sent };
+            self.on(event, &out, &mut sent);
         }
     }
 
@@ -364,53 +375,42 @@ impl Node {
         let mut datagram = datagram.to_vec();
         let mut records = Records::new(&mut datagram);
         let path = self.path(from);
-        let mut answers = Vec::new();
+        let (mut sent, mut out) = (Vec::new(), [0; DATAGRAM]);
         loop {
-            let mut out = [0; DATAGRAM];
-            let handled = self.with(|endpoint, cx| endpoint.handle(cx, &path, &mut records, &mut out));
-            let Some(mut event) = handled else { return answers };
-            if let Event::Need(id) = event {
-                let answer = Answer::Psk { identity: IDENTITY, key: KEY, principal: Principal(1) };
-                match self.with(|endpoint, cx| endpoint.resume(cx, id, answer)) {
-                    Some(more) => event = more,
-                    None => continue,
-                }
-            }
-            match event {
-                Event::Answer { len } => answers.push(out[..len.into()].to_vec()),
-                Event::Established(id) => self.session = Some(id),
-                Event::Message { peer, bytes } => answers.extend(self.message(peer, records.bytes(bytes))),
-                _ => {}
-            }
+            let Self { node, environment, blinks, counter, .. } = self;
+            let application = &mut ClientAndServer(blinks, counter);
+            let handled = node.handle(&mut environment.at(NOW), &path, &mut records, application, &mut out);
+            let Some(event) = handled else { return sent };
+            self.on(event, &out, &mut sent);
         }
     }
 
     fn receive_plain(&mut self, from: Address, datagram: &[u8]) -> Vec<Vec<u8>> {
         let path = plain(self.path(from));
-        let id = self.with(|endpoint, cx| endpoint.plain(cx, &path, Rank::Stranger)).expect("a table with room");
-        self.message(id, datagram).into_iter().collect()
+        let (mut sent, mut out) = (Vec::new(), [0; DATAGRAM]);
+        let Self { node, environment, blinks, counter, .. } = self;
+        let application = &mut ClientAndServer(blinks, counter);
+        let mut datagram = datagram.to_vec();
+        let handled = node.handle_plain(&mut environment.at(NOW), &path, &mut datagram, application, &mut out);
+        if let Some(event) = handled {
+            self.on(event, &out, &mut sent);
+        }
+        sent
     }
 
-    /// A CoAP message: the answer to it, if it is a request.
-    fn message(&mut self, id: PeerId, bytes: &[u8]) -> Option<Vec<u8>> {
-        let peer = self.endpoint.peers.peer(id)?;
-        let identity = Identity { principal: peer.principal(), protection: peer.protection() };
-        let mut storage = [0; DATAGRAM];
-        let mut frame = Frame::new(&mut storage, HEADROOM);
-        let mut arrays = Fixed;
-        match self.exchanges.receive(&mut arrays, NOW, bytes) {
-            Received::Request(message, _) => {
-                let served = serve(Request::new(message, identity), &Anybody, &mut self.counter, 0, &mut frame);
-                assert_eq!(served, Served::Responded { code: Code::CHANGED, observed: false });
+    fn on(&mut self, event: Event, out: &[u8], sent: &mut Vec<Vec<u8>>) {
+        match event {
+            Event::Answer { len } | Event::Transmit { len, .. } => sent.push(out[..len.into()].to_vec()),
+            Event::Established(id) => self.session = Some(id),
+            Event::Need(id) => {
+                let answer = Answer::Psk { identity: IDENTITY, key: KEY, principal: Principal(1) };
+                let Self { node, environment, .. } = self;
+                if let Some(event) = node.endpoint.resume(&mut environment.at(NOW), id, answer) {
+                    self.on(event, out, sent);
+                }
             }
-            Received::Response { .. } => {
-                self.blinks += 1;
-                return None;
-            }
-            _ => return None,
+            _ => {}
         }
-        self.with(|endpoint, cx| endpoint.seal(cx, id, &mut frame)).expect("a peer that just spoke");
-        Some(frame.finish().to_vec())
     }
 }
 
