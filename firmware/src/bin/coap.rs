@@ -4,7 +4,7 @@
 
 use core::hint::black_box;
 use tegmen::buf::Frame;
-use tegmen::coap::exchange::{Due, Received};
+use tegmen::coap::exchange::Received;
 use tegmen::coap::handler::{Anybody, serve};
 use tegmen::coap::storage::Repeat;
 use tegmen::coap::{
@@ -49,10 +49,11 @@ fn run() -> Option<()> {
     let due = client.next_deadline(&Fixed)?;
     let mut storage = [0; 64];
     let mut reply = Frame::new(&mut storage, 0);
-    match measured(RETRANSMIT, || client.poll(&mut Fixed, due, &mut reply)) {
-        Some(Due::Retransmit) if reply.bytes() == request => reply.truncate(0),
-        _ => return None,
+    measured(RETRANSMIT, || client.poll(&mut Fixed, due, &mut reply))?;
+    if reply.bytes() != request {
+        return None;
     }
+    reply.truncate(0);
 
     let get = measured(PARSE, || MessageRef::parse(request)).ok()?;
     let path_matches = measured(MATCH, || get.path_is(PATH));
