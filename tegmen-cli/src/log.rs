@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use tegmen_host::server::Severity;
 
 /// Lines that wait for the writer at most; more are dropped and counted.
 const WAITING: usize = 1024;
@@ -35,6 +36,17 @@ pub(crate) enum Level {
     Info,
     /// Each block of a block-wise transfer.
     Debug,
+}
+
+impl From<Severity> for Level {
+    fn from(severity: Severity) -> Self {
+        match severity {
+            Severity::Error => Self::Error,
+            Severity::Warning => Self::Warn,
+            Severity::Info => Self::Info,
+            Severity::Debug => Self::Debug,
+        }
+    }
 }
 
 impl Level {
@@ -221,19 +233,6 @@ fn rfc3339(moment: SystemTime) -> String {
     let at = at.unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
     let (year, month, day, millis) = (at.year(), u8::from(at.month()), at.day(), since.subsec_millis());
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z", at.hour(), at.minute(), at.second())
-}
-
-/// A path as in a URI (RFC 3986, section 3.3). A peer cannot put anything into it that looks like the rest of a line.
-pub(crate) fn uri_path(path: &str) -> String {
-    let mut shown = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
-            shown.push(char::from(byte));
-        } else {
-            let _ = write!(shown, "%{byte:02X}");
-        }
-    }
-    shown
 }
 
 #[cfg(test)]

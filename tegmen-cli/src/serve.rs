@@ -2,7 +2,7 @@
 
 mod page;
 
-use crate::log::{Format, Level, Log, uri_path};
+use crate::log::{Format, Level, Log};
 use crate::output::{Failure, Output, runtime};
 use crate::public_keys::{Clients, check_suites, suites};
 use clap::Args;
@@ -13,18 +13,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen::dtls::connection_id::ConnectionIdConfig;
-use tegmen::dtls::{AlertDescription, CipherSuite, Suites};
-use tegmen_host::client::describe;
+use tegmen::dtls::{CipherSuite, Suites};
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::Group;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
-use tegmen_host::server::{Answered, Event, EventSink, HelloLimits, Listen, Server, ServerConfig};
+use tegmen_host::server::{EventSink, HelloLimits, Listen, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
-use tegmen_host::x509::date;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen serve --value /temp=21.5 --credentials keys.toml\n  \
@@ -461,196 +459,15 @@ pub(crate) fn ended() -> impl Future<Output = ()> {
     }
 }
 
-/// The reason why a ClientHello is refused with this alert, and what to do.
-const fn why_refused(alert: AlertDescription) -> &'static str {
-    match alert {
-        AlertDescription::HANDSHAKE_FAILURE => {
-            "the client offers no cipher suite of this server, or lacks what the suite needs; compare --suites of both, and \
-             whether the client has a pre-shared key where certificates are served, or the reverse"
-        }
-        AlertDescription::UNSUPPORTED_CERTIFICATE => {
-            "the client takes or shows another type of certificate: give both sides certificates, or both raw public keys"
-        }
-        AlertDescription::PROTOCOL_VERSION => {
-            "the client does not offer DTLS 1.2; update it, or switch DTLS 1.2 on there"
-        }
-        _ => "the ClientHello violates the standard; capture it with tshark to see what it offers",
-    }
-}
-
 /// Writes the events of a server to its log.
 pub(crate) fn event_sink(log: Log) -> EventSink {
     Arc::new(move |event| {
-        match event {
-        Event::Restored { remote, identity } => log.event(
-            Level::Info,
-            || format!("{remote}: session of {identity} restored"),
-            || json!({ "event": "restored", "remote": remote.to_string(), "identity": identity }),
-        ),
-        Event::Established { remote, identity, resumed } => log.event(
-            Level::Info,
-            || match identity.as_str() {
-                "" => format!("{remote} connected without an identity"),
-                _ => format!("{remote} authenticated as {identity}{}", if resumed { " (resumed)" } else { "" }),
-            },
-            || json!({ "event": "established", "remote": remote.to_string(), "identity": identity, "resumed": resumed }),
-        ),
-        Event::TicketKeysFailed(error) => log.event(
-            Level::Error,
-            || error.to_string(),
-            || json!({ "event": "ticket_keys_failed", "error": error.to_string() }),
-        ),
-        Event::Failed { remote, identity, reason } => log.limited(
-            "failed",
-            remote,
-            || {
-                let identity = identity.as_ref().map_or(String::new(), |identity| format!(" ({identity:?})"));
-                format!("{remote}{identity}: connection failed: {}", describe(reason))
-            },
-            || json!({ "remote": remote.to_string(), "identity": identity, "reason": describe(reason) }),
-        ),
-        Event::HelloRefused { remote, alert } => log.limited(
-            "hello_refused",
-            remote,
-            || format!("{remote}: ClientHello refused ({}): {}", alert.name(), why_refused(alert)),
-            || json!({ "remote": remote.to_string(), "alert": alert.name(), "reason": why_refused(alert) }),
-        ),
-        Event::Full { unanswered } => log.event(
-            Level::Warn,
-            || {
-                format!(
-                    "{unanswered} ClientHellos were not answered: all places for handshakes or peers are taken; allow more \
-                     with --max-handshakes or --max-peers"
-                )
-            },
-            || json!({ "event": "full", "unanswered": unanswered }),
-        ),
-        Event::Refused { remote, refusal } => log.limited(
-            "refused",
-            remote,
-            || format!("{remote}: certificate or public key rejected: {refusal}"),
-            || json!({ "remote": remote.to_string(), "reason": refusal.to_string() }),
-        ),
-        Event::Closed { remote, reason } => log.event(
-            Level::Info,
-            || format!("{remote} disconnected ({})", describe(reason)),
-            || json!({ "event": "closed", "remote": remote.to_string(), "reason": describe(reason) }),
-        ),
-        Event::Outdated { remote, identity } => log.event(
-            Level::Warn,
-            || format!("{remote}: session ended: {identity} has another key in the credentials now, or none"),
-            || json!({ "event": "outdated", "remote": remote.to_string(), "identity": identity }),
-        ),
-        Event::NotKept { problem } => log.event(
-            Level::Error,
-            || {
-                format!(
-                    "--state cannot be written: {problem}; sessions that use up their record numbers before it can are closed"
-                )
-            },
-            || json!({ "event": "not_kept", "problem": problem }),
-        ),
-        Event::AnonymousInVain { remote } => log.event(
-            Level::Warn,
-            || {
-                format!(
-                    "{remote} has no certificate, and such clients may do nothing here: give them rights with \
-                     --anonymous 'GET /*', or with [anonymous] in the credentials"
-                )
-            },
-            || json!({ "event": "anonymous_in_vain", "remote": remote.to_string() }),
-        ),
-        Event::CertificateExpired { at } => log.event(
-            Level::Error,
-            || {
-                format!(
-                    "our certificate expired on {}, and clients refuse it: replace it (`tegmen ca issue`), then send SIGHUP",
-                    date(at)
-                )
-            },
-            || json!({ "event": "certificate_expired", "at": date(at) }),
-        ),
-        Event::RevocationDue { at } => log.event(
-            Level::Error,
-            || {
-                format!(
-                    "a list of --client-crl was to be replaced by {}, and clients of its CA are refused: replace it \
-                     (`tegmen ca crl`)",
-                    date(at)
-                )
-            },
-            || json!({ "event": "revocation_due", "at": date(at) }),
-        ),
-        Event::Request(request) => write_request(&log, &request),
-        Event::Context { remote, problem } => log.limited(
-            "context",
-            remote,
-            || format!("{remote}: the OSCORE context of its request cannot be used: {problem}"),
-            || json!({ "remote": remote.to_string(), "problem": problem.to_string() }),
-        ),
-        Event::Reloaded { identities } => log.event(
-            Level::Info,
-            || format!("credentials reloaded: {identities} identities"),
-            || json!({ "event": "reloaded", "identities": identities }),
-        ),
-        Event::ReloadFailed(error) => log.event(
-            Level::Error,
-            || format!("credentials not reloaded, the old ones stay in force, next try in a second: {error}"),
-            || json!({ "event": "reload_failed", "error": error.to_string() }),
-        ),
-        Event::TrustReloaded => log.event(
-            Level::Info,
-            || "authorities and revocation lists reloaded".to_owned(),
-            || json!({ "event": "trust_reloaded" }),
-        ),
-        Event::TrustNotReloaded(error) => log.event(
-            Level::Error,
-            || {
-                format!(
-                    "authorities and revocation lists not reloaded, the old ones stay in force, next try in a second: {error}"
-                )
-            },
-            || json!({ "event": "trust_reload_failed", "error": error.to_string() }),
-        ),
-    }
+        let (text, object) = (|| event.to_string(), || serde_json::to_value(&event).unwrap_or_default());
+        match event.unlimited() {
+            Some((kind, remote)) => log.limited(kind, remote, text, object),
+            None => log.event(event.severity().into(), text, object),
+        }
     })
-}
-
-/// An identity in a line of text.
-fn named(identity: Option<&String>) -> &str {
-    identity.map(String::as_str).filter(|name| !name.is_empty()).unwrap_or("a client without identity")
-}
-
-fn write_request(log: &Log, request: &Answered) {
-    let Answered { remote, identity, method, path, code, received, sent, block, cause } = request;
-    let level = match (code.class(), block) {
-        (5, _) => Level::Warn,
-        (_, true) => Level::Debug,
-        (_, false) => Level::Info,
-    };
-    log.event(
-        level,
-        || {
-            let mut line =
-                format!("{remote} ({}) {} {}: {code}", named(identity.as_ref()), method.name(), uri_path(path));
-            match received.max(sent) {
-                0 => {}
-                bytes => line += &format!(", {bytes} bytes"),
-            }
-            if *block {
-                line += " (block)";
-            }
-            if let Some(cause) = cause {
-                line += &format!(" ({cause})");
-            }
-            line
-        },
-        || {
-            json!({ "event": "request", "remote": remote.to_string(), "identity": identity, "method": method.name(),
-                    "path": path, "code": code.to_string(), "request_bytes": received, "response_bytes": sent,
-                    "block": block, "cause": cause })
-        },
-    );
 }
 
 #[cfg(test)]

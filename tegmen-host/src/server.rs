@@ -8,6 +8,7 @@ mod cid_routing;
 mod coap_peer;
 mod command;
 mod deferred;
+mod event;
 mod held;
 mod key_operation;
 mod kind;
@@ -23,21 +24,20 @@ mod signing;
 mod source;
 mod transfer;
 
+pub use event::{Answered, Event, EventSink, Severity};
 pub use kind::Kind;
-
 pub use limits::HelloLimits;
 pub use notifier::Notifier;
 pub use responder::{Exchange, Responder};
 
-use crate::contexts::{ContextError, Contexts};
-use crate::credentials::{Credentials, CredentialsError, KeyStore};
+use crate::contexts::Contexts;
+use crate::credentials::{Credentials, KeyStore};
 use crate::group::Group;
 use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionConfig, ResumptionCounters, TicketKeyError};
 use crate::slab::Capacity;
 use crate::state::{Database, Sessions, StateError};
 use crate::udp::{BindError, Socket};
-use crate::x509::{LoadError, Refusal};
 use command::Command;
 use notifier::Changes;
 use shard::Shard;
@@ -50,7 +50,7 @@ use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
 use tegmen::dtls::connection_id::{AddressChanges, ConnectionIdConfig};
-use tegmen::dtls::{AlertDescription, Config, Fatal, Suites};
+use tegmen::dtls::{Config, Suites};
 use tokio::sync::{mpsc, watch};
 
 /// One address at which the server listens.
@@ -176,142 +176,6 @@ impl Default for ServerConfig {
         }
     }
 }
-
-/// An event of the server, for its operator. It contains no secret.
-#[derive(Debug)]
-pub enum Event {
-    /// A session began.
-    Established {
-        /// The address of the client.
-        remote: SocketAddr,
-        /// The identity of the client.
-        identity: String,
-        /// True if the client resumed an earlier session.
-        resumed: bool,
-    },
-    /// The file of ticket keys cannot be used any more; those that are known stay in force.
-    TicketKeysFailed(TicketKeyError),
-    /// A handshake or a session ended otherwise than in order.
-    Failed {
-        /// The address of the client.
-        remote: SocketAddr,
-        /// The identity that it gave, if it came so far.
-        identity: Option<String>,
-        /// The reason.
-        reason: Fatal,
-    },
-    /// The server refused a ClientHello, and there is no handshake. The client proved its address, or showed a ticket
-    /// of this server.
-    HelloRefused {
-        /// The address of the client.
-        remote: SocketAddr,
-        /// The alert that the client received.
-        alert: AlertDescription,
-    },
-    /// The server refused the certificate or raw public key of a client. The client does not learn the cause.
-    Refused {
-        /// The address of the client.
-        remote: SocketAddr,
-        /// The reason and a next step.
-        refusal: Refusal,
-    },
-    /// A session continues that began before the start of the server.
-    Restored {
-        /// The address of the client.
-        remote: SocketAddr,
-        /// The identity of the client.
-        identity: String,
-    },
-    /// More record numbers cannot be kept for sessions, in the database of [`ServerConfig::state`]. That is tried again with
-    /// each record; a session that has no numbers left is closed.
-    NotKept {
-        /// The problem.
-        problem: String,
-    },
-    /// A certificate that the server shows has expired: clients refuse it. Said once for each.
-    CertificateExpired {
-        /// The time.
-        at: SystemTime,
-    },
-    /// A list of revoked clients was to be replaced: clients of that CA are refused until it is. Said once for each.
-    RevocationDue {
-        /// By when.
-        at: SystemTime,
-    },
-    /// A client without a certificate or key came, and such clients may do nothing: said once.
-    AnonymousInVain {
-        /// Address of the client.
-        remote: SocketAddr,
-    },
-    /// A session ended in order or fell idle; one that a new session of the same address replaced ends without an event.
-    Closed {
-        /// The address of the client.
-        remote: SocketAddr,
-        /// The reason.
-        reason: Fatal,
-    },
-    /// ClientHellos were not answered, because all places for handshakes, or for peers, were taken.
-    Full {
-        /// ClientHellos since the last such event; clients repeat theirs.
-        unanswered: u32,
-    },
-    /// A session was ended because the key that its peer proved is not in the credentials any more.
-    Outdated {
-        /// The address of the client.
-        remote: SocketAddr,
-        /// The identity of the client.
-        identity: String,
-    },
-    /// A request was answered.
-    Request(Answered),
-    /// A request named an OSCORE context that cannot be used.
-    Context {
-        /// The address of the client.
-        remote: SocketAddr,
-        /// The problem.
-        problem: ContextError,
-    },
-    /// The credentials file was read again.
-    Reloaded {
-        /// Identities that it holds.
-        identities: usize,
-    },
-    /// The credentials file changed and cannot be used. The old credentials stay in force, and the file is read again each
-    /// second.
-    ReloadFailed(CredentialsError),
-    /// Certificates of authorities or lists of what is revoked were read again.
-    TrustReloaded,
-    /// One of those files changed and cannot be used. The old content stays in force, and the server reads the files
-    /// again each second.
-    TrustNotReloaded(LoadError),
-}
-
-/// A request and its answer.
-#[derive(Debug)]
-pub struct Answered {
-    /// By whom.
-    pub remote: SocketAddr,
-    /// The identity of the client, if it has one.
-    pub identity: Option<String>,
-    /// Method.
-    pub method: Code,
-    /// Path with a slash in front.
-    pub path: String,
-    /// The response code.
-    pub code: Code,
-    /// Bytes of the request's body: of all its blocks, if it came in blocks.
-    pub received: usize,
-    /// Bytes of the response's body: of all its blocks, if it goes in blocks.
-    pub sent: usize,
-    /// True for a block of a transfer that another event reports as a whole: the one of the last block of a request body,
-    /// or of the first block of a response.
-    pub block: bool,
-    /// The cause of a 5.xx. The client does not receive it.
-    pub cause: Option<String>,
-}
-
-/// Takes the events of a server. The shards call it, so it must return quickly.
-pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// An application behind a server. One clone runs in each shard.
 pub trait Application: Clone + Send + 'static {

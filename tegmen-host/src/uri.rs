@@ -1,6 +1,6 @@
 //! `coap` and `coaps` URIs (RFC 7252, section 6).
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
 
 /// A parsed URI.
@@ -107,6 +107,20 @@ impl fmt::Display for Uri {
         let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
         write!(f, "{scheme}://{open}{}{close}:{}/{}", self.host, self.port, self.path.join("/"))
     }
+}
+
+/// Returns a path as in a URI (RFC 3986, section 3.3): every byte that a segment must encode becomes `%XX`, so a peer
+/// cannot put anything into it that looks like the rest of a line.
+pub fn encoded_path(path: &str) -> String {
+    let mut shown = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
+            shown.push(char::from(byte));
+        } else {
+            let _ = write!(shown, "%{byte:02X}");
+        }
+    }
+    shown
 }
 
 fn percent_decode(text: &str) -> Option<String> {

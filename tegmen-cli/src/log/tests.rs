@@ -1,11 +1,6 @@
 use super::*;
 
 #[test]
-fn a_path_is_shown_as_in_a_uri() {
-    assert_eq!(uri_path("/a b/%é\n:@"), "/a%20b/%25%C3%A9%0A:@");
-}
-
-#[test]
 fn a_time_is_that_of_rfc_3339() {
     let moment = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_007);
     assert_eq!(rfc3339(moment), "2023-11-14T22:13:20.007Z");

@@ -464,18 +464,18 @@ impl<A: Application> Shard<A> {
         if reload {
             self.coap_server.application.every_second(&self.coap_server.notifier);
             if let Err(error) = self.resumption.tick(&mut self.crypto) {
-                (self.coap_server.events)(Event::TicketKeysFailed(error));
+                (self.coap_server.events)(Event::TicketKeysFailed { error });
             }
             self.report_ends();
             match self.endpoint.roles().keys.reload_if_changed() {
                 Ok(false) => {}
                 Ok(true) => (self.coap_server.events)(Event::TrustReloaded),
-                Err(error) => (self.coap_server.events)(Event::TrustNotReloaded(error)),
+                Err(error) => (self.coap_server.events)(Event::TrustReloadFailed { error }),
             }
             match self.coap_server.credentials.reload_if_changed() {
                 Ok(None) => {}
                 Ok(Some(identities)) => (self.coap_server.events)(Event::Reloaded { identities }),
-                Err(error) => (self.coap_server.events)(Event::ReloadFailed(error)),
+                Err(error) => (self.coap_server.events)(Event::ReloadFailed { error }),
             }
         }
         let version = self.coap_server.credentials.version();

@@ -30,3 +30,8 @@ fn what_is_wrong_is_said() {
         assert!(Uri::parse(text).unwrap_err().to_string().contains(part), "{text}");
     }
 }
+
+#[test]
+fn a_path_is_shown_as_in_a_uri() {
+    assert_eq!(encoded_path("/a b/%é\n:@"), "/a%20b/%25%C3%A9%0A:@");
+}
