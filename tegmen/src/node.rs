@@ -7,13 +7,23 @@
 //! * then, and whenever [`Endpoint::next_alarm`] has come, [`Node::poll`] until it returns `None`;
 //! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`];
 //! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`].
+//!
+//! An image may leave out a part of the node: see [`Features`].
 
 mod application;
 mod ask;
+mod error;
+mod features;
+mod pacing;
+mod queue;
+mod send;
 mod serve;
 
-pub use application::{Application, Deferred, Reply};
-pub use ask::SendError;
+pub use application::{Application, Deferred, DeferredRequest, Reply};
+pub use error::SendError;
+pub use features::{Features, Parts};
+pub use pacing::{Pacing, PacingArray};
+pub use queue::{Queue, QueueArray, Queued};
 
 use crate::address::Path;
 use crate::buf::Frame;
@@ -27,19 +37,31 @@ use crate::dtls::roles::Roles;
 use crate::endpoint::{Endpoint, Event, Peers};
 use crate::identity::{Identity, PeerId};
 
-/// An endpoint, and the exchanges of each of its peers.
-pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles> {
+/// An endpoint, the exchanges of each of its peers, and the memory of the features `F`.
+pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
     /// The peers and their sessions.
     pub endpoint: Endpoint<P, R>,
     /// The memory of their exchanges.
     storage: <P::Attached as PeerExchanges>::Storage,
+    features: F,
     nstart: usize,
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
-    /// A node with the peers of `endpoint`, whose exchanges are kept in `storage`.
+    /// A node with the peers of `endpoint`, whose exchanges are kept in `storage`. It serves and asks, and nothing more.
     pub const fn new(endpoint: Endpoint<P, R>, storage: <P::Attached as PeerExchanges>::Storage) -> Self {
-        Self { endpoint, storage, nstart: NSTART }
+        Self::with_features(endpoint, storage, ())
+    }
+}
+
+impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
+    /// A node with the peers of `endpoint`, whose exchanges are kept in `storage`, and with `features`.
+    pub const fn with_features(
+        endpoint: Endpoint<P, R>,
+        storage: <P::Attached as PeerExchanges>::Storage,
+        features: F,
+    ) -> Self {
+        Self { endpoint, storage, features, nstart: NSTART }
     }
 
     /// Sets the number of exchanges that the node opens with each peer at the same time (NSTART; RFC 7252, section 4.7).
@@ -96,7 +118,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
         loop {
             match self.endpoint.poll(cx, out)? {
                 Event::Alarm(peer) => {
-                    let transmit = self.retransmit(cx, peer, application, out);
+                    let transmit = self.on_alarm(cx, peer, application, out);
                     if transmit.is_some() {
                         return transmit;
                     }
@@ -122,6 +144,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
             cx.counters.discard(Discard::Replayed);
             return None;
         }
+        self.features.pacing().heard(peer);
         let sender = self.endpoint.peers.peer(peer)?;
         let identity = Identity { principal: sender.principal(), protection: sender.protection() };
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
@@ -141,11 +164,15 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
             Received::Reset(request) => application.on_reply(peer, request, Reply::Reset),
             Received::Rejected { .. } | Received::Nothing => {}
         }
+        if F::Queue::PLACES > 0 {
+            self.schedule(peer);
+        }
         self.transmit(cx, peer, frame)
     }
 
-    /// Sends one message of a peer's exchanges again, or ends an exchange that nobody answered.
-    fn retransmit<C: Crypto>(
+    /// Sends one message of a peer's exchanges again, or ends an exchange that nobody answered. If neither is due, sends a
+    /// message that waited.
+    fn on_alarm<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         peer: PeerId,
@@ -157,14 +184,21 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
         if let Some(Due::TimedOut(request)) = exchanges.poll(&mut self.storage, cx.now, &mut frame) {
             application.on_reply(peer, request, Reply::TimedOut);
         }
+        if F::Queue::PLACES > 0 && frame.is_empty() {
+            self.send_queued(cx, peer, application, &mut frame);
+        }
         self.schedule(peer);
         self.transmit(cx, peer, frame)
     }
 
-    /// Sets the alarm of a peer for its exchanges.
+    /// Sets the alarm of a peer for its exchanges, and for the messages that wait.
     fn schedule(&mut self, peer: PeerId) {
         let attached = self.endpoint.peers.attached(peer);
         if let Some(deadline) = attached.and_then(|attached| attached.exchanges().next_deadline(&self.storage)) {
+            self.endpoint.peers.schedule(peer, deadline);
+        }
+        if F::Queue::PLACES > 0 {
+            let deadline = self.queue_deadline(peer);
             self.endpoint.peers.schedule(peer, deadline);
         }
     }

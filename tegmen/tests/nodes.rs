@@ -15,8 +15,11 @@ use tegmen::dtls::roles::{Both, Extended};
 use tegmen::dtls::{Config, Records};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
 use tegmen::identity::{PeerId, Principal};
-use tegmen::node::{Application, Deferred, Node, Reply, SendError};
+use tegmen::node::{Application, Deferred, DeferredRequest, Features, Node, Reply, SendError};
 use tegmen::time::{Duration, Instant};
+
+#[path = "nodes/queue.rs"]
+mod queue;
 
 type Table = PeerArray<Exchanges<Fixed<3, 64, 32, 512>>, 2, 1>;
 
@@ -26,14 +29,13 @@ enum Outcome {
     Response(Code, u32),
     Reset,
     TimedOut,
+    NotSent(SendError),
 }
 
 /// Resources that count how often each request is executed, which must not be twice: none of them is idempotent.
 #[derive(Default)]
 struct Counter {
     executed: HashMap<u32, u32>,
-    /// The number of the request that was deferred last.
-    deferred: Option<u32>,
 }
 
 impl Handler for Counter {
@@ -42,7 +44,6 @@ impl Handler for Counter {
         let number = number_of(message).ok_or(Code::BAD_REQUEST)?;
         *self.executed.entry(number).or_default() += 1;
         if message.path_is("later") {
-            self.deferred = Some(number);
             response.defer();
             return Ok(());
         }
@@ -69,9 +70,9 @@ impl Application for App {
         self.serves.then_some((&Anybody, &mut self.counter))
     }
 
-    fn on_deferred(&mut self, deferred: Deferred) {
-        let number = self.counter.deferred.take().expect("a handler deferred");
-        self.deferred.push_back((deferred, number));
+    fn on_deferred(&mut self, request: DeferredRequest<'_>) {
+        let number = number_of(request.message()).expect("a number");
+        self.deferred.push_back((request.keep(), number));
     }
 
     fn on_reply(&mut self, _: PeerId, request: RequestId, reply: Reply<'_>) {
@@ -80,13 +81,14 @@ impl Application for App {
             Reply::Acknowledged => return,
             Reply::Reset => Outcome::Reset,
             Reply::TimedOut => Outcome::TimedOut,
+            Reply::NotSent(error) => Outcome::NotSent(error),
         };
         assert_eq!(self.outcomes.insert(request, outcome), None, "one reply to a request");
     }
 }
 
-struct End {
-    node: Node<Table, Extended<Both>>,
+struct End<F: Features> {
+    node: Node<Table, Extended<Both>, F>,
     crypto: RustCrypto,
     counters: Counters,
     local: Address,
@@ -96,7 +98,7 @@ struct End {
     asked: HashMap<u32, RequestId>,
 }
 
-impl End {
+impl<F: Features + Default> End<F> {
     fn new(last: u8, seed: u64, now: Instant) -> Self {
         let mut bytes = [last; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -107,7 +109,8 @@ impl End {
             App { serves: true, counter: Counter::default(), deferred: VecDeque::new(), outcomes: HashMap::new() };
         let local = Address { ip: [last; 16], port: 5684, scope: 0 };
         let (to_ask, asked) = (VecDeque::new(), HashMap::new());
-        Self { node: Node::new(endpoint, Fixed), crypto, counters, local, app, peer: None, to_ask, asked }
+        let node = Node::with_features(endpoint, Fixed, F::default());
+        Self { node, crypto, counters, local, app, peer: None, to_ask, asked }
     }
 
     fn path(&self) -> Path {
@@ -187,7 +190,7 @@ impl End {
                 Ok((request, len)) => {
                     self.asked.insert(number, request);
                     self.to_ask.pop_front();
-                    sent.push(out[..len].to_vec());
+                    sent.extend((len > 0).then(|| out[..len].to_vec()));
                 }
                 Err(SendError::Busy) => break,
                 Err(other) => panic!("{other:?}"),
@@ -197,12 +200,18 @@ impl End {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let write = |changed: &mut tegmen::coap::Builder<'_, '_>| changed.payload(&number.to_be_bytes());
             match self.node.respond(&mut cx, deferred, Code::CHANGED, write, &mut out) {
-                Ok(len) => sent.push(out[..len].to_vec()),
+                Ok(len) => sent.extend((len > 0).then(|| out[..len].to_vec())),
                 Err((SendError::Busy, deferred)) => self.app.deferred.push_front((deferred, number)),
                 Err((other, _)) => panic!("{other:?}"),
             }
         }
         sent
+    }
+
+    /// The number of messages for which nothing was received: see NSTART.
+    fn outstanding(&mut self) -> usize {
+        let attached = self.peer.and_then(|peer| self.node.endpoint.peers.attached(peer));
+        attached.map_or(0, |exchanges| exchanges.outstanding(&Fixed))
     }
 
     fn open(&mut self) -> usize {
@@ -222,12 +231,13 @@ impl Random {
     }
 }
 
-struct World {
+struct World<F: Features> {
     now: Instant,
     random: Random,
     loss: u64,
     secure: bool,
-    ends: [End; 2],
+    ends: [End<F>; 2],
+    nstart: usize,
     /// Arrival, order, the end that receives it, bytes.
     flying: Vec<(Instant, usize, usize, Vec<u8>)>,
     /// Datagrams that were sent to an end, lost ones among them.
@@ -237,7 +247,7 @@ struct World {
     next_answer: Instant,
 }
 
-impl World {
+impl<F: Features + Default> World<F> {
     fn new(seed: u64, secure: bool) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let now = Instant::from_micros(5_000_000);
@@ -253,7 +263,8 @@ impl World {
         }
         // A handshake that loses too much is given up, and nothing is asked then.
         let loss = random.below(if secure { 20 } else { 40 });
-        Self { now, random, loss, secure, ends, flying: Vec::new(), launched: Vec::new(), order: 0, next_answer: now }
+        let (flying, launched) = (Vec::new(), Vec::new());
+        Self { now, random, loss, secure, ends, nstart: 1, flying, launched, order: 0, next_answer: now }
     }
 
     fn launch(&mut self, to: usize, datagrams: Vec<Vec<u8>>) {
@@ -283,6 +294,7 @@ impl World {
                 self.launch(1 - end, sent);
                 let sent = self.ends[end].speak(self.now, answer);
                 self.launch(1 - end, sent);
+                assert!(self.ends[end].outstanding() <= self.nstart, "more than NSTART exchanges at the same time");
             }
             let arrival = self.flying.iter().map(|flying| flying.0).min();
             let waits = self.ends.iter().any(|end| !end.app.deferred.is_empty());
@@ -301,14 +313,15 @@ impl World {
 }
 
 /// Thousands of seeds; `TEGMEN_SEEDS` sets how many.
-fn both_ask_and_serve(secure: bool) {
+fn both_ask_and_serve<F: Features + Default>(secure: bool) {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
     let mut answered = 0;
     for seed in 0..seeds {
-        let mut world = World::new(seed, secure);
+        let mut world = World::<F>::new(seed, secure);
+        world.nstart = 1 + seed as usize % 2;
         for end in &mut world.ends {
             end.to_ask.extend(0..8);
-            end.node.set_nstart(1 + seed as usize % 2);
+            end.node.set_nstart(world.nstart);
         }
         world.run();
         for asking in 0..2 {
@@ -339,17 +352,17 @@ fn both_ask_and_serve(secure: bool) {
 
 #[test]
 fn every_request_in_clear_has_one_reply_and_is_executed_at_most_once() {
-    both_ask_and_serve(false);
+    both_ask_and_serve::<()>(false);
 }
 
 #[test]
 fn every_request_in_a_session_has_one_reply_and_is_executed_at_most_once() {
-    both_ask_and_serve(true);
+    both_ask_and_serve::<()>(true);
 }
 
 #[test]
 fn a_node_that_serves_nothing_rejects_requests() {
-    let mut world = World::new(1, true);
+    let mut world = World::<()>::new(1, true);
     world.loss = 0;
     world.ends[1].app.serves = false;
     world.ends[0].to_ask.push_back(0);
@@ -360,7 +373,7 @@ fn a_node_that_serves_nothing_rejects_requests() {
 
 #[test]
 fn a_second_request_waits_for_the_first() {
-    let mut world = World::new(1, false);
+    let mut world = World::<()>::new(1, false);
     let end = &mut world.ends[0];
     end.to_ask.extend([0, 2]);
     assert_eq!(end.speak(world.now, false).len(), 1);
@@ -372,7 +385,7 @@ fn a_second_request_waits_for_the_first() {
 
 #[test]
 fn a_request_that_is_given_up_leaves_its_place_to_the_next() {
-    let mut world = World::new(1, false);
+    let mut world = World::<()>::new(1, false);
     let end = &mut world.ends[0];
     end.to_ask.extend([0, 2]);
     end.speak(world.now, false);
@@ -383,7 +396,7 @@ fn a_request_that_is_given_up_leaves_its_place_to_the_next() {
 
 #[test]
 fn a_node_executes_nothing_of_a_session_whose_replay_window_was_lost() {
-    let mut world = World::new(1, true);
+    let mut world = World::<()>::new(1, true);
     world.loss = 0;
     world.ends[0].to_ask.push_back(0);
     world.run();

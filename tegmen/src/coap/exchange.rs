@@ -231,10 +231,35 @@ impl<S: ExchangeStorage> Exchanges<S> {
     /// # Errors
     /// [`Busy`]; the message must then not be sent.
     pub fn sent(&mut self, storage: &mut S, now: Instant, message: &[u8], random: u8) -> Result<RequestId, Busy> {
+        let id = RequestId(self.next_request);
+        self.sent_as(storage, now, id, message, random)?;
+        self.next_request = self.next_request.wrapping_add(1);
+        Ok(id)
+    }
+
+    /// Returns a new name, for [`Self::sent_as`].
+    pub(crate) const fn request_id(&mut self) -> RequestId {
+        let id = RequestId(self.next_request);
+        self.next_request = self.next_request.wrapping_add(1);
+        id
+    }
+
+    /// Does the same as [`Self::sent`], for a message that has its name already.
+    ///
+    /// # Errors
+    /// [`Busy`]; the message must then not be sent.
+    #[inline]
+    pub(crate) fn sent_as(
+        &mut self,
+        storage: &mut S,
+        now: Instant,
+        id: RequestId,
+        message: &[u8],
+        random: u8,
+    ) -> Result<(), Busy> {
         let parsed = MessageRef::parse(message).map_err(|_| Busy::TooLong)?;
         let confirmable = parsed.message_type() == MessageType::Confirmable;
         let is_request = parsed.code().is_request();
-        let id = RequestId(self.next_request);
         // Nothing returns for a response that is not confirmable.
         if confirmable || is_request {
             let kept = message.get(..if confirmable { message.len() } else { 0 }).unwrap_or(&[]);
@@ -254,8 +279,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
             outgoing.id = id;
             outgoing.token = Token::new(parsed.token());
         }
-        self.next_request = self.next_request.wrapping_add(1);
-        Ok(id)
+        Ok(())
     }
 
     /// Returns the time at which [`Self::poll`] has work.

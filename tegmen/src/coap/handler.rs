@@ -3,6 +3,7 @@
 use super::block::{self, Block};
 use super::code::Code;
 use super::message::{BuildError, Builder, MessageRef, MessageType, Token, empty};
+use super::no_response::NoResponse;
 use super::option::OptionNumber;
 pub use super::request::Request;
 pub use super::response::Response;
@@ -127,7 +128,7 @@ pub fn serve<P: Policy, H: Handler>(
     let served = respond(request, policy, handler, message_type, message_id, frame);
     let silent = match served {
         Served::Deferred(_) => true,
-        Served::Responded { code, .. } => is_unwanted(&message, code),
+        Served::Responded { code, .. } => NoResponse::of(&message).suppresses(code),
         Served::NoRoom => false,
     };
     if silent {
@@ -198,13 +199,6 @@ fn window(message: &MessageRef<'_>) -> Result<Window, Code> {
         Some(block) => Ok(Window::Asked(block)),
         None => Ok(Window::UpTo(block::MAX_SIZE)),
     }
-}
-
-/// True if the client does not want a response of this class (RFC 7967, section 2.1).
-fn is_unwanted(message: &MessageRef<'_>, code: Code) -> bool {
-    let unwanted = message.uint(OptionNumber::NO_RESPONSE).unwrap_or(0);
-    let class = u32::from(code.class()).saturating_sub(1);
-    code.is_response() && unwanted.checked_shr(class).unwrap_or(0) & 1 == 1
 }
 
 /// The error of a request with a critical option that nobody here acts upon.

@@ -1,7 +1,8 @@
 //! The application of a node: the resources that it serves, and the replies to its requests.
 
+use super::error::SendError;
 use crate::coap::handler::{Anybody, Handler, Policy, Response};
-use crate::coap::{Authorized, Code, MessageRef, RequestId, Token};
+use crate::coap::{Authorized, Code, MessageRef, NoResponse, RequestId, Token};
 use crate::identity::PeerId;
 
 /// The application of a node.
@@ -12,9 +13,9 @@ pub trait Application {
         None::<(&Anybody, &mut NoHandler)>
     }
 
-    /// Takes the right to answer a request whose response the handler deferred: see [`Node::respond`](super::Node::respond).
-    fn on_deferred(&mut self, deferred: Deferred) {
-        let _ = deferred;
+    /// Takes a request whose response the handler deferred: see [`DeferredRequest::keep`].
+    fn on_deferred(&mut self, request: DeferredRequest<'_>) {
+        let _ = request;
     }
 
     /// Takes the reply to a request that was sent to `peer`.
@@ -34,6 +35,28 @@ pub enum Reply<'m> {
     Reset,
     /// The last retransmission is overdue, or the response behind an acknowledgement.
     TimedOut,
+    /// The request waited in the node's [`Queue`](super::Queue), and could not be sent when NSTART allowed it.
+    NotSent(SendError),
+}
+
+/// A request whose response the handler deferred.
+#[derive(Clone, Copy, Debug)]
+pub struct DeferredRequest<'m> {
+    pub(super) peer: PeerId,
+    pub(super) token: Token,
+    pub(super) message: &'m MessageRef<'m>,
+}
+
+impl<'m> DeferredRequest<'m> {
+    /// Returns the request.
+    pub const fn message(&self) -> &'m MessageRef<'m> {
+        self.message
+    }
+
+    /// Returns the right to answer, for [`Node::respond`](super::Node::respond).
+    pub fn keep(self) -> Deferred {
+        Deferred { peer: self.peer, token: self.token, no_response: NoResponse::of(self.message) }
+    }
 }
 
 /// The right to answer a request in a separate message, once (RFC 7252, section 5.2.2).
@@ -42,6 +65,7 @@ pub enum Reply<'m> {
 pub struct Deferred {
     pub(super) peer: PeerId,
     pub(super) token: Token,
+    pub(super) no_response: NoResponse,
 }
 
 impl Deferred {

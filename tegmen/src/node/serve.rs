@@ -1,6 +1,9 @@
 //! Answers requests.
 
-use super::{Application, Deferred, Node, SendError};
+use super::Node;
+use super::application::{Application, Deferred, DeferredRequest};
+use super::error::SendError;
+use super::features::Features;
 use crate::buf::Frame;
 use crate::coap::exchange::{Exchanges, PeerExchanges};
 use crate::coap::handler::{Request, Served, heading, serve};
@@ -14,9 +17,10 @@ use crate::endpoint::Peers;
 use crate::identity::{Identity, PeerId};
 use crate::time::Instant;
 
-impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
+impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Writes the response to a deferred request into `out`, protected, as a confirmable message; `write` adds its options
-    /// and payload. The node sends it again until it is acknowledged. Returns the length of the datagram to send.
+    /// and payload. The node sends it again until it is acknowledged. Returns the length of the datagram to send. The length
+    /// is 0 if the response waits in the node's [`Queue`](super::Queue), or the client does not want it (RFC 7967).
     ///
     /// # Errors
     /// [`SendError`]; nothing must then be sent. After [`SendError::Busy`] the response may be sent later: it returns the
@@ -29,9 +33,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<usize, (SendError, Deferred)> {
-        let Deferred { peer, token } = deferred;
+        if deferred.no_response.suppresses(code) {
+            return Ok(0);
+        }
+        let (peer, token) = (deferred.peer, deferred.token);
         let sent = self.send(cx, peer, (MessageType::Confirmable, code), token.as_bytes(), write, out);
-        sent.map(|(_, len)| len).map_err(|error| (error, Deferred { peer, token }))
+        sent.map(|(_, len)| len).map_err(|error| (error, deferred))
     }
 }
 
@@ -61,7 +68,7 @@ pub(super) fn answer<S: ExchangeStorage, A: Application>(
         return;
     }
     if let Served::Deferred(token) = serve(Request::new(message, identity), policy, handler, own_id, frame) {
-        application.on_deferred(Deferred { peer, token });
+        application.on_deferred(DeferredRequest { peer, token, message: &message });
     }
     exchanges.keep_reply(storage, now, key, repeat, frame.bytes());
 }

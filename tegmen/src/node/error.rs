@@ -1,0 +1,39 @@
+//! The reason why a message was not sent.
+
+use crate::coap::exchange::Busy;
+use crate::coap::message::BuildError;
+use crate::endpoint::Misuse;
+
+/// The reason why a message was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendError {
+    /// As many exchanges with the peer are open as NSTART allows (RFC 7252, section 4.7), or as there is space for, or
+    /// PROBING_RATE does not allow a message without acknowledgement yet; and no further message can wait. Wait for an
+    /// exchange to end.
+    Busy,
+    /// The message is longer than what can be kept for retransmission.
+    TooLong,
+    /// The message cannot be protected.
+    Misuse(Misuse),
+}
+
+impl From<Busy> for SendError {
+    fn from(busy: Busy) -> Self {
+        match busy {
+            Busy::Outstanding => Self::Busy,
+            Busy::TooLong => Self::TooLong,
+        }
+    }
+}
+
+impl From<BuildError> for SendError {
+    fn from(_: BuildError) -> Self {
+        Self::TooLong
+    }
+}
+
+impl From<Misuse> for SendError {
+    fn from(misuse: Misuse) -> Self {
+        Self::Misuse(misuse)
+    }
+}

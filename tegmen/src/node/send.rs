@@ -1,0 +1,163 @@
+//! Sends messages that begin an exchange, at once or when NSTART and PROBING_RATE allow it (RFC 7252, section 4.7).
+
+use super::Node;
+use super::application::{Application, Reply};
+use super::error::SendError;
+use super::features::Features;
+use super::pacing::Pacing as _;
+use super::queue::{Queue as _, Queued};
+use crate::buf::Frame;
+use crate::coap::exchange::{Exchanges, PeerExchanges};
+use crate::coap::message::BuildError;
+use crate::coap::storage::{Busy, ExchangeStorage};
+use crate::coap::{Builder, Code, MessageRef, MessageType, NoResponse, RequestId};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::dtls::roles::Roles;
+use crate::endpoint::{Misuse, Peers};
+use crate::identity::PeerId;
+use crate::time::Instant;
+
+impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
+    /// Writes a message that begins an exchange.
+    #[inline]
+    pub(super) fn send<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        (message_type, code): (MessageType, Code),
+        token: &[u8],
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<(RequestId, usize), SendError> {
+        let mut random = [0];
+        cx.crypto.random(&mut random);
+        let [random] = random;
+        let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
+        let exchanges = self.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?.exchanges();
+        let confirmable = message_type == MessageType::Confirmable;
+        let mut waits = !may_begin(exchanges, &self.storage, self.nstart, code.is_request());
+        if !confirmable {
+            waits |= self.features.pacing().next(peer) > cx.now;
+        }
+        if F::Queue::PLACES > 0 {
+            waits |= self.features.queue().first(peer, |_| true).is_some();
+        }
+        if waits && F::Queue::PLACES == 0 {
+            return Err(SendError::Busy);
+        }
+        let mut builder = Builder::new(&mut frame, message_type, code, exchanges.message_id(), token)?;
+        write(&mut builder)?;
+        if waits {
+            return Ok((self.enqueue(peer, frame.bytes())?, 0));
+        }
+        let request = exchanges.request_id();
+        if confirmable || is_answered(frame.bytes()) {
+            exchanges.sent_as(&mut self.storage, cx.now, request, frame.bytes(), random)?;
+        }
+        if !confirmable {
+            self.features.pacing().sent(cx.now, peer, frame.len());
+        }
+        self.schedule(peer);
+        if let Err(misuse) = self.endpoint.seal(cx, peer, &mut frame) {
+            // Nor is it sent later.
+            self.cancel(peer, request);
+            return Err(misuse.into());
+        }
+        Ok((request, frame.len()))
+    }
+
+    /// Keeps the message in `frame` until it may be sent. Returns its name.
+    pub(super) fn enqueue(&mut self, peer: PeerId, message: &[u8]) -> Result<RequestId, SendError> {
+        let Self { endpoint, features, .. } = self;
+        let parsed = MessageRef::parse(message).map_err(|_| SendError::TooLong)?;
+        let confirmable = parsed.message_type() == MessageType::Confirmable;
+        let exchanges = endpoint.peers.attached(peer).ok_or(SendError::Busy)?.exchanges();
+        let request = exchanges.request_id();
+        let queued = Queued { peer, request, confirmable, is_request: parsed.code().is_request() };
+        let queue = features.queue();
+        if let Err(busy) = queue.push(queued, message) {
+            if busy == Busy::TooLong {
+                return Err(busy.into());
+            }
+            // Messages to peers that are gone take no place from others.
+            queue.retain(|queued| endpoint.peers.attached(queued.peer).is_some());
+            queue.push(queued, message)?;
+        }
+        self.schedule(peer);
+        Ok(request)
+    }
+
+    /// Returns the time at which the first of the peer's messages may be sent.
+    pub(super) fn queue_deadline(&mut self, peer: PeerId) -> Instant {
+        let Self { endpoint, storage, nstart, features } = self;
+        let Some(attached) = endpoint.peers.attached(peer) else { return Instant::NEVER };
+        let unconfirmed = features.pacing().next(peer);
+        let exchanges = attached.exchanges();
+        let mut deadline = Instant::NEVER;
+        features.queue().first(peer, |queued| {
+            if may_begin(exchanges, storage, *nstart, queued.is_request) {
+                deadline = deadline.min(if queued.confirmable { Instant::AT_ONCE } else { unconfirmed });
+            }
+            false
+        });
+        deadline
+    }
+
+    /// Writes the oldest message that may be sent to the peer now into `frame`.
+    pub(super) fn send_queued<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        application: &mut impl Application,
+        frame: &mut Frame<'_>,
+    ) {
+        let Self { endpoint, storage, nstart, features } = self;
+        let Some(attached) = endpoint.peers.attached(peer) else { return };
+        let exchanges = attached.exchanges();
+        let is_paced = features.pacing().next(peer) <= cx.now;
+        let may_go = |queued: &Queued| {
+            (queued.confirmable || is_paced) && may_begin(exchanges, storage, *nstart, queued.is_request)
+        };
+        let Some((queued, message)) = features.queue().first(peer, may_go) else { return };
+        let mut random = [0];
+        cx.crypto.random(&mut random);
+        let [random] = random;
+        let sent = match frame.append(message) {
+            Err(_) => Err(Busy::TooLong),
+            Ok(()) if !is_answered(message) => Ok(()),
+            Ok(()) => exchanges.sent_as(storage, cx.now, queued.request, message, random),
+        };
+        features.queue().retain(|other| (other.peer, other.request) != (peer, queued.request));
+        match sent {
+            Ok(()) if queued.confirmable => {}
+            Ok(()) => features.pacing().sent(cx.now, peer, frame.len()),
+            Err(busy) => {
+                frame.truncate(0);
+                application.on_reply(peer, queued.request, Reply::NotSent(busy.into()));
+            }
+        }
+    }
+}
+
+/// Returns false if an exchange with the peer has to end before a message may begin another: as many are open as NSTART
+/// allows, or as there is space for.
+#[inline]
+pub(super) fn may_begin<S: ExchangeStorage>(
+    exchanges: &Exchanges<S>,
+    storage: &S,
+    nstart: usize,
+    is_request: bool,
+) -> bool {
+    // Two nodes whose requests wait for each other's deferred responses must have a place to send these from.
+    let reserved = usize::from(is_request && S::PLACES > 1);
+    let has_place = S::PLACES == 1 || exchanges.open(storage).saturating_add(reserved) < S::PLACES;
+    has_place && exchanges.outstanding(storage) < nstart
+}
+
+/// False if nothing is ever received for a message: it is not confirmable, and its sender wants no response.
+pub(super) fn is_answered(message: &[u8]) -> bool {
+    MessageRef::parse(message).is_ok_and(|message| {
+        message.message_type() == MessageType::Confirmable || !NoResponse::of(&message).suppresses_all()
+    })
+}
