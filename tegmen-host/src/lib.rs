@@ -36,7 +36,7 @@ pub mod udp;
 pub mod uri;
 mod wheel;
 
-pub use tegmen_trust::{credentials, digest, hex, provider, public_keys, x509};
+pub use tegmen_trust::{credentials, digest, hex, provider, public_keys, request_uri, x509};
 
 use tegmen_trust::{private, reading};
 

@@ -15,7 +15,6 @@ use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, MessageRef, OptionNumber};
-use tegmen_trust::path::path_of;
 use tokio::sync::Semaphore;
 
 /// Commands that run at once, in all shards together.
@@ -336,27 +335,27 @@ impl Application for Resources {
         exchange: &Exchange<'_>,
     ) -> Result<(), Code> {
         let message = request.message();
-        let path = path_of(message).ok_or(Code::BAD_REQUEST)?;
+        let path = exchange.path();
         if path == link::WELL_KNOWN_CORE {
             return self.list(request, response);
         }
-        let (resource, below) = self.find(&path).ok_or(Code::NOT_FOUND)?;
+        let (resource, below) = self.find(path).ok_or(Code::NOT_FOUND)?;
         match (resource, message.code()) {
             (Resource::Value(value), _) => {
                 let mut value = value.lock().unwrap_or_else(PoisonError::into_inner);
-                self.serve_value(&mut value, &path, message, exchange, response)
+                self.serve_value(&mut value, path, message, exchange, response)
             }
-            (Resource::File(file), Code::GET) => self.send(&path, file, message, response).map_err(reported(exchange)),
+            (Resource::File(file), Code::GET) => self.send(path, file, message, response).map_err(reported(exchange)),
             (Resource::Directory { root, writable }, _) => {
-                let file = file_below(root, &path, below)?;
-                self.serve_file(&file, *writable, &path, message, exchange, response)
+                let file = file_below(root, path, below)?;
+                self.serve_file(&file, *writable, path, message, exchange, response)
             }
             (Resource::Command(argv), Code::GET | Code::POST | Code::FETCH | Code::PATCH | Code::IPATCH) => {
                 self.run(argv, message, exchange, response)
             }
             (Resource::Blink(counter), Code::PUT) => {
                 let count = counter.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-                exchange.changed(&path);
+                exchange.changed(path);
                 response.set_code(Code::CHANGED);
                 response.payload(&[count])
             }

@@ -34,12 +34,12 @@ pub use file::{CredentialsError, MAX_IDENTITY, is_rule};
 pub use key_store::{KeyStore, KeyTicket, StoredKey};
 
 use crate::digest::Digest;
-use crate::path::path_of;
 use crate::reading::{Reading, Stamp};
+use crate::request_uri::Path;
 use file::{Allow, Rule, Table, covers, load};
 use principals::{Principals, Proof, Who};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use tegmen::coap::{Code, Policy, Request};
 use tegmen::dtls::handshake::certificate::CertificateType;
@@ -91,13 +91,13 @@ impl Shared {
         self.table.psk.get(&who.name).map(|entry| &entry.allow)
     }
 
-    fn allows(&self, principal: Principal, code: Code, path: &str) -> bool {
+    fn allows(&self, principal: Principal, code: Code, path: impl Iterator<Item = u8> + Clone) -> bool {
         if principal == Principal::NOBODY {
-            return self.anonymous.iter().chain(&self.table.anonymous).any(|rule| rule.covers(code, path));
+            return self.anonymous.iter().chain(&self.table.anonymous).any(|rule| rule.covers(code, path.clone()));
         }
         let Some(who) = self.principals.get(principal) else { return false };
         let limit = if matches!(who.proof, Proof::Context(_)) { self.limit(who) } else { None };
-        self.rights(principal, who).is_some_and(|allow| covers(allow, code, path))
+        self.rights(principal, who).is_some_and(|allow| covers(allow, code, path.clone()))
             && limit.is_none_or(|allow| covers(allow, code, path))
     }
 }
@@ -114,7 +114,7 @@ impl Credentials {
     ///
     /// # Errors
     /// [`CredentialsError`].
-    pub fn from_file(path: &Path) -> Result<Self, CredentialsError> {
+    pub fn from_file(path: &std::path::Path) -> Result<Self, CredentialsError> {
         let credentials = Self::default();
         let (table, stamp) = load(path)?;
         credentials.replace(table);
@@ -286,7 +286,7 @@ impl Credentials {
     }
 
     /// True if the owner of this number may do this, as the file says now: who was removed may nothing.
-    fn allows(&self, principal: Principal, code: Code, path: &str) -> bool {
+    fn allows(&self, principal: Principal, code: Code, path: impl Iterator<Item = u8> + Clone) -> bool {
         self.read(|shared| shared.allows(principal, code, path))
     }
 }
@@ -316,9 +316,8 @@ impl Policy for FilePolicy {
         match request.identity.protection {
             Protection::Plain => self.plain_allowed,
             Protection::Dtls | Protection::Oscore => {
-                let message = &request.message;
-                let Some(path) = path_of(message) else { return false };
-                self.credentials.allows(request.identity.principal, message.code(), &format!("/{path}"))
+                let Ok(path) = Path::of(&request.message) else { return false };
+                self.credentials.allows(request.identity.principal, request.message.code(), path.bytes())
             }
         }
     }

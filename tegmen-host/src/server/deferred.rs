@@ -1,7 +1,7 @@
 //! Requests whose response is deferred, and these responses.
 
 use super::oscore_exchange::OscoreExchange;
-use super::source::{Source, path_of};
+use super::source::Source;
 use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Token};
 use tegmen::identity::PeerId;
 
@@ -23,7 +23,7 @@ pub(super) struct DeferredRequest {
     /// The OSCORE exchange that protects the response, if OSCORE protected the request.
     pub(super) oscore: Option<OscoreExchange>,
     pub(super) method: Code,
-    /// The path, with a slash in front.
+    /// The path, without a slash in front.
     pub(super) path: String,
     /// The Block2 option.
     pub(super) asked: Option<Block>,
@@ -32,7 +32,7 @@ pub(super) struct DeferredRequest {
 }
 
 impl DeferredRequest {
-    pub(super) fn new(from: &Source, message: &MessageRef<'_>) -> Self {
+    pub(super) fn new(from: &Source, message: &MessageRef<'_>, path: &str) -> Self {
         let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
         Self {
             peer: from.peer,
@@ -41,7 +41,7 @@ impl DeferredRequest {
             to_group: from.to_group,
             oscore: from.oscore.clone(),
             method: message.code(),
-            path: format!("/{}", path_of(message)),
+            path: path.to_owned(),
             asked,
             received: message.payload().len(),
         }

@@ -13,17 +13,24 @@ use tokio::sync::mpsc;
 pub struct Exchange<'a> {
     pub(super) from: &'a Source,
     pub(super) message: &'a MessageRef<'a>,
+    pub(super) path: &'a str,
     pub(super) commands: &'a mpsc::UnboundedSender<Command>,
     pub(super) notifier: &'a Notifier,
     pub(super) cause: &'a Cell<Option<String>>,
 }
 
 impl Exchange<'_> {
+    /// Returns the path of the request without a slash in front, as policy, observers and log see it: see
+    /// [`crate::request_uri`].
+    pub const fn path(&self) -> &str {
+        self.path
+    }
+
     /// Defers the response; the request is acknowledged now.
     pub fn defer(&self, response: &mut Response<'_, '_>) -> Responder {
         response.defer();
         Responder {
-            request: DeferredRequest::new(self.from, self.message),
+            request: DeferredRequest::new(self.from, self.message, self.path),
             commands: self.commands.clone(),
             cause: None,
         }

@@ -9,13 +9,14 @@ use super::deferred::DeferredResponse;
 use super::notifier::{Notifier, ObservedPaths};
 use super::responder::Exchange;
 use super::shared::Shared;
-use super::source::{Source, path_of};
+use super::source::Source;
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
 use super::{Answered, Application, Event, EventSink, ServerConfig};
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy};
 use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
+use crate::request_uri::{InvalidUri, Path, Query};
 use outer_block::{OuterBlock, acknowledge};
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -61,6 +62,8 @@ pub(super) struct CoapServer<A> {
     /// Of the request that is being answered, what the operator is told.
     pub(super) report: Report,
     pub(super) contexts: Contexts,
+    /// The path of the request that is being answered, without a slash in front.
+    pub(super) path: String,
     /// For a message before it is protected.
     pub(super) inside: Vec<u8>,
 }
@@ -191,6 +194,7 @@ impl<A: Application> CoapServer<A> {
             forgotten: Forgotten::default(),
             report: Report::default(),
             contexts: config.contexts.clone(),
+            path: String::new(),
             inside: Vec::new(),
         }
     }
@@ -231,7 +235,7 @@ impl<A: Application> CoapServer<A> {
                     self.refuse(coap_peer, &message, frame)
                 };
                 self.requests += 1;
-                self.report_request(from, message.code(), || format!("/{}", path_of(&message)), code);
+                self.report_request(from, message.code(), code);
             }
             Received::Duplicate(reply) => {
                 counters.duplicates = counters.duplicates.saturating_add(1);
@@ -263,6 +267,7 @@ impl<A: Application> CoapServer<A> {
         self.refused += 1;
         let cause = Cell::new(Some("no memory is left to recognise the request if it is repeated".to_owned()));
         self.report = Report { received: message.payload().len(), cause, ..Report::default() };
+        let _ = self.read_uri(message);
         let (message_type, message_id) = heading(message, coap_peer.exchanges.message_id());
         let _ = Builder::new(frame, message_type, Code::SERVICE_UNAVAILABLE, message_id, message.token());
         Some(Code::SERVICE_UNAVAILABLE)
@@ -302,7 +307,7 @@ impl<A: Application> CoapServer<A> {
         let code = self.request(from, coap_peer, &message, bytes, frame);
         coap_peer.exchanges.keep_reply(&mut self.pool, from.now, key, repeat, &[]);
         self.requests += 1;
-        self.report_request(from, message.code(), || format!("/{}", path_of(&message)), code);
+        self.report_request(from, message.code(), code);
         let of_use = MessageRef::parse(frame.bytes()).is_ok_and(|response| {
             let empty = response.code() == Code::CONTENT && response.payload().is_empty();
             let asks_for_echo = response.option(OptionNumber::ECHO).is_some();
@@ -313,18 +318,29 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Tells the operator of a request that was answered, or of its response that comes later.
-    pub(super) fn report_request(
-        &mut self,
-        from: &Source,
-        method: Code,
-        path: impl FnOnce() -> String,
-        code: Option<Code>,
-    ) {
+    /// Reads path and query of a request, once for the handler, the observers and the report.
+    ///
+    /// # Errors
+    /// [`InvalidUri`]; the report then has the path with its invalid bytes replaced.
+    fn read_uri(&mut self, message: &MessageRef<'_>) -> Result<(), InvalidUri> {
+        self.path.clear();
+        let path = Path::of(message).and_then(|path| Query::of(message).map(|_| path));
+        for (number, segment) in message.values(OptionNumber::URI_PATH).enumerate() {
+            if number > 0 {
+                self.path.push('/');
+            }
+            self.path.push_str(&String::from_utf8_lossy(segment));
+        }
+        path.map(|_| ())
+    }
+
+    /// Reports an answered request to the operator, or the response to one that was deferred. The path is the one that was
+    /// read last.
+    pub(super) fn report_request(&mut self, from: &Source, method: Code, code: Option<Code>) {
         let Report { received, sent, block, cause, executed: _ } = std::mem::take(&mut self.report);
         let Some(code) = code.filter(|code| self.limits.report_requests || code.class() == 5) else { return };
         let identity = self.credentials.name_of(from.identity.principal);
-        let (remote, path, cause) = (from.remote, path(), cause.into_inner());
+        let (remote, path, cause) = (from.remote, format!("/{}", self.path), cause.into_inner());
         (self.events)(Event::Request(Answered { remote, identity, method, path, code, received, sent, block, cause }));
     }
 
@@ -339,7 +355,10 @@ impl<A: Application> CoapServer<A> {
     ) -> Option<Code> {
         let later = message.block(OptionNumber::BLOCK2).ok().flatten().is_some_and(|block| block.number > 0);
         self.report = Report { received: message.payload().len(), block: later, ..Report::default() };
-        let code = self.respond(from, coap_peer, message, bytes, frame);
+        let valid = self.read_uri(message);
+        let path = std::mem::take(&mut self.path);
+        let code = self.respond(from, coap_peer, (message, valid.map(|()| &*path)), bytes, frame);
+        self.path = path;
         if self.limits.report_requests
             && let Ok(response) = MessageRef::parse(frame.bytes())
         {
@@ -353,7 +372,7 @@ impl<A: Application> CoapServer<A> {
         &mut self,
         from: &Source,
         coap_peer: &mut CoapPeer,
-        message: &MessageRef<'_>,
+        (message, path): (&MessageRef<'_>, Result<&str, InvalidUri>),
         bytes: &[u8],
         frame: &mut Frame<'_>,
     ) -> Option<Code> {
@@ -382,6 +401,7 @@ impl<A: Application> CoapServer<A> {
         } else if unproven && !message.code().is_safe() {
             return challenge(head, message, &coap_peer.echo, frame);
         }
+        let Ok(path) = path else { return refuse(Code::BAD_REQUEST, frame, None) };
         if message.uint(OptionNumber::OBSERVE) == Some(DEREGISTER) {
             coap_peer.deregister(message.token());
         }
@@ -394,10 +414,10 @@ impl<A: Application> CoapServer<A> {
                 let most = (OptionNumber::SIZE1, self.limits.max_body as u32);
                 return refuse(Code::REQUEST_ENTITY_TOO_LARGE, frame, Some(most));
             }
-            None => self.serve(from, coap_peer, message, answer_id, frame),
+            None => self.serve(from, coap_peer, (message, path), answer_id, frame),
             Some(block) => match self.upload(from, coap_peer, message, block) {
                 Err((code, option)) => return refuse(code, frame, option),
-                Ok(body) => self.serve(from, coap_peer, &message.with_body(&body), answer_id, frame),
+                Ok(body) => self.serve(from, coap_peer, (&message.with_body(&body), path), answer_id, frame),
             },
         };
         if unproven && !coap_peer.verified && frame.len() > AMPLIFICATION * bytes.len() {
@@ -406,7 +426,7 @@ impl<A: Application> CoapServer<A> {
         match served {
             Served::Responded { code, observed } => {
                 if observed {
-                    self.register(from, coap_peer, message, bytes);
+                    self.register(from, coap_peer, (message, path), bytes);
                 }
                 Some(code)
             }
@@ -466,7 +486,7 @@ impl<A: Application> CoapServer<A> {
         &mut self,
         from: &Source,
         coap_peer: &mut CoapPeer,
-        message: &MessageRef<'_>,
+        (message, path): (&MessageRef<'_>, &str),
         answer_id: u16,
         frame: &mut Frame<'_>,
     ) -> Served {
@@ -490,7 +510,7 @@ impl<A: Application> CoapServer<A> {
             && (number > 1 || coap_peer.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
         let request = if has_room { request.observable(number) } else { request };
         let cause = &self.report.cause;
-        let exchange = Exchange { from, message, commands: &self.commands, notifier: &self.notifier, cause };
+        let exchange = Exchange { from, message, path, commands: &self.commands, notifier: &self.notifier, cause };
         let mut handler = Bridge { application: &mut self.application, exchange, executed: &self.report.executed };
         if message.code().is_safe() && !in_parts {
             return serve(request, &self.policy, &mut handler, answer_id, frame);
@@ -516,12 +536,18 @@ impl<A: Application> CoapServer<A> {
     }
 
     /// The sender observes from now on.
-    fn register(&mut self, from: &Source, coap_peer: &mut CoapPeer, message: &MessageRef<'_>, bytes: &[u8]) {
+    fn register(
+        &mut self,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
+        (message, path): (&MessageRef<'_>, &str),
+        bytes: &[u8],
+    ) {
         let observation = Observation::new(Token::new(message.token()), coap_peer.next_number(message.token()));
         coap_peer.deregister(message.token());
         // There is room, or the response would not have said that it can be observed.
         let Some(share) = self.observations.share(1) else { return };
-        let path: Arc<str> = path_of(message).into();
+        let path: Arc<str> = path.into();
         self.observers.add(&path, from.peer);
         coap_peer.observations.push(Observed {
             observation,
@@ -592,9 +618,9 @@ impl<A: Application> CoapServer<A> {
         frame: &mut Frame<'_>,
     ) -> Served {
         let Ok(message) = MessageRef::parse(&observed.request) else { return Served::NoRoom };
-        let (message_ref, cause) = (&message, &Cell::default());
+        let (message_ref, path, cause) = (&message, &*observed.path, &Cell::default());
         let exchange =
-            Exchange { from, message: message_ref, commands: &self.commands, notifier: &self.notifier, cause };
+            Exchange { from, message: message_ref, path, commands: &self.commands, notifier: &self.notifier, cause };
         let executed = &Cell::default();
         let mut handler = Bridge { application: &mut self.application, exchange, executed };
         let request = Request::new(message, from.identity).observable(observed.observation.next());

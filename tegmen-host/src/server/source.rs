@@ -2,7 +2,7 @@
 
 use super::oscore_exchange::OscoreExchange;
 use std::net::SocketAddr;
-use tegmen::coap::{MessageRef, OptionNumber};
+use tegmen::coap::MessageRef;
 use tegmen::identity::{Identity, PeerId, Protection};
 use tegmen::time::Instant;
 
@@ -36,10 +36,4 @@ impl Source {
         let identity = Identity { principal: oscore.context.principal(), protection: Protection::Oscore };
         Self { identity, oscore: Some(oscore.clone()), ..*self }
     }
-}
-
-/// Returns the path of a request without a slash in front, for reports.
-pub(super) fn path_of(message: &MessageRef<'_>) -> String {
-    let segments = message.values(OptionNumber::URI_PATH).map(String::from_utf8_lossy);
-    segments.collect::<Vec<_>>().join("/")
 }

@@ -95,8 +95,8 @@ struct NamedEntry {
 pub(super) type Allow = Option<Vec<Rule>>;
 
 /// True if one of the rules covers this.
-pub(super) fn covers(allow: &Allow, code: Code, path: &str) -> bool {
-    allow.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.covers(code, path)))
+pub(super) fn covers(allow: &Allow, code: Code, path: impl Iterator<Item = u8> + Clone) -> bool {
+    allow.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.covers(code, path.clone())))
 }
 
 /// One rule of `allow`.
@@ -132,9 +132,14 @@ impl Rule {
         format!("{method} {}", self.path)
     }
 
-    pub(super) fn covers(&self, code: Code, path: &str) -> bool {
+    /// True if the rule allows this method at the path of these bytes.
+    pub(super) fn covers(&self, code: Code, mut path: impl Iterator<Item = u8>) -> bool {
         let method = self.method.is_none_or(|method| method == code);
-        method && self.path.strip_suffix('*').map_or(self.path == path, |prefix| path.starts_with(prefix))
+        method
+            && match self.path.strip_suffix('*') {
+                Some(prefix) => prefix.bytes().all(|byte| path.next() == Some(byte)),
+                None => path.eq(self.path.bytes()),
+            }
     }
 }
 

@@ -11,9 +11,9 @@ fn a_good_file_is_read() {
     let entry = &table.psk["a"];
     assert_eq!(**entry.key, [0, 255]);
     let rules = entry.allow.as_ref().unwrap();
-    assert!(rules.iter().any(|rule| rule.covers(Code::PUT, "/blink")));
-    assert!(!rules.iter().any(|rule| rule.covers(Code::PUT, "/blinker")));
-    assert!(rules.iter().any(|rule| rule.covers(Code::GET, "/anything/below")));
+    assert!(rules.iter().any(|rule| rule.covers(Code::PUT, "/blink".bytes())));
+    assert!(!rules.iter().any(|rule| rule.covers(Code::PUT, "/blinker".bytes())));
+    assert!(rules.iter().any(|rule| rule.covers(Code::GET, "/anything/below".bytes())));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_file_that_others_may_read_is_refused_and_a_bad_change_keeps_the_old() {
     std::fs::File::open(&path).unwrap().set_modified(later + std::time::Duration::from_secs(5)).unwrap();
     assert_eq!(credentials.reload_if_changed().unwrap(), Some(1));
     assert!(credentials.key_of(b"a").is_none());
-    assert!(!credentials.allows(first, Code::GET, "/"));
+    assert!(!credentials.allows(first, Code::GET, "/".bytes()));
     std::fs::remove_file(&path).unwrap();
 }
 
@@ -107,7 +107,7 @@ fn those_without_an_entry_have_the_rights_of_the_star() {
     credentials.replace(parse(&text).unwrap());
     let may = |name, kind, digest| {
         let principal = credentials.certified_as(name, kind, digest);
-        [(Code::GET, "/x"), (Code::PUT, "/x")].map(|(code, path)| credentials.allows(principal, code, path))
+        [(Code::GET, "/x"), (Code::PUT, "/x")].map(|(code, path)| credentials.allows(principal, code, path.bytes()))
     };
     assert_eq!(may("CN=a", CertificateType::X509, [1; 32]), [true, false]);
     assert_eq!(may("CN=b", CertificateType::X509, [1; 32]), [false, false]);

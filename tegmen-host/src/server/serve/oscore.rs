@@ -6,7 +6,7 @@ use crate::contexts::{OVERHEAD, Received, Untaken};
 use crate::provider::HostCrypto;
 use crate::server::coap_peer::CoapPeer;
 use crate::server::oscore_exchange::OscoreExchange;
-use crate::server::source::{Source, path_of};
+use crate::server::source::Source;
 use crate::server::{Application, Event};
 use tegmen::buf::Frame;
 use tegmen::coap::handler::heading;
@@ -44,8 +44,8 @@ impl<A: Application> CoapServer<A> {
                     refuse(Code::INTERNAL_SERVER_ERROR, head, &token, frame);
                 }
                 if let Received::Unverified(message, _) = &asks {
-                    let path = || format!("/{}", path_of(message));
-                    self.report_request(&from.under(&oscore), message.code(), path, Some(Code::UNAUTHORIZED));
+                    let _ = self.read_uri(message);
+                    self.report_request(&from.under(&oscore), message.code(), Some(Code::UNAUTHORIZED));
                 }
                 return;
             }
@@ -108,7 +108,7 @@ impl<A: Application> CoapServer<A> {
             // What is inside is authentic: nothing has to be shown of the address before it is answered.
             code = server.request(&from, coap_peer, message, &[], inner);
         });
-        self.report_request(&from, message.code(), || format!("/{}", path_of(message)), code);
+        self.report_request(&from, message.code(), code);
     }
 
     /// Lets `write` make a message, and puts it into `frame`, protected as a response to the request of `oscore`. True if

@@ -47,6 +47,7 @@ impl Scene {
             forgotten: Forgotten::default(),
             report: Report::default(),
             contexts: Contexts::default(),
+            path: String::new(),
             inside: Vec::new(),
         };
         let crypto = HostCrypto::new([0; 32], 4);
@@ -296,5 +297,43 @@ fn a_peer_that_is_forgotten_gives_back_its_messages() {
         scene.register(b"t");
         scene.coap_peer.mark("n");
         assert!(scene.notify().is_some(), "there is room for the notification");
+    }
+}
+
+#[test]
+fn a_request_whose_path_or_query_is_not_valid_reaches_no_handler_and_is_reported() {
+    let mut scene = Scene::new();
+    let reports = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let sink = reports.clone();
+    scene.coap_server.events = Arc::new(move |event| {
+        if let Event::Request(answered) = event {
+            sink.lock().unwrap().push((answered.path, answered.code));
+        }
+    });
+    let mut ask = |options: &[(OptionNumber, &[u8])]| {
+        scene.next_id += 1;
+        let mut storage = [0; 100];
+        let mut frame = Frame::new(&mut storage, 0);
+        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::PUT, scene.next_id, b"t").unwrap();
+        for (number, value) in options {
+            builder.option(*number, value).unwrap();
+        }
+        let answer = scene.receive(frame.finish());
+        let code = MessageRef::parse(&answer).unwrap().code();
+        let (path, reported) = reports.lock().unwrap().pop().unwrap();
+        assert_eq!(code, reported);
+        (code, path, scene.coap_server.application.0)
+    };
+    let (path, query) = (OptionNumber::URI_PATH, OptionNumber::URI_QUERY);
+    assert_eq!(ask(&[(path, b"a"), (path, b"b"), (query, b"n=1")]), (Code::CONTENT, "/a/b".to_owned(), 1));
+    assert_eq!(ask(&[]), (Code::CONTENT, "/".to_owned(), 2));
+    for (options, reported) in [
+        (&[(path, &b"a/b"[..])][..], "/a/b"),
+        (&[(path, b"a"), (path, b".."), (path, b"b")], "/a/../b"),
+        (&[(path, b""), (path, b"b")], "//b"),
+        (&[(path, b"\xff")], "/\u{fffd}"),
+        (&[(path, b"a"), (query, b"\xff")], "/a"),
+    ] {
+        assert_eq!(ask(options), (Code::BAD_REQUEST, reported.to_owned(), 2));
     }
 }

@@ -102,12 +102,8 @@ impl<A: Application> Shard<A> {
         let (received, sent) = (request.received, deferred.payload.len());
         self.coap_server.report = Report { received, sent, cause, ..Report::default() };
         let source = request.oscore.as_ref().map(|oscore| to.under(oscore));
-        self.coap_server.report_request(
-            source.as_ref().unwrap_or(&to),
-            request.method,
-            || request.path.clone(),
-            Some(deferred.code),
-        );
+        self.coap_server.path.clone_from(&request.path);
+        self.coap_server.report_request(source.as_ref().unwrap_or(&to), request.method, Some(deferred.code));
         if self.coap_server.complete(&to, coap_peer, deferred, &mut self.crypto, random[0], &mut frame).is_some() {
             let len = frame.len();
             if let Some(deadline) = coap_peer.exchanges.next_deadline(&self.coap_server.pool) {

@@ -1,0 +1,153 @@
+//! The path and the query of a request (RFC 7252, sections 5.10.1, 6.4 and 6.5).
+//!
+//! Policy, handler, observers and log read both through these views, so they agree on the resource that a request names.
+//! [`MessageRef::path_is`] compares bytes and agrees with them on every valid path.
+//!
+//! A path is valid if
+//! * each segment is UTF-8 (section 3.2: options of format `string`),
+//! * no segment is `.` or `..` (section 5.10.1),
+//! * no segment contains a slash: the text of the path would not show where the segment ends,
+//! * only the last of several segments is empty: `/a/` is another path than `/a`. No segment at all is the path `/`, which a
+//!   single empty segment would name as well (section 6.5), so that one is not valid.
+//!
+//! A query is valid if each argument is UTF-8. An argument may be empty and may contain `&`.
+
+use std::fmt;
+use tegmen::coap::option::Options;
+use tegmen::coap::{MessageRef, OptionNumber};
+
+/// The reason why a path or a query is not valid; the request is answered with 4.00.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InvalidUri {
+    /// A segment or an argument is not UTF-8.
+    NotUtf8,
+    /// A segment of the path contains a slash.
+    Slash,
+    /// A segment is empty and is not the last of several.
+    Empty,
+    /// A segment is `.` or `..`.
+    Dots,
+}
+
+impl fmt::Display for InvalidUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotUtf8 => "a segment of the path or an argument of the query is not UTF-8",
+            Self::Slash => "a segment of the path contains a slash",
+            Self::Empty => "a segment of the path is empty and is not the last of several",
+            Self::Dots => "a segment of the path is . or ..",
+        })
+    }
+}
+
+impl std::error::Error for InvalidUri {}
+
+/// The valid path of a request.
+#[derive(Clone, Debug)]
+pub struct Path<'r> {
+    segments: Values<'r>,
+}
+
+impl<'r> Path<'r> {
+    /// Reads the Uri-Path options of a message.
+    ///
+    /// # Errors
+    /// [`InvalidUri`].
+    pub fn of(message: &MessageRef<'r>) -> Result<Self, InvalidUri> {
+        let (mut first, mut was_empty) = (true, false);
+        for segment in message.values(OptionNumber::URI_PATH) {
+            if was_empty {
+                return Err(InvalidUri::Empty);
+            }
+            match segment {
+                b"." | b".." => return Err(InvalidUri::Dots),
+                b"" if first => return Err(InvalidUri::Empty),
+                _ if segment.contains(&b'/') => return Err(InvalidUri::Slash),
+                _ if std::str::from_utf8(segment).is_err() => return Err(InvalidUri::NotUtf8),
+                _ => {}
+            }
+            (first, was_empty) = (false, segment.is_empty());
+        }
+        Ok(Self { segments: Values::new(message, OptionNumber::URI_PATH) })
+    }
+
+    /// Returns the segments in their order; `/` has none.
+    pub fn segments(&self) -> impl Iterator<Item = &'r str> + Clone + use<'r> {
+        self.segments.clone()
+    }
+
+    /// Returns the bytes of the path as text, with a slash before each segment; those of `/` if there is no segment.
+    pub fn bytes(&self) -> impl Iterator<Item = u8> + Clone + use<'r> {
+        let root = self.segments().next().map_or("/", |_| "");
+        root.bytes().chain(self.segments().flat_map(|segment| std::iter::once(b'/').chain(segment.bytes())))
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut segments = self.segments().peekable();
+        if segments.peek().is_none() {
+            return f.write_str("/");
+        }
+        segments.try_for_each(|segment| f.write_str("/").and_then(|()| f.write_str(segment)))
+    }
+}
+
+/// The valid query of a request.
+#[derive(Clone, Debug)]
+pub struct Query<'r> {
+    arguments: Values<'r>,
+}
+
+impl<'r> Query<'r> {
+    /// Reads the Uri-Query options of a message.
+    ///
+    /// # Errors
+    /// [`InvalidUri::NotUtf8`].
+    pub fn of(message: &MessageRef<'r>) -> Result<Self, InvalidUri> {
+        let mut arguments = message.values(OptionNumber::URI_QUERY);
+        if arguments.any(|argument| std::str::from_utf8(argument).is_err()) {
+            return Err(InvalidUri::NotUtf8);
+        }
+        Ok(Self { arguments: Values::new(message, OptionNumber::URI_QUERY) })
+    }
+
+    /// Returns the arguments in their order.
+    pub fn arguments(&self) -> impl Iterator<Item = &'r str> + Clone + use<'r> {
+        self.arguments.clone()
+    }
+
+    /// Returns the value of the first argument `name=value`; the value of an argument `name` is empty.
+    pub fn get(&self, name: &str) -> Option<&'r str> {
+        self.arguments().find_map(|argument| {
+            let (found, value) = argument.split_once('=').unwrap_or((argument, ""));
+            (found == name).then_some(value)
+        })
+    }
+}
+
+/// The segments of a [`Path`], or the arguments of a [`Query`].
+#[derive(Clone, Debug)]
+struct Values<'r> {
+    options: Options<'r>,
+    number: OptionNumber,
+}
+
+impl<'r> Values<'r> {
+    fn new(message: &MessageRef<'r>, number: OptionNumber) -> Self {
+        Self { options: message.options(), number }
+    }
+}
+
+impl<'r> Iterator for Values<'r> {
+    type Item = &'r str;
+
+    fn next(&mut self) -> Option<&'r str> {
+        let number = self.number;
+        // The constructor of the view has checked that these bytes are UTF-8.
+        self.options.find(|(found, _)| *found == number).and_then(|(_, value)| std::str::from_utf8(value).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests;
