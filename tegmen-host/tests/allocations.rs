@@ -1,0 +1,142 @@
+//! The allocations of a server for a request that it has served before, over DTLS and over OSCORE.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tegmen::coap::{Authorized, Code, Response};
+use tegmen_host::client::{Client, ClientConfig, ClientKey, Request};
+use tegmen_host::contexts::{self, ContextFile, Contexts};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::server::{Application, Exchange, Listen, Server, ServerConfig};
+
+thread_local! {
+    static COUNTS: Cell<bool> = const { Cell::new(false) };
+}
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts the allocations of the threads that set `COUNTS`.
+struct Counting;
+
+#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
+// SAFETY: every call goes to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if COUNTS.get() {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promises are the ones that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; `pointer` comes from `alloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Answers every request. A POST marks the thread of the server, whose allocations are counted from then on.
+#[derive(Clone)]
+struct App;
+
+impl Application for App {
+    fn handle(
+        &mut self,
+        request: &Authorized<'_>,
+        response: &mut Response<'_, '_>,
+        _: &Exchange<'_>,
+    ) -> Result<(), Code> {
+        if request.message().code() == Code::POST {
+            COUNTS.set(true);
+        }
+        response.payload(b"21.5").map_err(|_| Code::INTERNAL_SERVER_ERROR)
+    }
+}
+
+/// A server of one shard with a pre-shared key and an OSCORE context, and the address of its port.
+struct Scene {
+    _server: Server,
+    config: ClientConfig,
+    address: std::net::SocketAddr,
+    dir: PathBuf,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Scene {
+    fn new(name: &str, secure: bool) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-path-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let context = ContextFile {
+            sender_id: vec![1],
+            recipient_id: vec![2],
+            master_secret: vec![7; 16].into(),
+            master_salt: Vec::new(),
+            id_context: None,
+            aead: tegmen::oscore::Aead::AesCcm16_64_128,
+            created: contexts::now(),
+            expires: None,
+            allow: None,
+            rederivation: false,
+        };
+        contexts::create(&dir.join("client"), &context).unwrap();
+        contexts::create(&dir.join("server"), &context.mirrored()).unwrap();
+        let credentials = Credentials::single("me", b"key");
+        let contexts = Contexts::open(&[dir.join("server")], |name, _| credentials.learn(name, None)).unwrap();
+        let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure }];
+        let config = ServerConfig { contexts, listen, shards: 1, report_requests: false, ..ServerConfig::default() };
+        let server = Server::start(&config, &credentials, App, Arc::new(|_| {})).unwrap();
+        let address = server.addresses()[0].address;
+        let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
+        let oscore = (!secure).then(|| dir.join("client"));
+        Self {
+            _server: server,
+            config: ClientConfig { key: Some(key), oscore, ..ClientConfig::default() },
+            address,
+            dir,
+        }
+    }
+
+    /// Returns the allocations of the server for `gets` warm GETs.
+    async fn warm_gets(&self, secure: bool, gets: u64) -> u64 {
+        let mut client = Client::connect_to(self.address, secure, self.config.clone()).await.unwrap();
+        let path = ["value".to_owned()];
+        let mut before = 0;
+        for number in 0..=100 + gets {
+            let method = if number == 0 { Code::POST } else { Code::GET };
+            let request = Request {
+                method,
+                path: &path,
+                query: &[],
+                content_format: None,
+                accept: None,
+                payload: &[],
+                options: &[],
+            };
+            assert_eq!(client.request(&request).await.unwrap().payload, b"21.5");
+            if number == 100 {
+                before = ALLOCATIONS.load(Ordering::Relaxed);
+            }
+        }
+        ALLOCATIONS.load(Ordering::Relaxed) - before
+    }
+}
+
+#[tokio::test]
+async fn a_warm_get_is_served_without_an_allocation() {
+    for secure in [true, false] {
+        let scene = Scene::new(if secure { "dtls" } else { "oscore" }, secure);
+        let allocations = scene.warm_gets(secure, 1000).await;
+        // The memory of exchanges grows in blocks while it fills.
+        assert!(allocations <= 10, "{allocations} allocations of 1,000 requests");
+    }
+}
