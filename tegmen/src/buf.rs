@@ -457,6 +457,23 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
+    /// Leaves `len` more bytes free in front of an empty frame.
+    pub(crate) const fn indent(&mut self, len: usize) {
+        if self.is_empty() && len <= self.room() {
+            self.start = self.start.wrapping_add(len);
+            self.end = self.start;
+        }
+    }
+
+    /// Moves the bytes of the frame to the front of its storage.
+    pub(crate) fn move_to_front(&mut self) {
+        let len = self.len();
+        if let Some(bytes) = self.storage.get_mut(..self.end) {
+            shift_left(bytes, self.start, 0);
+        }
+        (self.start, self.end) = (0, len);
+    }
+
     /// Takes the last `len` bytes away.
     pub(crate) fn cut(&mut self, len: usize) {
         self.end = self.end.saturating_sub(len).max(self.start);

@@ -8,12 +8,16 @@
 //! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`];
 //! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`].
 //!
+//! With [`Oscore`] among its features, a node opens the requests that have an OSCORE option and protects their responses,
+//! and [`Node::request_with_oscore`] asks with protection, in clear and over DTLS.
+//!
 //! An image may leave out a part of the node: see [`Features`].
 
 mod application;
 mod ask;
 mod error;
 mod features;
+mod oscore;
 mod pacing;
 mod queue;
 mod send;
@@ -22,12 +26,14 @@ mod serve;
 pub use application::{Application, Deferred, DeferredRequest, Reply};
 pub use error::SendError;
 pub use features::{Features, Parts};
+pub use oscore::{OneContext, Opened, Oscore};
 pub use pacing::{Pacing, PacingArray};
 pub use queue::{Queue, QueueArray, Queued};
 
 use crate::address::Path;
 use crate::buf::Frame;
 use crate::coap::exchange::{Due, PeerExchanges, Received};
+use crate::coap::{Code, OptionNumber, RequestId};
 use crate::counters::Discard;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -36,6 +42,7 @@ use crate::dtls::association::Rank;
 use crate::dtls::roles::Roles;
 use crate::endpoint::{Endpoint, Event, Peers};
 use crate::identity::{Identity, PeerId};
+use features::ExchangeOf;
 
 /// An endpoint, the exchanges of each of its peers, and the memory of the features `F`.
 pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
@@ -43,7 +50,8 @@ pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
     pub endpoint: Endpoint<P, R>,
     /// The memory of their exchanges.
     storage: <P::Attached as PeerExchanges>::Storage,
-    features: F,
+    /// The memory of the features.
+    pub features: F,
     nstart: usize,
 }
 
@@ -77,7 +85,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         cx: &mut Cx<'_, C>,
         path: &Path,
         records: &mut Records<'_>,
-        application: &mut impl Application,
+        application: &mut impl Application<ExchangeOf<F>>,
         out: &mut [u8],
     ) -> Option<Event> {
         loop {
@@ -99,7 +107,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         cx: &mut Cx<'_, C>,
         path: &Path,
         datagram: &mut [u8],
-        application: &mut impl Application,
+        application: &mut impl Application<ExchangeOf<F>>,
         out: &mut [u8],
     ) -> Option<Event> {
         let peer = self.endpoint.plain(cx, path, Rank::Stranger).ok()?;
@@ -112,7 +120,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     pub fn poll<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        application: &mut impl Application,
+        application: &mut impl Application<ExchangeOf<F>>,
         out: &mut [u8],
     ) -> Option<Event> {
         loop {
@@ -135,7 +143,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         cx: &mut Cx<'_, C>,
         peer: PeerId,
         message: &mut [u8],
-        application: &mut impl Application,
+        application: &mut impl Application<ExchangeOf<F>>,
         out: &mut [u8],
     ) -> Option<Event> {
         // The message may be a replay: the replay window of a restored session was lost. The owner first has to verify
@@ -148,16 +156,29 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let sender = self.endpoint.peers.peer(peer)?;
         let identity = Identity { principal: sender.principal(), protection: sender.protection() };
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
-        let Self { endpoint, storage, .. } = self;
+        let Self { endpoint, storage, features, .. } = self;
+        let (oscore, _) = features.oscore();
         let exchanges = endpoint.peers.attached(peer)?.exchanges();
         match exchanges.receive(storage, cx.now, message) {
             Received::Request(request, key) => {
-                serve::answer(cx.now, peer, (exchanges, storage), (request, key), identity, application, &mut frame);
+                let memory = (exchanges, storage, oscore);
+                // A proxy sees the outer message of a protected request here, before it is opened.
+                if F::Oscore::IS_ON && request.option(OptionNumber::OSCORE).is_some() {
+                    serve::answer_protected(cx, peer, memory, (message, key), application, &mut frame);
+                } else {
+                    serve::answer(cx, peer, memory, (request, key), (identity, None), application, &mut frame);
+                }
             }
             Received::Duplicate(reply) => frame.append(reply).ok()?,
             Received::Reject(reset) => frame.append(&reset).ok()?,
-            Received::Response { request, message, acknowledge } => {
-                application.on_reply(peer, request, Reply::Response(&message));
+            Received::Response { request, message: response, acknowledge } => {
+                let is_protected = || response.option(OptionNumber::OSCORE).is_some();
+                if F::Oscore::IS_ON && (oscore.is_protected(peer, request) || is_protected()) {
+                    let code = response.code();
+                    on_protected_response(cx, oscore, (peer, request), (message, code), application);
+                } else {
+                    application.on_reply(peer, request, Reply::Response(&response));
+                }
                 frame.append(acknowledge.as_ref().map_or(&[], |acknowledgement| acknowledgement)).ok()?;
             }
             Received::Acknowledged(request) => application.on_reply(peer, request, Reply::Acknowledged),
@@ -176,7 +197,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         &mut self,
         cx: &mut Cx<'_, C>,
         peer: PeerId,
-        application: &mut impl Application,
+        application: &mut impl Application<ExchangeOf<F>>,
         out: &mut [u8],
     ) -> Option<Event> {
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
@@ -209,7 +230,24 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             return None;
         }
         self.endpoint.seal(cx, peer, &mut frame).ok()?;
+        if F::Oscore::IS_ON {
+            frame.move_to_front();
+        }
         Some(Event::Transmit { peer, len: frame.len() as u16 })
+    }
+}
+
+/// Opens the response to a request that was protected.
+fn on_protected_response<C: Crypto, O: Oscore>(
+    cx: &mut Cx<'_, C>,
+    oscore: &mut O,
+    (peer, request): (PeerId, RequestId),
+    (datagram, code): (&mut [u8], Code),
+    application: &mut impl Application<O::Exchange>,
+) {
+    match oscore.unprotect_response(cx.crypto, peer, request, datagram) {
+        Ok(response) => application.on_reply(peer, request, Reply::Response(&response)),
+        Err(reason) => application.on_reply(peer, request, Reply::Refused { reason, code }),
     }
 }
 

@@ -18,6 +18,8 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{Application, Deferred, DeferredRequest, Features, Node, Reply, SendError};
 use tegmen::time::{Duration, Instant};
 
+#[path = "nodes/oscore.rs"]
+mod oscore;
 #[path = "nodes/queue.rs"]
 mod queue;
 
@@ -82,6 +84,7 @@ impl Application for App {
             Reply::Reset => Outcome::Reset,
             Reply::TimedOut => Outcome::TimedOut,
             Reply::NotSent(error) => Outcome::NotSent(error),
+            Reply::Refused { .. } => panic!("nothing is protected with OSCORE"),
         };
         assert_eq!(self.outcomes.insert(request, outcome), None, "one reply to a request");
     }
@@ -98,7 +101,7 @@ struct End<F: Features> {
     asked: HashMap<u32, RequestId>,
 }
 
-impl<F: Features + Default> End<F> {
+impl<F: Features<Oscore = ()> + Default> End<F> {
     fn new(last: u8, seed: u64, now: Instant) -> Self {
         let mut bytes = [last; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -247,7 +250,7 @@ struct World<F: Features> {
     next_answer: Instant,
 }
 
-impl<F: Features + Default> World<F> {
+impl<F: Features<Oscore = ()> + Default> World<F> {
     fn new(seed: u64, secure: bool) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let now = Instant::from_micros(5_000_000);
@@ -313,7 +316,7 @@ impl<F: Features + Default> World<F> {
 }
 
 /// Thousands of seeds; `TEGMEN_SEEDS` sets how many.
-fn both_ask_and_serve<F: Features + Default>(secure: bool) {
+fn both_ask_and_serve<F: Features<Oscore = ()> + Default>(secure: bool) {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
     let mut answered = 0;
     for seed in 0..seeds {

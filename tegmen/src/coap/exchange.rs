@@ -314,6 +314,11 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.forget(&mut self.kept);
     }
 
+    /// Returns true until the exchange ends.
+    pub(crate) fn is_open(&self, storage: &S, id: RequestId) -> bool {
+        storage.exchanges(&self.kept).any(|o| o.id == id && o.is_open())
+    }
+
     /// Returns the number of our exchanges that have not ended, observations among them.
     pub fn open(&self, storage: &S) -> usize {
         storage.exchanges(&self.kept).filter(|o| o.is_open()).count()

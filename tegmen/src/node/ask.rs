@@ -4,6 +4,7 @@ use super::Node;
 use super::error::SendError;
 use super::features::Features;
 use super::queue::Queue as _;
+use super::send::Protect;
 use crate::coap::exchange::PeerExchanges;
 use crate::coap::message::BuildError;
 use crate::coap::{Builder, Code, MessageType, RequestId};
@@ -29,7 +30,24 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
-        self.send(cx, peer, (MessageType::Confirmable, code), token, write, out)
+        self.send(cx, peer, (MessageType::Confirmable, code), token, Protect::Nothing, write, out)
+    }
+
+    /// Does the same as [`Self::request`], with a request that is protected with OSCORE. Its reply is authentic, or
+    /// [`Reply::Refused`](super::Reply::Refused).
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing must then be sent.
+    pub fn request_with_oscore<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        code: Code,
+        token: &[u8],
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<(RequestId, usize), SendError> {
+        self.send(cx, peer, (MessageType::Confirmable, code), token, Protect::Request, write, out)
     }
 
     /// Does the same as [`Self::request`], with a request that is not confirmable. It is sent once, when PROBING_RATE allows
@@ -47,7 +65,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
-        self.send(cx, peer, (MessageType::NonConfirmable, code), token, write, out)
+        self.send(cx, peer, (MessageType::NonConfirmable, code), token, Protect::Nothing, write, out)
     }
 
     /// Gives up a request; its reply is then rejected, which also ends an observation (RFC 7641, section 3.6).

@@ -3,6 +3,7 @@
 use crate::coap::exchange::Busy;
 use crate::coap::message::BuildError;
 use crate::endpoint::Misuse;
+use crate::oscore::ProtectError;
 
 /// The reason why a message was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +16,14 @@ pub enum SendError {
     TooLong,
     /// The message cannot be protected.
     Misuse(Misuse),
+    /// The message cannot be protected with OSCORE.
+    Oscore(ProtectError),
+}
+
+impl From<ProtectError> for SendError {
+    fn from(error: ProtectError) -> Self {
+        Self::Oscore(error)
+    }
 }
 
 impl From<Busy> for SendError {

@@ -3,7 +3,8 @@
 use super::Node;
 use super::application::{Application, Reply};
 use super::error::SendError;
-use super::features::Features;
+use super::features::{ExchangeOf, Features};
+use super::oscore::Oscore as _;
 use super::pacing::Pacing as _;
 use super::queue::{Queue as _, Queued};
 use crate::buf::Frame;
@@ -16,17 +17,28 @@ use crate::cx::Cx;
 use crate::dtls::roles::Roles;
 use crate::endpoint::{Misuse, Peers};
 use crate::identity::PeerId;
+use crate::oscore::RequestNonce;
 use crate::time::Instant;
 
+/// The protection with OSCORE of a message that begins an exchange.
+pub(super) enum Protect<'x, X> {
+    Nothing,
+    Request,
+    Response(&'x X, Option<RequestNonce>),
+}
+
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a message that begins an exchange.
+    /// Writes a message that begins an exchange. OSCORE protects it before it is kept, so that all transmissions have the
+    /// same bytes.
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a message, and where it goes")]
     pub(super) fn send<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         peer: PeerId,
         (message_type, code): (MessageType, Code),
         token: &[u8],
+        protect: Protect<'_, ExchangeOf<F>>,
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
@@ -34,6 +46,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         cx.crypto.random(&mut random);
         let [random] = random;
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
+        if F::Oscore::IS_ON && !matches!(protect, Protect::Nothing) {
+            frame.indent(F::Oscore::OVERHEAD);
+            self.forget_requests();
+        }
         let exchanges = self.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?.exchanges();
         let confirmable = message_type == MessageType::Confirmable;
         let mut waits = !may_begin(exchanges, &self.storage, self.nstart, code.is_request());
@@ -48,10 +64,21 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
         let mut builder = Builder::new(&mut frame, message_type, code, exchanges.message_id(), token)?;
         write(&mut builder)?;
-        if waits {
-            return Ok((self.enqueue(peer, frame.bytes())?, 0));
-        }
         let request = exchanges.request_id();
+        if F::Oscore::IS_ON {
+            let (oscore, _) = self.features.oscore();
+            match protect {
+                Protect::Nothing => {}
+                Protect::Request => oscore.protect_request(cx.crypto, peer, request, &mut frame)?,
+                Protect::Response(exchange, nonce) => {
+                    oscore.protect_response(cx.crypto, exchange, nonce, &mut frame)?;
+                }
+            }
+        }
+        if waits {
+            self.enqueue(peer, request, frame.bytes())?;
+            return Ok((request, 0));
+        }
         if confirmable || is_answered(frame.bytes()) {
             exchanges.sent_as(&mut self.storage, cx.now, request, frame.bytes(), random)?;
         }
@@ -64,16 +91,28 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             self.cancel(peer, request);
             return Err(misuse.into());
         }
+        if F::Oscore::IS_ON {
+            frame.move_to_front();
+        }
         Ok((request, frame.len()))
     }
 
-    /// Keeps the message in `frame` until it may be sent. Returns its name.
-    pub(super) fn enqueue(&mut self, peer: PeerId, message: &[u8]) -> Result<RequestId, SendError> {
+    /// Lets OSCORE forget the requests that have ended, and those to peers that are not in the table any more.
+    fn forget_requests(&mut self) {
+        let Self { endpoint, storage, features, .. } = self;
+        let (oscore, queue) = features.oscore();
+        oscore.retain(|peer, request| {
+            let Some(attached) = endpoint.peers.attached(peer) else { return false };
+            let waits = queue.first(peer, |queued| queued.request == request).is_some();
+            waits || attached.exchanges().is_open(storage, request)
+        });
+    }
+
+    /// Keeps the message in `frame` until it may be sent.
+    pub(super) fn enqueue(&mut self, peer: PeerId, request: RequestId, message: &[u8]) -> Result<(), SendError> {
         let Self { endpoint, features, .. } = self;
         let parsed = MessageRef::parse(message).map_err(|_| SendError::TooLong)?;
         let confirmable = parsed.message_type() == MessageType::Confirmable;
-        let exchanges = endpoint.peers.attached(peer).ok_or(SendError::Busy)?.exchanges();
-        let request = exchanges.request_id();
         let queued = Queued { peer, request, confirmable, is_request: parsed.code().is_request() };
         let queue = features.queue();
         if let Err(busy) = queue.push(queued, message) {
@@ -85,7 +124,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             queue.push(queued, message)?;
         }
         self.schedule(peer);
-        Ok(request)
+        Ok(())
     }
 
     /// Returns the time at which the first of the peer's messages may be sent.
@@ -109,7 +148,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         &mut self,
         cx: &mut Cx<'_, C>,
         peer: PeerId,
-        application: &mut impl Application,
+        application: &mut impl Application<ExchangeOf<F>>,
         frame: &mut Frame<'_>,
     ) {
         let Self { endpoint, storage, nstart, features } = self;

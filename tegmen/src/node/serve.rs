@@ -3,24 +3,27 @@
 use super::Node;
 use super::application::{Application, Deferred, DeferredRequest};
 use super::error::SendError;
-use super::features::Features;
+use super::features::{ExchangeOf, Features};
+use super::oscore::{Opened, Oscore};
+use super::send::Protect;
 use crate::buf::Frame;
 use crate::coap::exchange::{Exchanges, PeerExchanges};
 use crate::coap::handler::{Request, Served, heading, serve};
 use crate::coap::message::{BuildError, empty};
 use crate::coap::storage::{ExchangeStorage, Repeat};
-use crate::coap::{Builder, Code, MessageRef, MessageType};
+use crate::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
+use crate::counters::Discard;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::roles::Roles;
 use crate::endpoint::Peers;
-use crate::identity::{Identity, PeerId};
-use crate::time::Instant;
+use crate::identity::{Identity, PeerId, Protection};
+use crate::oscore::{RequestNonce, UnprotectError};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Writes the response to a deferred request into `out`, protected, as a confirmable message; `write` adds its options
-    /// and payload. The node sends it again until it is acknowledged. Returns the length of the datagram to send. The length
-    /// is 0 if the response waits in the node's [`Queue`](super::Queue), or the client does not want it (RFC 7967).
+    /// and payload. It is protected with OSCORE if the request was. The node sends it again until it is acknowledged. Returns
+    /// the length of the datagram to send. The length is 0 if the response waits in the node's [`Queue`](super::Queue), or the client does not want it (RFC 7967).
     ///
     /// # Errors
     /// [`SendError`]; nothing must then be sent. After [`SendError::Busy`] the response may be sent later: it returns the
@@ -28,30 +31,35 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     pub fn respond<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        deferred: Deferred,
+        mut deferred: Deferred<ExchangeOf<F>>,
         code: Code,
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
-    ) -> Result<usize, (SendError, Deferred)> {
+    ) -> Result<usize, (SendError, Deferred<ExchangeOf<F>>)> {
         if deferred.no_response.suppresses(code) {
             return Ok(0);
         }
         let (peer, token) = (deferred.peer, deferred.token);
-        let sent = self.send(cx, peer, (MessageType::Confirmable, code), token.as_bytes(), write, out);
+        // A response that is not sent may have taken the nonce. The next attempt then takes a number of our own.
+        let protect = match &mut deferred.exchange {
+            Some((exchange, nonce)) => Protect::Response(&*exchange, nonce.take()),
+            None => Protect::Nothing,
+        };
+        let sent = self.send(cx, peer, (MessageType::Confirmable, code), token.as_bytes(), protect, write, out);
         sent.map(|(_, len)| len).map_err(|error| (error, deferred))
     }
 }
 
-/// Writes the response to `message` into `frame`, and keeps it for a repetition of the request. A request that must not be
+/// Writes the response to a request into `frame`, and keeps it for a repetition of the request. A request that must not be
 /// executed twice is refused with 5.03 if there is no room to remember it.
 #[inline]
-pub(super) fn answer<S: ExchangeStorage, A: Application>(
-    now: Instant,
+pub(super) fn answer<C: Crypto, S: ExchangeStorage, O: Oscore>(
+    cx: &mut Cx<'_, C>,
     peer: PeerId,
-    (exchanges, storage): (&mut Exchanges<S>, &mut S),
+    (exchanges, storage, oscore): (&mut Exchanges<S>, &mut S, &mut O),
     (message, key): (MessageRef<'_>, S::Key),
-    identity: Identity,
-    application: &mut A,
+    (identity, mut exchange): (Identity, Option<(O::Exchange, RequestNonce)>),
+    application: &mut impl Application<O::Exchange>,
     frame: &mut Frame<'_>,
 ) {
     let Some((policy, handler)) = application.server() else {
@@ -61,14 +69,83 @@ pub(super) fn answer<S: ExchangeStorage, A: Application>(
         return;
     };
     let own_id = exchanges.message_id();
-    let repeat = Repeat::of(message.code());
-    if !exchanges.has_room(storage, now, repeat) {
+    // Its context refuses a second copy of a protected request.
+    let repeat = if exchange.is_some() { Repeat::Idempotent } else { Repeat::of(message.code()) };
+    if !exchanges.has_room(storage, cx.now, repeat) {
         let (message_type, message_id) = heading(&message, own_id);
         let _ = Builder::new(frame, message_type, Code::SERVICE_UNAVAILABLE, message_id, message.token());
+        if O::IS_ON {
+            protect(cx, oscore, exchange, (message_type, message_id), message.token(), frame);
+        }
         return;
     }
     if let Served::Deferred(token) = serve(Request::new(message, identity), policy, handler, own_id, frame) {
-        application.on_deferred(DeferredRequest { peer, token, message: &message });
+        application.on_deferred(DeferredRequest { peer, token, message: &message, exchange: exchange.take() });
     }
-    exchanges.keep_reply(storage, now, key, repeat, frame.bytes());
+    if O::IS_ON {
+        protect(cx, oscore, exchange, heading(&message, own_id), message.token(), frame);
+    }
+    exchanges.keep_reply(storage, cx.now, key, repeat, frame.bytes());
+}
+
+/// Protects the response in `frame` with OSCORE. An acknowledgement or a Reset is empty and has no protection.
+fn protect<C: Crypto, O: Oscore>(
+    cx: &mut Cx<'_, C>,
+    oscore: &mut O,
+    exchange: Option<(O::Exchange, RequestNonce)>,
+    head: (MessageType, u16),
+    token: &[u8],
+    frame: &mut Frame<'_>,
+) {
+    let Some((exchange, nonce)) = exchange else { return };
+    let responds = MessageRef::parse(frame.bytes()).is_ok_and(|message| message.code().is_response());
+    if responds && oscore.protect_response(cx.crypto, &exchange, Some(nonce), frame).is_err() {
+        refuse(Code::INTERNAL_SERVER_ERROR, head, token, frame);
+    }
+}
+
+/// Opens a request with an OSCORE option, and answers the request inside. A request that does not open is refused. The
+/// refusal is not kept, because anybody can cause it.
+pub(super) fn answer_protected<C: Crypto, S: ExchangeStorage, O: Oscore>(
+    cx: &mut Cx<'_, C>,
+    peer: PeerId,
+    (exchanges, storage, oscore): (&mut Exchanges<S>, &mut S, &mut O),
+    (datagram, key): (&mut [u8], S::Key),
+    application: &mut impl Application<O::Exchange>,
+    frame: &mut Frame<'_>,
+) {
+    frame.indent(O::OVERHEAD);
+    let Ok(outside) = MessageRef::parse(datagram) else { return };
+    let (head, token) = (heading(&outside, exchanges.message_id()), Token::new(outside.token()));
+    match oscore.unprotect_request(cx.crypto, peer, datagram) {
+        Ok(Opened::Fresh { message, principal, exchange, nonce }) => {
+            let identity = Identity { principal, protection: Protection::Oscore };
+            let sender = (identity, Some((exchange, nonce)));
+            answer(cx, peer, (exchanges, storage, oscore), (message, key), sender, application, frame);
+        }
+        Ok(Opened::Unverified(exchange)) => {
+            if oscore.write_challenge(cx.crypto, &exchange, head, &token, frame).is_err() {
+                refuse(Code::INTERNAL_SERVER_ERROR, head, token.as_bytes(), frame);
+            }
+            exchanges.keep_reply(storage, cx.now, key, Repeat::Idempotent, frame.bytes());
+        }
+        Err(reason) => {
+            cx.counters.discard(match reason {
+                UnprotectError::Unprotected | UnprotectError::BadOption | UnprotectError::Malformed => {
+                    Discard::Malformed
+                }
+                UnprotectError::UnknownContext => Discard::UnknownPeer,
+                UnprotectError::Replayed => Discard::Replayed,
+                UnprotectError::NotAuthentic => Discard::NotAuthentic,
+            });
+            refuse(reason.code(), head, token.as_bytes(), frame);
+        }
+    }
+}
+
+/// Writes an error that is not protected, and that no cache keeps (RFC 8613, section 8.2).
+fn refuse(code: Code, (message_type, message_id): (MessageType, u16), token: &[u8], frame: &mut Frame<'_>) {
+    frame.truncate(0);
+    let built = Builder::new(frame, message_type, code, message_id, token);
+    let _ = built.and_then(|mut builder| builder.uint(OptionNumber::MAX_AGE, 0));
 }

@@ -1,0 +1,284 @@
+//! OSCORE at a node (RFC 8613): the operations that its owner supplies, and those of a mote with one context.
+
+use super::error::SendError;
+use crate::buf::Frame;
+use crate::coap::{MessageRef, MessageType, RequestId, Token};
+use crate::crypto::Crypto;
+use crate::identity::{PeerId, Principal};
+use crate::oscore::{
+    Context, OVERHEAD, Pending, ProtectError, RequestBinding, RequestNonce, UnprotectError, Unprotected,
+};
+use core::convert::Infallible;
+
+/// The security contexts of a node, as the operations on one message each. All of them work in place.
+///
+/// The node calls them between its exchanges and the protection of the datagram: a repeated request is answered again
+/// before it is opened, and a response is protected before it is kept for that. `()` is a node without OSCORE: it has
+/// neither size nor code, and the node then refuses requests with an OSCORE option.
+pub trait Oscore {
+    /// True unless this is `()`.
+    const IS_ON: bool = true;
+    /// Most bytes that protection adds to a message: see [`OVERHEAD`].
+    const OVERHEAD: usize;
+    /// A request that was opened: its context, and what a response is protected with.
+    type Exchange;
+
+    /// Protects the request in `frame` to `peer`, and keeps what opening its response needs.
+    ///
+    /// # Errors
+    /// [`SendError::Oscore`], or [`SendError::Busy`] if there is no space to keep it.
+    fn protect_request<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        peer: PeerId,
+        request: RequestId,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), SendError>;
+
+    /// Opens a request that came from `peer`.
+    ///
+    /// # Errors
+    /// [`UnprotectError`]; the node answers with its code.
+    fn unprotect_request<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        peer: PeerId,
+        datagram: &'r mut [u8],
+    ) -> Result<Opened<'r, Self::Exchange>, UnprotectError>;
+
+    /// Protects the response in `frame`, under the nonce of the request if that is given.
+    ///
+    /// # Errors
+    /// [`ProtectError`].
+    fn protect_response<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        exchange: &Self::Exchange,
+        nonce: Option<RequestNonce>,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError>;
+
+    /// Writes the response to a request that is perhaps a replay: a challenge that the client is to repeat (RFC 8613,
+    /// appendix B.1.2).
+    ///
+    /// # Errors
+    /// [`ProtectError`].
+    fn write_challenge<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        exchange: &Self::Exchange,
+        head: (MessageType, u16),
+        token: &Token,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError>;
+
+    /// Returns true if the request was protected, so that its response must be.
+    fn is_protected(&self, peer: PeerId, request: RequestId) -> bool;
+
+    /// Opens the response to a request that was protected.
+    ///
+    /// # Errors
+    /// [`UnprotectError`]; the response must not be used.
+    fn unprotect_response<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        peer: PeerId,
+        request: RequestId,
+        datagram: &'r mut [u8],
+    ) -> Result<MessageRef<'r>, UnprotectError>;
+
+    /// Forgets all requests for which `is_open` returns false: they have had their last response, or have none.
+    fn retain(&mut self, is_open: impl FnMut(PeerId, RequestId) -> bool);
+}
+
+/// A request that was opened.
+#[derive(Debug)]
+pub enum Opened<'r, X> {
+    /// It is authentic and new.
+    Fresh {
+        /// The message inside.
+        message: MessageRef<'r>,
+        /// The owner of the context.
+        principal: Principal,
+        /// The request in its context, which its response is bound to.
+        exchange: X,
+        /// The right to answer under its nonce.
+        nonce: RequestNonce,
+    },
+    /// It is authentic, but perhaps a replay, because the replay window was lost. It is not executed.
+    Unverified(X),
+}
+
+/// No OSCORE.
+impl Oscore for () {
+    const IS_ON: bool = false;
+    const OVERHEAD: usize = 0;
+    type Exchange = Infallible;
+
+    #[inline]
+    fn protect_request<C: Crypto>(
+        &mut self,
+        _: &mut C,
+        _: PeerId,
+        _: RequestId,
+        _: &mut Frame<'_>,
+    ) -> Result<(), SendError> {
+        Err(SendError::Oscore(ProtectError::Unsupported))
+    }
+
+    #[inline]
+    fn unprotect_request<'r, C: Crypto>(
+        &mut self,
+        _: &mut C,
+        _: PeerId,
+        _: &'r mut [u8],
+    ) -> Result<Opened<'r, Infallible>, UnprotectError> {
+        Err(UnprotectError::UnknownContext)
+    }
+
+    #[inline]
+    fn protect_response<C: Crypto>(
+        &mut self,
+        _: &mut C,
+        exchange: &Infallible,
+        _: Option<RequestNonce>,
+        _: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        match *exchange {}
+    }
+
+    #[inline]
+    fn write_challenge<C: Crypto>(
+        &mut self,
+        _: &mut C,
+        exchange: &Infallible,
+        _: (MessageType, u16),
+        _: &Token,
+        _: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        match *exchange {}
+    }
+
+    #[inline]
+    fn is_protected(&self, _: PeerId, _: RequestId) -> bool {
+        false
+    }
+
+    #[inline]
+    fn unprotect_response<'r, C: Crypto>(
+        &mut self,
+        _: &mut C,
+        _: PeerId,
+        _: RequestId,
+        _: &'r mut [u8],
+    ) -> Result<MessageRef<'r>, UnprotectError> {
+        Err(UnprotectError::UnknownContext)
+    }
+
+    #[inline]
+    fn retain(&mut self, _: impl FnMut(PeerId, RequestId) -> bool) {}
+}
+
+/// One security context, as a mote has it, with at most `REQUESTS` requests of ours that wait for responses. Any peer may
+/// carry its messages: a proxy, or the other end at a new address.
+///
+/// The owner keeps its lease from running out: [`Context::lease_mut`].
+#[derive(Debug)]
+pub struct OneContext<const REQUESTS: usize> {
+    /// The context.
+    pub context: Context,
+    principal: Principal,
+    asked: [Option<Asked>; REQUESTS],
+}
+
+/// A request of ours that waits for its response.
+#[derive(Debug)]
+struct Asked {
+    peer: PeerId,
+    request: RequestId,
+    pending: Pending,
+}
+
+impl<const REQUESTS: usize> OneContext<REQUESTS> {
+    /// A context whose other end is `principal`.
+    pub const fn new(context: Context, principal: Principal) -> Self {
+        Self { context, principal, asked: [const { None }; REQUESTS] }
+    }
+}
+
+impl<const REQUESTS: usize> Oscore for OneContext<REQUESTS> {
+    const OVERHEAD: usize = OVERHEAD;
+    type Exchange = RequestBinding;
+
+    fn protect_request<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        peer: PeerId,
+        request: RequestId,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), SendError> {
+        let place = self.asked.iter_mut().find(|place| place.is_none()).ok_or(SendError::Busy)?;
+        let pending = self.context.protect_request(crypto, frame)?;
+        *place = Some(Asked { peer, request, pending });
+        Ok(())
+    }
+
+    fn unprotect_request<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        _: PeerId,
+        datagram: &'r mut [u8],
+    ) -> Result<Opened<'r, RequestBinding>, UnprotectError> {
+        Ok(match self.context.unprotect_request(crypto, datagram)? {
+            Unprotected::Fresh(message, nonce) => {
+                Opened::Fresh { message, principal: self.principal, exchange: nonce.binding(), nonce }
+            }
+            Unprotected::Unverified(_, exchange) => Opened::Unverified(exchange),
+        })
+    }
+
+    fn protect_response<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        exchange: &RequestBinding,
+        nonce: Option<RequestNonce>,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        self.context.protect_response(crypto, exchange, nonce, frame)
+    }
+
+    fn write_challenge<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        exchange: &RequestBinding,
+        head: (MessageType, u16),
+        token: &Token,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        self.context.write_challenge(crypto, exchange, head, token, frame)
+    }
+
+    fn is_protected(&self, peer: PeerId, request: RequestId) -> bool {
+        self.asked.iter().flatten().any(|asked| (asked.peer, asked.request) == (peer, request))
+    }
+
+    fn unprotect_response<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        peer: PeerId,
+        request: RequestId,
+        datagram: &'r mut [u8],
+    ) -> Result<MessageRef<'r>, UnprotectError> {
+        let asked = self.asked.iter_mut().flatten().find(|asked| (asked.peer, asked.request) == (peer, request));
+        let asked = asked.ok_or(UnprotectError::UnknownContext)?;
+        self.context.unprotect_response(crypto, &mut asked.pending, datagram)
+    }
+
+    fn retain(&mut self, mut is_open: impl FnMut(PeerId, RequestId) -> bool) {
+        for place in &mut self.asked {
+            if place.as_ref().is_some_and(|asked| !is_open(asked.peer, asked.request)) {
+                *place = None;
+            }
+        }
+    }
+}
