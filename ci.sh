@@ -96,7 +96,8 @@ step_package() {
 
 # Two endpoints, a fake clock, a network that loses, repeats, reorders and spoils.
 step_seeds() {
-    TEGMEN_SEEDS=${TEGMEN_SEEDS:-10000} cargo test --release --locked -p tegmen --test pair --test exchanges --test nodes -- --nocapture
+    TEGMEN_SEEDS=${TEGMEN_SEEDS:-10000} cargo test --release --locked -p tegmen --test pair --test simultaneous --test exchanges --test nodes \
+        -- --nocapture
 }
 
 # The core without std, without any feature, on a target that has neither an operating system nor a heap.

@@ -14,6 +14,7 @@ mod one;
 pub mod peers;
 mod restore;
 mod resumption;
+mod simultaneous;
 
 pub use array::PeerArray;
 pub use event::{Event, Misuse};
@@ -398,6 +399,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
 
     /// Opens a session with the peer at the other end of `path`; [`Event::Need`] asks for the key, and
     /// [`Event::Established`] says when it is ready.
+    ///
+    /// If the peer connects to us at the same time, one of the two becomes the server: after
+    /// [`Roles::SIMULTANEOUS`], the one whose ClientHello has the smaller random number. The entry stays the same, with
+    /// the rank [`Rank::OursAsServer`]. The peer then proved itself as a client does; compare [`Peer::principal`] with the
+    /// one that was meant before anything is sent.
     ///
     /// # Errors
     /// [`TableFull`] if all entries belong to associations that we opened.

@@ -225,22 +225,6 @@ fn sessions_do_not_mix() {
 }
 
 #[test]
-fn two_ends_that_open_at_once_do_each_other_no_harm() {
-    let mut world = world();
-    world.connect();
-    let path = world.server.path(world.client.local);
-    let mut cx = Cx { now: world.now, crypto: &mut world.server.crypto, counters: &mut world.server.counters };
-    world.server.endpoint.connect(&mut cx, &path).unwrap();
-    world.run(Duration::from_secs(70));
-    // Neither gives way to the other: both are told that it took too long, and one may try again.
-    let timed_out = Some(Fatal::TimedOut { after_finished: false });
-    assert_eq!((world.client.closed, world.server.closed), (timed_out, timed_out));
-    world.connect();
-    world.run(Duration::from_secs(5));
-    assert!(world.client.established && world.server.established);
-}
-
-#[test]
 fn close_notify_is_told_and_answered_from_either_end() {
     for from_client in [true, false] {
         let mut world = world();

@@ -5,12 +5,11 @@
 
 use tegmen::counters::Counters;
 use tegmen::cx::Cx;
-use tegmen::dtls::roles::Both;
 use tegmen::dtls::{Channel, Config, HandshakeState};
 use tegmen::endpoint::{Endpoint, OnePeer, Peer};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};
-use tegmen_firmware::pair::{CLIENT, OPEN, Pair, SEAL, SERVER};
+use tegmen_firmware::pair::{CLIENT, Either, OPEN, Pair, SEAL, SERVER};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
@@ -23,7 +22,7 @@ static NOTES: [Note; 10] = [
     Note::size("Peer", size_of::<Peer>()),
     Note::size("HandshakeState", size_of::<HandshakeState>()),
     Note::size("peer table of one", size_of::<Table>()),
-    Note::size("Endpoint", size_of::<Endpoint<&mut Table>>()),
+    Note::size("Endpoint", size_of::<Endpoint<&mut Table, Either>>()),
     Note::size("Cx parts", size_of::<Provider>() + size_of::<Counters>()),
 ];
 
@@ -41,14 +40,14 @@ fn run() -> Option<()> {
 }
 
 /// The same for both, so that it is in the image once.
-fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table> {
+fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Either> {
     Endpoint::new(cx, table, Config::default())
 }
 
 /// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of what comes early.
 type Table = OnePeer<(), 32, 96>;
 
-static PAIR: Pair<Table, Both, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
+static PAIR: Pair<Table, Either, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 
 /// Flights of the handshake are below 140 bytes.
 const DATAGRAM_LEN: usize = 200;

@@ -8,14 +8,14 @@ use tegmen::buf::{Reader, Writer};
 use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
 use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
-use tegmen::dtls::roles::{Both, Resuming};
+use tegmen::dtls::roles::Resuming;
 use tegmen::dtls::ticket::{OVERHEAD, TicketKeys};
 use tegmen::dtls::{Config, HandshakeState};
 use tegmen::endpoint::{Endpoint, Peer, PeerArray};
 use tegmen::secret::Secret;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, Region, exit, stack_of};
-use tegmen_firmware::pair::{self, BACK, CLIENT, End, Pair, Running, SERVER, THERE};
+use tegmen_firmware::pair::{self, BACK, CLIENT, Either, End, Pair, Running, SERVER, THERE};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
@@ -79,7 +79,7 @@ fn come_back(cx: &mut Cx<'_, Provider>, client: &mut Node) -> Option<()> {
 /// Both may be either.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     let keys = RefCell::new(TicketKeys::draw(cx.crypto));
-    let role = Resuming { role: Both, sessions: Memory { keys, kept: Cell::new(None) } };
+    let role = Resuming { role: Either, sessions: Memory { keys, kept: Cell::new(None) } };
     Endpoint::with_roles(cx, table, Config::default(), role)
 }
 
@@ -121,7 +121,7 @@ impl Resumption for Memory {
     }
 }
 
-type Role = Resuming<Both, Memory>;
+type Role = Resuming<Either, Memory>;
 type Node = pair::Node<Table, Role>;
 
 /// Two peers, of whom the second comes in place of the first; a ticket that is shown and one that is given, each beside the

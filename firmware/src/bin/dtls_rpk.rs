@@ -7,12 +7,12 @@ use tegmen::crypto::{SCALAR_LEN, SignatureScheme};
 use tegmen::cx::Cx;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::roles::{Both, ClientAuthentication, Credential, Keys, PublicKeys};
+use tegmen::dtls::roles::{ClientAuthentication, Credential, Keys, PublicKeys};
 use tegmen::dtls::{AlertDescription, CipherSuite, Config, HandshakeState, Suites};
 use tegmen::endpoint::{Endpoint, Peer, PeerArray};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};
-use tegmen_firmware::pair::{self, ANSWER_LEN, HANDSHAKE_NOTES, Pair, Proves, WHO};
+use tegmen_firmware::pair::{self, ANSWER_LEN, Either, HANDSHAKE_NOTES, Pair, Proves, WHO};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
@@ -40,7 +40,7 @@ fn run() -> Option<()> {
 
 /// Both have the same key, which each believes of the other.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
-    Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Both, keys: Pinned })
+    Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Either, keys: Pinned })
 }
 
 /// A key pair, and the only public key that is believed.
@@ -81,7 +81,7 @@ impl Proves for Pinned {
     }
 }
 
-type Role = PublicKeys<Both, Pinned>;
+type Role = PublicKeys<Either, Pinned>;
 
 /// One peer, and what a handshake with public keys keeps.
 type Table = PeerArray<(), 1, 1, 400, 400>;

@@ -7,13 +7,13 @@ use tegmen::crypto::{SCALAR_LEN, SignatureScheme};
 use tegmen::cx::Cx;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::roles::{Both, ClientAuthentication, Credential, Keys, PublicKeys};
+use tegmen::dtls::roles::{ClientAuthentication, Credential, Keys, PublicKeys};
 use tegmen::dtls::{CipherSuite, Config, HandshakeState, Suites};
 use tegmen::endpoint::{Endpoint, Peer, PeerArray};
 use tegmen::x509::{self, Anchor, KeyPurpose, Name, Refusal, Rules};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};
-use tegmen_firmware::pair::{self, ANSWER_LEN, HANDSHAKE_NOTES, Pair, Proves, WHO};
+use tegmen_firmware::pair::{self, ANSWER_LEN, Either, HANDSHAKE_NOTES, Pair, Proves, WHO};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
@@ -42,7 +42,7 @@ fn run() -> Option<()> {
 
 /// Both have the same certificates and the same anchor.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
-    Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Both, keys: Certified })
+    Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Either, keys: Certified })
 }
 
 /// A certificate, and whom to believe.
@@ -83,7 +83,7 @@ impl Proves for Certified {
     }
 }
 
-type Role = PublicKeys<Both, Certified>;
+type Role = PublicKeys<Either, Certified>;
 
 /// One peer; what a handshake with public keys keeps; and a certificate_list with what comes before it is believed.
 type Table = PeerArray<(), 1, 1, 400, 1000>;

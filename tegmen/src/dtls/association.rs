@@ -14,6 +14,9 @@ pub enum Rank {
     Authenticated,
     /// We opened the association ourselves.
     Ours,
+    /// We opened the association ourselves while the peer opened one with us, and became its server
+    /// ([`Roles::SIMULTANEOUS`](crate::dtls::roles::Roles::SIMULTANEOUS)).
+    OursAsServer,
 }
 
 /// One association with a peer.
@@ -43,7 +46,7 @@ impl Association {
         }
     }
 
-    /// True if we opened it, and so are the client of its handshake.
+    /// True if we are the client of its handshake.
     pub(crate) fn is_client(&self) -> bool {
         self.rank == Rank::Ours
     }

@@ -1,6 +1,7 @@
 //! Cookies of HelloVerifyRequest: proof that a client receives at its source address, without state here.
 
 use super::Settings;
+use super::handshake::Random;
 use super::handshake::client_hello::ClientHello;
 use crate::address::Address;
 use crate::crypto::Crypto;
@@ -58,6 +59,16 @@ impl Cookies {
         before: &[u8],
     ) -> [u8; COOKIE_LEN] {
         self.over::<C>(generation, address, shown, [before, &[], &[]])
+    }
+
+    /// Returns the cookie that a client has to show instead of `cookie` while we have sent the peer a ClientHello with the
+    /// random number `bound`, or `bound` is that of its ServerHello.
+    pub(crate) fn bind<C: Crypto>(&self, cookie: &[u8; COOKIE_LEN], bound: &Random) -> [u8; COOKIE_LEN] {
+        let mut bound_cookie = [0; COOKIE_LEN];
+        self.key.mac_into::<C>(&[cookie, bound], &mut bound_cookie);
+        let ([first, ..], [generation, ..]) = (&mut bound_cookie, cookie);
+        *first = *first & 0xfe | *generation & 1;
+        bound_cookie
     }
 
     #[inline(always)] // once for a mote

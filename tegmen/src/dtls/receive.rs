@@ -25,6 +25,12 @@ impl Step {
             || LongKeys::FIT && matches!(self, Self::ServerDecrypts)
     }
 
+    /// True while the owner is asked for something.
+    pub(crate) const fn awaits_owner(self) -> bool {
+        let asked = matches!(self, Self::ClientNeedsPsk | Self::ServerNeedsPsk | Self::ServerSigns);
+        asked || self.verifies() || matches!(self, Self::ClientSigns | Self::ClientEncrypts | Self::ServerDecrypts)
+    }
+
     /// True while a server's first flight waits for its signature.
     pub(crate) const fn signs(self) -> bool {
         matches!(self, Self::ServerBegins | Self::ServerSigns)
@@ -201,6 +207,9 @@ impl Handshake<'_> {
         fragment: &Fragment<'_>,
         protected: bool,
     ) -> Result<(), Outcome> {
+        if R::SIMULTANEOUS && self.is_of_another_handshake(fragment.message_type()) {
+            return Err(Discard::Unexpected.into());
+        }
         let whole = fragment.is_whole();
         let verifies = self.awaits_verify_request::<R>(fragment);
         let state = &mut *self.state;
@@ -305,6 +314,22 @@ impl Handshake<'_> {
                 self.state.inbox.keep_waiting(self.buffers.incoming, at, len);
             }
             outcome?;
+        }
+    }
+
+    /// True if a message of this type belongs to another handshake over the same path, which one of the two ends gave up: the
+    /// peer had our role in it, or it answered an earlier ClientHello of ours.
+    fn is_of_another_handshake(&self, kind: MessageType) -> bool {
+        let client = self.association.is_client();
+        let server_hello = matches!(kind, MessageType::SERVER_HELLO | MessageType::HELLO_VERIFY_REQUEST);
+        match self.state.step {
+            Step::AwaitHelloVerifyRequest | Step::AwaitServerHello => !server_hello,
+            _ if client => matches!(kind, MessageType::CLIENT_KEY_EXCHANGE | MessageType::CERTIFICATE_VERIFY),
+            _ => {
+                server_hello
+                    || matches!(kind, MessageType::SERVER_KEY_EXCHANGE | MessageType::CERTIFICATE_REQUEST)
+                    || matches!(kind, MessageType::SERVER_HELLO_DONE | MessageType::NEW_SESSION_TICKET)
+            }
         }
     }
 

@@ -29,6 +29,9 @@ pub trait Roles {
     /// faster for certificates; and the time of a key exchange does not depend on the length of a pre-shared key, so that it
     /// does not tell which identities exist.
     const ON_HOST: bool = false;
+    /// True if an end that connects to a peer, and is connected to by it at the same time, becomes client or server by a
+    /// rule ([`Endpoint::connect`](crate::endpoint::Endpoint::connect)). Without the rule it stays client.
+    const SIMULTANEOUS: bool = Self::CLIENT && Self::SERVER;
     /// True if a server answers a request for renegotiation with a warning; a mote sends nothing.
     const WARNS: bool = false;
 
@@ -216,6 +219,7 @@ impl<R: Roles> Roles for Extended<R> {
     const ONE_HELLO: bool = true;
     const HELLO_FRAGMENTS: bool = true;
     const ON_HOST: bool = true;
+    const SIMULTANEOUS: bool = R::SIMULTANEOUS;
     const WARNS: bool = true;
     const CONNECTION_ID: bool = true;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
@@ -272,6 +276,7 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
     const ONE_HELLO: bool = R::ONE_HELLO;
     const HELLO_FRAGMENTS: bool = R::HELLO_FRAGMENTS;
     const ON_HOST: bool = R::ON_HOST || K::ON_HOST;
+    const SIMULTANEOUS: bool = R::SIMULTANEOUS;
     const WARNS: bool = R::WARNS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = true;
@@ -310,6 +315,7 @@ impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
     const ONE_HELLO: bool = R::ONE_HELLO;
     const HELLO_FRAGMENTS: bool = R::HELLO_FRAGMENTS;
     const ON_HOST: bool = R::ON_HOST;
+    const SIMULTANEOUS: bool = R::SIMULTANEOUS;
     const WARNS: bool = R::WARNS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;

@@ -11,22 +11,26 @@ use crate::dtls::context::HandshakeContext;
 use crate::dtls::cookie;
 use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::{ClientHello, Front};
-use crate::dtls::handshake::{self, Fragment, MessageType, hello_verify_request};
+use crate::dtls::handshake::{self, Fragment, MessageType, Random, hello_verify_request};
 use crate::dtls::public_key::Agreed;
 use crate::dtls::record::{self, ContentType, Record, RecordNumber};
 use crate::dtls::record_size::RecordSize;
 use crate::dtls::resumption::Found;
 use crate::dtls::roles::Roles;
+use crate::dtls::state::Step;
 use crate::dtls::{Fatal, HandshakeState, Profile, alert};
+use crate::identity::PeerId;
 use crate::secret::same;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// Returns true if a handshake in progress began with this ClientHello.
+    /// Returns true if a handshake in progress in which we are server began with this ClientHello.
     fn is_begun(&mut self, path: &Path, fragment: &Fragment<'_>, hello: &ClientHello<'_>) -> bool {
         let Some(id) = self.peers.find(path, Phase::Handshaking) else { return false };
         let number = fragment.message_seq().wrapping_add(1);
         self.peers.handshake(id).is_some_and(|handshake| {
-            handshake.state.client_random == *hello.random && handshake.state.answered_seq == number
+            !(R::SIMULTANEOUS && handshake.association.is_client())
+                && handshake.state.client_random == *hello.random
+                && handshake.state.answered_seq == number
         })
     }
 
@@ -89,7 +93,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if fragment.offset() == 0 {
             let front = Front::read(&mut Reader::new(fragment.body)).map_err(|_| Discard::Malformed)?;
             let generation = cookie::generation(cx.now, &self.settings);
-            let cookie = self.cookies.of_front::<C>(generation, &path.remote, front.cookie, front.before);
+            let mut cookie = self.cookies.of_front::<C>(generation, &path.remote, front.cookie, front.before);
+            self.bind_cookie::<C>(path, &mut cookie);
             let proves = front.cookie.len() == cookie.len() && same(first_half(&cookie), first_half(front.cookie));
             if !proves {
                 bump(&mut cx.counters.cookies_sent);
@@ -100,7 +105,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
             let same_hello = |state: &HandshakeState| state.client_random == *front.random;
             match begun.and_then(|id| Some((id, self.peers.handshake(id)?))) {
-                Some((_, handshake)) if handshake.association.is_client() => return Err(Discard::Unexpected),
+                Some((_, handshake))
+                    if handshake.association.is_client() && !(R::SIMULTANEOUS && handshake.yields_to(front.random)) =>
+                {
+                    return Err(Discard::Unexpected);
+                }
                 Some((_, handshake)) if same_hello(handshake.state) && handshake.state.is_putting_together(seq) => {}
                 // It came again behind a handshake that began with it.
                 Some((id, handshake))
@@ -113,14 +122,17 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     }
                     return Ok(0);
                 }
+                Some((_, handshake)) if R::SIMULTANEOUS && handshake.is_late(front.random, seq) => {
+                    return Err(Discard::Unexpected);
+                }
+                Some((id, handshake))
+                    if R::SIMULTANEOUS && (handshake.association.is_client() || handshake.is_replaced()) =>
+                {
+                    self.replace_with_fragments(cx, id, seq, front.random);
+                }
                 other => {
-                    if let Some((id, _)) = other {
-                        self.peers.remove(id);
-                    }
-                    let new = NewPeer::handshaking(path, Rank::Stranger);
-                    let id = self.insert(cx, &new).map_err(|_| Discard::NoRoom)?;
-                    let Some(handshake) = &mut self.peers.handshake(id) else { return Err(Discard::NoRoom) };
-                    handshake.state.accept_fragments(cx.now, &self.settings, seq, front.random);
+                    let old = other.map(|(id, _)| id);
+                    self.place_fragments(cx, path, old, seq, front.random)?;
                 }
             }
         }
@@ -138,9 +150,30 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let mut body = [0; MAX_HELLO];
         let body = body.get_mut(..len).ok_or(Discard::NoRoom)?;
         copy(body, handshake.buffers.incoming.get(..len).unwrap_or(&[])).map_err(|_| Discard::NoRoom)?;
-        self.peers.remove(id);
+        match R::SIMULTANEOUS && handshake.is_replaced() {
+            true => handshake.state.inbox.clear(),
+            false => self.peers.remove(id),
+        }
         let header = handshake::header(MessageType::CLIENT_HELLO, len as u32, seq, 0, len as u32);
         self.answer_whole_hello(cx, path, record, &Fragment { header: &header, body }, out)
+    }
+
+    /// Takes a place to put a ClientHello together in, instead of the handshake `old`.
+    fn place_fragments<C>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        old: Option<PeerId>,
+        seq: u16,
+        random: &Random,
+    ) -> Result<(), Discard> {
+        if let Some(id) = old {
+            self.peers.remove(id);
+        }
+        let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?;
+        let Some(handshake) = &mut self.peers.handshake(id) else { return Err(Discard::NoRoom) };
+        handshake.state.accept_fragments(cx.now, &self.settings, seq, random);
+        Ok(())
     }
 
     /// Answers a ClientHello that came in one piece or was put together.
@@ -163,17 +196,20 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         let generation = cookie::generation(cx.now, &self.settings);
         let mut cookie = self.cookies.of::<C>(generation, &path.remote, &hello);
+        self.bind_cookie::<C>(path, &mut cookie);
         let mut proves = same(&cookie, hello.cookie);
         if R::HELLO_FRAGMENTS {
             // The second half of what a fragment was sent is that of the front, too: it was all that was known.
             let [before, ..] = hello.parameters();
-            let front = self.cookies.of_front::<C>(generation, &path.remote, hello.cookie, before);
+            let mut front = self.cookies.of_front::<C>(generation, &path.remote, hello.cookie, before);
+            self.bind_cookie::<C>(path, &mut front);
             for (place, byte) in cookie.iter_mut().zip(first_half(&front)) {
                 *place = *byte;
             }
             proves = same(&cookie, hello.cookie) || same(&front, hello.cookie);
         }
-        if !proves {
+        // The cookie of a hello that ended our handshake as client was bound to it.
+        if !(proves || R::SIMULTANEOUS && self.is_begun(path, fragment, &hello)) {
             bump(&mut cx.counters.cookies_sent);
             return Ok(write_hello_verify_request(record.number(), fragment.message_seq(), &cookie, out).unwrap_or(0));
         }
@@ -238,7 +274,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         };
         let [_, behind_cookie] = hello.around_cookie;
         let ids = if R::CONNECTION_ID { self.asked_for_connection_id(behind_cookie)? } else { None };
-        let id = self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?;
+        let replaced = self.replaced(path);
+        let id = match replaced {
+            Some(id) => {
+                self.become_server(cx, id);
+                id
+            }
+            None => self.insert(cx, &NewPeer::handshaking(path, Rank::Stranger)).map_err(|_| Discard::NoRoom)?,
+        };
         if let Some(ids) = ids {
             self.accept_connection_id(cx, id, ids);
         }
@@ -249,7 +292,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
             let accepted = handshake.accept(cx, context, record.number(), (fragment, hello), agreed, session);
             if R::KEEPS && accepted.is_err() {
-                self.peers.remove(id);
+                match replaced {
+                    Some(_) => handshake.state.give_up_now(cx.now),
+                    None => self.peers.remove(id),
+                }
                 return Err(Discard::NoRoom);
             }
         }
@@ -257,7 +303,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// True if a session or a handshake in progress began with this ClientHello, which is answered again if our flight was
-    /// lost. Removes a handshake that began with another ClientHello.
+    /// lost. Removes a handshake that began with another ClientHello; what remains on the path is replaced.
     #[inline(always)]
     fn began_before<C>(
         &mut self,
@@ -275,10 +321,18 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Some(id) = self.peers.find(path, Phase::Handshaking) {
             let Some(handshake) = &mut self.peers.handshake(id) else { return Err(Discard::UnknownPeer) };
             if handshake.association.is_client() {
-                return Err(Discard::Unexpected); // we are opening one there ourselves
+                // We are opening one there ourselves.
+                let yields = R::SIMULTANEOUS && handshake.yields_to(hello.random);
+                return if yields { Ok(false) } else { Err(Discard::Unexpected) };
+            }
+            if R::SIMULTANEOUS && handshake.is_replaced() && handshake.state.step == Step::AwaitClientHello {
+                return Ok(false); // it was put together here
             }
             // With another number it comes behind a HelloVerifyRequest, and everything begins anew.
             let number = fragment.message_seq().wrapping_add(1);
+            if R::SIMULTANEOUS && handshake.is_late(hello.random, fragment.message_seq()) {
+                return Err(Discard::Unexpected);
+            }
             if handshake.state.client_random == *hello.random
                 && (!R::RESUMPTION || handshake.state.answered_seq == number)
             {
@@ -293,7 +347,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 return Ok(true);
             }
             // The client began anew.
-            self.peers.remove(id);
+            if !R::SIMULTANEOUS || !handshake.is_replaced() {
+                self.peers.remove(id);
+            }
         }
         Ok(false)
     }

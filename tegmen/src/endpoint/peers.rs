@@ -244,7 +244,7 @@ pub fn may_displace(new: Rank, old: Rank) -> bool {
     match old {
         Rank::Stranger => true,
         Rank::Authenticated => new == Rank::Ours,
-        Rank::Ours => false,
+        Rank::Ours | Rank::OursAsServer => false,
     }
 }
 

@@ -53,6 +53,13 @@ impl Fate {
     }
 }
 
+/// One of the two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    Client,
+    Server,
+}
+
 /// One side.
 pub struct Node {
     pub endpoint: Endpoint<Table, Role>,
@@ -66,6 +73,8 @@ pub struct Node {
     pub peer: Option<PeerId>,
     pub established: bool,
     pub closed: Option<Fatal>,
+    /// All that ended, and for which reason.
+    pub ended: Vec<(PeerId, Fatal)>,
     pub heard: Vec<Vec<u8>>,
     /// How long the store of keys takes to answer.
     pub store_delay: Option<Duration>,
@@ -106,6 +115,7 @@ impl Node {
             peer: None,
             established: false,
             closed: None,
+            ended: Vec::new(),
             heard: Vec::new(),
             store_delay: None,
             buffer: 1500,
@@ -262,7 +272,10 @@ impl Node {
                     self.kept = kept;
                 }
             }
-            Event::Closed { reason, .. } => self.closed = Some(reason),
+            Event::Closed { peer, reason } => {
+                self.closed = Some(reason);
+                self.ended.push((peer, reason));
+            }
             Event::Answer { .. } | Event::Message { .. } => panic!("only a received datagram leads to this"),
             Event::Alarm(_) | Event::Moved(_) => {}
         }
@@ -365,6 +378,13 @@ impl World {
         self.client.peer = Some(self.client.endpoint.connect(&mut cx, &path).unwrap());
     }
 
+    /// The server opens a session with the client.
+    pub fn connect_from_server(&mut self) {
+        let path = self.server.path(self.client.local);
+        let mut cx = Cx { now: self.now, crypto: &mut self.server.crypto, counters: &mut self.server.counters };
+        self.server.peer = Some(self.server.endpoint.connect(&mut cx, &path).unwrap());
+    }
+
     /// The client opens a session from what it kept of the last one.
     pub fn connect_again(&mut self) {
         let path = self.client.path(self.server.local);
@@ -399,6 +419,17 @@ impl World {
         self.server.receive(self.now, from, datagram.to_vec(), &mut out);
         self.server.poll(self.now, &mut out);
         out.into_iter().filter(|(to, _)| *to == from).map(|(_, datagram)| datagram).collect()
+    }
+
+    /// Gives one side a datagram from any address, out of turn; what it sends there at once, which does not arrive.
+    pub fn spoof(&mut self, to: Side, from: Address, datagram: &[u8]) -> Vec<Vec<u8>> {
+        let node = match to {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        };
+        let mut out = Vec::new();
+        node.receive(self.now, from, datagram.to_vec(), &mut out);
+        out.into_iter().map(|(_, datagram)| datagram).collect()
     }
 
     /// Gives the client a datagram from the server's address, out of turn; what it sends at once.
