@@ -14,7 +14,7 @@ pub struct Full;
 /// [`Full`] if it does not fit; nothing is copied.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
+pub(crate) fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     to.get_mut(..from.len()).ok_or(Full)?.copy_from_slice(from);
     Ok(())
 }
@@ -129,7 +129,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Returns the number of bytes written.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
@@ -144,7 +144,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Returns the bytes written, with the lifetime of the storage.
-    pub fn finish(self) -> &'t mut [u8] {
+    pub(crate) fn finish(self) -> &'t mut [u8] {
         let Self { storage, len } = self;
         storage.get_mut(..len).unwrap_or(&mut [])
     }
@@ -224,7 +224,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Writes `bytes` behind their length in two bytes.
-    pub fn with_len16(&mut self, bytes: &[u8]) -> Result<(), Full> {
+    pub(crate) fn with_len16(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.u16(u16::try_from(bytes.len()).map_err(|_| Full)?)?;
         self.put(bytes)
     }

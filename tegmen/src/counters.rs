@@ -71,7 +71,7 @@ impl Counters {
 
     /// Counts a dropped record.
     #[inline(never)]
-    pub fn discard(&mut self, why: Discard) {
+    pub(crate) fn discard(&mut self, why: Discard) {
         let counter = match why {
             Discard::Malformed => &mut self.malformed,
             Discard::UnknownPeer => &mut self.unknown_peer,

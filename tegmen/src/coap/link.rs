@@ -7,7 +7,7 @@ use super::option::OptionNumber;
 /// Path of the resource that lists the others.
 pub const WELL_KNOWN_CORE: &str = ".well-known/core";
 /// Content-Format application/link-format.
-pub const CONTENT_FORMAT: u32 = 40;
+pub(crate) const CONTENT_FORMAT: u32 = 40;
 
 /// One resource in the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

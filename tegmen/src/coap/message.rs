@@ -458,7 +458,7 @@ impl<'f, 't> Builder<'f, 't> {
     }
 
     /// Forgets options and payload, so that another response can be written.
-    pub fn restart(&mut self, token_len: usize) {
+    pub(crate) fn restart(&mut self, token_len: usize) {
         self.frame.truncate(self.start.wrapping_add(HEADER_LEN).wrapping_add(token_len));
         (self.last, self.has_payload) = (0, false);
     }

@@ -36,7 +36,7 @@ pub struct Association {
 
 impl Association {
     /// No association. All bytes are zero, so that a table of them takes no flash.
-    pub const fn none() -> Self {
+    pub(crate) const fn none() -> Self {
         Self {
             rank: Rank::Stranger,
             awaits_retransmission: false,

@@ -47,7 +47,7 @@ use connection_id::ConnectionIdConfig;
 use handshake::MessageType;
 
 /// DTLS 1.2 on the wire (RFC 6347, section 4.1).
-pub const VERSION: [u8; 2] = [254, 253];
+pub(crate) const VERSION: [u8; 2] = [254, 253];
 
 /// The extensions that a handshake offers, and the layout of its flights in datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -131,7 +131,7 @@ impl Handshake<'_> {
 
 impl<'b> Handshake<'b> {
     /// Returns what the handshake waits for; `None` if it waits for nothing.
-    pub fn need(self) -> Option<Need<'b>> {
+    pub(crate) fn need(self) -> Option<Need<'b>> {
         let Buffers { outgoing, .. } = self.buffers;
         let text = outgoing.get(self.state.cookie_len.into()..self.state.outgoing_len.into()).unwrap_or(&[]);
         match self.state.step {

@@ -18,17 +18,17 @@ use crate::buf::{Full, Span, Writer};
 use crate::counters::Discard;
 
 /// Bytes of a record header.
-pub const HEADER_LEN: usize = 13;
+pub(crate) const HEADER_LEN: usize = 13;
 /// Bytes of the explicit nonce behind the header (RFC 6655, section 3).
 pub(crate) const EXPLICIT_LEN: usize = 8;
 /// Bytes of the tag of CCM_8.
-pub const TAG_LEN: usize = 8;
+pub(crate) const TAG_LEN: usize = 8;
 /// Bytes of the tag of GCM, and of ChaCha20-Poly1305.
 pub(crate) const GCM_TAG_LEN: usize = 16;
 /// The bytes that CCM_8 adds to the content of a record: 29.
 pub const OVERHEAD: usize = HEADER_LEN + EXPLICIT_LEN + TAG_LEN;
 /// The bytes before the content of a protected record.
-pub const HEADROOM: usize = HEADER_LEN + EXPLICIT_LEN;
+pub(crate) const HEADROOM: usize = HEADER_LEN + EXPLICIT_LEN;
 /// Bytes of the implicit part of the nonce, from the key block.
 pub(crate) const SALT_LEN: usize = 4;
 
@@ -67,7 +67,7 @@ pub struct RecordNumber(pub u64);
 
 impl RecordNumber {
     /// The number `sequence` of `epoch`; bits past the 48th are the caller's mistake and are cut.
-    pub const fn new(epoch: u16, sequence: u64) -> Self {
+    pub(crate) const fn new(epoch: u16, sequence: u64) -> Self {
         Self((epoch as u64) << 48 | sequence & 0xffff_ffff_ffff)
     }
 
@@ -77,7 +77,7 @@ impl RecordNumber {
     }
 
     /// The number within the epoch.
-    pub const fn sequence(self) -> u64 {
+    pub(crate) const fn sequence(self) -> u64 {
         self.0 & 0xffff_ffff_ffff
     }
 }
@@ -120,7 +120,7 @@ impl Record<'_> {
     }
 
     /// Returns the epoch of the record: 0 is plaintext.
-    pub const fn epoch(&self) -> u16 {
+    pub(crate) const fn epoch(&self) -> u16 {
         let [_, _, _, high, low, ..] = *self.header;
         u16::from_be_bytes([high, low])
     }

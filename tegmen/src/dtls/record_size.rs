@@ -80,7 +80,7 @@ impl RecordSize {
     }
 
     /// The longest content that we may send, in bytes.
-    pub const fn sent(self) -> usize {
+    pub(crate) const fn sent(self) -> usize {
         match self.0 & !BOTH {
             0 => MAX_CONTENT,
             limit => limit as usize,
@@ -88,7 +88,7 @@ impl RecordSize {
     }
 
     /// The longest content that the peer may send, in bytes, if our own limit is `limit`, or 0.
-    pub const fn received(self, limit: u16) -> usize {
+    pub(crate) const fn received(self, limit: u16) -> usize {
         match self.0 {
             0 => MAX_CONTENT,
             both if both & BOTH != 0 => self.sent(),

@@ -297,7 +297,7 @@ impl HandshakeState {
     }
 
     /// Forgets all secrets; what a handshake with public keys left in its room is forgotten with [`wipe_room`].
-    pub fn wipe(&mut self) {
+    pub(crate) fn wipe(&mut self) {
         self.master.wipe();
         wipe(&mut self.verify);
     }

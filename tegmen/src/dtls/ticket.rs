@@ -21,7 +21,7 @@ const TAG_LEN: usize = 16;
 /// Bytes of a ticket beyond its state.
 pub const OVERHEAD: usize = NAME_LEN + DRAWN_LEN + TAG_LEN;
 /// Tickets that may be sealed under one key.
-pub const MAX_SEALED: u32 = 1 << 20;
+pub(crate) const MAX_SEALED: u32 = 1 << 20;
 /// Bytes of a ticket key where it is kept or handed on: name, key, salt.
 pub const TICKET_KEY_LEN: usize = NAME_LEN + KEY_LEN + SALT_LEN;
 

@@ -42,7 +42,7 @@ impl Header {
     ///
     /// # Errors
     /// [`Full`], also if one of the addresses is absent.
-    pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+    pub(crate) fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         let bit = |address: &LinkAddress, bit| match address {
             LinkAddress::Short(_) => Ok(bit),
             LinkAddress::Extended(_) => Ok(0),
@@ -85,12 +85,12 @@ impl<const N: usize> Default for Seen<N> {
 
 impl<const N: usize> Seen<N> {
     /// Nothing yet.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { entries: [(LinkAddress::Absent, 0, Instant::NEVER); N], next: 0 }
     }
 
     /// True the first time that this flood comes.
-    pub fn is_new(&mut self, now: Instant, header: &Header) -> bool {
+    pub(crate) fn is_new(&mut self, now: Instant, header: &Header) -> bool {
         let known = |(originator, sequence, at): &(LinkAddress, u8, Instant)| {
             *originator == header.originator
                 && *sequence == header.sequence
@@ -113,7 +113,7 @@ impl<const N: usize> Seen<N> {
 
 /// The time for which a flood is remembered: longer than a flood takes to cross any network, shorter than 256 floods
 /// take.
-pub const MEMORY: Duration = Duration::from_secs(10);
+pub(crate) const MEMORY: Duration = Duration::from_secs(10);
 /// LOWPAN_BC0.
 const BC0: u8 = 0x50;
 const ORIGINATOR_SHORT: u8 = 0x20;

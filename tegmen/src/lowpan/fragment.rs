@@ -24,7 +24,7 @@ impl<'p> Fragments<'p> {
     ///
     /// # Errors
     /// [`Truncated`] if it is not one, or longer than what fragments can carry.
-    pub fn new(packet: &'p [u8], hop: &Hop, contexts: &[Context], tag: u16) -> Result<Self, Truncated> {
+    pub(crate) fn new(packet: &'p [u8], hop: &Hop, contexts: &[Context], tag: u16) -> Result<Self, Truncated> {
         if packet.len() > MAX_PACKET_LEN {
             return Err(Truncated);
         }
@@ -128,7 +128,7 @@ impl<const SLOTS: usize, const BYTES: usize> Default for Reassembly<SLOTS, BYTES
 
 impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     /// Nothing yet.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         const { assert!(SLOTS > 0 && BYTES >= 48, "room for one packet at least, with its headers") }
         Self { slots: [const { Slot::FREE }; SLOTS] }
     }
@@ -137,7 +137,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     ///
     /// # Errors
     /// [`FragmentError`]; the frame is dropped, and with it the packet that it contradicts.
-    pub fn receive(
+    pub(crate) fn receive(
         &mut self,
         now: Instant,
         hop: &Hop,
@@ -164,7 +164,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     }
 
     /// Forgets packets that were begun longer ago than `TIMEOUT`.
-    pub fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         for slot in self.slots.iter_mut().filter(|slot| slot.since != Instant::NEVER) {
             if now.since(slot.since) >= TIMEOUT {
                 slot.since = Instant::NEVER;

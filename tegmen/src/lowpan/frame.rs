@@ -21,7 +21,7 @@ impl LinkAddress {
     pub const BROADCAST: Self = Self::Short(0xffff);
 
     /// Bytes that it takes in a frame.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         match self {
             Self::Absent => 0,
             Self::Short(_) => 2,
@@ -162,7 +162,7 @@ impl Header {
     ///
     /// # Errors
     /// [`FrameError`]
-    pub fn read(bytes: &mut Reader<'_>) -> Result<Self, FrameError> {
+    pub(crate) fn read(bytes: &mut Reader<'_>) -> Result<Self, FrameError> {
         let control = u16_le(bytes)?;
         let frame_type = match control & 0b111 {
             1 => FrameType::Data,
@@ -210,7 +210,7 @@ impl Header {
     ///
     /// # Errors
     /// [`Full`]
-    pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+    pub(crate) fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         let mut control = match self.frame_type {
             FrameType::Data => 1,
             FrameType::Acknowledgement => 2,

@@ -126,7 +126,7 @@ pub fn positive<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malformed> {
 ///
 /// # Errors
 /// [`Malformed`].
-pub fn small(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
+pub(crate) fn small(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     match *value(reader, INTEGER)? {
         [number @ 0..=0x7f] => Ok(number),
         _ => Err(Malformed),

@@ -19,7 +19,7 @@ impl CertificateType {
 /// Reads the content of the body. For X.509 this is the certificate_list: each certificate behind its length in three
 /// bytes, the sender's own first. Otherwise it is the SubjectPublicKeyInfo. The result is empty if the sender has no
 /// certificate or key.
-pub fn read(body: &[u8]) -> Result<&[u8], Truncated> {
+pub(crate) fn read(body: &[u8]) -> Result<&[u8], Truncated> {
     let mut reader = Reader::new(body);
     let len = reader.u24()? as usize;
     let content = reader.take(len)?;

@@ -41,13 +41,13 @@ impl<'r> ClientHello<'r> {
     }
 
     /// The session that the client would resume, or what tells it that its ticket is taken.
-    pub fn session_id(&self) -> &'r [u8] {
+    pub(crate) fn session_id(&self) -> &'r [u8] {
         let [before, _] = self.around_cookie;
         before.get(2 + 32 + 1..).unwrap_or(&[]) // behind version, random and its own length
     }
 
     /// True if the client offers `suite`.
-    pub fn offers(&self, suite: CipherSuite) -> bool {
+    pub(crate) fn offers(&self, suite: CipherSuite) -> bool {
         self.cipher_suites.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == suite.0)
     }
 
@@ -59,7 +59,7 @@ impl<'r> ClientHello<'r> {
     }
 
     /// Returns the content of an extension; `None` if it is absent.
-    pub fn extension(&self, kind: ExtensionType) -> Option<&'r [u8]> {
+    pub(crate) fn extension(&self, kind: ExtensionType) -> Option<&'r [u8]> {
         let [_, behind] = self.around_cookie;
         let mut reader = Reader::new(behind);
         reader.with_len16().ok()?;

@@ -15,7 +15,7 @@ use super::VERSION;
 use crate::buf::{Full, Reader, Truncated, Writer};
 
 /// Bytes of a handshake header.
-pub const HEADER_LEN: usize = 12;
+pub(crate) const HEADER_LEN: usize = 12;
 
 /// The first byte of a handshake message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -120,7 +120,7 @@ impl Channel {
     /// # Errors
     /// [`SealError`]; no number is spent on [`SealError::Full`] before the cipher ran.
     #[inline]
-    pub fn seal<C: Crypto>(
+    pub(crate) fn seal<C: Crypto>(
         &mut self,
         crypto: &mut C,
         content_type: ContentType,
@@ -328,7 +328,7 @@ impl Channel {
     }
 
     /// True while what the peer has used is not known, because it was lost.
-    pub const fn is_unverified(&self) -> bool {
+    pub(crate) const fn is_unverified(&self) -> bool {
         self.window.mark().is_some()
     }
 
