@@ -20,7 +20,7 @@ use tegmen_host::group::Group;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
-use tegmen_host::server::{EventSink, HelloLimits, Listen, Server, ServerConfig};
+use tegmen_host::server::{Event, HelloLimits, Listen, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
 
@@ -281,7 +281,7 @@ impl Serve {
         for listen in server.addresses() {
             let scheme = if listen.secure { "coaps" } else { "coap" };
             log.always(
-                || format!("listening at {scheme}://{}/", listen.address),
+                || format!("listening at {listen}/"),
                 || json!({ "event": "listening", "scheme": scheme, "address": listen.address.to_string() }),
             );
         }
@@ -321,14 +321,18 @@ impl Serve {
         let contexts = Contexts::open_in(&self.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
         let count = contexts.len();
         let config = self.config(contexts, state, level)?;
+        let keys = config.public_keys.clone();
         let log = Log::start(level, format).map_err(Failure::io)?;
-        let server =
-            Server::start(&config, &credentials, resources, event_sink(log.clone())).map_err(Failure::usage)?;
+        let server = Server::with(config)
+            .credentials(credentials)
+            .on_event(event_sink(log.clone()))
+            .serve(resources)
+            .map_err(Failure::usage)?;
         let runtime = runtime()?;
         let ended = {
             // From before the first line, so that no signal of somebody who waits for that line ends the process unheard.
             let _context = runtime.enter();
-            self.ended(&server, config.public_keys.as_ref(), &log)
+            self.ended(&server, keys.as_ref(), &log)
         };
         self.announce(&server, count, &log);
         runtime.block_on(async {
@@ -460,14 +464,14 @@ pub(crate) fn ended() -> impl Future<Output = ()> {
 }
 
 /// Writes the events of a server to its log.
-pub(crate) fn event_sink(log: Log) -> EventSink {
-    Arc::new(move |event| {
+pub(crate) fn event_sink(log: Log) -> impl Fn(Event) + Send + Sync {
+    move |event: Event| {
         let (text, object) = (|| event.to_string(), || serde_json::to_value(&event).unwrap_or_default());
         match event.unlimited() {
             Some((kind, remote)) => log.limited(kind, remote, text, object),
             None => log.event(event.severity().into(), text, object),
         }
-    })
+    }
 }
 
 #[cfg(test)]

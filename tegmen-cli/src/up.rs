@@ -14,7 +14,7 @@ use tegmen_host::client::{Client, ClientConfig, ClientKey, Request};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Event, EventSink, Listen, Server, ServerConfig};
+use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use zeroize::Zeroizing;
 
 /// The identity of the paper's client.
@@ -52,7 +52,8 @@ impl Up {
         let config = ServerConfig { listen, shards: 1, ..ServerConfig::default() };
         let resources = Resources::new([("blink".to_owned(), Resource::Blink(Arc::default()))]);
         let log = Log::start(Level::Info, if out.json { Format::Json } else { Format::Text }).map_err(Failure::io)?;
-        let server = Server::start(&config, &credentials, resources, guests(log.clone())).map_err(Failure::new)?;
+        let server = Server::with(config).credentials(credentials).on_event(guests(log.clone()));
+        let server = server.serve(resources).map_err(Failure::new)?;
         let address = server.addresses().first().map_or(address, |listen| listen.address);
         self.introduce(out, address, &key);
         let client_key = ClientKey { identity: IDENTITY.to_owned(), key };
@@ -168,10 +169,10 @@ fn fresh_text_key() -> Result<String, Failure> {
 }
 
 /// Logs events of other clients; our own client reports its own requests.
-fn guests(log: Log) -> EventSink {
+fn guests(log: Log) -> impl Fn(Event) + Send + Sync {
     let print = event_sink(log);
-    Arc::new(move |event| match event {
+    move |event| match event {
         Event::Request(_) => {}
         other => print(other),
-    })
+    }
 }

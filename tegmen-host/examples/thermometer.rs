@@ -3,43 +3,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen_host::client::{self, Client, ClientConfig, ClientKey};
 use tegmen_host::credentials::Credentials;
-use tegmen_host::server::{Application, Exchange, Listen, Server, ServerConfig};
-
-/// Tenths of a degree.
-#[derive(Clone)]
-struct Thermometer(Arc<AtomicU32>);
-
-impl Application for Thermometer {
-    fn handle(
-        &mut self,
-        request: &Authorized<'_>,
-        response: &mut Response<'_, '_>,
-        _: &Exchange<'_>,
-    ) -> Result<(), Code> {
-        match (request.message().path_is("temp"), request.message().code()) {
-            (true, Code::GET) => {
-                // Who asks for it becomes an observer; each notification is the answer to its request, made anew.
-                response.observable();
-                response.uint(OptionNumber::CONTENT_FORMAT, 0)?;
-                let tenths = self.0.load(Ordering::Relaxed);
-                response.payload(format!("{}.{}", tenths / 10, tenths % 10).as_bytes())
-            }
-            (true, _) => Err(Code::METHOD_NOT_ALLOWED),
-            (false, _) => Err(Code::NOT_FOUND),
-        }
-    }
-}
+use tegmen_host::server::{Router, Server};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Tenths of a degree.
     let tenths = Arc::new(AtomicU32::new(215));
-    let credentials = Credentials::single("reader", b"0123456789abcdef");
-    let listen = vec![Listen { address: "127.0.0.1:0".parse()?, secure: true }];
-    let config = ServerConfig { listen, ..ServerConfig::default() };
-    let server = Server::start(&config, &credentials, Thermometer(tenths.clone()), Arc::new(|_| {}))?;
+    let read = tenths.clone();
+    let router = Router::new().get("/temp", move |_, response| {
+        // A client that asks for it becomes an observer; each notification is a new response to its request.
+        response.observable();
+        response.uint(OptionNumber::CONTENT_FORMAT, 0)?;
+        let tenths = read.load(Ordering::Relaxed);
+        response.payload(format!("{}.{}", tenths / 10, tenths % 10).as_bytes())
+    });
+    let server = Server::builder()
+        .listen("coaps://127.0.0.1:0")
+        .credentials(Credentials::single("reader", b"0123456789abcdef"))
+        .serve(router)?;
 
     // The sensor: it measures, and says that there is something new.
     let notifier = server.notifier();

@@ -2,7 +2,7 @@
 
 mod files;
 
-use crate::server::{Application, Exchange, Notifier};
+use crate::server::{Application, Notifier, Request};
 use files::{Files, Trouble};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tegmen::coap::block::etag;
-use tegmen::coap::handler::{Authorized, Response};
+use tegmen::coap::handler::Response;
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, MessageRef, OptionNumber};
@@ -128,7 +128,7 @@ impl Resources {
     }
 
     /// Lists the resources (RFC 6690).
-    fn list(&self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+    fn list(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let links = self.by_path.iter().filter(|(path, _)| !path.is_empty());
         let link =
             |(path, resource): (&'_ String, &'_ Resource)| (path.clone(), resource.kind(), resource.is_observable());
@@ -139,18 +139,17 @@ impl Resources {
             content_format: None,
             observable: *observable,
         });
-        link::respond(request, response, links)
+        link::respond(request.authorized(), response, links)
     }
 
     /// Reads, replaces or patches a value.
     fn serve_value(
         &self,
         value: &mut Value,
-        path: &str,
-        message: &MessageRef<'_>,
-        exchange: &Exchange<'_>,
+        request: &Request<'_>,
         response: &mut Response<'_, '_>,
     ) -> Result<(), Code> {
+        let message = request.message();
         match message.code() {
             Code::GET => {
                 response.observable();
@@ -167,7 +166,7 @@ impl Resources {
                 may_change(message, Some(&value.etag))?;
                 let format = message.uint(OptionNumber::CONTENT_FORMAT).map(|format| format as u16);
                 *value = Value::new(message.payload().to_vec(), format);
-                exchange.changed(path);
+                request.changed(request.path());
                 response.set_code(Code::CHANGED);
                 Ok(())
             }
@@ -178,7 +177,7 @@ impl Resources {
                     return Err(Code::REQUEST_ENTITY_TOO_LARGE);
                 }
                 *value = Value::new(merged, value.format);
-                exchange.changed(path);
+                request.changed(request.path());
                 response.set_code(Code::CHANGED);
                 Ok(())
             }
@@ -191,41 +190,34 @@ impl Resources {
         &self,
         file: &Path,
         writable: bool,
-        path: &str,
-        message: &MessageRef<'_>,
-        exchange: &Exchange<'_>,
+        request: &Request<'_>,
         response: &mut Response<'_, '_>,
     ) -> Result<(), Code> {
+        let (path, message) = (request.path(), request.message());
         match message.code() {
-            Code::GET => self.send(path, file, message, response).map_err(reported(exchange)),
+            Code::GET => self.send(path, file, message, response).map_err(reported(request)),
             Code::PUT if writable => {
-                response.set_code(self.files.write(path, file, message).map_err(reported(exchange))?);
-                exchange.changed(path);
+                response.set_code(self.files.write(path, file, message).map_err(reported(request))?);
+                request.changed(path);
                 Ok(())
             }
             Code::DELETE if writable => {
-                self.files.remove(path, file, message).map_err(reported(exchange))?;
+                self.files.remove(path, file, message).map_err(reported(request))?;
                 response.set_code(Code::DELETED);
-                exchange.changed(path);
+                request.changed(path);
                 Ok(())
             }
             _ => Err(Code::METHOD_NOT_ALLOWED),
         }
     }
 
-    fn run(
-        &self,
-        argv: &[String],
-        message: &MessageRef<'_>,
-        exchange: &Exchange<'_>,
-        response: &mut Response<'_, '_>,
-    ) -> Result<(), Code> {
+    fn run(&self, argv: &[String], request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let permit = self.running.clone().try_acquire_owned().map_err(|_| {
-            exchange.because(format!("{MAX_COMMANDS} commands are running"));
+            request.because(format!("{MAX_COMMANDS} commands are running"));
             Code::SERVICE_UNAVAILABLE
         })?;
-        let responder = exchange.defer(response);
-        let (argv, method, input) = (argv.to_vec(), message.code().name(), message.payload().to_vec());
+        let responder = request.defer(response);
+        let (argv, method, input) = (argv.to_vec(), request.method().name(), request.payload().to_vec());
         tokio::spawn(async move {
             let _permit = permit;
             match tokio::time::timeout(COMMAND_TIMEOUT, output(&argv, method, &input)).await {
@@ -309,9 +301,9 @@ async fn output(argv: &[String], method: &str, input: &[u8]) -> Result<Vec<u8>, 
 }
 
 /// Reports the cause of a trouble to the operator, and returns its code.
-fn reported(exchange: &Exchange<'_>) -> impl Fn(Trouble) -> Code {
+fn reported(request: &Request<'_>) -> impl Fn(Trouble) -> Code {
     move |Trouble { code, cause }| {
-        cause.into_iter().for_each(|cause| exchange.because(cause));
+        cause.into_iter().for_each(|cause| request.because(cause));
         code
     }
 }
@@ -328,14 +320,8 @@ fn file_below(root: &Path, path: &str, below: &str) -> Result<PathBuf, Code> {
 }
 
 impl Application for Resources {
-    fn handle(
-        &mut self,
-        request: &Authorized<'_>,
-        response: &mut Response<'_, '_>,
-        exchange: &Exchange<'_>,
-    ) -> Result<(), Code> {
-        let message = request.message();
-        let path = exchange.path();
+    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let (message, path) = (request.message(), request.path());
         if path == link::WELL_KNOWN_CORE {
             return self.list(request, response);
         }
@@ -343,19 +329,19 @@ impl Application for Resources {
         match (resource, message.code()) {
             (Resource::Value(value), _) => {
                 let mut value = value.lock().unwrap_or_else(PoisonError::into_inner);
-                self.serve_value(&mut value, path, message, exchange, response)
+                self.serve_value(&mut value, request, response)
             }
-            (Resource::File(file), Code::GET) => self.send(path, file, message, response).map_err(reported(exchange)),
+            (Resource::File(file), Code::GET) => self.send(path, file, message, response).map_err(reported(request)),
             (Resource::Directory { root, writable }, _) => {
                 let file = file_below(root, path, below)?;
-                self.serve_file(&file, *writable, path, message, exchange, response)
+                self.serve_file(&file, *writable, request, response)
             }
             (Resource::Command(argv), Code::GET | Code::POST | Code::FETCH | Code::PATCH | Code::IPATCH) => {
-                self.run(argv, message, exchange, response)
+                self.run(argv, request, response)
             }
             (Resource::Blink(counter), Code::PUT) => {
                 let count = counter.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-                exchange.changed(path);
+                request.changed(path);
                 response.set_code(Code::CHANGED);
                 response.payload(&[count])
             }

@@ -4,6 +4,7 @@
 //! * `serve` takes a message through CoAP to the application and back; `coap_peer` is the CoAP state of one peer.
 //! * `transfer` keeps the bodies of block-wise transfers, `signing` runs operations with private keys on a thread of its own.
 
+mod builder;
 mod cid_routing;
 mod coap_peer;
 mod command;
@@ -14,9 +15,12 @@ mod key_operation;
 mod kind;
 mod leisure;
 mod limits;
+mod listen;
 mod notifier;
 mod oscore_exchange;
+mod request;
 mod responder;
+mod router;
 mod serve;
 mod shard;
 mod shared;
@@ -24,11 +28,15 @@ mod signing;
 mod source;
 mod transfer;
 
-pub use event::{Answered, Event, EventSink, Severity};
+pub use builder::ServerBuilder;
+pub use event::{Answered, Event, Severity};
 pub use kind::Kind;
 pub use limits::HelloLimits;
+pub use listen::{Listen, ListenError};
 pub use notifier::Notifier;
-pub use responder::{Exchange, Responder};
+pub use request::Request;
+pub use responder::Responder;
+pub use router::Router;
 
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, KeyStore};
@@ -38,29 +46,22 @@ use crate::resumption::{ResumptionConfig, ResumptionCounters, TicketKeyError};
 use crate::slab::Capacity;
 use crate::state::{Database, Sessions, StateError};
 use crate::udp::{BindError, Socket};
+use builder::AnyPolicy;
 use command::Command;
+use event::EventSink;
 use notifier::Changes;
 use shard::Shard;
 use shared::Shared;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
-use tegmen::coap::handler::{Authorized, Response, USUAL_OPTIONS};
+use tegmen::coap::handler::{Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
 use tegmen::dtls::connection_id::{AddressChanges, ConnectionIdConfig};
 use tegmen::dtls::{Config, Suites};
 use tokio::sync::{mpsc, watch};
-
-/// One address at which the server listens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Listen {
-    /// Address and port; port 0 takes any free one.
-    pub address: SocketAddr,
-    /// True for DTLS, false for plain CoAP.
-    pub secure: bool,
-}
 
 /// DEFAULT_LEISURE (RFC 7252, section 4.8.2).
 pub const DEFAULT_LEISURE: Duration = Duration::from_secs(5);
@@ -179,16 +180,12 @@ impl Default for ServerConfig {
 
 /// An application behind a server. One clone runs in each shard.
 pub trait Application: Clone + Send + 'static {
-    /// Reads the request, writes the response. What takes long is done elsewhere: `exchange` gives a responder for it.
+    /// Reads the request, writes the response. It must return quickly: a handler that has to wait takes a
+    /// [`Responder`] from [`Request::defer`].
     ///
     /// # Errors
     /// The code of an error response.
-    fn handle(
-        &mut self,
-        request: &Authorized<'_>,
-        response: &mut Response<'_, '_>,
-        exchange: &Exchange<'_>,
-    ) -> Result<(), Code>;
+    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code>;
 
     /// The critical options that the application acts upon; a request with another is refused with 4.02.
     fn critical_options(&self) -> &[OptionNumber] {
@@ -204,6 +201,9 @@ pub trait Application: Clone + Send + 'static {
 /// The reason why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// An address to listen at is not valid.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// A socket could not be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -329,13 +329,19 @@ pub struct Totals {
 }
 
 impl Server {
-    /// Starts a server.
-    ///
-    /// # Errors
-    /// [`StartError`], which says what to do.
-    pub fn start<A: Application>(
+    /// Returns a builder with the default settings.
+    pub fn builder() -> ServerBuilder {
+        Self::with(ServerConfig::default())
+    }
+
+    /// Returns a builder with these settings.
+    pub fn with(config: ServerConfig) -> ServerBuilder {
+        ServerBuilder::new(config)
+    }
+
+    fn start<A: Application>(
         config: &ServerConfig,
-        credentials: &Credentials,
+        rights: (&Credentials, AnyPolicy),
         application: A,
         events: EventSink,
     ) -> Result<Self, StartError> {
@@ -347,7 +353,7 @@ impl Server {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let (to_shards, passed): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::channel(cid_routing::WAITING)).unzip();
         let notifier = Notifier { shards: senders.iter().cloned().map(Changes::new).collect() };
-        let shared = Shared::new(config, credentials, (application, events), (addresses, to_shards), notifier)?;
+        let shared = Shared::new(config, rights, (application, events), (addresses, to_shards), notifier)?;
         let mut server = Self {
             addresses: shared.addresses.clone(),
             stop,

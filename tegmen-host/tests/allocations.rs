@@ -3,13 +3,12 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tegmen::coap::{Authorized, Code, Response};
-use tegmen_host::client::{Client, ClientConfig, ClientKey, Request};
+use tegmen::coap::{Code, Response};
+use tegmen_host::client::{self, Client, ClientConfig, ClientKey};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
-use tegmen_host::server::{Application, Exchange, Listen, Server, ServerConfig};
+use tegmen_host::server::{Application, Listen, Request, Server, ServerConfig};
 
 thread_local! {
     static COUNTS: Cell<bool> = const { Cell::new(false) };
@@ -45,13 +44,8 @@ static ALLOCATOR: Counting = Counting;
 struct App;
 
 impl Application for App {
-    fn handle(
-        &mut self,
-        request: &Authorized<'_>,
-        response: &mut Response<'_, '_>,
-        _: &Exchange<'_>,
-    ) -> Result<(), Code> {
-        if request.message().code() == Code::POST {
+    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if request.method() == Code::POST {
             COUNTS.set(true);
         }
         response.payload(b"21.5").map_err(|_| Code::INTERNAL_SERVER_ERROR)
@@ -94,7 +88,7 @@ impl Scene {
         let contexts = Contexts::open(&[dir.join("server")], |name, _| credentials.learn(name, None)).unwrap();
         let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure }];
         let config = ServerConfig { contexts, listen, shards: 1, report_requests: false, ..ServerConfig::default() };
-        let server = Server::start(&config, &credentials, App, Arc::new(|_| {})).unwrap();
+        let server = Server::with(config).credentials(credentials).serve(App).unwrap();
         let address = server.addresses()[0].address;
         let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
         let oscore = (!secure).then(|| dir.join("client"));
@@ -113,7 +107,7 @@ impl Scene {
         let mut before = 0;
         for number in 0..=100 + gets {
             let method = if number == 0 { Code::POST } else { Code::GET };
-            let request = Request {
+            let request = client::Request {
                 method,
                 path: &path,
                 query: &[],

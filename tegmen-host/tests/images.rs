@@ -83,12 +83,12 @@ impl Scene {
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
         let delivered = Arc::new(AtomicUsize::new(0));
         let count = delivered.clone();
-        let sink = Arc::new(move |event: Event| {
+        let sink = move |event: Event| {
             if matches!(event, Event::Request(request) if request.code == Code::CHANGED) {
                 count.fetch_add(1, Ordering::SeqCst);
             }
-        });
-        let server = Server::start(&config, &credentials, resources, sink).unwrap();
+        };
+        let server = Server::with(config).credentials(credentials.clone()).on_event(sink).serve(resources).unwrap();
         let address = server.addresses()[0].address;
         Running { server, contexts, address, delivered }
     }

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tegmen::coap::{self, Authorized, Code};
+use tegmen::coap::{self, Code};
 use tegmen::dtls::connection_id::ConnectionIdConfig;
 use tegmen::dtls::{CipherSuite, Fatal, Suites};
 use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response, ask_group};
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::group::Group;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Application, Event, Exchange, Listen, Server, ServerConfig};
+use tegmen_host::server::{Application, Event, Listen, Request as ServerRequest, Server, ServerConfig};
 
 struct Running {
     server: Server,
@@ -37,8 +37,11 @@ impl Running {
         ]);
         let events = Arc::new(Mutex::new(Vec::new()));
         let keep = events.clone();
-        let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
-        Self { server: Server::start(&config, credentials, resources, sink).unwrap(), events }
+        let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
+        Self {
+            server: Server::with(config).credentials(credentials.clone()).on_event(sink).serve(resources).unwrap(),
+            events,
+        }
     }
 
     fn both() -> ServerConfig {
@@ -245,7 +248,7 @@ async fn ipv6_and_a_port_that_is_taken() {
     assert_eq!(ask(&mut client, Code::PUT, "blink", b"1").await.payload, [1]);
     let again = ServerConfig { listen: vec![Listen { address, secure: true }], ..ServerConfig::default() };
     let nobody = Credentials::single("me", b"key");
-    let refused = Server::start(&again, &nobody, Resources::new([]), Arc::new(|_| {}));
+    let refused = Server::with(again).credentials(nobody.clone()).serve(Resources::new([]));
     assert!(refused.err().unwrap().to_string().contains("is in use"));
 }
 
@@ -329,7 +332,7 @@ async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
             plain_allowed: true,
             ..ServerConfig::default()
         };
-        Server::start(&config, &Credentials::default(), resources, Arc::new(|_| {})).unwrap()
+        Server::with(config).serve(resources).unwrap()
     };
     let first = server("127.0.0.1:0".parse().unwrap(), b"first");
     let port = first.addresses()[0].address.port();
@@ -409,12 +412,7 @@ async fn a_server_without_connection_ids_loses_a_client_that_moves() {
 struct Counting(Arc<AtomicUsize>);
 
 impl Application for Counting {
-    fn handle(
-        &mut self,
-        _: &Authorized<'_>,
-        response: &mut coap::Response<'_, '_>,
-        _: &Exchange<'_>,
-    ) -> Result<(), Code> {
+    fn handle(&mut self, _: &ServerRequest<'_>, response: &mut coap::Response<'_, '_>) -> Result<(), Code> {
         self.0.fetch_add(1, Ordering::Relaxed);
         response.payload(&[b'x'; 400])
     }
@@ -424,10 +422,11 @@ impl Application for Counting {
 async fn a_post_that_nothing_can_be_remembered_of_is_answered_with_5_03_and_a_get_is_served() {
     let (counting, events) = (Counting::default(), Arc::new(Mutex::new(Vec::new())));
     let keep = events.clone();
-    let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
+    let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
     let config_of_server = ServerConfig { max_exchange_bytes: 0, shards: 1, ..Running::both() };
     let credentials = Credentials::single("me", b"key");
-    let server = Server::start(&config_of_server, &credentials, counting.clone(), sink).unwrap();
+    let server =
+        Server::with(config_of_server).credentials(credentials.clone()).on_event(sink).serve(counting.clone()).unwrap();
     let address = server.addresses().iter().find(|listen| listen.secure).unwrap().address;
     let mut client = Client::connect_to(address, true, config("me", b"key")).await.unwrap();
     let mut executed = 0;

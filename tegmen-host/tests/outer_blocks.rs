@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use tegmen::buf::Frame;
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen::oscore::Aead;
@@ -48,7 +47,7 @@ impl Scene {
             ..ServerConfig::default()
         };
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-        let server = Server::start(&config, &credentials, resources, Arc::new(|_| {})).unwrap();
+        let server = Server::with(config).credentials(credentials.clone()).serve(resources).unwrap();
         let address = server.addresses()[0].address;
         (server, address)
     }

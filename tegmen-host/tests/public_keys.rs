@@ -30,11 +30,11 @@ fn start_at(
 ) -> (Server, SocketAddr, Arc<Mutex<Vec<String>>>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let keep = events.clone();
-    let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
+    let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
     let listen = vec![Listen { address, secure: true }];
     let config = ServerConfig { listen, shards: 2, public_keys: Some(keys), state, ..ServerConfig::default() };
     let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-    let server = Server::start(&config, &Credentials::default(), resources, sink).unwrap();
+    let server = Server::with(config).on_event(sink).serve(resources).unwrap();
     let address = server.addresses()[0].address;
     (server, address, events)
 }
@@ -229,7 +229,7 @@ async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
     let config = ServerConfig { listen, shards: 1, public_keys, ..ServerConfig::default() };
     let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
     let credentials = Credentials::single("me", b"key");
-    let server = Server::start(&config, &credentials, resources, Arc::new(|_| {})).unwrap();
+    let server = Server::with(config).credentials(credentials.clone()).serve(resources).unwrap();
     let remote = server.addresses()[0].address;
     // Dropped before the server if an assertion fails, so that it ends.
     let tell = tell;

@@ -2,7 +2,6 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
@@ -26,7 +25,7 @@ impl Running {
         let config = ServerConfig { listen, shards: 1, state: database.clone(), ..ServerConfig::default() };
         let resources = Resources::new([("value".to_owned(), Resource::value(value))]);
         let credentials = Credentials::single("me", b"key");
-        let server = Server::start(&config, &credentials, resources, Arc::new(|_| {})).unwrap();
+        let server = Server::with(config).credentials(credentials.clone()).serve(resources).unwrap();
         let address = server.addresses()[0].address;
         Self { server, database, address }
     }

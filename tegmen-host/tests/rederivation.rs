@@ -70,7 +70,7 @@ impl Scene {
             ("value".to_owned(), Resource::value(b"first")),
             ("slow".to_owned(), Resource::Command(slow)),
         ]);
-        let server = Server::start(&config, &credentials, resources, Arc::new(|_| {})).unwrap();
+        let server = Server::with(config).credentials(credentials.clone()).serve(resources).unwrap();
         let address = server.addresses()[0].address;
         Running { _server: server, contexts, address }
     }

@@ -48,11 +48,11 @@ struct Running {
 fn start(config: ServerConfig, credentials: &Credentials, port: u16) -> Running {
     let events = Arc::new(Mutex::new(Vec::new()));
     let keep = events.clone();
-    let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
+    let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
     let listen = vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], port)), secure: true }];
     let config = ServerConfig { listen, shards: 2, ..config };
     let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-    let server = Server::start(&config, credentials, resources, sink).unwrap();
+    let server = Server::with(config).credentials(credentials.clone()).on_event(sink).serve(resources).unwrap();
     let address = server.addresses()[0].address;
     Running { server, address, events }
 }

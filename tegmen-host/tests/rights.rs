@@ -66,12 +66,12 @@ impl Running {
     fn start(credentials: &Credentials, config: ServerConfig) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let keep = events.clone();
-        let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
+        let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
         let listen = [true, false].map(|secure| Listen { address: "127.0.0.1:0".parse().unwrap(), secure });
         let listen = if config.listen.is_empty() { listen.to_vec() } else { config.listen.clone() };
         let config = ServerConfig { listen, shards: 2, ..config };
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-        let server = Server::start(&config, credentials, resources, sink).unwrap();
+        let server = Server::with(config).credentials(credentials.clone()).on_event(sink).serve(resources).unwrap();
         let [secure, plain] = [0, 1].map(|number| server.addresses()[number].address);
         Self { server, secure, plain, events }
     }
@@ -382,7 +382,7 @@ async fn a_path_that_two_readers_might_read_differently_is_refused() {
     let resources = Resources::new([("files".to_owned(), Resource::Directory { root: served, writable: false })]);
     let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: false }];
     let config = ServerConfig { listen, plain_allowed: true, ..ServerConfig::default() };
-    let server = Server::start(&config, &Credentials::default(), resources, Arc::new(|_| {})).unwrap();
+    let server = Server::with(config).serve(resources).unwrap();
     let mut client = Client::connect_to(server.addresses()[0].address, false, ClientConfig::default()).await.unwrap();
     for (path, code) in [
         (&["files", "a.txt"][..], Code::CONTENT),

@@ -71,9 +71,9 @@ impl Running {
         };
         let events = Arc::new(Mutex::new(Vec::new()));
         let keep = events.clone();
-        let sink = Arc::new(move |event: Event| keep.lock().unwrap().push(format!("{event:?}")));
+        let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-        let server = Server::start(&config, &credentials, resources, sink).unwrap();
+        let server = Server::with(config).credentials(credentials.clone()).on_event(sink).serve(resources).unwrap();
         let address = server.addresses()[0].address;
         Self { server, database, contexts, address, events }
     }

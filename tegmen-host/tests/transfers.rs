@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::buf::Frame;
-use tegmen::coap::handler::{Authorized, Response};
+use tegmen::coap::handler::Response;
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen_host::client::{self, Client, ClientConfig, ClientKey, Observation, Tap, Tapped};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Application, Exchange, Listen, Server, ServerConfig, Totals};
+use tegmen_host::server::{Application, Listen, Request as ServerRequest, Server, ServerConfig, Totals};
 
 fn start_with<A: Application>(application: A, change: impl FnOnce(&mut ServerConfig)) -> Server {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let listen = vec![Listen { address: any, secure: true }, Listen { address: any, secure: false }];
     let mut config = ServerConfig { listen, shards: 2, plain_allowed: true, ..ServerConfig::default() };
     change(&mut config);
-    Server::start(&config, &Credentials::single("me", b"key"), application, Arc::new(|_| {})).unwrap()
+    Server::with(config).credentials(Credentials::single("me", b"key")).serve(application).unwrap()
 }
 
 fn resources() -> Resources {
@@ -196,12 +196,7 @@ async fn a_changed_representation_is_never_mixed() {
     #[derive(Clone)]
     struct Restless(Arc<AtomicUsize>);
     impl Application for Restless {
-        fn handle(
-            &mut self,
-            _: &Authorized<'_>,
-            response: &mut Response<'_, '_>,
-            _: &Exchange<'_>,
-        ) -> Result<(), Code> {
+        fn handle(&mut self, _: &ServerRequest<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
             let turn = self.0.fetch_add(1, Ordering::Relaxed).min(3) as u8;
             response.payload(&[turn; 3000])
         }

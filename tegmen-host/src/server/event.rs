@@ -15,8 +15,8 @@ use std::time::SystemTime;
 use tegmen::coap::Code;
 use tegmen::dtls::{AlertDescription, Fatal};
 
-/// Takes the events of a server. The shards call it, so it must return quickly.
-pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
+/// Takes the events of a server.
+pub(super) type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// An event of the server, for its operator. It contains no secret.
 ///

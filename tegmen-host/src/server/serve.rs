@@ -3,17 +3,19 @@
 mod oscore;
 mod outer_block;
 
+use super::builder::AnyPolicy;
 use super::coap_peer::{CoapPeer, Forgotten, MAX_OBSERVATIONS, Observed};
 use super::command::Command;
 use super::deferred::DeferredResponse;
+use super::event::EventSink;
 use super::notifier::{Notifier, ObservedPaths};
-use super::responder::Exchange;
+use super::request::Exchange;
 use super::shared::Shared;
 use super::source::Source;
 use super::transfer::{Ledger, Scratch, Uploaded, Whole};
-use super::{Answered, Application, Event, EventSink, ServerConfig};
+use super::{Answered, Application, Event, ServerConfig};
 use crate::contexts::Contexts;
-use crate::credentials::{Credentials, FilePolicy};
+use crate::credentials::Credentials;
 use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
 use crate::request_uri::{InvalidUri, Path, Query};
@@ -39,7 +41,7 @@ use tokio::sync::mpsc;
 /// What a shard has for all its peers.
 pub(super) struct CoapServer<A> {
     pub(super) application: A,
-    pub(super) policy: FilePolicy,
+    pub(super) policy: AnyPolicy,
     pub(super) credentials: Credentials,
     pub(super) events: EventSink,
     pub(super) commands: mpsc::UnboundedSender<Command>,
@@ -178,7 +180,7 @@ impl<A: Application> CoapServer<A> {
         let observed = notifier.shards.get(number).map(|changes| changes.observed.clone());
         Self {
             application: shared.application.clone(),
-            policy: FilePolicy { credentials: Credentials::clone(credentials), plain_allowed: config.plain_allowed },
+            policy: shared.policy.clone(),
             credentials: Credentials::clone(credentials),
             events: shared.events.clone(),
             commands,
@@ -510,7 +512,7 @@ impl<A: Application> CoapServer<A> {
             && (number > 1 || coap_peer.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
         let request = if has_room { request.observable(number) } else { request };
         let cause = &self.report.cause;
-        let exchange = Exchange { from, message, path, commands: &self.commands, notifier: &self.notifier, cause };
+        let exchange = Exchange { from, path, commands: &self.commands, notifier: &self.notifier, cause };
         let mut handler = Bridge { application: &mut self.application, exchange, executed: &self.report.executed };
         if message.code().is_safe() && !in_parts {
             return serve(request, &self.policy, &mut handler, answer_id, frame);
@@ -618,9 +620,8 @@ impl<A: Application> CoapServer<A> {
         frame: &mut Frame<'_>,
     ) -> Served {
         let Ok(message) = MessageRef::parse(&observed.request) else { return Served::NoRoom };
-        let (message_ref, path, cause) = (&message, &*observed.path, &Cell::default());
-        let exchange =
-            Exchange { from, message: message_ref, path, commands: &self.commands, notifier: &self.notifier, cause };
+        let (path, cause) = (&*observed.path, &Cell::default());
+        let exchange = Exchange { from, path, commands: &self.commands, notifier: &self.notifier, cause };
         let executed = &Cell::default();
         let mut handler = Bridge { application: &mut self.application, exchange, executed };
         let request = Request::new(message, from.identity).observable(observed.observation.next());
@@ -742,7 +743,8 @@ struct Bridge<'a, A> {
 impl<A: Application> Handler for Bridge<'_, A> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         self.executed.set(true);
-        self.application.handle(request, response, &self.exchange)
+        let request = super::Request { authorized: request, exchange: &self.exchange };
+        self.application.handle(&request, response)
     }
 
     fn critical_options(&self) -> &[OptionNumber] {

@@ -1,10 +1,12 @@
 //! The parts of a server that all its shards share.
 
+use super::builder::AnyPolicy;
 use super::cid_routing::Passed;
+use super::event::EventSink;
 use super::limits::Gate;
 use super::notifier::Notifier;
 use super::transfer::Ledger;
-use super::{EventSink, Listen, ServerConfig, StartError};
+use super::{Listen, ServerConfig, StartError};
 use crate::credentials::Credentials;
 use crate::prefix::Shares;
 use crate::provider::HostCrypto;
@@ -19,6 +21,7 @@ use tokio::sync::mpsc;
 pub(super) struct Shared<'a, A> {
     pub(super) config: &'a ServerConfig,
     pub(super) credentials: &'a Credentials,
+    pub(super) policy: AnyPolicy,
     pub(super) application: A,
     pub(super) events: EventSink,
     /// The addresses at which the server listens, with the ports that were taken.
@@ -43,7 +46,7 @@ impl<'a, A> Shared<'a, A> {
     /// [`StartError`].
     pub(super) fn new(
         config: &'a ServerConfig,
-        credentials: &'a Credentials,
+        (credentials, policy): (&'a Credentials, AnyPolicy),
         (application, events): (A, EventSink),
         (addresses, to_shards): (Vec<Listen>, Vec<mpsc::Sender<Passed>>),
         notifier: Notifier,
@@ -60,6 +63,7 @@ impl<'a, A> Shared<'a, A> {
         Ok(Self {
             config,
             credentials,
+            policy,
             application,
             events,
             addresses,

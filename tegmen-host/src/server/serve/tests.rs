@@ -1,4 +1,5 @@
 use super::*;
+use crate::credentials::FilePolicy;
 use tegmen::coap::exchange::Due;
 use tegmen::coap::observe::REGISTER;
 use tegmen::identity::{Identity, Principal};
@@ -8,11 +9,16 @@ use tegmen::identity::{Identity, Principal};
 struct Counter(u8);
 
 impl Application for Counter {
-    fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>, _: &Exchange<'_>) -> Result<(), Code> {
+    fn handle(&mut self, _: &crate::server::Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         self.0 = self.0.wrapping_add(1);
         response.observable();
         response.payload(&[self.0])
     }
+}
+
+/// The rights of nobody.
+fn refusing() -> AnyPolicy {
+    AnyPolicy(Arc::new(FilePolicy { credentials: Credentials::default(), plain_allowed: false }))
 }
 
 struct Scene {
@@ -31,7 +37,7 @@ impl Scene {
         let now = Instant::from_micros(1_000_000_000);
         let coap_server = CoapServer {
             application: Counter::default(),
-            policy: FilePolicy { credentials: credentials.clone(), plain_allowed: true },
+            policy: AnyPolicy(Arc::new(FilePolicy { credentials: credentials.clone(), plain_allowed: true })),
             credentials,
             events: Arc::new(|_| {}),
             notifier: Notifier { shards: Arc::new([]) },
@@ -190,7 +196,7 @@ fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset()
     assert_eq!(counted, Some((MessageType::NonConfirmable, Code::CONTENT, vec![1])), "and a copy is not answered");
     assert_eq!(ask(&mut scene, MessageType::Confirmable, Code::GET, b"n"), None, "a group is asked with NON");
     assert_eq!(ask(&mut scene, MessageType::NonConfirmable, Code::CONTENT, b"n"), None);
-    scene.coap_server.policy.plain_allowed = false;
+    scene.coap_server.policy = refusing();
     assert_eq!(ask(&mut scene, MessageType::NonConfirmable, Code::GET, b"n"), None, "so is what nobody may");
     assert_eq!(scene.coap_server.application.0, 1);
 }
@@ -282,7 +288,7 @@ fn a_full_pool_refuses_only_what_must_not_be_executed_twice_and_not_for_ever() {
 fn what_was_refused_before_it_was_executed_takes_no_room_for_long() {
     let mut scene = Scene::new();
     scene.coap_server.pool = ExchangePool::new(0, 0);
-    scene.coap_server.policy.plain_allowed = false;
+    scene.coap_server.policy = refusing();
     assert!((0..20_000).all(|id| scene.ask(Code::POST, id).0 == Code::UNAUTHORIZED));
     assert_eq!((scene.coap_server.refused, scene.coap_server.application.0), (0, 0));
 }

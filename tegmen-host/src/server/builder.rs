@@ -1,0 +1,86 @@
+//! Sets up a server.
+
+use super::{Application, Event, EventSink, Listen, ListenError, Server, ServerConfig, StartError};
+use crate::credentials::{Credentials, FilePolicy, KeyStore};
+use crate::public_keys::PublicKeys;
+use std::sync::Arc;
+use tegmen::coap::{Policy, Request};
+
+/// The parts of a server that is not started yet: see [`Server::builder`].
+#[must_use = "only serve() starts the server"]
+pub struct ServerBuilder {
+    config: ServerConfig,
+    credentials: Credentials,
+    policy: Option<AnyPolicy>,
+    events: EventSink,
+    wrong: Option<ListenError>,
+}
+
+impl ServerBuilder {
+    pub(super) fn new(config: ServerConfig) -> Self {
+        Self { config, credentials: Credentials::default(), policy: None, events: Arc::new(|_| {}), wrong: None }
+    }
+
+    /// Adds an address to listen at, as `coaps://127.0.0.1:0` or `coap://[::]`: an IP address of this machine, and a port
+    /// if it is not the default one. Port 0 takes any free port. [`Self::serve`] reports an address that is not valid.
+    pub fn listen(mut self, address: &str) -> Self {
+        match address.parse::<Listen>() {
+            Ok(listen) => self.config.listen.push(listen),
+            Err(wrong) => self.wrong = self.wrong.or(Some(wrong)),
+        }
+        self
+    }
+
+    /// Sets the identities, keys and rights of the clients.
+    pub fn credentials(self, credentials: Credentials) -> Self {
+        Self { credentials, ..self }
+    }
+
+    /// Sets the policy that decides on each request. The default is the rights of the credentials, and
+    /// [`ServerConfig::plain_allowed`] for requests without protection. This policy replaces both.
+    pub fn policy(self, policy: impl Policy + Send + Sync + 'static) -> Self {
+        Self { policy: Some(AnyPolicy(Arc::new(policy))), ..self }
+    }
+
+    /// Sets [`ServerConfig::store`], the source of keys that the credentials do not have.
+    pub fn key_store(mut self, store: impl KeyStore + 'static) -> Self {
+        self.config.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Sets [`ServerConfig::public_keys`]: the server's own keys, and the clients with certificates or raw public keys that
+    /// it trusts.
+    pub fn trust(mut self, keys: PublicKeys) -> Self {
+        self.config.public_keys = Some(keys);
+        self
+    }
+
+    /// Sets the function that takes the events. The shards call it, so it must return quickly.
+    pub fn on_event(self, events: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        Self { events: Arc::new(events), ..self }
+    }
+
+    /// Starts the server. One clone of the application runs in each shard.
+    ///
+    /// # Errors
+    /// [`StartError`], which says what to do.
+    pub fn serve<A: Application>(self, application: A) -> Result<Server, StartError> {
+        let Self { config, credentials, policy, events, wrong } = self;
+        if let Some(wrong) = wrong {
+            return Err(wrong.into());
+        }
+        let rights = || FilePolicy { credentials: credentials.clone(), plain_allowed: config.plain_allowed };
+        let policy = policy.unwrap_or_else(|| AnyPolicy(Arc::new(rights())));
+        Server::start(&config, (&credentials, policy), application, events)
+    }
+}
+
+/// The policy of a server, whatever its type.
+#[derive(Clone)]
+pub(super) struct AnyPolicy(pub(super) Arc<dyn Policy + Send + Sync>);
+
+impl Policy for AnyPolicy {
+    fn allows(&self, request: &Request<'_>) -> bool {
+        self.0.allows(request)
+    }
+}

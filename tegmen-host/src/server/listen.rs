@@ -1,0 +1,51 @@
+//! The addresses at which a server listens.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+/// One address at which the server listens. As text it is `coaps://127.0.0.1:5684`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listen {
+    /// Address and port; port 0 takes any free one.
+    pub address: SocketAddr,
+    /// True for DTLS, false for plain CoAP.
+    pub secure: bool,
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", if self.secure { "coaps" } else { "coap" }, self.address)
+    }
+}
+
+/// The reason why a text is no address to listen at.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{0}: no address to listen at; write coaps:// or coap://, an IP address of this machine and its port, as in coaps://127.0.0.1:5684 or coap://[::]:5683"
+)]
+pub struct ListenError(String);
+
+impl FromStr for Listen {
+    type Err = ListenError;
+
+    /// Without a port it is 5684 for coaps and 5683 for coap (RFC 7252, section 6.1).
+    fn from_str(text: &str) -> Result<Self, ListenError> {
+        let wrong = || ListenError(text.to_owned());
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let (secure, port) = match scheme {
+            "coaps" => (true, 5684),
+            "coap" => (false, 5683),
+            _ => return Err(wrong()),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let literal = rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let ip =
+            literal.map_or_else(|| rest.parse().map(IpAddr::V4).ok(), |literal| literal.parse().map(IpAddr::V6).ok());
+        let address = ip.map(|ip| SocketAddr::new(ip, port)).or_else(|| rest.parse().ok());
+        Ok(Self { address: address.ok_or_else(wrong)?, secure })
+    }
+}
+
+#[cfg(test)]
+mod tests;

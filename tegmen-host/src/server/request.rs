@@ -1,0 +1,91 @@
+//! The request that an application serves.
+
+use super::command::Command;
+use super::deferred::DeferredRequest;
+use super::notifier::Notifier;
+use super::responder::Responder;
+use super::source::Source;
+use crate::request_uri::Query;
+use std::cell::Cell;
+use tegmen::coap::handler::{Authorized, Response};
+use tegmen::coap::{Code, MessageRef};
+use tegmen::identity::Identity;
+use tokio::sync::mpsc;
+
+/// A request whose sender may make it. The application can defer its response, report the cause of a 5.xx, and notify
+/// observers.
+pub struct Request<'a> {
+    pub(super) authorized: &'a Authorized<'a>,
+    pub(super) exchange: &'a Exchange<'a>,
+}
+
+/// The exchange that a request begins.
+pub(super) struct Exchange<'a> {
+    pub(super) from: &'a Source,
+    pub(super) path: &'a str,
+    pub(super) commands: &'a mpsc::UnboundedSender<Command>,
+    pub(super) notifier: &'a Notifier,
+    pub(super) cause: &'a Cell<Option<String>>,
+}
+
+impl Request<'_> {
+    /// Returns the method.
+    pub const fn method(&self) -> Code {
+        self.message().code()
+    }
+
+    /// Returns the path without a slash in front, as policy, observers and log see it: see [`crate::request_uri`].
+    pub const fn path(&self) -> &str {
+        self.exchange.path
+    }
+
+    /// Returns the query.
+    ///
+    /// # Errors
+    /// 4.00 if an argument is not UTF-8. The server refuses such a request before it reaches an application.
+    pub fn query(&self) -> Result<Query<'_>, Code> {
+        Query::of(self.message()).map_err(|_| Code::BAD_REQUEST)
+    }
+
+    /// Returns the body, of all its blocks if it came in blocks.
+    pub const fn payload(&self) -> &[u8] {
+        self.message().payload()
+    }
+
+    /// Returns the identity of the sender, and how its request is protected.
+    pub const fn identity(&self) -> &Identity {
+        self.authorized.identity()
+    }
+
+    /// Returns the message with all its options.
+    pub const fn message(&self) -> &MessageRef<'_> {
+        self.authorized.message()
+    }
+
+    /// Returns the request as the handlers of the core take it, as [`tegmen::coap::link::respond`].
+    pub const fn authorized(&self) -> &Authorized<'_> {
+        self.authorized
+    }
+
+    /// Defers the response; the request is acknowledged now.
+    pub fn defer(&self, response: &mut Response<'_, '_>) -> Responder {
+        response.defer();
+        let Exchange { from, path, commands, .. } = self.exchange;
+        Responder::new(DeferredRequest::new(from, self.message(), path), commands)
+    }
+
+    /// Sets the cause of a 5.xx response, for the operator. The client does not receive it.
+    pub fn because(&self, cause: impl Into<String>) {
+        self.exchange.cause.set(Some(cause.into()));
+    }
+
+    /// Notifies the clients that observe `path` that its representation changed: see [`Notifier::changed`].
+    pub fn changed(&self, path: &str) {
+        self.exchange.notifier.changed(path);
+    }
+
+    /// Returns a notifier to keep.
+    pub fn notifier(&self) -> Notifier {
+        self.exchange.notifier.clone()
+    }
+}

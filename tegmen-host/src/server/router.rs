@@ -1,0 +1,152 @@
+//! Handlers by path and method.
+
+use super::{Application, Request};
+use std::sync::Arc;
+use tegmen::coap::handler::{Response, USUAL_OPTIONS};
+use tegmen::coap::link::{self, Link};
+use tegmen::coap::{Code, OptionNumber};
+
+/// Handlers by path and method, as an application.
+///
+/// A path `/a/b` is that path alone; `/a/*` is each path that begins with `/a/`, and `/*` is each path. The exact path comes
+/// first, then the longest beginning. This route alone decides: without a handler for the method the response is 4.05. If no
+/// route has the path, it is 4.04. A GET of `/.well-known/core` lists the exact paths (RFC 6690) unless a route has it.
+///
+/// All shards call the same handlers. A lookup allocates nothing.
+#[derive(Clone)]
+pub struct Router {
+    routes: Arc<Vec<Route>>,
+    options: &'static [OptionNumber],
+}
+
+#[derive(Clone)]
+struct Route {
+    /// The path, or its beginning, without a slash in front.
+    path: String,
+    /// True if longer paths that begin so belong to the route.
+    below: bool,
+    handlers: Vec<(Code, Handler)>,
+}
+
+impl Route {
+    /// Exact paths come first, in the order of their bytes, then beginnings, the longest first.
+    fn rank(&self) -> (bool, usize, &str) {
+        (self.below, if self.below { usize::MAX - self.path.len() } else { 0 }, &self.path)
+    }
+}
+
+type Handler = Arc<dyn Fn(&Request<'_>, &mut Response<'_, '_>) -> Result<(), Code> + Send + Sync>;
+
+impl Default for Router {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Router {
+    /// Returns a router without routes.
+    pub fn new() -> Self {
+        Self { routes: Arc::default(), options: USUAL_OPTIONS }
+    }
+
+    /// Adds the handler of a method at a path; it replaces an earlier one.
+    pub fn on(
+        mut self,
+        method: Code,
+        path: &str,
+        handler: impl Fn(&Request<'_>, &mut Response<'_, '_>) -> Result<(), Code> + Send + Sync + 'static,
+    ) -> Self {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let below = path == "*" || path.ends_with("/*");
+        let path = if below { path.strip_suffix('*').unwrap_or(path) } else { path };
+        let routes = Arc::make_mut(&mut self.routes);
+        let known = routes.iter().position(|route| route.below == below && route.path == path);
+        let index = known.unwrap_or_else(|| {
+            let new = Route { path: path.to_owned(), below, handlers: Vec::new() };
+            let index = routes.partition_point(|route| route.rank() < new.rank());
+            routes.insert(index, new);
+            index
+        });
+        if let Some(route) = routes.get_mut(index) {
+            route.handlers.retain(|(known, _)| *known != method);
+            route.handlers.push((method, Arc::new(handler)));
+        }
+        self
+    }
+
+    /// Adds the handler of GET at a path.
+    pub fn get(
+        self,
+        path: &str,
+        handler: impl Fn(&Request<'_>, &mut Response<'_, '_>) -> Result<(), Code> + Send + Sync + 'static,
+    ) -> Self {
+        self.on(Code::GET, path, handler)
+    }
+
+    /// Adds the handler of POST at a path.
+    pub fn post(
+        self,
+        path: &str,
+        handler: impl Fn(&Request<'_>, &mut Response<'_, '_>) -> Result<(), Code> + Send + Sync + 'static,
+    ) -> Self {
+        self.on(Code::POST, path, handler)
+    }
+
+    /// Adds the handler of PUT at a path.
+    pub fn put(
+        self,
+        path: &str,
+        handler: impl Fn(&Request<'_>, &mut Response<'_, '_>) -> Result<(), Code> + Send + Sync + 'static,
+    ) -> Self {
+        self.on(Code::PUT, path, handler)
+    }
+
+    /// Adds the handler of DELETE at a path.
+    pub fn delete(
+        self,
+        path: &str,
+        handler: impl Fn(&Request<'_>, &mut Response<'_, '_>) -> Result<(), Code> + Send + Sync + 'static,
+    ) -> Self {
+        self.on(Code::DELETE, path, handler)
+    }
+
+    /// Sets the critical options that the handlers act upon; a request with another is refused with 4.02. The default is
+    /// [`USUAL_OPTIONS`].
+    pub fn critical_options(self, options: &'static [OptionNumber]) -> Self {
+        Self { options, ..self }
+    }
+
+    fn find(&self, path: &str) -> Option<&Route> {
+        let (exact, beginnings) = self.routes.split_at(self.routes.partition_point(|route| !route.below));
+        match exact.binary_search_by(|route| route.path.as_str().cmp(path)) {
+            Ok(index) => exact.get(index),
+            Err(_) => beginnings.iter().find(|route| path.starts_with(&route.path)),
+        }
+    }
+
+    /// Lists the exact paths.
+    fn list(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let exact = self.routes.iter().filter(|route| !route.below && !route.path.is_empty());
+        let link = |route| {
+            let Route { path, .. }: &Route = route;
+            Link { path, resource_type: "", content_format: None, observable: false }
+        };
+        link::respond(request.authorized(), response, exact.map(link))
+    }
+}
+
+impl Application for Router {
+    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let path = request.path();
+        let Some(route) = self.find(path) else {
+            return if path == link::WELL_KNOWN_CORE { self.list(request, response) } else { Err(Code::NOT_FOUND) };
+        };
+        let found = route.handlers.iter().find(|(method, _)| *method == request.method());
+        let (_, handler) = found.ok_or(Code::METHOD_NOT_ALLOWED)?;
+        handler(request, response)
+    }
+
+    fn critical_options(&self) -> &[OptionNumber] {
+        self.options
+    }
+}

@@ -1,0 +1,153 @@
+//! The builder of a server: routes, policies, events.
+
+use std::net::UdpSocket;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Policy, Request};
+use tegmen_host::server::{Event, Listen, Router, Server, StartError};
+
+/// A client without protection, with one request after the other.
+struct Plain(UdpSocket, u16);
+
+impl Plain {
+    fn to(server: &Server) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(server.addresses()[0].address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        Self(socket, 0)
+    }
+
+    /// Code and payload of the response.
+    fn ask(&mut self, method: Code, uri: &str) -> (Code, String) {
+        self.1 += 1;
+        let mut storage = [0; 256];
+        let mut frame = Frame::new(&mut storage, 0);
+        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, method, self.1, b"t").unwrap();
+        let (path, query) = uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
+        for segment in path.trim_start_matches('/').split('/').filter(|_| path != "/") {
+            builder.option(OptionNumber::URI_PATH, segment.as_bytes()).unwrap();
+        }
+        for argument in query.iter().flat_map(|query| query.split('&')) {
+            builder.option(OptionNumber::URI_QUERY, argument.as_bytes()).unwrap();
+        }
+        self.0.send(frame.bytes()).unwrap();
+        let mut answer = [0; 1500];
+        let len = self.0.recv(&mut answer).unwrap();
+        let answer = MessageRef::parse(&answer[..len]).unwrap();
+        assert_eq!((answer.message_type(), answer.message_id()), (MessageType::Acknowledgement, self.1));
+        (answer.code(), String::from_utf8(answer.payload().to_vec()).unwrap())
+    }
+}
+
+/// Everybody may do everything.
+struct Everybody;
+
+impl Policy for Everybody {
+    fn allows(&self, _: &Request<'_>) -> bool {
+        true
+    }
+}
+
+fn named(router: Router, method: Code, path: &str, name: &'static str) -> Router {
+    router.on(method, path, move |_, response| response.payload(name.as_bytes()))
+}
+
+#[test]
+fn the_exact_path_comes_first_and_then_the_longest_beginning() {
+    let mut router = Router::new();
+    for (path, name) in
+        [("/*", "all"), ("/a/*", "below a"), ("/a/b", "a b"), ("/a/b/*", "below a b"), ("/a", "a"), ("/", "root")]
+    {
+        router = named(router, Code::GET, path, name);
+    }
+    router = named(router, Code::PUT, "/*", "put");
+    router = named(router, Code::GET, "/a", "a again");
+    let server = Server::builder().listen("coap://127.0.0.1:0").policy(Everybody).serve(router).unwrap();
+    let mut client = Plain::to(&server);
+    for (path, name) in [
+        ("/", "root"),
+        ("/a", "a again"),
+        ("/ab", "all"),
+        ("/a/", "below a"),
+        ("/a/x", "below a"),
+        ("/a/b", "a b"),
+        ("/a/b/c/d", "below a b"),
+        ("/a/bc", "below a"),
+    ] {
+        assert_eq!(client.ask(Code::GET, path), (Code::CONTENT, name.to_owned()), "{path}");
+    }
+    // The route of the path decides, and not one with fewer segments that has the method.
+    assert_eq!(client.ask(Code::PUT, "/a/b").0, Code::METHOD_NOT_ALLOWED);
+    assert_eq!(client.ask(Code::PUT, "/x"), (Code::CONTENT, "put".to_owned()));
+}
+
+#[test]
+fn an_unknown_path_is_4_04_and_an_unknown_method_4_05() {
+    let router = named(named(Router::new(), Code::GET, "/temp", "21.5"), Code::POST, "/log/*", "written");
+    let router = router.get("/sum", |request, response| {
+        let query = request.query()?;
+        let number = |name| query.get(name).and_then(|text| text.parse::<u32>().ok()).ok_or(Code::BAD_REQUEST);
+        response.payload((number("a")? + number("b")?).to_string().as_bytes())
+    });
+    let server = Server::builder().listen("coap://127.0.0.1:0").policy(Everybody).serve(router).unwrap();
+    let mut client = Plain::to(&server);
+    for (method, path, code) in [
+        (Code::GET, "/temp", Code::CONTENT),
+        (Code::GET, "/temp/", Code::NOT_FOUND),
+        (Code::GET, "/", Code::NOT_FOUND),
+        (Code::DELETE, "/temp", Code::METHOD_NOT_ALLOWED),
+        (Code::POST, "/log", Code::NOT_FOUND),
+        (Code::GET, "/log/1", Code::METHOD_NOT_ALLOWED),
+        (Code::GET, "/temp//x", Code::BAD_REQUEST),
+        (Code::GET, "/sum?a=1", Code::BAD_REQUEST),
+    ] {
+        assert_eq!(client.ask(method, path).0, code, "{} {path}", method.name());
+    }
+    assert_eq!(client.ask(Code::GET, "/sum?b=3&a=4").1, "7");
+    assert_eq!(client.ask(Code::GET, "/.well-known/core").1, "</sum>,</temp>");
+}
+
+#[test]
+fn without_a_policy_the_rights_of_the_credentials_decide_and_a_policy_replaces_them() {
+    /// May do what its owner wrote into it.
+    struct Only(Code, &'static str);
+
+    impl Policy for Only {
+        fn allows(&self, request: &Request<'_>) -> bool {
+            request.message.code() == self.0 && request.message.path_is(self.1)
+        }
+    }
+
+    let router = || named(named(Router::new(), Code::GET, "/a", "a"), Code::GET, "/b", "b");
+    let start = |policy: Option<Only>| {
+        let builder = Server::builder().listen("coap://127.0.0.1:0");
+        policy.into_iter().fold(builder, tegmen_host::server::ServerBuilder::policy).serve(router()).unwrap()
+    };
+    let rights = start(None);
+    assert_eq!(Plain::to(&rights).ask(Code::GET, "/a").0, Code::UNAUTHORIZED);
+    let only = start(Some(Only(Code::GET, "a")));
+    let mut client = Plain::to(&only);
+    assert_eq!(client.ask(Code::GET, "/a").0, Code::CONTENT);
+    assert_eq!(client.ask(Code::GET, "/b").0, Code::UNAUTHORIZED);
+}
+
+#[test]
+fn events_come_to_the_function_and_a_wrong_address_starts_no_server() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let keep = lines.clone();
+    let server = Server::builder()
+        .listen("coap://127.0.0.1:0")
+        .policy(Everybody)
+        .on_event(move |event: Event| keep.lock().unwrap().push(event.to_string()))
+        .serve(named(Router::new(), Code::GET, "/a", "a"))
+        .unwrap();
+    Plain::to(&server).ask(Code::GET, "/a");
+    server.stop();
+    let lines = lines.lock().unwrap();
+    assert!(lines.len() == 1 && lines[0].ends_with("GET /a: 2.05, 1 bytes"), "{lines:?}");
+
+    let wrong = Server::builder().listen("127.0.0.1:5683").listen("coap://127.0.0.1:0").serve(Router::new());
+    assert!(matches!(wrong.err(), Some(StartError::Listen(wrong)) if wrong.to_string().starts_with("127.0.0.1:5683")));
+    assert!("coap://127.0.0.1:0".parse::<Listen>().is_ok_and(|listen| !listen.secure));
+}
