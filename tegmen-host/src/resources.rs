@@ -2,7 +2,7 @@
 
 mod files;
 
-use crate::server::{Application, Notifier, Request};
+use crate::server::{Application, Notifier, Reply, Request};
 use files::{Files, Trouble};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -221,18 +221,16 @@ impl Resources {
         tokio::spawn(async move {
             let _permit = permit;
             match tokio::time::timeout(COMMAND_TIMEOUT, output(&argv, method, &input)).await {
-                Ok(Ok(out)) => responder.respond(Code::CONTENT, Some(0), out),
+                Ok(Ok(out)) if out.is_empty() => responder.send(Reply::new(Code::CONTENT)),
+                Ok(Ok(out)) => responder.send(Reply::content(0, out)),
                 Ok(Err(Failed { message, cause })) => {
                     let cause = format!("{}: {cause}", argv.join(" "));
-                    responder.because(cause).respond(Code::INTERNAL_SERVER_ERROR, None, message.into_bytes());
+                    responder.send(Reply::new(Code::INTERNAL_SERVER_ERROR).payload(message).because(cause));
                 }
                 Err(_) => {
                     let cause = format!("{}: it took longer than {} s", argv.join(" "), COMMAND_TIMEOUT.as_secs());
-                    responder.because(cause).respond(
-                        Code::SERVICE_UNAVAILABLE,
-                        None,
-                        b"the command took too long".to_vec(),
-                    );
+                    let reply = Reply::new(Code::SERVICE_UNAVAILABLE).payload("the command took too long");
+                    responder.send(reply.because(cause));
                 }
             }
         });

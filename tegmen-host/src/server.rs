@@ -18,6 +18,7 @@ mod limits;
 mod listen;
 mod notifier;
 mod oscore_exchange;
+mod reply;
 mod request;
 mod responder;
 mod router;
@@ -34,6 +35,7 @@ pub use kind::Kind;
 pub use limits::HelloLimits;
 pub use listen::{Listen, ListenError};
 pub use notifier::Notifier;
+pub use reply::Reply;
 pub use request::Request;
 pub use responder::Responder;
 pub use router::Router;
@@ -75,6 +77,9 @@ pub struct ServerConfig {
     pub groups: Vec<Group>,
     /// Responses to what a group was sent wait for a random time up to this.
     pub leisure: Duration,
+    /// The time that an application has for a deferred response. Then the client receives 5.03. Checked each second. Choose
+    /// less than EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2): clients do not wait longer.
+    pub response_timeout: Duration,
     /// The number of shards, each a thread with its own sockets; 0 selects one for each core.
     pub shards: usize,
     /// Peers and handshakes, for all shards together.
@@ -147,6 +152,7 @@ impl Default for ServerConfig {
             listen: Vec::new(),
             groups: Vec::new(),
             leisure: DEFAULT_LEISURE,
+            response_timeout: Duration::from_secs(120),
             shards: 0,
             capacity: Capacity::default(),
             dtls: Config {

@@ -2,10 +2,11 @@
 
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tegmen::buf::Frame;
+use tegmen::coap::message::empty;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Policy, Request};
-use tegmen_host::server::{Event, Listen, Router, Server, StartError};
+use tegmen_host::server::{Event, Listen, Reply, Responder, Router, Server, ServerConfig, StartError};
 
 /// A client without protection, with one request after the other.
 struct Plain(UdpSocket, u16);
@@ -18,8 +19,29 @@ impl Plain {
         Self(socket, 0)
     }
 
-    /// Code and payload of the response.
+    /// Code and payload of the response, in its acknowledgement.
     fn ask(&mut self, method: Code, uri: &str) -> (Code, String) {
+        self.send(method, uri);
+        let mut answer = [0; 1500];
+        let len = self.0.recv(&mut answer).unwrap();
+        let answer = MessageRef::parse(&answer[..len]).unwrap();
+        assert_eq!((answer.message_type(), answer.message_id()), (MessageType::Acknowledgement, self.1));
+        (answer.code(), String::from_utf8(answer.payload().to_vec()).unwrap())
+    }
+
+    /// The separate response to a GET, after its acknowledgement: code, options and payload.
+    fn ask_deferred(&mut self, uri: &str) -> (Code, Vec<(OptionNumber, Vec<u8>)>, String) {
+        assert_eq!(self.ask(Code::GET, uri), (Code::EMPTY, String::new()));
+        let mut answer = [0; 1500];
+        let len = self.0.recv(&mut answer).unwrap();
+        let answer = MessageRef::parse(&answer[..len]).unwrap();
+        assert_eq!((answer.message_type(), answer.token()), (MessageType::Confirmable, &b"t"[..]));
+        self.0.send(&empty(MessageType::Acknowledgement, answer.message_id())).unwrap();
+        let options = answer.options().map(|(number, value)| (number, value.to_vec())).collect();
+        (answer.code(), options, String::from_utf8(answer.payload().to_vec()).unwrap())
+    }
+
+    fn send(&mut self, method: Code, uri: &str) {
         self.1 += 1;
         let mut storage = [0; 256];
         let mut frame = Frame::new(&mut storage, 0);
@@ -32,11 +54,6 @@ impl Plain {
             builder.option(OptionNumber::URI_QUERY, argument.as_bytes()).unwrap();
         }
         self.0.send(frame.bytes()).unwrap();
-        let mut answer = [0; 1500];
-        let len = self.0.recv(&mut answer).unwrap();
-        let answer = MessageRef::parse(&answer[..len]).unwrap();
-        assert_eq!((answer.message_type(), answer.message_id()), (MessageType::Acknowledgement, self.1));
-        (answer.code(), String::from_utf8(answer.payload().to_vec()).unwrap())
     }
 }
 
@@ -150,4 +167,74 @@ fn events_come_to_the_function_and_a_wrong_address_starts_no_server() {
     let wrong = Server::builder().listen("127.0.0.1:5683").listen("coap://127.0.0.1:0").serve(Router::new());
     assert!(matches!(wrong.err(), Some(StartError::Listen(wrong)) if wrong.to_string().starts_with("127.0.0.1:5683")));
     assert!("coap://127.0.0.1:0".parse::<Listen>().is_ok_and(|listen| !listen.secure));
+}
+
+#[test]
+fn a_deferred_response_carries_any_option() {
+    let router = Router::new().get("/job", |request, response| {
+        let responder = request.defer(response);
+        std::thread::spawn(move || {
+            let reply = Reply::content(0, "done").max_age(Duration::from_secs(5)).location("/jobs/7").etag(b"v1");
+            responder.send(reply.uint(OptionNumber::OBSERVE, 9));
+        });
+        Ok(())
+    });
+    let server = Server::builder().listen("coap://127.0.0.1:0").policy(Everybody).serve(router).unwrap();
+    let (code, options, payload) = Plain::to(&server).ask_deferred("/job");
+    assert_eq!((code, &*payload), (Code::CONTENT, "done"));
+    let expected: [(OptionNumber, &[u8]); 5] = [
+        (OptionNumber::ETAG, b"v1"),
+        (OptionNumber::LOCATION_PATH, b"jobs"),
+        (OptionNumber::LOCATION_PATH, b"7"),
+        (OptionNumber::CONTENT_FORMAT, b""),
+        (OptionNumber::MAX_AGE, &[5]),
+    ];
+    assert_eq!(options, expected.map(|(number, value)| (number, value.to_vec())));
+}
+
+#[test]
+fn a_dropped_responder_answers_at_once_and_one_that_never_answers_when_its_time_is_over() {
+    let kept = Arc::new(Mutex::new(Vec::<Responder>::new()));
+    let keep = kept.clone();
+    let router = Router::new().get("/dropped", |request, response| {
+        drop(request.defer(response));
+        Ok(())
+    });
+    let router = router.get("/twice", |request, response| {
+        drop(request.defer(response));
+        request.defer(response).send(Reply::new(Code::VALID));
+        Ok(())
+    });
+    let router = router.get("/refused", |request, response| {
+        drop(request.defer(response));
+        Err(Code::CONFLICT)
+    });
+    let router = router.get("/never", move |request, response| {
+        keep.lock().unwrap().push(request.defer(response));
+        Ok(())
+    });
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let log = lines.clone();
+    let config = ServerConfig { response_timeout: Duration::from_millis(1500), shards: 1, ..ServerConfig::default() };
+    let server = Server::with(config).listen("coap://127.0.0.1:0").policy(Everybody);
+    let server = server.on_event(move |event| log.lock().unwrap().push(event.to_string())).serve(router).unwrap();
+    let mut client = Plain::to(&server);
+    let asked = Instant::now();
+    assert_eq!(client.ask_deferred("/dropped").0, Code::INTERNAL_SERVER_ERROR);
+    assert_eq!(client.ask_deferred("/twice").0, Code::VALID);
+    assert_eq!(client.ask(Code::GET, "/refused").0, Code::CONFLICT);
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    let asked = Instant::now();
+    assert_eq!(client.ask_deferred("/never").0, Code::SERVICE_UNAVAILABLE);
+    let waited = asked.elapsed();
+    assert!(waited >= Duration::from_millis(1400) && waited < Duration::from_secs(5), "{waited:?}");
+    // What comes too late is not sent, and nothing was sent for the responders that were replaced.
+    kept.lock().unwrap().drain(..).for_each(|responder| responder.send(Reply::new(Code::CONTENT)));
+    assert_eq!(client.ask(Code::GET, "/refused").0, Code::CONFLICT);
+    server.stop();
+    let causes = ["the application dropped its responder", "did not respond within 1.5 s"];
+    let lines = lines.lock().unwrap();
+    for cause in causes {
+        assert_eq!(lines.iter().filter(|line| line.contains(cause)).count(), 1, "{lines:?}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Commands to a shard: messages that do not come from its sockets.
 
-use super::deferred::DeferredResponse;
 use super::key_operation::Worked;
+use super::reply::Reply;
 use crate::credentials::StoredKey;
 use crate::public_keys::PublicKeys;
 use tegmen::identity::PeerId;
@@ -9,7 +9,8 @@ use tegmen::time::Instant;
 
 /// A message to a shard from outside its sockets.
 pub(super) enum Command {
-    Respond(DeferredResponse),
+    /// The response of the responder with this number.
+    Respond(u64, Reply),
     /// There is something in [`Changes`](super::notifier::Changes).
     Changed,
     Key(FoundKey),

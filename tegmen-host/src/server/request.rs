@@ -1,12 +1,12 @@
 //! The request that an application serves.
 
 use super::command::Command;
-use super::deferred::DeferredRequest;
+use super::deferred::{Deferrals, DeferredRequest};
 use super::notifier::Notifier;
 use super::responder::Responder;
 use super::source::Source;
 use crate::request_uri::Query;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use tegmen::coap::handler::{Authorized, Response};
 use tegmen::coap::{Code, MessageRef};
 use tegmen::identity::Identity;
@@ -26,6 +26,18 @@ pub(super) struct Exchange<'a> {
     pub(super) commands: &'a mpsc::UnboundedSender<Command>,
     pub(super) notifier: &'a Notifier,
     pub(super) cause: &'a Cell<Option<String>>,
+    pub(super) deferrals: &'a RefCell<Deferrals>,
+    /// The number of the responder, if the response is deferred.
+    pub(super) deferred: Cell<Option<u64>>,
+}
+
+impl Exchange<'_> {
+    /// Takes the right to respond from the responder, if there is one.
+    pub(super) fn forget_deferral(&self) {
+        if let Some(number) = self.deferred.take() {
+            self.deferrals.borrow_mut().take(number);
+        }
+    }
 }
 
 impl Request<'_> {
@@ -67,11 +79,15 @@ impl Request<'_> {
         self.authorized
     }
 
-    /// Defers the response; the request is acknowledged now.
+    /// Defers the response; the request is acknowledged now. If the handler then returns an error, that is the response. A
+    /// second call replaces the first responder.
     pub fn defer(&self, response: &mut Response<'_, '_>) -> Responder {
         response.defer();
-        let Exchange { from, path, commands, .. } = self.exchange;
-        Responder::new(DeferredRequest::new(from, self.message(), path), commands)
+        self.exchange.forget_deferral();
+        let Exchange { from, path, commands, deferrals, deferred, .. } = self.exchange;
+        let number = deferrals.borrow_mut().open(DeferredRequest::new(from, self.message(), path));
+        deferred.set(Some(number));
+        Responder::new(number, commands)
     }
 
     /// Sets the cause of a 5.xx response, for the operator. The client does not receive it.

@@ -1,32 +1,39 @@
 //! The right to respond later.
 
 use super::command::Command;
-use super::deferred::{DeferredRequest, DeferredResponse};
+use super::reply::Reply;
 use tegmen::coap::Code;
 use tokio::sync::mpsc;
 
-/// The right to respond to one request, once.
+/// The right to respond to one request, once, from any thread.
+///
+/// A request never remains without a response: the client receives 5.00 at once if the responder is dropped, and 5.03 if
+/// nothing was sent for [`ServerConfig::response_timeout`](super::ServerConfig::response_timeout).
 pub struct Responder {
-    request: DeferredRequest,
-    commands: mpsc::UnboundedSender<Command>,
-    cause: Option<String>,
+    number: u64,
+    commands: Option<mpsc::UnboundedSender<Command>>,
 }
 
 impl Responder {
-    pub(super) fn new(request: DeferredRequest, commands: &mpsc::UnboundedSender<Command>) -> Self {
-        Self { request, commands: commands.clone(), cause: None }
+    pub(super) fn new(number: u64, commands: &mpsc::UnboundedSender<Command>) -> Self {
+        Self { number, commands: Some(commands.clone()) }
     }
 
-    /// Sets the cause of a 5.xx response, for the operator. The client does not receive it.
-    #[must_use]
-    pub fn because(self, cause: impl Into<String>) -> Self {
-        Self { cause: Some(cause.into()), ..self }
+    /// Sends the response. It is lost if the session, the time for a response, or the server has ended.
+    pub fn send(mut self, reply: Reply) {
+        self.respond(reply);
     }
 
-    /// Sends the response; a payload that does not fit one message goes in blocks.
-    pub fn respond(self, code: Code, content_format: Option<u16>, payload: Vec<u8>) {
-        let deferred = DeferredResponse { request: self.request, code, content_format, payload, cause: self.cause };
-        // If the server ended meanwhile there is nobody to tell.
-        let _ = self.commands.send(Command::Respond(deferred));
+    fn respond(&mut self, reply: Reply) {
+        if let Some(commands) = self.commands.take() {
+            // If the server has ended there is nobody to respond to.
+            let _ = commands.send(Command::Respond(self.number, reply));
+        }
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        self.respond(Reply::new(Code::INTERNAL_SERVER_ERROR).because("the application dropped its responder"));
     }
 }

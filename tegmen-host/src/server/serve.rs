@@ -6,9 +6,10 @@ mod outer_block;
 use super::builder::AnyPolicy;
 use super::coap_peer::{CoapPeer, Forgotten, MAX_OBSERVATIONS, Observed};
 use super::command::Command;
-use super::deferred::DeferredResponse;
+use super::deferred::{Deferrals, DeferredRequest};
 use super::event::EventSink;
 use super::notifier::{Notifier, ObservedPaths};
+use super::reply::Reply;
 use super::request::Exchange;
 use super::shared::Shared;
 use super::source::Source;
@@ -20,7 +21,7 @@ use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
 use crate::request_uri::{InvalidUri, Path, Query};
 use outer_block::{OuterBlock, acknowledge};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use tegmen::buf::Frame;
@@ -59,6 +60,8 @@ pub(super) struct CoapServer<A> {
     pub(super) refused: u64,
     /// The exchanges of all peers.
     pub(super) pool: ExchangePool,
+    /// Requests whose response is deferred.
+    pub(super) deferrals: RefCell<Deferrals>,
     /// Of those that are not remembered any more.
     pub(super) forgotten: Forgotten,
     /// Of the request that is being answered, what the operator is told.
@@ -193,6 +196,7 @@ impl<A: Application> CoapServer<A> {
             requests: 0,
             refused: 0,
             pool: pool(config, shared.shards()),
+            deferrals: RefCell::default(),
             forgotten: Forgotten::default(),
             report: Report::default(),
             contexts: config.contexts.clone(),
@@ -512,7 +516,15 @@ impl<A: Application> CoapServer<A> {
             && (number > 1 || coap_peer.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
         let request = if has_room { request.observable(number) } else { request };
         let cause = &self.report.cause;
-        let exchange = Exchange { from, path, commands: &self.commands, notifier: &self.notifier, cause };
+        let exchange = Exchange {
+            from,
+            path,
+            commands: &self.commands,
+            notifier: &self.notifier,
+            cause,
+            deferrals: &self.deferrals,
+            deferred: Cell::default(),
+        };
         let mut handler = Bridge { application: &mut self.application, exchange, executed: &self.report.executed };
         if message.code().is_safe() && !in_parts {
             return serve(request, &self.policy, &mut handler, answer_id, frame);
@@ -621,7 +633,15 @@ impl<A: Application> CoapServer<A> {
     ) -> Served {
         let Ok(message) = MessageRef::parse(&observed.request) else { return Served::NoRoom };
         let (path, cause) = (&*observed.path, &Cell::default());
-        let exchange = Exchange { from, path, commands: &self.commands, notifier: &self.notifier, cause };
+        let exchange = Exchange {
+            from,
+            path,
+            commands: &self.commands,
+            notifier: &self.notifier,
+            cause,
+            deferrals: &self.deferrals,
+            deferred: Cell::default(),
+        };
         let executed = &Cell::default();
         let mut handler = Bridge { application: &mut self.application, exchange, executed };
         let request = Request::new(message, from.identity).observable(observed.observation.next());
@@ -633,21 +653,21 @@ impl<A: Application> CoapServer<A> {
         &mut self,
         to: &Source,
         coap_peer: &mut CoapPeer,
-        deferred: DeferredResponse,
+        (request, reply): (DeferredRequest, Reply),
         crypto: &mut HostCrypto,
         random: u8,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        if deferred.request.to_group && !deferred.code.is_success() {
+        if request.to_group && !reply.code.is_success() {
             return None;
         }
         let message_id = coap_peer.exchanges.message_id();
-        match deferred.request.oscore.clone() {
-            None => self.write_separate(to, coap_peer, deferred, message_id, frame)?,
+        match request.oscore.clone() {
+            None => self.write_separate(to, coap_peer, (request, reply), message_id, frame)?,
             Some(oscore) => {
                 let (to, mut written) = (to.under(&oscore), None);
                 self.protect(&oscore, None, crypto, frame, |server, inner| {
-                    written = server.write_separate(&to, coap_peer, deferred, message_id, inner);
+                    written = server.write_separate(&to, coap_peer, (request, reply), message_id, inner);
                 });
                 written?;
             }
@@ -660,16 +680,12 @@ impl<A: Application> CoapServer<A> {
         &self,
         to: &Source,
         coap_peer: &mut CoapPeer,
-        deferred: DeferredResponse,
+        (request, reply): (DeferredRequest, Reply),
         message_id: u16,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        let DeferredResponse { request, code, content_format, payload, cause: _ } = deferred;
-        let format = content_format.filter(|_| !payload.is_empty()).map(|format| {
-            let mut bytes = [0; 4];
-            (OptionNumber::CONTENT_FORMAT, tegmen::coap::option::uint_bytes(format.into(), &mut bytes).to_vec())
-        });
-        let whole = Whole::new(code, format.into_iter().collect(), payload);
+        let Reply { code, options, payload, cause: _ } = reply;
+        let whole = Whole::new(code, options, payload);
         let begun = separate_response(frame, code, message_id, &request.token).ok()?;
         let kept = whole.write(request.asked, begun).ok()?
             || coap_peer.transfers.keep(to, request.operation, whole, &self.bodies);
@@ -744,7 +760,11 @@ impl<A: Application> Handler for Bridge<'_, A> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         self.executed.set(true);
         let request = super::Request { authorized: request, exchange: &self.exchange };
-        self.application.handle(&request, response)
+        let handled = self.application.handle(&request, response);
+        if handled.is_err() {
+            self.exchange.forget_deferral();
+        }
+        handled
     }
 
     fn critical_options(&self) -> &[OptionNumber] {

@@ -85,6 +85,8 @@ pub(super) struct Shard<A> {
     /// What is known of identities that were asked for, until it is time to act upon it.
     held: Held,
     tried: Tried,
+    /// The time that an application has for a deferred response.
+    response_timeout: std::time::Duration,
     /// How long a response to what a group was sent may wait.
     leisure: Duration,
     leisurely: Leisure,
@@ -145,6 +147,7 @@ impl<A: Application> Shard<A> {
             store_answers_every: config.store_answers_every,
             held: Held::new(capacity.handshakes),
             tried: Tried::default(),
+            response_timeout: config.response_timeout,
             leisure: config.leisure,
             leisurely: Leisure::default(),
             unauthenticated: Unauthenticated::new(config.max_unauthenticated.div_ceil(shards)),
@@ -449,6 +452,7 @@ impl<A: Application> Shard<A> {
     fn on_second(&mut self, reload: bool) {
         self.seconds = self.seconds.wrapping_add(1);
         self.coap_server.give_back(clock::now());
+        self.give_up_deferred(clock::now());
         if self.seconds.is_multiple_of(64) {
             let peers = &mut self.endpoint.peers;
             let observes =

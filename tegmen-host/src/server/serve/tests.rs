@@ -50,6 +50,7 @@ impl Scene {
             requests: 0,
             refused: 0,
             pool: pool(&config, 1),
+            deferrals: RefCell::default(),
             forgotten: Forgotten::default(),
             report: Report::default(),
             contexts: Contexts::default(),

@@ -4,11 +4,12 @@ use super::Shard;
 use crate::clock;
 use crate::server::Application;
 use crate::server::command::{Command, FoundKey};
-use crate::server::deferred::DeferredResponse;
 use crate::server::notifier::Changes;
+use crate::server::reply::Reply;
 use crate::server::serve::Report;
 use std::cell::Cell;
 use std::sync::Arc;
+use tegmen::coap::Code;
 use tegmen::crypto::Crypto as _;
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
@@ -20,7 +21,7 @@ const NOTIFIED: usize = 256;
 impl<A: Application> Shard<A> {
     pub(super) fn on_command(&mut self, command: Command) {
         match command {
-            Command::Respond(deferred) => self.on_deferred(deferred),
+            Command::Respond(number, reply) => self.on_reply(number, reply),
             Command::Key(FoundKey { peer, identity, found, asked }) => {
                 let learned = found.map(|found| {
                     let principal = self.coap_server.credentials.learn_stored(&identity, found.allow.as_deref());
@@ -88,23 +89,37 @@ impl<A: Application> Shard<A> {
         Some(())
     }
 
-    /// The response of a request that was deferred.
-    fn on_deferred(&mut self, deferred: DeferredResponse) {
-        let (now, peer) = (clock::now(), deferred.request.peer);
+    /// Responds with 5.03 to the requests whose response is overdue.
+    pub(super) fn give_up_deferred(&mut self, now: Instant) {
+        let Some(before) = now.as_micros().checked_sub(self.response_timeout.as_micros() as u64) else { return };
+        for number in self.coap_server.deferrals.get_mut().overdue(Instant::from_micros(before)) {
+            let seconds = self.response_timeout.as_secs_f64();
+            let cause = format!("the application did not respond within {seconds} s");
+            self.on_reply(number, Reply::new(Code::SERVICE_UNAVAILABLE).because(cause));
+        }
+    }
+
+    /// Sends the response of a request that was deferred, unless it has one.
+    fn on_reply(&mut self, number: u64, reply: Reply) {
+        let Some(request) = self.coap_server.deferrals.get_mut().take(number) else { return };
+        let (now, peer) = (clock::now(), request.peer);
         let mut random = [0; 1];
         self.crypto.random(&mut random);
         let Some((to, path)) = self.source(now, peer) else { return };
         let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
         let mut draft = self.outbox.draft();
         let mut frame = draft.frame(to.headroom, to.max_content);
-        let request = &deferred.request;
-        let cause = Cell::new(deferred.cause.clone());
-        let (received, sent) = (request.received, deferred.payload.len());
+        let cause = Cell::new(reply.cause.clone());
+        let (received, sent) = (request.received, reply.payload.len());
         self.coap_server.report = Report { received, sent, cause, ..Report::default() };
         let source = request.oscore.as_ref().map(|oscore| to.under(oscore));
         self.coap_server.path.clone_from(&request.path);
-        self.coap_server.report_request(source.as_ref().unwrap_or(&to), request.method, Some(deferred.code));
-        if self.coap_server.complete(&to, coap_peer, deferred, &mut self.crypto, random[0], &mut frame).is_some() {
+        self.coap_server.report_request(source.as_ref().unwrap_or(&to), request.method, Some(reply.code));
+        if self
+            .coap_server
+            .complete(&to, coap_peer, (request, reply), &mut self.crypto, random[0], &mut frame)
+            .is_some()
+        {
             let len = frame.len();
             if let Some(deadline) = coap_peer.exchanges.next_deadline(&self.coap_server.pool) {
                 self.endpoint.peers.schedule(peer, deadline);

@@ -1,0 +1,80 @@
+//! A deferred response, as an application writes it.
+
+use std::time::Duration;
+use tegmen::coap::option::uint_bytes;
+use tegmen::coap::{Code, OptionNumber};
+
+/// A deferred response: a code, options in any order, and a payload of any length, which is sent in blocks if it does not fit
+/// one message (RFC 7959).
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub(super) code: Code,
+    pub(super) options: Vec<(OptionNumber, Vec<u8>)>,
+    pub(super) payload: Vec<u8>,
+    pub(super) cause: Option<String>,
+}
+
+/// The options that the server writes by itself.
+const OWN: [OptionNumber; 4] =
+    [OptionNumber::OBSERVE, OptionNumber::OSCORE, OptionNumber::BLOCK1, OptionNumber::BLOCK2];
+
+impl Reply {
+    /// Returns a response without options and payload. A code that is not one of a response becomes 5.00.
+    pub const fn new(code: Code) -> Self {
+        let code = if code.is_response() { code } else { Code::INTERNAL_SERVER_ERROR };
+        Self { code, options: Vec::new(), payload: Vec::new(), cause: None }
+    }
+
+    /// Returns a 2.05 with a payload of this Content-Format.
+    pub fn content(format: u16, payload: impl Into<Vec<u8>>) -> Self {
+        Self::new(Code::CONTENT).uint(OptionNumber::CONTENT_FORMAT, format.into()).payload(payload)
+    }
+
+    /// Adds an option. The server writes Observe, OSCORE, Block1 and Block2 by itself and ignores them here.
+    #[must_use]
+    pub fn option(mut self, number: OptionNumber, value: &[u8]) -> Self {
+        if !OWN.contains(&number) {
+            let index = self.options.partition_point(|(earlier, _)| *earlier <= number);
+            self.options.insert(index, (number, value.to_vec()));
+        }
+        self
+    }
+
+    /// Adds an option of format `uint`.
+    #[must_use]
+    pub fn uint(self, number: OptionNumber, value: u32) -> Self {
+        self.option(number, uint_bytes(value, &mut [0; 4]))
+    }
+
+    /// Adds the entity tag of the representation, 1 to 8 bytes (RFC 7252, section 5.10.6).
+    #[must_use]
+    pub fn etag(self, tag: &[u8]) -> Self {
+        self.option(OptionNumber::ETAG, tag)
+    }
+
+    /// Adds the time for which the response may be cached, in whole seconds (RFC 7252, section 5.10.5).
+    #[must_use]
+    pub fn max_age(self, age: Duration) -> Self {
+        self.uint(OptionNumber::MAX_AGE, u32::try_from(age.as_secs()).unwrap_or(u32::MAX))
+    }
+
+    /// Adds the path of a resource that was created, as `/jobs/7` (RFC 7252, section 5.10.7).
+    #[must_use]
+    pub fn location(self, path: &str) -> Self {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let segments = path.split('/').filter(|_| !path.is_empty());
+        segments.fold(self, |reply, segment| reply.option(OptionNumber::LOCATION_PATH, segment.as_bytes()))
+    }
+
+    /// Sets the payload.
+    #[must_use]
+    pub fn payload(self, payload: impl Into<Vec<u8>>) -> Self {
+        Self { payload: payload.into(), ..self }
+    }
+
+    /// Sets the cause of a 5.xx response, for the operator. The client does not receive it.
+    #[must_use]
+    pub fn because(self, cause: impl Into<String>) -> Self {
+        Self { cause: Some(cause.into()), ..self }
+    }
+}
