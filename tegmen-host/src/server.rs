@@ -23,6 +23,7 @@ mod request;
 mod responder;
 mod router;
 mod serve;
+mod session;
 mod shard;
 mod shared;
 mod signing;
@@ -39,6 +40,7 @@ pub use reply::Reply;
 pub use request::Request;
 pub use responder::Responder;
 pub use router::Router;
+pub use session::{Session, SessionId};
 
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, KeyStore};
@@ -394,6 +396,27 @@ impl Server {
     /// The addresses that are listened at, with the ports that were taken.
     pub fn addresses(&self) -> &[Listen] {
         &self.addresses
+    }
+
+    /// Returns the established DTLS sessions, in no order. It waits for each shard, which visits every place of its table
+    /// for that: do not call it from a handler or an event function.
+    pub fn sessions(&self) -> Vec<Session> {
+        let (sender, sessions) = std::sync::mpsc::channel();
+        for shard in &*self.notifier.shards {
+            shard.send(Command::Sessions(sender.clone()));
+        }
+        drop(sender);
+        sessions.iter().flatten().collect()
+    }
+
+    /// Ends a session in order: its client receives close_notify, and may connect again. False if the session has ended
+    /// before. It waits for the shard: do not call it from a handler or an event function.
+    pub fn close(&self, id: SessionId) -> bool {
+        let (sender, closed) = std::sync::mpsc::channel();
+        if let Some(shard) = self.notifier.shards.get(id.shard) {
+            shard.send(Command::Close(id.peer, sender));
+        }
+        closed.recv().unwrap_or(false)
     }
 
     /// Tells observers of changes.

@@ -449,3 +449,42 @@ async fn a_post_that_nothing_can_be_remembered_of_is_answered_with_5_03_and_a_ge
     assert_eq!((totals.exchanges_refused, totals.requests as usize), (1, executed + 4));
     assert!(totals.exchange_bytes > 0);
 }
+
+#[tokio::test]
+async fn sessions_are_listed_and_one_is_closed_while_the_others_remain() {
+    let running = Running::start(&Credentials::single("me", b"key"), Running::both());
+    assert!(running.server.sessions().is_empty());
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+        assert_eq!(ask(&mut client, Code::GET, "value", b"").await.code, Code::CONTENT);
+        clients.push(client);
+    }
+    // A peer without DTLS has no session.
+    let mut plain = Client::connect_to(running.address(false), false, ClientConfig::default()).await.unwrap();
+    ask(&mut plain, Code::GET, "value", b"").await;
+    let sessions = running.server.sessions();
+    assert_eq!(sessions.iter().map(|session| &*session.identity).collect::<Vec<_>>(), ["me"; 3]);
+    let closed = sessions[1].clone();
+    assert!(running.server.close(closed.id));
+    assert!(running.heard(&format!("Closed {{ remote: {}, reason: Closed", closed.remote)));
+    assert!(!running.server.close(closed.id), "it has ended");
+    let remain = running.server.sessions();
+    assert!(remain.len() == 2 && !remain.contains(&closed), "{remain:?}");
+    let path = ["value".to_owned()];
+    let (method, payload) = (Code::GET, &[][..]);
+    let get = Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
+    for client in &mut clients {
+        // The client whose session was closed learns that, or has connected again by itself.
+        match client.request(&get).await {
+            Ok(reply) => assert_eq!(reply.code, Code::CONTENT),
+            Err(error) => assert!(matches!(error, ClientError::Ended { .. }), "{error}"),
+        }
+    }
+    // Its client may connect again, and the old id does not name the new session.
+    let mut again = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    assert_eq!(ask(&mut again, Code::GET, "value", b"").await.code, Code::CONTENT);
+    let now = running.server.sessions();
+    assert!(now.len() > 2 && remain.iter().all(|session| now.contains(session)), "{now:?}");
+    assert!(now.iter().all(|session| session.id != closed.id) && !running.server.close(closed.id), "{now:?}");
+}

@@ -2,8 +2,10 @@
 
 use super::key_operation::Worked;
 use super::reply::Reply;
+use super::session::Session;
 use crate::credentials::StoredKey;
 use crate::public_keys::PublicKeys;
+use std::sync::mpsc::Sender;
 use tegmen::identity::PeerId;
 use tegmen::time::Instant;
 
@@ -11,6 +13,10 @@ use tegmen::time::Instant;
 pub(super) enum Command {
     /// The response of the responder with this number.
     Respond(u64, Reply),
+    /// Send a list of the sessions.
+    Sessions(Sender<Vec<Session>>),
+    /// End a session, and send whether there was one.
+    Close(PeerId, Sender<bool>),
     /// There is something in [`Changes`](super::notifier::Changes).
     Changed,
     Key(FoundKey),

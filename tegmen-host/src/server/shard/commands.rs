@@ -38,6 +38,13 @@ impl<A: Application> Shard<A> {
                 self.endpoint.roles_mut().keys = *keys;
                 self.report_ends();
             }
+            Command::Sessions(answer) => {
+                // The caller may have given up.
+                let _ = answer.send(self.sessions());
+            }
+            Command::Close(peer, answer) => {
+                let _ = answer.send(self.end_session(peer));
+            }
             Command::Leased { peer, end, result } => self.on_leased(peer, end, result),
             Command::Changed => {
                 let changes = self.coap_server.notifier.shards.get(self.number).map(Changes::take);

@@ -6,7 +6,7 @@ use crate::credentials::KeyTicket;
 use crate::server::command::{Command, FoundKey};
 use crate::server::held::Found;
 use crate::server::key_operation::{Asked, Operation, Worked};
-use crate::server::{Application, Event, Kind};
+use crate::server::{Application, Event, Kind, Session, SessionId};
 use crate::x509::Purpose;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -38,6 +38,11 @@ impl Tried {
     fn of(&self, peer: PeerId) -> Option<String> {
         self.0.iter().rev().find(|(known, _)| *known == peer).map(|(_, identity)| identity.clone())
     }
+}
+
+/// True for an established DTLS session.
+fn is_session(peer: &Peer) -> bool {
+    peer.phase() == Phase::Established && peer.protection() == Protection::Dtls
 }
 
 impl<A: Application> Shard<A> {
@@ -82,6 +87,28 @@ impl<A: Application> Shard<A> {
             | EndpointEvent::Message { .. }
             | EndpointEvent::Alarm(_) => {}
         }
+    }
+
+    /// Returns the established sessions.
+    pub(super) fn sessions(&self) -> Vec<Session> {
+        let credentials = &self.coap_server.credentials;
+        let established = |(_, peer): &(PeerId, &Peer)| is_session(peer);
+        let session = |(peer, entry): (PeerId, &Peer)| Session {
+            id: SessionId { shard: self.number, peer },
+            remote: entry.path().remote.into(),
+            identity: credentials.name_of(entry.principal()).unwrap_or_default(),
+        };
+        self.endpoint.peers.iter().filter(established).map(session).collect()
+    }
+
+    /// Ends a session in order; false if there is none.
+    pub(super) fn end_session(&mut self, peer: PeerId) -> bool {
+        let Some(entry) = self.endpoint.peers.peer(peer).filter(|entry| is_session(entry)) else { return false };
+        let (remote, reason) = (entry.path().remote.into(), Fatal::Closed);
+        (self.coap_server.events)(Event::Closed { remote, reason });
+        self.forget(peer);
+        self.endpoint.close(peer);
+        true
     }
 
     /// Ends every session whose peer proved itself with a key that is not in force any more.
