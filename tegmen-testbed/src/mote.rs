@@ -1,4 +1,4 @@
-//! The stack of a node above the radio: the real endpoint and exchanges of the core, and the cost of each call. Its
+//! The stack of a node above the radio: the real CoAP node of the core, and the cost of each call. Its
 //! ciphers are those of the images, so that no feature of another crate in the same build changes its handshakes.
 
 mod objects;
@@ -8,26 +8,24 @@ pub use protection::Protection;
 
 use crate::cost::Costs;
 use crate::sim::random::{Purpose, Stream};
-use objects::{Kept, Objects, Opened};
+use objects::{Contexts, Kept, Payloads};
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
-use tegmen::buf::Frame;
-use tegmen::coap::exchange::Due;
-use tegmen::coap::handler::{Anybody, Request, Served, serve};
-use tegmen::coap::storage::Repeat;
-use tegmen::coap::{
-    Authorized, Builder, Code, Exchanges, Fixed, Handler, MessageRef, MessageType, OptionNumber, Received, RequestId,
-    Response,
-};
+use tegmen::coap::exchange::PeerExchanges;
+use tegmen::coap::handler::{Anybody, Policy};
+use tegmen::coap::{Authorized, Builder, Code, Exchanges, Fixed, Handler, OptionNumber, RequestId, Response};
 use tegmen::counters::Counters;
 use tegmen::crypto::compact::Compact;
-use tegmen::cx::Cx;
+use tegmen::cx::Environment;
 use tegmen::dtls::association::Rank;
 use tegmen::dtls::need::Answer;
+use tegmen::dtls::record;
+use tegmen::dtls::roles::Both;
 use tegmen::dtls::{Config, Profile, Records};
 use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _, Phase, TAILROOM};
-use tegmen::identity::{Identity, PeerId, Principal};
-use tegmen::oscore::{OVERHEAD, Pending};
+use tegmen::identity::{PeerId, Principal};
+use tegmen::node::{self, Parts, Reply};
+use tegmen::oscore::{OVERHEAD, RequestBinding};
 use tegmen::time::Instant;
 
 /// A request of a node to the simulation, or a report.
@@ -97,11 +95,10 @@ pub struct Setup {
 /// A node with room for `PEERS` others.
 pub struct Node<const PEERS: usize> {
     setup: Setup,
-    endpoint: Endpoint<PeerArray<Attached, PEERS, PEERS>>,
-    crypto: Compact,
-    counters: Counters,
+    node: node::Node<PeerArray<Attached, PEERS, PEERS>, Both, Parts<(), (), Contexts>>,
+    environment: Environment<Compact>,
+    application: Application,
     messages: Stream,
-    objects: Objects,
     readings: VecDeque<Reading>,
     /// The reading that waits for its answer.
     asked: Option<Asked>,
@@ -120,37 +117,46 @@ struct Reading {
     at_once: bool,
 }
 
-/// A request that waits for its answer, its reading, and what OSCORE knows of it.
+/// A request that waits for its answer, and its reading.
 struct Asked {
     request: RequestId,
     reading: Reading,
-    pending: Option<Pending>,
 }
 
 /// The exchanges of one peer, made when it first speaks.
 #[derive(Default)]
-struct Attached(Option<Box<Exchanges<Fixed<1, MESSAGE, 8, 1024>>>>);
+struct Attached(Option<Box<Exchanges<Storage>>>);
+
+type Storage = Fixed<1, MESSAGE, 8, 1024>;
+
+impl PeerExchanges for Attached {
+    type Storage = Storage;
+
+    fn exchanges(&mut self) -> &mut Exchanges<Storage> {
+        self.0.get_or_insert_default()
+    }
+}
 
 impl<const PEERS: usize> Node<PEERS> {
     /// A node that has heard and said nothing.
     pub fn new(seed: u64, number: usize, setup: Setup) -> Self {
-        Self::start(seed, number, 0, setup, Kept::default(), Instant::from_micros(1))
+        Self::start(seed, number, 0, setup, &Kept::default(), Instant::from_micros(1))
     }
 
-    fn start(seed: u64, number: usize, reboots: u64, setup: Setup, kept: Kept, now: Instant) -> Self {
+    fn start(seed: u64, number: usize, reboots: u64, setup: Setup, kept: &Kept, now: Instant) -> Self {
         let stream = |purpose| Stream::new(seed ^ reboots << 48, number, purpose);
-        let mut crypto = Compact::new(stream(Purpose::Crypto).seed());
-        let mut counters = Counters::default();
-        let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
+        let random = stream(Purpose::Crypto).seed();
+        let mut environment = Environment::new(Compact::new(random));
         let config = Config { profile: setup.profile, ..Config::default() };
-        let endpoint = Endpoint::new(&mut cx, PeerArray::new(), config);
+        let endpoint = Endpoint::new(&mut environment.at(now), PeerArray::new(), config);
+        let oscore = Contexts::new(number as u16, setup.costs, kept);
+        let payloads = Payloads::new(random, setup.costs, kept);
         Self {
             setup,
-            endpoint,
-            crypto,
-            counters,
+            node: node::Node::with_features(endpoint, Fixed, Parts { queue: (), pacing: (), oscore }),
+            environment,
+            application: Application { setup, payloads, served: 0, replies: VecDeque::new() },
             messages: stream(Purpose::Messages),
-            objects: Objects::new(stream(Purpose::Crypto).seed(), setup.costs, kept),
             readings: VecDeque::new(),
             asked: None,
             server: None,
@@ -162,28 +168,21 @@ impl<const PEERS: usize> Node<PEERS> {
         }
     }
 
-    fn exchanges(&mut self, id: PeerId) -> Option<&mut Exchanges<Fixed<1, MESSAGE, 8, 1024>>> {
-        let first = self.messages.below(1 << 16) as u16;
-        let attached = self.endpoint.peers.attached(id)?;
-        Some(attached.0.get_or_insert_with(|| Box::new(Exchanges::new(first))))
-    }
-
     /// Sends the oldest reading, if none waits for its answer.
     fn ask(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>) {
         let Some(reading) = self.readings.front().copied().filter(|_| self.asked.is_none()) else { return };
         let path = Path { local: self.setup.local, remote: to };
+        let cx = &mut self.environment.at(now);
         let id = match (self.server, self.setup.protection) {
             (Some(id), _) => id,
             (None, Protection::Coap | Protection::CoapProtected | Protection::Oscore) => {
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                let Ok(id) = self.endpoint.plain(&mut cx, &path, Rank::Ours) else { return };
+                let Ok(id) = self.node.endpoint.plain(cx, &path, Rank::Ours) else { return };
                 self.server = Some(id);
                 id
             }
             (None, Protection::CoapDtls) => {
-                if self.endpoint.peers.find(&path, Phase::Handshaking).is_none() {
-                    let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                    let _ = self.endpoint.connect(&mut cx, &path);
+                if self.node.endpoint.peers.find(&path, Phase::Handshaking).is_none() {
+                    let _ = self.node.endpoint.connect(cx, &path);
                 }
                 return;
             }
@@ -205,174 +204,91 @@ impl<const PEERS: usize> Node<PEERS> {
         echo: Option<&[u8]>,
         wishes: &mut Vec<Wish>,
     ) -> Option<()> {
-        let (token, random) = (self.messages.below(256) as u8, self.messages.below(256) as u8);
-        let payload = self.setup.payload;
-        let message_id = self.exchanges(id)?.message_id();
-        let mut storage = [0; DATAGRAM];
-        let mut frame = Frame::new(&mut storage, HEADROOM + OVERHEAD);
-        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::PUT, message_id, &[token]).ok()?;
-        builder.path(RESOURCE).ok()?;
-        if let Some(echo) = echo {
-            builder.option(OptionNumber::ECHO, echo).ok()?;
+        let token = [self.messages.below(256) as u8];
+        let exchanges = &mut self.node.endpoint.peers.attached(id)?.0;
+        if exchanges.is_none() {
+            *exchanges = Some(Box::new(Exchanges::new(self.messages.below(1 << 16) as u16)));
         }
-        builder.payload(&[0x42; MESSAGE][..payload]).ok()?;
-        let pending = match self.setup.protection {
-            Protection::Oscore => Some(self.objects.protect_request(self.number as u16, &mut frame)?),
-            _ => None,
-        };
-        let exchanges = self.exchanges(id)?;
-        let request = exchanges.sent(&mut Fixed, now, frame.bytes(), random).ok()?;
-        let deadline = exchanges.next_deadline(&Fixed);
-        self.asked = Some(Asked { request, reading, pending });
-        self.instructions += self.setup.costs.build + self.setup.costs.keep;
-        self.endpoint.peers.schedule(id, deadline.unwrap_or(Instant::NEVER));
-        self.say(now, id, to, frame, wishes);
-        Some(())
-    }
-
-    /// Seals a message and hands it out.
-    fn say(&mut self, now: Instant, id: PeerId, to: Address, mut frame: Frame<'_>, wishes: &mut Vec<Wish>) {
-        if self.setup.protection == Protection::CoapDtls {
-            self.instructions += self.setup.costs.seal_of(frame.len());
-        }
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        if self.endpoint.seal(&mut cx, id, &mut frame).is_ok() {
-            wishes.push(Wish::Send { to, datagram: frame.finish().to_vec() });
-        }
-    }
-
-    fn say_again(&mut self, now: Instant, id: PeerId, bytes: &[u8], wishes: &mut Vec<Wish>) {
-        let Some(to) = self.endpoint.peers.peer(id).map(|peer| peer.path().remote) else { return };
-        let mut storage = [0; DATAGRAM];
-        let mut frame = Frame::new(&mut storage, HEADROOM);
-        if !bytes.is_empty() && frame.append(bytes).is_ok() {
-            self.say(now, id, to, frame, wishes);
-        }
-    }
-
-    /// A CoAP message of a peer.
-    fn hear(&mut self, now: Instant, id: PeerId, bytes: &[u8], wishes: &mut Vec<Wish>) {
-        let Some(exchanges) = self.exchanges(id) else { return };
-        let mut arrays = Fixed;
-        let heard = match exchanges.receive(&mut arrays, now, bytes) {
-            Received::Request(..) => Heard::Request,
-            Received::Duplicate(again) => Heard::Again(again.to_vec()),
-            Received::Response { request, .. } => Heard::Response(request),
-            Received::Reject(reset) => Heard::Again(reset.to_vec()),
-            _ => return,
-        };
-        match heard {
-            // What cannot be opened is dropped.
-            Heard::Request => drop(self.answer(now, id, bytes, wishes)),
-            Heard::Again(again) => self.say_again(now, id, &again, wishes),
-            Heard::Response(request) => drop(self.answered(now, id, request, bytes, wishes)),
-        }
-    }
-
-    /// Answers a request.
-    fn answer(&mut self, now: Instant, id: PeerId, bytes: &[u8], wishes: &mut Vec<Wish>) -> Option<()> {
-        let peer = self.endpoint.peers.peer(id)?;
-        let (identity, to) =
-            (Identity { principal: peer.principal(), protection: peer.protection() }, peer.path().remote);
-        let outer = MessageRef::parse(bytes).ok()?;
-        let mut storage = [0; DATAGRAM];
-        let mut frame = Frame::new(&mut storage, HEADROOM + OVERHEAD);
-        let (opened, nonce) = match self.setup.protection {
-            Protection::Oscore => match self.objects.unprotect_request(bytes)? {
-                (maker, Opened::Fresh(opened, nonce)) => (Some(opened), Some((maker, nonce))),
-                (maker, Opened::Unverified(binding)) => {
-                    self.objects.challenge(maker, &binding, &outer, &mut frame)?;
-                    wishes.push(Wish::Challenged);
-                    return self.reply(now, id, to, outer.message_id(), frame, wishes);
-                }
-            },
-            _ => (None, None),
-        };
-        let message = MessageRef::parse(opened.as_deref().unwrap_or(bytes)).ok()?;
-        let mut payload = vec![0x24; self.setup.response];
-        if self.setup.protection == Protection::CoapProtected && !payload.is_empty() {
-            payload = self.objects.seal_payload(&payload);
-        }
-        let message_id = self.exchanges(id)?.message_id();
-        let request = Request::new(message, identity);
-        let served = serve(request, &Anybody, &mut Application { payload }, message_id, &mut frame);
-        if !matches!(served, Served::Responded { .. }) {
-            return None;
-        }
-        if let Some((maker, nonce)) = nonce {
-            self.objects.protect_response(maker, nonce, &mut frame)?;
-        }
-        self.instructions += self.setup.costs.serve;
-        wishes.push(Wish::Served);
-        self.reply(now, id, to, message.message_id(), frame, wishes)
-    }
-
-    /// Keeps what is answered to a message, and says it.
-    fn reply(
-        &mut self,
-        now: Instant,
-        id: PeerId,
-        to: Address,
-        message_id: u16,
-        frame: Frame<'_>,
-        wishes: &mut Vec<Wish>,
-    ) -> Option<()> {
-        self.exchanges(id)?.keep_reply(&mut Fixed, now, message_id, Repeat::Idempotent, frame.bytes());
-        self.say(now, id, to, frame, wishes);
-        Some(())
-    }
-
-    /// The response to a request is here.
-    fn answered(
-        &mut self,
-        now: Instant,
-        id: PeerId,
-        request: RequestId,
-        bytes: &[u8],
-        wishes: &mut Vec<Wish>,
-    ) -> Option<()> {
-        self.instructions += self.setup.costs.hear;
-        let to = self.endpoint.peers.peer(id)?.path().remote;
-        if let Some(Asked { reading, pending, .. }) = self.asked.take_if(|asked| asked.request == request) {
-            let mut good = true;
-            if let Some(mut pending) = pending {
-                let opened = self.objects.unprotect_response(self.number as u16, &mut pending, bytes);
-                let message = opened.as_deref().and_then(|opened| MessageRef::parse(opened).ok());
-                let challenge = message.filter(|message| message.code() == Code::UNAUTHORIZED);
-                if let Some(echo) = challenge.and_then(|message| message.option(OptionNumber::ECHO)) {
-                    return self.request(now, id, to, reading, Some(echo), wishes);
-                }
-                good = message.is_some();
-            } else if self.setup.protection == Protection::CoapProtected {
-                let payload = MessageRef::parse(bytes).map_or(&[][..], |message| message.payload());
-                good = payload.is_empty() || self.objects.open_payload(payload);
+        let payload = &[0x42; MESSAGE][..self.setup.payload];
+        let write = |put: &mut Builder<'_, '_>| {
+            put.path(RESOURCE)?;
+            if let Some(echo) = echo {
+                put.option(OptionNumber::ECHO, echo)?;
             }
-            let Reading { made, at_once } = reading;
-            wishes.push(if good { Wish::Answered { made, at_once } } else { Wish::GivenUp });
-        }
-        self.ask(now, to, wishes);
+            put.payload(payload)
+        };
+        let mut out = [0; DATAGRAM];
+        let cx = &mut self.environment.at(now);
+        let sent = match self.setup.protection {
+            Protection::Oscore => self.node.request_with_oscore(cx, id, Code::PUT, &token, write, &mut out),
+            _ => self.node.request(cx, id, Code::PUT, &token, write, &mut out),
+        };
+        let (request, len) = sent.ok()?;
+        self.asked = Some(Asked { request, reading });
+        self.instructions += self.setup.costs.build + self.setup.costs.keep;
+        self.send(to, &out[..len], wishes);
         Some(())
+    }
+
+    /// Hands out a datagram.
+    fn send(&mut self, to: Address, datagram: &[u8], wishes: &mut Vec<Wish>) {
+        if let Some(content) = self.application_data(datagram) {
+            self.instructions += self.setup.costs.seal_of(content);
+        }
+        wishes.push(Wish::Send { to, datagram: datagram.to_vec() });
+    }
+
+    /// Bytes of a message in a record of DTLS; `None` for every other datagram.
+    fn application_data(&self, datagram: &[u8]) -> Option<usize> {
+        let is_record = self.setup.protection == Protection::CoapDtls && datagram.first() == Some(&APPLICATION_DATA);
+        is_record.then(|| datagram.len().saturating_sub(record::OVERHEAD))
+    }
+
+    /// Does what the last call of the node leads to: reports what it served, and handles the replies that it received.
+    fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
+        for _ in 0..std::mem::take(&mut self.application.served) {
+            self.instructions += self.setup.costs.serve;
+            wishes.push(Wish::Served);
+        }
+        for _ in 0..std::mem::take(&mut self.node.features.oscore.challenges) {
+            wishes.push(Wish::Challenged);
+        }
+        while let Some((id, request, outcome)) = self.application.replies.pop_front() {
+            if outcome != Outcome::TimedOut {
+                self.instructions += self.setup.costs.hear;
+            }
+            let Some(to) = self.node.endpoint.peers.peer(id).map(|peer| peer.path().remote) else { continue };
+            if let Some(Asked { reading, .. }) = self.asked.take_if(|asked| asked.request == request) {
+                let Reading { made, at_once } = reading;
+                match outcome {
+                    Outcome::Challenge(echo) => {
+                        let _ = self.request(now, id, to, reading, Some(&echo), wishes);
+                        continue;
+                    }
+                    Outcome::Answered => wishes.push(Wish::Answered { made, at_once }),
+                    Outcome::Refused | Outcome::TimedOut => wishes.push(Wish::GivenUp),
+                }
+            }
+            self.ask(now, to, wishes);
+        }
     }
 
     fn on(&mut self, now: Instant, event: Event, wishes: &mut Vec<Wish>) {
         match event {
             Event::Need(id) => {
                 let answer = Answer::Psk { identity: IDENTITY, key: KEY, principal: Principal(1) };
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                if let Some(event) = self.endpoint.resume(&mut cx, id, answer) {
+                if let Some(event) = self.node.endpoint.resume(&mut self.environment.at(now), id, answer) {
                     self.on(now, event, wishes);
                 }
             }
             Event::Established(id) => {
-                let Some(to) = self.endpoint.peers.peer(id).map(|peer| peer.path().remote) else { return };
+                let Some(to) = self.node.endpoint.peers.peer(id).map(|peer| peer.path().remote) else { return };
                 wishes.push(Wish::Established);
                 if !self.readings.is_empty() {
                     self.server = Some(id);
                     self.ask(now, to, wishes);
                 }
             }
-            // No peer has a connection id, so none moves.
-            Event::Alarm(id) | Event::Moved(id) => self.on_alarm(now, id, wishes),
             Event::Closed { peer, .. } => {
                 if self.server == Some(peer) {
                     self.server = None;
@@ -383,38 +299,12 @@ impl<const PEERS: usize> Node<PEERS> {
                     wishes.push(Wish::GivenUp); // its handshake failed
                 }
             }
-            Event::Answer { .. } | Event::Transmit { .. } | Event::Message { .. } => {}
-        }
-    }
-
-    fn on_alarm(&mut self, now: Instant, id: PeerId, wishes: &mut Vec<Wish>) {
-        let Some(exchanges) = self.exchanges(id) else { return };
-        let mut again = Vec::new();
-        let mut over = None;
-        let mut storage = [0; DATAGRAM];
-        loop {
-            let mut frame = Frame::new(&mut storage, 0);
-            match exchanges.poll(&mut Fixed, now, &mut frame) {
-                Some(Due::Retransmit) => again.push(frame.bytes().to_vec()),
-                Some(Due::TimedOut(request)) => over = Some(request),
-                None => break,
-            }
-        }
-        let deadline = exchanges.next_deadline(&Fixed);
-        if let Some(deadline) = deadline {
-            self.endpoint.peers.schedule(id, deadline);
-        }
-        if let (false, Some(asked)) = (again.is_empty(), &mut self.asked) {
-            asked.reading.at_once = false;
-        }
-        for bytes in again {
-            self.say_again(now, id, &bytes, wishes);
-        }
-        if self.asked.take_if(|asked| Some(asked.request) == over).is_some() {
-            wishes.push(Wish::GivenUp);
-            if let Some(to) = self.endpoint.peers.peer(id).map(|peer| peer.path().remote) {
-                self.ask(now, to, wishes);
-            }
+            // The node handles messages and alarms itself, and no peer has a connection id, so none moves.
+            Event::Answer { .. }
+            | Event::Transmit { .. }
+            | Event::Message { .. }
+            | Event::Alarm(_)
+            | Event::Moved(_) => {}
         }
     }
 }
@@ -429,46 +319,57 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
 
     fn receive(&mut self, now: Instant, from: Address, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
         let path = Path { local: self.setup.local, remote: from };
+        let mut out = [0; DATAGRAM];
         if self.setup.protection != Protection::CoapDtls {
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            if let Ok(id) = self.endpoint.plain(&mut cx, &path, Rank::Stranger) {
-                self.hear(now, id, datagram, wishes);
+            let cx = &mut self.environment.at(now);
+            let event = self.node.handle_plain(cx, &path, datagram, &mut self.application, &mut out);
+            self.settle(now, wishes);
+            if let Some(Event::Transmit { len, .. }) = event {
+                self.send(from, &out[..len.into()], wishes);
             }
-        } else {
-            let mut records = Records::new(datagram);
-            loop {
-                let mut out = [0; DATAGRAM];
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                let Some(event) = self.endpoint.handle(&mut cx, &path, &mut records, &mut out) else { break };
-                match event {
-                    Event::Answer { len } => {
-                        self.instructions += self.setup.costs.server / SERVER_FLIGHTS;
-                        wishes.push(Wish::Send { to: from, datagram: out[..len.into()].to_vec() });
-                    }
-                    Event::Message { peer, bytes } => {
-                        self.instructions += self.setup.costs.open_of(bytes.len());
-                        self.hear(now, peer, records.bytes(bytes), wishes);
-                    }
-                    event => self.on(now, event, wishes),
+            return self.poll(now, wishes);
+        }
+        let (content, before) = (self.application_data(datagram), dropped(&self.environment.counters));
+        let mut records = Records::new(datagram);
+        loop {
+            let cx = &mut self.environment.at(now);
+            let event = self.node.handle(cx, &path, &mut records, &mut self.application, &mut out);
+            self.settle(now, wishes);
+            match event {
+                None => break,
+                Some(Event::Answer { len }) => {
+                    self.instructions += self.setup.costs.server / SERVER_FLIGHTS;
+                    self.send(from, &out[..len.into()], wishes);
                 }
+                Some(Event::Transmit { len, .. }) => self.send(from, &out[..len.into()], wishes),
+                Some(event) => self.on(now, event, wishes),
             }
+        }
+        if let Some(content) = content.filter(|_| before == dropped(&self.environment.counters)) {
+            self.instructions += self.setup.costs.open_of(content);
         }
         self.poll(now, wishes);
     }
 
     fn poll(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let mut flights = false;
-        while self.endpoint.next_alarm().is_some_and(|alarm| alarm <= now) {
-            let mut out = [0; DATAGRAM];
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            let Some(event) = self.endpoint.poll(&mut cx, &mut out) else { break };
-            let Event::Transmit { peer, len } = event else {
-                self.on(now, event, wishes);
-                continue;
-            };
-            flights = true;
-            if let Some(peer) = self.endpoint.peers.peer(peer) {
-                wishes.push(Wish::Send { to: peer.path().remote, datagram: out[..len.into()].to_vec() });
+        let mut out = [0; DATAGRAM];
+        while self.node.endpoint.next_alarm().is_some_and(|alarm| alarm <= now) {
+            let event = self.node.poll(&mut self.environment.at(now), &mut self.application, &mut out);
+            self.settle(now, wishes);
+            match event {
+                None => break,
+                Some(Event::Transmit { peer, len }) => {
+                    let datagram = &out[..len.into()];
+                    let Some(to) = self.node.endpoint.peers.peer(peer).map(|peer| peer.path().remote) else { continue };
+                    if self.setup.protection == Protection::CoapDtls && self.application_data(datagram).is_none() {
+                        flights = true;
+                    } else if let Some(asked) = &mut self.asked {
+                        asked.reading.at_once = false;
+                    }
+                    self.send(to, datagram, wishes);
+                }
+                Some(event) => self.on(now, event, wishes),
             }
         }
         if flights {
@@ -476,7 +377,7 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
             // A hub only answers; who makes readings opens the handshake.
             self.instructions += if PEERS > LEAF { server / SERVER_FLIGHTS } else { client / CLIENT_FLIGHTS };
         }
-        self.alarm = self.endpoint.next_alarm();
+        self.alarm = self.node.endpoint.next_alarm();
     }
 
     fn next_alarm(&self) -> Option<Instant> {
@@ -484,23 +385,25 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
     }
 
     fn take_instructions(&mut self) -> u64 {
-        std::mem::take(&mut self.instructions) + std::mem::take(&mut self.objects.instructions)
+        let (oscore, payloads) = (&mut self.node.features.oscore, &mut self.application.payloads);
+        [&mut self.instructions, &mut oscore.instructions, &mut payloads.instructions].map(std::mem::take).iter().sum()
     }
 
     fn reboot(&mut self, now: Instant) {
-        *self = Self::start(self.seed, self.number, self.reboots + 1, self.setup, self.objects.kept(), now);
+        let kept = Kept::of(&self.node.features.oscore, &self.application.payloads);
+        *self = Self::start(self.seed, self.number, self.reboots + 1, self.setup, &kept, now);
     }
 
     fn forget(&mut self, maker: usize) {
-        self.objects.forget(maker as u16);
+        self.node.features.oscore.forget(maker as u16);
     }
 
     fn moved(&mut self, now: Instant, local: Address, to: Address, wishes: &mut Vec<Wish>) {
         // A session without connection ids belongs to its addresses; the reading that waits is asked for again.
         let path = Path { local: self.setup.local, remote: to };
         for phase in [Phase::Handshaking, Phase::Established] {
-            if let Some(old) = self.endpoint.peers.find(&path, phase) {
-                self.endpoint.peers.remove(old);
+            if let Some(old) = self.node.endpoint.peers.find(&path, phase) {
+                self.node.endpoint.peers.remove(old);
             }
         }
         self.setup.local = local;
@@ -513,26 +416,72 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
     }
 }
 
-/// What a message means to the exchanges of its peer, without its borrows.
-enum Heard {
-    Request,
-    Again(Vec<u8>),
-    Response(RequestId),
+/// The application of a node: it takes readings, and keeps the replies to its own.
+struct Application {
+    setup: Setup,
+    payloads: Payloads,
+    /// Requests that were served since they were counted.
+    served: u32,
+    replies: VecDeque<(PeerId, RequestId, Outcome)>,
 }
 
-/// Takes readings, and answers with what it was told.
-struct Application {
-    payload: Vec<u8>,
+/// The outcome of a request.
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    Answered,
+    /// The other end wants the request again, with this Echo option.
+    Challenge(Vec<u8>),
+    /// The response is not authentic, or the other end knows nothing of the request.
+    Refused,
+    TimedOut,
+}
+
+impl node::Application<(u16, RequestBinding)> for Application {
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        Some((&Anybody, self))
+    }
+
+    fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
+        let outcome = match reply {
+            Reply::Response(response) => match (self.setup.protection, response.option(OptionNumber::ECHO)) {
+                (Protection::Oscore, Some(echo)) if response.code() == Code::UNAUTHORIZED => {
+                    Outcome::Challenge(echo.to_vec())
+                }
+                (Protection::CoapProtected, _)
+                    if !response.payload().is_empty() && !self.payloads.open(response.payload()) =>
+                {
+                    Outcome::Refused
+                }
+                _ => Outcome::Answered,
+            },
+            Reply::Refused { .. } | Reply::Reset | Reply::NotSent(_) => Outcome::Refused,
+            Reply::TimedOut => Outcome::TimedOut,
+            Reply::Acknowledged => return,
+        };
+        self.replies.push_back((peer, request, outcome));
+    }
 }
 
 impl Handler for Application {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        self.served += 1;
         if !request.message().path_is(RESOURCE) {
             return Err(Code::NOT_FOUND);
         }
         response.set_code(Code::CHANGED);
-        if self.payload.is_empty() { Ok(()) } else { response.payload(&self.payload) }
+        let payload = vec![0x24; self.setup.response];
+        match self.setup.protection {
+            _ if payload.is_empty() => Ok(()),
+            Protection::CoapProtected => response.payload(&self.payloads.seal(&payload)),
+            _ => response.payload(&payload),
+        }
     }
+}
+
+/// Records and messages that were dropped.
+fn dropped(counters: &Counters) -> u32 {
+    let Counters { malformed, unknown_peer, replayed, not_authentic, unexpected, no_room, .. } = counters;
+    [malformed, unknown_peer, replayed, not_authentic, unexpected, no_room].into_iter().sum()
 }
 
 /// The path of the resource that takes readings.
@@ -550,6 +499,8 @@ pub const HUB: usize = 1024;
 pub const SMALL_HUB: usize = 128;
 /// Nodes that make readings, at most.
 pub const MAX_NODES: usize = 1000;
+/// The content type of application data (RFC 5246, section 6.2.1).
+const APPLICATION_DATA: u8 = 23;
 const CLIENT_FLIGHTS: u64 = 3;
 const SERVER_FLIGHTS: u64 = 3;
 const IDENTITY: &[u8] = b"Client_identity";

@@ -3,27 +3,47 @@
 //! What must survive a restart does: the ends of leases, as a mote keeps them in its flash memory.
 
 use super::MESSAGE;
-use crate::cost::{Costs, Oscore};
+use crate::cost::{Costs, Oscore as OscoreCosts};
 use std::collections::BTreeMap;
 use tegmen::buf::Frame;
-use tegmen::coap::{Builder, MessageRef, MessageType, OptionNumber, Token};
+use tegmen::coap::{MessageRef, MessageType, OptionNumber, RequestId, Token};
 use tegmen::coap_protected::{MAX_MESSAGES, Resource};
+use tegmen::crypto::Crypto;
 use tegmen::crypto::compact::Compact;
-use tegmen::oscore::{Aead, Context, OscoreOption, Parameters, Pending, RequestBinding, RequestNonce, Unprotected};
+use tegmen::identity::{PeerId, Principal};
+use tegmen::node::{Opened, Oscore, SendError};
+use tegmen::oscore::{
+    Aead, Context, OVERHEAD, OscoreOption, Parameters, Pending, ProtectError, RequestBinding, RequestNonce,
+    UnprotectError, Unprotected,
+};
 use tegmen::secret::Secret;
 
-/// Contexts and keys of a node. A pair of nodes is named by the one that makes readings.
-pub(super) struct Objects {
-    crypto: Compact,
+/// The contexts of a node. A pair of nodes is named by the one that makes readings.
+pub(super) struct Contexts {
+    /// The node.
+    number: u16,
     costs: Costs,
     contexts: BTreeMap<u16, Context>,
-    resource: Option<(u16, Resource)>,
-    kept: Kept,
+    /// The requests that wait for their responses.
+    asked: Vec<(PeerId, RequestId, Pending)>,
+    kept: BTreeMap<u16, u64>,
+    /// Challenges since they were asked for.
+    pub(super) challenges: u32,
     /// Instructions since they were asked for.
     pub(super) instructions: u64,
 }
 
-/// What is in flash memory: the ends of leases.
+/// The key of protected payloads.
+pub(super) struct Payloads {
+    crypto: Compact,
+    costs: Costs,
+    resource: Option<(u16, Resource)>,
+    kept: (u16, u64),
+    /// Instructions since they were asked for.
+    pub(super) instructions: u64,
+}
+
+/// The content of the flash memory: the ends of leases.
 #[derive(Clone, Default)]
 pub(super) struct Kept {
     contexts: BTreeMap<u16, u64>,
@@ -31,26 +51,20 @@ pub(super) struct Kept {
     resource: (u16, u64),
 }
 
-/// A request that was opened.
-pub(super) enum Opened {
-    /// The request is new and may be served.
-    Fresh(Vec<u8>, RequestNonce),
-    /// The request may be a replay. It has to be answered with a challenge.
-    Unverified(RequestBinding),
+impl Kept {
+    /// The state that a restart leaves.
+    pub(super) fn of(contexts: &Contexts, payloads: &Payloads) -> Self {
+        Self { contexts: contexts.kept.clone(), resource: payloads.kept }
+    }
 }
 
-impl Objects {
-    pub(super) fn new(seed: [u8; 32], costs: Costs, kept: Kept) -> Self {
-        let crypto = Compact::new(seed);
-        Self { crypto, costs, contexts: BTreeMap::new(), resource: None, kept, instructions: 0 }
+impl Contexts {
+    pub(super) fn new(number: u16, costs: Costs, kept: &Kept) -> Self {
+        let (contexts, kept) = (BTreeMap::new(), kept.contexts.clone());
+        Self { number, costs, contexts, asked: Vec::new(), kept, challenges: 0, instructions: 0 }
     }
 
-    /// What a restart leaves.
-    pub(super) fn kept(&self) -> Kept {
-        self.kept.clone()
-    }
-
-    /// The context with a node is lost from memory; what was kept of it is not.
+    /// Deletes the context with a node from memory. The end of its lease stays in flash memory.
     pub(super) fn forget(&mut self, maker: u16) {
         self.contexts.remove(&maker);
     }
@@ -58,7 +72,7 @@ impl Objects {
     /// The context that node `maker` shares with node 0, as the one or the other. It is derived at the start of a node, before
     /// anything is asked, and not counted.
     fn context(&mut self, maker: u16, is_maker: bool) -> &mut Context {
-        let kept = &mut self.kept.contexts;
+        let kept = &mut self.kept;
         let context = self.contexts.entry(maker).or_insert_with(|| {
             let secret = [maker as u8; 16];
             let (bytes, len) = id_of(maker);
@@ -86,66 +100,103 @@ impl Objects {
         }
         context
     }
+}
 
-    /// Protects a request of this node.
-    pub(super) fn protect_request(&mut self, maker: u16, frame: &mut Frame<'_>) -> Option<Pending> {
-        let enciphered = enciphered(frame.bytes());
-        self.instructions += Oscore::of_request(self.costs.oscore.protect_request, enciphered);
-        self.context(maker, true);
-        self.contexts.get_mut(&maker)?.protect_request(&mut self.crypto, frame).ok()
-    }
+impl Oscore for Contexts {
+    const OVERHEAD: usize = OVERHEAD;
+    type Exchange = (u16, RequestBinding);
 
-    /// Opens a request, and says of whom it is.
-    pub(super) fn unprotect_request(&mut self, datagram: &[u8]) -> Option<(u16, Opened)> {
-        let maker = maker_of(datagram)?;
-        let mut datagram = datagram.to_vec();
-        self.context(maker, false);
-        let opened = self.contexts.get_mut(&maker)?.unprotect_request(&mut self.crypto, &mut datagram).ok()?;
-        let (message, opened) = match opened {
-            Unprotected::Fresh(message, nonce) => (message, Opened::Fresh(bytes_of(&message), nonce)),
-            Unprotected::Unverified(message, binding) => (message, Opened::Unverified(binding)),
-        };
-        let enciphered = enciphered(&bytes_of(&message));
-        self.instructions += Oscore::of_request(self.costs.oscore.unprotect_request, enciphered);
-        Some((maker, opened))
-    }
-
-    /// Protects the response to a request.
-    pub(super) fn protect_response(&mut self, maker: u16, nonce: RequestNonce, frame: &mut Frame<'_>) -> Option<()> {
-        let enciphered = enciphered(frame.bytes());
-        self.instructions += Oscore::of_response(self.costs.oscore.protect_response, enciphered);
-        let context = self.contexts.get_mut(&maker)?;
-        context.protect_response(&mut self.crypto, &nonce.binding(), Some(nonce), frame).ok()
-    }
-
-    /// Writes the challenge to a request that may be a replay.
-    pub(super) fn challenge(
+    fn protect_request<C: Crypto>(
         &mut self,
-        maker: u16,
-        binding: &RequestBinding,
-        request: &MessageRef<'_>,
+        crypto: &mut C,
+        peer: PeerId,
+        request: RequestId,
         frame: &mut Frame<'_>,
-    ) -> Option<()> {
-        self.instructions += Oscore::of_response(self.costs.oscore.protect_response, CHALLENGE);
-        self.context(maker, false);
-        let context = self.contexts.get_mut(&maker)?;
-        let head = (MessageType::Acknowledgement, request.message_id());
-        context.write_challenge(&mut self.crypto, binding, head, &Token::new(request.token()), frame).ok()
+    ) -> Result<(), SendError> {
+        let enciphered = enciphered(frame.bytes());
+        self.instructions += OscoreCosts::of_request(self.costs.oscore.protect_request, enciphered);
+        let pending = self.context(self.number, true).protect_request(crypto, frame)?;
+        self.asked.push((peer, request, pending));
+        Ok(())
     }
 
-    /// Opens a response: the message inside.
-    pub(super) fn unprotect_response(&mut self, maker: u16, pending: &mut Pending, datagram: &[u8]) -> Option<Vec<u8>> {
-        let mut datagram = datagram.to_vec();
-        let context = self.contexts.get(&maker)?;
-        let message = context.unprotect_response(&mut self.crypto, pending, &mut datagram).ok()?;
-        let message = bytes_of(&message);
-        self.instructions += Oscore::of_response(self.costs.oscore.unprotect_response, enciphered(&message));
-        Some(message)
+    fn unprotect_request<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        _: PeerId,
+        datagram: &'r mut [u8],
+    ) -> Result<Opened<'r, (u16, RequestBinding)>, UnprotectError> {
+        let maker = maker_of(datagram).ok_or(UnprotectError::UnknownContext)?;
+        let cost = OscoreCosts::of_request(self.costs.oscore.unprotect_request, ciphertext(datagram));
+        let opened = match self.context(maker, false).unprotect_request(crypto, datagram)? {
+            Unprotected::Fresh(message, nonce) => {
+                let (principal, exchange) = (Principal(maker.into()), (maker, nonce.binding()));
+                Opened::Fresh { message, principal, exchange, nonce }
+            }
+            Unprotected::Unverified(_, binding) => Opened::Unverified((maker, binding)),
+        };
+        self.instructions += cost;
+        Ok(opened)
+    }
+
+    fn protect_response<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        (maker, binding): &(u16, RequestBinding),
+        nonce: Option<RequestNonce>,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        let enciphered = enciphered(frame.bytes());
+        self.instructions += OscoreCosts::of_response(self.costs.oscore.protect_response, enciphered);
+        self.context(*maker, false).protect_response(crypto, binding, nonce, frame)
+    }
+
+    fn write_challenge<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        (maker, binding): &(u16, RequestBinding),
+        head: (MessageType, u16),
+        token: &Token,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        self.instructions += OscoreCosts::of_response(self.costs.oscore.protect_response, CHALLENGE);
+        self.challenges += 1;
+        self.context(*maker, false).write_challenge(crypto, binding, head, token, frame)
+    }
+
+    fn is_protected(&self, peer: PeerId, request: RequestId) -> bool {
+        self.asked.iter().any(|asked| (asked.0, asked.1) == (peer, request))
+    }
+
+    fn unprotect_response<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        peer: PeerId,
+        request: RequestId,
+        datagram: &'r mut [u8],
+    ) -> Result<MessageRef<'r>, UnprotectError> {
+        let asked = self.asked.iter_mut().find(|asked| (asked.0, asked.1) == (peer, request));
+        let (_, _, pending) = asked.ok_or(UnprotectError::UnknownContext)?;
+        let context = self.contexts.get(&self.number).ok_or(UnprotectError::UnknownContext)?;
+        let cost = OscoreCosts::of_response(self.costs.oscore.unprotect_response, ciphertext(datagram));
+        let message = context.unprotect_response(crypto, pending, datagram)?;
+        self.instructions += cost;
+        Ok(message)
+    }
+
+    fn retain(&mut self, mut is_open: impl FnMut(PeerId, RequestId) -> bool) {
+        self.asked.retain(|(peer, request, _)| is_open(*peer, *request));
+    }
+}
+
+impl Payloads {
+    pub(super) fn new(seed: [u8; 32], costs: Costs, kept: &Kept) -> Self {
+        Self { crypto: Compact::new(seed), costs, resource: None, kept: kept.resource, instructions: 0 }
     }
 
     /// Protects a payload alone.
-    pub(super) fn seal_payload(&mut self, payload: &[u8]) -> Vec<u8> {
-        let (mut key, mut end) = self.kept.resource;
+    pub(super) fn seal(&mut self, payload: &[u8]) -> Vec<u8> {
+        let (mut key, mut end) = self.kept;
         if end >= MAX_MESSAGES && self.resource.as_mut().is_none_or(|(_, known)| known.lease_mut().left() == 0) {
             // Keys are numbered, and both ends have them: the next one.
             (key, end, self.resource) = (key.wrapping_add(1), 0, None);
@@ -155,14 +206,14 @@ impl Objects {
             end += LEASE;
             resource.lease_mut().extend(end);
         }
-        self.kept.resource = (key, end);
+        self.kept = (key, end);
         self.instructions += self.costs.payload_of(payload.len());
         let mut out = [0; MESSAGE];
         resource.seal(&mut self.crypto, payload, &mut out).map(<[u8]>::to_vec).unwrap_or_default()
     }
 
     /// True if the payload is one that was protected.
-    pub(super) fn open_payload(&mut self, payload: &[u8]) -> bool {
+    pub(super) fn open(&mut self, payload: &[u8]) -> bool {
         let Some(key) = payload.first_chunk().map(|key| u16::from_be_bytes(*key)) else { return false };
         self.instructions += self.costs.payload_of(payload.len());
         payload_key(key, 0).open(&mut self.crypto, &mut payload.to_vec()).is_ok()
@@ -196,18 +247,9 @@ fn enciphered(message: &[u8]) -> usize {
     (message.len() + 1).saturating_sub(4 + token)
 }
 
-/// The message as one that was never protected.
-fn bytes_of(message: &MessageRef<'_>) -> Vec<u8> {
-    let mut storage = [0; MESSAGE + 64];
-    let mut frame = Frame::new(&mut storage, 0);
-    let head = (message.message_type(), message.code(), message.message_id());
-    let built = Builder::new(&mut frame, head.0, head.1, head.2, message.token()).and_then(|mut builder| {
-        for (number, value) in message.options().filter(|(number, _)| *number != OptionNumber::OSCORE) {
-            builder.option(number, value)?;
-        }
-        if message.payload().is_empty() { Ok(()) } else { builder.payload(message.payload()) }
-    });
-    built.map(|()| frame.bytes().to_vec()).unwrap_or_default()
+/// The same of a message that is protected.
+fn ciphertext(datagram: &[u8]) -> usize {
+    MessageRef::parse(datagram).map_or(0, |message| message.payload().len().saturating_sub(TAG))
 }
 
 /// The ID of node 0 in every context; those of others begin with 1.
@@ -216,3 +258,5 @@ const TAKER: u8 = 0;
 const LEASE: u64 = 64;
 /// Bytes that are enciphered of a challenge: code, and an Echo option with a number of a byte.
 const CHALLENGE: usize = 4;
+/// Bytes of the tag of AES-CCM-16-64-128.
+const TAG: usize = 8;
