@@ -6,7 +6,9 @@
 //!   [`Node::handle_plain`] once;
 //! * then, and whenever [`Endpoint::next_alarm`] has come, [`Node::poll`] until it returns `None`;
 //! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`];
-//! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`].
+//! * [`Node::observe`] registers an [`Observation`] at a server;
+//! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`];
+//! * [`Node::notify`] notifies the observers of a resource that its representation changed.
 //!
 //! With [`Oscore`] among its features, a node opens the requests that have an OSCORE option and protects their responses,
 //! and [`Node::request_with_oscore`] asks with protection, in clear and over DTLS.
@@ -17,6 +19,9 @@ mod application;
 mod ask;
 mod error;
 mod features;
+mod notify;
+mod observation;
+mod observers;
 mod oscore;
 mod pacing;
 mod queue;
@@ -26,6 +31,8 @@ mod serve;
 pub use application::{Application, Deferred, DeferredRequest, Reply};
 pub use error::SendError;
 pub use features::{Features, Parts};
+pub use observation::{Notification, Observation};
+pub use observers::{Observer, ObserverArray, Observers};
 pub use oscore::{OneContext, Opened, Oscore};
 pub use pacing::{Pacing, PacingArray};
 pub use queue::{Queue, QueueArray, Queued};
@@ -42,6 +49,7 @@ use crate::dtls::association::Rank;
 use crate::dtls::roles::Roles;
 use crate::endpoint::{Endpoint, Event, Peers};
 use crate::identity::{Identity, PeerId};
+use crate::time::Instant;
 use features::ExchangeOf;
 
 /// An endpoint, the exchanges of each of its peers, and the memory of the features `F`.
@@ -70,6 +78,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         features: F,
     ) -> Self {
         Self { endpoint, storage, features, nstart: NSTART }
+    }
+
+    /// Returns the memory of the features.
+    pub const fn features_mut(&mut self) -> &mut F {
+        &mut self.features
     }
 
     /// Sets the number of exchanges that the node opens with each peer at the same time (NSTART; RFC 7252, section 4.7).
@@ -153,15 +166,17 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             return None;
         }
         self.features.pacing().heard(peer);
+        if F::Observers::PLACES > 0 {
+            self.make_space_for_observers();
+        }
         let sender = self.endpoint.peers.peer(peer)?;
         let identity = Identity { principal: sender.principal(), protection: sender.protection() };
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
         let Self { endpoint, storage, features, .. } = self;
-        let (oscore, _) = features.oscore();
         let exchanges = endpoint.peers.attached(peer)?.exchanges();
         match exchanges.receive(storage, cx.now, message) {
             Received::Request(request, key) => {
-                let memory = (exchanges, storage, oscore);
+                let memory = (exchanges, storage, features);
                 // A proxy sees the outer message of a protected request here, before it is opened.
                 if F::Oscore::IS_ON && request.option(OptionNumber::OSCORE).is_some() {
                     serve::answer_protected(cx, peer, memory, (message, key), application, &mut frame);
@@ -172,6 +187,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             Received::Duplicate(reply) => frame.append(reply).ok()?,
             Received::Reject(reset) => frame.append(&reset).ok()?,
             Received::Response { request, message: response, acknowledge } => {
+                let (oscore, _) = features.oscore();
                 let is_protected = || response.option(OptionNumber::OSCORE).is_some();
                 if F::Oscore::IS_ON && (oscore.is_protected(peer, request) || is_protected()) {
                     let code = response.code();
@@ -181,18 +197,29 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                 }
                 frame.append(acknowledge.as_ref().map_or(&[], |acknowledgement| acknowledgement)).ok()?;
             }
-            Received::Acknowledged(request) => application.on_reply(peer, request, Reply::Acknowledged),
-            Received::Reset(request) => application.on_reply(peer, request, Reply::Reset),
-            Received::Rejected { .. } | Received::Nothing => {}
+            Received::Acknowledged(request) => {
+                if !notify::on_acknowledged(features.observers(), peer, request) {
+                    application.on_reply(peer, request, Reply::Acknowledged);
+                }
+            }
+            Received::Reset(request) => {
+                if !notify::on_refused(features.observers(), peer, request) {
+                    application.on_reply(peer, request, Reply::Reset);
+                }
+            }
+            Received::Rejected { message_id } => {
+                features.observers().remove(peer, |observer| observer.message_id == Some(message_id));
+            }
+            Received::Nothing => {}
         }
-        if F::Queue::PLACES > 0 {
+        if F::Queue::PLACES > 0 || F::Observers::PLACES > 0 {
             self.schedule(peer);
         }
         self.transmit(cx, peer, frame)
     }
 
     /// Sends one message of a peer's exchanges again, or ends an exchange that nobody answered. If neither is due, sends a
-    /// message that waited.
+    /// message that waited, or a notification.
     fn on_alarm<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -202,17 +229,22 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ) -> Option<Event> {
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
         let exchanges = self.endpoint.peers.attached(peer)?.exchanges();
-        if let Some(Due::TimedOut(request)) = exchanges.poll(&mut self.storage, cx.now, &mut frame) {
+        if let Some(Due::TimedOut(request)) = exchanges.poll(&mut self.storage, cx.now, &mut frame)
+            && !notify::on_refused(self.features.observers(), peer, request)
+        {
             application.on_reply(peer, request, Reply::TimedOut);
         }
         if F::Queue::PLACES > 0 && frame.is_empty() {
             self.send_queued(cx, peer, application, &mut frame);
         }
+        if F::Observers::PLACES > 0 && frame.is_empty() {
+            self.send_notification(cx, peer, application, &mut frame);
+        }
         self.schedule(peer);
         self.transmit(cx, peer, frame)
     }
 
-    /// Sets the alarm of a peer for its exchanges, and for the messages that wait.
+    /// Sets the alarm of a peer for its exchanges, for the messages that wait, and for notifications.
     fn schedule(&mut self, peer: PeerId) {
         let attached = self.endpoint.peers.attached(peer);
         if let Some(deadline) = attached.and_then(|attached| attached.exchanges().next_deadline(&self.storage)) {
@@ -221,6 +253,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if F::Queue::PLACES > 0 {
             let deadline = self.queue_deadline(peer);
             self.endpoint.peers.schedule(peer, deadline);
+        }
+        if F::Observers::PLACES > 0 && self.is_notification_due(peer) {
+            self.endpoint.peers.schedule(peer, Instant::AT_ONCE);
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use tegmen::address::{Address, Path};
 use tegmen::coap::handler::{Anybody, Policy};
-use tegmen::coap::{Authorized, Code, Exchanges, Fixed, Handler, MessageRef, RequestId, Response};
+use tegmen::coap::{Authorized, Code, Exchanges, Fixed, Handler, MessageRef, OptionNumber, RequestId, Response};
 use tegmen::counters::Counters;
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::cx::Cx;
@@ -15,9 +15,13 @@ use tegmen::dtls::roles::{Both, Extended};
 use tegmen::dtls::{Config, Records};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
 use tegmen::identity::{PeerId, Principal};
-use tegmen::node::{Application, Deferred, DeferredRequest, Features, Node, Reply, SendError};
+use tegmen::node::{
+    Application, Deferred, DeferredRequest, Features, Node, Notification, Observation, Reply, SendError,
+};
 use tegmen::time::{Duration, Instant};
 
+#[path = "nodes/observe.rs"]
+mod observe;
 #[path = "nodes/oscore.rs"]
 mod oscore;
 #[path = "nodes/queue.rs"]
@@ -38,11 +42,18 @@ enum Outcome {
 #[derive(Default)]
 struct Counter {
     executed: HashMap<u32, u32>,
+    /// The state of a resource that can be observed; `None` if there is no such resource.
+    temperature: Option<u32>,
 }
 
 impl Handler for Counter {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let message = request.message();
+        if message.path_is("temperature") {
+            response.observable();
+            response.uint(OptionNumber::MAX_AGE, 30)?;
+            return response.payload(&self.temperature.ok_or(Code::NOT_FOUND)?.to_be_bytes());
+        }
         let number = number_of(message).ok_or(Code::BAD_REQUEST)?;
         *self.executed.entry(number).or_default() += 1;
         if message.path_is("later") {
@@ -65,6 +76,12 @@ struct App {
     /// Requests to be answered later, with their numbers.
     deferred: VecDeque<(Deferred, u32)>,
     outcomes: HashMap<RequestId, Outcome>,
+    now: Instant,
+    observation: Option<Observation>,
+    /// The states that were taken for the newest.
+    seen: Vec<u32>,
+    /// Replies to the registration that bring no newest state.
+    others: Vec<Notification>,
 }
 
 impl Application for App {
@@ -77,7 +94,15 @@ impl Application for App {
         self.deferred.push_back((request.keep(), number));
     }
 
-    fn on_reply(&mut self, _: PeerId, request: RequestId, reply: Reply<'_>) {
+    fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
+        let observation = self.observation.as_mut();
+        match (observation.and_then(|it| it.on_reply(self.now, peer, request, reply, 0)), reply) {
+            (Some(Notification::Newest), Reply::Response(message)) => {
+                return self.seen.push(number_of(message).expect("a number"));
+            }
+            (Some(other), _) => return self.others.push(other),
+            (None, _) => {}
+        }
         let outcome = match reply {
             Reply::Response(message) => Outcome::Response(message.code(), number_of(message).expect("a number")),
             Reply::Acknowledged => return,
@@ -101,18 +126,20 @@ struct End<F: Features> {
     asked: HashMap<u32, RequestId>,
 }
 
-impl<F: Features<Oscore = ()> + Default> End<F> {
-    fn new(last: u8, seed: u64, now: Instant) -> Self {
+impl<F: Features<Oscore = ()>> End<F> {
+    fn new(last: u8, seed: u64, now: Instant, features: F) -> Self {
         let mut bytes = [last; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let (mut crypto, mut counters) = (RustCrypto::new(bytes), Counters::default());
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
         let endpoint = Endpoint::new(&mut cx, Table::new(), Config::default());
-        let app =
-            App { serves: true, counter: Counter::default(), deferred: VecDeque::new(), outcomes: HashMap::new() };
+        let counter = Counter { temperature: Some(0), ..Counter::default() };
+        let (deferred, outcomes, observation) = (VecDeque::new(), HashMap::new(), None);
+        let (seen, others) = (Vec::new(), Vec::new());
+        let app = App { serves: true, counter, deferred, outcomes, now, observation, seen, others };
         let local = Address { ip: [last; 16], port: 5684, scope: 0 };
         let (to_ask, asked) = (VecDeque::new(), HashMap::new());
-        let node = Node::with_features(endpoint, Fixed, F::default());
+        let node = Node::with_features(endpoint, Fixed, features);
         Self { node, crypto, counters, local, app, peer: None, to_ask, asked }
     }
 
@@ -123,6 +150,7 @@ impl<F: Features<Oscore = ()> + Default> End<F> {
 
     /// Takes a datagram, and returns what is sent.
     fn receive(&mut self, now: Instant, secure: bool, datagram: &mut [u8]) -> Vec<Vec<u8>> {
+        self.app.now = now;
         let (path, mut sent, mut out) = (self.path(), Vec::new(), [0; 400]);
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
         if !secure {
@@ -142,6 +170,7 @@ impl<F: Features<Oscore = ()> + Default> End<F> {
     }
 
     fn poll(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        self.app.now = now;
         let (mut sent, mut out) = (Vec::new(), [0; 400]);
         loop {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
@@ -211,6 +240,17 @@ impl<F: Features<Oscore = ()> + Default> End<F> {
         sent
     }
 
+    /// Registers the observation if that is due.
+    fn refresh(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut out = [0; 400];
+        let observation = self.app.observation.as_mut().filter(|observation| observation.refresh_at() <= now);
+        let (Some(peer), Some(observation)) = (self.peer, observation) else { return Vec::new() };
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let len = self.node.observe(&mut cx, peer, observation, Code::GET, |get| get.path("temperature"), &mut out);
+        let len = len.expect("nothing keeps the registration from being sent or queued");
+        Vec::from_iter((len > 0).then(|| out[..len].to_vec()))
+    }
+
     /// The number of messages for which nothing was received: see NSTART.
     fn outstanding(&mut self) -> usize {
         let attached = self.peer.and_then(|peer| self.node.endpoint.peers.attached(peer));
@@ -252,9 +292,15 @@ struct World<F: Features> {
 
 impl<F: Features<Oscore = ()> + Default> World<F> {
     fn new(seed: u64, secure: bool) -> Self {
+        Self::with_features(seed, secure, F::default)
+    }
+}
+
+impl<F: Features<Oscore = ()>> World<F> {
+    fn with_features(seed: u64, secure: bool, features: impl Fn() -> F) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let now = Instant::from_micros(5_000_000);
-        let mut ends = [1, 2].map(|last| End::new(last, seed, now));
+        let mut ends = [1, 2].map(|last| End::new(last, seed, now, features()));
         for (number, end) in ends.iter_mut().enumerate() {
             let path = end.path();
             let mut cx = Cx { now, crypto: &mut end.crypto, counters: &mut end.counters };
@@ -287,6 +333,12 @@ impl<F: Features<Oscore = ()> + Default> World<F> {
 
     /// Lets time pass until nothing can happen any more.
     fn run(&mut self) {
+        self.run_until(Instant::NEVER);
+    }
+
+    /// Lets time pass until `limit`. The ends refresh their observations, unless time has no limit.
+    fn run_until(&mut self, limit: Instant) {
+        let refreshes = limit < Instant::NEVER;
         loop {
             let answer = self.now >= self.next_answer;
             if answer {
@@ -297,13 +349,23 @@ impl<F: Features<Oscore = ()> + Default> World<F> {
                 self.launch(1 - end, sent);
                 let sent = self.ends[end].speak(self.now, answer);
                 self.launch(1 - end, sent);
+                if refreshes {
+                    let sent = self.ends[end].refresh(self.now);
+                    self.launch(1 - end, sent);
+                }
                 assert!(self.ends[end].outstanding() <= self.nstart, "more than NSTART exchanges at the same time");
             }
             let arrival = self.flying.iter().map(|flying| flying.0).min();
             let waits = self.ends.iter().any(|end| !end.app.deferred.is_empty());
             let answer = waits.then_some(self.next_answer);
             let alarms = self.ends.iter().filter_map(|end| end.node.endpoint.next_alarm());
-            let Some(next) = alarms.chain(arrival).chain(answer).min() else { return };
+            let observations = self.ends.iter().filter(|end| refreshes && end.peer.is_some());
+            let refresh = observations.filter_map(|end| end.app.observation.as_ref()).map(Observation::refresh_at);
+            let next = alarms.chain(arrival).chain(answer).chain(refresh).min().unwrap_or(Instant::NEVER);
+            if next >= limit {
+                self.now = if refreshes { limit } else { self.now };
+                return;
+            }
             self.now = self.now.max(next);
             self.flying.sort();
             while self.flying.first().is_some_and(|flying| flying.0 <= self.now) {

@@ -142,6 +142,18 @@ impl<'a> MessageRef<'a> {
         Ok(())
     }
 
+    /// Writes the message again, without the protection of OSCORE if it had that.
+    ///
+    /// # Errors
+    /// [`BuildError::Full`].
+    pub(crate) fn write(&self, frame: &mut Frame<'_>) -> Result<(), BuildError> {
+        let mut builder = Builder::new(frame, self.message_type, self.code, self.message_id, self.token)?;
+        for (number, value) in self.options().filter(|(number, _)| *number != OptionNumber::OSCORE) {
+            builder.option(number, value)?;
+        }
+        builder.payload(self.payload)
+    }
+
     /// Returns the last message of a block-wise transfer, with the whole body instead of its own block.
     pub const fn with_body(self, body: &'a [u8]) -> Self {
         Self { payload: body, assembled: true, ..self }

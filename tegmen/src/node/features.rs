@@ -1,5 +1,6 @@
 //! The parts of a node that an image may leave out.
 
+use super::observers::Observers;
 use super::oscore::Oscore;
 use super::pacing::Pacing;
 use super::queue::Queue;
@@ -13,6 +14,8 @@ pub trait Features {
     type Pacing: Pacing;
     /// The OSCORE contexts.
     type Oscore: Oscore;
+    /// The clients that observe resources (RFC 7641).
+    type Observers: Observers;
 
     /// Returns the messages that wait.
     fn queue(&mut self) -> &mut Self::Queue;
@@ -22,6 +25,9 @@ pub trait Features {
 
     /// Returns the OSCORE contexts, and the messages that wait.
     fn oscore(&mut self) -> (&mut Self::Oscore, &Self::Queue);
+
+    /// Returns the clients that observe resources.
+    fn observers(&mut self) -> &mut Self::Observers;
 }
 
 /// A node that serves and asks, and nothing more.
@@ -29,6 +35,7 @@ impl Features for () {
     type Queue = ();
     type Pacing = ();
     type Oscore = ();
+    type Observers = ();
 
     #[inline]
     fn queue(&mut self) -> &mut () {
@@ -44,23 +51,31 @@ impl Features for () {
     fn oscore(&mut self) -> (&mut (), &()) {
         (self, &())
     }
+
+    #[inline]
+    fn observers(&mut self) -> &mut () {
+        self
+    }
 }
 
 /// The parts of a node, `()` where one is left out.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Parts<Q = (), P = (), O = ()> {
+pub struct Parts<Q = (), P = (), S = (), O = ()> {
     /// Messages that wait for NSTART or PROBING_RATE: see [`QueueArray`](super::QueueArray).
     pub queue: Q,
     /// The peers that were sent messages without acknowledgement: see [`PacingArray`](super::PacingArray).
     pub pacing: P,
     /// The OSCORE contexts: see [`OneContext`](super::OneContext).
-    pub oscore: O,
+    pub oscore: S,
+    /// The clients that observe resources: see [`ObserverArray`](super::ObserverArray).
+    pub observers: O,
 }
 
-impl<Q: Queue, P: Pacing, O: Oscore> Features for Parts<Q, P, O> {
+impl<Q: Queue, P: Pacing, S: Oscore, O: Observers> Features for Parts<Q, P, S, O> {
     type Queue = Q;
     type Pacing = P;
-    type Oscore = O;
+    type Oscore = S;
+    type Observers = O;
 
     #[inline]
     fn queue(&mut self) -> &mut Q {
@@ -73,8 +88,13 @@ impl<Q: Queue, P: Pacing, O: Oscore> Features for Parts<Q, P, O> {
     }
 
     #[inline]
-    fn oscore(&mut self) -> (&mut O, &Q) {
+    fn oscore(&mut self) -> (&mut S, &Q) {
         (&mut self.oscore, &self.queue)
+    }
+
+    #[inline]
+    fn observers(&mut self) -> &mut O {
+        &mut self.observers
     }
 }
 

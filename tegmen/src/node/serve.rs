@@ -4,6 +4,8 @@ use super::Node;
 use super::application::{Application, Deferred, DeferredRequest};
 use super::error::SendError;
 use super::features::{ExchangeOf, Features};
+use super::notify::{deregister, register};
+use super::observers::Observers as _;
 use super::oscore::{Opened, Oscore};
 use super::send::Protect;
 use crate::buf::Frame;
@@ -53,13 +55,13 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 /// Writes the response to a request into `frame`, and keeps it for a repetition of the request. A request that must not be
 /// executed twice is refused with 5.03 if there is no room to remember it.
 #[inline]
-pub(super) fn answer<C: Crypto, S: ExchangeStorage, O: Oscore>(
+pub(super) fn answer<C: Crypto, S: ExchangeStorage, F: Features>(
     cx: &mut Cx<'_, C>,
     peer: PeerId,
-    (exchanges, storage, oscore): (&mut Exchanges<S>, &mut S, &mut O),
+    (exchanges, storage, features): (&mut Exchanges<S>, &mut S, &mut F),
     (message, key): (MessageRef<'_>, S::Key),
-    (identity, mut exchange): (Identity, Option<(O::Exchange, RequestNonce)>),
-    application: &mut impl Application<O::Exchange>,
+    (identity, mut exchange): (Identity, Option<(ExchangeOf<F>, RequestNonce)>),
+    application: &mut impl Application<ExchangeOf<F>>,
     frame: &mut Frame<'_>,
 ) {
     let Some((policy, handler)) = application.server() else {
@@ -74,16 +76,25 @@ pub(super) fn answer<C: Crypto, S: ExchangeStorage, O: Oscore>(
     if !exchanges.has_room(storage, cx.now, repeat) {
         let (message_type, message_id) = heading(&message, own_id);
         let _ = Builder::new(frame, message_type, Code::SERVICE_UNAVAILABLE, message_id, message.token());
-        if O::IS_ON {
-            protect(cx, oscore, exchange, (message_type, message_id), message.token(), frame);
+        if F::Oscore::IS_ON {
+            protect(cx, features.oscore().0, exchange, (message_type, message_id), message.token(), frame);
         }
         return;
     }
-    if let Served::Deferred(token) = serve(Request::new(message, identity), policy, handler, own_id, frame) {
+    let mut request = Request::new(message, identity);
+    let mut registers = false;
+    if F::Observers::PLACES > 0 {
+        (request, registers) = register(features.observers(), peer, request);
+    }
+    let served = serve(request, policy, handler, own_id, frame);
+    if registers && !matches!(served, Served::Responded { observed: true, .. }) {
+        deregister(features.observers(), peer, message.token());
+    }
+    if let Served::Deferred(token) = served {
         application.on_deferred(DeferredRequest { peer, token, message: &message, exchange: exchange.take() });
     }
-    if O::IS_ON {
-        protect(cx, oscore, exchange, heading(&message, own_id), message.token(), frame);
+    if F::Oscore::IS_ON {
+        protect(cx, features.oscore().0, exchange, heading(&message, own_id), message.token(), frame);
     }
     exchanges.keep_reply(storage, cx.now, key, repeat, frame.bytes());
 }
@@ -106,25 +117,25 @@ fn protect<C: Crypto, O: Oscore>(
 
 /// Opens a request with an OSCORE option, and answers the request inside. A request that does not open is refused. The
 /// refusal is not kept, because anybody can cause it.
-pub(super) fn answer_protected<C: Crypto, S: ExchangeStorage, O: Oscore>(
+pub(super) fn answer_protected<C: Crypto, S: ExchangeStorage, F: Features>(
     cx: &mut Cx<'_, C>,
     peer: PeerId,
-    (exchanges, storage, oscore): (&mut Exchanges<S>, &mut S, &mut O),
+    (exchanges, storage, features): (&mut Exchanges<S>, &mut S, &mut F),
     (datagram, key): (&mut [u8], S::Key),
-    application: &mut impl Application<O::Exchange>,
+    application: &mut impl Application<ExchangeOf<F>>,
     frame: &mut Frame<'_>,
 ) {
-    frame.indent(O::OVERHEAD);
+    frame.indent(F::Oscore::OVERHEAD);
     let Ok(outside) = MessageRef::parse(datagram) else { return };
     let (head, token) = (heading(&outside, exchanges.message_id()), Token::new(outside.token()));
-    match oscore.unprotect_request(cx.crypto, peer, datagram) {
+    match features.oscore().0.unprotect_request(cx.crypto, peer, datagram) {
         Ok(Opened::Fresh { message, principal, exchange, nonce }) => {
             let identity = Identity { principal, protection: Protection::Oscore };
             let sender = (identity, Some((exchange, nonce)));
-            answer(cx, peer, (exchanges, storage, oscore), (message, key), sender, application, frame);
+            answer(cx, peer, (exchanges, storage, features), (message, key), sender, application, frame);
         }
         Ok(Opened::Unverified(exchange)) => {
-            if oscore.write_challenge(cx.crypto, &exchange, head, &token, frame).is_err() {
+            if features.oscore().0.write_challenge(cx.crypto, &exchange, head, &token, frame).is_err() {
                 refuse(Code::INTERNAL_SERVER_ERROR, head, token.as_bytes(), frame);
             }
             exchanges.keep_reply(storage, cx.now, key, Repeat::Idempotent, frame.bytes());

@@ -1,0 +1,173 @@
+//! An observation at the client (RFC 7641, section 3).
+
+use super::Node;
+use super::application::Reply;
+use super::error::SendError;
+use super::features::Features;
+use super::send::Protect;
+use crate::coap::exchange::PeerExchanges;
+use crate::coap::message::BuildError;
+use crate::coap::observe::{DEREGISTER, Order, REGISTER};
+use crate::coap::option::uint_bytes;
+use crate::coap::{Builder, Code, MessageType, OptionNumber, RequestId, Token};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::dtls::roles::Roles;
+use crate::endpoint::Peers;
+use crate::identity::PeerId;
+use crate::time::{Duration, Instant};
+
+/// An observation of a resource. It outlives its session: [`Node::observe`] registers it, refreshes it, and registers it
+/// again in another session, with the same token each time.
+///
+/// The owner calls [`Node::observe`] when [`Self::refresh_at`] has come, passes each reply of the server to
+/// [`Self::on_reply`], and calls [`Self::on_closed`] when the session is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation {
+    token: Token,
+    /// The registration, and the server that it was sent to.
+    registration: Option<(PeerId, RequestId)>,
+    /// The order of the notifications; `None` until the registration is answered.
+    order: Option<Order>,
+    refresh: Instant,
+}
+
+/// The meaning of a reply for an observation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notification {
+    /// The response has the newest representation.
+    Newest,
+    /// The response is older than one that arrived before it, and is to be ignored.
+    Late,
+    /// The response is the last one: an error, or the server does not let the resource be observed.
+    Last,
+    /// The registration was not answered. It is to be sent again when [`Observation::refresh_at`] has come.
+    Unanswered,
+    /// The server has the registration; its response comes separately.
+    Acknowledged,
+}
+
+impl Observation {
+    /// An observation that is not registered yet. `token` is the token of all its requests.
+    pub fn new(token: &[u8]) -> Self {
+        Self { token: Token::new(token), registration: None, order: None, refresh: Instant::AT_ONCE }
+    }
+
+    /// Returns the time at which the observation is to be registered again: the representation is then too old to be taken
+    /// for the present one (RFC 7641, section 3.3.1), or the registration was not answered. [`Instant::NEVER`] after the last
+    /// notification.
+    pub const fn refresh_at(&self) -> Instant {
+        self.refresh
+    }
+
+    /// Takes a reply of `peer`. Returns `None` if it belongs to another request. `random` spreads the next refresh over ten
+    /// seconds, so that the clients of a server do not ask at the same time.
+    pub fn on_reply(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        request: RequestId,
+        reply: Reply<'_>,
+        random: u8,
+    ) -> Option<Notification> {
+        if self.registration != Some((peer, request)) {
+            return None;
+        }
+        let spread = SPREAD_MS.wrapping_add(u32::from(random).wrapping_mul(40));
+        let response = match reply {
+            Reply::Response(response) => response,
+            Reply::Acknowledged => return Some(Notification::Acknowledged),
+            Reply::Reset | Reply::TimedOut | Reply::NotSent(_) | Reply::Refused { .. } => {
+                self.registration = None;
+                self.refresh = now.after_millis(spread);
+                return Some(Notification::Unanswered);
+            }
+        };
+        let Some(number) = response.uint(OptionNumber::OBSERVE).filter(|_| response.code().is_success()) else {
+            (self.registration, self.order, self.refresh) = (None, None, Instant::NEVER);
+            return Some(Notification::Last);
+        };
+        if self.order.as_mut().is_some_and(|order| !order.is_newer(number, now)) {
+            return Some(Notification::Late);
+        }
+        self.order = self.order.or(Some(Order::new(number, now)));
+        let max_age = response.uint(OptionNumber::MAX_AGE).unwrap_or(DEFAULT_MAX_AGE);
+        self.refresh = now.after(Duration::from_secs(max_age.into())).after_millis(spread);
+        Some(Notification::Newest)
+    }
+
+    /// The session with the server is over: the observation is to be registered in another one.
+    pub const fn on_closed(&mut self) {
+        if self.registration.is_some() {
+            (self.registration, self.refresh) = (None, Instant::AT_ONCE);
+        }
+    }
+}
+
+impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
+    /// Writes the registration of an observation at `peer` into `out`, protected; `write` adds its options and payload. A
+    /// registration before it is replaced. Returns the length of the datagram to send, as [`Self::request`] does.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing must then be sent. The registration before it has ended, and the observation is to be registered
+    /// later.
+    pub fn observe<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        observation: &mut Observation,
+        code: Code,
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<usize, SendError> {
+        let (request, len) = self.send_observe(cx, peer, (code, REGISTER), observation, write, out)?;
+        observation.registration = Some((peer, request));
+        // A server that restarted counts from the beginning.
+        (observation.order, observation.refresh) = (None, Instant::NEVER);
+        Ok(len)
+    }
+
+    /// Ends an observation: writes a request that deregisters it at `peer` into `out` (RFC 7641, section 3.6). The response is
+    /// the present representation. Returns the request, and the length of the datagram to send, as [`Self::request`] does.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing must then be sent. The observation then ends at the server when its next notification is rejected.
+    pub fn deregister<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        mut observation: Observation,
+        code: Code,
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<(RequestId, usize), SendError> {
+        self.send_observe(cx, peer, (code, DEREGISTER), &mut observation, write, out)
+    }
+
+    /// Sends a request with an Observe option, in place of the registration before it.
+    fn send_observe<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        (code, observe): (Code, u32),
+        observation: &mut Observation,
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<(RequestId, usize), SendError> {
+        if let Some((peer, request)) = observation.registration.take() {
+            observation.refresh = Instant::AT_ONCE;
+            self.cancel(peer, request);
+        }
+        let write = |builder: &mut Builder<'_, '_>| {
+            write(builder)?;
+            builder.insert(OptionNumber::OBSERVE, uint_bytes(observe, &mut [0; 4]))
+        };
+        let token = observation.token;
+        self.send(cx, peer, (MessageType::Confirmable, code), token.as_bytes(), Protect::Nothing, write, out)
+    }
+}
+
+/// Max-Age of a response without that option (RFC 7252, section 5.10.5), in seconds.
+const DEFAULT_MAX_AGE: u32 = 60;
+/// The shortest time between the end of Max-Age and the refresh, in milliseconds (RFC 7641, section 3.3.1).
+const SPREAD_MS: u32 = 5000;

@@ -1,0 +1,207 @@
+//! The memory of a node for the clients that observe its resources (RFC 7641, section 4.1).
+
+use crate::buf::{Frame, Full};
+use crate::coap::observe::Observation;
+use crate::coap::{MessageRef, RequestId, Token};
+use crate::identity::PeerId;
+
+/// A client that observes a resource: an entry of the list of observers.
+#[derive(Clone, Copy, Debug)]
+pub struct Observer {
+    /// The client.
+    pub peer: PeerId,
+    /// The token of the registration, and the number of the last notification.
+    pub observation: Observation,
+    /// The representation is newer than the last notification.
+    pub changed: bool,
+    /// The confirmable notification that is not acknowledged yet.
+    pub pending: Option<RequestId>,
+    /// The Message ID of the last notification, if it was not confirmable.
+    pub message_id: Option<u16>,
+}
+
+impl Observer {
+    /// A client that has the response to its registration, which carries `number`.
+    pub const fn new(peer: PeerId, token: Token, number: u32) -> Self {
+        let observation = Observation::new(token, number);
+        Self { peer, observation, changed: false, pending: None, message_id: None }
+    }
+
+    /// True if the entry is that of this registration.
+    pub(super) fn is_of(&self, peer: PeerId, token: &[u8]) -> bool {
+        self.peer == peer && self.observation.token.as_bytes() == token
+    }
+}
+
+/// The observers of all resources of a node, each with the request that registered it.
+pub trait Observers {
+    /// The number of observers that there is space for.
+    const PLACES: usize;
+
+    /// The most notifications in a row that are not confirmable. With 0 each notification is confirmable.
+    fn unconfirmed(&self) -> u8;
+
+    /// True if there is no space for another observer.
+    fn is_full(&self) -> bool;
+
+    /// Adds an observer, and keeps the request that registered it.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no space for the observer, or for its request.
+    fn insert(&mut self, observer: Observer, request: &MessageRef<'_>) -> Result<(), Full>;
+
+    /// True if `is_it` holds for an observer of this peer.
+    fn any(&self, peer: PeerId, is_it: impl FnMut(&Observer) -> bool) -> bool;
+
+    /// Returns an observer of this peer for which `is_it` holds, and its request. It begins behind the observer that it
+    /// returned last, so that all have their turn.
+    fn find(&mut self, peer: PeerId, is_it: impl FnMut(&Observer) -> bool) -> Option<(&mut Observer, &[u8])>;
+
+    /// Marks the observers of the resource at `path`, and calls `on_change` with the peer of each. The segments of `path`
+    /// are separated by slashes, without one in front.
+    fn mark(&mut self, path: &str, on_change: impl FnMut(PeerId));
+
+    /// Removes the observers of this peer for which `is_it` holds.
+    fn remove(&mut self, peer: PeerId, is_it: impl FnMut(&Observer) -> bool);
+
+    /// Removes the observers whose peers are gone.
+    fn retain_peers(&mut self, is_there: impl FnMut(PeerId) -> bool);
+}
+
+/// Nobody can observe.
+impl Observers for () {
+    const PLACES: usize = 0;
+
+    #[inline]
+    fn unconfirmed(&self) -> u8 {
+        0
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn insert(&mut self, _: Observer, _: &MessageRef<'_>) -> Result<(), Full> {
+        Err(Full)
+    }
+
+    #[inline]
+    fn any(&self, _: PeerId, _: impl FnMut(&Observer) -> bool) -> bool {
+        false
+    }
+
+    #[inline]
+    fn find(&mut self, _: PeerId, _: impl FnMut(&Observer) -> bool) -> Option<(&mut Observer, &[u8])> {
+        None
+    }
+
+    #[inline]
+    fn mark(&mut self, _: &str, _: impl FnMut(PeerId)) {}
+
+    #[inline]
+    fn remove(&mut self, _: PeerId, _: impl FnMut(&Observer) -> bool) {}
+
+    #[inline]
+    fn retain_peers(&mut self, _: impl FnMut(PeerId) -> bool) {}
+}
+
+/// At most `N` observers, each with a request of at most `BYTES` bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct ObserverArray<const N: usize, const BYTES: usize> {
+    places: [Place<BYTES>; N],
+    unconfirmed: u8,
+    /// The place that a search begins with.
+    next: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place<const BYTES: usize> {
+    observer: Option<Observer>,
+    len: u16,
+    bytes: [u8; BYTES],
+}
+
+impl<const BYTES: usize> Place<BYTES> {
+    fn is(&self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) -> bool {
+        self.observer.as_ref().is_some_and(|observer| observer.peer == peer && is_it(observer))
+    }
+}
+
+impl<const N: usize, const BYTES: usize> ObserverArray<N, BYTES> {
+    /// No observers. Each notification is confirmable.
+    pub const fn new() -> Self {
+        Self::with_unconfirmed(0)
+    }
+
+    /// No observers. At most `unconfirmed` notifications in a row are not confirmable.
+    pub const fn with_unconfirmed(unconfirmed: u8) -> Self {
+        let places = [const { Place { observer: None, len: 0, bytes: [0; BYTES] } }; N];
+        Self { places, unconfirmed, next: 0 }
+    }
+}
+
+impl<const N: usize, const BYTES: usize> Default for ObserverArray<N, BYTES> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const N: usize, const BYTES: usize> Observers for ObserverArray<N, BYTES> {
+    const PLACES: usize = N;
+
+    fn unconfirmed(&self) -> u8 {
+        self.unconfirmed
+    }
+
+    fn is_full(&self) -> bool {
+        self.places.iter().all(|place| place.observer.is_some())
+    }
+
+    fn insert(&mut self, observer: Observer, request: &MessageRef<'_>) -> Result<(), Full> {
+        let place = self.places.iter_mut().find(|place| place.observer.is_none()).ok_or(Full)?;
+        let mut frame = Frame::new(&mut place.bytes, 0);
+        request.write(&mut frame).map_err(|_| Full)?;
+        place.len = frame.len() as u16;
+        place.observer = Some(observer);
+        Ok(())
+    }
+
+    fn any(&self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) -> bool {
+        self.places.iter().any(|place| place.is(peer, &mut is_it))
+    }
+
+    fn find(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) -> Option<(&mut Observer, &[u8])> {
+        let behind = self.places.iter().skip(self.next).position(|place| place.is(peer, &mut is_it));
+        let found = match behind {
+            Some(behind) => self.next.saturating_add(behind),
+            None => self.places.iter().position(|place| place.is(peer, &mut is_it))?,
+        };
+        self.next = found.saturating_add(1);
+        let Place { observer, len, bytes } = self.places.get_mut(found)?;
+        Some((observer.as_mut()?, bytes.get(..usize::from(*len))?))
+    }
+
+    fn mark(&mut self, path: &str, mut on_change: impl FnMut(PeerId)) {
+        for Place { observer, len, bytes } in &mut self.places {
+            let request = bytes.get(..usize::from(*len)).map(MessageRef::parse);
+            if let (Some(observer), Some(Ok(request))) = (observer, request)
+                && request.path_is(path)
+            {
+                observer.changed = true;
+                on_change(observer.peer);
+            }
+        }
+    }
+
+    fn remove(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) {
+        self.places.iter_mut().filter(|place| place.is(peer, &mut is_it)).for_each(|place| place.observer = None);
+    }
+
+    fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
+        for place in &mut self.places {
+            place.observer = place.observer.filter(|observer| is_there(observer.peer));
+        }
+    }
+}
