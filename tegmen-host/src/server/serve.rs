@@ -609,13 +609,19 @@ impl<A: Application> CoapServer<A> {
                 served
             }
         };
+        if matches!(served, Served::Deferred(_)) {
+            // The frame holds the begin of a message, which must not be sent. The response that follows is the last one.
+            frame.truncate(0);
+            coap_peer.observations.swap_remove(index);
+            return None;
+        }
         let sent = coap_peer.exchanges.sent(&mut self.pool, from.now, frame.bytes(), random).ok();
         if !confirmable {
             coap_peer.probing.sent(from.now, frame.len());
         }
         observed.pending = sent.filter(|_| confirmable);
         observed.message_id = (!confirmable).then_some(head.1);
-        // An error is the last notification (RFC 7641, section 4.2); so is a response that cannot be had at once.
+        // An error is the last notification (RFC 7641, section 4.2).
         if !matches!(served, Served::Responded { observed: true, .. }) {
             coap_peer.observations.swap_remove(index);
         }

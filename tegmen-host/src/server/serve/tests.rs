@@ -4,12 +4,16 @@ use tegmen::coap::exchange::Due;
 use tegmen::coap::observe::REGISTER;
 use tegmen::identity::{Identity, Principal};
 
-/// A counter that can be observed.
+/// A counter that can be observed, and that defers its response if the second field is set.
 #[derive(Clone, Default)]
-struct Counter(u8);
+struct Counter(u8, bool);
 
 impl Application for Counter {
-    fn handle(&mut self, _: &crate::server::Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+    fn handle(&mut self, request: &crate::server::Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if self.1 {
+            drop(request.defer(response));
+            return Ok(());
+        }
         self.0 = self.0.wrapping_add(1);
         response.observable();
         response.payload(&[self.0])
@@ -343,4 +347,16 @@ fn a_request_whose_path_or_query_is_not_valid_reaches_no_handler_and_is_reported
     ] {
         assert_eq!(ask(options), (Code::BAD_REQUEST, reported.to_owned(), 2));
     }
+}
+
+#[test]
+fn a_notification_that_is_deferred_sends_nothing_before_the_response() {
+    let mut scene = Scene::new();
+    scene.register(b"t");
+    scene.coap_server.application.1 = true;
+    assert!(scene.coap_peer.mark("n"));
+    assert!(scene.notify().is_none());
+    assert_eq!(scene.coap_peer.exchanges.outstanding(&scene.coap_server.pool), 0, "there is nothing to send again");
+    // The response that comes later is the last one.
+    assert!(scene.coap_peer.observations.is_empty());
 }
