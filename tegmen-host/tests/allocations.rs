@@ -4,11 +4,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tegmen::coap::{Code, Response};
-use tegmen_host::client::{self, Client, ClientConfig, ClientKey};
+use tegmen::coap::Code;
+use tegmen_host::client::{Client, ClientConfig, ClientKey, Request};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
-use tegmen_host::server::{Application, Listen, Request, Server, ServerConfig};
+use tegmen_host::server::{Listen, Router, Server, ServerConfig};
 
 thread_local! {
     static COUNTS: Cell<bool> = const { Cell::new(false) };
@@ -40,16 +40,16 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Answers every request. A POST marks the thread of the server, whose allocations are counted from then on.
-#[derive(Clone)]
-struct App;
-
-impl Application for App {
-    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        if request.method() == Code::POST {
+fn router() -> Router {
+    Router::new()
+        .get("/value", |request, response| {
+            assert_eq!(request.path(), "value");
+            response.payload(b"21.5")
+        })
+        .post("/value", |_, response| {
             COUNTS.set(true);
-        }
-        response.payload(b"21.5").map_err(|_| Code::INTERNAL_SERVER_ERROR)
-    }
+            response.payload(b"21.5")
+        })
 }
 
 /// A server of one shard with a pre-shared key and an OSCORE context, and the address of its port.
@@ -88,7 +88,7 @@ impl Scene {
         let contexts = Contexts::open(&[dir.join("server")], |name, _| credentials.learn(name, None)).unwrap();
         let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure }];
         let config = ServerConfig { contexts, listen, shards: 1, report_requests: false, ..ServerConfig::default() };
-        let server = Server::with(config).credentials(credentials).serve(App).unwrap();
+        let server = Server::with(config).credentials(credentials).serve(router()).unwrap();
         let address = server.addresses()[0].address;
         let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
         let oscore = (!secure).then(|| dir.join("client"));
@@ -107,7 +107,7 @@ impl Scene {
         let mut before = 0;
         for number in 0..=100 + gets {
             let method = if number == 0 { Code::POST } else { Code::GET };
-            let request = client::Request {
+            let request = Request {
                 method,
                 path: &path,
                 query: &[],
