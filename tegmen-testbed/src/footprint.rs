@@ -2,10 +2,12 @@
 //! budget.
 //!
 //! [`run`] builds every image of `firmware/` once for each crypto provider (`build`), reads the ELF (`elf`, `panics`),
-//! executes the measuring ones under QEMU with the counting plugin (`emulate`), writes `target/footprint.json` and
+//! executes the measuring ones under QEMU with the counting plugin (`emulate`), refuses an image that links what it must not
+//! (`absent`), writes `target/footprint.json` and
 //! compares the numbers with `firmware/budget.toml` (`budget`). Numbers repeat to the digit with one compiler, so it
 //! is always the distribution's; `target/footprint.meta.json` says which.
 
+mod absent;
 mod budget;
 pub(crate) mod build;
 mod components;
@@ -127,7 +129,11 @@ fn footprint(image: String, provider: &str, path: &Path, plugin: &Path) -> Resul
         operations.insert(name.clone(), region.instructions);
     }
     let panic_places = panics::find(path)?;
-    let components = components::of(path, Bytes { text: elf.text, data: elf.data, bss: elf.bss })?;
+    let instructions = components::instructions(path)?;
+    let sources = lines::of(path, instructions.iter().map(|(address, _)| address.as_str()))?;
+    absent::check(&image, &sources)?;
+    let sections = Bytes { text: elf.text, data: elf.data, bss: elf.bss };
+    let components = components::of(path, &instructions, &sources, sections)?;
     Ok(Footprint {
         image,
         provider: provider.to_owned(),
@@ -228,6 +234,13 @@ pub enum Error {
         /// The operation.
         operation: String,
     },
+    /// An image has an instruction of a part of the core that it must not link.
+    Linked {
+        /// The image.
+        image: String,
+        /// The file and the line of the instruction.
+        at: String,
+    },
     /// The budget cannot be understood.
     Budget(String),
     /// The result cannot be expressed as JSON.
@@ -244,6 +257,7 @@ impl fmt::Display for Error {
             Self::NotMeasured { image, operation } => {
                 write!(f, "{}: never reached the operation {operation}", image.display())
             }
+            Self::Linked { image, at } => write!(f, "{image} must not link {at}"),
             Self::Budget(what) => write!(f, "firmware/budget.toml: {what}"),
             Self::Json(what) => f.write_str(what),
         }

@@ -23,13 +23,16 @@ pub struct Bytes {
 
 /// The components of an image by name: `crypto`, `DTLS`, `CoAP`, `6LoWPAN`, `IP`, `application`, `common` (buffers, time),
 /// and `runtime` for what the compiler brings. What has no symbol (padding, constants without a name) is `unnamed`.
-pub(super) fn of(image: &Path, sections: Bytes) -> Result<BTreeMap<String, Bytes>, Error> {
+/// `sources` are the crate and the line of each of the instructions.
+pub(super) fn of(
+    image: &Path,
+    instructions: &[(String, u64)],
+    sources: &[(String, String)],
+    sections: Bytes,
+) -> Result<BTreeMap<String, Bytes>, Error> {
     let mut components: BTreeMap<String, Bytes> = BTreeMap::new();
-    let listing = output_of(Command::new("arm-none-eabi-objdump").arg("--disassemble").arg(image))?;
-    let instructions = instructions(&listing);
-    let sources = lines::of(image, instructions.iter().map(|(address, _)| address.as_str()))?;
     for ((_, len), (krate, at)) in instructions.iter().zip(sources) {
-        components.entry(component(&krate, &at).to_owned()).or_default().text += len;
+        components.entry(component(krate, at).to_owned()).or_default().text += len;
     }
     for (section, len, name) in variables(image)? {
         let bytes = components.entry(component_of_symbol(&name).to_owned()).or_default();
@@ -54,9 +57,15 @@ pub(super) fn of(image: &Path, sections: Bytes) -> Result<BTreeMap<String, Bytes
     Ok(components)
 }
 
+/// Address and length of each instruction of an image.
+pub(super) fn instructions(image: &Path) -> Result<Vec<(String, u64)>, Error> {
+    let listing = output_of(Command::new("arm-none-eabi-objdump").arg("--disassemble").arg(image))?;
+    Ok(listed(&listing))
+}
+
 /// Address and length of each instruction; what lies between two of one function (constants that it loads) belongs to the
 /// first.
-fn instructions(listing: &str) -> Vec<(String, u64)> {
+fn listed(listing: &str) -> Vec<(String, u64)> {
     let mut found: Vec<(String, u64)> = Vec::new();
     let (mut last, mut end) = (None, 0);
     for line in listing.lines() {

@@ -13,7 +13,7 @@ fn a_constant_behind_an_instruction_belongs_to_it_and_functions_are_apart() {
      508:\t4770      \tbx\tlr
 ";
     let expected = [("3c0", 2), ("3c2", 4), ("3c6", 6), ("508", 2)];
-    assert_eq!(instructions(listing), expected.map(|(at, len)| (at.to_owned(), len)));
+    assert_eq!(listed(listing), expected.map(|(at, len)| (at.to_owned(), len)));
 }
 
 #[test]

@@ -1,0 +1,62 @@
+//! The parts of the core that the images of motes must not link: an image pays only for what it uses.
+
+use super::Error;
+
+/// Beginnings of the names of these images.
+const IMAGES: [&str; 2] = ["blink_", "cosim_"];
+/// Beginnings of the files of the core whose instructions are not in them: Observe, OSCORE, and what waits in a node.
+const FILES: [&str; 8] = [
+    "src/coap/observe.rs",
+    "src/node/notify.rs",
+    "src/node/observation.rs",
+    "src/node/observers.rs",
+    "src/node/oscore.rs",
+    "src/node/pacing.rs",
+    "src/node/queue.rs",
+    "src/oscore/",
+];
+
+/// Refuses an image that has an instruction of a part that it must not link. `sources` are the crate and the line of each
+/// of its instructions, after inlining: the name of a function would not show a part that was inlined.
+///
+/// # Errors
+/// [`Error::Linked`], with the first such line.
+pub(super) fn check(image: &str, sources: &[(String, String)]) -> Result<(), Error> {
+    if !IMAGES.iter().any(|name| image.starts_with(name)) {
+        return Ok(());
+    }
+    let is_absent =
+        |(krate, at): &&(String, String)| krate == "tegmen" && FILES.iter().any(|file| at.starts_with(file));
+    match sources.iter().find(is_absent) {
+        None => Ok(()),
+        Some((_, at)) => Err(Error::Linked { image: image.to_owned(), at: at.clone() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(at: &str) -> Vec<(String, String)> {
+        [("core", "?"), ("tegmen", "src/coap/message.rs:90"), ("tegmen", at)]
+            .map(|(krate, at)| (krate.to_owned(), at.to_owned()))
+            .to_vec()
+    }
+
+    #[test]
+    fn an_image_of_a_mote_with_a_part_that_it_must_not_link_is_refused() {
+        for image in ["blink_client", "blink_server", "cosim_client", "cosim_server"] {
+            for file in FILES {
+                let file = if file.ends_with('/') { format!("{file}protect.rs") } else { file.to_owned() };
+                let refused = check(image, &sources(&format!("{file}:7"))).map_err(|error| error.to_string());
+                assert_eq!(refused, Err(format!("{image} must not link {file}:7")));
+            }
+        }
+    }
+
+    #[test]
+    fn other_parts_and_other_images_pass() {
+        assert!(check("blink_client", &sources("src/node/send.rs:7")).is_ok());
+        assert!(check("oscore", &sources("src/oscore/protect.rs:7")).is_ok());
+    }
+}
