@@ -39,6 +39,7 @@ pub use queue::{Queue, QueueArray, Queued};
 
 use crate::address::Path;
 use crate::buf::Frame;
+use crate::coap::MessageRef;
 use crate::coap::exchange::{Due, PeerExchanges, Received};
 use crate::coap::{Code, OptionNumber, RequestId};
 use crate::counters::Discard;
@@ -150,7 +151,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Handles a message of a peer. Returns what is to be answered. Drops messages of a session whose replay window was
-    /// lost, until [`Endpoint::verify_session`] is called.
+    /// lost, until the response to a request of ours comes, or [`Endpoint::verify_session`] is called.
     fn receive<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -162,8 +163,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         // The message may be a replay: the replay window of a restored session was lost. The owner first has to verify
         // that the peer is there (RFC 9175, section 2.3).
         if R::RESTORES && self.endpoint.is_unverified(peer) {
-            cx.counters.discard(Discard::Replayed);
-            return None;
+            if !self.is_fresh(peer, message) {
+                cx.counters.discard(Discard::Replayed);
+                return None;
+            }
+            self.endpoint.verify_session(peer);
         }
         self.features.pacing().heard(peer);
         if F::Observers::PLACES > 0 {
@@ -216,6 +220,16 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             self.schedule(peer);
         }
         self.transmit(cx, peer, frame)
+    }
+
+    /// Returns true for the response to a request that was sent since the session was restored. Its token is long enough
+    /// that no earlier response has the same one by chance.
+    fn is_fresh(&mut self, peer: PeerId, message: &[u8]) -> bool {
+        let Ok(message) = MessageRef::parse(message) else { return false };
+        let token = message.token();
+        let Some(attached) = self.endpoint.peers.attached(peer) else { return false };
+        let responds = message.code().is_response() && token.len() >= FRESH_TOKEN;
+        responds && attached.exchanges().awaits(&self.storage, token)
     }
 
     /// Sends one message of a peer's exchanges again, or ends an exchange that nobody answered. If neither is due, sends a
@@ -286,5 +300,7 @@ fn on_protected_response<C: Crypto, O: Oscore>(
     }
 }
 
+/// The least length of a token that tells a response from every earlier one.
+const FRESH_TOKEN: usize = 4;
 /// NSTART (RFC 7252, section 4.8).
 const NSTART: usize = 1;

@@ -309,6 +309,11 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.exchanges(&self.kept).filter(|o| o.is_outstanding()).count()
     }
 
+    /// Returns true if a request with this token has not ended.
+    pub(crate) fn awaits(&self, storage: &S, token: &[u8]) -> bool {
+        storage.exchanges(&self.kept).any(|o| o.is_open() && o.is_request && o.token.as_bytes() == token)
+    }
+
     /// Ends all exchanges and forgets all replies, because the peer is given up.
     pub fn forget(&mut self, storage: &mut S) {
         storage.forget(&mut self.kept);

@@ -68,6 +68,19 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send(cx, peer, (MessageType::NonConfirmable, code), token, Protect::Nothing, write, out)
     }
 
+    /// Writes an empty confirmable message ("CoAP ping"; RFC 7252, section 4.3). Its reply is [`Reply::Reset`](super::Reply).
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing must then be sent.
+    pub fn ping<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        out: &mut [u8],
+    ) -> Result<(RequestId, usize), SendError> {
+        self.send(cx, peer, (MessageType::Confirmable, Code::EMPTY), &[], Protect::Nothing, |_| Ok(()), out)
+    }
+
     /// Gives up a request; its reply is then rejected, which also ends an observation (RFC 7641, section 3.6).
     pub fn cancel(&mut self, peer: PeerId, request: RequestId) {
         if let Some(attached) = self.endpoint.peers.attached(peer) {
