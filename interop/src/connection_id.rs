@@ -34,7 +34,7 @@ pub(crate) fn server<S: Plaintext>(
     std::thread::scope(|scope| {
         let relay = &relay;
         let client = scope.spawn(move || -> Check {
-            let mut client = Library::connect_with((LOOPBACK, port).into(), Some(&Psk::usual()), offer)?;
+            let client = Library::connect_with((LOOPBACK, port).into(), Some(&Psk::usual()), offer)?;
             let ids = client.connection_ids().ok_or("no ids were agreed on")?;
             let lens = (ids.ours().bytes().len(), ids.theirs().bytes().len());
             if lens != (usize::from(OURS), len) {
@@ -96,7 +96,7 @@ fn has_ids(relay: &Capture, to_server: bool, id_len: usize) -> Check {
 
 /// The server at `address` does not know ids: what it is offered it does not answer, and the session stands without.
 pub(crate) fn lacks(address: SocketAddr) -> Check {
-    let mut client = Library::connect_with(address, Some(&Psk::usual()), offer)?;
+    let client = Library::connect_with(address, Some(&Psk::usual()), offer)?;
     let ids = client.connection_ids();
     client.close();
     match ids {

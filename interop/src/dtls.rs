@@ -221,7 +221,7 @@ fn server_several(scene: &Scene, server: &dyn DtlsServer) -> Check {
     let mut session = server.listen(scene, address, &Psk::usual())?;
     std::thread::scope(|scope| {
         let client = scope.spawn(move || -> Check {
-            let mut client = Library::connect(address, Some(&Psk::usual()), None)?;
+            let client = Library::connect(address, Some(&Psk::usual()), None)?;
             client.ask_thrice(|_| ())?;
             client.close();
             Ok(())

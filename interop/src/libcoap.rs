@@ -223,7 +223,7 @@ fn server_non(scene: &Scene, build: Build) -> Check {
 
 fn server_several(scene: &Scene, build: Build) -> Check {
     let server = Server::start(scene, build)?;
-    let mut client = Library::connect(server.address, server.psk.as_ref(), None)?;
+    let client = Library::connect(server.address, server.psk.as_ref(), None)?;
     for number in 0..10u8 {
         let value = [b'0' + number];
         client.request(Code::PUT, "example_data", &value).map_err(|error| error.to_string())?;

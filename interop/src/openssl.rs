@@ -241,7 +241,7 @@ fn server_several(scene: &Scene) -> Check {
     let address = server.address;
     std::thread::scope(|scope| {
         let client = scope.spawn(move || -> Check {
-            let mut client = Library::connect(address, Some(&Psk::usual()), None)?;
+            let client = Library::connect(address, Some(&Psk::usual()), None)?;
             client.ask_thrice(|_| ())?;
             client.close();
             Ok(())
@@ -293,7 +293,7 @@ fn server_takes_fragments(scene: &Scene) -> Check {
         let client = scope.spawn({
             let psk = psk.clone();
             move || -> Check {
-                let mut client = Library::connect(address, Some(&psk), Some(64))?;
+                let client = Library::connect(address, Some(&psk), Some(64))?;
                 let reply = client.request(Code::GET, "question", &[]).map_err(|error| error.to_string())?;
                 if reply.payload != b"an answer" {
                     return Err(format!("the answer was {:?}", reply.payload).into());
@@ -330,9 +330,9 @@ fn server_restart(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let mut server = Server::start(scene, &psk, &[])?;
     let address = server.address;
-    let mut client = std::thread::scope(|scope| -> Result<Library, Trouble> {
+    let client = std::thread::scope(|scope| -> Result<Library, Trouble> {
         let client = scope.spawn(|| -> Result<Library, String> {
-            let mut client = Library::connect(address, Some(&Psk::usual()), None)?;
+            let client = Library::connect(address, Some(&Psk::usual()), None)?;
             client.request(Code::GET, "question", &[]).map_err(|error| error.to_string())?;
             Ok(client)
         });

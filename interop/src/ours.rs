@@ -4,13 +4,14 @@
 use crate::cell::{Check, Scene, free_port};
 use crate::process::Process;
 use serde_json::Value;
+use std::future::IntoFuture as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::Config;
 use tegmen::dtls::connection_id::ConnectionIds;
-use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response};
+use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Session};
 use tegmen_host::hex::to_hex;
 
 /// Who a client says it is, and the key that goes with it.
@@ -247,7 +248,7 @@ pub(crate) fn names_identity_and_key(failure: &str) -> Check {
 /// The library's client, without an event loop to write.
 pub(crate) struct Library {
     runtime: tokio::runtime::Runtime,
-    client: Client,
+    session: Session,
 }
 
 impl Library {
@@ -277,19 +278,16 @@ impl Library {
         let mut config = ClientConfig { key, timeout: Duration::from_secs(5), ..ClientConfig::default() };
         config.dtls.handshake_timeout = Duration::from_secs(8);
         set(&mut config);
-        let client = runtime.block_on(Client::connect_to(address, psk.is_some(), config));
-        Ok(Self { client: client.map_err(|error| error.to_string())?, runtime })
+        let session = runtime.block_on(Session::connect_to(address, psk.is_some(), config));
+        Ok(Self { session: session.map_err(|error| error.to_string())?, runtime })
     }
 
-    pub(crate) fn request(&mut self, method: Code, path: &str, payload: &[u8]) -> Result<Response, ClientError> {
-        let path: Vec<String> = path.split('/').map(str::to_owned).collect();
-        let request =
-            Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-        self.runtime.block_on(self.client.request(&request))
+    pub(crate) fn request(&self, method: Code, path: &str, payload: &[u8]) -> Result<Response, ClientError> {
+        self.runtime.block_on(self.session.request(method, path).payload(payload).into_future())
     }
 
     /// PUTs 0, 1 and 2 to `/question`, which has to answer with A, B and C; `before` each of them.
-    pub(crate) fn ask_thrice(&mut self, before: impl Fn(u8)) -> Check {
+    pub(crate) fn ask_thrice(&self, before: impl Fn(u8)) -> Check {
         for number in 0..3u8 {
             before(number);
             let reply = self.request(Code::PUT, "question", &[b'0' + number]).map_err(|error| error.to_string())?;
@@ -301,15 +299,14 @@ impl Library {
     }
 
     pub(crate) fn is_resumed(&self) -> bool {
-        self.client.is_resumed()
+        self.session.is_resumed()
     }
 
-    pub(crate) fn connection_ids(&mut self) -> Option<ConnectionIds> {
-        self.client.connection_ids()
+    pub(crate) fn connection_ids(&self) -> Option<ConnectionIds> {
+        self.session.connection_ids()
     }
 
     pub(crate) fn close(self) {
-        let Self { runtime, client } = self;
-        runtime.block_on(client.close());
+        self.session.close();
     }
 }

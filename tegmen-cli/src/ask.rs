@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tegmen::coap::{Block, Code, OptionNumber, option};
-use tegmen_host::client::{self, Client, Progress, Request, Response};
+use tegmen_host::client::{self, Progress, Request, Response, Session};
 use tegmen_host::formats;
 use tegmen_host::group::Group;
 use tegmen_host::hex::{from_hex, to_hex};
@@ -136,15 +136,9 @@ impl RequestArgs {
     }
 
     pub(crate) fn ask<'a>(&'a self, uri: &'a Uri, method: Code, payload: &'a [u8], format: Option<u16>) -> Request<'a> {
-        Request {
-            method,
-            path: &uri.path,
-            query: &uri.query,
-            content_format: format,
-            accept: self.accept,
-            payload,
-            options: &self.options,
-        }
+        let request = Request::to(method, uri).payload(payload).options(&self.options);
+        let request = self.accept.map_or(request, |accept| request.accept(accept));
+        format.map_or(request, |format| request.content_format(format))
     }
 
     fn run(self, out: Output, method: Code, payload: &[u8], content_format: Option<u16>) -> Result<ExitCode, Failure> {
@@ -154,22 +148,23 @@ impl RequestArgs {
             return self.ask_group(out, &uri, &request);
         }
         let config = self.connect.config(&uri)?;
-        let (reply, session) = runtime()?.block_on(async {
-            let mut client = Client::connect(&uri, config).await.map_err(Failure::request)?;
-            show_progress(&mut client, out);
-            let reply = client.request(&request).await.map_err(Failure::request)?;
-            let session = Session { handshake: client.handshake_time(), resumed: client.is_resumed() };
-            client.close().await;
-            Ok::<_, Failure>((reply, session))
+        let (reply, handshake) = runtime()?.block_on(async {
+            let session = Session::connect(&uri, config).await.map_err(Failure::request)?;
+            let progress = progress(out);
+            let request = progress.as_ref().map_or(request, |progress| request.progress(progress));
+            let reply = request.over(&session).await.map_err(Failure::request)?;
+            let handshake = Handshake { time: session.handshake_time(), resumed: session.is_resumed() };
+            session.close();
+            Ok::<_, Failure>((reply, handshake))
         })?;
         if self.verbose {
             eprintln!("{} {}, round trip {:.1} ms", reply.code, reply.code.name(), millis(reply.round_trip));
             if uri.secure {
-                let resumed = if session.resumed { ", resumed" } else { "" };
-                eprintln!("handshake {:.1} ms{resumed}", millis(session.handshake));
+                let resumed = if handshake.resumed { ", resumed" } else { "" };
+                eprintln!("handshake {:.1} ms{resumed}", millis(handshake.time));
             }
-            for (number, value) in &reply.options {
-                eprintln!("{}", option_text(*number, value));
+            for (number, value) in reply.options() {
+                eprintln!("{}", option_text(number, value));
             }
         }
         if reply.lacks_block1() {
@@ -187,7 +182,7 @@ impl RequestArgs {
                 || json!({ "code": reply.code.to_string(), "bytes": len, "file": name }),
             );
         } else {
-            print(out, &reply, session);
+            print(out, &reply, handshake);
         }
         Ok(if reply.code.is_success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
@@ -229,14 +224,14 @@ impl RequestArgs {
 }
 
 /// A bar for what takes several blocks, where people look on.
-fn show_progress(client: &mut Client, out: Output) {
+fn progress(out: Output) -> Option<impl Fn(Progress) + Sync> {
     if out.json || !std::io::stderr().is_terminal() {
-        return;
+        return None;
     }
     let style = "{msg} {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
-    let Ok(style) = ProgressStyle::with_template(style) else { return };
+    let style = ProgressStyle::with_template(style).ok()?;
     let bar = ProgressBar::no_length().with_style(style);
-    client.on_progress(move |Progress { upload, done, total }| {
+    Some(move |Progress { upload, done, total }| {
         bar.set_message(if upload { "up" } else { "down" });
         if let Some(total) = total {
             bar.set_length(total as u64);
@@ -245,7 +240,7 @@ fn show_progress(client: &mut Client, out: Output) {
         if total == Some(done) {
             bar.finish_and_clear();
         }
-    });
+    })
 }
 
 /// An option with its name and its value as its format has it (RFC 7252, section 5.10).
@@ -282,8 +277,7 @@ fn millis(duration: Duration) -> f64 {
 /// The response as an object.
 pub(crate) fn object(reply: &Response) -> Value {
     let options: Vec<Value> = reply
-        .options
-        .iter()
+        .options()
         .map(|(number, value)| json!({ "number": number.0, "hex": to_hex(value), "uint": option::uint(value) }))
         .collect();
     let format = reply.content_format();
@@ -327,16 +321,16 @@ pub(crate) fn complain(reply: &Response) {
 
 /// The time of the handshake, and whether it resumed a session.
 #[derive(Clone, Copy)]
-struct Session {
-    handshake: Duration,
+struct Handshake {
+    time: Duration,
     resumed: bool,
 }
 
-fn print(out: Output, reply: &Response, session: Session) {
+fn print(out: Output, reply: &Response, handshake: Handshake) {
     if out.json {
         let mut object = object(reply);
-        object["handshake_ms"] = json!(millis(session.handshake));
-        object["resumed"] = json!(session.resumed);
+        object["handshake_ms"] = json!(millis(handshake.time));
+        object["resumed"] = json!(handshake.resumed);
         println!("{object}");
         return;
     }
@@ -359,8 +353,7 @@ fn print(out: Output, reply: &Response, session: Session) {
         }
     }
     let location: String = reply
-        .options
-        .iter()
+        .options()
         .filter(|(number, _)| *number == OptionNumber::LOCATION_PATH)
         .map(|(_, value)| format!("/{}", String::from_utf8_lossy(value)))
         .collect();

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
-use tegmen_host::client::{Client, ClientConfig, Response};
+use tegmen_host::client::{ClientConfig, Response, Session};
 use tegmen_host::hex::to_hex;
 
 #[derive(Args)]
@@ -38,8 +38,8 @@ impl Observe {
         let config = ClientConfig { alive, ..self.request.connect.config(&uri)? };
         let request = self.request.ask(&uri, Code::GET, &[], None);
         runtime()?.block_on(async {
-            let mut client = Client::connect(&uri, config).await.map_err(Failure::request)?;
-            let mut observation = client.observe(&request).await.map_err(Failure::request)?;
+            let client = Session::connect(&uri, config).await.map_err(Failure::request)?;
+            let mut observation = request.over(&client).observe().await.map_err(Failure::request)?;
             let registered = observation.is_registered();
             let start = Instant::now();
             let end = async {
@@ -72,7 +72,7 @@ impl Observe {
             }
             // It may be lost: a server that still sends gets a rejection of each notification.
             let _ = tokio::time::timeout(Duration::from_secs(2), observation.cancel()).await;
-            client.close().await;
+            client.close();
             Ok(ExitCode::SUCCESS)
         })
     }

@@ -5,12 +5,13 @@ use crate::output::{Failure, Output, runtime};
 use crate::serve::{ended, event_sink};
 use clap::Args;
 use serde_json::json;
+use std::future::IntoFuture as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen_host::client::{Client, ClientConfig, ClientKey, Request};
+use tegmen_host::client::{ClientConfig, ClientKey, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
 use tegmen_host::resources::{Resource, Resources};
@@ -86,22 +87,12 @@ impl Up {
 
     async fn blink(&self, out: Output, address: SocketAddr, key: ClientKey) -> Result<Tally, Failure> {
         let config = ClientConfig { key: Some(key), token_len: 1, ..ClientConfig::default() };
-        let mut client = Client::connect_to(address, true, config).await.map_err(Failure::new)?;
+        let client = Session::connect_to(address, true, config).await.map_err(Failure::new)?;
         let handshake = client.handshake_time();
         out.line(
             || format!("handshake with {} done in {:.2} ms", client.remote(), handshake.as_secs_f64() * 1e3),
             || json!({ "event": "handshake", "ms": handshake.as_secs_f64() * 1e3 }),
         );
-        let path = ["blink".to_owned()];
-        let request = Request {
-            method: Code::PUT,
-            path: &path,
-            query: &[],
-            content_format: None,
-            accept: None,
-            payload: b"1",
-            options: &[],
-        };
         let period = self.period.unwrap_or(if self.once.is_some() { 20 } else { 1000 });
         let mut every = tokio::time::interval(Duration::from_millis(period.max(1)));
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -115,7 +106,7 @@ impl Up {
             tally.sent += 1;
             let reply = tokio::select! {
                 () = &mut end => break,
-                reply = client.request(&request) => reply.map_err(Failure::new)?,
+                reply = client.put("/blink", b"1").into_future() => reply.map_err(Failure::new)?,
             };
             let counter = reply.payload.first().copied().unwrap_or(0);
             if reply.code == Code::CHANGED && reply.payload.len() == 1 {
@@ -128,7 +119,7 @@ impl Up {
             );
         }
         tally.retransmitted = client.counters().retransmitted;
-        client.close().await;
+        client.close();
         Ok(tally)
     }
 

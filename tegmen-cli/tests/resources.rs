@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen_host::client::{Client, ClientConfig, Request};
+use tegmen_host::client::{ClientConfig, Session};
 use works::{Plain, Scene, Server, URI_PATH};
 
 const PLAIN: &[&str] = &["--plain", "--no-secure", "--json"];
@@ -134,23 +134,18 @@ fn patches_grow_no_value_past_the_longest_body() {
     assert_eq!(patch(2), 204);
 }
 
-fn ask(path: &[String]) -> Request<'_> {
-    let (query, payload, options) = (&[], &[], &[]);
-    Request { method: Code::GET, path, query, content_format: None, accept: None, payload, options }
-}
-
-async fn client(server: &Server) -> Client {
+async fn client(server: &Server) -> Session {
     let config = ClientConfig { timeout: Duration::from_secs(20), ..ClientConfig::default() };
-    Client::connect_to(server.addresses[0], false, config).await.unwrap()
+    Session::connect_to(server.addresses[0], false, config).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_command_that_answers_while_it_reads_takes_a_long_input() {
     let scene = Scene::new("command");
     let server = serve(&scene.0, &["--shards", "1", "--command", "/cat=cat"]);
-    let (mut client, path) = (client(&server).await, ["cat".to_owned()]);
+    let client = client(&server).await;
     let payload: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
-    let reply = client.request(&Request { method: Code::POST, payload: &payload, ..ask(&path) }).await.unwrap();
+    let reply = client.post("/cat", &payload).await.unwrap();
     assert_eq!((reply.code, reply.payload == payload), (Code::CONTENT, true));
 }
 
@@ -166,8 +161,8 @@ async fn who_asks_for_files_that_do_not_exist_takes_no_place_of_those_who_observ
     }
     let file = scene.0.join("files/b");
     std::fs::write(&file, "first").unwrap();
-    let (mut client, path) = (client(&server).await, ["rw".to_owned(), "b".to_owned()]);
-    let mut observation = client.observe(&ask(&path)).await.unwrap();
+    let client = client(&server).await;
+    let mut observation = client.observe("/rw/b").await.unwrap();
     assert_eq!(observation.next().await.unwrap().unwrap().payload, b"first");
     std::fs::write(&file, "and second").unwrap();
     let told = tokio::time::timeout(Duration::from_secs(20), observation.next()).await;
@@ -181,10 +176,9 @@ async fn a_write_is_told_once() {
     let (a, b) = (scene.0.join("files/a"), scene.0.join("files/b"));
     std::fs::write(&a, "0").unwrap();
     std::fs::write(&b, "0").unwrap();
-    let (mut of_a, mut of_b) = (client(&server).await, client(&server).await);
-    let paths = ["a", "b"].map(|name| ["rw".to_owned(), name.to_owned()]);
-    let mut written = of_a.observe(&ask(&paths[0])).await.unwrap();
-    let mut looked_at = of_b.observe(&ask(&paths[1])).await.unwrap();
+    let (of_a, of_b) = (client(&server).await, client(&server).await);
+    let mut written = of_a.observe("/rw/a").await.unwrap();
+    let mut looked_at = of_b.observe("/rw/b").await.unwrap();
     assert_eq!(written.next().await.unwrap().unwrap().payload, b"0");
     assert_eq!(looked_at.next().await.unwrap().unwrap().payload, b"0");
     assert_eq!(put(&mut Plain::to(server.addresses[0]), "a", b"1"), 204);

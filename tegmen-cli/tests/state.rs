@@ -9,8 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tegmen::coap::Code;
-use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response, Tap, Tapped};
+use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Session, Tap, Tapped};
 use tegmen_host::contexts;
 
 /// Killed at the latest when it is dropped.
@@ -47,19 +46,9 @@ fn serve(dir: &Path, ports: (u16, u16)) -> (Server, SocketAddr, SocketAddr) {
     (Server(child), addresses.0, addresses.1)
 }
 
-async fn get(client: &mut Client) -> Response {
-    let path = ["value".to_owned()];
-    let request = Request {
-        method: Code::GET,
-        path: &path,
-        query: &[],
-        content_format: None,
-        accept: None,
-        payload: &[],
-        options: &[],
-    };
+async fn get(client: &Session) -> Response {
     loop {
-        match client.request(&request).await {
+        match client.get("/value").await {
             // Without a session there is nobody to wait for while no process has the port.
             Err(ClientError::Refused { .. }) => tokio::time::sleep(Duration::from_millis(20)).await,
             answered => return answered.unwrap(),
@@ -108,9 +97,9 @@ async fn sessions_and_contexts_go_on_after_kill_9() {
     let oscore = ClientConfig { oscore: Some(dir.join("client")), ..ClientConfig::default() };
 
     let (mut server, secure, plain) = serve(&dir, (0, 0));
-    let mut client = Client::connect_to(secure, true, dtls.clone()).await.unwrap();
-    let mut objects = Client::connect_to(plain, false, oscore.clone()).await.unwrap();
-    assert_eq!((get(&mut client).await.payload, get(&mut objects).await.payload), (b"21.5".to_vec(), b"21.5".to_vec()));
+    let mut client = Session::connect_to(secure, true, dtls.clone()).await.unwrap();
+    let objects = Session::connect_to(plain, false, oscore.clone()).await.unwrap();
+    assert_eq!((get(&client).await.payload, get(&objects).await.payload), (b"21.5".to_vec(), b"21.5".to_vec()));
     // A session that is a few milliseconds old may be lost; this one is on the disk.
     tokio::time::sleep(Duration::from_millis(200)).await;
     for round in 0..5u64 {
@@ -122,20 +111,20 @@ async fn sessions_and_contexts_go_on_after_kill_9() {
             serve(&dir, ports).0
         });
         while !killer.is_finished() {
-            assert_eq!(get(&mut client).await.payload, b"21.5");
-            assert_eq!(get(&mut objects).await.payload, b"21.5");
+            assert_eq!(get(&client).await.payload, b"21.5");
+            assert_eq!(get(&objects).await.payload, b"21.5");
         }
         server = killer.join().unwrap();
         if round % 2 == 1 {
             // The client is killed, too.
             drop(client);
-            client = Client::connect_to(secure, true, dtls.clone()).await.unwrap();
+            client = Session::connect_to(secure, true, dtls.clone()).await.unwrap();
         }
-        get(&mut client).await;
-        get(&mut objects).await;
+        get(&client).await;
+        get(&objects).await;
         // And then both know who speaks.
         let before = seen.lock().unwrap().0;
-        get(&mut client).await;
+        get(&client).await;
         assert_eq!(seen.lock().unwrap().0, before + 2);
     }
     assert_eq!(hellos.load(Ordering::SeqCst), 2, "one handshake, and that with a cookie");

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen_host::client::{Client, ClientConfig, ClientKey, Request};
+use tegmen_host::client::{ClientConfig, ClientKey, Request, Session};
 use tegmen_host::uri::Uri;
 use zeroize::Zeroizing;
 
@@ -12,18 +12,10 @@ use zeroize::Zeroizing;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let uri = Uri::parse("coaps://127.0.0.1/blink")?;
     let key = ClientKey { identity: "Client_identity".into(), key: Zeroizing::new(b"0123456789abcdef".to_vec()) };
-    let mut client = Client::connect(&uri, ClientConfig { key: Some(key), ..ClientConfig::default() }).await?;
-    let blink = Request {
-        method: Code::PUT,
-        path: &uri.path,
-        query: &[],
-        content_format: None,
-        accept: None,
-        payload: b"1",
-        options: &[],
-    };
+    let client = Session::connect(&uri, ClientConfig { key: Some(key), ..ClientConfig::default() }).await?;
+    let blink = Request::to(Code::PUT, &uri).payload(b"1");
     loop {
-        let reply = client.request(&blink).await?;
+        let reply = blink.over(&client).await?;
         let counter = reply.payload.first().copied().unwrap_or(0);
         println!("{} {counter:3}  {:03b}", reply.code, counter & 7);
         tokio::time::sleep(Duration::from_secs(1)).await;

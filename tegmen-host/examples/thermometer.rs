@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tegmen::coap::{Code, OptionNumber};
-use tegmen_host::client::{self, Client, ClientConfig, ClientKey};
+use tegmen::coap::OptionNumber;
+use tegmen_host::client::{ClientConfig, ClientKey, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::server::{Router, Server};
 
@@ -37,25 +37,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = server.addresses()[0].address;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let key = ClientKey { identity: "reader".into(), key: b"0123456789abcdef".to_vec().into() };
-        let mut client =
-            Client::connect_to(address, true, ClientConfig { key: Some(key), ..Default::default() }).await?;
-        let path = ["temp".to_owned()];
-        let request = client::Request {
-            method: Code::GET,
-            path: &path,
-            query: &[],
-            content_format: None,
-            accept: None,
-            payload: &[],
-            options: &[],
-        };
-        let mut observation = client.observe(&request).await?;
+        let session = Session::connect_to(address, true, ClientConfig { key: Some(key), ..Default::default() }).await?;
+        let mut observation = session.observe("/temp").await?;
         for _ in 0..5 {
             let Some(reply) = observation.next().await? else { break };
             println!("{} degrees", String::from_utf8_lossy(&reply.payload));
         }
         observation.cancel().await?;
-        client.close().await;
+        session.close();
         Ok::<_, Box<dyn std::error::Error>>(())
     })?;
     server.stop();

@@ -1,56 +1,69 @@
-//! A CoAP client for one server, plain or over DTLS.
+//! A CoAP client: sessions with servers, plain or over DTLS.
 //!
-//! `connection` moves datagrams and does one exchange, `transfer` puts bodies together from blocks, `observation`
-//! follows a resource.
+//! A [`Session`] can be cloned and sent, and any number of requests and observations use it at the same time. Its state is
+//! behind one lock, which nobody holds while waiting: a future that waits has a place (`places`) with its waker, and one
+//! task of the session (`driver`) receives and watches the clock. `connection` moves datagrams, `exchange` does one
+//! exchange, `transfer` puts bodies together from blocks, `observation` follows a resource.
 
 mod connection;
+mod driver;
 mod error;
 mod establish;
+mod exchange;
 mod group;
 mod handshake;
 mod observation;
 mod oscore;
+mod outer_block;
 mod persistence;
+mod places;
+mod request;
+mod response;
 mod resumption;
 mod transfer;
 
 pub use error::{ClientError, describe};
 pub use group::ask_group;
 pub use observation::Observation;
+pub use request::Request;
+pub use response::Response;
 
 use crate::clock;
 use crate::contexts::StoredContext;
+use crate::exchange_pool::ExchangePool;
 use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
-use crate::udp::MAX_DATAGRAM;
 use crate::uri::Uri;
-use crate::x509::{CertificateInfo, Refusal};
+use crate::x509::CertificateInfo;
+use connection::Connection;
 use oscore::OscoreClient;
-use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
 use tegmen::address::Path;
-use tegmen::coap::{Block, Code, Exchanges, Fixed, MessageRef, OptionNumber, Probing, RequestId};
+use tegmen::coap::{Code, Exchanges};
 use tegmen::counters::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::association::Rank;
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
-use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
-use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
-use tegmen::identity::{PeerId, Protection};
+use tegmen::dtls::{CipherSuite, Config, Suites};
+use tegmen::endpoint::{PeerArray, Peers as _};
+use tegmen::identity::Protection;
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
 
-type ClientExchanges = Exchanges<Fixed<4, 1280, 16, 1024>>;
-type Table = PeerArray<Box<ClientExchanges>, 1, 1, 1536, 6144, 1>;
+type Table = PeerArray<Exchanges<ExchangePool>, 1, 1, 1536, 6144, 1>;
 
 type Role = tegmen::dtls::roles::PublicKeys<Extended<Resuming<ClientOnly, resumption::AcceptsTickets>>, PublicKeys>;
+
+type Node = tegmen::node::Node<Table, Role, tegmen::node::Parts<(), connection::ServerPacing>>;
 
 /// The identity and key of a client.
 #[derive(Clone)]
@@ -83,6 +96,11 @@ pub struct ClientConfig {
     /// Requests are acknowledged and sent again if need be. Those that are not wait for one another while the server does
     /// not answer: a byte a second is sent then (PROBING_RATE of RFC 7252, section 4.7).
     pub confirmable: bool,
+    /// Requests that may wait for the server at the same time (NSTART; RFC 7252, section 4.7); others wait in a queue. A
+    /// request that was acknowledged does not count while its response comes separately.
+    pub nstart: usize,
+    /// Requests in the queue behind [`Self::nstart`]; further ones fail at once.
+    pub max_queued: usize,
     /// File for a key log (RFC 9850). Anyone who can read this file can decrypt the traffic.
     pub key_log: Option<PathBuf>,
     /// Largest block that is asked for and sent, in bytes: 16, 32, 64 ... 1024 (RFC 7959).
@@ -92,7 +110,7 @@ pub struct ClientConfig {
     /// Directory of an OSCORE context (see [`crate::contexts`]): every request is protected with it, or not sent.
     pub oscore: Option<PathBuf>,
     /// The place that stores the DTLS session, so that the next client continues it without a handshake: a file, or a
-    /// directory with a file for each server. [`Client::close`] then leaves the session open.
+    /// directory with a file for each server. [`Session::close`] then leaves the session open.
     pub session: Option<PathBuf>,
     /// Directory where sessions are kept, to come back without a key exchange: by a ticket (RFC 5077) or an id, whichever
     /// the server gives. It is made if it is not there.
@@ -104,7 +122,7 @@ pub struct ClientConfig {
     /// Longest silence of an observed server, whatever Max-Age says: it is then asked again, which shows whether it still
     /// knows the observation. A random part of up to a quarter is added.
     pub alive: Option<Duration>,
-    /// Sees every datagram, and the secrets.
+    /// Sees every datagram, and the secrets. It is called under the lock of the session, and must not use it.
     pub tap: Option<Tap>,
 }
 
@@ -121,6 +139,8 @@ impl Default for ClientConfig {
             timeout: Duration::from_secs(90),
             token_len: 4,
             confirmable: true,
+            nstart: 1,
+            max_queued: 1024,
             key_log: None,
             block_size: tegmen::coap::block::MAX_SIZE,
             max_body: 64 << 20,
@@ -134,82 +154,7 @@ impl Default for ClientConfig {
     }
 }
 
-/// A response.
-#[derive(Clone, Debug)]
-pub struct Response {
-    /// The code of the response.
-    pub code: Code,
-    /// The options of the response.
-    pub options: Vec<(OptionNumber, Vec<u8>)>,
-    /// The payload of the response.
-    pub payload: Vec<u8>,
-    /// From the request to the response.
-    pub round_trip: Duration,
-    /// It is still protected: the first block of what somebody on the way has cut.
-    is_cut: bool,
-    /// It answers the last block of a request, and has no Block1.
-    lacks_block1: bool,
-}
-
-impl Response {
-    fn new(message: &MessageRef<'_>) -> Self {
-        Self {
-            code: message.code(),
-            options: message.options().map(|(number, value)| (number, value.to_vec())).collect(),
-            payload: message.payload().to_vec(),
-            round_trip: Duration::ZERO,
-            is_cut: false,
-            lacks_block1: false,
-        }
-    }
-
-    /// The value of the first option of this number.
-    pub fn option(&self, number: OptionNumber) -> Option<&[u8]> {
-        self.options.iter().find(|(n, _)| *n == number).map(|(_, value)| value.as_slice())
-    }
-
-    /// The number of an option of format `uint`, if it is there.
-    pub fn uint(&self, number: OptionNumber) -> Option<u32> {
-        self.option(number).and_then(tegmen::coap::option::uint)
-    }
-
-    /// True if this success answers a request in blocks without a Block1 option (RFC 7959, section 2.3): the server may have
-    /// taken the last block for the whole body.
-    pub const fn lacks_block1(&self) -> bool {
-        self.lacks_block1
-    }
-
-    /// A Block option, if it is there and well made.
-    fn block(&self, number: OptionNumber) -> Option<Block> {
-        self.option(number).and_then(|value| Block::read(value).ok())
-    }
-
-    /// Returns the Content-Format, if the response has one.
-    pub fn content_format(&self) -> Option<u32> {
-        self.uint(OptionNumber::CONTENT_FORMAT)
-    }
-}
-
-/// A request to be sent.
-#[derive(Clone, Debug)]
-pub struct Request<'a> {
-    /// Method.
-    pub method: Code,
-    /// Segments of the path.
-    pub path: &'a [String],
-    /// Arguments.
-    pub query: &'a [String],
-    /// Format of the payload.
-    pub content_format: Option<u16>,
-    /// Format that is wanted.
-    pub accept: Option<u16>,
-    /// The payload; what does not fit one message goes in blocks (RFC 7959).
-    pub payload: &'a [u8],
-    /// Other options, in any order.
-    pub options: &'a [(OptionNumber, Vec<u8>)],
-}
-
-/// AcceptsTickets the lines of the key log to a tap.
+/// Gives the lines of the key log to a tap.
 struct TappedLog(Tap);
 
 impl io::Write for TappedLog {
@@ -225,46 +170,52 @@ impl io::Write for TappedLog {
     }
 }
 
-/// A client of one server.
-pub struct Client {
-    socket: UdpSocket,
-    endpoint: Endpoint<Table, Role>,
-    crypto: HostCrypto,
-    counters: Counters,
-    config: ClientConfig,
-    path: Path,
+/// A session with one server. Clones are the same session: any number of requests can be made at the same time, by any
+/// number of tasks of the runtime in which it was opened. It ends with [`Self::close`], or without a word to the server when
+/// the last clone and the last observation are dropped.
+#[derive(Clone)]
+pub struct Session(Arc<Handle>);
+
+/// Ends the session with the last clone.
+struct Handle(Arc<Shared>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.lock().shut();
+    }
+}
+
+/// The session, and what its parts share.
+struct Shared {
+    config: Arc<ClientConfig>,
     remote: SocketAddr,
-    protection: Protection,
-    peer: PeerId,
-    established: bool,
-    handshake_time: Duration,
-    closed: Option<Fatal>,
-    hint: Vec<u8>,
-    /// Why the server is not believed.
-    refusal: Option<Refusal>,
-    /// As what it proved itself.
-    server: Option<String>,
-    chain: Vec<CertificateInfo>,
-    /// For received datagrams.
-    buffer: Vec<u8>,
-    /// Responses that came while another was waited for.
-    unread: VecDeque<(RequestId, Response)>,
-    /// When the next request may be sent that is not confirmable.
-    probing: Probing,
-    progress: Option<Box<dyn FnMut(Progress) + Send>>,
-    oscore: Option<OscoreClient>,
-    kept: Option<persistence::PersistentSession>,
-    resumption: Option<resumption::ResumptionStore>,
-    resumed: bool,
-    cipher_suite: Option<CipherSuite>,
-    believed_until: Option<SystemTime>,
-    /// Retransmissions since the server was heard.
-    repeats: u8,
-    /// When a server counts as silent that is not heard until then.
-    silent_at: Instant,
-    /// True to look for that: in sessions, and where something is observed.
-    finds_silence: bool,
-    reconnects: u32,
+    connection: Mutex<Connection>,
+    /// Held while a session or OSCORE keys are replaced.
+    renewal: tokio::sync::Mutex<()>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a request; it is given back when this is dropped, and the request is given up.
+struct TakenPlace {
+    shared: Arc<Shared>,
+    at: usize,
+}
+
+impl TakenPlace {
+    const fn at(&self) -> usize {
+        self.at
+    }
+}
+
+impl Drop for TakenPlace {
+    fn drop(&mut self) {
+        self.shared.lock().give_back(self.at);
+    }
 }
 
 /// The progress of a block-wise transfer.
@@ -313,6 +264,7 @@ async fn bind(remote: SocketAddr, port: Option<u16>) -> io::Result<UdpSocket> {
         bound => bound?,
     };
     socket.connect(remote).await?;
+    socket.writable().await?;
     Ok(socket)
 }
 
@@ -328,8 +280,8 @@ fn provider(config: &ClientConfig) -> std::io::Result<HostCrypto> {
     Ok(crypto)
 }
 
-impl Client {
-    /// Connects to the server of `uri`; for `coaps` with a handshake.
+impl Session {
+    /// Opens a session with the server of `uri`; for `coaps` with a handshake.
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
@@ -349,7 +301,7 @@ impl Client {
         Self::connect_to(remote, uri.secure, config).await
     }
 
-    /// Connects to an address.
+    /// Opens a session with the server at an address.
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
@@ -357,6 +309,7 @@ impl Client {
         if secure && config.key.is_none() && config.public_keys.is_none() {
             return Err(ClientError::NoKey);
         }
+        let config = Arc::new(config);
         let oscore = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
         let unreachable = |source| ClientError::Unreachable { remote, source };
         let resumption = if secure { resumption::ResumptionStore::open(&config, remote)? } else { None };
@@ -375,103 +328,109 @@ impl Client {
                 (Some(peer), Protection::Plain)
             }
         };
-        let mut client = Self {
-            socket,
-            endpoint,
-            crypto,
-            counters,
-            config,
-            path,
-            remote,
-            protection,
-            peer: PeerId::new(0, 0),
-            established: known.is_some(),
-            handshake_time: Duration::ZERO,
-            closed: None,
-            hint: Vec::new(),
-            refusal: None,
-            server: None,
-            chain: Vec::new(),
-            buffer: Vec::new(),
-            unread: VecDeque::new(),
-            probing: Probing::new(),
-            progress: None,
-            oscore: oscore.map(OscoreClient::new),
-            kept,
-            resumption,
-            resumed: false,
-            cipher_suite: None,
-            believed_until: None,
-            repeats: 0,
-            silent_at: Instant::NEVER,
-            finds_silence: secure,
-            reconnects: 0,
-        };
-        match known {
-            Some(peer) => client.talk_to(peer),
-            None => {
-                client.establish(client.config.dtls.handshake_timeout).await?;
-                client.keep_session()?;
-            }
+        let parts = (endpoint, crypto, counters);
+        let mut connection = Connection::new(&config, socket, (remote, path), parts, protection);
+        connection.established = known.is_some();
+        connection.expect_protected(oscore.is_some());
+        connection.oscore = oscore.map(OscoreClient::new);
+        (connection.kept, connection.resumption) = (kept, resumption);
+        if let Some(peer) = known {
+            connection.talk_to(peer);
         }
-        Ok(client)
+        let connection = Mutex::new(connection);
+        let shared = Arc::new(Shared { config, remote, connection, renewal: tokio::sync::Mutex::new(()) });
+        tokio::spawn(driver::drive(shared.clone()));
+        let session = Self(Arc::new(Handle(shared)));
+        if known.is_none() {
+            session.establish(session.config().dtls.handshake_timeout).await?;
+            session.lock().keep_session()?;
+        }
+        Ok(session)
+    }
+
+    /// A request with any method. `path` is written as in a URI, with the query behind a question mark: `/temp?unit=C`.
+    pub fn request<'a>(&'a self, method: Code, path: &'a str) -> Request<'a, &'a Self> {
+        Request::new(method, path).over(self)
+    }
+
+    /// A GET request: `session.get("/temp").await?`.
+    pub fn get<'a>(&'a self, path: &'a str) -> Request<'a, &'a Self> {
+        self.request(Code::GET, path)
+    }
+
+    /// A PUT request with a payload.
+    pub fn put<'a>(&'a self, path: &'a str, payload: &'a [u8]) -> Request<'a, &'a Self> {
+        self.request(Code::PUT, path).payload(payload)
+    }
+
+    /// A POST request with a payload.
+    pub fn post<'a>(&'a self, path: &'a str, payload: &'a [u8]) -> Request<'a, &'a Self> {
+        self.request(Code::POST, path).payload(payload)
+    }
+
+    /// A DELETE request.
+    pub fn delete<'a>(&'a self, path: &'a str) -> Request<'a, &'a Self> {
+        self.request(Code::DELETE, path)
+    }
+
+    /// Observes a resource (RFC 7641), as [`Request::observe`] of a GET request.
+    ///
+    /// # Errors
+    /// [`ClientError`], which says what to do.
+    pub async fn observe(&self, path: &str) -> Result<Observation, ClientError> {
+        self.get(path).observe().await
     }
 
     /// Returns the identity that the server proved with a public key: the subject of its certificate, or the name of
     /// its raw key.
-    pub fn server(&self) -> Option<&str> {
-        self.server.as_deref()
+    pub fn server(&self) -> Option<String> {
+        self.lock().server.clone()
     }
 
     /// The certificates that the server showed, its own first; none if it showed a raw public key or nothing.
-    pub fn chain(&self) -> &[CertificateInfo] {
-        &self.chain
+    pub fn chain(&self) -> Vec<CertificateInfo> {
+        self.lock().chain.clone()
     }
 
     /// True if the session was resumed from an earlier one: see [`ClientConfig::resume`].
-    pub const fn is_resumed(&self) -> bool {
-        self.resumed
+    pub fn is_resumed(&self) -> bool {
+        self.lock().resumed
     }
 
     /// By what the next session can be resumed, in words: a ticket or a session id; `None` if the server gave neither, or
     /// [`ClientConfig::resume`] asked for none.
     pub fn resumable_by(&self) -> Option<&'static str> {
-        self.resumption.as_ref()?.by()
+        self.lock().resumption.as_ref()?.by()
     }
 
     /// The cipher suite of a session that began with a handshake.
-    pub const fn cipher_suite(&self) -> Option<CipherSuite> {
-        self.cipher_suite
+    pub fn cipher_suite(&self) -> Option<CipherSuite> {
+        self.lock().cipher_suite
     }
 
     /// Number of sessions begun in place of others that were over: see [`ClientConfig::reconnect`].
-    pub const fn reconnects(&self) -> u32 {
-        self.reconnects
+    pub fn reconnects(&self) -> u32 {
+        self.lock().reconnects
     }
 
     /// The server's address.
-    pub const fn remote(&self) -> SocketAddr {
-        self.remote
+    pub fn remote(&self) -> SocketAddr {
+        self.shared().remote
     }
 
     /// Our address.
     pub fn local(&self) -> SocketAddr {
-        self.path.local.into()
+        self.lock().path.local.into()
     }
 
     /// Returns the duration of the handshake.
-    pub const fn handshake_time(&self) -> Duration {
-        self.handshake_time
+    pub fn handshake_time(&self) -> Duration {
+        self.lock().handshake_time
     }
 
     /// Returns the counters of the endpoint.
-    pub const fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// Calls `progress` after each block of a transfer.
-    pub fn on_progress(&mut self, progress: impl FnMut(Progress) + Send + 'static) {
-        self.progress = Some(Box::new(progress));
+    pub fn counters(&self) -> Counters {
+        self.lock().counters
     }
 
     /// Goes on from another port, as after a change of the network; the session stays, if the server finds it by its
@@ -479,54 +438,74 @@ impl Client {
     ///
     /// # Errors
     /// What the system says.
-    pub async fn rebind(&mut self) -> io::Result<()> {
-        let socket = bind(self.remote, None).await?;
-        self.path = crate::udp::path(socket.local_addr()?, self.remote);
-        self.socket = socket;
-        self.endpoint.move_session(self.peer, &self.path);
+    pub async fn rebind(&self) -> io::Result<()> {
+        let socket = bind(self.remote(), None).await?;
+        let path = crate::udp::path(socket.local_addr()?, self.remote());
+        self.lock().move_to(socket, path);
         Ok(())
     }
 
     /// Returns the connection ids of the session; `None` if it has none.
-    pub fn connection_ids(&mut self) -> Option<ConnectionIds> {
-        self.endpoint.peers.connection_ids(self.peer).copied()
+    pub fn connection_ids(&self) -> Option<ConnectionIds> {
+        let mut connection = self.lock();
+        let peer = connection.peer;
+        connection.node.endpoint.peers.connection_ids(peer).copied()
     }
 
     /// The identity hint of the server, as text or hexadecimal.
     pub fn hint(&self) -> String {
-        String::from_utf8(self.hint.clone()).unwrap_or_else(|_| to_hex(&self.hint))
+        let hint = self.lock().hint.clone();
+        String::from_utf8(hint).unwrap_or_else(|error| to_hex(error.as_bytes()))
     }
 
-    /// Sends a request and waits for its response. Bodies that do not fit one message go in blocks (RFC 7959), and a
-    /// server that asks for proof of our address or of freshness gets it (RFC 9175). A session that ended, or that the server
-    /// does not answer in, is replaced by another one (see [`ClientConfig::reconnect`]).
-    ///
-    /// # Errors
-    /// [`ClientError`], which says what to do.
-    pub async fn request(&mut self, ask: &Request<'_>) -> Result<Response, ClientError> {
-        self.request_again(ask).await
-    }
-
-    /// Observes a resource (RFC 7641): the first response, and what follows whenever the representation changes.
-    ///
-    /// # Errors
-    /// [`ClientError`], which says what to do.
-    pub async fn observe<'c>(&'c mut self, ask: &Request<'c>) -> Result<Observation<'c>, ClientError> {
-        Observation::begin(self, ask).await
-    }
-
-    /// Ends the session in order, or leaves it to the next client if it is kept; what a context has used is kept.
-    pub async fn close(mut self) {
-        if self.park() {
-            return;
+    /// Ends the session in order, or leaves it to the next client if it is kept; what a context has used is kept. Open
+    /// requests, and later ones of other clones, end with [`ClientError::Closed`].
+    pub fn close(&self) {
+        let mut connection = self.lock();
+        if connection.socket.is_some() && !connection.park() {
+            let peer = connection.peer;
+            connection.node.endpoint.close(peer);
+            connection.run_due();
         }
-        self.endpoint.close(self.peer);
-        let mut out = [0; MAX_DATAGRAM];
-        let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-        while let Some(event) = self.endpoint.poll(&mut cx, &mut out) {
-            if let Event::Transmit { len, .. } = event {
-                let _ = self.socket.send(&out[..len.into()]).await;
+        connection.shut();
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.0.0
+    }
+
+    fn config(&self) -> &ClientConfig {
+        &self.shared().config
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.shared().lock()
+    }
+
+    /// Takes a place for a request.
+    fn place(&self) -> TakenPlace {
+        let at = self.lock().places.take();
+        TakenPlace { shared: self.shared().clone(), at }
+    }
+
+    /// Waits at a place until `ready` returns something; `None` if the deadline comes before.
+    async fn wait<T>(
+        &self,
+        place: &TakenPlace,
+        deadline: Instant,
+        mut ready: impl FnMut(&mut Connection, usize) -> Option<T>,
+    ) -> Option<T> {
+        poll_fn(|cx| {
+            let mut connection = self.lock();
+            if let Some(result) = ready(&mut connection, place.at) {
+                return Poll::Ready(Some(result));
             }
-        }
+            if clock::now() >= deadline {
+                return Poll::Ready(None);
+            }
+            connection.watch(place.at, cx.waker(), deadline);
+            Poll::Pending
+        })
+        .await
     }
 }

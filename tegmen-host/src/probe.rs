@@ -1,7 +1,7 @@
 //! Examines a DTLS server from outside: a handshake flight by flight, the negotiated parameters, and the missing
 //! features.
 
-use crate::client::{Client, ClientConfig, ClientError, ClientKey, Request, Tap, Tapped};
+use crate::client::{ClientConfig, ClientError, ClientKey, Session, Tap, Tapped};
 use crate::uri::Uri;
 use crate::x509::CertificateInfo;
 use std::net::SocketAddr;
@@ -200,40 +200,40 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
     let without_key = config.key.is_none() && config.public_keys.is_none();
     let scratch = Scratch::new().map_err(ClientError::System)?;
     let watched = watched(&config, &seen, scratch.0.clone());
-    let mut connected = match Client::connect(uri, watched.clone()).await {
+    let connected = match Session::connect(uri, watched.clone()).await {
         Err(error @ (ClientError::Resolve { .. } | ClientError::System(_))) => return Err(error),
         other => other,
     };
     let handshake = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
     let mut report = Report {
-        remote: connected.as_ref().ok().map(Client::remote),
+        remote: connected.as_ref().ok().map(Session::remote),
         failure: connected.as_ref().err().map(ToString::to_string),
         without_key,
-        handshake_time: connected.as_ref().map_or(Duration::ZERO, Client::handshake_time),
+        handshake_time: connected.as_ref().map_or(Duration::ZERO, Session::handshake_time),
         choice: handshake.choice,
         cookie_len: handshake.cookie_len,
-        identity_hint: connected.as_ref().map(Client::hint).unwrap_or_default(),
-        server: connected.as_ref().ok().and_then(|client| client.server().map(str::to_owned)),
-        chain: connected.as_ref().map(|client| client.chain().to_vec()).unwrap_or_default(),
+        identity_hint: connected.as_ref().map(Session::hint).unwrap_or_default(),
+        server: connected.as_ref().ok().and_then(Session::server),
+        chain: connected.as_ref().map(Session::chain).unwrap_or_default(),
         datagrams: handshake.datagrams,
         resumption: None,
         serves_minimal: None,
         ping: None,
         resources: None,
     };
-    let Ok(client) = &mut connected else { return Ok(report) };
+    let Ok(client) = &connected else { return Ok(report) };
     report.ping = client.ping().await.ok();
     report.resources = links(client).await;
     let by = client.resumable_by();
     if let Ok(client) = connected {
-        client.close().await;
+        client.close();
     }
     if let Some(by) = by {
         report.resumption = Some(resume(uri, &watched, &seen, by).await);
     }
     let mut minimal = ClientConfig { tap: None, resume: None, ..watched };
     minimal.dtls.profile = Profile::Minimal;
-    let again = Client::connect(uri, minimal).await;
+    let again = Session::connect(uri, minimal).await;
     report.serves_minimal = match &again {
         Ok(_) => Some(true),
         // It said so. Silence may have other reasons: a server of one session at a time, for one.
@@ -241,7 +241,7 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
         Err(_) => None,
     };
     if let Ok(client) = again {
-        client.close().await;
+        client.close();
     }
     Ok(report)
 }
@@ -274,12 +274,8 @@ fn watched(config: &ClientConfig, seen: &Arc<Mutex<Seen>>, resume: PathBuf) -> C
 }
 
 /// Requests `/.well-known/core`; `None` if there is no answer.
-async fn links(client: &mut Client) -> Option<Result<String, Code>> {
-    let path = [".well-known".to_owned(), "core".to_owned()];
-    let (query, options, payload) = (&[], &[], &[]);
-    let request =
-        Request { method: Code::GET, path: &path, query, content_format: None, accept: None, payload, options };
-    client.request(&request).await.ok().map(|reply| match reply.code.is_success() {
+async fn links(client: &Session) -> Option<Result<String, Code>> {
+    client.get("/.well-known/core").await.ok().map(|reply| match reply.code.is_success() {
         true => Ok(String::from_utf8_lossy(&reply.payload).into_owned()),
         false => Err(reply.code),
     })
@@ -288,17 +284,17 @@ async fn links(client: &mut Client) -> Option<Result<String, Code>> {
 /// Resumes the session in a second handshake.
 async fn resume(uri: &Uri, watched: &ClientConfig, seen: &Mutex<Seen>, by: &'static str) -> Resumption {
     *seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::default();
-    let again = Client::connect(uri, watched.clone()).await;
+    let again = Session::connect(uri, watched.clone()).await;
     let handshake = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
     let resumption = Resumption {
         by,
-        taken: again.as_ref().is_ok_and(Client::is_resumed),
+        taken: again.as_ref().is_ok_and(Session::is_resumed),
         bytes: bytes(&handshake.datagrams),
         datagrams: handshake.datagrams.len(),
-        time: again.as_ref().map_or(Duration::ZERO, Client::handshake_time),
+        time: again.as_ref().map_or(Duration::ZERO, Session::handshake_time),
     };
     if let Ok(client) = again {
-        client.close().await;
+        client.close();
     }
     resumption
 }

@@ -1,5 +1,6 @@
 //! `coap` and `coaps` URIs (RFC 7252, section 6).
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
 
@@ -84,15 +85,14 @@ impl Uri {
         if host.parse().is_ok_and(|ip: Ipv6Addr| ip.is_unicast_link_local()) {
             return Err(wrong("an address fe80::... needs its interface, as in [fe80::1%eth0]"));
         }
-        let decode =
-            |text: &str| percent_decode(text).ok_or_else(|| wrong("a % is not followed by two hexadecimal digits"));
+        let decode = |text| percent_decode(text).ok_or_else(|| wrong("a % is not followed by two hexadecimal digits"));
         let path = match path {
             "" => Vec::new(),
-            path => path.split('/').map(decode).collect::<Result<_, _>>()?,
+            path => path.split('/').map(|part| decode(part).map(Cow::into_owned)).collect::<Result<_, _>>()?,
         };
         let query = match query {
             None | Some("") => Vec::new(),
-            Some(query) => query.split('&').map(decode).collect::<Result<_, _>>()?,
+            Some(query) => query.split('&').map(|part| decode(part).map(Cow::into_owned)).collect::<Result<_, _>>()?,
         };
         if path.iter().chain(&query).any(|part| part.len() > 255) {
             return Err(wrong("a segment or argument has more than 255 bytes"));
@@ -123,7 +123,11 @@ pub fn encoded_path(path: &str) -> String {
     shown
 }
 
-fn percent_decode(text: &str) -> Option<String> {
+/// Replaces each % and two hexadecimal digits by the byte that they stand for.
+pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('%') {
+        return Some(text.into());
+    }
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {
@@ -136,7 +140,7 @@ fn percent_decode(text: &str) -> Option<String> {
             bytes.push(first);
         }
     }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The allocations of a server for a request that it has served before, over DTLS and over OSCORE.
+//! The allocations for a request like those before: at a server, over DTLS and over OSCORE, and at a session.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tegmen::coap::Code;
-use tegmen_host::client::{Client, ClientConfig, ClientKey, Request};
+use tegmen_host::client::{ClientConfig, ClientKey, Session};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::server::{Listen, Router, Server, ServerConfig};
@@ -102,21 +102,11 @@ impl Scene {
 
     /// Returns the allocations of the server for `gets` warm GETs.
     async fn warm_gets(&self, secure: bool, gets: u64) -> u64 {
-        let mut client = Client::connect_to(self.address, secure, self.config.clone()).await.unwrap();
-        let path = ["value".to_owned()];
+        let session = Session::connect_to(self.address, secure, self.config.clone()).await.unwrap();
         let mut before = 0;
         for number in 0..=100 + gets {
             let method = if number == 0 { Code::POST } else { Code::GET };
-            let request = Request {
-                method,
-                path: &path,
-                query: &[],
-                content_format: None,
-                accept: None,
-                payload: &[],
-                options: &[],
-            };
-            assert_eq!(client.request(&request).await.unwrap().payload, b"21.5");
+            assert_eq!(session.request(method, "/value").await.unwrap().payload, b"21.5");
             if number == 100 {
                 before = ALLOCATIONS.load(Ordering::Relaxed);
             }
@@ -125,8 +115,31 @@ impl Scene {
     }
 }
 
+/// The tests share one counter.
+static ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// The future of the request, and the payload of its response.
+#[tokio::test]
+async fn a_session_makes_two_allocations_for_a_warm_get() {
+    let _one = ONE.lock().await;
+    let scene = Scene::new("session", true);
+    let session = Session::connect_to(scene.address, true, scene.config.clone()).await.unwrap();
+    let (gets, mut before) = (1000, 0);
+    for number in 0..100 + gets {
+        if number == 100 {
+            COUNTS.set(true);
+            before = ALLOCATIONS.load(Ordering::Relaxed);
+        }
+        assert_eq!(session.get("/value").await.unwrap().payload, b"21.5");
+    }
+    COUNTS.set(false);
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert!((1..=2 * gets + 10).contains(&allocations), "{allocations} allocations of {gets} requests");
+}
+
 #[tokio::test]
 async fn a_warm_get_is_served_without_an_allocation() {
+    let _one = ONE.lock().await;
     for secure in [true, false] {
         let scene = Scene::new(if secure { "dtls" } else { "oscore" }, secure);
         let allocations = scene.warm_gets(secure, 1000).await;

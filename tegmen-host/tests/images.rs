@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::{Code, MessageRef, OptionNumber};
 use tegmen::oscore::{Aead, OscoreOption};
-use tegmen_host::client::{Client, ClientConfig, ClientError, Request, Response, Tap, Tapped};
+use tegmen_host::client::{ClientConfig, ClientError, Response, Session, Tap, Tapped};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
@@ -116,22 +116,12 @@ impl Scene {
         }));
         let oscore = Some(self.path("client"));
         let config = ClientConfig { oscore, tap: Some(tap), timeout: Duration::from_secs(5), ..Default::default() };
-        let mut client = Client::connect_to(running.address, false, config).await.unwrap();
-        let path = ["value".to_owned()];
+        let client = Session::connect_to(running.address, false, config).await.unwrap();
         let mut replies = Vec::new();
         for payload in payloads {
-            let request = Request {
-                method: Code::PUT,
-                path: &path,
-                query: &[],
-                content_format: None,
-                accept: None,
-                payload,
-                options: &[],
-            };
-            replies.push(client.request(&request).await);
+            replies.push(client.put("value", payload).await);
         }
-        client.close().await;
+        client.close();
         replies
     }
 

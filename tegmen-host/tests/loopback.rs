@@ -9,7 +9,7 @@ use std::time::Duration;
 use tegmen::coap::{self, Code};
 use tegmen::dtls::connection_id::ConnectionIdConfig;
 use tegmen::dtls::{CipherSuite, Fatal, Suites};
-use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response, ask_group};
+use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Request, Response, Session, ask_group};
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::group::Group;
 use tegmen_host::resources::{Resource, Resources};
@@ -66,26 +66,23 @@ fn config(identity: &str, key: &[u8]) -> ClientConfig {
     config
 }
 
-async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Response {
-    let path: Vec<String> = path.split('/').map(str::to_owned).collect();
-    let request =
-        Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-    client.request(&request).await.unwrap()
+async fn ask(client: &Session, method: Code, path: &str, payload: &[u8]) -> Response {
+    client.request(method, path).payload(payload).await.unwrap()
 }
 
 #[tokio::test]
 async fn requests_over_dtls_and_in_clear() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
     for secure in [true, false] {
-        let mut client = Client::connect_to(running.address(secure), secure, config("me", b"key")).await.unwrap();
-        assert_eq!(ask(&mut client, Code::PUT, "value", b"second").await.code, Code::CHANGED);
-        assert_eq!(ask(&mut client, Code::GET, "value", b"").await.payload, b"second");
-        assert_eq!(ask(&mut client, Code::GET, "nothing", b"").await.code, Code::NOT_FOUND);
-        assert_eq!(ask(&mut client, Code::DELETE, "value", b"").await.code, Code::METHOD_NOT_ALLOWED);
-        let links = ask(&mut client, Code::GET, ".well-known/core", b"").await;
+        let client = Session::connect_to(running.address(secure), secure, config("me", b"key")).await.unwrap();
+        assert_eq!(ask(&client, Code::PUT, "value", b"second").await.code, Code::CHANGED);
+        assert_eq!(ask(&client, Code::GET, "value", b"").await.payload, b"second");
+        assert_eq!(ask(&client, Code::GET, "nothing", b"").await.code, Code::NOT_FOUND);
+        assert_eq!(ask(&client, Code::DELETE, "value", b"").await.code, Code::METHOD_NOT_ALLOWED);
+        let links = ask(&client, Code::GET, ".well-known/core", b"").await;
         assert_eq!(links.content_format(), Some(40));
         assert!(String::from_utf8_lossy(&links.payload).contains("</blink>;rt=\"blink\""));
-        client.close().await;
+        client.close();
     }
     assert!(running.heard("Established"));
 }
@@ -93,11 +90,11 @@ async fn requests_over_dtls_and_in_clear() {
 #[tokio::test]
 async fn a_command_answers_in_a_separate_response() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
-    let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
-    let reply = ask(&mut client, Code::GET, "slow", b"").await;
+    let client = Session::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    let reply = ask(&client, Code::GET, "slow", b"").await;
     assert_eq!((reply.code, &reply.payload[..]), (Code::CONTENT, &b"late\n"[..]));
     assert!(reply.round_trip >= Duration::from_millis(300));
-    assert_eq!(ask(&mut client, Code::GET, "broken", b"").await.code, Code::INTERNAL_SERVER_ERROR);
+    assert_eq!(ask(&client, Code::GET, "broken", b"").await.code, Code::INTERNAL_SERVER_ERROR);
     assert!(running.heard("/slow") && running.heard("/broken"), "the operator is told, too");
     let totals = running.server.stop();
     assert_eq!((totals.requests, totals.counters.established), (2, 1), "to the last");
@@ -106,13 +103,13 @@ async fn a_command_answers_in_a_separate_response() {
 #[tokio::test]
 async fn files_are_served_and_nothing_above_them() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
-    let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    let client = Session::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
     // Larger than one message: it comes in blocks.
     let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/blink_server.rs")).unwrap();
-    assert_eq!(ask(&mut client, Code::GET, "files/blink_server.rs", b"").await.payload, file);
-    assert_eq!(ask(&mut client, Code::PUT, "files/blink_server.rs", b"x").await.code, Code::METHOD_NOT_ALLOWED);
+    assert_eq!(ask(&client, Code::GET, "files/blink_server.rs", b"").await.payload, file);
+    assert_eq!(ask(&client, Code::PUT, "files/blink_server.rs", b"x").await.code, Code::METHOD_NOT_ALLOWED);
     for path in ["files/../Cargo.toml", "files/.hidden", "files/", "files//etc/passwd", "files"] {
-        let code = ask(&mut client, Code::GET, path, b"").await.code;
+        let code = ask(&client, Code::GET, path, b"").await.code;
         // An empty segment before another one, and `..`, are not valid in a path.
         let valid = !path.contains("//") && !path.contains("/../");
         let expected = if valid { Code::NOT_FOUND } else { Code::BAD_REQUEST };
@@ -125,7 +122,7 @@ async fn wrong_identity_and_wrong_key_are_told_apart_by_the_operator_alone() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
     let mut texts = Vec::new();
     for (identity, key) in [("me", &b"another"[..]), ("you", &b"key"[..])] {
-        let error = Client::connect_to(running.address(true), true, config(identity, key)).await.err().unwrap();
+        let error = Session::connect_to(running.address(true), true, config(identity, key)).await.err().unwrap();
         assert!(matches!(error, ClientError::IdentityOrKey { .. }), "{error}");
         texts.push(error.to_string().replace(identity, "NAME"));
     }
@@ -176,11 +173,11 @@ async fn a_client_whose_handshake_the_server_forgot_begins_a_new_one() {
     let (address, hellos) = forgetful(running.address(true), 1).await;
     let mut config = config("me", b"key");
     config.dtls.retransmit_first = Duration::from_millis(100);
-    let mut client = match Client::connect_to(address, true, config).await {
+    let client = match Session::connect_to(address, true, config).await {
         Ok(client) => client,
         Err(error) => panic!("{error}"),
     };
-    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.code, Code::CONTENT);
+    assert_eq!(ask(&client, Code::GET, "value", b"").await.code, Code::CONTENT);
     assert_eq!(hellos.lock().unwrap().len(), 2);
 }
 
@@ -191,7 +188,7 @@ async fn a_server_that_says_nothing_of_the_key_is_not_said_to_refuse_it() {
     let mut config = config("me", b"key");
     config.dtls.retransmit_first = Duration::from_millis(100);
     config.dtls.handshake_timeout = Duration::from_secs(2);
-    let error = Client::connect_to(address, true, config).await.err().unwrap();
+    let error = Session::connect_to(address, true, config).await.err().unwrap();
     assert!(!matches!(error, ClientError::IdentityOrKey { .. }), "{error}");
     assert!(!error.to_string().contains("did not accept our Finished"), "{error}");
 }
@@ -203,7 +200,7 @@ async fn a_hello_without_a_common_suite_is_refused_and_the_operator_is_told() {
     let running = Running::start(&Credentials::single("me", b"key"), with_gcm);
     let mut config = config("me", b"key");
     config.dtls.suites = Suites(&[CipherSuite::PSK_WITH_AES_128_CCM_8]);
-    assert!(Client::connect_to(running.address(true), true, config).await.is_err());
+    assert!(Session::connect_to(running.address(true), true, config).await.is_err());
     assert!(running.heard("HelloRefused") && running.heard("AlertDescription(40)"));
 }
 
@@ -218,9 +215,9 @@ async fn rights_and_reloading_come_from_the_file() {
     };
     write("[[psk]]\nidentity = \"me\"\nkey_text = \"key\"\nallow = [\"GET /value\"]\n", 100);
     let running = Running::start(&Credentials::from_file(&file).unwrap(), Running::both());
-    let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
-    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.code, Code::CONTENT);
-    assert_eq!(ask(&mut client, Code::PUT, "value", b"x").await.code, Code::FORBIDDEN);
+    let client = Session::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    assert_eq!(ask(&client, Code::GET, "value", b"").await.code, Code::CONTENT);
+    assert_eq!(ask(&client, Code::PUT, "value", b"x").await.code, Code::FORBIDDEN);
     write("[[psk]]\nidentity = \"other\"\nkey_text = \"key\"\n", 10);
     for _ in 0..50 {
         if running.heard("Reloaded") {
@@ -229,12 +226,9 @@ async fn rights_and_reloading_come_from_the_file() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // The session of who was removed is over.
-    let path = ["value".to_owned()];
-    let (method, options) = (Code::GET, &[][..]);
-    let get = Request { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
-    assert!(!matches!(client.request(&get).await, Ok(reply) if reply.code == Code::CONTENT));
-    let mut other = Client::connect_to(running.address(true), true, config("other", b"key")).await.unwrap();
-    assert_eq!(ask(&mut other, Code::PUT, "value", b"x").await.code, Code::CHANGED);
+    assert!(!matches!(client.get("value").await, Ok(reply) if reply.code == Code::CONTENT));
+    let other = Session::connect_to(running.address(true), true, config("other", b"key")).await.unwrap();
+    assert_eq!(ask(&other, Code::PUT, "value", b"x").await.code, Code::CHANGED);
     std::fs::remove_file(&file).unwrap();
 }
 
@@ -244,8 +238,8 @@ async fn ipv6_and_a_port_that_is_taken() {
     let server = ServerConfig { listen, shards: 1, ..ServerConfig::default() };
     let running = Running::start(&Credentials::single("me", b"key"), server);
     let address = running.address(true);
-    let mut client = Client::connect_to(address, true, config("me", b"key")).await.unwrap();
-    assert_eq!(ask(&mut client, Code::PUT, "blink", b"1").await.payload, [1]);
+    let client = Session::connect_to(address, true, config("me", b"key")).await.unwrap();
+    assert_eq!(ask(&client, Code::PUT, "blink", b"1").await.payload, [1]);
     let again = ServerConfig { listen: vec![Listen { address, secure: true }], ..ServerConfig::default() };
     let nobody = Credentials::single("me", b"key");
     let refused = Server::with(again).credentials(nobody.clone()).serve(Resources::new([]));
@@ -255,23 +249,13 @@ async fn ipv6_and_a_port_that_is_taken() {
 #[tokio::test]
 async fn nobody_listening_and_a_server_that_ends_are_named() {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = Client::connect_to(free, true, config("me", b"key")).await.err().unwrap();
+    let error = Session::connect_to(free, true, config("me", b"key")).await.err().unwrap();
     assert!(matches!(error, ClientError::Refused { .. }), "{error}");
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
     let fixed = ClientConfig { reconnect: false, ..config("me", b"key") };
-    let mut client = Client::connect_to(running.address(true), true, fixed).await.unwrap();
+    let client = Session::connect_to(running.address(true), true, fixed).await.unwrap();
     running.server.stop();
-    let path = ["value".to_owned()];
-    let get = Request {
-        method: Code::GET,
-        path: &path,
-        query: &[],
-        content_format: None,
-        accept: None,
-        payload: &[],
-        options: &[],
-    };
-    let error = client.request(&get).await.err().unwrap();
+    let error = client.get("value").await.err().unwrap();
     assert!(matches!(error, ClientError::Ended { .. }), "{error}");
 }
 
@@ -299,22 +283,22 @@ async fn a_store_may_answer_late_and_how_late_tells_nothing() {
     let settings = ServerConfig { store: Some(Arc::new(Slow)), store_answers_every: every, ..Running::both() };
     let running = Running::start(&Credentials::single("me", b"key"), settings);
     let address = running.address(true);
-    let mut client = Client::connect_to(address, true, config("stored", b"key")).await.unwrap();
+    let client = Session::connect_to(address, true, config("stored", b"key")).await.unwrap();
     assert!(client.handshake_time() >= every);
-    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.code, Code::CONTENT);
-    assert_eq!(ask(&mut client, Code::PUT, "value", b"x").await.code, Code::FORBIDDEN);
+    assert_eq!(ask(&client, Code::GET, "value", b"").await.code, Code::CONTENT);
+    assert_eq!(ask(&client, Code::PUT, "value", b"x").await.code, Code::FORBIDDEN);
     assert!(running.heard("stored"));
     // Unknown identity, and known identity with another key, in the store or in the file: as late as the one that is known.
     for (identity, key) in [("nobody", &b"key"[..]), ("stored", b"another"), ("me", b"another")] {
         let start = std::time::Instant::now();
-        let error = Client::connect_to(address, true, config(identity, key)).await.err().unwrap();
+        let error = Session::connect_to(address, true, config(identity, key)).await.err().unwrap();
         assert!(matches!(error, ClientError::IdentityOrKey { .. }), "{error}");
         assert!(start.elapsed() >= every, "{identity}");
     }
     // Who waits for ever holds up nobody.
-    let waiting = tokio::spawn(Client::connect_to(address, true, config("never", b"key")));
+    let waiting = tokio::spawn(Session::connect_to(address, true, config("never", b"key")));
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let quick = Client::connect_to(address, true, config("me", b"key")).await.unwrap();
+    let quick = Session::connect_to(address, true, config("me", b"key")).await.unwrap();
     assert!(quick.handshake_time() >= every, "whom the file has is not told apart");
     assert!(waiting.await.unwrap().is_err());
 }
@@ -338,16 +322,7 @@ async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
     let port = first.addresses()[0].address.port();
     let second = server((std::net::Ipv4Addr::new(127, 0, 0, 2), port).into(), b"second");
     let mut replies = Vec::new();
-    let path = ["value".to_owned()];
-    let get = Request {
-        method: Code::GET,
-        path: &path,
-        query: &[],
-        content_format: None,
-        accept: None,
-        payload: &[],
-        options: &[],
-    };
+    let get = Request::new(Code::GET, "value");
     let wait = Duration::from_secs(2);
     let count = ask_group(&group, port, &get, wait, |from, reply| replies.push((from, reply))).await.unwrap();
     replies.sort_by_key(|(from, _)| *from);
@@ -355,8 +330,7 @@ async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
     assert_eq!(seen, [("127.0.0.1".to_owned(), &b"first"[..]), ("127.0.0.2".to_owned(), b"second")]);
     assert_eq!(count, 2);
     // What is not there, or what a group may not do, is not answered.
-    let path = ["nothing".to_owned()];
-    let lost = Request { path: &path, ..get };
+    let lost = Request::new(Code::GET, "nothing");
     assert_eq!(ask_group(&group, port, &lost, Duration::from_millis(500), |_, _| {}).await.unwrap(), 0);
     second.stop();
     first.stop();
@@ -367,16 +341,16 @@ async fn a_client_that_changes_its_port_keeps_its_session_whatever_shard_the_por
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
     let mut config = config("me", b"key");
     config.dtls.connection_id = Some(ConnectionIdConfig { len: 0, ..ConnectionIdConfig::default() });
-    let mut client = Client::connect_to(running.address(true), true, config).await.unwrap();
+    let client = Session::connect_to(running.address(true), true, config).await.unwrap();
     let ids = client.connection_ids().unwrap();
     assert!(ids.theirs().bytes().len() == 8 && ids.ours().is_empty() && ids.return_routability());
     for _ in 0..20 {
         client.rebind().await.unwrap();
         // Answered at the old port, then checked, then answered again here.
-        assert_eq!(ask(&mut client, Code::GET, "value", b"").await.payload, b"first");
+        assert_eq!(ask(&client, Code::GET, "value", b"").await.payload, b"first");
     }
     assert_eq!(client.counters().established, 1);
-    client.close().await;
+    client.close();
     let totals = running.server.stop();
     assert_eq!((totals.counters.established, totals.address_changes.followed), (1, 20));
     assert!(totals.passed_on > 0, "twenty ports lead to one of two shards");
@@ -390,21 +364,11 @@ async fn a_server_without_connection_ids_loses_a_client_that_moves() {
     let running = Running::start(&Credentials::single("me", b"key"), server);
     let mut config = ClientConfig { timeout: Duration::from_secs(1), ..config("me", b"key") };
     config.dtls.connection_id = Some(ConnectionIdConfig::default());
-    let mut client = Client::connect_to(running.address(true), true, config).await.unwrap();
+    let client = Session::connect_to(running.address(true), true, config).await.unwrap();
     assert!(client.connection_ids().is_none());
-    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.payload, b"first");
+    assert_eq!(ask(&client, Code::GET, "value", b"").await.payload, b"first");
     client.rebind().await.unwrap();
-    let path = ["value".to_owned()];
-    let get = Request {
-        method: Code::GET,
-        path: &path,
-        query: &[],
-        content_format: None,
-        accept: None,
-        payload: &[],
-        options: &[],
-    };
-    assert!(matches!(client.request(&get).await, Err(ClientError::NoResponse { seconds: 1, .. })));
+    assert!(matches!(client.get("value").await, Err(ClientError::NoResponse { seconds: 1, .. })));
 }
 
 /// Counts what it executes, and answers at length.
@@ -428,10 +392,10 @@ async fn a_post_that_nothing_can_be_remembered_of_is_answered_with_5_03_and_a_ge
     let server =
         Server::with(config_of_server).credentials(credentials.clone()).on_event(sink).serve(counting.clone()).unwrap();
     let address = server.addresses().iter().find(|listen| listen.secure).unwrap().address;
-    let mut client = Client::connect_to(address, true, config("me", b"key")).await.unwrap();
+    let client = Session::connect_to(address, true, config("me", b"key")).await.unwrap();
     let mut executed = 0;
     let refused = loop {
-        match ask(&mut client, Code::POST, "count", b"").await.code {
+        match ask(&client, Code::POST, "count", b"").await.code {
             Code::CONTENT => executed += 1,
             code => break code,
         }
@@ -439,11 +403,11 @@ async fn a_post_that_nothing_can_be_remembered_of_is_answered_with_5_03_and_a_ge
     };
     assert_eq!((refused, counting.0.load(Ordering::Relaxed)), (Code::SERVICE_UNAVAILABLE, executed));
     assert!(executed > 50, "{executed}");
-    assert_eq!(ask(&mut client, Code::GET, "count", b"").await.code, Code::CONTENT);
-    assert_eq!(ask(&mut client, Code::PUT, "count", b"").await.code, Code::CONTENT);
+    assert_eq!(ask(&client, Code::GET, "count", b"").await.code, Code::CONTENT);
+    assert_eq!(ask(&client, Code::PUT, "count", b"").await.code, Code::CONTENT);
     // Another peer has a share of its own.
-    let mut other = Client::connect_to(address, true, config("me", b"key")).await.unwrap();
-    assert_eq!(ask(&mut other, Code::POST, "count", b"").await.code, Code::CONTENT);
+    let other = Session::connect_to(address, true, config("me", b"key")).await.unwrap();
+    assert_eq!(ask(&other, Code::POST, "count", b"").await.code, Code::CONTENT);
     assert!(events.lock().unwrap().iter().any(|event| event.contains("no memory is left")), "the operator is told");
     let totals = server.stop();
     assert_eq!((totals.exchanges_refused, totals.requests as usize), (1, executed + 4));
@@ -456,13 +420,13 @@ async fn sessions_are_listed_and_one_is_closed_while_the_others_remain() {
     assert!(running.server.sessions().is_empty());
     let mut clients = Vec::new();
     for _ in 0..3 {
-        let mut client = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
-        assert_eq!(ask(&mut client, Code::GET, "value", b"").await.code, Code::CONTENT);
+        let client = Session::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+        assert_eq!(ask(&client, Code::GET, "value", b"").await.code, Code::CONTENT);
         clients.push(client);
     }
     // A peer without DTLS has no session.
-    let mut plain = Client::connect_to(running.address(false), false, ClientConfig::default()).await.unwrap();
-    ask(&mut plain, Code::GET, "value", b"").await;
+    let plain = Session::connect_to(running.address(false), false, ClientConfig::default()).await.unwrap();
+    ask(&plain, Code::GET, "value", b"").await;
     let sessions = running.server.sessions();
     assert_eq!(sessions.iter().map(|session| &*session.identity).collect::<Vec<_>>(), ["me"; 3]);
     let closed = sessions[1].clone();
@@ -471,19 +435,16 @@ async fn sessions_are_listed_and_one_is_closed_while_the_others_remain() {
     assert!(!running.server.close(closed.id), "it has ended");
     let remain = running.server.sessions();
     assert!(remain.len() == 2 && !remain.contains(&closed), "{remain:?}");
-    let path = ["value".to_owned()];
-    let (method, payload) = (Code::GET, &[][..]);
-    let get = Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-    for client in &mut clients {
+    for client in &clients {
         // The client whose session was closed learns that, or has connected again by itself.
-        match client.request(&get).await {
+        match client.get("/value").await {
             Ok(reply) => assert_eq!(reply.code, Code::CONTENT),
             Err(error) => assert!(matches!(error, ClientError::Ended { .. }), "{error}"),
         }
     }
     // Its client may connect again, and the old id does not name the new session.
-    let mut again = Client::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
-    assert_eq!(ask(&mut again, Code::GET, "value", b"").await.code, Code::CONTENT);
+    let again = Session::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    assert_eq!(ask(&again, Code::GET, "value", b"").await.code, Code::CONTENT);
     let now = running.server.sessions();
     assert!(now.len() > 2 && remain.iter().all(|session| now.contains(session)), "{now:?}");
     assert!(now.iter().all(|session| session.id != closed.id) && !running.server.close(closed.id), "{now:?}");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tegmen::buf::Frame;
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen::oscore::Aead;
-use tegmen_host::client::{Client, ClientConfig, Request, Response};
+use tegmen_host::client::{ClientConfig, Response, Session};
 use tegmen_host::contexts::{self, ContextFile, Contexts, MAX_UNFRAGMENTED_SIZE};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
@@ -141,24 +141,21 @@ async fn cut(server: SocketAddr) -> SocketAddr {
     address
 }
 
-async fn ask(client: &mut Client, method: Code, payload: &[u8]) -> Response {
-    let path = ["value".to_owned()];
-    let request =
-        Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-    client.request(&request).await.unwrap()
+async fn ask(client: &Session, method: Code, payload: &[u8]) -> Response {
+    client.request(method, "value").payload(payload).await.unwrap()
 }
 
 #[tokio::test]
 async fn messages_that_a_proxy_cuts_are_put_together_at_both_ends() {
     let scene = Scene::new("cut");
     let (_server, address) = scene.serve();
-    let mut client = Client::connect_to(cut(address).await, false, scene.client()).await.unwrap();
-    assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+    let client = Session::connect_to(cut(address).await, false, scene.client()).await.unwrap();
+    assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
     let long: Vec<u8> = (0..5000u32).map(|at| at as u8).collect();
     // Blocks inside of 1024 bytes, each in blocks outside of 64.
     for body in [&long[..60], &long[..500], &long] {
-        assert_eq!(ask(&mut client, Code::PUT, body).await.code, Code::CHANGED);
-        assert_eq!(ask(&mut client, Code::GET, b"").await.payload, body);
+        assert_eq!(ask(&client, Code::PUT, body).await.code, Code::CHANGED);
+        assert_eq!(ask(&client, Code::GET, b"").await.payload, body);
     }
 }
 
@@ -210,6 +207,6 @@ async fn blocks_that_are_not_authentic_cost_little() {
     }
     assert_eq!(last, Code::BAD_REQUEST);
     // And those who have the keys are served as before.
-    let mut client = Client::connect_to(address, false, scene.client()).await.unwrap();
-    assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+    let client = Session::connect_to(address, false, scene.client()).await.unwrap();
+    assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
 }

@@ -6,10 +6,9 @@ use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tegmen::coap::Code;
 use tegmen::dtls::roles::ClientAuthentication;
 use tegmen::dtls::{CipherSuite, Suites};
-use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request};
+use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{NotOurs, PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
@@ -43,13 +42,9 @@ async fn get(remote: SocketAddr, keys: PublicKeys) -> Result<(String, Option<Str
     let mut config =
         ClientConfig { public_keys: Some(keys), timeout: Duration::from_secs(10), ..ClientConfig::default() };
     config.dtls.handshake_timeout = Duration::from_secs(8);
-    let mut client = Client::connect_to(remote, true, config).await?;
-    let path = ["value".to_owned()];
-    let (method, options) = (Code::GET, &[][..]);
-    let request =
-        Request { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
-    let reply = client.request(&request).await?;
-    Ok((String::from_utf8(reply.payload).unwrap(), client.server().map(str::to_owned)))
+    let client = Session::connect_to(remote, true, config).await?;
+    let reply = client.get("value").await?;
+    Ok((String::from_utf8(reply.payload).unwrap(), client.server()))
 }
 
 #[tokio::test]
@@ -163,15 +158,11 @@ async fn after_a_restart_a_session_comes_back_if_its_key_is_believed_still_and_a
         let session = Some(dir.join("session"));
         let mut config = ClientConfig { public_keys: Some(client), session, ..ClientConfig::default() };
         config.timeout = Duration::from_secs(3);
-        let mut client = Client::connect_to(remote, true, config).await.unwrap();
-        let path = ["value".to_owned()];
-        let (method, options) = (Code::GET, &[][..]);
-        let request =
-            Request { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
-        assert_eq!(client.request(&request).await.unwrap().payload, b"first");
+        let client = Session::connect_to(remote, true, config).await.unwrap();
+        assert_eq!(client.get("value").await.unwrap().payload, b"first");
         server.stop();
         let (server, _, events) = serve(then, remote);
-        let answered = client.request(&request).await;
+        let answered = client.get("value").await;
         assert_eq!(answered.is_ok(), comes_back, "{name}: {answered:?}");
         assert_eq!(events.lock().unwrap().iter().any(|event| event.contains("Restored")), comes_back);
         server.stop();
@@ -240,13 +231,13 @@ async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
         ..ClientConfig::default()
     };
     config.dtls.retransmit_first = Duration::from_millis(50);
-    let certified = tokio::spawn(Client::connect_to(remote, true, config));
+    let certified = tokio::spawn(Session::connect_to(remote, true, config));
     is_asked.recv().await.unwrap();
 
     let key = Some(ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() });
     let mut config = ClientConfig { key, ..ClientConfig::default() };
     config.dtls.handshake_timeout = Duration::from_secs(3);
-    let known = Client::connect_to(remote, true, config).await;
+    let known = Session::connect_to(remote, true, config).await;
     assert!(known.is_ok(), "{:?}", known.err().map(|error| error.to_string()));
     // Meanwhile the other client repeats its ClientHello, and there is nothing to answer it with yet.
     tokio::time::sleep(Duration::from_millis(200)).await;

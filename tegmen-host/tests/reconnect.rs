@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
-use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response};
+use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Server, ServerConfig};
@@ -46,38 +46,34 @@ fn config() -> ClientConfig {
     ClientConfig { key: Some(key), timeout: Duration::from_secs(30), ..ClientConfig::default() }
 }
 
-fn value(path: &[String; 1], method: Code) -> Request<'_> {
-    Request { method, path, query: &[], content_format: None, accept: None, payload: &[], options: &[] }
-}
-
-async fn ask(client: &mut Client, method: Code) -> Result<Response, ClientError> {
-    client.request(&value(&["value".to_owned()], method)).await
+async fn ask(client: &Session, method: Code) -> Result<Response, ClientError> {
+    client.request(method, "value").await
 }
 
 #[tokio::test]
 async fn a_request_to_a_server_that_forgot_the_session_begins_another() {
     let running = Running::start(b"first", None, None);
-    let mut client = Client::connect_to(running.address, true, config()).await.unwrap();
-    assert_eq!(ask(&mut client, Code::GET).await.unwrap().payload, b"first");
+    let client = Session::connect_to(running.address, true, config()).await.unwrap();
+    assert_eq!(ask(&client, Code::GET).await.unwrap().payload, b"first");
     let address = running.kill();
     let _running = Running::start(b"second", None, Some(address));
-    assert_eq!(ask(&mut client, Code::GET).await.unwrap().payload, b"second");
+    assert_eq!(ask(&client, Code::GET).await.unwrap().payload, b"second");
 }
 
 #[tokio::test]
 async fn a_post_is_not_repeated_and_nothing_is_without_reconnection() {
     let running = Running::start(b"first", None, None);
-    let mut client = Client::connect_to(running.address, true, config()).await.unwrap();
+    let client = Session::connect_to(running.address, true, config()).await.unwrap();
     let fixed = ClientConfig { reconnect: false, timeout: Duration::from_secs(3), ..config() };
-    let mut other = Client::connect_to(running.address, true, fixed).await.unwrap();
+    let other = Session::connect_to(running.address, true, fixed).await.unwrap();
     let address = running.kill();
     let _running = Running::start(b"second", None, Some(address));
-    let (posted, got) = tokio::join!(ask(&mut client, Code::POST), ask(&mut other, Code::GET));
+    let (posted, got) = tokio::join!(ask(&client, Code::POST), ask(&other, Code::GET));
     assert!(matches!(posted, Err(ClientError::Ended { .. })), "{posted:?}");
     assert!(got.is_err(), "{got:?}");
     assert_eq!((client.reconnects(), other.reconnects()), (0, 0));
     // The next one begins a session before it is sent.
-    ask(&mut client, Code::POST).await.unwrap();
+    ask(&client, Code::POST).await.unwrap();
     assert_eq!(client.reconnects(), 1);
 }
 
@@ -93,9 +89,8 @@ async fn an_observation_goes_on_after_its_server_was_killed_with_and_without_sta
     for (state, reconnects) in [(Some(state.as_path()), 0), (None, 1)] {
         let running = Running::start(b"first", state, None);
         let config = ClientConfig { alive: Some(Duration::from_secs(1)), ..config() };
-        let mut client = Client::connect_to(running.address, true, config).await.unwrap();
-        let path = ["value".to_owned()];
-        let mut observation = client.observe(&value(&path, Code::GET)).await.unwrap();
+        let client = Session::connect_to(running.address, true, config).await.unwrap();
+        let mut observation = client.observe("value").await.unwrap();
         assert_eq!(observation.next().await.unwrap().unwrap().payload, b"first");
         let address = running.kill();
         let running = Running::start(b"second", state, Some(address));
@@ -142,9 +137,8 @@ async fn an_observation_that_is_registered_again_repeats_the_echo_that_is_asked_
         |observe: u8| (Code::CONTENT, vec![(OptionNumber::OBSERVE, vec![observe]), (OptionNumber::MAX_AGE, vec![])]);
     let challenge = (Code::UNAUTHORIZED, vec![(OptionNumber::ECHO, b"fresh".to_vec())]);
     let asked = answer(socket, vec![representation(7), challenge, representation(1)]);
-    let mut client = Client::connect_to(address, false, ClientConfig::default()).await.unwrap();
-    let path = ["value".to_owned()];
-    let mut observation = client.observe(&value(&path, Code::GET)).await.unwrap();
+    let client = Session::connect_to(address, false, ClientConfig::default()).await.unwrap();
+    let mut observation = client.observe("value").await.unwrap();
     observation.next().await.unwrap().unwrap();
     // Max-Age is 0.
     let again = observation.next().await.unwrap().unwrap();

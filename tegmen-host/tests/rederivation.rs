@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tegmen::coap::{Code, MessageRef, OptionNumber};
 use tegmen::oscore::{Aead, OscoreOption};
-use tegmen_host::client::{Client, ClientConfig, ClientError, Request, Response, Tap, Tapped};
+use tegmen_host::client::{ClientConfig, ClientError, Response, Session, Tap, Tapped};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
@@ -85,12 +85,12 @@ impl Scene {
         ClientConfig { oscore: Some(self.dir(name)), tap: Some(tap), ..ClientConfig::default() }
     }
 
-    async fn client(&self, running: &Running) -> Client {
+    async fn client(&self, running: &Running) -> Session {
         self.client_of("client", running).await
     }
 
-    async fn client_of(&self, name: &str, running: &Running) -> Client {
-        Client::connect_to(running.address, false, self.config(name)).await.unwrap()
+    async fn client_of(&self, name: &str, running: &Running) -> Session {
+        Session::connect_to(running.address, false, self.config(name)).await.unwrap()
     }
 
     /// Kid contexts of the requests and responses since this was asked for last.
@@ -140,14 +140,11 @@ fn only_first(server: SocketAddr) -> SocketAddr {
     address
 }
 
-async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> Result<Response, ClientError> {
-    let path = [path.to_owned()];
-    let request =
-        Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-    client.request(&request).await
+async fn ask(client: &Session, method: Code, path: &str, payload: &[u8]) -> Result<Response, ClientError> {
+    client.request(method, path).payload(payload).await
 }
 
-async fn get(client: &mut Client) -> Vec<u8> {
+async fn get(client: &Session) -> Vec<u8> {
     let reply = ask(client, Code::GET, "value", b"").await.unwrap();
     assert_eq!(reply.code, Code::CONTENT);
     reply.payload
@@ -163,17 +160,17 @@ async fn a_client_whose_numbers_are_lost_needs_one_more_round_trip() {
     let running = scene.serve();
     for _ in 0..3 {
         scene.lose("client");
-        let mut client = scene.client(&running).await;
-        assert_eq!(get(&mut client).await, b"first");
+        let client = scene.client(&running).await;
+        assert_eq!(get(&client).await, b"first");
         assert_eq!(scene.passed(), PROCEDURE);
-        assert_eq!(get(&mut client).await, b"first");
+        assert_eq!(get(&client).await, b"first");
         assert_eq!(scene.passed(), USUAL);
-        client.close().await;
+        client.close();
         // In order: it goes on where it was.
-        let mut client = scene.client(&running).await;
-        assert_eq!(get(&mut client).await, b"first");
+        let client = scene.client(&running).await;
+        assert_eq!(get(&client).await, b"first");
         assert_eq!(scene.passed(), USUAL);
-        client.close().await;
+        client.close();
     }
 }
 
@@ -184,21 +181,21 @@ async fn a_server_whose_numbers_are_lost_needs_one_more_round_trip() {
         scene.serve().stop();
         scene.lose("server");
         let running = scene.serve();
-        let mut client = scene.client(&running).await;
-        let reply = ask(&mut client, Code::PUT, "value", b"mine").await.unwrap();
+        let client = scene.client(&running).await;
+        let reply = ask(&client, Code::PUT, "value", b"mine").await.unwrap();
         assert_eq!(reply.code, Code::CHANGED);
         // What was asked is itself request #1, and asked again as request #2.
         let passed = scene.passed();
         assert_eq!(&passed[1..], &PROCEDURE[1..]);
         assert_eq!(passed[0], (true, id_context.map(<[u8]>::len)));
-        assert_eq!(get(&mut client).await, b"mine");
+        assert_eq!(get(&client).await, b"mine");
         assert_eq!(scene.passed(), USUAL);
         running.stop();
-        client.close().await;
+        client.close();
         // After an orderly end on both sides nothing has to be derived.
         let running = scene.serve();
-        let mut client = scene.client(&running).await;
-        assert_eq!(get(&mut client).await, b"first");
+        let client = scene.client(&running).await;
+        assert_eq!(get(&client).await, b"first");
         assert_eq!(scene.passed(), USUAL);
     }
 }
@@ -209,24 +206,24 @@ async fn both_lose_their_numbers_and_a_server_those_of_derived_keys() {
     let scene = Scene::new("both", true, None);
     let running = scene.serve();
     scene.lose("client");
-    let mut client = scene.client(&running).await;
-    assert_eq!(get(&mut client).await, b"first");
+    let client = scene.client(&running).await;
+    assert_eq!(get(&client).await, b"first");
     running.stop();
     scene.lose("server");
     let running = scene.serve();
-    client.close().await;
-    let mut client = scene.client(&running).await;
+    client.close();
+    let client = scene.client(&running).await;
     scene.passed();
-    assert_eq!(get(&mut client).await, b"first");
+    assert_eq!(get(&client).await, b"first");
     let passed = scene.passed();
     assert_eq!(&passed[2..], &PROCEDURE, "after an error that is not protected: {passed:?}");
-    client.close().await;
+    client.close();
     running.stop();
     scene.lose("server");
     scene.lose("client");
     let running = scene.serve();
-    let mut client = scene.client(&running).await;
-    assert_eq!(get(&mut client).await, b"first");
+    let client = scene.client(&running).await;
+    assert_eq!(get(&client).await, b"first");
     assert_eq!(scene.passed(), PROCEDURE);
 }
 
@@ -236,17 +233,17 @@ async fn keys_that_nobody_answered_yet_are_named_after_a_restart() {
     let scene = Scene::new("between", true, None);
     let running = scene.serve();
     scene.lose("client");
-    let mut client = scene.client(&running).await;
-    get(&mut client).await;
-    client.close().await;
+    let client = scene.client(&running).await;
+    get(&client).await;
+    client.close();
     let file = scene.dir("client/numbers.toml");
     assert!(std::fs::read_to_string(&file).unwrap().contains("with = \""));
     scene.lose("client");
     {
         // The server gets request #1, and nothing after that.
-        let mut client = Client::connect_to(only_first(running.address), false, scene.config("client")).await.unwrap();
+        let client = Session::connect_to(only_first(running.address), false, scene.config("client")).await.unwrap();
         scene.passed();
-        let (get, wire) = (ask(&mut client, Code::GET, "value", b""), scene.wire.clone());
+        let (get, wire) = (ask(&client, Code::GET, "value", b""), scene.wire.clone());
         let second = async {
             while wire.lock().unwrap().iter().filter(|(sent, _)| *sent).count() < 2 {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -257,9 +254,9 @@ async fn keys_that_nobody_answered_yet_are_named_after_a_restart() {
             () = second => {}
         }
     }
-    let mut client = scene.client(&running).await;
+    let client = scene.client(&running).await;
     scene.passed();
-    assert_eq!(get(&mut client).await, b"first");
+    assert_eq!(get(&client).await, b"first");
     let passed = scene.passed();
     assert!(passed.ends_with(&[(true, Some(26)), (false, None)]), "{passed:?}");
 }
@@ -270,8 +267,8 @@ async fn derived_keys_survive_a_power_cut() {
     let scene = Scene::new("cut", true, None);
     let running = scene.serve();
     scene.lose("client");
-    let mut client = scene.client(&running).await;
-    get(&mut client).await;
+    let client = scene.client(&running).await;
+    get(&client).await;
     // Neither end tells its file.
     std::fs::copy(scene.dir("server/numbers.toml"), scene.dir("kept")).unwrap();
     running.stop();
@@ -279,10 +276,10 @@ async fn derived_keys_survive_a_power_cut() {
     // The same file, with what was in it before the end.
     std::fs::write(scene.dir("server/numbers.toml"), text).unwrap();
     let running = scene.serve();
-    client.close().await;
-    let mut client = scene.client(&running).await;
+    client.close();
+    let client = scene.client(&running).await;
     scene.passed();
-    assert_eq!(get(&mut client).await, b"first");
+    assert_eq!(get(&client).await, b"first");
     let passed = scene.passed();
     assert_eq!(passed.len(), 4, "a challenge, or new keys: {passed:?}");
 }
@@ -292,17 +289,17 @@ async fn derived_keys_survive_a_power_cut() {
 async fn a_copy_and_its_original_repeat_nothing() {
     let scene = Scene::new("copy", true, None);
     let running = scene.serve();
-    let mut client = scene.client(&running).await;
-    get(&mut client).await;
-    client.close().await;
+    let client = scene.client(&running).await;
+    get(&client).await;
+    client.close();
     let copy = scene.dir("copy");
     std::fs::create_dir(&copy).unwrap();
     for file in ["context.toml", "numbers.toml"] {
         std::fs::copy(scene.dir("client").join(file), copy.join(file)).unwrap();
     }
-    let mut clients = [scene.client(&running).await, scene.client_of("copy", &running).await];
+    let clients = [scene.client(&running).await, scene.client_of("copy", &running).await];
     for turn in 0..8 {
-        assert_eq!(get(&mut clients[turn % 2]).await, b"first", "{turn}");
+        assert_eq!(get(&clients[turn % 2]).await, b"first", "{turn}");
     }
 }
 
@@ -311,23 +308,23 @@ async fn a_copy_and_its_original_repeat_nothing() {
 async fn what_was_asked_under_other_keys_is_not_answered() {
     let scene = Scene::new("slow", true, None);
     let running = scene.serve();
-    let mut first = scene.client(&running).await;
-    get(&mut first).await;
-    first.close().await;
+    let first = scene.client(&running).await;
+    get(&first).await;
+    first.close();
     let copy = scene.dir("copy");
     std::fs::create_dir(&copy).unwrap();
     for file in ["context.toml", "numbers.toml"] {
         std::fs::copy(scene.dir("client").join(file), copy.join(file)).unwrap();
     }
-    let mut first = scene.client(&running).await;
-    let mut second = scene.client_of("copy", &running).await;
-    let (slow, _) = tokio::join!(ask(&mut first, Code::GET, "slow", b""), async {
+    let first = scene.client(&running).await;
+    let second = scene.client_of("copy", &running).await;
+    let (slow, _) = tokio::join!(ask(&first, Code::GET, "slow", b""), async {
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        get(&mut second).await
+        get(&second).await
     });
     let Err(ClientError::NotProtected { .. }) = slow else { panic!("{slow:?}") };
     // It can ask again.
-    assert_eq!(ask(&mut first, Code::GET, "slow", b"").await.unwrap().payload, b"slowly");
+    assert_eq!(ask(&first, Code::GET, "slow", b"").await.unwrap().payload, b"slowly");
 }
 
 #[tokio::test]
@@ -335,18 +332,8 @@ async fn an_observation_begins_with_new_keys() {
     let scene = Scene::new("observe", true, None);
     let running = scene.serve();
     scene.lose("client");
-    let mut client = scene.client(&running).await;
-    let path = ["value".to_owned()];
-    let request = Request {
-        method: Code::GET,
-        path: &path,
-        query: &[],
-        content_format: None,
-        accept: None,
-        payload: b"",
-        options: &[],
-    };
-    let mut observation = client.observe(&request).await.unwrap();
+    let client = scene.client(&running).await;
+    let mut observation = client.observe("value").await.unwrap();
     assert!(observation.is_registered());
     assert_eq!(observation.next().await.unwrap().unwrap().payload, b"first");
 }
@@ -357,21 +344,21 @@ async fn numbers_in_a_database_have_their_keys_beside_them() {
     let (file, other) = (scene.dir("state.db"), scene.dir("other.db"));
     let running = scene.serve_with(Some(&file));
     scene.lose("client");
-    let mut client = scene.client(&running).await;
-    get(&mut client).await;
+    let client = scene.client(&running).await;
+    get(&client).await;
     running.stop();
-    client.close().await;
+    client.close();
     scene.passed();
     let running = scene.serve_with(Some(&file));
-    let mut client = scene.client(&running).await;
-    get(&mut client).await;
+    let client = scene.client(&running).await;
+    get(&client).await;
     assert_eq!(scene.passed(), USUAL);
     running.stop();
-    client.close().await;
+    client.close();
     // Another database knows nothing of them.
     let running = scene.serve_with(Some(&other));
-    let mut client = scene.client(&running).await;
-    assert_eq!(get(&mut client).await, b"first");
+    let client = scene.client(&running).await;
+    assert_eq!(get(&client).await, b"first");
     assert!(scene.passed().contains(&(true, Some(26))));
     running.stop();
 }
@@ -382,7 +369,7 @@ async fn without_it_lost_numbers_are_refused_on_both_sides() {
     let scene = Scene::new("without", false, None);
     let running = scene.serve();
     scene.lose("client");
-    let Err(error) = Client::connect_to(running.address, false, scene.config("client")).await else {
+    let Err(error) = Session::connect_to(running.address, false, scene.config("client")).await else {
         panic!("connected")
     };
     assert!(error.to_string().contains("numbers.toml is missing"), "{error}");
@@ -390,7 +377,7 @@ async fn without_it_lost_numbers_are_refused_on_both_sides() {
     let file = scene.dir("client/context.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{text}rederivation = true\n")).unwrap();
-    let mut client = scene.client(&running).await;
-    let error = ask(&mut client, Code::GET, "value", b"").await.unwrap_err();
+    let client = scene.client(&running).await;
+    let error = ask(&client, Code::GET, "value", b"").await.unwrap_err();
     assert!(error.to_string().contains("4.01"), "{error}");
 }

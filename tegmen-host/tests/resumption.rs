@@ -11,7 +11,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::roles::ClientAuthentication;
 use tegmen::dtls::{CipherSuite, Suites};
-use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Tap, Tapped};
+use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Session, Tap, Tapped};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
@@ -73,12 +73,8 @@ async fn get(remote: SocketAddr, config: ClientConfig) -> Result<bool, ClientErr
 async fn asked(remote: SocketAddr, config: ClientConfig) -> Result<(bool, Code), ClientError> {
     let mut config = ClientConfig { timeout: Duration::from_secs(10), ..config };
     config.dtls.handshake_timeout = Duration::from_secs(8);
-    let mut client = Client::connect_to(remote, true, config).await?;
-    let path = ["value".to_owned()];
-    let (method, options) = (Code::GET, &[][..]);
-    let request =
-        Request { method, path: &path, query: &[], content_format: None, accept: None, payload: &[], options };
-    let code = client.request(&request).await?.code;
+    let client = Session::connect_to(remote, true, config).await?;
+    let code = client.get("value").await?.code;
     Ok((client.is_resumed(), code))
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::dtls::connection_id::ConnectionIdConfig;
-use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request, Response, Tap, Tapped};
+use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Session, Tap, Tapped};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
@@ -140,11 +140,8 @@ fn config(wire: &Wire) -> ClientConfig {
     config
 }
 
-async fn ask(client: &mut Client, method: Code, payload: &[u8]) -> Response {
-    let path = ["value".to_owned()];
-    let request =
-        Request { method, path: &path, query: &[], content_format: None, accept: None, payload, options: &[] };
-    client.request(&request).await.unwrap()
+async fn ask(client: &Session, method: Code, payload: &[u8]) -> Response {
+    client.request(method, "value").payload(payload).await.unwrap()
 }
 
 #[tokio::test]
@@ -155,24 +152,24 @@ async fn sessions_survive_an_orderly_restart_without_a_handshake_or_a_challenge(
         let running = Running::start(Some(&file), None);
         let mut config = config(&wire);
         config.dtls.connection_id = ids.then(|| ConnectionIdConfig { len: 0, ..ConnectionIdConfig::default() });
-        let mut client = Client::connect_to(running.address, true, config).await.unwrap();
+        let client = Session::connect_to(running.address, true, config).await.unwrap();
         for round in 0..3 {
-            ask(&mut client, Code::PUT, format!("{round}").as_bytes()).await;
+            ask(&client, Code::PUT, format!("{round}").as_bytes()).await;
         }
         let mut address = running.stop();
         for round in 0..3 {
             let running = Running::start(Some(&file), Some(address));
             let before = wire.len();
-            assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first", "it is another server");
+            assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first", "it is another server");
             assert_eq!(wire.len(), before + 2, "one round trip");
             assert_eq!((running.count("Restored"), running.count("Established")), (1, 0), "{round}");
             // Once it is there it is there.
-            ask(&mut client, Code::GET, b"").await;
+            ask(&client, Code::GET, b"").await;
             assert_eq!(running.count("Restored"), 1);
             address = running.stop();
         }
         wire.check();
-        client.close().await;
+        client.close();
     }
 }
 
@@ -181,8 +178,8 @@ async fn after_a_power_cut_the_first_request_is_challenged_once() {
     let (scene, wire) = (Scene::new("kill"), Wire::default());
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
-    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
-    ask(&mut client, Code::PUT, b"mine").await;
+    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
+    ask(&client, Code::PUT, b"mine").await;
     running.database.as_ref().unwrap().flush().unwrap();
     let mut address = running.kill();
     for _ in 0..3 {
@@ -191,12 +188,12 @@ async fn after_a_power_cut_the_first_request_is_challenged_once() {
         // Everything that the client ever said, from another address: nobody is known there.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         wire.sent().iter().for_each(|datagram| assert!(socket.send_to(datagram, address).is_ok()));
-        let reply = ask(&mut client, Code::PUT, b"again").await;
+        let reply = ask(&client, Code::PUT, b"again").await;
         assert_eq!(reply.code, Code::CHANGED);
         assert_eq!(wire.len(), before + 4, "a challenge, and the request that repeats it");
         assert_eq!((running.count("Restored"), running.count("Established")), (1, 0));
         let again = wire.len();
-        ask(&mut client, Code::GET, b"").await;
+        ask(&client, Code::GET, b"").await;
         assert_eq!(wire.len(), again + 2, "once is enough");
         address = running.kill();
     }
@@ -208,9 +205,9 @@ async fn a_replay_to_a_restarted_server_changes_nothing() {
     let (scene, wire) = (Scene::new("replay"), Wire::default());
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
-    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
     let from = client.local();
-    ask(&mut client, Code::PUT, b"mine").await;
+    ask(&client, Code::PUT, b"mine").await;
     running.database.as_ref().unwrap().flush().unwrap();
     // The client is gone, and somebody else has its port now.
     drop(client);
@@ -227,8 +224,8 @@ async fn a_replay_to_a_restarted_server_changes_nothing() {
     // Again, and everything else that the client ever said.
     wire.sent().iter().for_each(|datagram| assert!(socket.send_to(datagram, address).is_ok()));
     let fresh = Wire::default();
-    let mut client = Client::connect_to(address, true, config(&fresh)).await.unwrap();
-    assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+    let client = Session::connect_to(address, true, config(&fresh)).await.unwrap();
+    assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
 }
 
 #[tokio::test]
@@ -237,34 +234,34 @@ async fn a_client_goes_on_with_the_session_of_the_one_before() {
     let running = Running::start(None, None);
     let file = scene.file("session");
     let config = ClientConfig { session: Some(file.clone()), ..config(&wire) };
-    let connect = || Client::connect_to(running.address, true, config.clone());
-    let mut client = connect().await.unwrap();
-    ask(&mut client, Code::GET, b"").await;
+    let connect = || Session::connect_to(running.address, true, config.clone());
+    let client = connect().await.unwrap();
+    ask(&client, Code::GET, b"").await;
     assert!(matches!(connect().await, Err(ClientError::State(StateError::InUse { .. }))), "one at a time");
-    client.close().await;
+    client.close();
     for ends in 0..4 {
         let before = wire.len();
-        let mut client = connect().await.unwrap();
-        ask(&mut client, Code::GET, b"").await;
+        let client = connect().await.unwrap();
+        ask(&client, Code::GET, b"").await;
         assert_eq!(wire.len(), before + 2, "no handshake");
         // Every other one ends as a power cut does.
-        if ends % 2 == 0 { client.close().await } else { drop(client) }
+        if ends % 2 == 0 { client.close() } else { drop(client) }
     }
     wire.check();
     assert_eq!(running.count("Established"), 1);
     // A copy is refused, and so is an old one that was put back.
     let (copy, old) = (scene.file("copy"), std::fs::read(&file).unwrap());
     std::fs::copy(&file, &copy).unwrap();
-    let refused = Client::connect_to(running.address, true, ClientConfig { session: Some(copy), ..config.clone() });
+    let refused = Session::connect_to(running.address, true, ClientConfig { session: Some(copy), ..config.clone() });
     let Err(ClientError::State(error @ StateError::Untrusted { .. })) = refused.await else {
         panic!("a copy was taken")
     };
     assert!(error.to_string().contains("Delete"), "{error}");
-    connect().await.unwrap().close().await;
+    connect().await.unwrap().close();
     std::fs::write(&file, old).unwrap();
     assert!(matches!(connect().await, Err(ClientError::State(StateError::Untrusted { .. }))));
     std::fs::remove_file(&file).unwrap();
-    ask(&mut connect().await.unwrap(), Code::GET, b"").await;
+    ask(&connect().await.unwrap(), Code::GET, b"").await;
     assert_eq!(running.count("Established"), 2, "and then a handshake is due");
 }
 
@@ -276,9 +273,9 @@ async fn both_ends_are_restarted_again_and_again() {
     let config = ClientConfig { session: Some(session), ..config(&wire) };
     let mut running = Running::start(Some(&file), None);
     let address = running.address;
-    let mut client = Client::connect_to(address, true, config.clone()).await.unwrap();
+    let mut client = Session::connect_to(address, true, config.clone()).await.unwrap();
     for round in 0..12u32 {
-        ask(&mut client, Code::PUT, &round.to_be_bytes()).await;
+        ask(&client, Code::PUT, &round.to_be_bytes()).await;
         if round % 2 == 0 {
             running.database.as_ref().unwrap().flush().unwrap();
             if round % 4 == 0 {
@@ -290,11 +287,11 @@ async fn both_ends_are_restarted_again_and_again() {
         }
         if round % 3 == 0 {
             if round % 6 == 0 {
-                client.close().await
+                client.close()
             } else {
                 drop(client)
             };
-            client = Client::connect_to(address, true, config.clone()).await.unwrap();
+            client = Session::connect_to(address, true, config.clone()).await.unwrap();
         }
     }
     let hellos = wire.sent().iter().filter(|datagram| datagram[0] == 22 && datagram[13] == 1).count();
@@ -307,9 +304,9 @@ async fn a_session_that_is_over_or_whose_owner_was_removed_does_not_come_back() 
     let (scene, wire) = (Scene::new("over"), Wire::default());
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
-    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
-    ask(&mut client, Code::GET, b"").await;
-    client.close().await;
+    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
+    ask(&client, Code::GET, b"").await;
+    client.close();
     tokio::time::sleep(Duration::from_millis(300)).await;
     running.stop();
     let rows = |file: &Path| {
@@ -319,22 +316,12 @@ async fn a_session_that_is_over_or_whose_owner_was_removed_does_not_come_back() 
     assert_eq!(rows(&file), 0);
 
     let running = Running::start(Some(&file), None);
-    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
-    ask(&mut client, Code::GET, b"").await;
+    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
+    ask(&client, Code::GET, b"").await;
     let address = running.stop();
     assert_eq!(rows(&file), 1);
     let running = Running::start_for("somebody else", Some(&file), Some(address));
-    let path = ["value".to_owned()];
-    let get = Request {
-        method: Code::GET,
-        path: &path,
-        query: &[],
-        content_format: None,
-        accept: None,
-        payload: &[],
-        options: &[],
-    };
-    let silence = tokio::time::timeout(Duration::from_millis(500), client.request(&get)).await;
+    let silence = tokio::time::timeout(Duration::from_millis(500), client.get("value")).await;
     assert!(silence.is_err() && running.count("Restored") == 0);
     running.stop();
     assert_eq!(rows(&file), 0);
@@ -478,7 +465,7 @@ async fn the_lease_of_a_busy_session_moves_on_before_it_ends() {
     let (scene, wire) = (Scene::new("busy"), Wire::default());
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
-    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
     let last = |wire: &Wire| {
         let wire = wire.0.lock().unwrap();
         let (_, datagram) = wire.iter().rfind(|(sent, _)| !sent).unwrap();
@@ -486,12 +473,12 @@ async fn the_lease_of_a_busy_session_moves_on_before_it_ends() {
     };
     // More than half of 65,536.
     for _ in 0..33_000 {
-        assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+        assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
     }
     assert!(last(&wire) > 32_768 && last(&wire) < 65_536);
     running.database.as_ref().unwrap().flush().unwrap();
     let running = Running::start(Some(&file), Some(running.kill()));
-    ask(&mut client, Code::GET, b"").await;
+    ask(&client, Code::GET, b"").await;
     assert!(last(&wire) >= 2 * 65_536, "past what was leased ahead: {}", last(&wire));
     drop(running);
     wire.check();
@@ -502,29 +489,29 @@ async fn a_lease_that_could_not_be_extended_is_asked_for_again() {
     let (scene, wire) = (Scene::new("full"), Wire::default());
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
-    let mut client = Client::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
     let last = |wire: &Wire| {
         let wire = wire.0.lock().unwrap();
         let (_, datagram) = wire.iter().rfind(|(sent, _)| !sent).unwrap();
         u64::from_be_bytes(datagram[3..11].try_into().unwrap()) & 0xffff_ffff
     };
-    ask(&mut client, Code::GET, b"").await;
+    ask(&client, Code::GET, b"").await;
     running.database.as_ref().unwrap().flush().unwrap();
     // What a lease needs before it moves on cannot be made while its name is taken.
     let taken = scene.file("state.db.place.new");
     std::fs::create_dir(&taken).unwrap();
     while last(&wire) < 32_900 {
-        assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+        assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
     }
     assert!(running.database.as_ref().unwrap().flush().is_err());
     std::fs::remove_dir(&taken).unwrap();
     for _ in 0..3 {
-        ask(&mut client, Code::GET, b"").await;
+        ask(&client, Code::GET, b"").await;
         running.database.as_ref().unwrap().flush().unwrap();
     }
     assert_eq!(running.count("NotKept"), 1);
     let running = Running::start(Some(&file), Some(running.kill()));
-    ask(&mut client, Code::GET, b"").await;
+    ask(&client, Code::GET, b"").await;
     assert!(last(&wire) >= 2 * 65_536, "past what was leased ahead: {}", last(&wire));
     drop(running);
     wire.check();
@@ -540,19 +527,19 @@ async fn oscore_inside_of_a_session_goes_on_when_the_server_loses_both() {
     contexts::create(&client_dir, &mirrored).unwrap();
     let running = Running::start_with("me", Some(&file), None, &dirs);
     let inside = ClientConfig { oscore: Some(client_dir), ..config(&wire) };
-    let mut client = Client::connect_to(running.address, true, inside).await.unwrap();
-    ask(&mut client, Code::PUT, b"mine").await;
+    let client = Session::connect_to(running.address, true, inside).await.unwrap();
+    ask(&client, Code::PUT, b"mine").await;
     running.database.as_ref().unwrap().flush().unwrap();
     let mut address = running.kill();
     for orderly in [false, true, false] {
         let running = Running::start_with("me", Some(&file), Some(address), &dirs);
         let before = wire.len();
-        assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+        assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
         // The message proves by itself that it is fresh: one challenge for both.
         let round_trips = (wire.len() - before) / 2;
         assert_eq!((running.count("Restored"), running.count("Established")), (1, 0));
         assert!(round_trips <= 2, "{round_trips}");
-        ask(&mut client, Code::PUT, b"again").await;
+        ask(&client, Code::PUT, b"again").await;
         address = if orderly {
             running.contexts.close();
             running.stop()
@@ -570,15 +557,15 @@ async fn a_client_whose_address_changed_while_the_server_was_down_is_found_by_it
     let running = Running::start(Some(&file), None);
     let mut config = config(&wire);
     config.dtls.connection_id = Some(ConnectionIdConfig { len: 0, ..ConnectionIdConfig::default() });
-    let mut client = Client::connect_to(running.address, true, config).await.unwrap();
-    ask(&mut client, Code::GET, b"").await;
+    let client = Session::connect_to(running.address, true, config).await.unwrap();
+    ask(&client, Code::GET, b"").await;
     running.database.as_ref().unwrap().flush().unwrap();
     let mut address = running.kill();
     for _ in 0..3 {
         client.rebind().await.unwrap();
         let running = Running::start(Some(&file), Some(address));
         for _ in 0..3 {
-            assert_eq!(ask(&mut client, Code::GET, b"").await.payload, b"first");
+            assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
         }
         assert_eq!((running.count("Restored"), running.count("Established")), (1, 0));
         assert_eq!(running.server.totals().counters.established, 0);

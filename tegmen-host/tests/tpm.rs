@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use swtpm::Swtpm;
 use tegmen::dtls::{CipherSuite, Suites};
-use tegmen_host::client::{Client, ClientConfig};
+use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::Resources;
@@ -97,7 +97,7 @@ async fn a_mutual_handshake_with_openssl_whose_key_is_in_the_tpm_alone() {
         let keys = PublicKeys::new(SUITES).with_chain(&[ours.unwrap().der().to_vec()], Arc::new(in_tpm)).unwrap();
         let keys = keys.believing(Arc::new(Verifier::new(trust, Settings::default()))).expecting("127.0.0.1");
         let config = ClientConfig { public_keys: Some(keys), ..ClientConfig::default() };
-        let client = Client::connect_to(([127, 0, 0, 1], port).into(), true, config).await.unwrap();
+        let client = Session::connect_to(([127, 0, 0, 1], port).into(), true, config).await.unwrap();
         assert_eq!(client.server(), Some("CN=server"));
         // It has verified us, and says so with the session.
         assert!(lines.by_ref().any(|line| line.contains("subject=") && line.contains("device")));
@@ -123,6 +123,6 @@ async fn a_server_whose_key_is_in_the_tpm_decrypts_what_clients_encrypt() {
     trust.add_anchors(ca.pem().as_bytes()).unwrap();
     let keys = PublicKeys::new(RSA).believing(Arc::new(Verifier::new(trust, Settings::default())));
     let config = ClientConfig { public_keys: Some(keys.expecting("127.0.0.1")), ..ClientConfig::default() };
-    let client = Client::connect_to(server.addresses()[0].address, true, config).await.unwrap();
+    let client = Session::connect_to(server.addresses()[0].address, true, config).await.unwrap();
     assert_eq!(client.server(), Some("CN=server"));
 }

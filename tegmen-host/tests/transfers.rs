@@ -7,7 +7,7 @@ use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::handler::Response;
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber};
-use tegmen_host::client::{self, Client, ClientConfig, ClientKey, Observation, Tap, Tapped};
+use tegmen_host::client::{self, ClientConfig, ClientKey, Observation, Progress, Session, Tap, Tapped};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Application, Listen, Request as ServerRequest, Server, ServerConfig, Totals};
@@ -33,29 +33,20 @@ fn start() -> Server {
     start_with(resources(), |_| {})
 }
 
-async fn connect_with(server: &Server, secure: bool, change: impl FnOnce(&mut ClientConfig)) -> Client {
+async fn connect_with(server: &Server, secure: bool, change: impl FnOnce(&mut ClientConfig)) -> Session {
     let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
     let mut config = ClientConfig { key: Some(key), timeout: Duration::from_secs(10), ..ClientConfig::default() };
     change(&mut config);
     let address = server.addresses().iter().find(|listen| listen.secure == secure).unwrap().address;
-    Client::connect_to(address, secure, config).await.unwrap()
+    Session::connect_to(address, secure, config).await.unwrap()
 }
 
-async fn connect(server: &Server, secure: bool) -> Client {
+async fn connect(server: &Server, secure: bool) -> Session {
     connect_with(server, secure, |_| {}).await
 }
 
-fn asking<'a>(
-    method: Code,
-    path: &'a [String],
-    payload: &'a [u8],
-    options: &'a [(OptionNumber, Vec<u8>)],
-) -> client::Request<'a> {
-    client::Request { method, path, query: &[], content_format: None, accept: None, payload, options }
-}
-
-async fn ask(client: &mut Client, method: Code, path: &str, payload: &[u8]) -> client::Response {
-    client.request(&asking(method, &[path.to_owned()], payload, &[])).await.unwrap()
+async fn ask(client: &Session, method: Code, path: &str, payload: &[u8]) -> client::Response {
+    client.request(method, path).payload(payload).await.unwrap()
 }
 
 fn body(len: usize) -> Vec<u8> {
@@ -67,15 +58,15 @@ async fn bodies_of_every_size_go_up_and_come_down_in_blocks_of_every_size() {
     let server = start();
     for secure in [true, false] {
         for block_size in [16, 64, 256, 1024] {
-            let mut client = connect_with(&server, secure, |config| config.block_size = block_size).await;
+            let client = connect_with(&server, secure, |config| config.block_size = block_size).await;
             for len in [0, 1, block_size - 1, block_size, block_size + 1, 3 * block_size, 5000] {
                 let sent = body(len);
-                assert_eq!(ask(&mut client, Code::PUT, "value", &sent).await.code, Code::CHANGED, "{block_size} {len}");
-                let got = ask(&mut client, Code::GET, "value", b"").await;
+                assert_eq!(ask(&client, Code::PUT, "value", &sent).await.code, Code::CHANGED, "{block_size} {len}");
+                let got = ask(&client, Code::GET, "value", b"").await;
                 assert_eq!((got.code, got.payload.len()), (Code::CONTENT, len));
                 assert!(got.payload == sent, "{block_size} {len}");
             }
-            client.close().await;
+            client.close();
         }
     }
     assert_eq!(server.totals().body_bytes, 0);
@@ -84,10 +75,10 @@ async fn bodies_of_every_size_go_up_and_come_down_in_blocks_of_every_size() {
 #[tokio::test]
 async fn a_response_that_cannot_be_made_again_is_kept_for_its_blocks() {
     let server = start();
-    let mut client = connect(&server, true).await;
+    let client = connect(&server, true).await;
     for len in [1000, 1025, 10_000] {
         for method in [Code::POST, Code::FETCH, Code::PATCH, Code::IPATCH] {
-            let echoed = ask(&mut client, method, "cat", &body(len)).await;
+            let echoed = ask(&client, method, "cat", &body(len)).await;
             assert_eq!((echoed.code, echoed.payload.len()), (Code::CONTENT, len), "{} {len}", method.name());
             assert!(echoed.payload == body(len));
         }
@@ -99,18 +90,11 @@ async fn a_response_that_cannot_be_made_again_is_kept_for_its_blocks() {
 async fn blocks_fit_the_records_that_were_agreed_on() {
     for (ours, theirs) in [(64, 0), (100, 64), (600, 300), (4096, 64), (0, 64)] {
         let server = start_with(resources(), |config| config.dtls.record_size_limit = theirs);
-        let mut client = connect_with(&server, true, |config| config.dtls.record_size_limit = ours).await;
+        let client = connect_with(&server, true, |config| config.dtls.record_size_limit = ours).await;
         for len in [0, 15, 40, 64, 300, 2000] {
-            assert_eq!(
-                ask(&mut client, Code::PUT, "value", &body(len)).await.code,
-                Code::CHANGED,
-                "{ours} {theirs} {len}"
-            );
-            assert!(ask(&mut client, Code::GET, "value", b"").await.payload == body(len), "{ours} {theirs} {len}");
-            assert!(
-                ask(&mut client, Code::POST, "cat", &body(len)).await.payload == body(len),
-                "{ours} {theirs} {len}"
-            );
+            assert_eq!(ask(&client, Code::PUT, "value", &body(len)).await.code, Code::CHANGED, "{ours} {theirs} {len}");
+            assert!(ask(&client, Code::GET, "value", b"").await.payload == body(len), "{ours} {theirs} {len}");
+            assert!(ask(&client, Code::POST, "cat", &body(len)).await.payload == body(len), "{ours} {theirs} {len}");
         }
     }
 }
@@ -118,32 +102,32 @@ async fn blocks_fit_the_records_that_were_agreed_on() {
 #[tokio::test]
 async fn progress_is_reported_and_ends_with_the_whole() {
     let server = start();
-    let mut client = connect(&server, true).await;
+    let client = connect(&server, true).await;
     let (up, down) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (u, d) = (up.clone(), down.clone());
-    client.on_progress(move |progress| {
+    let progress = move |progress: Progress| {
         assert_eq!(progress.total, Some(5000));
         if progress.upload { &u } else { &d }.store(progress.done, Ordering::Relaxed);
-    });
-    ask(&mut client, Code::PUT, "value", &body(5000)).await;
-    ask(&mut client, Code::GET, "value", b"").await;
+    };
+    client.put("value", &body(5000)).progress(&progress).await.unwrap();
+    client.get("value").progress(&progress).await.unwrap();
     assert_eq!((up.load(Ordering::Relaxed), down.load(Ordering::Relaxed)), (4096, 5000));
 }
 
 #[tokio::test]
 async fn a_body_that_is_too_long_is_refused_with_what_is_allowed() {
     let server = start_with(resources(), |config| config.max_body = 3000);
-    let mut client = connect(&server, true).await;
-    let refused = ask(&mut client, Code::PUT, "value", &body(3001)).await;
+    let client = connect(&server, true).await;
+    let refused = ask(&client, Code::PUT, "value", &body(3001)).await;
     assert_eq!((refused.code, refused.uint(OptionNumber::SIZE1)), (Code::REQUEST_ENTITY_TOO_LARGE, Some(3000)));
-    assert_eq!(ask(&mut client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
+    assert_eq!(ask(&client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
 }
 
 #[tokio::test]
 async fn what_nobody_may_do_costs_no_memory() {
     let server = start_with(resources(), |config| config.plain_allowed = false);
-    let mut client = connect(&server, false).await;
-    assert_eq!(ask(&mut client, Code::PUT, "value", &body(5000)).await.code, Code::UNAUTHORIZED);
+    let client = connect(&server, false).await;
+    assert_eq!(ask(&client, Code::PUT, "value", &body(5000)).await.code, Code::UNAUTHORIZED);
     tokio::time::sleep(Duration::from_millis(1100)).await;
     assert_eq!(server.totals().body_bytes, 0);
 }
@@ -151,37 +135,36 @@ async fn what_nobody_may_do_costs_no_memory() {
 #[tokio::test]
 async fn blocks_out_of_turn_are_refused() {
     let server = start();
-    let mut client = connect(&server, false).await;
-    let path = ["value".to_owned()];
+    let client = connect(&server, false).await;
+    let path = "value";
     let block = |number: u32, more| {
         let block = Block { number, more, size_exponent: 0 };
         (OptionNumber::BLOCK1, block.value().to_be_bytes()[1..].to_vec())
     };
-    let mut put = async |number, more, len: usize| {
+    let put = async |number, more, len: usize| {
         let options = [block(number, more)];
-        client.request(&asking(Code::PUT, &path, &body(len), &options)).await.unwrap().code
+        client.request(Code::PUT, path).payload(&body(len)).options(&options).await.unwrap().code
     };
     assert_eq!(put(3, true, 16).await, Code::REQUEST_ENTITY_INCOMPLETE);
     assert_eq!(put(0, true, 16).await, Code::CONTINUE);
     assert_eq!(put(2, true, 16).await, Code::REQUEST_ENTITY_INCOMPLETE);
     assert_eq!(put(1, true, 15).await, Code::BAD_REQUEST);
     assert_eq!(put(1, false, 4).await, Code::CHANGED);
-    assert_eq!(ask(&mut client, Code::GET, "value", b"").await.payload.len(), 20);
+    assert_eq!(ask(&client, Code::GET, "value", b"").await.payload.len(), 20);
     let reserved = [(OptionNumber::BLOCK1, vec![0x0f])];
-    assert_eq!(client.request(&asking(Code::PUT, &path, b"x", &reserved)).await.unwrap().code, Code::BAD_REQUEST);
+    assert_eq!(client.request(Code::PUT, path).payload(b"x").options(&reserved).await.unwrap().code, Code::BAD_REQUEST);
 }
 
 #[tokio::test]
 async fn endless_uploads_are_bounded() {
     let server = start_with(resources(), |config| config.max_bodies = 8192);
-    let mut client = connect(&server, false).await;
+    let client = connect(&server, false).await;
     let mut refused = 0;
     for path in ["a", "b", "c", "d", "e", "f", "g"] {
-        let path = [path.to_owned()];
         for number in 0..8 {
             let block = Block { number, more: true, size_exponent: 6 };
             let options = [(OptionNumber::BLOCK1, block.value().to_be_bytes()[1..].to_vec())];
-            let code = client.request(&asking(Code::PUT, &path, &body(1024), &options)).await.unwrap().code;
+            let code = client.request(Code::PUT, path).payload(&body(1024)).options(&options).await.unwrap().code;
             refused += usize::from(code != Code::CONTINUE);
         }
     }
@@ -202,8 +185,8 @@ async fn a_changed_representation_is_never_mixed() {
         }
     }
     let server = start_with(Restless(Arc::default()), |config| config.shards = 1);
-    let mut client = connect(&server, false).await;
-    let got = ask(&mut client, Code::GET, "x", b"").await;
+    let client = connect(&server, false).await;
+    let got = ask(&client, Code::GET, "x", b"").await;
     assert_eq!(got.payload, vec![3; 3000]);
 }
 
@@ -218,7 +201,7 @@ async fn settles(server: &Server, such: impl Fn(&Totals) -> bool) {
     panic!("{:?}", server.totals());
 }
 
-async fn next(observation: &mut Observation<'_>) -> client::Response {
+async fn next(observation: &mut Observation) -> client::Response {
     tokio::time::timeout(Duration::from_secs(10), observation.next()).await.expect("a notification").unwrap().unwrap()
 }
 
@@ -226,15 +209,15 @@ async fn next(observation: &mut Observation<'_>) -> client::Response {
 async fn observers_are_told_of_changes_in_order_until_they_cancel() {
     for (secure, unconfirmed) in [(true, 0), (false, 0), (true, 4), (false, 4)] {
         let server = start_with(resources(), |config| config.unconfirmed_notifications = unconfirmed);
-        let mut writer = connect(&server, secure).await;
-        let mut client = connect(&server, secure).await;
-        let path = ["value".to_owned()];
-        let mut observation = client.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+        let writer = connect(&server, secure).await;
+        let client = connect(&server, secure).await;
+        let path = "value";
+        let mut observation = client.observe(path).await.unwrap();
         assert!(observation.is_registered());
         assert_eq!(next(&mut observation).await.payload, b"first");
         for turn in 0..20 {
             let long = body(turn * 150);
-            ask(&mut writer, Code::PUT, "value", &long).await;
+            ask(&writer, Code::PUT, "value", &long).await;
             // The newest one comes, even if some between were skipped.
             loop {
                 let got = next(&mut observation).await;
@@ -255,19 +238,19 @@ async fn observers_are_told_of_changes_in_order_until_they_cancel() {
 async fn a_server_that_is_silent_is_sent_a_byte_a_second() {
     let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let config = ClientConfig { confirmable: false, timeout: Duration::from_millis(50), ..ClientConfig::default() };
-    let mut client = Client::connect_to(silent.local_addr().unwrap(), false, config).await.unwrap();
-    let path = ["value".to_owned()];
-    let asking = asking(Code::GET, &path, b"", &[]);
-    assert!(client.request(&asking).await.is_err());
+    let client = Session::connect_to(silent.local_addr().unwrap(), false, config).await.unwrap();
+    let path = "value";
+    let asking = client.get(path);
+    assert!(asking.await.is_err());
     let mut datagram = [0; 64];
     let (_, from) = silent.recv_from(&mut datagram).await.unwrap();
-    let again = tokio::time::timeout(Duration::from_millis(500), client.request(&asking)).await;
+    let again = tokio::time::timeout(Duration::from_millis(500), asking).await;
     assert!(again.is_err(), "it waits");
     assert_eq!(silent.try_recv(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     // A sign of life, even one that says nothing: a Reset of the message that came.
     let reset = [0x70, 0, datagram[2], datagram[3]];
     silent.send_to(&reset, from).await.unwrap();
-    assert!(tokio::time::timeout(Duration::from_secs(5), client.request(&asking)).await.unwrap().is_err());
+    assert!(tokio::time::timeout(Duration::from_secs(5), asking).await.unwrap().is_err());
     silent.recv_from(&mut datagram).await.unwrap();
 }
 
@@ -275,7 +258,7 @@ async fn a_server_that_is_silent_is_sent_a_byte_a_second() {
 #[tokio::test]
 async fn an_observer_that_is_silent_has_to_acknowledge_what_follows_too_soon() {
     let server = start_with(resources(), |config| config.unconfirmed_notifications = 9);
-    let mut writer = connect(&server, false).await;
+    let writer = connect(&server, false).await;
     let observer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     observer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     observer.connect(server.addresses().iter().find(|listen| !listen.secure).unwrap().address).unwrap();
@@ -288,16 +271,16 @@ async fn an_observer_that_is_silent_has_to_acknowledge_what_follows_too_soon() {
     };
     let (non, con) = (1, 0);
     assert_eq!(next().0, non);
-    ask(&mut writer, Code::PUT, "value", b"1").await;
+    ask(&writer, Code::PUT, "value", b"1").await;
     assert_eq!(next().0, non);
-    ask(&mut writer, Code::PUT, "value", b"2").await;
+    ask(&writer, Code::PUT, "value", b"2").await;
     let (message_type, acknowledgement) = next();
     assert_eq!(message_type, con);
     observer.send(&acknowledgement).unwrap();
     // Whoever acknowledges is there. The server may take the change before the acknowledgement.
     settles(&server, |totals| totals.observations == 1).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
-    ask(&mut writer, Code::PUT, "value", b"3").await;
+    ask(&writer, Code::PUT, "value", b"3").await;
     assert_eq!(next().0, non);
 }
 
@@ -326,12 +309,12 @@ async fn a_flood_of_requests_does_not_hold_up_notifications() {
         })
     };
     let floods: Vec<_> = (0..4).map(|_| flood(stop.clone())).collect();
-    let (mut writer, mut client) = (connect(&server, false).await, connect(&server, false).await);
-    let path = ["value".to_owned()];
-    let mut observation = client.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+    let (writer, client) = (connect(&server, false).await, connect(&server, false).await);
+    let path = "value";
+    let mut observation = client.observe(path).await.unwrap();
     next(&mut observation).await;
     for turn in 0..3u8 {
-        ask(&mut writer, Code::PUT, "value", &[turn]).await;
+        ask(&writer, Code::PUT, "value", &[turn]).await;
         let got = tokio::time::timeout(Duration::from_secs(5), observation.next()).await;
         assert_eq!(got.expect("a notification while others ask").unwrap().unwrap().payload, [turn]);
     }
@@ -343,15 +326,15 @@ async fn a_flood_of_requests_does_not_hold_up_notifications() {
 async fn an_observer_that_forgot_is_forgotten_when_it_rejects() {
     for unconfirmed in [0, 4] {
         let server = start_with(resources(), |config| config.unconfirmed_notifications = unconfirmed);
-        let mut writer = connect(&server, false).await;
-        let mut client = connect(&server, false).await;
-        let path = ["value".to_owned()];
-        let request = asking(Code::GET, &path, b"", &[]);
+        let writer = connect(&server, false).await;
+        let client = connect(&server, false).await;
+        let path = "value";
+        let request = client.get(path);
         // What is dropped is forgotten only when the client hears of it again: it has to receive, so it asks something.
-        drop(client.observe(&request).await.unwrap());
+        drop(request.observe().await.unwrap());
         for turn in 0..3 {
-            ask(&mut writer, Code::PUT, "value", &[turn]).await;
-            ask(&mut client, Code::GET, "blink", b"").await;
+            ask(&writer, Code::PUT, "value", &[turn]).await;
+            ask(&client, Code::GET, "blink", b"").await;
         }
         settles(&server, |totals| totals.observations == 0).await;
     }
@@ -360,9 +343,9 @@ async fn an_observer_that_forgot_is_forgotten_when_it_rejects() {
 #[tokio::test]
 async fn what_is_not_observable_is_answered_once() {
     let server = start();
-    let mut client = connect(&server, false).await;
-    let path = ["cat".to_owned()];
-    let mut observation = client.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+    let client = connect(&server, false).await;
+    let path = "cat";
+    let mut observation = client.observe(path).await.unwrap();
     assert!(!observation.is_registered());
     assert_eq!(next(&mut observation).await.code, Code::CONTENT);
     assert!(observation.next().await.unwrap().is_none());
@@ -371,11 +354,11 @@ async fn what_is_not_observable_is_answered_once() {
 #[tokio::test]
 async fn one_client_observes_only_so_much() {
     let server = start();
-    let mut client = connect(&server, false).await;
+    let client = connect(&server, false).await;
     let mut registered = 0;
     for _ in 0..20 {
-        let path = ["value".to_owned()];
-        let observation = client.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+        let path = "value";
+        let observation = client.observe(path).await.unwrap();
         // Dropped: forgotten by the client, not by the server.
         registered += usize::from(observation.is_registered());
     }
@@ -385,13 +368,13 @@ async fn one_client_observes_only_so_much() {
 #[tokio::test]
 async fn preconditions_and_entity_tags() {
     let server = start();
-    let mut client = connect(&server, true).await;
-    let path = ["value".to_owned()];
-    let got = ask(&mut client, Code::GET, "value", b"").await;
+    let client = connect(&server, true).await;
+    let path = "value";
+    let got = ask(&client, Code::GET, "value", b"").await;
     let etag = got.option(OptionNumber::ETAG).unwrap().to_vec();
-    let mut with = async |method, payload: &[u8], number, value: &[u8]| {
+    let with = async |method, payload: &[u8], number, value: &[u8]| {
         let options = [(number, value.to_vec())];
-        client.request(&asking(method, &path, payload, &options)).await.unwrap()
+        client.request(method, path).payload(payload).options(&options).await.unwrap()
     };
     let valid = with(Code::GET, b"", OptionNumber::ETAG, &etag).await;
     assert_eq!((valid.code, valid.payload.len()), (Code::VALID, 0));
@@ -406,31 +389,30 @@ async fn preconditions_and_entity_tags() {
 #[tokio::test]
 async fn json_is_merged_with_json() {
     let server = start();
-    let mut client = connect(&server, true).await;
-    let path = ["json".to_owned()];
+    let client = connect(&server, true).await;
+    let path = "json";
     for method in [Code::PATCH, Code::IPATCH] {
-        let patch =
-            client::Request { content_format: Some(52), ..asking(method, &path, br#"{"b":{"c":null,"d":[1]}}"#, &[]) };
-        assert_eq!(client.request(&patch).await.unwrap().code, Code::CHANGED);
-        assert_eq!(ask(&mut client, Code::GET, "json", b"").await.payload, br#"{"a":1,"b":{"d":[1]}}"#);
+        let patch = client.request(method, path).content_format(52).payload(br#"{"b":{"c":null,"d":[1]}}"#);
+        assert_eq!(patch.await.unwrap().code, Code::CHANGED);
+        assert_eq!(ask(&client, Code::GET, "json", b"").await.payload, br#"{"a":1,"b":{"d":[1]}}"#);
     }
-    let plain = asking(Code::PATCH, &path, b"{}", &[]);
-    assert_eq!(client.request(&plain).await.unwrap().code, Code::UNSUPPORTED_CONTENT_FORMAT);
-    let text = ["value".to_owned()];
-    let patch = client::Request { content_format: Some(52), ..asking(Code::PATCH, &text, b"{}", &[]) };
-    assert_eq!(client.request(&patch).await.unwrap().code, Code::CONFLICT);
+    let plain = client.request(Code::PATCH, path).payload(b"{}");
+    assert_eq!(plain.await.unwrap().code, Code::UNSUPPORTED_CONTENT_FORMAT);
+    let text = "value";
+    let patch = client.request(Code::PATCH, text).content_format(52).payload(b"{}");
+    assert_eq!(patch.await.unwrap().code, Code::CONFLICT);
 }
 
 #[tokio::test]
 async fn a_server_that_verifies_addresses_is_served_its_proof() {
     let server = start_with(resources(), |config| config.verify_addresses = true);
-    let mut client = connect(&server, false).await;
-    assert_eq!(ask(&mut client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
-    let mut second = connect(&server, false).await;
-    assert_eq!(ask(&mut second, Code::GET, "value", b"").await.payload, body(3000));
-    let mut third = connect(&server, false).await;
-    let path = ["value".to_owned()];
-    let mut observation = third.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+    let client = connect(&server, false).await;
+    assert_eq!(ask(&client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
+    let second = connect(&server, false).await;
+    assert_eq!(ask(&second, Code::GET, "value", b"").await.payload, body(3000));
+    let third = connect(&server, false).await;
+    let path = "value";
+    let mut observation = third.observe(path).await.unwrap();
     assert!(observation.is_registered());
     assert_eq!(next(&mut observation).await.payload, body(3000));
 }
@@ -438,10 +420,10 @@ async fn a_server_that_verifies_addresses_is_served_its_proof() {
 #[tokio::test]
 async fn too_many_requests_are_told_to_wait() {
     let server = start_with(resources(), |config| config.requests_per_second = 5);
-    let mut client = connect(&server, true).await;
+    let client = connect(&server, true).await;
     let mut codes = Vec::new();
     for _ in 0..7 {
-        codes.push(ask(&mut client, Code::GET, "blink", b"").await.code);
+        codes.push(ask(&client, Code::GET, "blink", b"").await.code);
     }
     assert_eq!(codes.iter().filter(|code| **code == Code::TOO_MANY_REQUESTS).count(), 2, "{codes:?}");
 }
@@ -451,9 +433,9 @@ async fn a_file_that_changes_is_told_to_its_observers() {
     let file = std::env::temp_dir().join(format!("tegmen-observed-{}", std::process::id()));
     std::fs::write(&file, "one").unwrap();
     let server = start_with(Resources::new([("file".to_owned(), Resource::File(file.clone()))]), |_| {});
-    let mut client = connect(&server, true).await;
-    let path = ["file".to_owned()];
-    let mut observation = client.observe(&asking(Code::GET, &path, b"", &[])).await.unwrap();
+    let client = connect(&server, true).await;
+    let path = "file";
+    let mut observation = client.observe(path).await.unwrap();
     assert_eq!(next(&mut observation).await.payload, b"one");
     std::fs::write(&file, "another").unwrap();
     assert_eq!(next(&mut observation).await.payload, b"another");
@@ -468,11 +450,8 @@ async fn a_writable_directory_takes_files_whole_and_nothing_beside_it() {
     std::fs::create_dir_all(&root).unwrap();
     let directory = Resource::Directory { root: root.clone(), writable: true };
     let server = start_with(Resources::new([("up".to_owned(), directory)]), |_| {});
-    let mut client = connect(&server, true).await;
-    let mut put = async |method, path: &str, payload: &[u8]| {
-        let path: Vec<String> = path.split('/').map(str::to_owned).collect();
-        client.request(&asking(method, &path, payload, &[])).await.unwrap()
-    };
+    let client = connect(&server, true).await;
+    let put = async |method, path: &str, payload: &[u8]| client.request(method, path).payload(payload).await.unwrap();
     assert_eq!(put(Code::PUT, "up/firmware.bin", &body(100_000)).await.code, Code::CREATED);
     assert_eq!(std::fs::read(root.join("firmware.bin")).unwrap(), body(100_000));
     assert_eq!(put(Code::GET, "up/firmware.bin", b"").await.payload, body(100_000));
@@ -499,9 +478,9 @@ async fn the_blocks_of_an_upload_have_one_token() {
             }
         }
     }));
-    let mut client = connect_with(&server, false, |config| config.tap = Some(tap)).await;
+    let client = connect_with(&server, false, |config| config.tap = Some(tap)).await;
     for _ in 0..2 {
-        assert_eq!(ask(&mut client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
+        assert_eq!(ask(&client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
     }
     let mut tokens = tokens.lock().unwrap().clone();
     assert_eq!(tokens.len(), 6, "three blocks each");
@@ -525,10 +504,10 @@ async fn an_upload_whose_end_is_answered_without_block1_says_so() {
             socket.send_to(frame.bytes(), from).unwrap();
         }
     });
-    let mut client = Client::connect_to(address, false, ClientConfig::default()).await.unwrap();
-    let reply = ask(&mut client, Code::PUT, "value", &body(1500)).await;
+    let client = Session::connect_to(address, false, ClientConfig::default()).await.unwrap();
+    let reply = ask(&client, Code::PUT, "value", &body(1500)).await;
     assert!(reply.code == Code::CHANGED && reply.lacks_block1());
     let server = start();
-    let mut client = connect(&server, false).await;
-    assert!(!ask(&mut client, Code::PUT, "value", &body(1500)).await.lacks_block1());
+    let client = connect(&server, false).await;
+    assert!(!ask(&client, Code::PUT, "value", &body(1500)).await.lacks_block1());
 }

@@ -9,9 +9,8 @@ use std::{
     rc::Rc,
     time::{Duration, Instant},
 };
-use tegmen::coap::Code;
 use tegmen_bench_line::{Failure, IDENTITY};
-use tegmen_host::client::{Client, ClientConfig, ClientError, ClientKey, Request};
+use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Session};
 use tokio::{
     task::{JoinSet, LocalSet},
     time::{sleep, timeout},
@@ -86,18 +85,8 @@ async fn observer(
 ) -> Result<Instant, ClientError> {
     let key = ClientKey { identity: IDENTITY.to_owned(), key: crate::fleet::SECRET.as_bytes().to_vec().into() };
     let config = ClientConfig { key: Some(key), alive: Some(ALIVE), ..ClientConfig::default() };
-    let mut client = Client::connect_to(address, true, config).await?;
-    let path = ["time".to_owned()];
-    let request = Request {
-        method: Code::GET,
-        path: &path,
-        query: &[],
-        content_format: None,
-        accept: None,
-        payload: &[],
-        options: &[],
-    };
-    let mut observation = client.observe(&request).await?;
+    let client = Session::connect_to(address, true, config).await?;
+    let mut observation = client.observe("/time").await?;
     if observation.is_registered() {
         registered.set(registered.get() + 1);
     }

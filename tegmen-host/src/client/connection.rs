@@ -1,27 +1,42 @@
-//! The datagrams of a client: one exchange, and the events of the clock.
+//! The datagrams of a session: everything that happens under its lock. Nothing here waits.
 
-mod oscore;
-mod outer_block;
+mod persistence;
+mod receive;
+mod resumption;
+mod send;
+#[cfg(test)]
+mod tests;
+
+pub(super) use receive::ServerPacing;
+pub(super) use send::{Message, Turn};
 
 use super::oscore::OscoreClient;
-use super::{Client, ClientError, Request, Response, Tapped, describe};
+use super::persistence::PersistentSession;
+use super::places::{Arrived, Places};
+use super::resumption::ResumptionStore;
+use super::{ClientConfig, ClientError, Node, Role, Table, Tapped, describe};
 use crate::clock;
-use crate::contexts::OVERHEAD;
+use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
-use outer_block::is_cut;
+use crate::x509::{CertificateInfo, Refusal};
+use receive::Arrivals;
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use tegmen::buf::Frame;
-use tegmen::coap::exchange::{Busy, Due, Received};
-use tegmen::coap::message::BuildError;
-use tegmen::coap::option::uint_bytes;
-use tegmen::coap::{Block, Builder, Fixed, MessageType, OptionNumber, RequestId};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::SystemTime;
+use tegmen::address::Path;
+use tegmen::coap::{Exchanges, RequestId};
+use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
-use tegmen::cx::Cx;
-use tegmen::dtls::{Fatal, Records};
-use tegmen::endpoint::{Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _};
-use tegmen::identity::Protection;
+use tegmen::dtls::{CipherSuite, Fatal};
+use tegmen::endpoint::{Endpoint, Peers as _};
+use tegmen::identity::{PeerId, Protection};
+use tegmen::node::Parts;
 use tegmen::time::{Duration, Instant};
+use tokio::net::UdpSocket;
 
 /// EMSGSIZE.
 const TOO_LONG: i32 = 90;
@@ -31,265 +46,265 @@ const IPV4_HEADER: u32 = 20;
 const IPV6_HEADER: u32 = 40;
 /// Datagrams do not become smaller than this, in bytes.
 const LEAST_MTU: u16 = 128;
+/// The time between the first and the second retransmission of a message is not shorter. A server that was sent messages
+/// again for so long, and was not heard, counts as silent after the last wait: 8 to 11 seconds in all.
+const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
+const LAST_WAIT: Duration = Duration::from_secs(2);
+/// Bytes of the pool for requests that wait for their acknowledgement, and for replies that are sent again.
+const POOL_BYTES: usize = 1 << 20;
 
-/// What the loop brought.
-pub(super) enum Happened {
-    Established,
-    Response(RequestId, Response),
-    Refused(RequestId, ClientError),
-    Reset(RequestId),
-    Unanswered(RequestId),
-    TimedOut,
-    Closed(Fatal),
+/// One session with its socket.
+pub(super) struct Connection {
+    pub(super) config: Arc<ClientConfig>,
+    /// `None` once the session was closed by its owner.
+    pub(super) socket: Option<UdpSocket>,
+    pub(super) node: Node,
+    pub(super) crypto: HostCrypto,
+    pub(super) counters: Counters,
+    pub(super) path: Path,
+    pub(super) remote: SocketAddr,
+    pub(super) protection: Protection,
+    pub(super) peer: PeerId,
+    pub(super) established: bool,
+    pub(super) handshake_time: Duration,
+    pub(super) closed: Option<Fatal>,
+    /// Why a handshake failed at our side.
+    pub(super) failure: Option<ClientError>,
+    pub(super) hint: Vec<u8>,
+    /// Why the server is not believed.
+    pub(super) refusal: Option<Refusal>,
+    /// Authenticated name of the server.
+    pub(super) server: Option<String>,
+    pub(super) chain: Vec<CertificateInfo>,
+    pub(super) believed_until: Option<SystemTime>,
+    pub(super) kept: Option<PersistentSession>,
+    pub(super) resumption: Option<ResumptionStore>,
+    pub(super) resumed: bool,
+    pub(super) cipher_suite: Option<CipherSuite>,
+    pub(super) oscore: Option<OscoreClient>,
+    pub(super) places: Places,
+    arrivals: Arrivals,
+    /// Longest datagram in bytes.
+    pub(super) mtu: u16,
+    /// For datagrams that are sent.
+    out: Vec<u8>,
+    /// Datagrams that the system could not take yet.
+    unsent: VecDeque<Vec<u8>>,
+    /// The first retransmission since the server was heard.
+    first_repeat: Option<Instant>,
+    /// When a server counts as silent that is not heard until then.
+    silent_at: Instant,
+    /// Observations that are open.
+    pub(super) observations: usize,
+    pub(super) reconnects: u32,
+    /// The task that receives, and the time at which it wakes by itself.
+    pub(super) driver: Option<Waker>,
+    pub(super) armed: Instant,
 }
 
-/// The parts of a message that a [`Request`] does not contain.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Part<'a> {
-    pub(super) payload: &'a [u8],
-    pub(super) block1: Option<Block>,
-    pub(super) block2: Option<Block>,
-    pub(super) size1: Option<u32>,
-    pub(super) observe: Option<u32>,
-    pub(super) echo: Option<&'a [u8]>,
-    pub(super) request_tag: Option<u32>,
-    /// A token to use again.
-    pub(super) token: Option<&'a [u8]>,
-}
-
-impl Client {
-    /// Sends one message and waits for its response.
-    pub(super) async fn exchange(&mut self, ask: &Request<'_>, part: Part<'_>) -> Result<Response, ClientError> {
-        self.converse(ask, part).await.map(|(_, reply)| reply)
-    }
-
-    /// As [`Self::exchange`]; the request may have further responses.
-    pub(super) async fn converse(
-        &mut self,
-        ask: &Request<'_>,
-        part: Part<'_>,
-    ) -> Result<(RequestId, Response), ClientError> {
-        let mut is_again = false;
-        loop {
-            if self.oscore.as_ref().is_some_and(OscoreClient::is_lost) {
-                self.rederive().await?;
-            }
-            let (request, start) = self.begin(ask, part).await?;
-            let answer = self.response_to(request, start.after(self.config.timeout)).await;
-            if is_again || !self.oscore.as_ref().is_some_and(|oscore| oscore.begins_anew(&answer)) {
-                let round_trip = clock::now().since(start);
-                return answer.map(|reply| (request, Response { round_trip, ..reply }));
-            }
-            self.forget(request);
-            is_again = true;
+impl Connection {
+    pub(super) fn new(
+        config: &Arc<ClientConfig>,
+        socket: UdpSocket,
+        (remote, path): (SocketAddr, Path),
+        (endpoint, crypto, counters): (Endpoint<Table, Role>, HostCrypto, Counters),
+        protection: Protection,
+    ) -> Self {
+        Self {
+            config: config.clone(),
+            socket: Some(socket),
+            node: new_node(endpoint, config),
+            crypto,
+            counters,
+            path,
+            remote,
+            protection,
+            peer: PeerId::new(0, 0),
+            established: false,
+            handshake_time: Duration::ZERO,
+            closed: None,
+            failure: None,
+            hint: Vec::new(),
+            refusal: None,
+            server: None,
+            chain: Vec::new(),
+            believed_until: None,
+            kept: None,
+            resumption: None,
+            resumed: false,
+            cipher_suite: None,
+            oscore: None,
+            places: Places::default(),
+            arrivals: Arrivals::default(),
+            mtu: config.dtls.mtu,
+            out: vec![0; MAX_DATAGRAM],
+            unsent: VecDeque::new(),
+            first_repeat: None,
+            silent_at: Instant::NEVER,
+            observations: 0,
+            reconnects: 0,
+            driver: None,
+            armed: Instant::NEVER,
         }
     }
 
-    /// Sends one message that a response comes for.
-    pub(super) async fn begin(
-        &mut self,
-        ask: &Request<'_>,
-        part: Part<'_>,
-    ) -> Result<(RequestId, Instant), ClientError> {
-        if let Some(reason) = self.closed {
-            return Err(ClientError::Ended { remote: self.remote, detail: describe(reason) });
-        }
-        if self.is_silent() {
-            self.is_answered();
-        }
-        if !self.config.confirmable {
-            self.wait_to_probe().await?;
-        }
-        let start = clock::now();
-        let mut random = [0; 9];
-        self.crypto.random(&mut random);
-        let most = self.most();
-        let Some(exchanges) = self.endpoint.peers.attached(self.peer) else {
-            return Err(ClientError::Ended { remote: self.remote, detail: "the peer is gone".to_owned() });
-        };
-        let mut storage = [0; MAX_DATAGRAM];
-        let too_long = ClientError::TooLong { max: most };
-        let headroom = if self.oscore.is_some() { OVERHEAD } else { 0 };
-        let mut frame = Frame::new(storage.get_mut(..headroom + most).unwrap_or(&mut []), headroom);
-        let message_id = exchanges.message_id();
-        let message_type = if self.config.confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
-        let token = part.token.unwrap_or(&random[..self.config.token_len.min(8)]);
-        let builder = Builder::new(&mut frame, message_type, ask.method, message_id, token);
-        if builder.and_then(|builder| write(builder, ask, part)).is_err() {
-            return Err(too_long);
-        }
-        let len = frame.len();
-        let mut frame = Frame::around(&mut storage, headroom, headroom + len);
-        let pending = match &mut self.oscore {
-            None => None,
-            Some(oscore) => Some(oscore.protect(&mut self.crypto, &mut frame)?),
-        };
-        let message = frame.finish();
-        let request = match exchanges.sent(&mut Fixed, start, message, random[8]) {
-            Ok(request) => request,
-            Err(Busy::TooLong) => return Err(too_long),
-            Err(Busy::Outstanding) => return Err(ClientError::System(io::Error::other("too many open requests"))),
-        };
-        if let Some(at) = exchanges.next_deadline(&Fixed) {
-            self.endpoint.peers.schedule(self.peer, at);
-        }
-        if let (Some(oscore), Some(pending)) = (&mut self.oscore, pending) {
-            oscore.wait(request, pending, message);
-        }
-        let message = message.to_vec();
-        if !self.config.confirmable {
-            self.probing.sent(start, message.len());
-        }
-        self.send(start, &message).await?;
-        Ok((request, start))
-    }
-
-    /// Waits until a server that does not answer may be sent another message that nobody acknowledges.
-    async fn wait_to_probe(&mut self) -> Result<(), ClientError> {
-        while clock::now() < self.probing.next() {
-            match self.turn(self.probing.next()).await? {
-                Some(Happened::Response(id, reply)) => self.keep(id, reply),
-                Some(Happened::Closed(reason)) => {
-                    return Err(ClientError::Ended { remote: self.remote, detail: describe(reason) });
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps what another request waits for.
-    fn keep(&mut self, id: RequestId, reply: Response) {
-        if self.unread.len() < MAX_UNREAD {
-            self.unread.push_back((id, reply));
+    /// Talks to `peer` of the endpoint from now on.
+    pub(super) fn talk_to(&mut self, peer: PeerId) {
+        self.peer = peer;
+        let mut first_id = [0; 2];
+        self.crypto.random(&mut first_id);
+        if let Some(exchanges) = self.node.endpoint.peers.attached(peer) {
+            *exchanges = Exchanges::new(u16::from_ne_bytes(first_id));
         }
     }
 
-    /// Bytes that a message to the server may have: what fits a datagram, and a record of the session.
-    pub(super) fn most(&mut self) -> usize {
-        // Without an offer there is no connection id.
-        let channel = self.endpoint.peers.peer(self.peer).map(|peer| peer.channel());
-        let overhead = match (self.config.dtls.connection_id, channel) {
-            (None, Some(channel)) => channel.headroom::<HostCrypto>() + channel.max_tailroom::<HostCrypto>(),
-            _ => MAX_HEADROOM + MAX_TAILROOM,
-        };
-        let datagram = usize::from(self.config.dtls.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);
-        let record = self.endpoint.peers.peer(self.peer).map_or(usize::MAX, |peer| peer.max_content());
-        datagram.min(record).saturating_sub(if self.oscore.is_some() { OVERHEAD } else { 0 })
-    }
-
-    /// The largest block that fits a message beside the options of `ask`, and one that is asked for fits what we take.
-    pub(super) fn block_size(&mut self, ask: &Request<'_>) -> usize {
-        let taken = match (self.protection, self.config.dtls.record_size_limit) {
-            (Protection::Dtls, limit @ 1..) => usize::from(limit),
-            _ => usize::MAX,
-        };
-        let texts = ask.path.iter().chain(ask.query).map(|text| text.len() + 3);
-        let options = ask.options.iter().map(|(_, value)| value.len() + 5);
-        let others: usize = texts.chain(options).sum();
-        // Header and token, the formats, Block1, Size1, Observe, Echo of 8 bytes and the end of the options.
-        let room = self.most().min(taken).saturating_sub(others + 4 + 8 + 3 + 3 + 5 + 5 + 4 + 10 + 1);
-        self.config.block_size.min(room.max(16))
-    }
-
-    /// Sends an empty confirmable message, which is answered with Reset ("CoAP ping"; RFC 7252, section 4.3).
-    ///
-    /// # Errors
-    /// [`ClientError`], which says what to do.
-    pub async fn ping(&mut self) -> Result<Duration, ClientError> {
-        let start = clock::now();
-        let mut random = [0; 1];
-        self.crypto.random(&mut random);
-        let Some(exchanges) = self.endpoint.peers.attached(self.peer) else {
-            return Err(ClientError::Ended { remote: self.remote, detail: "the peer is gone".to_owned() });
-        };
-        let message = tegmen::coap::message::empty(MessageType::Confirmable, exchanges.message_id());
-        let Ok(id) = exchanges.sent(&mut Fixed, start, &message, random[0]) else {
-            return Err(ClientError::System(io::Error::other("too many open requests")));
-        };
-        if let Some(at) = exchanges.next_deadline(&Fixed) {
-            self.endpoint.peers.schedule(self.peer, at);
+    /// Replaces the node by one without a session. Requests that were sent in the session before are ended.
+    pub(super) fn replace_endpoint(&mut self, endpoint: Endpoint<Table, Role>) {
+        self.node = new_node(endpoint, &self.config);
+        (self.established, self.closed, self.failure, self.refusal) = (false, None, None, None);
+        self.is_answered();
+        if let Some(oscore) = &mut self.oscore {
+            oscore.forget_all();
         }
-        self.send(start, &message).await?;
-        match self.response_to(id, start.after(self.config.timeout)).await {
-            Err(ClientError::Reset { .. }) => Ok(clock::now().since(start)),
-            Err(error) => Err(error),
-            Ok(_) => Ok(clock::now().since(start)),
+        let remote = self.remote;
+        let detail = || "it answered nothing, and another session has begun".to_owned();
+        self.places.end_all(|| ClientError::Ended { remote, detail: detail() });
+    }
+
+    /// True if there is no session any more, or the server answers nothing in it.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_gone() || self.protection == Protection::Dtls && self.is_silent()
+    }
+
+    /// True if there is no session any more.
+    fn is_gone(&self) -> bool {
+        self.closed.is_some() || !self.established
+    }
+
+    /// True if the server did not answer a confirmable message and its first retransmissions.
+    pub(super) fn is_silent(&self) -> bool {
+        clock::now() >= self.silent_at
+    }
+
+    /// The server was heard.
+    pub(super) const fn is_answered(&mut self) {
+        (self.first_repeat, self.silent_at) = (None, Instant::NEVER);
+    }
+
+    /// A confirmable message was sent again at `now`.
+    fn is_repeated(&mut self, now: Instant) {
+        let first = *self.first_repeat.get_or_insert(now);
+        let finds_silence = self.protection == Protection::Dtls || self.observations > 0;
+        let is_first = self.silent_at == Instant::NEVER;
+        if self.config.reconnect && finds_silence && is_first && now.since(first) >= BETWEEN_REPEATS {
+            self.silent_at = now.after(LAST_WAIT);
         }
     }
 
-    /// Waits for the response to a request.
-    pub(super) async fn response_to(&mut self, request: RequestId, deadline: Instant) -> Result<Response, ClientError> {
-        let start = clock::now();
-        if let Some(reply) = self.response_until(request, deadline).await? {
-            return Ok(reply);
+    /// True if new OSCORE keys are to be derived before anything is asked.
+    pub(super) fn has_lost_keys(&self) -> bool {
+        self.oscore.as_ref().is_some_and(OscoreClient::is_lost)
+    }
+
+    /// The error of a session that is over; `None` if it is not.
+    pub(super) fn end(&self) -> Option<ClientError> {
+        if self.socket.is_none() {
+            return Some(ClientError::Closed { remote: self.remote });
         }
-        self.forget(request);
-        let is_over = self.is_over();
-        Err(match self.protection {
-            Protection::Dtls if is_over && !self.kept.as_ref().is_some_and(|kept| kept.untried) => {
-                let detail = "it answers nothing: it restarted without its sessions, or cannot be reached".to_owned();
-                ClientError::Ended { remote: self.remote, detail }
-            }
-            Protection::Plain => {
-                let seconds = clock::now().since(start).as_secs();
-                ClientError::Silence { remote: self.remote, seconds }
-            }
-            _ if self.kept.as_ref().is_some_and(|kept| kept.untried) => {
-                self.forget_session();
-                let detail = "it does not know the session that was kept, which is forgotten now".to_owned();
-                ClientError::Ended { remote: self.remote, detail }
-            }
-            _ => {
-                let seconds = clock::now().since(start).as_secs();
-                ClientError::NoResponse { remote: self.remote, seconds }
-            }
+        let reason = self.closed?;
+        Some(ClientError::Ended { remote: self.remote, detail: describe(reason) })
+    }
+
+    /// The next reply at a place: `Ok(None)` if there will be none. Nothing if it has to be waited for.
+    pub(super) fn arrived(&mut self, at: usize) -> Option<Result<Option<super::Response>, ClientError>> {
+        let is_silent = self.is_silent();
+        let place = self.places.get(at)?;
+        if place.arrived.is_empty()
+            && let Some(error) = self.failure.take()
+        {
+            return Some(Err(error));
+        }
+        Some(match place.arrived.pop_front() {
+            Some(Arrived::Response(response)) => Ok(Some(response)),
+            Some(Arrived::Refused(error)) => Err(error),
+            Some(Arrived::Unanswered) => Ok(None),
+            None if is_silent => Ok(None),
+            None => Err(self.end()?),
         })
     }
 
-    /// Waits for the response, or the next notification, to a request; `None` if there is none until the deadline, or
-    /// nobody acknowledges the request. What else comes is kept.
-    pub(super) async fn response_until(
-        &mut self,
-        request: RequestId,
-        deadline: Instant,
-    ) -> Result<Option<Response>, ClientError> {
-        if let Some(index) = self.unread.iter().position(|(id, _)| *id == request)
-            && let Some((_, reply)) = self.unread.remove(index)
-        {
-            return self.uncut(request, reply).await.map(Some);
-        }
-        loop {
-            let happened = match self.step(deadline).await {
-                Ok(happened) => happened,
-                Err(error) => {
-                    self.forget(request);
-                    return Err(error);
-                }
-            };
-            match happened {
-                Happened::Response(id, reply) if id == request => return self.uncut(request, reply).await.map(Some),
-                Happened::Response(id, reply) => self.keep(id, reply),
-                Happened::Refused(id, error) if id == request => return Err(error),
-                Happened::Reset(id) if id == request => return Err(ClientError::Reset { remote: self.remote }),
-                Happened::Unanswered(id) if id != request => {}
-                Happened::TimedOut | Happened::Unanswered(_) => return Ok(None),
-                Happened::Closed(reason) => {
-                    return Err(ClientError::Ended { remote: self.remote, detail: describe(reason) });
-                }
-                Happened::Established | Happened::Refused(..) | Happened::Reset(_) => {}
-            }
+    /// Gives up the request of a place.
+    pub(super) fn forget(&mut self, at: usize) {
+        let request = self.places.forget_request(at);
+        self.cancel(request);
+        if let Some(place) = self.places.get(at) {
+            place.arrived.clear();
         }
     }
 
-    pub(super) fn forget(&mut self, request: RequestId) {
-        if let Some(exchanges) = self.endpoint.peers.attached(self.peer) {
-            exchanges.cancel(&mut Fixed, request);
-        }
+    /// Gives up a place, and its request.
+    pub(super) fn give_back(&mut self, at: usize) {
+        let request = self.places.give_back(at);
+        self.cancel(request);
+    }
+
+    fn cancel(&mut self, request: Option<RequestId>) {
+        let Some(request) = request else { return };
+        self.node.cancel(self.peer, request);
         if let Some(oscore) = &mut self.oscore {
             oscore.forget(request);
         }
-        self.unread.retain(|(id, _)| *id != request);
+    }
+
+    /// The session ended.
+    fn on_closed(&mut self, reason: Fatal) {
+        self.closed = Some(reason);
+        self.forget_session();
+        let remote = self.remote;
+        self.places.end_all(|| ClientError::Ended { remote, detail: describe(reason) });
+    }
+
+    /// Continues from another socket.
+    pub(super) fn move_to(&mut self, socket: UdpSocket, path: Path) {
+        (self.socket, self.path) = (Some(socket), path);
+        self.node.endpoint.move_session(self.peer, &path);
+        self.wake_driver();
+    }
+
+    /// Ends everything: the owner closed the session or dropped it.
+    pub(super) fn shut(&mut self) {
+        (self.socket, self.kept, self.oscore, self.resumption) = (None, None, None, None);
+        let remote = self.remote;
+        self.places.end_all(|| ClientError::Closed { remote });
+        self.wake_driver();
+    }
+
+    fn wake_driver(&mut self) {
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+
+    /// Wakes the driver if something is due before it wakes by itself.
+    pub(super) fn rearm(&mut self, at: Instant) {
+        if at < self.armed {
+            self.armed = at;
+            self.wake_driver();
+        }
+    }
+
+    /// The time at which the driver has to do something.
+    pub(super) fn next_wake(&self) -> Instant {
+        let silent_at = if self.is_silent() { Instant::NEVER } else { self.silent_at };
+        let alarm = self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER);
+        alarm.min(self.places.next_wake()).min(silent_at)
+    }
+
+    /// Waits at a place on behalf of a future.
+    pub(super) fn watch(&mut self, at: usize, waker: &Waker, deadline: Instant) {
+        let wake_at = self.places.get(at).map_or(deadline, |place| place.wake_at.min(deadline));
+        self.places.watch(at, waker, wake_at);
+        self.rearm(wake_at);
     }
 
     fn tap(&self, sent: bool, datagram: &[u8]) {
@@ -298,46 +313,30 @@ impl Client {
         }
     }
 
-    pub(super) async fn send(&mut self, now: Instant, message: &[u8]) -> Result<(), ClientError> {
-        self.lease_ahead().map_err(ClientError::State)?;
-        let mut storage = [0; MAX_DATAGRAM];
-        let mut frame = Frame::new(&mut storage, if self.protection == Protection::Dtls { MAX_HEADROOM } else { 0 });
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        let sealed = frame.append(message).is_ok() && self.endpoint.seal(&mut cx, self.peer, &mut frame).is_ok();
-        if !sealed {
-            let detail = "its key has sealed as many records as it may".to_owned();
-            return Err(ClientError::Ended { remote: self.remote, detail });
-        }
-        self.put(frame.bytes()).await
-    }
-
-    async fn put(&mut self, datagram: &[u8]) -> Result<(), ClientError> {
-        self.tap(true, datagram);
-        match self.socket.send(datagram).await {
-            Ok(_) => Ok(()),
-            Err(error) => self.network_error(error),
-        }
-    }
-
     /// Handles an error of the system for our datagrams. A refusal after the handshake may be forged by anybody.
-    fn network_error(&mut self, source: io::Error) -> Result<(), ClientError> {
-        let remote = self.remote;
+    fn network_error(&mut self, source: &io::Error) -> Result<(), ClientError> {
         if source.raw_os_error() == Some(TOO_LONG) {
             self.follow_path_mtu();
             return Ok(());
         }
         match source.kind() {
             ErrorKind::ConnectionRefused if self.protection == Protection::Dtls && self.established => Ok(()),
-            ErrorKind::ConnectionRefused => {
-                let other = if self.protection == Protection::Dtls {
-                    "coaps has 5684 unless a server says otherwise"
-                } else {
-                    "coap has 5683 unless a server says otherwise"
-                };
-                Err(ClientError::Refused { remote, other })
-            }
-            _ => Err(ClientError::Unreachable { remote, source }),
+            _ => Err(explain_network(self.remote, self.protection, source)),
         }
+    }
+
+    /// Gives an error of the network to all that wait.
+    pub(super) fn fail(&mut self, source: &io::Error) {
+        if self.network_error(source).is_err() {
+            let (remote, protection) = (self.remote, self.protection);
+            self.places.refuse_all(|| explain_network(remote, protection, source));
+        }
+    }
+
+    /// Gives an error of our own side to one that waits.
+    fn fail_here(&mut self, error: ClientError) {
+        self.failure = Some(error);
+        self.places.wake_all();
     }
 
     /// A datagram was longer than the path carries: those of handshakes, and blocks, become smaller. What was lost is sent
@@ -346,247 +345,31 @@ impl Client {
         #[cfg(not(target_os = "linux"))]
         let known: Option<u32> = None;
         #[cfg(target_os = "linux")]
-        let known = match self.remote.is_ipv4() {
-            true => rustix::net::sockopt::ip_mtu(&self.socket).ok(),
-            false => rustix::net::sockopt::ipv6_mtu(&self.socket).ok(),
-        };
+        let known = self.socket.as_ref().and_then(|socket| match self.remote.is_ipv4() {
+            true => rustix::net::sockopt::ip_mtu(socket).ok(),
+            false => rustix::net::sockopt::ipv6_mtu(socket).ok(),
+        });
         let headers = UDP_HEADER + if self.remote.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
-        let mtu = &mut self.config.dtls.mtu;
         let fits = known.and_then(|known| u16::try_from(known.saturating_sub(headers)).ok());
-        *mtu = fits.filter(|fits| fits < mtu).unwrap_or(*mtu / 2).max(LEAST_MTU);
-        self.endpoint.limit_mtu(*mtu);
-    }
-
-    /// Receives, and does what is due, until something happens or the deadline has come.
-    pub(super) async fn step(&mut self, deadline: Instant) -> Result<Happened, ClientError> {
-        loop {
-            if let Some(happened) = self.turn(deadline).await? {
-                return Ok(happened);
-            }
-            if clock::now() >= deadline.min(self.silent_at) {
-                return Ok(Happened::TimedOut);
-            }
-        }
-    }
-
-    /// The server was heard.
-    pub(super) fn is_answered(&mut self) {
-        (self.repeats, self.silent_at) = (0, Instant::NEVER);
-    }
-
-    /// A confirmable message was sent again at `now`.
-    fn is_repeated(&mut self, now: Instant) {
-        self.repeats = self.repeats.saturating_add(1);
-        if self.config.reconnect && self.finds_silence && self.repeats == MAX_REPEATS {
-            self.silent_at = now.after(LAST_WAIT);
-        }
-    }
-
-    /// Does what is due, and receives one datagram if one comes before the deadline and the next alarm.
-    async fn turn(&mut self, deadline: Instant) -> Result<Option<Happened>, ClientError> {
-        if let Some(happened) = self.poll().await? {
-            return Ok(Some(happened));
-        }
-        let deadline = deadline.min(self.silent_at);
-        let alarm = self.endpoint.next_alarm().map_or(deadline, |alarm| alarm.min(deadline));
-        // Taken out while it is read from; whoever gives up in between leaves it empty.
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(RECEIVE_LEN, 0);
-        let received = tokio::time::timeout_at(clock::tokio_instant(alarm), self.socket.recv(&mut buffer)).await;
-        let happened = match received {
-            Err(_) => Ok(None),
-            Ok(Err(error)) => self.network_error(error).map(|()| None),
-            Ok(Ok(len)) => {
-                let datagram = buffer.get_mut(..len).unwrap_or(&mut []);
-                self.on_datagram(datagram).await
-            }
-        };
-        self.buffer = buffer;
-        happened
-    }
-
-    /// Sends what is due.
-    pub(super) async fn poll(&mut self) -> Result<Option<Happened>, ClientError> {
-        loop {
-            let mut out = [0; MAX_DATAGRAM];
-            let now = clock::now();
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            match self.endpoint.poll(&mut cx, &mut out) {
-                None => return Ok(None),
-                Some(Event::Transmit { len, .. }) => self.put(&out[..len.into()]).await?,
-                Some(Event::Alarm(_)) => {
-                    if let Some(happened) = self.on_alarm(now).await? {
-                        return Ok(Some(happened));
-                    }
-                }
-                Some(Event::Closed { reason, .. }) => {
-                    self.closed = Some(reason);
-                    self.forget_session();
-                    return Ok(Some(Happened::Closed(reason)));
-                }
-                Some(_) => {}
-            }
-        }
-    }
-
-    async fn on_alarm(&mut self, now: Instant) -> Result<Option<Happened>, ClientError> {
-        loop {
-            let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Ok(None) };
-            let mut storage = [0; MAX_DATAGRAM];
-            let mut frame = Frame::new(&mut storage, 0);
-            match exchanges.poll(&mut Fixed, now, &mut frame) {
-                Some(Due::Retransmit) => {
-                    self.send(now, frame.bytes()).await?;
-                    self.is_repeated(now);
-                }
-                Some(Due::TimedOut(request)) => return Ok(Some(Happened::Unanswered(request))),
-                None => {
-                    if let Some(next) = exchanges.next_deadline(&Fixed) {
-                        self.endpoint.peers.schedule(self.peer, next);
-                    }
-                    return Ok(None);
-                }
-            }
-        }
-    }
-
-    async fn on_datagram(&mut self, datagram: &mut [u8]) -> Result<Option<Happened>, ClientError> {
-        if self.protection == Protection::Plain {
-            self.tap(false, datagram);
-            return self.on_message(datagram).await;
-        }
-        // A datagram is opened where it lies. A tap sees it behind the secrets that its first record gives.
-        let mut untapped = self.config.tap.is_some().then(|| datagram.to_vec());
-        let path = self.path;
-        let mut records = Records::new(datagram);
-        let mut result = None;
-        loop {
-            let mut out = [0; MAX_DATAGRAM];
-            let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-            let mut event = match self.endpoint.handle(&mut cx, &path, &mut records, &mut out) {
-                None => {
-                    if let Some(datagram) = untapped {
-                        self.tap(false, &datagram);
-                    }
-                    return Ok(result);
-                }
-                event => event,
-            };
-            // What waited behind one question may lead to the next.
-            while let Some(Event::Need(_)) = event {
-                event = self.on_need();
-            }
-            if let Some(datagram) = untapped.take() {
-                self.tap(false, &datagram);
-            }
-            match event {
-                Some(Event::Answer { len }) => self.put(&out[..len.into()]).await?,
-                Some(Event::Established(_)) => {
-                    self.established = true;
-                    self.on_established()?;
-                    result = Some(Happened::Established);
-                }
-                Some(Event::Closed { reason, .. }) => {
-                    self.closed = Some(reason);
-                    self.forget_session();
-                    return Ok(Some(Happened::Closed(reason)));
-                }
-                Some(Event::Message { bytes, .. }) => {
-                    if let Some(happened) = self.on_message(records.bytes(bytes)).await?
-                        && let Some(Happened::Response(request, reply)) = result.replace(happened)
-                    {
-                        self.unread.push_back((request, reply));
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    async fn on_message(&mut self, bytes: &mut [u8]) -> Result<Option<Happened>, ClientError> {
-        let now = clock::now();
-        self.probing.heard();
-        self.is_answered();
-        let Some(exchanges) = self.endpoint.peers.attached(self.peer) else { return Ok(None) };
-        let (mut answered, mut arrays) = (None, Fixed);
-        let (answer, happened) = match exchanges.receive(&mut arrays, now, bytes) {
-            Received::Response { request, message, acknowledge } => {
-                answered = Some(message.token().len());
-                let reply = match &mut self.oscore {
-                    None => Ok(Response::new(&message)),
-                    Some(_) if is_cut(&message) => Ok(Response { is_cut: true, ..Response::new(&message) }),
-                    Some(oscore) => {
-                        let before = bytes.to_vec();
-                        let reply = oscore.unprotect(&mut self.crypto, request, bytes);
-                        reply.map_err(|refused| Self::refused(self.remote, refused, &before))
-                    }
-                };
-                let happened = match reply {
-                    Ok(reply) => Happened::Response(request, reply),
-                    Err(error) => Happened::Refused(request, error),
-                };
-                (acknowledge.map_or(Vec::new(), |ack| ack.to_vec()), Some(happened))
-            }
-            Received::Reset(request) => (Vec::new(), Some(Happened::Reset(request))),
-            Received::Duplicate(reply) => (reply.to_vec(), None),
-            Received::Reject(reset) => (reset.to_vec(), None),
-            // A client has no resources.
-            Received::Request(message, _) if message.message_type() == MessageType::Confirmable => {
-                (tegmen::coap::message::empty(MessageType::Reset, message.message_id()).to_vec(), None)
-            }
-            Received::Request(..) | Received::Acknowledged(_) | Received::Rejected { .. } | Received::Nothing => {
-                (Vec::new(), None)
-            }
-        };
-        if let Some(token_len) = answered {
-            self.heard(token_len);
-        }
-        if !answer.is_empty() {
-            self.send(now, &answer).await?;
-        }
-        Ok(happened)
+        self.mtu = fits.filter(|fits| *fits < self.mtu).unwrap_or(self.mtu / 2).max(LEAST_MTU);
+        self.node.endpoint.limit_mtu(self.mtu);
     }
 }
 
-/// Retransmissions after which a server that was not heard counts as silent, and how long the last one is given: 8 to 11
-/// seconds in all.
-const MAX_REPEATS: u8 = 2;
-const LAST_WAIT: Duration = Duration::from_secs(2);
-/// Longest UDP payload.
-const RECEIVE_LEN: usize = 65_535;
-/// Responses that are kept while another is waited for.
-const MAX_UNREAD: usize = 64;
-
-pub(super) fn write(mut builder: Builder<'_, '_>, ask: &Request<'_>, part: Part<'_>) -> Result<(), BuildError> {
-    for segment in ask.path {
-        builder.option(OptionNumber::URI_PATH, segment.as_bytes())?;
+fn explain_network(remote: SocketAddr, protection: Protection, source: &io::Error) -> ClientError {
+    if source.kind() == ErrorKind::ConnectionRefused {
+        let other = match protection {
+            Protection::Dtls => "coaps has 5684 unless a server says otherwise",
+            _ => "coap has 5683 unless a server says otherwise",
+        };
+        return ClientError::Refused { remote, other };
     }
-    for argument in ask.query {
-        builder.option(OptionNumber::URI_QUERY, argument.as_bytes())?;
-    }
-    let numbers = [
-        (OptionNumber::CONTENT_FORMAT, ask.content_format.map(u32::from)),
-        (OptionNumber::ACCEPT, ask.accept.map(u32::from)),
-        (OptionNumber::OBSERVE, part.observe),
-        (OptionNumber::BLOCK1, part.block1.map(Block::value)),
-        (OptionNumber::BLOCK2, part.block2.map(Block::value)),
-        (OptionNumber::SIZE1, part.size1),
-        (OptionNumber::REQUEST_TAG, part.request_tag),
-    ];
-    for (number, value) in numbers {
-        let mut bytes = [0; 4];
-        if let Some(value) = value {
-            builder.insert(number, uint_bytes(value, &mut bytes))?;
-        }
-    }
-    if let Some(echo) = part.echo {
-        builder.insert(OptionNumber::ECHO, echo)?;
-    }
-    for (number, value) in ask.options {
-        builder.insert(*number, value)?;
-    }
-    builder.payload(part.payload)
+    let source = source.raw_os_error().map_or_else(|| source.kind().into(), io::Error::from_raw_os_error);
+    ClientError::Unreachable { remote, source }
 }
 
-#[cfg(test)]
-mod tests;
+fn new_node(endpoint: Endpoint<Table, Role>, config: &ClientConfig) -> Node {
+    let mut node = Node::with_features(endpoint, ExchangePool::new(0, POOL_BYTES), Parts::default());
+    node.set_nstart(config.nstart.max(1));
+    node
+}

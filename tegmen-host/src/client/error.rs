@@ -100,6 +100,41 @@ pub enum ClientError {
         /// The reason.
         detail: String,
     },
+    /// The session was closed at this end while the request waited, or before.
+    #[error("the session with {remote} was closed here; connect again")]
+    Closed {
+        /// The address.
+        remote: SocketAddr,
+    },
+    /// The request was not sent: as many wait already as the settings allow.
+    #[error(
+        "{max} requests to {remote} wait already: wait for one to end, or allow more at once (nstart) or in the queue (max_queued)"
+    )]
+    QueueFull {
+        /// The address.
+        remote: SocketAddr,
+        /// Requests that wait.
+        max: usize,
+    },
+    /// The request was not sent: those before it had no answer.
+    #[error(
+        "the request waited {seconds} s behind others that {remote} did not answer, and was not sent. Allow more time, or see \
+         whether the server is reached"
+    )]
+    NotSent {
+        /// The address.
+        remote: SocketAddr,
+        /// The time waited.
+        seconds: u64,
+    },
+    /// The path of a request cannot be sent.
+    #[error("the path {path}: {problem}")]
+    Path {
+        /// The path.
+        path: String,
+        /// The error.
+        problem: &'static str,
+    },
     /// The server rejected the message.
     #[error("{remote} answered with Reset: it does not take such a message")]
     Reset {

@@ -1,23 +1,24 @@
 //! The session of a client: its handshake, and another handshake if the server does not know the session any more.
 
+use super::connection::Connection;
 use super::persistence::PersistentSession;
 use super::resumption::{self, Offer, ResumptionStore};
-use super::{Client, ClientConfig, ClientError, Role, Table};
+use super::{ClientConfig, ClientError, Request, Response, Role, Session, Table, transfer};
 use crate::clock;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use std::io;
 use std::time::Duration;
 use tegmen::address::Path;
-use tegmen::coap::{Code, Exchanges};
+use tegmen::coap::Code;
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::cx::Cx;
 use tegmen::dtls::resumption::Handle;
 use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
 use tegmen::dtls::{Config, Fatal};
-use tegmen::endpoint::{Endpoint, Peers as _};
-use tegmen::identity::{PeerId, Principal, Protection};
+use tegmen::endpoint::Endpoint;
+use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 
 /// Time limit of one handshake of a reconnection: a server that starts meanwhile is found by the next one.
@@ -38,9 +39,9 @@ impl Backoff {
         Self { most: Duration::from_secs(1) }
     }
 
-    pub(super) async fn pause(&mut self, crypto: &mut HostCrypto) {
+    pub(super) async fn pause(&mut self, session: &Session) {
         let mut random = [0; 4];
-        crypto.random(&mut random);
+        session.lock().crypto.random(&mut random);
         let part = u32::from_ne_bytes(random);
         tokio::time::sleep(self.most.mul_f64(f64::from(part) / f64::from(u32::MAX))).await;
         self.most = (self.most * 2).min(Self::LONGEST);
@@ -81,92 +82,93 @@ pub(super) fn new_endpoint(
     Endpoint::with_roles(&mut Cx { now: clock::now(), crypto, counters }, Table::new(), dtls, role)
 }
 
-impl Client {
-    /// Talks to `peer` of the endpoint from now on.
-    pub(super) fn talk_to(&mut self, peer: PeerId) {
-        self.peer = peer;
-        let mut first_id = [0; 2];
-        self.crypto.random(&mut first_id);
-        if let Some(exchanges) = self.endpoint.peers.attached(peer) {
-            **exchanges = Exchanges::new(u16::from_ne_bytes(first_id));
-        }
+impl Connection {
+    /// Sends a ClientHello from a new endpoint. The state of the session before is discarded.
+    fn hello(&mut self, offer: Option<&Offer>, handshake_timeout: Duration) -> Result<(), ClientError> {
+        let dtls = Config { handshake_timeout, mtu: self.mtu, ..self.config.dtls };
+        let endpoint = new_endpoint(&mut self.crypto, &mut self.counters, &self.config, dtls);
+        self.replace_endpoint(endpoint);
+        let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
+        let connected = match offer {
+            Some((session, true, ticket)) => {
+                self.node.endpoint.connect_again(&mut cx, &self.path, session, Handle::Ticket(ticket))
+            }
+            Some((session, false, id)) => {
+                self.node.endpoint.connect_again(&mut cx, &self.path, session, Handle::Id(id))
+            }
+            None => self.node.endpoint.connect(&mut cx, &self.path),
+        };
+        self.talk_to(connected.map_err(|_| no_room())?);
+        self.run_due();
+        self.rearm(self.next_wake());
+        Ok(())
     }
+}
 
+impl Session {
     /// Begins a session, with a resumed handshake if there is something to resume. Where the server ends that or does not
     /// answer it, a full handshake follows.
-    pub(super) async fn establish(&mut self, timeout: Duration) -> Result<(), ClientError> {
-        if let Some(offer) = self.resumption.as_ref().and_then(ResumptionStore::offer) {
+    pub(super) async fn establish(&self, timeout: Duration) -> Result<(), ClientError> {
+        let offer = self.lock().resumption.as_ref().and_then(ResumptionStore::offer);
+        if let Some(offer) = offer {
             let timeout = timeout / 3;
-            self.hello(Some(&offer), timeout)?;
-            match self.handshake(timeout).await {
-                Err(error) if self.closed.is_none() && !error.is_silence() => return Err(error),
+            self.lock().hello(Some(&offer), timeout)?;
+            let done = self.handshake(timeout).await;
+            let mut guard = self.lock();
+            let connection = &mut *guard;
+            match done {
+                Err(error) if connection.closed.is_none() && !error.is_silence() => return Err(error),
                 Err(_) => {}
                 done => return done,
             }
             // RFC 5246, section 7.2.2: a session that ended in a fatal alert is not resumed.
-            if let (Some(Fatal::Alert(_)), Some(store)) = (self.closed, &mut self.resumption) {
+            if let (Some(Fatal::Alert(_)), Some(store)) = (connection.closed, &mut connection.resumption) {
                 store.forget()?;
             }
         }
-        self.hello(None, timeout)?;
+        self.lock().hello(None, timeout)?;
         self.handshake(timeout).await
     }
 
-    /// Sends a ClientHello from a new endpoint. The state of the session before is discarded.
-    fn hello(&mut self, offer: Option<&Offer>, handshake_timeout: Duration) -> Result<(), ClientError> {
-        let dtls = Config { handshake_timeout, ..self.config.dtls };
-        self.endpoint = new_endpoint(&mut self.crypto, &mut self.counters, &self.config, dtls);
-        let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-        let connected = match offer {
-            Some((session, true, ticket)) => {
-                self.endpoint.connect_again(&mut cx, &self.path, session, Handle::Ticket(ticket))
-            }
-            Some((session, false, id)) => self.endpoint.connect_again(&mut cx, &self.path, session, Handle::Id(id)),
-            None => self.endpoint.connect(&mut cx, &self.path),
-        };
-        self.talk_to(connected.map_err(|_| no_room())?);
-        (self.established, self.closed, self.refusal) = (false, None, None);
-        self.is_answered();
-        self.unread.clear();
-        if let Some(oscore) = &mut self.oscore {
-            oscore.forget_all();
-        }
-        Ok(())
+    /// True if the session is over, or another one than the one with the number `since` is there.
+    pub(super) fn was_lost(&self, since: u32) -> bool {
+        let connection = self.lock();
+        connection.is_over() || connection.reconnects != since
     }
 
-    /// True if there is no session any more, or the server answers nothing in it.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_gone() || self.protection == Protection::Dtls && self.is_silent()
+    /// True if what failed with `error` in the session with the number `since` can be tried again, in another session if
+    /// there was one.
+    pub(super) fn may_try_again(&self, error: &ClientError, since: u32) -> bool {
+        let is_closed = matches!(error, ClientError::Closed { .. });
+        self.config().reconnect && !is_closed && (self.was_lost(since) || error.is_passing())
     }
 
-    /// True if there is no session any more.
-    fn is_gone(&self) -> bool {
-        self.closed.is_some() || !self.established
-    }
-
-    /// True if the server did not answer a confirmable message and its first retransmissions.
-    pub(super) fn is_silent(&self) -> bool {
-        clock::now() >= self.silent_at
-    }
-
-    /// True if what failed with `error` can be tried again, in another session if there was one.
-    pub(super) fn may_try_again(&self, error: &ClientError) -> bool {
-        self.config.reconnect && (self.is_over() || error.is_passing())
-    }
-
-    /// Begins another session in the place of one that is over. Attempts follow one another with random pauses.
+    /// Begins another session in the place of one that is over. Attempts follow one another with random pauses. If several
+    /// requests need it, one of them does it and the others wait.
     ///
     /// # Errors
     /// That of the attempt that ends behind `until`, or the first that another attempt does not mend.
-    pub(super) async fn reconnect(&mut self, until: Instant) -> Result<(), ClientError> {
-        self.forget_session();
+    pub(super) async fn reconnect(&self, until: Instant) -> Result<(), ClientError> {
+        let _one = self.shared().renewal.lock().await;
+        {
+            let mut connection = self.lock();
+            if connection.socket.is_none() {
+                return Err(ClientError::Closed { remote: connection.remote });
+            }
+            if !connection.is_over() {
+                return Ok(());
+            }
+            connection.forget_session();
+        }
         let mut backoff = Backoff::new();
         loop {
-            backoff.pause(&mut self.crypto).await;
-            match self.establish(self.config.dtls.handshake_timeout.min(ATTEMPT)).await {
+            backoff.pause(self).await;
+            match self.establish(self.config().dtls.handshake_timeout.min(ATTEMPT)).await {
                 Ok(()) => {
-                    self.reconnects += 1;
-                    return self.keep_session();
+                    let mut connection = self.lock();
+                    connection.reconnects += 1;
+                    connection.places.wake_first();
+                    return connection.keep_session();
                 }
                 Err(error) if !error.is_passing() || clock::now() >= until => return Err(error),
                 Err(_) => {}
@@ -174,25 +176,26 @@ impl Client {
         }
     }
 
-    /// As [`super::transfer::request`], again in another session where one ends or is unknown to the server, if the request
+    /// As [`transfer::request`], again in another session where one ends or is unknown to the server, if the request
     /// may be executed twice.
-    pub(super) async fn request_again(&mut self, ask: &super::Request<'_>) -> Result<super::Response, ClientError> {
-        let until = clock::now().after(self.config.timeout);
-        let most = self.reconnects + MOST_PER_REQUEST;
-        // Nothing of this request was sent yet.
-        if self.config.reconnect && self.is_over() {
-            self.reconnect(until).await?;
-        }
+    pub(super) async fn request_again(&self, request: &Request<'_>) -> Result<Response, ClientError> {
+        let reconnect = self.config().reconnect;
+        let until = clock::now().after(self.config().timeout);
+        let mut attempts = 0;
         loop {
-            match super::transfer::request(self, ask).await {
-                Err(_)
-                    if self.config.reconnect
-                        && self.is_over()
-                        && is_idempotent(ask.method)
-                        && self.reconnects < most =>
-                {
-                    self.reconnect(until).await?;
-                }
+            // Nothing of this request was sent yet, or it may be sent again.
+            if reconnect && self.lock().is_over() {
+                self.reconnect(until).await?;
+            }
+            let since = self.reconnects();
+            attempts += 1;
+            match transfer::request(self, request).await {
+                Err(error)
+                    if reconnect
+                        && self.was_lost(since)
+                        && !matches!(error, ClientError::Closed { .. })
+                        && is_idempotent(request.method)
+                        && attempts <= MOST_PER_REQUEST => {}
                 done => return done,
             }
         }

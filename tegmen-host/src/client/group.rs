@@ -1,6 +1,7 @@
 //! One request to a group of servers, and the responses of its members (RFC 7252, section 8).
 
-use super::{ClientError, Request, Response, connection::write};
+use super::request::Part;
+use super::{ClientError, Request, Response};
 use crate::clock;
 use crate::group::Group;
 use crate::provider::HostCrypto;
@@ -26,7 +27,7 @@ const MAX_MESSAGE: usize = 1152;
 pub async fn ask_group(
     group: &Group,
     port: u16,
-    ask: &Request<'_>,
+    request: &Request<'_>,
     wait: Duration,
     mut on_reply: impl FnMut(SocketAddr, Response),
 ) -> Result<usize, ClientError> {
@@ -40,8 +41,10 @@ pub async fn ask_group(
     let mut storage = [0; MAX_MESSAGE];
     let mut frame = Frame::new(&mut storage, 0);
     let message_id = u16::from_be_bytes([high, low]);
-    Builder::new(&mut frame, MessageType::NonConfirmable, ask.method, message_id, &token)
-        .and_then(|builder| write(builder, ask, super::connection::Part { payload: ask.payload, ..Default::default() }))
+    request.check()?;
+    let part = Part { payload: request.payload, ..Part::default() };
+    Builder::new(&mut frame, MessageType::NonConfirmable, request.method, message_id, &token)
+        .and_then(|mut builder| request.write(&mut builder, part))
         .map_err(|_| ClientError::TooLong { max: MAX_MESSAGE })?;
     let start = clock::now();
     socket.send_to(frame.bytes(), remote).await.map_err(unreachable)?;

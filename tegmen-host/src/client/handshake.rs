@@ -1,8 +1,9 @@
 //! The handshake of a client: the answers to its questions, and the reasons for its failure.
 
-use super::connection::Happened;
+use super::connection::Connection;
 use super::establish::no_room;
-use super::{Client, ClientError};
+use super::places::Arrived;
+use super::{ClientError, Session};
 use crate::clock;
 use crate::provider::public::draw_premaster;
 use crate::x509::{CertificateInfo, Purpose};
@@ -19,52 +20,78 @@ use tegmen::identity::Principal;
 /// The next handshake waits twice as long.
 const PATIENCE: u32 = 5;
 
-impl Client {
+impl Session {
     /// Waits until the session stands.
-    pub(super) async fn handshake(&mut self, timeout: Duration) -> Result<(), ClientError> {
+    pub(super) async fn handshake(&self, timeout: Duration) -> Result<(), ClientError> {
+        let place = self.place();
+        if let Some(place) = self.lock().places.get(place.at()) {
+            place.listens = true;
+        }
         let start = clock::now();
         let deadline = start.after(timeout).after_millis(1000);
         // A server that has forgotten a handshake answers nothing of it, but it answers a new ClientHello.
-        let tick = self.config.dtls.retransmit_first;
+        let tick = self.config().dtls.retransmit_first;
         let (mut waited, mut patience, mut after_finished) = (0, PATIENCE, false);
         loop {
-            match self.step(deadline.min(clock::now().after(tick))).await? {
-                Happened::Established => {
-                    self.handshake_time = clock::now().since(start);
-                    // In a resumed handshake our flight is the last, and goes before the first request.
-                    return match self.poll().await? {
-                        Some(Happened::Closed(reason)) => Err(self.explain(reason)),
-                        _ => Ok(()),
-                    };
+            let until = deadline.min(clock::now().after(tick));
+            match self.wait(&place, until, Connection::handshake_result).await {
+                Some(Ok(())) => {
+                    self.lock().handshake_time = clock::now().since(start);
+                    return Ok(());
                 }
-                Happened::Closed(reason) => return Err(self.explain(reason)),
-                Happened::TimedOut if clock::now() < deadline => {
-                    let handshake = self.endpoint.peers.handshake(self.peer);
-                    if !handshake.is_some_and(|handshake| handshake.state.awaits_server_finished()) {
+                Some(Err(error)) => return Err(error),
+                None if clock::now() < deadline => {
+                    let mut connection = self.lock();
+                    if !connection.awaits_server_finished() {
                         continue;
                     }
                     after_finished = true;
                     waited += 1;
                     if waited >= patience {
                         (waited, patience) = (0, patience.saturating_mul(2));
-                        self.begin_again()?;
+                        connection.begin_again()?;
                     }
                 }
-                Happened::TimedOut => return Err(self.explain(Fatal::TimedOut { after_finished })),
-                Happened::Response(..) | Happened::Refused(..) | Happened::Reset(_) | Happened::Unanswered(_) => {}
+                None => return Err(self.lock().explain(Fatal::TimedOut { after_finished })),
             }
         }
+    }
+}
+
+impl Connection {
+    /// The result of a handshake; `None` if it goes on.
+    fn handshake_result(&mut self, at: usize) -> Option<Result<(), ClientError>> {
+        if let Some(Arrived::Refused(error)) = self.places.get(at).and_then(|place| place.arrived.pop_front()) {
+            return Some(Err(error));
+        }
+        if let Some(error) = self.failure.take() {
+            return Some(Err(error));
+        }
+        if let Some(reason) = self.closed {
+            return Some(Err(self.explain(reason)));
+        }
+        if let Some(error) = self.end() {
+            return Some(Err(error));
+        }
+        self.established.then_some(Ok(()))
+    }
+
+    fn awaits_server_finished(&mut self) -> bool {
+        let handshake = self.node.endpoint.peers.handshake(self.peer);
+        handshake.is_some_and(|handshake| handshake.state.awaits_server_finished())
     }
 
     /// Begins the handshake with a new ClientHello.
     fn begin_again(&mut self) -> Result<(), ClientError> {
-        let exchanges = self.endpoint.peers.attached(self.peer).map(std::mem::take);
+        let exchanges = self.node.endpoint.peers.attached(self.peer).map(std::mem::take);
         let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-        let peer = self.endpoint.connect(&mut cx, &self.path);
+        let peer = self.node.endpoint.connect(&mut cx, &self.path);
         self.peer = peer.map_err(|_| no_room())?;
-        if let (Some(kept), Some(exchanges)) = (exchanges, self.endpoint.peers.attached(self.peer)) {
+        if let (Some(kept), Some(exchanges)) = (exchanges, self.node.endpoint.peers.attached(self.peer)) {
             *exchanges = kept;
         }
+        self.run_due();
+        self.rearm(self.next_wake());
         Ok(())
     }
 
@@ -112,16 +139,16 @@ impl Client {
 
     /// Answers what the handshake asks for.
     pub(super) fn on_need(&mut self) -> Option<Event> {
-        match self.endpoint.need(self.peer) {
+        match self.node.endpoint.need(self.peer) {
             Some(Need::PskForServer { hint }) => self.hint = hint.to_vec(),
             Some(Need::VerifyPeer { certificate_type, content }) => {
                 let content = content.to_vec();
                 if certificate_type == CertificateType::X509 {
                     self.chain = certificate::each(&content).filter_map(CertificateInfo::parse).collect();
                 }
-                let encrypts = self.endpoint.cipher_suite(self.peer).is_some_and(CipherSuite::encrypts_to_server);
+                let encrypts = self.node.endpoint.cipher_suite(self.peer).is_some_and(CipherSuite::encrypts_to_server);
                 let purpose = if encrypts { Purpose::EncryptedServer } else { Purpose::Server };
-                let verified = self.endpoint.roles().keys.verify(certificate_type, &content, purpose);
+                let verified = self.node.endpoint.roles().keys.verify(certificate_type, &content, purpose);
                 let answer = match &verified {
                     Ok(verified) => Answer::Peer { public_key: verified.spki, principal: Principal(0) },
                     Err(refusal) => Answer::Refused(refusal.alert()),
@@ -134,7 +161,7 @@ impl Client {
                 return event;
             }
             Some(Need::Sign { credential, digest }) => {
-                let signature = self.endpoint.roles().keys.sign(credential, &digest);
+                let signature = self.node.endpoint.roles().keys.sign(credential, &digest);
                 return self.answer(signature.as_deref().map_or(Answer::Unknown, Answer::Signature));
             }
             Some(Need::Encrypt { public_key, version }) => {
@@ -152,12 +179,12 @@ impl Client {
         };
         // As [`Self::answer`], while the key is borrowed.
         let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint.resume(&mut cx, self.peer, answer)
+        self.node.endpoint.resume(&mut cx, self.peer, answer)
     }
 
     fn answer(&mut self, answer: Answer<'_>) -> Option<Event> {
         let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-        self.endpoint.resume(&mut cx, self.peer, answer)
+        self.node.endpoint.resume(&mut cx, self.peer, answer)
     }
 }
 

@@ -1,24 +1,23 @@
 //! Observing a resource (RFC 7641), at the client.
 
-use super::connection::Part;
 use super::establish::Backoff;
+use super::request::{OwnedRequest, Part};
 use super::transfer::download;
-use super::{Client, ClientError, Request, Response};
+use super::{ClientError, Request, Response, Session, TakenPlace};
 use crate::clock;
 use crate::digest::sha256;
 use std::time::Duration;
+use tegmen::coap::OptionNumber;
 use tegmen::coap::observe::{DEREGISTER, Order, REGISTER};
-use tegmen::coap::{OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
-use tegmen::identity::Protection;
 use tegmen::time::Instant;
 
-/// A resource under observation. If it is dropped, the server learns of it when the client rejects the next
-/// notification. [`Self::cancel`] tells the server at once.
-pub struct Observation<'c> {
-    client: &'c mut Client,
-    ask: Request<'c>,
-    request: RequestId,
+/// A resource under observation. Its session can be used for other requests at the same time. If it is dropped, the server
+/// learns of it when the client rejects the next notification. [`Self::cancel`] tells the server at once.
+pub struct Observation {
+    session: Session,
+    request: OwnedRequest,
+    place: TakenPlace,
     token: [u8; 8],
     order: Option<Order>,
     /// When the representation is too old to be taken for the present one (RFC 7641, section 3.3.1).
@@ -28,19 +27,23 @@ pub struct Observation<'c> {
     first: Option<Response>,
     /// Of the last representation.
     last: [u8; 32],
+    /// The number of the session in which it is registered.
+    since: u32,
 }
 
-impl<'c> Observation<'c> {
-    pub(super) async fn begin(client: &'c mut Client, ask: &Request<'c>) -> Result<Self, ClientError> {
+impl Observation {
+    pub(super) async fn begin(session: &Session, request: &Request<'_>) -> Result<Self, ClientError> {
         let mut token = [0; 8];
-        client.crypto.random(&mut token);
-        let (request, reply, _) = register(client, ask, &token).await?;
-        client.finds_silence = true;
+        session.lock().crypto.random(&mut token);
+        let since = session.reconnects();
+        let (place, reply, _) = register(session, request, &token).await?;
+        session.lock().observations += 1;
         let number = reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success());
         let order = number.map(|number| Order::new(number, clock::now()));
         let (stale, alive) = (Instant::NEVER, Instant::NEVER);
+        let (session, request) = (session.clone(), OwnedRequest::of(request));
         let mut observation =
-            Self { client, ask: ask.clone(), request, token, order, stale, alive, first: None, last: [0; 32] };
+            Self { session, request, place, token, order, stale, alive, first: None, last: [0; 32], since };
         let reply = observation.whole(reply).await?;
         observation.last = digest(&reply);
         observation.first = Some(reply);
@@ -52,9 +55,9 @@ impl<'c> Observation<'c> {
         self.order.is_some()
     }
 
-    /// Number of sessions begun in place of others: see [`Client::reconnects`].
-    pub const fn reconnects(&self) -> u32 {
-        self.client.reconnects()
+    /// Number of sessions begun in place of others: see [`Session::reconnects`].
+    pub fn reconnects(&self) -> u32 {
+        self.session.reconnects()
     }
 
     /// The first response, then each newer representation; `None` after the last. Notifications that come late, behind
@@ -72,10 +75,10 @@ impl<'c> Observation<'c> {
             if self.order.is_none() {
                 return Ok(None);
             }
-            let (reply, is_refreshed) = match self.client.response_until(self.request, self.stale.min(self.alive)).await
-            {
+            let until = self.stale.min(self.alive);
+            let (reply, is_refreshed) = match self.session.response_until(&self.place, until).await {
                 Ok(Some(reply)) => (reply, false),
-                Err(error) if !self.client.may_try_again(&error) => return Err(error),
+                Err(error) if !self.session.may_try_again(&error, self.since) => return Err(error),
                 Ok(None) | Err(_) => {
                     let was_fresh = clock::now() < self.stale;
                     let (reply, is_new) = self.register_again().await?;
@@ -106,57 +109,69 @@ impl<'c> Observation<'c> {
     /// [`ClientError`], which says what to do.
     pub async fn cancel(mut self) -> Result<Response, ClientError> {
         let this = &mut self;
-        this.client.forget(this.request);
-        this.client.exchange(&this.ask, part(&this.token, DEREGISTER, &this.ask)).await
+        this.session.lock().forget(this.place.at());
+        let request = this.request.request();
+        this.session.exchange(&request, part(&this.token, DEREGISTER, &request)).await
     }
 
     /// With the same token, so that the server keeps one entry; in another session if the one before is over. True if the
     /// server did not know us as it did before.
     async fn register_again(&mut self) -> Result<(Response, bool), ClientError> {
-        self.client.forget(self.request);
-        let reconnects = self.client.reconnects;
+        self.session.lock().forget(self.place.at());
+        let before = self.since;
         let mut backoff = Backoff::new();
-        let (request, reply, is_challenged) = loop {
-            if self.client.config.reconnect && self.client.is_over() {
-                self.client.reconnect(Instant::NEVER).await?;
+        let (place, reply, is_challenged) = loop {
+            if self.session.config().reconnect && self.session.lock().is_over() {
+                self.session.reconnect(Instant::NEVER).await?;
             }
-            match register(self.client, &self.ask, &self.token).await {
-                Err(error) if !self.client.may_try_again(&error) => return Err(error),
-                Err(_) if self.client.is_over() => {}
-                Err(_) => backoff.pause(&mut self.client.crypto).await,
+            self.since = self.session.reconnects();
+            match register(&self.session, &self.request.request(), &self.token).await {
+                Err(error) if !self.session.may_try_again(&error, self.since) => return Err(error),
+                Err(_) if self.session.was_lost(self.since) => {}
+                Err(_) => backoff.pause(&self.session).await,
                 Ok(registered) => break registered,
             }
         };
-        self.request = request;
+        self.place = place;
         if let Some(number) = reply.uint(OptionNumber::OBSERVE) {
             // A server that restarted counts from the beginning.
             self.order = Some(Order::new(number.wrapping_sub(1), clock::now()));
         }
-        Ok((reply, is_challenged || self.client.reconnects > reconnects))
+        Ok((reply, is_challenged || self.since > before))
     }
 
     /// With the blocks behind the first.
     async fn whole(&mut self, reply: Response) -> Result<Response, ClientError> {
         let max_age = Duration::from_secs(reply.uint(OptionNumber::MAX_AGE).unwrap_or(DEFAULT_MAX_AGE).into());
         let mut random = [0; 1];
-        self.client.crypto.random(&mut random);
+        self.session.lock().crypto.random(&mut random);
         // Between 5 and 15 seconds more, so that a fleet does not ask at once.
         let spread = Duration::from_millis(5000 + 40 * u64::from(random[0]));
         let now = clock::now();
         self.stale = now.after(max_age).after(spread);
         self.alive = self
-            .client
-            .config
+            .session
+            .config()
             .alive
             .map_or(Instant::NEVER, |alive| now.after(alive).after(alive.mul_f64(f64::from(random[0]) / 1024.0)));
-        download(self.client, &self.ask, reply).await
+        download(&self.session, &self.request.request(), reply).await
     }
 }
 
-impl Drop for Observation<'_> {
+impl Drop for Observation {
     fn drop(&mut self) {
-        self.client.forget(self.request);
-        self.client.finds_silence = self.client.protection == Protection::Dtls;
+        self.session.lock().observations -= 1;
+    }
+}
+
+impl<'a> Request<'a, &'a Session> {
+    /// Observes the resource (RFC 7641): the first response, and what follows whenever the representation changes.
+    ///
+    /// # Errors
+    /// [`ClientError`], which says what to do.
+    pub async fn observe(self) -> Result<Observation, ClientError> {
+        self.check()?;
+        Observation::begin(self.session, &self.without_session()).await
     }
 }
 
@@ -165,17 +180,17 @@ const DEFAULT_MAX_AGE: u32 = 60;
 
 /// Registers; a server that wants proof of our address or of freshness gets it (RFC 9175). True if it wanted it.
 async fn register(
-    client: &mut Client,
-    ask: &Request<'_>,
+    session: &Session,
+    request: &Request<'_>,
     token: &[u8; 8],
-) -> Result<(RequestId, Response, bool), ClientError> {
+) -> Result<(TakenPlace, Response, bool), ClientError> {
     let mut echo: Option<Vec<u8>> = None;
     loop {
-        let register = part(token, REGISTER, ask);
-        let (request, reply) = client.converse(ask, Part { echo: echo.as_deref(), ..register }).await?;
+        let register = part(token, REGISTER, request);
+        let (place, reply) = session.converse(request, Part { echo: echo.as_deref(), ..register }).await?;
         match reply.option(OptionNumber::ECHO) {
             Some(asked) if echo.is_none() && !reply.code.is_success() => echo = Some(asked.to_vec()),
-            _ => return Ok((request, reply, echo.is_some())),
+            _ => return Ok((place, reply, echo.is_some())),
         }
     }
 }
@@ -189,6 +204,6 @@ fn digest(reply: &Response) -> [u8; 32] {
     sha256(&text)
 }
 
-fn part<'a>(token: &'a [u8], observe: u32, ask: &Request<'a>) -> Part<'a> {
-    Part { payload: ask.payload, observe: Some(observe), token: Some(token), ..Part::default() }
+fn part<'a>(token: &'a [u8], observe: u32, request: &Request<'a>) -> Part<'a> {
+    Part { payload: request.payload, observe: Some(observe), token: Some(token), ..Part::default() }
 }

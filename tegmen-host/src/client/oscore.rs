@@ -11,8 +11,6 @@ use tegmen::oscore::{Pending, ProtectError, UnprotectError};
 pub(super) struct OscoreClient {
     stored: StoredContext,
     asked: Vec<Asked>,
-    /// A response came that new keys were taken from, and nothing was asked since.
-    rederived: bool,
 }
 
 struct Asked {
@@ -24,26 +22,14 @@ struct Asked {
     responses: u32,
 }
 
-/// Requests that may wait for responses at once.
-const MAX_ASKED: usize = 64;
-
 impl OscoreClient {
     pub(super) fn new(stored: StoredContext) -> Self {
-        Self { stored, asked: Vec::new(), rederived: false }
+        Self { stored, asked: Vec::new() }
     }
 
     /// True if new keys are to be derived before anything is asked (RFC 8613, appendix B.2).
     pub(super) fn is_lost(&self) -> bool {
         self.stored.is_lost()
-    }
-
-    /// True if a request is to be sent again under other keys than before.
-    pub(super) fn begins_anew(&self, answer: &Result<Response, ClientError>) -> bool {
-        match answer {
-            Ok(reply) => reply.code == Code::UNAUTHORIZED && self.rederived,
-            Err(ClientError::NotProtected { .. }) => self.stored.is_lost(),
-            Err(_) => false,
-        }
     }
 
     /// Prepares for request #1.
@@ -58,21 +44,15 @@ impl OscoreClient {
         if self.stored.context.lease().left() == 0 {
             self.stored.renew().map_err(ClientError::Context)?;
         }
-        self.rederived = false;
         self.stored.context.protect_request(crypto, frame).map_err(|stop| match stop {
             ProtectError::Full => ClientError::TooLong { max: frame.room() },
             other => unprotectable(other),
         })
     }
 
-    /// Keeps what the response to a request is to be compared with.
-    pub(super) fn wait(&mut self, request: RequestId, pending: Pending, message: &[u8]) {
-        let outside = MessageRef::parse(message).map_or((Code::EMPTY, Vec::new()), |message| {
-            (message.code(), message.option(OptionNumber::OSCORE).unwrap_or(&[]).to_vec())
-        });
-        if self.asked.len() >= MAX_ASKED {
-            self.asked.remove(0);
-        }
+    /// Keeps what the response to a request is to be compared with, until the request is forgotten.
+    pub(super) fn wait(&mut self, request: RequestId, pending: Pending, message: &MessageRef<'_>) {
+        let outside = (message.code(), message.option(OptionNumber::OSCORE).unwrap_or(&[]).to_vec());
         self.asked.push(Asked { request, pending, outside, responses: 0 });
     }
 
@@ -90,40 +70,48 @@ impl OscoreClient {
         self.asked.clear();
     }
 
-    /// What is inside a response.
+    /// Returns the content of a response, and true if the request is to be sent again under other keys: the server did not
+    /// execute it.
     pub(super) fn unprotect(
         &mut self,
         crypto: &mut HostCrypto,
         request: RequestId,
         datagram: &mut [u8],
-    ) -> Result<Response, Untaken> {
-        let index = self.asked.iter().position(|asked| asked.request == request).ok_or(UnprotectError::Replayed)?;
-        let asked = self.asked.get_mut(index).ok_or(UnprotectError::Replayed)?;
+    ) -> (Result<Response, Untaken>, bool) {
         let code = MessageRef::parse(datagram).map(|message| message.code());
-        let taken = self.stored.take_response(crypto, &mut asked.pending, datagram);
-        if let Err(Untaken::Refused(UnprotectError::Unprotected)) = taken
-            && let Ok(Code::UNAUTHORIZED | Code::BAD_REQUEST) = code
-        {
-            // Perhaps it has lost our keys, or we have those of another time; at worst this costs two messages.
-            self.stored.lose();
-        }
-        let (message, rederived) = taken?;
-        self.rederived = rederived;
+        let is_refused = matches!(code, Ok(Code::UNAUTHORIZED | Code::BAD_REQUEST));
+        let Some(index) = self.asked.iter().position(|asked| asked.request == request) else {
+            // The keys under which it was sent are replaced since then.
+            return (Err(UnprotectError::Replayed.into()), is_refused);
+        };
+        let Some(asked) = self.asked.get_mut(index) else {
+            return (Err(UnprotectError::Replayed.into()), false);
+        };
+        let (message, rederived) = match self.stored.take_response(crypto, &mut asked.pending, datagram) {
+            Ok(taken) => taken,
+            Err(untaken) => {
+                if is_refused && matches!(untaken, Untaken::Refused(UnprotectError::Unprotected)) {
+                    // Perhaps it has lost our keys, or we have those of another time; at worst this costs two messages.
+                    self.stored.lose();
+                }
+                return (Err(untaken), self.stored.is_lost());
+            }
+        };
         let mut reply = Response::new(&message);
         asked.responses = asked.responses.wrapping_add(1);
         let number = asked.responses.to_be_bytes();
-        let observe = reply.options.iter_mut().find(|(number, _)| *number == OptionNumber::OBSERVE);
-        match observe {
+        match reply.option(OptionNumber::OBSERVE) {
             // Inside it is empty: the order is that of the authentic numbers (RFC 8613, section 4.1.3.5.2).
-            Some((_, value)) => *value = number.get(1..).unwrap_or(&[]).to_vec(),
+            Some(_) => reply.replace_option(OptionNumber::OBSERVE, number.get(1..).unwrap_or(&[])),
             None => {
                 self.asked.swap_remove(index);
             }
         }
-        Ok(reply)
+        let again = reply.code == Code::UNAUTHORIZED && rederived;
+        (Ok(reply), again)
     }
 }
 
-fn unprotectable(stop: ProtectError) -> ClientError {
+pub(super) fn unprotectable(stop: ProtectError) -> ClientError {
     ClientError::System(std::io::Error::other(format!("the request cannot be protected: {stop:?}")))
 }

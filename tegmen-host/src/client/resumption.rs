@@ -5,7 +5,7 @@
 //! server says, but never longer than the client trusted the server's certificate when the session began. It is valid
 //! only under the same trust settings: with other anchors, pins or revocation lists there is a full handshake.
 
-use super::{Client, ClientConfig, ClientError};
+use super::{ClientConfig, ClientError};
 use crate::digest::sha256;
 use crate::hex::{from_hex, to_hex};
 use crate::private;
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen::dtls::CipherSuite;
-use tegmen::dtls::resumption::{Handle, MASTER_LEN, Resumable, Resumption, SessionState};
+use tegmen::dtls::resumption::{MASTER_LEN, Resumption, SessionState};
 use tegmen::dtls::roles::Keys as _;
 use tegmen::identity::Principal;
 use tegmen::secret::Secret;
@@ -36,31 +36,27 @@ pub(super) type Offer = (SessionState, bool, Vec<u8>);
 
 /// The file of one server.
 pub(super) struct ResumptionStore {
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// Whom this client believes: see [`PeerVerifier::trust`](crate::x509::PeerVerifier::trust).
-    trust: String,
-    kept: Option<StoredSession>,
+    pub(super) trust: String,
+    pub(super) kept: Option<StoredSession>,
 }
-
-/// Seconds for which a session is kept of a server that does not say for how long it takes it, and at the most.
-const UNSAID: u64 = 24 * 3600;
-const MAX_LIFETIME: u64 = 7 * 24 * 3600;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StoredSession {
-    server: String,
-    cipher_suite: u16,
-    master_secret: String,
-    ticket: Option<String>,
-    session_id: Option<String>,
+pub(super) struct StoredSession {
+    pub(super) server: String,
+    pub(super) cipher_suite: u16,
+    pub(super) master_secret: String,
+    pub(super) ticket: Option<String>,
+    pub(super) session_id: Option<String>,
     /// Seconds since 1970.
-    until: u64,
+    pub(super) until: u64,
     /// As what the server proved itself.
-    name: Option<String>,
+    pub(super) name: Option<String>,
     /// Whom the client believed.
     #[serde(default)]
-    trust: String,
+    pub(super) trust: String,
 }
 
 impl Drop for StoredSession {
@@ -118,7 +114,7 @@ impl ResumptionStore {
     }
 
     /// Stores the means to resume a new session. Replaces an earlier file, or removes it if there is nothing to store.
-    fn keep(&mut self, kept: Option<StoredSession>) -> io::Result<()> {
+    pub(super) fn keep(&mut self, kept: Option<StoredSession>) -> io::Result<()> {
         self.kept = kept;
         let Some(kept) = &self.kept else {
             return match std::fs::remove_file(&self.file) {
@@ -133,45 +129,6 @@ impl ResumptionStore {
             .write_all(b"# A DTLS session that can be resumed. Written by tegmen; whoever has it is this client.\n")?;
         handle.write_all(Zeroizing::new(toml::to_string(kept).map_err(io::Error::other)?).as_bytes())?;
         std::fs::rename(&draft, &self.file)
-    }
-}
-
-impl Client {
-    /// After a handshake: what of it is kept for the next time.
-    pub(super) fn on_established(&mut self) -> Result<(), ClientError> {
-        self.resumed = self.endpoint.is_resumed(self.peer);
-        self.cipher_suite = self.endpoint.cipher_suite(self.peer);
-        let Some(store) = &mut self.resumption else { return Ok(()) };
-        if self.resumed {
-            self.server = store.name();
-        }
-        let kept = match self.endpoint.resumable(self.peer) {
-            Some(Resumable::Again) => return Ok(()),
-            None => None,
-            Some(Resumable::With { session, handle, lifetime }) => {
-                let lifetime = if lifetime == 0 { UNSAID } else { u64::from(lifetime).min(MAX_LIFETIME) };
-                let believed = match self.resumed {
-                    true => store.kept.as_ref().map(|kept| kept.until),
-                    false => self.believed_until.map(since_1970),
-                };
-                let (ticket, session_id) = match handle {
-                    Handle::Ticket(ticket) => (Some(to_hex(ticket)), None),
-                    Handle::Id(id) => (None, Some(to_hex(id))),
-                };
-                Some(StoredSession {
-                    server: self.remote.to_string(),
-                    cipher_suite: session.cipher_suite.0,
-                    master_secret: to_hex(session.master.expose()),
-                    ticket,
-                    session_id,
-                    until: (seconds() + lifetime).min(believed.unwrap_or(u64::MAX)),
-                    name: self.server.clone(),
-                    trust: store.trust.clone(),
-                })
-            }
-        };
-        let file = store.file.display().to_string();
-        store.keep(kept).map_err(|source| ClientError::Resume { file, source })
     }
 }
 
@@ -210,10 +167,10 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     builder.recursive(true).create(dir)
 }
 
-fn since_1970(time: SystemTime) -> u64 {
+pub(super) fn since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-fn seconds() -> u64 {
+pub(super) fn seconds() -> u64 {
     since_1970(SystemTime::now())
 }

@@ -1,7 +1,7 @@
 //! Bodies in blocks (RFC 7959), and the answer to an Echo option of a server (RFC 9175).
 
-use super::connection::Part;
-use super::{Client, ClientError, Progress, Request, Response};
+use super::request::Part;
+use super::{ClientError, Progress, Request, Response, Session};
 use tegmen::coap::{Block, Code, OptionNumber};
 use tegmen::crypto::Crypto as _;
 
@@ -9,24 +9,24 @@ use tegmen::crypto::Crypto as _;
 const ATTEMPTS: usize = 3;
 
 /// One request with its whole body, one response with its whole body.
-pub(super) async fn request(client: &mut Client, ask: &Request<'_>) -> Result<Response, ClientError> {
-    let first = upload(client, ask, Part::default()).await?;
-    download(client, ask, first).await
+pub(super) async fn request(session: &Session, request: &Request<'_>) -> Result<Response, ClientError> {
+    let first = upload(session, request, Part::default()).await?;
+    download(session, request, first).await
 }
 
 /// Sends the request, its body in blocks if need be, and returns what answers its end.
-pub(super) async fn upload(client: &mut Client, ask: &Request<'_>, part: Part<'_>) -> Result<Response, ClientError> {
+pub(super) async fn upload(session: &Session, request: &Request<'_>, part: Part<'_>) -> Result<Response, ClientError> {
     let mut echo: Option<Vec<u8>> = None;
-    let mut size = client.block_size(ask);
+    let mut size = session.lock().block_size(request);
     let mut request_tag = None;
     let mut attempts = 0;
     loop {
         let part = Part { echo: echo.as_deref(), request_tag, ..part };
-        let (reply, sent) = match ask.payload.len() > Block::first(size).size() {
-            true => upload_blocks(client, ask, part, &mut size).await?,
+        let (reply, sent) = match request.payload.len() > Block::first(size).size() {
+            true => upload_blocks(session, request, part, &mut size).await?,
             false => {
                 let block2 = (size < tegmen::coap::block::MAX_SIZE).then(|| Block::first(size));
-                (client.exchange(ask, Part { payload: ask.payload, block2, ..part }).await?, 0)
+                (session.exchange(request, Part { payload: request.payload, block2, ..part }).await?, 0)
             }
         };
         attempts += 1;
@@ -43,7 +43,7 @@ pub(super) async fn upload(client: &mut Client, ask: &Request<'_>, part: Part<'_
             // It has lost the blocks before: again, and not to be mixed up with the first try (RFC 9175, section 3.4).
             Code::REQUEST_ENTITY_INCOMPLETE if sent > 0 && attempts < ATTEMPTS => {
                 let mut tag = [0; 4];
-                client.crypto.random(&mut tag);
+                session.lock().crypto.random(&mut tag);
                 request_tag = Some(u32::from_ne_bytes(tag));
             }
             _ => return Ok(reply),
@@ -69,31 +69,31 @@ fn numberable(len: usize, block_size: usize) -> Result<(), ClientError> {
 
 /// The response, and how many bytes were sent before it. All blocks have one token: some servers know an upload by it.
 async fn upload_blocks(
-    client: &mut Client,
-    ask: &Request<'_>,
+    session: &Session,
+    request: &Request<'_>,
     part: Part<'_>,
     size: &mut usize,
 ) -> Result<(Response, usize), ClientError> {
-    let total = ask.payload.len();
+    let total = request.payload.len();
     let mut token = [0; 8];
-    client.crypto.random(&mut token);
-    let token = token.get(..client.config.token_len).unwrap_or(&token);
+    session.lock().crypto.random(&mut token);
+    let token = token.get(..session.config().token_len).unwrap_or(&token);
     let mut at = 0;
     loop {
         let first = Block::first(*size);
         numberable(total, first.size())?;
         let end = (at + first.size()).min(total);
         let block = Block { number: (at / first.size()) as u32, more: end < total, ..first };
-        let payload = ask.payload.get(at..end).unwrap_or(&[]);
+        let payload = request.payload.get(at..end).unwrap_or(&[]);
         let size1 = (at == 0).then_some(total as u32);
         let part = Part { payload, block1: Some(block), size1, token: Some(token), ..part };
-        let mut reply = client.exchange(ask, part).await?;
+        let mut reply = session.exchange(request, part).await?;
         if reply.code != Code::CONTINUE || end == total {
             reply.lacks_block1 = reply.code.is_success() && reply.option(OptionNumber::BLOCK1).is_none();
             return Ok((reply, at));
         }
         at = end;
-        client.report(Progress { upload: true, done: at, total: Some(total) });
+        request.report(Progress { upload: true, done: at, total: Some(total) });
         // A smaller size is used from the next block on (RFC 7959, section 2.5).
         if let Some(answered) = reply.block(OptionNumber::BLOCK1) {
             *size = (*size).min(answered.size());
@@ -102,84 +102,79 @@ async fn upload_blocks(
 }
 
 /// Fetches the blocks that follow the first.
-pub(super) async fn download(client: &mut Client, ask: &Request<'_>, first: Response) -> Result<Response, ClientError> {
+pub(super) async fn download(
+    session: &Session,
+    request: &Request<'_>,
+    first: Response,
+) -> Result<Response, ClientError> {
     let mut first = first;
     for _ in 0..ATTEMPTS {
         let Some(block) = first.block(OptionNumber::BLOCK2).filter(|block| block.more && block.number == 0) else {
             return Ok(first);
         };
-        match blocks_after(client, ask, &first, block).await? {
+        match blocks_after(session, request, &first, block).await? {
             Some(body) => {
-                let cut = |(number, _): &(OptionNumber, Vec<u8>)| *number != OptionNumber::BLOCK2;
-                let options = first.options.into_iter().filter(cut).collect();
-                return Ok(Response { payload: body, options, ..first });
+                first.remove_options(OptionNumber::BLOCK2);
+                return Ok(Response { payload: body, ..first });
             }
             // Only what changes nothing may be asked again.
-            None if ask.method.is_safe() => first = upload(client, ask, Part::default()).await?,
+            None if request.method.is_safe() => first = upload(session, request, Part::default()).await?,
             None => break,
         }
     }
-    Err(ClientError::Blocks { remote: client.remote, detail: "their ETags differ" })
+    Err(ClientError::Blocks { remote: session.remote(), detail: "their ETags differ" })
 }
 
 /// The whole body; `None` if the representation changed in between.
 async fn blocks_after(
-    client: &mut Client,
-    ask: &Request<'_>,
+    session: &Session,
+    request: &Request<'_>,
     first: &Response,
     block: Block,
 ) -> Result<Option<Vec<u8>>, ClientError> {
-    let wrong = |client: &Client, detail| ClientError::Blocks { remote: client.remote, detail };
+    let wrong = |session: &Session, detail| ClientError::Blocks { remote: session.remote(), detail };
     let total = first.uint(OptionNumber::SIZE2).map(|size| size as usize);
-    let max = client.config.max_body;
+    let max = session.config().max_body;
     if total.is_some_and(|total| total > max) {
         return Err(ClientError::BodyTooLong { max });
     }
     if first.payload.len() != block.size() {
-        return Err(wrong(client, "the first block is shorter than it says"));
+        return Err(wrong(session, "the first block is shorter than it says"));
     }
     let mut body = first.payload.clone();
-    let most = client.block_size(ask);
+    let most = session.lock().block_size(request);
     let mut size = block.size().min(most);
     // The body of a request in blocks is not sent again; the server knows which response is meant.
-    let payload = if ask.payload.len() > Block::first(most).size() { &[] } else { ask.payload };
-    let payload = if ask.method.is_safe() { payload } else { &[] };
+    let payload = if request.payload.len() > Block::first(most).size() { &[] } else { request.payload };
+    let payload = if request.method.is_safe() { payload } else { &[] };
     loop {
-        client.report(Progress { upload: false, done: body.len(), total });
+        request.report(Progress { upload: false, done: body.len(), total });
         let asked = Block::first(size);
         // Where the server told no size: no more than what is there, and the next block.
         numberable(total.unwrap_or(0).max(body.len() + 1), asked.size())?;
         let number = (body.len() / asked.size()) as u32;
         let part = Part { payload, block2: Some(Block { number, more: false, ..asked }), ..Part::default() };
-        let reply = client.exchange(ask, part).await?;
+        let reply = session.exchange(request, part).await?;
         if !reply.code.is_success() {
             let gone = matches!(reply.code, Code::REQUEST_ENTITY_INCOMPLETE | Code::BAD_REQUEST);
-            return if gone { Ok(None) } else { Err(wrong(client, reply.code.name())) };
+            return if gone { Ok(None) } else { Err(wrong(session, reply.code.name())) };
         }
-        let Some(block) = reply.block(OptionNumber::BLOCK2) else { return Err(wrong(client, "one has no Block2")) };
+        let Some(block) = reply.block(OptionNumber::BLOCK2) else { return Err(wrong(session, "one has no Block2")) };
         if reply.option(OptionNumber::ETAG) != first.option(OptionNumber::ETAG) {
             return Ok(None);
         }
         let right_size = reply.payload.len() <= block.size() && (!block.more || reply.payload.len() == block.size());
         if block.offset() != body.len() || !right_size {
-            return Err(wrong(client, "one is not the one that was asked for"));
+            return Err(wrong(session, "one is not the one that was asked for"));
         }
         body.extend_from_slice(&reply.payload);
         if body.len() > max {
             return Err(ClientError::BodyTooLong { max });
         }
         if !block.more {
-            client.report(Progress { upload: false, done: body.len(), total: Some(body.len()) });
+            request.report(Progress { upload: false, done: body.len(), total: Some(body.len()) });
             return Ok(Some(body));
         }
         size = size.min(block.size());
-    }
-}
-
-impl Client {
-    fn report(&mut self, progress: Progress) {
-        if let Some(report) = &mut self.progress {
-            report(progress);
-        }
     }
 }

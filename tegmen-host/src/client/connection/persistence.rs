@@ -1,0 +1,62 @@
+//! The steps of a session that is kept in a file.
+
+use super::Connection;
+use crate::client::ClientError;
+use crate::state::StateError;
+use tegmen::dtls::record::{CHUNK, MAX_SEALED};
+use tegmen::endpoint::Peers as _;
+use tegmen::identity::PeerId;
+
+/// Numbers that are left when more are leased: a response and its retransmissions do not wait.
+const AHEAD: u32 = 64;
+
+impl Connection {
+    /// Keeps the session that was just established.
+    pub(in crate::client) fn keep_session(&mut self) -> Result<(), ClientError> {
+        let port = self.path.local.port;
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        self.node.endpoint.lease_session(self.peer, CHUNK);
+        let Some(session) = self.node.endpoint.copy_session(self.peer) else { return Ok(()) };
+        let with = kept.with(port);
+        kept.file.keep(&mut self.crypto, &session, &with).map_err(ClientError::State)
+    }
+
+    /// Leases more numbers where those of the session come to their end.
+    pub(in crate::client) fn lease_ahead(&mut self) -> Result<(), StateError> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        let Some(peer) = self.node.endpoint.peers.peer(self.peer) else { return Ok(()) };
+        let (used, end) = (peer.channel().sealed(), peer.channel().lease_end());
+        if used + AHEAD >= end && end < MAX_SEALED {
+            kept.file.extend(end + CHUNK)?;
+            self.node.endpoint.lease_session(self.peer, end + CHUNK);
+        }
+        Ok(())
+    }
+
+    /// A response to a request of ours came.
+    pub(in crate::client) const fn is_tried(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.untried = false;
+        }
+    }
+
+    /// The session is over.
+    pub(in crate::client) fn forget_session(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.file.remove();
+            kept.untried = false;
+        }
+    }
+
+    /// Keeps where the session is for the next client; false if none is kept.
+    pub(in crate::client) fn park(&mut self) -> bool {
+        let Some(mut kept) = self.kept.take() else { return false };
+        let peer: PeerId = self.peer;
+        match self.node.endpoint.take_session(peer) {
+            // What cannot be written goes on as after a power cut.
+            Some(session) => drop(kept.file.park(&session)),
+            None => kept.file.remove(),
+        }
+        true
+    }
+}

@@ -1,0 +1,50 @@
+//! The end of a handshake, and what is kept of it to resume the session.
+
+use super::Connection;
+use crate::client::ClientError;
+use crate::client::resumption::{StoredSession, seconds, since_1970};
+use crate::hex::to_hex;
+use tegmen::dtls::resumption::{Handle, Resumable};
+
+/// Seconds for which a session is kept of a server that does not say for how long it takes it, and at the most.
+const UNSAID: u64 = 24 * 3600;
+const MAX_LIFETIME: u64 = 7 * 24 * 3600;
+
+impl Connection {
+    /// After a handshake: what of it is kept for the next time.
+    pub(in crate::client) fn on_established(&mut self) -> Result<(), ClientError> {
+        self.resumed = self.node.endpoint.is_resumed(self.peer);
+        self.cipher_suite = self.node.endpoint.cipher_suite(self.peer);
+        let Some(store) = &mut self.resumption else { return Ok(()) };
+        if self.resumed {
+            self.server = store.name();
+        }
+        let kept = match self.node.endpoint.resumable(self.peer) {
+            Some(Resumable::Again) => return Ok(()),
+            None => None,
+            Some(Resumable::With { session, handle, lifetime }) => {
+                let lifetime = if lifetime == 0 { UNSAID } else { u64::from(lifetime).min(MAX_LIFETIME) };
+                let believed = match self.resumed {
+                    true => store.kept.as_ref().map(|kept| kept.until),
+                    false => self.believed_until.map(since_1970),
+                };
+                let (ticket, session_id) = match handle {
+                    Handle::Ticket(ticket) => (Some(to_hex(ticket)), None),
+                    Handle::Id(id) => (None, Some(to_hex(id))),
+                };
+                Some(StoredSession {
+                    server: self.remote.to_string(),
+                    cipher_suite: session.cipher_suite.0,
+                    master_secret: to_hex(session.master.expose()),
+                    ticket,
+                    session_id,
+                    until: (seconds() + lifetime).min(believed.unwrap_or(u64::MAX)),
+                    name: self.server.clone(),
+                    trust: store.trust.clone(),
+                })
+            }
+        };
+        let file = store.file.display().to_string();
+        store.keep(kept).map_err(|source| ClientError::Resume { file, source })
+    }
+}

@@ -1,0 +1,289 @@
+//! Messages that are sent.
+
+use super::super::request::{Part, Request};
+use super::Connection;
+use crate::client::ClientError;
+use crate::client::oscore::unprotectable;
+use crate::clock;
+use crate::contexts::OVERHEAD;
+use crate::provider::HostCrypto;
+use crate::udp::MAX_DATAGRAM;
+use std::io::ErrorKind;
+use tegmen::buf::Frame;
+use tegmen::coap::message::{BuildError, HEADER_LEN};
+use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, RequestId};
+use tegmen::crypto::Crypto as _;
+use tegmen::cx::Cx;
+use tegmen::endpoint::{Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _};
+use tegmen::identity::Protection;
+use tegmen::node::{Pacing as _, SendError};
+use tegmen::time::Instant;
+
+/// Datagrams that wait for the system; others are lost, as on the way.
+const MAX_UNSENT: usize = 256;
+
+/// A message that begins an exchange.
+#[derive(Clone, Copy)]
+pub(in crate::client) enum Message<'a> {
+    Request(&'a Request<'a>, Part<'a>),
+    /// A request for new OSCORE keys (RFC 8613, appendix B.2).
+    Rederivation(&'a Request<'a>),
+    /// An empty confirmable message.
+    Ping,
+    /// A request for a block of a protected response that a proxy has cut: the code and the OSCORE option of the request
+    /// that it answers.
+    OuterBlock(Code, &'a [u8], Block),
+}
+
+/// The result of the turn of a message.
+pub(in crate::client) enum Turn {
+    /// It was sent at this time.
+    Sent(Instant),
+    /// New OSCORE keys have to be derived before it is sent.
+    KeysLost,
+}
+
+impl Connection {
+    /// Sends the message of a place if it is its turn; `None` if it has to wait.
+    pub(in crate::client) fn try_send(
+        &mut self,
+        at: usize,
+        message: &Message<'_>,
+    ) -> Result<Option<Turn>, ClientError> {
+        if let Some(error) = self.end() {
+            self.places.leave_queue(at);
+            return Err(error);
+        }
+        if matches!(message, Message::Request(..)) && self.has_lost_keys() {
+            self.places.leave_queue(at);
+            return Ok(Some(Turn::KeysLost));
+        }
+        let confirmable =
+            self.config.confirmable || !matches!(message, Message::Request(..) | Message::Rederivation(_));
+        let now = clock::now();
+        if self.established && self.places.is_turn(at) && self.places.outstanding() < self.config.nstart.max(1) {
+            let next = self.node.features.pacing.next(self.peer);
+            if !confirmable && now < next {
+                if let Some(place) = self.places.get(at) {
+                    place.wake_at = next;
+                }
+            } else if let Some((request, len)) = self.write(now, message, confirmable)? {
+                self.places.sent(at, request);
+                self.places.leave_queue(at);
+                self.places.wake_first();
+                self.put_out(len)?;
+                self.rearm(self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER));
+                return Ok(Some(Turn::Sent(now)));
+            }
+        }
+        match self.places.queue(at, self.config.max_queued) {
+            true => Ok(None),
+            false => Err(ClientError::QueueFull { remote: self.remote, max: self.config.max_queued }),
+        }
+    }
+
+    /// Writes a message into the buffer for output. `None` if too many exchanges are open.
+    fn write(
+        &mut self,
+        now: Instant,
+        message: &Message<'_>,
+        confirmable: bool,
+    ) -> Result<Option<(RequestId, usize)>, ClientError> {
+        if self.is_silent() {
+            self.is_answered();
+        }
+        self.lease_ahead().map_err(ClientError::State)?;
+        let mut random = [0; 8];
+        self.crypto.random(&mut random);
+        let token = random.get(..self.config.token_len).unwrap_or(&random);
+        match message {
+            Message::Ping => {
+                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+                let sent = self.node.ping(&mut cx, self.peer, &mut self.out);
+                self.sent(sent)
+            }
+            Message::OuterBlock(code, option, block) => {
+                let write = |builder: &mut Builder<'_, '_>| {
+                    builder.option(OptionNumber::OSCORE, option)?;
+                    builder.uint(OptionNumber::BLOCK2, block.value())
+                };
+                self.write_request(now, (*code, token), true, write)
+            }
+            Message::Rederivation(request) => self.write_protected(now, request, token, Part::default(), confirmable),
+            Message::Request(request, part) if self.oscore.is_some() => {
+                self.write_protected(now, request, part.token.unwrap_or(token), *part, confirmable)
+            }
+            Message::Request(request, part) => {
+                let head = (request.method, part.token.unwrap_or(token));
+                self.write_request(now, head, confirmable, |builder| request.write(builder, *part))
+            }
+        }
+    }
+
+    fn write_request(
+        &mut self,
+        now: Instant,
+        (code, token): (Code, &[u8]),
+        confirmable: bool,
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+    ) -> Result<Option<(RequestId, usize)>, ClientError> {
+        let most = self.most() + if self.oscore.is_some() { OVERHEAD } else { 0 };
+        let write = |builder: &mut Builder<'_, '_>| {
+            let before = builder.room();
+            write(builder)?;
+            let len = HEADER_LEN + token.len() + before.saturating_sub(builder.room());
+            if len > most { Err(BuildError::Full) } else { Ok(()) }
+        };
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let sent = match confirmable {
+            true => self.node.request(&mut cx, self.peer, code, token, write, &mut self.out),
+            false => self.node.request_non_confirmable(&mut cx, self.peer, code, token, write, &mut self.out),
+        };
+        self.sent(sent)
+    }
+
+    /// Protects a request with OSCORE, and writes it.
+    fn write_protected(
+        &mut self,
+        now: Instant,
+        request: &Request<'_>,
+        token: &[u8],
+        part: Part<'_>,
+        confirmable: bool,
+    ) -> Result<Option<(RequestId, usize)>, ClientError> {
+        let most = self.most();
+        let mut storage = [0; MAX_DATAGRAM];
+        let mut frame = Frame::new(storage.get_mut(..OVERHEAD + most).unwrap_or(&mut []), OVERHEAD);
+        Builder::new(&mut frame, MessageType::Confirmable, request.method, 0, token)
+            .and_then(|mut builder| request.write(&mut builder, part))
+            .map_err(|_| ClientError::TooLong { max: most })?;
+        let len = frame.len();
+        let mut frame = Frame::around(&mut storage, OVERHEAD, OVERHEAD + len);
+        let Some(oscore) = &mut self.oscore else { return Ok(None) };
+        let pending = oscore.protect(&mut self.crypto, &mut frame)?;
+        let too_long = |_| ClientError::TooLong { max: most };
+        let protected = MessageRef::parse(frame.bytes()).map_err(too_long)?;
+        let write = |builder: &mut Builder<'_, '_>| {
+            protected.options().try_for_each(|(number, value)| builder.option(number, value))?;
+            builder.payload(protected.payload())
+        };
+        let sent = self.write_request(now, (protected.code(), token), confirmable, write)?;
+        if let (Some((request, _)), Some(oscore)) = (sent, &mut self.oscore) {
+            oscore.wait(request, pending, &protected);
+        }
+        Ok(sent)
+    }
+
+    fn sent(&mut self, sent: Result<(RequestId, usize), SendError>) -> Result<Option<(RequestId, usize)>, ClientError> {
+        match sent {
+            Ok(sent) => Ok(Some(sent)),
+            Err(SendError::Busy) => Ok(None),
+            Err(SendError::TooLong) => Err(ClientError::TooLong { max: self.most() }),
+            Err(SendError::Oscore(stop)) => Err(unprotectable(stop)),
+            Err(SendError::Misuse(_)) => {
+                let detail = "its key has sealed as many records as it may".to_owned();
+                Err(ClientError::Ended { remote: self.remote, detail })
+            }
+        }
+    }
+
+    /// Bytes that a message to the server may have: what fits a datagram, and a record of the session.
+    pub(in crate::client) fn most(&mut self) -> usize {
+        // Without an offer there is no connection id.
+        let peers = &mut self.node.endpoint.peers;
+        let channel = peers.peer(self.peer).map(|peer| peer.channel());
+        let overhead = match (self.config.dtls.connection_id, channel) {
+            (None, Some(channel)) => channel.headroom::<HostCrypto>() + channel.max_tailroom::<HostCrypto>(),
+            _ => MAX_HEADROOM + MAX_TAILROOM,
+        };
+        let datagram = usize::from(self.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);
+        let record = peers.peer(self.peer).map_or(usize::MAX, |peer| peer.max_content());
+        datagram.min(record).saturating_sub(if self.oscore.is_some() { OVERHEAD } else { 0 })
+    }
+
+    /// The largest block that fits a message beside the options of `request`, and one that is asked for fits what we take.
+    pub(in crate::client) fn block_size(&mut self, request: &Request<'_>) -> usize {
+        let taken = match (self.protection, self.config.dtls.record_size_limit) {
+            (Protection::Dtls, limit @ 1..) => usize::from(limit),
+            _ => usize::MAX,
+        };
+        let others = request.options_len();
+        // Header and token, the formats, Block1, Size1, Observe, Echo of 8 bytes and the end of the options.
+        let room = self.most().min(taken).saturating_sub(others + 4 + 8 + 3 + 3 + 5 + 5 + 4 + 10 + 1);
+        self.config.block_size.min(room.max(16))
+    }
+
+    /// Sends what is due.
+    pub(in crate::client) fn run_due(&mut self) {
+        if let Err(error) = self.lease_ahead() {
+            self.fail_here(ClientError::State(error));
+        }
+        loop {
+            let now = clock::now();
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            match self.node.poll(&mut cx, &mut self.arrivals, &mut self.out) {
+                None => break,
+                Some(Event::Transmit { len, .. }) => {
+                    if self.protection == Protection::Plain || self.out.first().is_some_and(is_application_data) {
+                        self.is_repeated(now);
+                    }
+                    self.transmit(len.into());
+                }
+                Some(Event::Closed { reason, .. }) => self.on_closed(reason),
+                Some(_) => {}
+            }
+        }
+        self.deliver();
+    }
+
+    /// Sends the first bytes of the buffer for output; all that wait learn of an error.
+    pub(super) fn transmit(&mut self, len: usize) {
+        let out = std::mem::take(&mut self.out);
+        if let Err(source) = self.put(out.get(..len).unwrap_or(&[])) {
+            self.fail(&source);
+        }
+        self.out = out;
+    }
+
+    /// Sends the first bytes of the buffer for output.
+    fn put_out(&mut self, len: usize) -> Result<(), ClientError> {
+        let out = std::mem::take(&mut self.out);
+        let put = self.put(out.get(..len).unwrap_or(&[]));
+        self.out = out;
+        put.or_else(|source| self.network_error(&source))
+    }
+
+    fn put(&mut self, datagram: &[u8]) -> std::io::Result<()> {
+        self.tap(true, datagram);
+        let Some(socket) = &self.socket else { return Ok(()) };
+        if self.unsent.is_empty() {
+            match socket.try_send(datagram) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                sent => return sent.map(drop),
+            }
+        }
+        if self.unsent.len() < MAX_UNSENT {
+            self.unsent.push_back(datagram.to_vec());
+        }
+        self.wake_driver();
+        Ok(())
+    }
+
+    /// Sends the datagrams that the system could not take before. False if it still cannot.
+    pub(in crate::client) fn send_unsent(&mut self) -> bool {
+        while let (Some(datagram), Some(socket)) = (self.unsent.front(), &self.socket) {
+            match socket.try_send(datagram) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(error) => self.fail(&error),
+                Ok(_) => {}
+            }
+            self.unsent.pop_front();
+        }
+        true
+    }
+}
+
+/// True for the first byte of a record with application data, with or without a connection id.
+const fn is_application_data(content_type: &u8) -> bool {
+    matches!(content_type, 23 | 25)
+}

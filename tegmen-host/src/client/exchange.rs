@@ -1,0 +1,134 @@
+//! One request in one message, and its response.
+
+use super::connection::{Message, Turn};
+use super::request::{Part, Request};
+use super::{ClientError, Response, Session, TakenPlace};
+use crate::clock;
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen::identity::Protection;
+use tegmen::time::Instant;
+
+impl Session {
+    /// Sends one message and waits for its response.
+    pub(super) async fn exchange(&self, request: &Request<'_>, part: Part<'_>) -> Result<Response, ClientError> {
+        self.converse(request, part).await.map(|(_, response)| response)
+    }
+
+    /// As [`Self::exchange`]; further responses come to the place.
+    pub(super) async fn converse(
+        &self,
+        request: &Request<'_>,
+        part: Part<'_>,
+    ) -> Result<(TakenPlace, Response), ClientError> {
+        let message = Message::Request(request, part);
+        let mut is_again = false;
+        loop {
+            let place = self.place();
+            let start = match self.begin(&place, &message).await? {
+                Turn::Sent(start) => start,
+                Turn::KeysLost => {
+                    self.rederive().await?;
+                    continue;
+                }
+            };
+            let answer = self.response_to(&place, start.after(self.config().timeout)).await;
+            let again = self.lock().places.get(place.at()).is_some_and(|place| place.again);
+            if is_again || !again {
+                let round_trip = clock::now().since(start);
+                return answer.map(|response| (place, Response { round_trip, ..response }));
+            }
+            is_again = true;
+        }
+    }
+
+    /// Has new keys derived: request #1 asks for nothing, since a server may deliver it to its application. One at a time;
+    /// requests that come meanwhile wait for it.
+    pub(super) async fn rederive(&self) -> Result<(), ClientError> {
+        let _one = self.shared().renewal.lock().await;
+        {
+            let mut guard = self.lock();
+            let connection = &mut *guard;
+            let Some(oscore) = connection.oscore.as_mut().filter(|oscore| oscore.is_lost()) else { return Ok(()) };
+            oscore.begin_rederivation(&mut connection.crypto)?;
+        }
+        let place = self.place();
+        let request = Request::new(Code::GET, "");
+        let answer = match self.begin(&place, &Message::Rederivation(&request)).await? {
+            Turn::Sent(start) => self.response_to(&place, start.after(self.config().timeout)).await.map(drop),
+            Turn::KeysLost => Ok(()),
+        };
+        match self.lock().has_lost_keys() {
+            true => Err(answer.err().unwrap_or(ClientError::NoNewKeys { remote: self.remote() })),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends a message that a response comes for, once it is its turn.
+    pub(super) async fn begin(&self, place: &TakenPlace, message: &Message<'_>) -> Result<Turn, ClientError> {
+        let start = clock::now();
+        // A message that nobody acknowledges waits for PROBING_RATE, however long that takes.
+        let deadline = if self.config().confirmable { start.after(self.config().timeout) } else { Instant::NEVER };
+        let sent = self.wait(place, deadline, |connection, at| connection.try_send(at, message).transpose()).await;
+        let seconds = clock::now().since(start).as_secs();
+        sent.unwrap_or_else(|| Err(ClientError::NotSent { remote: self.remote(), seconds }))
+    }
+
+    /// Sends an empty confirmable message, which is answered with Reset ("CoAP ping"; RFC 7252, section 4.3). Returns the
+    /// time until then.
+    ///
+    /// # Errors
+    /// [`ClientError`], which says what to do.
+    pub async fn ping(&self) -> Result<Duration, ClientError> {
+        let place = self.place();
+        let Turn::Sent(start) = self.begin(&place, &Message::Ping).await? else { return Ok(Duration::ZERO) };
+        match self.response_to(&place, start.after(self.config().timeout)).await {
+            Err(ClientError::Reset { .. }) | Ok(_) => Ok(clock::now().since(start)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for the response to the request of a place.
+    pub(super) async fn response_to(&self, place: &TakenPlace, deadline: Instant) -> Result<Response, ClientError> {
+        let start = clock::now();
+        if let Some(response) = self.response_until(place, deadline).await? {
+            return Ok(response);
+        }
+        let remote = self.remote();
+        let seconds = clock::now().since(start).as_secs();
+        let mut connection = self.lock();
+        connection.forget(place.at());
+        let is_untried = connection.kept.as_ref().is_some_and(|kept| kept.untried);
+        let ended = |detail: &str| ClientError::Ended { remote, detail: detail.to_owned() };
+        Err(match connection.protection {
+            Protection::Dtls if connection.is_over() && !is_untried => {
+                ended("it answers nothing: it restarted without its sessions, or cannot be reached")
+            }
+            Protection::Plain => ClientError::Silence { remote, seconds },
+            _ if is_untried => {
+                connection.forget_session();
+                ended("it does not know the session that was kept, which is forgotten now")
+            }
+            _ => ClientError::NoResponse { remote, seconds },
+        })
+    }
+
+    /// Waits for the response, or the next notification, to the request of a place; `None` if there is none until the
+    /// deadline, or nobody acknowledges the request.
+    pub(super) async fn response_until(
+        &self,
+        place: &TakenPlace,
+        deadline: Instant,
+    ) -> Result<Option<Response>, ClientError> {
+        let arrived = self.wait(place, deadline, |connection, at| connection.arrived(at)).await;
+        match arrived.unwrap_or(Ok(None)) {
+            Ok(Some(response)) => self.uncut(place, response).await.map(Some),
+            other => {
+                if other.is_err() {
+                    self.lock().forget(place.at());
+                }
+                other
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The places of requests that wait, and the queue behind NSTART.
+
+use super::{ClientError, Response};
+use std::collections::VecDeque;
+use std::task::Waker;
+use tegmen::coap::RequestId;
+use tegmen::time::Instant;
+
+/// Responses and notifications that one place keeps until they are taken; then the oldest goes.
+const MAX_UNREAD: usize = 64;
+
+/// The reply to a request.
+pub(super) enum Arrived {
+    Response(Response),
+    /// There is no response, or none that can be accepted.
+    Refused(ClientError),
+    /// Nobody acknowledged the request, or the response is overdue.
+    Unanswered,
+}
+
+/// The place of one request, and of the future that waits for it.
+pub(super) struct Place {
+    is_taken: bool,
+    /// The request, once it was sent.
+    pub(super) request: Option<RequestId>,
+    /// Nothing was received for it (RFC 7252, section 4.7).
+    is_outstanding: bool,
+    /// It also takes the errors of the network without a request: a handshake.
+    pub(super) listens: bool,
+    /// The request is to be sent again under other OSCORE keys.
+    pub(super) again: bool,
+    pub(super) arrived: VecDeque<Arrived>,
+    waker: Option<Waker>,
+    /// The time at which the future is woken.
+    pub(super) wake_at: Instant,
+}
+
+impl Place {
+    const fn new() -> Self {
+        Self {
+            is_taken: false,
+            request: None,
+            is_outstanding: false,
+            listens: false,
+            again: false,
+            arrived: VecDeque::new(),
+            waker: None,
+            wake_at: Instant::NEVER,
+        }
+    }
+
+    pub(super) fn push(&mut self, arrived: Arrived) {
+        if self.arrived.len() >= MAX_UNREAD {
+            self.arrived.pop_front();
+        }
+        self.arrived.push_back(arrived);
+    }
+
+    fn wake(&mut self) {
+        self.wake_at = Instant::NEVER;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// The places of all requests of a session. A place that is given back keeps its memory for the next one.
+#[derive(Default)]
+pub(super) struct Places {
+    all: Vec<Place>,
+    free: Vec<usize>,
+    /// The requests that wait until they may be sent, in the order in which they came.
+    queue: VecDeque<usize>,
+    outstanding: usize,
+}
+
+impl Places {
+    pub(super) fn take(&mut self) -> usize {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Place::new());
+            self.all.len() - 1
+        });
+        if let Some(place) = self.all.get_mut(at) {
+            place.is_taken = true;
+        }
+        at
+    }
+
+    /// Gives a place back. Returns its request.
+    pub(super) fn give_back(&mut self, at: usize) -> Option<RequestId> {
+        let request = self.forget_request(at);
+        self.leave_queue(at);
+        if let Some(place) = self.all.get_mut(at) {
+            place.arrived.clear();
+            (place.is_taken, place.listens, place.again) = (false, false, false);
+            (place.waker, place.wake_at) = (None, Instant::NEVER);
+            self.free.push(at);
+        }
+        request
+    }
+
+    pub(super) fn get(&mut self, at: usize) -> Option<&mut Place> {
+        self.all.get_mut(at)
+    }
+
+    /// Takes the request out of a place, whose exchange is over.
+    pub(super) fn forget_request(&mut self, at: usize) -> Option<RequestId> {
+        self.answered(at);
+        self.get(at)?.request.take()
+    }
+
+    pub(super) fn find(&self, request: RequestId) -> Option<usize> {
+        self.all.iter().position(|place| place.request == Some(request))
+    }
+
+    /// The number of requests for which nothing was received.
+    pub(super) const fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// The request of a place was sent.
+    pub(super) fn sent(&mut self, at: usize, request: RequestId) {
+        if let Some(place) = self.all.get_mut(at) {
+            (place.request, place.is_outstanding) = (Some(request), true);
+            self.outstanding += 1;
+        }
+    }
+
+    /// Something was received for the request of a place, or nothing will be.
+    pub(super) fn answered(&mut self, at: usize) {
+        if let Some(place) = self.all.get_mut(at)
+            && std::mem::take(&mut place.is_outstanding)
+        {
+            self.outstanding -= 1;
+            self.wake_first();
+        }
+    }
+
+    /// True if nobody waits before this place.
+    pub(super) fn is_turn(&self, at: usize) -> bool {
+        self.queue.front().is_none_or(|first| *first == at)
+    }
+
+    /// Puts a place at the end of the queue, if it is not in it. False if `most` places wait already.
+    pub(super) fn queue(&mut self, at: usize, most: usize) -> bool {
+        if self.queue.contains(&at) {
+            return true;
+        }
+        if self.queue.len() >= most {
+            return false;
+        }
+        self.queue.push_back(at);
+        true
+    }
+
+    /// Takes a place out of the queue; the first one behind it may be next.
+    pub(super) fn leave_queue(&mut self, at: usize) {
+        if let Some(index) = self.queue.iter().position(|each| *each == at) {
+            self.queue.remove(index);
+            self.wake_first();
+        }
+    }
+
+    /// Wakes the first place of the queue.
+    pub(super) fn wake_first(&mut self) {
+        if let Some(first) = self.queue.front()
+            && let Some(place) = self.all.get_mut(*first)
+        {
+            place.wake();
+        }
+    }
+
+    /// Keeps the waker of the future that waits at a place; it is woken at `wake_at` at the latest.
+    pub(super) fn watch(&mut self, at: usize, waker: &Waker, wake_at: Instant) {
+        let Some(place) = self.all.get_mut(at) else { return };
+        place.wake_at = wake_at;
+        match &mut place.waker {
+            Some(kept) => kept.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+
+    /// Gives a place what arrived, and wakes its future.
+    pub(super) fn deliver(&mut self, at: usize, arrived: Arrived) {
+        self.answered(at);
+        if let Some(place) = self.all.get_mut(at) {
+            place.push(arrived);
+            place.wake();
+        }
+    }
+
+    /// Wakes all places whose time has come.
+    pub(super) fn wake_due(&mut self, now: Instant) {
+        self.all.iter_mut().filter(|place| place.wake_at <= now).for_each(Place::wake);
+    }
+
+    /// Wakes all places.
+    pub(super) fn wake_all(&mut self) {
+        self.all.iter_mut().for_each(Place::wake);
+    }
+
+    /// The earliest time at which a place is to be woken.
+    pub(super) fn next_wake(&self) -> Instant {
+        self.all.iter().map(|place| place.wake_at).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// Gives an error to all requests that were sent, and to a handshake.
+    pub(super) fn refuse_all(&mut self, error: impl Fn() -> ClientError) {
+        for at in 0..self.all.len() {
+            if self.all.get(at).is_some_and(|place| place.is_taken && (place.request.is_some() || place.listens)) {
+                self.deliver(at, Arrived::Refused(error()));
+            }
+        }
+    }
+
+    /// Ends all requests that were sent: their session is over. Others wait for the next session.
+    pub(super) fn end_all(&mut self, error: impl Fn() -> ClientError) {
+        for at in 0..self.all.len() {
+            if self.forget_request(at).is_some() {
+                self.deliver(at, Arrived::Refused(error()));
+            }
+        }
+        self.wake_all();
+    }
+}

@@ -1,0 +1,250 @@
+//! Requests, and their way into a message.
+
+use super::{ClientError, Progress, Response, Session};
+use crate::uri::{Uri, percent_decode};
+use std::borrow::Cow;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use tegmen::coap::message::BuildError;
+use tegmen::coap::option::uint_bytes;
+use tegmen::coap::{Block, Builder, Code, OptionNumber};
+
+/// Longest segment of a path, or argument of a query, in bytes (RFC 7252, section 5.10).
+const MAX_SEGMENT: usize = 255;
+
+/// A request. With a session, as [`Session::get`] returns it, it is sent when it is awaited; [`Request::new`] makes one
+/// without, which [`Request::over`] joins with a session.
+#[derive(Clone, Copy)]
+#[must_use = "a request is sent when it is awaited"]
+pub struct Request<'a, S = ()> {
+    pub(super) session: S,
+    pub(super) method: Code,
+    target: Target<'a>,
+    content_format: Option<u16>,
+    accept: Option<u16>,
+    pub(super) payload: &'a [u8],
+    options: &'a [(OptionNumber, Vec<u8>)],
+    progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+}
+
+/// The path and the query of a request.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    /// As in a URI: segments between slashes, arguments behind a question mark, both percent-encoded.
+    Text(&'a str),
+    /// Decoded segments and arguments.
+    Parts { path: &'a [String], query: &'a [String] },
+}
+
+impl<'a> Request<'a> {
+    /// A request without a session. `path` is written as in a URI, with the query behind a question mark: `/temp?unit=C`.
+    pub const fn new(method: Code, path: &'a str) -> Self {
+        Self::with(method, Target::Text(path))
+    }
+
+    /// A request for the path and the query of `uri`.
+    pub fn to(method: Code, uri: &'a Uri) -> Self {
+        Self::with(method, Target::Parts { path: &uri.path, query: &uri.query })
+    }
+
+    const fn with(method: Code, target: Target<'a>) -> Self {
+        Self {
+            session: (),
+            method,
+            target,
+            content_format: None,
+            accept: None,
+            payload: &[],
+            options: &[],
+            progress: None,
+        }
+    }
+
+    /// The same request, to be sent over `session`.
+    pub fn over(self, session: &'a Session) -> Request<'a, &'a Session> {
+        let Self { session: (), method, target, content_format, accept, payload, options, progress } = self;
+        Request { session, method, target, content_format, accept, payload, options, progress }
+    }
+}
+
+impl<'a, S> Request<'a, S> {
+    /// Asks for this Content-Format (the Accept option).
+    pub const fn accept(mut self, format: u16) -> Self {
+        self.accept = Some(format);
+        self
+    }
+
+    /// Sets the Content-Format of the payload.
+    pub const fn content_format(mut self, format: u16) -> Self {
+        self.content_format = Some(format);
+        self
+    }
+
+    /// Sets the payload. If it does not fit one message it is sent in blocks (RFC 7959).
+    pub const fn payload(mut self, payload: &'a [u8]) -> Self {
+        self.payload = payload;
+        self
+    }
+
+    /// Adds other options, in any order.
+    pub const fn options(mut self, options: &'a [(OptionNumber, Vec<u8>)]) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Calls `progress` after each block of a transfer.
+    pub const fn progress(mut self, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    pub(super) fn without_session(&self) -> Request<'a> {
+        let Self { session: _, method, target, content_format, accept, payload, options, progress } = *self;
+        Request { session: (), method, target, content_format, accept, payload, options, progress }
+    }
+
+    pub(super) fn report(&self, progress: Progress) {
+        if let Some(report) = self.progress {
+            report(progress);
+        }
+    }
+
+    /// Calls `each` with the number and the value of each option of the target.
+    fn each_of_target<E>(
+        &self,
+        mut each: impl FnMut(OptionNumber, Cow<'a, str>) -> Result<(), E>,
+        malformed: impl Fn() -> E,
+    ) -> Result<(), E> {
+        match self.target {
+            Target::Parts { path, query } => {
+                path.iter().try_for_each(|segment| each(OptionNumber::URI_PATH, segment.into()))?;
+                query.iter().try_for_each(|argument| each(OptionNumber::URI_QUERY, argument.into()))
+            }
+            Target::Text(text) => {
+                let (path, query) = text.split_once('?').unwrap_or((text, ""));
+                let path = path.strip_prefix('/').unwrap_or(path);
+                let parts = [(path, '/', OptionNumber::URI_PATH), (query, '&', OptionNumber::URI_QUERY)];
+                for (part, separator, number) in parts.into_iter().filter(|(part, ..)| !part.is_empty()) {
+                    for value in part.split(separator) {
+                        each(number, percent_decode(value).ok_or_else(&malformed)?)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Refuses a path or query that cannot be sent.
+    pub(super) fn check(&self) -> Result<(), ClientError> {
+        let Target::Text(path) = self.target else { return Ok(()) };
+        let wrong = |problem| ClientError::Path { path: path.to_owned(), problem };
+        let fits = |_, value: Cow<'_, str>| match value.len() {
+            ..=MAX_SEGMENT => Ok(()),
+            _ => Err(wrong("a segment or argument has more than 255 bytes")),
+        };
+        self.each_of_target(fits, || wrong("a % is not followed by two hexadecimal digits"))
+    }
+
+    /// An upper bound of the bytes that path, query and other options take in a message.
+    pub(super) fn options_len(&self) -> usize {
+        let mut texts = 0;
+        let add = |_, value: Cow<'_, str>| {
+            texts += value.len() + 3;
+            Ok::<(), ()>(())
+        };
+        let _ = self.each_of_target(add, || ());
+        texts + self.options.iter().map(|(_, value)| value.len() + 5).sum::<usize>()
+    }
+
+    /// Writes the options and the payload of one message.
+    pub(super) fn write(&self, builder: &mut Builder<'_, '_>, part: Part<'_>) -> Result<(), BuildError> {
+        self.each_of_target(|number, value| builder.option(number, value.as_bytes()), || BuildError::Order)?;
+        let numbers = [
+            (OptionNumber::CONTENT_FORMAT, self.content_format.map(u32::from)),
+            (OptionNumber::ACCEPT, self.accept.map(u32::from)),
+            (OptionNumber::OBSERVE, part.observe),
+            (OptionNumber::BLOCK1, part.block1.map(Block::value)),
+            (OptionNumber::BLOCK2, part.block2.map(Block::value)),
+            (OptionNumber::SIZE1, part.size1),
+            (OptionNumber::REQUEST_TAG, part.request_tag),
+        ];
+        for (number, value) in numbers {
+            let mut bytes = [0; 4];
+            if let Some(value) = value {
+                builder.insert(number, uint_bytes(value, &mut bytes))?;
+            }
+        }
+        if let Some(echo) = part.echo {
+            builder.insert(OptionNumber::ECHO, echo)?;
+        }
+        for (number, value) in self.options {
+            builder.insert(*number, value)?;
+        }
+        builder.payload(part.payload)
+    }
+}
+
+impl<'a> IntoFuture for Request<'a, &'a Session> {
+    type Output = Result<Response, ClientError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    /// Sends the request and waits for its response. Bodies that do not fit one message go in blocks (RFC 7959), and a
+    /// server that asks for proof of our address or of freshness gets it (RFC 9175). A session that ended, or that the server
+    /// does not answer in, is replaced by another one (see [`ClientConfig::reconnect`](super::ClientConfig::reconnect)).
+    /// If the future is dropped, the request is given up and its place is free.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            self.check()?;
+            self.session.request_again(&self.without_session()).await
+        })
+    }
+}
+
+/// The parts of a message that a [`Request`] does not contain.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Part<'a> {
+    pub(super) payload: &'a [u8],
+    pub(super) block1: Option<Block>,
+    pub(super) block2: Option<Block>,
+    pub(super) size1: Option<u32>,
+    pub(super) observe: Option<u32>,
+    pub(super) echo: Option<&'a [u8]>,
+    pub(super) request_tag: Option<u32>,
+    /// A token to use again.
+    pub(super) token: Option<&'a [u8]>,
+}
+
+/// A request that an observation repeats.
+pub(super) struct OwnedRequest {
+    method: Code,
+    path: Vec<String>,
+    query: Vec<String>,
+    content_format: Option<u16>,
+    accept: Option<u16>,
+    payload: Vec<u8>,
+    options: Vec<(OptionNumber, Vec<u8>)>,
+}
+
+impl OwnedRequest {
+    pub(super) fn of(request: &Request<'_>) -> Self {
+        let (mut path, mut query) = (Vec::new(), Vec::new());
+        let add = |number, value: Cow<'_, str>| {
+            let list = if number == OptionNumber::URI_PATH { &mut path } else { &mut query };
+            list.push(value.into_owned());
+            Ok::<(), ()>(())
+        };
+        let _ = request.each_of_target(add, || ());
+        let Request { method, content_format, accept, payload, options, .. } = *request;
+        Self { method, path, query, content_format, accept, payload: payload.to_vec(), options: options.to_vec() }
+    }
+
+    pub(super) fn request(&self) -> Request<'_> {
+        Request {
+            content_format: self.content_format,
+            accept: self.accept,
+            payload: &self.payload,
+            options: &self.options,
+            ..Request::with(self.method, Target::Parts { path: &self.path, query: &self.query })
+        }
+    }
+}

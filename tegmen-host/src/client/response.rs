@@ -1,0 +1,145 @@
+//! Responses, with their options in one piece.
+
+use std::time::Duration;
+use tegmen::coap::{Block, Code, MessageRef, OptionNumber};
+
+/// A response.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The code of the response.
+    pub code: Code,
+    /// The payload of the response.
+    pub payload: Vec<u8>,
+    /// From the request to the response.
+    pub round_trip: Duration,
+    pub(super) options: PackedOptions,
+    /// It is still protected: the first block of a response that a proxy has cut.
+    pub(super) is_cut: bool,
+    /// It answers the last block of a request, and has no Block1.
+    pub(super) lacks_block1: bool,
+}
+
+impl Response {
+    pub(super) fn new(message: &MessageRef<'_>) -> Self {
+        let mut options = PackedOptions::default();
+        message.options().for_each(|(number, value)| options.push(number, value));
+        Self {
+            code: message.code(),
+            payload: message.payload().to_vec(),
+            round_trip: Duration::ZERO,
+            options,
+            is_cut: false,
+            lacks_block1: false,
+        }
+    }
+
+    /// Returns the options, in the order of their numbers.
+    pub fn options(&self) -> impl Iterator<Item = (OptionNumber, &[u8])> {
+        self.options.iter()
+    }
+
+    /// The value of the first option of this number.
+    pub fn option(&self, number: OptionNumber) -> Option<&[u8]> {
+        self.options().find(|(n, _)| *n == number).map(|(_, value)| value)
+    }
+
+    /// The number of an option of format `uint`, if it is there.
+    pub fn uint(&self, number: OptionNumber) -> Option<u32> {
+        self.option(number).and_then(tegmen::coap::option::uint)
+    }
+
+    /// True if this success answers a request in blocks without a Block1 option (RFC 7959, section 2.3): the server may have
+    /// taken the last block for the whole body.
+    pub const fn lacks_block1(&self) -> bool {
+        self.lacks_block1
+    }
+
+    /// A Block option, if it is there and well made.
+    pub(super) fn block(&self, number: OptionNumber) -> Option<Block> {
+        self.option(number).and_then(|value| Block::read(value).ok())
+    }
+
+    /// Returns the Content-Format, if the response has one.
+    pub fn content_format(&self) -> Option<u32> {
+        self.uint(OptionNumber::CONTENT_FORMAT)
+    }
+
+    /// Replaces the value of the first option of this number, if it is there.
+    pub(super) fn replace_option(&mut self, number: OptionNumber, value: &[u8]) {
+        let mut replaced = PackedOptions::default();
+        let mut is_replaced = false;
+        for (each, old) in self.options.iter() {
+            let is_it = each == number && !is_replaced;
+            is_replaced |= is_it;
+            replaced.push(each, if is_it { value } else { old });
+        }
+        self.options = replaced;
+    }
+
+    /// Removes all options of this number.
+    pub(super) fn remove_options(&mut self, number: OptionNumber) {
+        let mut rest = PackedOptions::default();
+        self.options.iter().filter(|(each, _)| *each != number).for_each(|(each, value)| rest.push(each, value));
+        self.options = rest;
+    }
+}
+
+/// Bytes of options that need no memory of their own: enough for the formats, an ETag, Max-Age, Observe and a block.
+const INLINE: usize = 46;
+/// Number and length before each value.
+const OPTION_HEAD: usize = 4;
+
+/// Options behind one another: number, length and value.
+#[derive(Clone, Debug)]
+pub(super) struct PackedOptions {
+    len: u8,
+    inline: [u8; INLINE],
+    /// All options, if they are longer than [`INLINE`].
+    spilled: Vec<u8>,
+}
+
+impl Default for PackedOptions {
+    fn default() -> Self {
+        Self { len: 0, inline: [0; INLINE], spilled: Vec::new() }
+    }
+}
+
+impl PackedOptions {
+    fn bytes(&self) -> &[u8] {
+        if self.spilled.is_empty() { self.inline.get(..self.len.into()).unwrap_or(&[]) } else { &self.spilled }
+    }
+
+    fn push(&mut self, number: OptionNumber, value: &[u8]) {
+        let value = value.get(..value.len().min(u16::MAX.into())).unwrap_or(&[]);
+        let (number, len) = (number.0.to_ne_bytes(), (value.len() as u16).to_ne_bytes());
+        let [[n0, n1], [l0, l1]] = [number, len];
+        let head = [n0, n1, l0, l1];
+        let (at, behind) = (usize::from(self.len), usize::from(self.len) + OPTION_HEAD + value.len());
+        if self.spilled.is_empty()
+            && let Some((to_head, to_value)) = self.inline.get_mut(at..behind).and_then(|to| to.split_first_chunk_mut())
+        {
+            *to_head = head;
+            to_value.copy_from_slice(value);
+            self.len = behind as u8;
+            return;
+        }
+        if self.spilled.is_empty() {
+            self.spilled.extend(self.inline.get(..at).unwrap_or(&[]));
+        }
+        self.spilled.extend(head);
+        self.spilled.extend(value);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (OptionNumber, &[u8])> {
+        let mut rest = self.bytes();
+        std::iter::from_fn(move || {
+            let (&[n0, n1, l0, l1], behind) = rest.split_first_chunk::<OPTION_HEAD>()?;
+            let (value, behind) = behind.split_at_checked(u16::from_ne_bytes([l0, l1]).into())?;
+            rest = behind;
+            Some((OptionNumber(u16::from_ne_bytes([n0, n1])), value))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
