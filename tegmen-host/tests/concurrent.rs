@@ -82,7 +82,7 @@ async fn lossy(to: SocketAddr, lose: usize) -> SocketAddr {
     address
 }
 
-/// A plain session with a server that says nothing.
+/// A plain session with a server that never answers.
 async fn silent(change: impl FnOnce(&mut ClientConfig)) -> (UdpSocket, Session) {
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let mut config = ClientConfig::default();

@@ -302,16 +302,6 @@ impl Span {
         Self { start: part.as_ptr().addr().wrapping_sub(datagram) as u16, len: part.len() as u16 }
     }
 
-    /// Returns the length in bytes.
-    pub const fn len(self) -> usize {
-        self.len as usize
-    }
-
-    /// True if there are no bytes.
-    pub const fn is_empty(self) -> bool {
-        self.len == 0
-    }
-
     /// Returns the bytes of `datagram` at this place; none if the datagram is shorter.
     #[inline]
     pub fn of_mut(self, datagram: &mut [u8]) -> &mut [u8] {

@@ -18,7 +18,7 @@ pub struct Spent;
 
 impl Lease {
     /// Goes on after the end that was kept last; nothing may be used until [`Self::extend`].
-    pub const fn resume(kept: u64) -> Self {
+    pub(crate) const fn resume(kept: u64) -> Self {
         Self { next: kept, end: kept }
     }
 
@@ -54,7 +54,7 @@ impl Lease {
     ///
     /// # Errors
     /// [`Spent`] at the end of the lease.
-    pub const fn take(&mut self) -> Result<u64, Spent> {
+    pub(crate) const fn take(&mut self) -> Result<u64, Spent> {
         if self.next >= self.end {
             return Err(Spent);
         }

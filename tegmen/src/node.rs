@@ -300,7 +300,7 @@ fn on_protected_response<C: Crypto, O: Oscore>(
     }
 }
 
-/// The least length of a token that tells a response from every earlier one.
+/// The least length of a token that no earlier response has by chance.
 const FRESH_TOKEN: usize = 4;
 /// NSTART (RFC 7252, section 4.8).
 const NSTART: usize = 1;

@@ -22,7 +22,7 @@ impl ReplayWindow {
 
     /// Creates a window whose content was lost, for example after a power cut. It does not know which numbers the peer
     /// has used, and [`Self::mark`] reports this. `mark` is any number that the caller wants back.
-    pub const fn lost(mark: u64) -> Self {
+    pub(crate) const fn lost(mark: u64) -> Self {
         // The highest number that was accepted always has its bit, so this state is that of no other window.
         Self { next: mark.saturating_add(1), seen: 0 }
     }
@@ -54,7 +54,7 @@ impl ReplayWindow {
     ///
     /// # Errors
     /// [`Replayed`] if it was, or if it is too old to know.
-    pub fn fresh(&mut self, sequence: u64) -> Result<Fresh<'_>, Replayed> {
+    pub(crate) fn fresh(&mut self, sequence: u64) -> Result<Fresh<'_>, Replayed> {
         if sequence < self.next {
             let age = self.age(sequence);
             if age >= 64 || self.seen.wrapping_shr(age as u32) & 1 == 1 {
@@ -90,7 +90,7 @@ pub struct Fresh<'w> {
 impl Fresh<'_> {
     /// Marks the number as seen; called after the message proved authentic.
     #[inline]
-    pub fn accept(self) {
+    pub(crate) fn accept(self) {
         let Self { window, sequence } = self;
         let next = sequence.wrapping_add(1);
         if next > window.next {

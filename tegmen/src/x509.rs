@@ -287,7 +287,7 @@ impl<'r> Path<'r> {
     }
 
     /// Returns the reason for which the path is not trusted, if there are no more certificates.
-    pub fn end(self) -> Refusal {
+    pub(crate) fn end(self) -> Refusal {
         match self.walked {
             None => Refusal::Malformed,
             Some(walked) if walked.anchor_named => Refusal::BadSignature,

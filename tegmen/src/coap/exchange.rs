@@ -11,9 +11,9 @@ use crate::buf::Frame;
 use crate::time::{Duration, Instant};
 
 /// ACK_TIMEOUT (RFC 7252, section 4.8).
-pub const ACK_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// MAX_RETRANSMIT.
-pub const MAX_RETRANSMIT: u8 = 4;
+pub(crate) const MAX_RETRANSMIT: u8 = 4;
 /// The time that a request waits for its response after the acknowledgement, or from the start if the request is not
 /// confirmable.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(247);

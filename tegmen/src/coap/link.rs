@@ -24,7 +24,7 @@ pub struct Link<'a> {
 
 impl Link<'_> {
     /// True if the link matches a query such as `rt=temperature` or `href=/sens*` (RFC 6690, section 4.1).
-    pub fn matches(&self, query: &[u8]) -> bool {
+    pub(crate) fn matches(&self, query: &[u8]) -> bool {
         let Ok(query) = core::str::from_utf8(query) else { return false };
         let Some((name, wanted)) = query.split_once('=') else { return false };
         let fits = |value: &str| match wanted.strip_suffix('*') {

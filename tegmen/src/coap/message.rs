@@ -348,7 +348,7 @@ impl<'f, 't> Builder<'f, 't> {
     }
 
     /// The code that the message goes out with.
-    pub fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> Code {
         Code(self.frame.bytes().get(self.start.wrapping_add(1)).copied().unwrap_or(0))
     }
 

@@ -77,7 +77,7 @@ impl OptionNumber {
 
     /// The class of options that are not both (RFC 8613, figure 5).
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub const fn class(self) -> Class {
+    pub(crate) const fn class(self) -> Class {
         match self {
             Self::URI_HOST | Self::URI_PORT | Self::OSCORE | Self::PROXY_URI | Self::PROXY_SCHEME => Class::Unprotected,
             // RFC 8768, section 5.

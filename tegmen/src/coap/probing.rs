@@ -3,7 +3,7 @@
 use crate::time::{Duration, Instant};
 
 /// PROBING_RATE (RFC 7252, section 4.8): bytes a second, on average.
-pub const PROBING_RATE: u32 = 1;
+pub(crate) const PROBING_RATE: u32 = 1;
 
 /// The time at which the next message without acknowledgement may be sent to an endpoint.
 #[derive(Clone, Copy, Debug)]

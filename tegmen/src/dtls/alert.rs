@@ -100,7 +100,7 @@ pub(crate) const WARNING: u8 = 1;
 
 impl Fatal {
     /// The alert that tells the peer, if one is due.
-    pub const fn alert(&self) -> Option<AlertDescription> {
+    pub(crate) const fn alert(&self) -> Option<AlertDescription> {
         Some(match self {
             Self::UnexpectedMessage(_) => AlertDescription::UNEXPECTED_MESSAGE,
             Self::Decode => AlertDescription::DECODE_ERROR,

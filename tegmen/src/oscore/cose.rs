@@ -44,7 +44,7 @@ impl Aead {
     }
 
     /// Bytes of the nonce.
-    pub const fn nonce_len(self) -> usize {
+    pub(crate) const fn nonce_len(self) -> usize {
         MAX_NONCE.wrapping_sub(self.nonce_at())
     }
 

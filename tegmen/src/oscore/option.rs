@@ -12,7 +12,7 @@ pub struct PartialIv(pub(super) Padded);
 
 impl PartialIv {
     /// The shortest form of a number; `None` above 2^40 - 1.
-    pub const fn new(number: u64) -> Option<Self> {
+    pub(crate) const fn new(number: u64) -> Option<Self> {
         if number > MAX_PARTIAL_IV {
             return None;
         }

@@ -15,13 +15,6 @@ use crate::secret::Secret;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestBinding(pub(super) PartialIv);
 
-impl RequestBinding {
-    /// The number of the request.
-    pub const fn partial_iv(&self) -> &PartialIv {
-        &self.0
-    }
-}
-
 /// The right to answer under the request's nonce, once (RFC 8613, section 5.2).
 #[derive(PartialEq, Eq, Debug)]
 pub struct RequestNonce(pub(super) RequestBinding);
