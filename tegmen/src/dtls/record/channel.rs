@@ -120,7 +120,7 @@ impl Channel {
     /// # Errors
     /// [`SealError`]; no number is spent on [`SealError::Full`] before the cipher ran.
     #[inline]
-    pub(crate) fn seal<C: Crypto>(
+    pub fn seal<C: Crypto>(
         &mut self,
         crypto: &mut C,
         content_type: ContentType,
