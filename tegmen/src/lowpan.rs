@@ -108,7 +108,7 @@ impl<const SLOTS: usize, const BYTES: usize> Interface<SLOTS, BYTES> {
     /// Prepares a packet for the neighbour `to`.
     ///
     /// # Errors
-    /// [`Truncated`], as [`Fragments::new`].
+    /// [`Truncated`] if `packet` is no IPv6 packet, or longer than fragments can carry.
     pub fn send<'p>(
         &mut self,
         network: &Network<'_>,

@@ -37,7 +37,8 @@ impl ReplayWindow {
         Self { next, seen }
     }
 
-    /// The mark of a window that was [`lost`](Self::lost); [`Self::fresh`] proves nothing for such a one.
+    /// Returns the mark of a window whose content was lost; `None` for any other window. Such a window does not tell a replay
+    /// from a new message.
     pub const fn mark(&self) -> Option<u64> {
         match (self.next, self.seen) {
             (1.., 0) => Some(self.next.wrapping_sub(1)),

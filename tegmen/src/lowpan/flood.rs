@@ -69,8 +69,8 @@ fn read_address(short: bool, bytes: &mut Reader<'_>) -> Result<LinkAddress, Trun
     Ok(if short { LinkAddress::Short(bytes.u16()?) } else { LinkAddress::Extended(bytes.array()?) })
 }
 
-/// The last `N` floods that were seen. Who floods more than that within [`MEMORY`] is relayed twice at most by each
-/// node, and still ends with its hops.
+/// The last `N` floods that were seen, each for 10 seconds. If a node floods more than that, each node relays a packet at most
+/// twice, and its hop limit still ends it.
 #[derive(Debug)]
 pub struct Seen<const N: usize> {
     entries: [(LinkAddress, u8, Instant); N],
