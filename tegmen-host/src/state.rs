@@ -20,6 +20,7 @@ pub use session_file::SessionFile;
 pub use sessions::{Restored, SessionName, Sessions, With};
 
 use crate::hex::{from_hex, to_hex};
+use crate::lock::Locked;
 use crate::private;
 use database::Change;
 use numbers::Numbers;
@@ -69,7 +70,7 @@ pub enum StateError {
 /// The files beside a place of state: the key that encrypts sessions, generated once, and the lock.
 pub(crate) struct Guard {
     key: Secret<KEY_LEN>,
-    _lock: File,
+    _lock: Locked,
 }
 
 impl Guard {
@@ -84,12 +85,11 @@ impl Guard {
         }
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
-        let mut lock = private::open(&mut options, &path).map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StateError::InUse { file: file.display().to_string() }),
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
+        let lock = private::open(&mut options, &path).map_err(failed)?;
+        let mut lock = Locked::new(lock).map_err(|error| match error {
+            TryLockError::WouldBlock => StateError::InUse { file: file.display().to_string() },
+            TryLockError::Error(source) => failed(source),
+        })?;
         let mut text = zeroize::Zeroizing::new(String::new());
         lock.read_to_string(&mut text).map_err(failed)?;
         let mut key = Secret::<KEY_LEN>::zeroed();

@@ -6,6 +6,7 @@ pub(crate) use rederivation::{Received, Untaken};
 
 use super::file::{CONTEXT, ContextFile};
 use super::{ContextError, file_error, write_error};
+use crate::lock::Locked;
 use crate::private;
 use crate::provider::HostCrypto;
 use crate::state::numbers::{LEASE, Numbers, is_in_future, now, now_millis};
@@ -168,16 +169,15 @@ pub fn recover(dir: &Path) -> Result<u64, ContextError> {
 }
 
 /// Locks the file that the context is read from: removing it removes the context.
-fn lock(dir: &Path) -> Result<File, ContextError> {
+fn lock(dir: &Path) -> Result<Locked, ContextError> {
     let path = dir.join(CONTEXT);
     // Some file systems lock only what is open for writing.
     let file = File::options().read(true).write(true).open(&path).or_else(|_| File::open(&path));
     let file = file.map_err(file_error(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(ContextError::InUse { dir: dir.display().to_string() }),
-        Err(TryLockError::Error(source)) => Err(ContextError::File { file: path.display().to_string(), source }),
-    }
+    Locked::new(file).map_err(|error| match error {
+        TryLockError::WouldBlock => ContextError::InUse { dir: dir.display().to_string() },
+        TryLockError::Error(source) => ContextError::File { file: path.display().to_string(), source },
+    })
 }
 
 /// The context that goes on with these numbers.
@@ -207,7 +207,7 @@ pub struct StoredContext {
     /// If both ends agreed to derive new keys when the numbers are lost.
     pub(super) rederivation: Option<Rederivation>,
     closed: bool,
-    _lock: File,
+    _lock: Locked,
 }
 
 impl StoredContext {
