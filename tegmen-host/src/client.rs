@@ -22,7 +22,7 @@ mod response;
 mod resumption;
 mod transfer;
 
-pub use error::{ClientError, describe};
+pub use error::ClientError;
 pub use group::ask_group;
 pub use observation::Observation;
 pub use request::Request;

@@ -37,6 +37,7 @@ pub mod crypto;
 pub mod cx;
 pub mod dtls;
 pub mod endpoint;
+mod error;
 pub mod flash;
 pub mod identity;
 pub mod ip;

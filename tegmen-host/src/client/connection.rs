@@ -14,7 +14,7 @@ use super::oscore::OscoreClient;
 use super::persistence::PersistentSession;
 use super::places::{Arrived, Places};
 use super::resumption::ResumptionStore;
-use super::{ClientConfig, ClientError, Node, Role, Table, Tapped, describe};
+use super::{ClientConfig, ClientError, Node, Role, Table, Tapped};
 use crate::clock;
 use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
@@ -212,7 +212,7 @@ impl Connection {
             return Some(ClientError::Closed { remote: self.remote });
         }
         let reason = self.closed?;
-        Some(ClientError::Ended { remote: self.remote, detail: describe(reason) })
+        Some(ClientError::Ended { remote: self.remote, detail: reason.to_string() })
     }
 
     /// The next reply at a place: `Ok(None)` if there will be none. Nothing if it has to be waited for.
@@ -261,7 +261,7 @@ impl Connection {
         self.closed = Some(reason);
         self.forget_session();
         let remote = self.remote;
-        self.places.end_all(|| ClientError::Ended { remote, detail: describe(reason) });
+        self.places.end_all(|| ClientError::Ended { remote, detail: reason.to_string() });
     }
 
     /// Continues from another socket.

@@ -4,7 +4,6 @@ use crate::contexts::ContextError;
 use crate::state::StateError;
 use std::io;
 use std::net::SocketAddr;
-use tegmen::dtls::Fatal;
 
 /// The reason why there is no response. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
@@ -232,38 +231,5 @@ fn resolving(host: &str) -> String {
     match host.split_once('%') {
         Some((_, zone)) => format!("is there an interface {zone}? `ip link` shows them"),
         None => "is the name right, and is there a name server?".to_owned(),
-    }
-}
-
-/// A reason in words.
-pub fn describe(reason: Fatal) -> String {
-    match reason {
-        Fatal::Closed => "close_notify".to_owned(),
-        Fatal::Alert(alert) if alert.name() == "unassigned" => alert.to_string(),
-        Fatal::Alert(alert) => format!("alert {alert}"),
-        Fatal::TimedOut { .. } => "the peer fell silent".to_owned(),
-        Fatal::KeyExhausted => "a key reached its limit; a new handshake gives new ones".to_owned(),
-        Fatal::Idle => "idle timeout".to_owned(),
-        Fatal::WrongKeyOrIdentity { identity_known: true } => {
-            "the identity is known, its key is another one; compare the key on both sides".to_owned()
-        }
-        Fatal::WrongKeyOrIdentity { identity_known: false } => {
-            "no such identity in the credentials; add it, or correct the client".to_owned()
-        }
-        Fatal::NoCommonSuite => "the client offers no cipher suite that is accepted here".to_owned(),
-        Fatal::NoCommonCertificateType => {
-            "the client and this server have no type of certificate in common: X.509, or raw public \
-                                           keys"
-                .to_owned()
-        }
-        Fatal::RecordOverflow => "it sent a record longer than was agreed on (record_size_limit)".to_owned(),
-        Fatal::NoCertificate => {
-            "the client showed no certificate: give it one of an authority that is believed here".to_owned()
-        }
-        Fatal::Refused(_) => "its certificate or raw public key is not believed".to_owned(),
-        Fatal::NoExtendedMasterSecret => "it wants to resume a session without extended master secret".to_owned(),
-        Fatal::BadSignature => "it does not have the private key of what it showed".to_owned(),
-        Fatal::Version => "the client does not speak DTLS 1.2".to_owned(),
-        other => format!("{other:?}"),
     }
 }

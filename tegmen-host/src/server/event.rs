@@ -1,6 +1,5 @@
 //! Events of a server, as text and as JSON.
 
-use crate::client::describe;
 use crate::contexts::ContextError;
 use crate::credentials::CredentialsError;
 use crate::resumption::TicketKeyError;
@@ -48,7 +47,7 @@ pub enum Event {
         /// The identity that the client sent; `None` if the handshake ended before that.
         identity: Option<String>,
         /// The reason.
-        #[serde(serialize_with = "described")]
+        #[serde(serialize_with = "displayed")]
         reason: Fatal,
     },
     /// The server refused a ClientHello, and there is no handshake. The client proved its address, or showed a ticket
@@ -105,7 +104,7 @@ pub enum Event {
         /// The address of the client.
         remote: SocketAddr,
         /// The reason.
-        #[serde(serialize_with = "described")]
+        #[serde(serialize_with = "displayed")]
         reason: Fatal,
     },
     /// ClientHellos were not answered, because all places for handshakes, or for peers, were taken.
@@ -244,10 +243,10 @@ impl Display for Event {
             }
             Self::TicketKeysFailed { error } => error.fmt(f),
             Self::Failed { remote, identity: Some(identity), reason } => {
-                write!(f, "{remote} ({identity:?}): connection failed: {}", describe(*reason))
+                write!(f, "{remote} ({identity:?}): connection failed: {reason}")
             }
             Self::Failed { remote, identity: None, reason } => {
-                write!(f, "{remote}: connection failed: {}", describe(*reason))
+                write!(f, "{remote}: connection failed: {reason}")
             }
             Self::HelloRefused { remote, alert } => {
                 write!(f, "{remote}: ClientHello refused ({}): {}", alert.name(), why_refused(*alert))
@@ -262,7 +261,7 @@ impl Display for Event {
                 write!(f, "a list of --client-crl was to be replaced by {}, {RENEW_LIST}", date(*at))
             }
             Self::AnonymousInVain { remote } => write!(f, "{remote} has no certificate, {ALLOW_ANONYMOUS}"),
-            Self::Closed { remote, reason } => write!(f, "{remote} disconnected ({})", describe(*reason)),
+            Self::Closed { remote, reason } => write!(f, "{remote} disconnected ({reason})"),
             Self::Full { unanswered } => write!(f, "{unanswered} ClientHellos were not answered: {ALLOW_MORE}"),
             Self::Outdated { remote, identity } => {
                 write!(f, "{remote}: session ended: {identity} has another key in the credentials now, or none")
@@ -335,10 +334,6 @@ const fn why_refused(alert: AlertDescription) -> &'static str {
 
 fn displayed<S: Serializer>(value: &impl Display, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
-}
-
-fn described<S: Serializer>(reason: &Fatal, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&describe(*reason))
 }
 
 fn dated<S: Serializer>(at: &SystemTime, to: S) -> Result<S::Ok, S::Error> {

@@ -1,0 +1,195 @@
+//! The texts of the errors, which name the cause and, where the owner can act, the next step.
+//!
+//! An image that prints no error links none of them.
+
+use crate::buf::{Full, Truncated};
+use crate::coap::message::BuildError;
+use crate::coap::storage::Busy;
+use crate::coap_protected::PayloadError;
+use crate::dtls::Fatal;
+use crate::dtls::record::SealError;
+use crate::dtls::session::OpenError;
+use crate::endpoint::Misuse;
+use crate::endpoint::peers::TableFull;
+use crate::ip::ParseError;
+use crate::lowpan::fragment::FragmentError;
+use crate::lowpan::frame::FrameError;
+use crate::lowpan::iphc::HeaderError;
+use crate::node::SendError;
+
+use crate::oscore::{BadOption, ProtectError, UnprotectError};
+use crate::slip::NotControl;
+use crate::x509::Refusal;
+use core::error::Error;
+use core::fmt::{self, Display, Formatter};
+
+/// Implements `Display` and `Error` by a text for each value.
+macro_rules! texts {
+    ($($error:ty { $($value:pat => $text:expr,)+ })+) => {$(
+        impl Display for $error {
+            fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($value => $text,)+ })
+            }
+        }
+
+        impl Error for $error {}
+    )+};
+}
+
+texts! {
+    Truncated { Self => "the input ends before the value does", }
+    Full { Self => "the value does not fit the output", }
+    BuildError {
+        Self::Full => "the message is longer than its buffer",
+        Self::Order => "an option has a lower number than the one before, or comes behind the payload",
+    }
+    Busy {
+        Self::Outstanding => "all space for exchanges is taken; wait for one to end",
+        Self::TooLong => "the message is longer than what can be kept for retransmission",
+    }
+    PayloadError {
+        Self::LeaseSpent => "the lease of message numbers is used up; keep a new end and extend the lease",
+        Self::Exhausted => "all message numbers of the key are used up; use a new key",
+        Self::Full => "the payload is longer than its buffer",
+        Self::Unsupported => "the crypto provider does not have the algorithm",
+    }
+    SealError {
+        Self::Full => "the record is longer than its buffer or than 2^14 bytes",
+        Self::KeyExhausted => "the key may seal no more records; begin a new session",
+    }
+    OpenError {
+        Self::Length => "the stored session is cut short, or too long",
+        Self::Version => "the stored session has another version of the format",
+        Self::NotAuthentic => "the stored session was changed, or sealed under another key",
+    }
+    Misuse {
+        Self::NotEstablished => "there is no such peer, or its handshake is not over",
+        Self::Full => "the message is longer than its buffer",
+        Self::TooLong => "the message is longer than a record of this session may be",
+        Self::KeyExhausted => "the key may seal no more records; begin a new session",
+    }
+    TableFull { Self => "the table is full, and no peer in it may be removed", }
+    ParseError {
+        Self::NotIpv6 => "the packet is not IPv6",
+        Self::Truncated => "the packet ends before its headers end",
+        Self::ExtensionHeader(_) => "the packet has an extension header, and none is supported",
+        Self::NotUdp(_) => "the packet carries another protocol than UDP",
+        Self::MulticastSource => "the source address of the packet is a multicast address",
+        Self::BadChecksum => "the UDP checksum is wrong or missing",
+    }
+    FragmentError {
+        Self::Truncated => "the fragment ends before its headers end",
+        Self::Dispatch(_) => "the fragment begins with an unknown dispatch",
+        Self::Headers(_) => "the compressed headers of the packet are refused",
+        Self::TooLong => "the packet is longer than its buffer",
+        Self::Contradicts => "the fragment overlaps other fragments of its packet, or exceeds the packet",
+    }
+    FrameError {
+        Self::Truncated => "the frame ends before its header ends",
+        Self::TooLong => "the frame is longer than IEEE 802.15.4 allows",
+        Self::BadChecksum => "the checksum of the frame is wrong",
+        Self::Unsupported => "the frame is a beacon, a command, secured, or of a later version",
+    }
+    HeaderError {
+        Self::Truncated => "the compressed headers end before they are whole",
+        Self::Unsupported => "a dispatch, a reserved mode or a next header is unknown",
+        Self::UnknownContext(_) => "the compressed headers name a context that this node does not have",
+        Self::NoLinkAddress => "an address was left out, and the frame has none either",
+        Self::WrongLength => "the packet cannot have the length that was announced",
+        Self::TooLong => "the packet is longer than its buffer",
+    }
+    BadOption { Self => "the OSCORE option is not valid", }
+    ProtectError {
+        Self::LeaseSpent => "the lease of sender sequence numbers is used up; keep a new end and extend the lease",
+        Self::Exhausted => "all sender sequence numbers are used up; derive a new OSCORE context",
+        Self::Full => "the message is longer than its buffer",
+        Self::Malformed => "the frame holds no message, or one that is protected already",
+        Self::Unsupported => "the crypto provider does not have the algorithm",
+    }
+    UnprotectError {
+        Self::Unprotected => "the message is not protected",
+        Self::BadOption => "the OSCORE option is not valid, or lacks what a request must have",
+        Self::UnknownContext => "the message names an OSCORE context that is unknown",
+        Self::Replayed => "the number of the message was used before, or is too old",
+        Self::NotAuthentic => "the message does not authenticate; compare the keys of both sides",
+        Self::Malformed => "the message is authentic, but its content is not valid",
+    }
+    NotControl { Self => "the frame is not a control frame that is known", }
+    Refusal {
+        Self::Malformed => "a certificate is not strict DER, or not of version 3; issue it again",
+        Self::UnsupportedAlgorithm => {
+            "a signature is not ECDSA with SHA-256; have the certificate issued by a CA whose key is on secp256r1"
+        },
+        Self::UnsupportedKey => "a key is not an uncompressed point of secp256r1; make another",
+        Self::UnsupportedExtension => {
+            "a certificate has name constraints or an unknown critical extension; issue it without"
+        },
+        Self::Expired => "a certificate has expired; renew it, or set the clock",
+        Self::NotYetValid => "a certificate is not valid yet; wait, or set the clock",
+        Self::WrongName => "the certificate has another name than the one that was asked for",
+        Self::WrongPurpose => "the extended key usage of a certificate is without the purpose; issue one with it",
+        Self::WrongKeyUsage => "the key usage is without digitalSignature, or of a CA without keyCertSign",
+        Self::EndEntityIsCa => "the end entity is a CA; issue a separate certificate for the end entity",
+        Self::IssuerIsNoCa => "an issuer is not a CA",
+        Self::PathLenExceeded => "more CAs follow a CA than its pathLenConstraint allows",
+        Self::TooLong => "the path is too long; issue from a CA nearer to the anchor",
+        Self::WrongIssuer => "a certificate is not from the issuer of the one before it; send the list in order",
+        Self::UnknownIssuer => "no anchor has the name of the last issuer; add it, or send the certificates between",
+        Self::BadSignature => "a signature is not that of its issuer",
+    }
+}
+
+impl Display for SendError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => {
+                f.write_str("NSTART or PROBING_RATE allows no further message yet; wait for an exchange to end")
+            }
+            Self::TooLong => f.write_str("the message is longer than what can be kept for retransmission"),
+            Self::Misuse(misuse) => misuse.fmt(f),
+            Self::Oscore(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for SendError {}
+
+impl Display for Fatal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Alert(alert) if alert.name() == "unassigned" => return alert.fmt(f),
+            Self::Alert(alert) => return write!(f, "alert {alert}"),
+            Self::UnexpectedMessage(kind) => {
+                return write!(f, "it sent a handshake message out of order (type {})", kind.0);
+            }
+            Self::Decode => "it sent a handshake message that is not well formed",
+            Self::IllegalParameter => "it sent a value out of range, or chose what was not offered",
+            Self::UnsupportedExtension => "it answered an extension that was not sent",
+            Self::NoCommonSuite => "the client offers no cipher suite that is accepted here",
+            Self::NoCommonCertificateType => {
+                "the client and this server have no type of certificate in common: X.509, or raw public keys"
+            }
+            Self::Version => "the client does not speak DTLS 1.2",
+            Self::TooLarge => "it sent a handshake message that is longer than the buffer for it",
+            Self::RecordOverflow => "it sent a record longer than was agreed on (record_size_limit)",
+            Self::BadFinished => "its Finished does not match the handshake",
+            Self::BadSignature => "it does not have the private key of what it showed",
+            Self::Refused(_) => "its certificate or raw public key is not trusted",
+            Self::NoCertificate => "the client showed no certificate: give it one of an authority that is trusted here",
+            Self::NoExtendedMasterSecret => "it wants to resume a session without extended master secret",
+            Self::WrongKeyOrIdentity { identity_known: true } => {
+                "the identity is known, its key is another one; compare the key on both sides"
+            }
+            Self::WrongKeyOrIdentity { identity_known: false } => {
+                "no such identity in the credentials; add it, or correct the client"
+            }
+            Self::NoCredentials => "no key is configured for this server",
+            Self::TimedOut { .. } => "the peer fell silent",
+            Self::Closed => "close_notify",
+            Self::KeyExhausted => "a key reached its limit; a new handshake gives new ones",
+            Self::Idle => "idle timeout",
+        })
+    }
+}
+
+impl Error for Fatal {}
