@@ -446,7 +446,7 @@ impl Server {
             let _ = thread.join();
         }
         if let Some(sessions) = self.sessions.take() {
-            // What cannot be written goes on as after a power cut.
+            // A session that cannot be written is restored as after a power cut.
             let _ = sessions.close();
         }
     }

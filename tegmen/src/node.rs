@@ -223,7 +223,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Returns true for the response to a request that was sent since the session was restored. Its token is long enough
-    /// that no earlier response has the same one by chance.
+    /// that no earlier response has the same one by chance, if the owner draws tokens at random.
     fn is_fresh(&mut self, peer: PeerId, message: &[u8]) -> bool {
         let Ok(message) = MessageRef::parse(message) else { return false };
         let token = message.token();

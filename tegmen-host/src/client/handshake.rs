@@ -59,7 +59,7 @@ impl Session {
 }
 
 impl Connection {
-    /// The result of a handshake; `None` if it goes on.
+    /// Returns the result of a handshake; `None` before its end.
     fn handshake_result(&mut self, at: usize) -> Option<Result<(), ClientError>> {
         if let Some(Arrived::Refused(error)) = self.places.get(at).and_then(|place| place.arrived.pop_front()) {
             return Some(Err(error));

@@ -10,7 +10,7 @@ use tegmen::coap::{Block, Builder, Code, MessageType, OptionNumber};
 use tegmen::time::Instant;
 
 impl Session {
-    /// What is inside a response, once all of it is here.
+    /// Returns the response inside a protected one, after all outer blocks have arrived.
     pub(super) async fn uncut(&self, place: &TakenPlace, response: Response) -> Result<Response, ClientError> {
         if !response.is_cut {
             return Ok(response);

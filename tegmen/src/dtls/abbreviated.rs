@@ -291,7 +291,7 @@ impl<'b> Handshake<'b> {
     }
 }
 
-/// What the end of a handshake leads to where one may be resumed.
+/// The next step at the end of a handshake, if the role supports resumption.
 impl Handshake<'_> {
     /// Client: handles a correct Finished of the server. In a resumed handshake our Finished follows as the last
     /// flight.

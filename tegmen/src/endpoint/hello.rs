@@ -328,7 +328,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if R::SIMULTANEOUS && handshake.is_replaced() && handshake.state.step == Step::AwaitClientHello {
                 return Ok(false); // it was put together here
             }
-            // With another number it comes behind a HelloVerifyRequest, and everything begins anew.
+            // With another message_seq it follows a HelloVerifyRequest, and the handshake starts again.
             let number = fragment.message_seq().wrapping_add(1);
             if R::SIMULTANEOUS && handshake.is_late(hello.random, fragment.message_seq()) {
                 return Err(Discard::Unexpected);
@@ -346,7 +346,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
                 return Ok(true);
             }
-            // The client began anew.
+            // The client started another handshake.
             if !R::SIMULTANEOUS || !handshake.is_replaced() {
                 self.peers.remove(id);
             }

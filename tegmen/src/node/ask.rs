@@ -19,6 +19,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// it again until it is acknowledged. Returns the request, and the length of the datagram to send. The length is 0 if
     /// the request waits in the node's [`Queue`](super::Queue); [`Node::poll`] sends it when NSTART allows it.
     ///
+    /// Draw a token of 4 or more bytes at random. The response to it verifies a session whose replay window was lost, and a
+    /// token that an earlier request had would let a recorded response do so.
+    ///
     /// # Errors
     /// [`SendError`]; nothing must then be sent.
     pub fn request<C: Crypto>(

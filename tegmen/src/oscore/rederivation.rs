@@ -37,7 +37,7 @@ use crate::secret::{Secret, same};
 /// One end of a security context whose keys both ends can derive again: 136 bytes.
 pub type RederivableContext = SecurityContext<Rederivable>;
 
-/// How the messages of a [`RederivableContext`] name the ID Context.
+/// The form of the ID Context in the messages of a [`RederivableContext`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Rederivable {

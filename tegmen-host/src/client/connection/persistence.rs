@@ -53,7 +53,7 @@ impl Connection {
         let Some(mut kept) = self.kept.take() else { return false };
         let peer: PeerId = self.peer;
         match self.node.endpoint.take_session(peer) {
-            // What cannot be written goes on as after a power cut.
+            // A session that cannot be written is restored as after a power cut.
             Some(session) => drop(kept.file.park(&session)),
             None => kept.file.remove(),
         }
