@@ -15,7 +15,7 @@ use tegmen::dtls::{self, Config, Fatal, Records};
 use tegmen::endpoint::{self, Endpoint, Event, PeerArray, Peers};
 use tegmen::identity::PeerId;
 use tegmen::ip::{self, Datagram};
-use tegmen::node::{self, Node, SendError};
+use tegmen::node::{self, Node, RequestHead, SendError};
 use tegmen::slip::{Start, encode};
 use tegmen::time::Instant;
 
@@ -85,7 +85,8 @@ impl<R: Configured> Mote<R> {
     ) -> Result<RequestId, SendError> {
         let mut datagram = [0; endpoint::HEADROOM + MESSAGE_LEN + endpoint::TAILROOM];
         let cx = &mut self.environment.at(now);
-        let (request, len) = self.node.request(cx, peer, code, token, write, &mut datagram)?;
+        let head = RequestHead::new(code).with_token(token);
+        let (request, len) = self.node.request(cx, peer, head, write, &mut datagram)?;
         self.send(peer, datagram.get(..len).unwrap_or(&[]));
         Ok(request)
     }

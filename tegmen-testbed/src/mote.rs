@@ -24,7 +24,7 @@ use tegmen::dtls::roles::Both;
 use tegmen::dtls::{Config, Profile, Records};
 use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _, Phase, TAILROOM};
 use tegmen::identity::{PeerId, Principal};
-use tegmen::node::{self, Parts, Reply};
+use tegmen::node::{self, Parts, Reply, RequestHead};
 use tegmen::oscore::{OVERHEAD, RequestBinding};
 use tegmen::time::Instant;
 
@@ -219,11 +219,9 @@ impl<const PEERS: usize> Node<PEERS> {
         };
         let mut out = [0; DATAGRAM];
         let cx = &mut self.environment.at(now);
-        let sent = match self.setup.protection {
-            Protection::Oscore => self.node.request_with_oscore(cx, id, Code::PUT, &token, write, &mut out),
-            _ => self.node.request(cx, id, Code::PUT, &token, write, &mut out),
-        };
-        let (request, len) = sent.ok()?;
+        let head = RequestHead::new(Code::PUT).with_token(&token);
+        let head = if self.setup.protection == Protection::Oscore { head.with_oscore() } else { head };
+        let (request, len) = self.node.request(cx, id, head, write, &mut out).ok()?;
         self.asked = Some(Asked { request, reading });
         self.instructions += self.setup.costs.build + self.setup.costs.keep;
         self.send(to, &out[..len], wishes);

@@ -11,7 +11,7 @@
 //! * [`Node::notify`] notifies the observers of a resource that its representation changed.
 //!
 //! With [`Oscore`] among its features, a node opens the requests that have an OSCORE option and protects their responses,
-//! and [`Node::request_with_oscore`] asks with protection, in clear and over DTLS.
+//! and a request asks with protection where its [`RequestHead`] says so, in clear and over DTLS.
 //!
 //! An image may leave out a part of the node: see [`Features`].
 
@@ -25,6 +25,7 @@ mod observers;
 mod oscore;
 mod pacing;
 mod queue;
+mod request_head;
 mod send;
 mod serve;
 
@@ -36,6 +37,7 @@ pub use observers::{Observer, ObserverArray, Observers};
 pub use oscore::{OneContext, Opened, Oscore};
 pub use pacing::{Pacing, PacingArray};
 pub use queue::{Queue, QueueArray, Queued};
+pub use request_head::RequestHead;
 
 use crate::address::Path;
 use crate::buf::Frame;
@@ -125,6 +127,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         out: &mut [u8],
     ) -> Option<Event> {
         let peer = self.endpoint.plain(cx, path, Rank::Stranger).ok()?;
+        self.draw_message_id(cx, peer);
         self.receive(cx, peer, datagram, application, out)
     }
 
@@ -168,6 +171,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                 return None;
             }
             self.endpoint.verify_session(peer);
+        }
+        if R::RESTORES {
+            self.draw_message_id(cx, peer);
         }
         self.features.pacing().heard(peer);
         if F::Observers::PLACES > 0 {
@@ -223,7 +229,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Returns true for the response to a request that was sent since the session was restored. Its token is long enough
-    /// that no earlier response has the same one by chance, if the owner draws tokens at random.
+    /// that no earlier response has the same one by chance, because the node drew it at random.
     fn is_fresh(&mut self, peer: PeerId, message: &[u8]) -> bool {
         let Ok(message) = MessageRef::parse(message) else { return false };
         let token = message.token();

@@ -26,6 +26,8 @@ mod observe;
 mod oscore;
 #[path = "nodes/queue.rs"]
 mod queue;
+#[path = "nodes/tokens.rs"]
+mod tokens;
 
 type Table = PeerArray<Exchanges<Fixed<3, 64, 32, 512>>, 2, 1>;
 
@@ -206,19 +208,11 @@ impl<F: Features<Oscore = ()>> End<F> {
         while let Some(number) = self.to_ask.front().copied() {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let path = if number % 2 == 0 { "now" } else { "later" };
-            let token = number.to_be_bytes();
-            let asked = self.node.request(
-                &mut cx,
-                peer,
-                Code::POST,
-                &token,
-                |post| {
-                    post.path(path)?;
-                    post.payload(&token)
-                },
-                &mut out,
-            );
-            match asked {
+            let write = |post: &mut tegmen::coap::Builder<'_, '_>| {
+                post.path(path)?;
+                post.payload(&number.to_be_bytes())
+            };
+            match self.node.request(&mut cx, peer, Code::POST, write, &mut out) {
                 Ok((request, len)) => {
                     self.asked.insert(number, request);
                     self.to_ask.pop_front();
@@ -238,6 +232,19 @@ impl<F: Features<Oscore = ()>> End<F> {
             }
         }
         sent
+    }
+
+    /// A power cut: a copy restores the session, and its replay window and the exchanges are lost.
+    fn lose_replay_window(&mut self, now: Instant) {
+        let id = self.peer.expect("a session");
+        self.node.endpoint.lease_session(id, CHUNK);
+        let session = self.node.endpoint.copy_session(id).unwrap();
+        self.node.endpoint.take_session(id).unwrap();
+        let path = self.path();
+        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let id = self.node.endpoint.restore_session(&mut cx, &path, Principal(1), &session).unwrap();
+        self.node.endpoint.lease_session(id, 2 * CHUNK);
+        self.peer = Some(id);
     }
 
     /// Registers the observation if that is due.
@@ -467,15 +474,8 @@ fn a_node_executes_nothing_of_a_session_whose_replay_window_was_lost() {
     world.run();
     let server = &mut world.ends[1];
     assert_eq!(server.app.counter.executed[&0], 1);
-    // A power cut: a copy restores the session, and the exchanges are lost.
-    let id = server.peer.unwrap();
-    server.node.endpoint.lease_session(id, CHUNK);
-    let session = server.node.endpoint.copy_session(id).unwrap();
-    server.node.endpoint.take_session(id).unwrap();
-    let path = server.path();
-    let mut cx = Cx { now: world.now, crypto: &mut server.crypto, counters: &mut server.counters };
-    let id = server.node.endpoint.restore_session(&mut cx, &path, Principal(1), &session).unwrap();
-    server.node.endpoint.lease_session(id, 2 * CHUNK);
+    let now = world.now;
+    server.lose_replay_window(now);
     let replayed = world.launched.iter().filter(|(to, datagram)| *to == 1 && datagram[0] == APPLICATION_DATA);
     let mut replayed = replayed.map(|(_, datagram)| datagram.clone()).next().expect("a request");
     assert_eq!(server.receive(world.now, true, &mut replayed), Vec::<Vec<u8>>::new());

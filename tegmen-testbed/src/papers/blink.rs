@@ -22,7 +22,7 @@ use tegmen::dtls::roles::Both;
 use tegmen::dtls::{Config, Profile, Records};
 use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray};
 use tegmen::identity::{PeerId, Principal};
-use tegmen::node::{Application, Node, Reply};
+use tegmen::node::{Application, Node, Reply, RequestHead};
 use tegmen::time::Instant;
 
 /// One number.
@@ -282,8 +282,7 @@ impl Lab {
         let asked = node.request(
             &mut environment.at(NOW),
             peer,
-            Code::PUT,
-            &[1],
+            RequestHead::new(Code::PUT).with_token(&[1]),
             |put| {
                 put.option(OptionNumber::URI_PATH, b"blink")?;
                 put.payload(&[1])

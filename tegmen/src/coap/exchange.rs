@@ -8,6 +8,7 @@ use super::option::OptionNumber;
 pub use super::storage::{Busy, EXCHANGE_LIFETIME, RequestId};
 use super::storage::{ExchangeStorage, Outgoing, Repeat, Waiting};
 use crate::buf::Frame;
+use crate::crypto::Crypto;
 use crate::time::{Duration, Instant};
 
 /// ACK_TIMEOUT (RFC 7252, section 4.8).
@@ -65,6 +66,8 @@ pub enum Due {
 pub struct Exchanges<S: ExchangeStorage> {
     kept: S::Peer,
     next_message_id: u16,
+    /// The first Message ID was drawn.
+    is_drawn: bool,
     next_request: u32,
 }
 
@@ -88,14 +91,25 @@ impl<S: ExchangeStorage> PeerExchanges for Exchanges<S> {
 
 impl<S: ExchangeStorage> Default for Exchanges<S> {
     fn default() -> Self {
-        Self::new(0)
+        Self { kept: S::Peer::default(), next_message_id: 0, is_drawn: false, next_request: 0 }
     }
 }
 
 impl<S: ExchangeStorage> Exchanges<S> {
-    /// No exchanges; the first message goes out with this Message ID, which is best drawn at random.
+    /// No exchanges. The first message is sent with this Message ID, which is best drawn at random. A
+    /// [`Node`](crate::node::Node) draws it for the exchanges of [`Self::default`].
     pub fn new(first_message_id: u16) -> Self {
-        Self { kept: S::Peer::default(), next_message_id: first_message_id, next_request: 0 }
+        Self { next_message_id: first_message_id, is_drawn: true, ..Self::default() }
+    }
+
+    /// Draws the first Message ID unless there is one (RFC 7252, section 4.4).
+    #[inline]
+    pub(crate) fn draw_message_id<C: Crypto>(&mut self, crypto: &mut C) {
+        if !self.is_drawn {
+            let mut id = [0; 2];
+            crypto.random(&mut id);
+            (self.next_message_id, self.is_drawn) = (u16::from_ne_bytes(id), true);
+        }
     }
 
     /// A Message ID that was not used for the last 65,535 messages.

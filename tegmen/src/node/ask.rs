@@ -1,74 +1,70 @@
 //! Sends requests.
 
-use super::Node;
 use super::error::SendError;
 use super::features::Features;
 use super::queue::Queue as _;
+use super::request_head::{RequestHead, RequestToken};
 use super::send::Protect;
+use super::{FRESH_TOKEN, Node};
 use crate::coap::exchange::PeerExchanges;
-use crate::coap::message::BuildError;
+use crate::coap::message::{BuildError, MAX_TOKEN};
 use crate::coap::{Builder, Code, MessageType, RequestId};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::roles::Roles;
 use crate::endpoint::Peers;
-use crate::identity::PeerId;
+use crate::identity::{PeerId, Protection};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a confirmable request to `peer` into `out`, protected; `write` adds its options and payload. The node sends
-    /// it again until it is acknowledged. Returns the request, and the length of the datagram to send. The length is 0 if
-    /// the request waits in the node's [`Queue`](super::Queue); [`Node::poll`] sends it when NSTART allows it.
+    /// Writes a request to `peer` into `out`, protected; `write` adds its options and payload. `head` is a [`Code`], or a
+    /// [`RequestHead`]. The node sends a confirmable request again until it is acknowledged. Returns the request, and the
+    /// length of the datagram to send. The length is 0 if the request waits in the node's [`Queue`](super::Queue);
+    /// [`Node::poll`] sends it when NSTART allows it.
     ///
-    /// Draw a token of 4 or more bytes at random. The response to it verifies a session whose replay window was lost, and a
-    /// token that an earlier request had would let a recorded response do so.
+    /// The node draws the token: 8 bytes in clear (RFC 7252, section 5.3.1), and 4 bytes in a session.
     ///
     /// # Errors
     /// [`SendError`]; nothing must then be sent.
-    pub fn request<C: Crypto>(
+    #[inline]
+    pub fn request<'t, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         peer: PeerId,
-        code: Code,
-        token: &[u8],
+        head: impl Into<RequestHead<'t>>,
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
-        self.send(cx, peer, (MessageType::Confirmable, code), token, Protect::Nothing, write, out)
+        let RequestHead { code, message_type, with_oscore, token } = head.into();
+        let protect = if with_oscore { Protect::Request } else { Protect::Nothing };
+        let mut drawn = [0; MAX_TOKEN];
+        let token = match token {
+            RequestToken::Given(token) => token,
+            RequestToken::Drawn => self.draw_token(cx, peer, &mut drawn),
+        };
+        self.send(cx, peer, (message_type, code), token, protect, write, out)
     }
 
-    /// Does the same as [`Self::request`], with a request that is protected with OSCORE. Its reply is authentic, or
-    /// [`Reply::Refused`](super::Reply::Refused).
-    ///
-    /// # Errors
-    /// [`SendError`]; nothing must then be sent.
-    pub fn request_with_oscore<C: Crypto>(
+    /// Draws a token and the first Message ID from the provider's random generator.
+    pub(super) fn draw_token<'d, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         peer: PeerId,
-        code: Code,
-        token: &[u8],
-        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
-        out: &mut [u8],
-    ) -> Result<(RequestId, usize), SendError> {
-        self.send(cx, peer, (MessageType::Confirmable, code), token, Protect::Request, write, out)
+        drawn: &'d mut [u8; MAX_TOKEN],
+    ) -> &'d [u8] {
+        let peer_entry = self.endpoint.peers.peer(peer);
+        let is_plain = peer_entry.is_some_and(|peer| peer.protection() == Protection::Plain);
+        let (token, _) = drawn.split_at_mut(if is_plain { MAX_TOKEN } else { FRESH_TOKEN });
+        cx.crypto.random(token);
+        self.draw_message_id(cx, peer);
+        token
     }
 
-    /// Does the same as [`Self::request`], with a request that is not confirmable. It is sent once, when PROBING_RATE allows
-    /// it (RFC 7252, section 4.7): the features of the node must include [`Pacing`](super::Pacing). A request that wants no
-    /// response (RFC 7967) has no reply.
-    ///
-    /// # Errors
-    /// [`SendError`]; nothing must then be sent.
-    pub fn request_non_confirmable<C: Crypto>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        peer: PeerId,
-        code: Code,
-        token: &[u8],
-        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
-        out: &mut [u8],
-    ) -> Result<(RequestId, usize), SendError> {
-        self.send(cx, peer, (MessageType::NonConfirmable, code), token, Protect::Nothing, write, out)
+    /// Draws the first Message ID of the peer's exchanges unless they have one (RFC 7252, section 4.4). A session that is
+    /// never restored needs none: nobody can forge its messages, and its peer remembers no earlier ones.
+    pub(super) fn draw_message_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId) {
+        if let Some(attached) = self.endpoint.peers.attached(peer) {
+            attached.exchanges().draw_message_id(cx.crypto);
+        }
     }
 
     /// Writes an empty confirmable message ("CoAP ping"; RFC 7252, section 4.3). Its reply is [`Reply::Reset`](super::Reply).
@@ -81,6 +77,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         peer: PeerId,
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
+        self.draw_message_id(cx, peer);
         self.send(cx, peer, (MessageType::Confirmable, Code::EMPTY), &[], Protect::Nothing, |_| Ok(()), out)
     }
 

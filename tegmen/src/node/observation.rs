@@ -6,7 +6,7 @@ use super::error::SendError;
 use super::features::Features;
 use super::send::Protect;
 use crate::coap::exchange::PeerExchanges;
-use crate::coap::message::BuildError;
+use crate::coap::message::{BuildError, MAX_TOKEN};
 use crate::coap::observe::{DEREGISTER, Order, REGISTER};
 use crate::coap::option::uint_bytes;
 use crate::coap::{Builder, Code, MessageType, OptionNumber, RequestId, Token};
@@ -17,14 +17,15 @@ use crate::endpoint::Peers;
 use crate::identity::PeerId;
 use crate::time::{Duration, Instant};
 
-/// An observation of a resource. It outlives its session: [`Node::observe`] registers it, refreshes it, and registers it
-/// again in another session, with the same token each time.
+/// An observation of a resource. It outlives its session: [`Node::observe`] registers it, refreshes it with the same token,
+/// and registers it again in another session, with a new token.
 ///
 /// The owner calls [`Node::observe`] when [`Self::refresh_at`] has come, passes each reply of the server to
 /// [`Self::on_reply`], and calls [`Self::on_closed`] when the session is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
-    token: Token,
+    /// The token of its requests to this server.
+    token: Option<(PeerId, Token)>,
     /// The registration, and the server that it was sent to.
     registration: Option<(PeerId, RequestId)>,
     /// The order of the notifications; `None` until the registration is answered.
@@ -48,9 +49,9 @@ pub enum Notification {
 }
 
 impl Observation {
-    /// An observation that is not registered yet. `token` is the token of all its requests.
-    pub fn new(token: &[u8]) -> Self {
-        Self { token: Token::new(token), registration: None, order: None, refresh: Instant::AT_ONCE }
+    /// An observation that is not registered yet.
+    pub const fn new() -> Self {
+        Self { token: None, registration: None, order: None, refresh: Instant::AT_ONCE }
     }
 
     /// Returns the time at which the observation is to be registered again: the representation is then too old to be taken
@@ -101,6 +102,12 @@ impl Observation {
         if self.registration.is_some() {
             (self.registration, self.refresh) = (None, Instant::AT_ONCE);
         }
+    }
+}
+
+impl Default for Observation {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -162,7 +169,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             write(builder)?;
             builder.insert(OptionNumber::OBSERVE, uint_bytes(observe, &mut [0; 4]))
         };
-        let token = observation.token;
+        // A token of another session must not return: a response that was recorded there would verify a restored session.
+        let token = match observation.token {
+            Some((of, token)) if of == peer => token,
+            _ => Token::new(self.draw_token(cx, peer, &mut [0; MAX_TOKEN])),
+        };
+        observation.token = Some((peer, token));
         self.send(cx, peer, (MessageType::Confirmable, code), token.as_bytes(), Protect::Nothing, write, out)
     }
 }

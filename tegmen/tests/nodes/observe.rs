@@ -18,7 +18,7 @@ fn observed(seed: u64, secure: bool, unconfirmed: u8) -> World<Observes> {
     let observers = ObserverArray::with_unconfirmed(unconfirmed);
     let mut world = World::with_features(seed, secure, || Observes { observers, ..Observes::default() });
     world.run();
-    world.ends[0].app.observation = Some(Observation::new(&[9]));
+    world.ends[0].app.observation = Some(Observation::new());
     world
 }
 
@@ -237,7 +237,7 @@ fn observers_whose_peers_are_gone_leave_their_places_to_others() {
     let mut world = observed(1, false, 0);
     world.loss = 0;
     for round in 0..2 {
-        world.ends[0].app.observation = Some(Observation::new(&[round]));
+        world.ends[0].app.observation = Some(Observation::new());
         pass(&mut world, 5);
         assert_eq!(observers(&mut world), 1, "round {round}");
         // The server forgets the client, which therefore has another entry next time.
@@ -253,8 +253,8 @@ fn observers_whose_peers_are_gone_leave_their_places_to_others() {
 fn an_observer_for_whom_there_is_no_space_has_a_response_without_observe() {
     let mut world = observed(1, false, 0);
     world.loss = 0;
-    for round in 0..2 {
-        world.ends[0].app.observation = Some(Observation::new(&[round]));
+    for _ in 0..2 {
+        world.ends[0].app.observation = Some(Observation::new());
         pass(&mut world, 5);
     }
     assert_eq!(world.ends[0].app.seen, [0]);

@@ -15,7 +15,9 @@ use tegmen::dtls::roles::{Both, Extended};
 use tegmen::dtls::{Config, Records};
 use tegmen::endpoint::{Endpoint, Event, Peers as _};
 use tegmen::identity::{PeerId, Principal, Protection};
-use tegmen::node::{Application, Deferred, DeferredRequest, Node, OneContext, Oscore, Parts, Reply, SendError};
+use tegmen::node::{
+    Application, Deferred, DeferredRequest, Node, OneContext, Oscore, Parts, Reply, RequestHead, SendError,
+};
 use tegmen::oscore::{Aead, Context, Parameters, ProtectError, RequestBinding, UnprotectError};
 use tegmen::time::{Duration, Instant};
 
@@ -215,9 +217,8 @@ impl End {
             }
             post.payload(&number.to_be_bytes())
         };
-        let (peer, token) = (self.peer.unwrap(), number.to_be_bytes());
-        let cx = &mut self.environment.at(now);
-        let (request, len) = self.node.request_with_oscore(cx, peer, Code::POST, &token, write, &mut out)?;
+        let (peer, head) = (self.peer.unwrap(), RequestHead::new(Code::POST).with_oscore());
+        let (request, len) = self.node.request(&mut self.environment.at(now), peer, head, write, &mut out)?;
         self.asked.insert(request, number);
         Ok(out[..len].to_vec())
     }
@@ -471,7 +472,7 @@ fn a_request_without_protection_reaches_no_handler() {
     let (end, mut out) = (&mut world.ends[0], [0; 400]);
     let (peer, cx) = (end.peer.unwrap(), &mut end.environment.at(world.now));
     let write = |post: &mut Builder<'_, '_>| post.payload(&2u32.to_be_bytes());
-    let (_, len) = end.node.request(cx, peer, Code::POST, &[1], write, &mut out).unwrap();
+    let (_, len) = end.node.request(cx, peer, Code::POST, write, &mut out).unwrap();
     let response = world.answer(out[..len].to_vec());
     assert_eq!(world.outcome(response), Outcome::Response(Code::UNAUTHORIZED, None));
     assert!(world.ends[1].app.counter.executed.is_empty());

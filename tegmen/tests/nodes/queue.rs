@@ -1,14 +1,13 @@
 //! Messages that wait for NSTART and PROBING_RATE, and requests that want no response.
 
-use super::{End, Outcome, Table, World, both_ask_and_serve};
+use super::{End, Outcome, World, both_ask_and_serve};
 use std::collections::HashMap;
 use tegmen::coap::message::BuildError;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, NoResponse, OptionNumber, RequestId};
 use tegmen::cx::Cx;
 use tegmen::dtls::association::Rank;
-use tegmen::dtls::roles::{Both, Extended};
 use tegmen::endpoint::{Misuse, Peers as _, Phase};
-use tegmen::node::{Node, PacingArray, Parts, QueueArray, SendError};
+use tegmen::node::{PacingArray, Parts, QueueArray, RequestHead, SendError};
 use tegmen::time::{Duration, Instant};
 
 type Waits = Parts<QueueArray<8, 100>, PacingArray<1>>;
@@ -37,12 +36,10 @@ fn post(
         post.path("now")?;
         write(post)
     };
-    let (cx, code, token) = (&mut cx, Code::POST, &[token]);
-    let node: &mut Node<Table, Extended<Both>, Waits> = &mut end.node;
-    let (request, len) = match message_type {
-        MessageType::Confirmable => node.request(cx, peer, code, token, options, &mut out)?,
-        _ => node.request_non_confirmable(cx, peer, code, token, options, &mut out)?,
-    };
+    let token = [token];
+    let head = RequestHead::new(Code::POST).with_token(&token);
+    let head = if message_type == MessageType::Confirmable { head } else { head.non_confirmable() };
+    let (request, len) = end.node.request(&mut cx, peer, head, options, &mut out)?;
     Ok((request, out[..len].to_vec()))
 }
 
@@ -165,7 +162,7 @@ fn a_deferred_response_that_is_not_wanted_is_not_sent() {
         post.path("later")?;
         unanswered(post)
     };
-    let asked = end.node.request_non_confirmable(&mut cx, peer, Code::POST, &[1], write, &mut out);
+    let asked = end.node.request(&mut cx, peer, RequestHead::new(Code::POST).non_confirmable(), write, &mut out);
     let (_, len) = asked.unwrap();
     world.launch(1, vec![out[..len].to_vec()]);
     world.run();

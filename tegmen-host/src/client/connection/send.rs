@@ -16,7 +16,7 @@ use tegmen::crypto::Crypto as _;
 use tegmen::cx::Cx;
 use tegmen::endpoint::{Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _};
 use tegmen::identity::Protection;
-use tegmen::node::{Pacing as _, SendError};
+use tegmen::node::{Pacing as _, RequestHead, SendError};
 use tegmen::time::Instant;
 
 /// Datagrams that wait for the system; others are lost, as on the way.
@@ -135,10 +135,9 @@ impl Connection {
             if len > most { Err(BuildError::Full) } else { Ok(()) }
         };
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        let sent = match confirmable {
-            true => self.node.request(&mut cx, self.peer, code, token, write, &mut self.out),
-            false => self.node.request_non_confirmable(&mut cx, self.peer, code, token, write, &mut self.out),
-        };
+        let head = RequestHead::new(code).with_token(token);
+        let head = if confirmable { head } else { head.non_confirmable() };
+        let sent = self.node.request(&mut cx, self.peer, head, write, &mut self.out);
         self.sent(sent)
     }
 

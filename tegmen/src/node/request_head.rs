@@ -1,0 +1,55 @@
+//! The head of a request: code, type, token, and protection with OSCORE.
+
+use crate::coap::{Code, MessageType};
+
+/// The head of a request. [`Node::request`](super::Node::request) takes one, or a [`Code`] alone: a confirmable request
+/// with a token that the node draws, without OSCORE.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'t> {
+    pub(super) code: Code,
+    pub(super) message_type: MessageType,
+    pub(super) with_oscore: bool,
+    pub(super) token: RequestToken<'t>,
+}
+
+/// The token of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RequestToken<'t> {
+    /// The node draws the token.
+    Drawn,
+    /// The owner chose the token.
+    Given(&'t [u8]),
+}
+
+impl<'t> RequestHead<'t> {
+    /// A confirmable request with a token that the node draws. OSCORE does not protect it.
+    pub const fn new(code: Code) -> Self {
+        Self { code, message_type: MessageType::Confirmable, with_oscore: false, token: RequestToken::Drawn }
+    }
+
+    /// The request is not confirmable. It is sent once, when PROBING_RATE allows it (RFC 7252, section 4.7): the features of
+    /// the node must include [`Pacing`](super::Pacing). A request that wants no response (RFC 7967) has no reply.
+    pub const fn non_confirmable(self) -> Self {
+        Self { message_type: MessageType::NonConfirmable, ..self }
+    }
+
+    /// OSCORE protects the request. Its reply is authentic, or [`Reply::Refused`](super::Reply::Refused).
+    pub const fn with_oscore(self) -> Self {
+        Self { with_oscore: true, ..self }
+    }
+
+    /// The request has this token of at most 8 bytes. It must differ from the tokens of all other open requests to the same
+    /// peer.
+    ///
+    /// Draw a token of 4 or more bytes at random where sessions are restored: the response verifies a session whose replay
+    /// window was lost, and a token that an earlier request had would let a recorded response do so.
+    pub const fn with_token(self, token: &'t [u8]) -> Self {
+        Self { token: RequestToken::Given(token), ..self }
+    }
+}
+
+impl From<Code> for RequestHead<'_> {
+    fn from(code: Code) -> Self {
+        Self::new(code)
+    }
+}

@@ -1,0 +1,84 @@
+//! The tokens and Message IDs that a node draws, and what the response to a request proves.
+
+use super::{APPLICATION_DATA, Outcome, World};
+use std::collections::HashSet;
+use tegmen::coap::{Code, MessageRef};
+use tegmen::cx::Cx;
+
+/// Sends requests in clear, one in each of `seeds` worlds. Returns their tokens and Message IDs.
+fn drawn(seeds: u64) -> Vec<(Vec<u8>, u16)> {
+    let request = |seed| {
+        let mut world = World::<()>::new(seed, false);
+        let (now, end, mut out) = (world.now, &mut world.ends[0], [0; 400]);
+        let mut cx = Cx { now, crypto: &mut end.crypto, counters: &mut end.counters };
+        let (_, len) = end.node.request(&mut cx, end.peer.unwrap(), Code::GET, |_| Ok(()), &mut out).unwrap();
+        let message = MessageRef::parse(&out[..len]).unwrap();
+        (message.token().to_vec(), message.message_id())
+    };
+    (0..seeds).map(request).collect()
+}
+
+#[test]
+fn a_node_draws_each_token_and_the_first_message_id() {
+    let all = drawn(100);
+    let tokens: HashSet<_> = all.iter().map(|(token, _)| token).collect();
+    let ids: HashSet<_> = all.iter().map(|(_, id)| id).collect();
+    assert!(all.iter().all(|(token, _)| token.len() == 8), "{all:?}");
+    assert_eq!(tokens.len(), 100);
+    assert!(ids.len() > 95, "{} Message IDs", ids.len());
+}
+
+#[test]
+fn a_node_that_only_serves_in_clear_draws_its_first_message_id() {
+    let ids = (0..20).map(|seed| {
+        let mut world = World::<()>::new(seed, false);
+        let mut request = vec![0x51, Code::POST.0, 0, 1, seed as u8, 0xb3];
+        request.extend(b"now\xff\0\0\0\0");
+        let sent = world.ends[1].receive(world.now, false, &mut request);
+        MessageRef::parse(&sent[0]).unwrap().message_id()
+    });
+    assert!(HashSet::<u16>::from_iter(ids).len() > 18);
+}
+
+/// Datagrams with application data that were sent to an end.
+fn recorded(world: &World<()>, end: usize) -> Vec<Vec<u8>> {
+    let sent = world.launched.iter().filter(|(to, datagram)| *to == end && datagram[0] == APPLICATION_DATA);
+    sent.map(|(_, datagram)| datagram.clone()).collect()
+}
+
+#[test]
+fn only_the_response_to_a_new_request_verifies_a_session_whose_replay_window_was_lost() {
+    let mut world = World::<()>::new(1, true);
+    world.loss = 0;
+    // Each end asks: an attacker records a response to end 0, and a request.
+    world.ends.iter_mut().for_each(|end| end.to_ask.push_back(0));
+    world.run();
+    let old = recorded(&world, 0);
+    assert_eq!(old.len(), 2, "a request and a response");
+    let now = world.now;
+    world.ends[0].lose_replay_window(now);
+    world.ends[0].app.outcomes.clear();
+    let is_unverified = |world: &mut World<()>| {
+        let end = &mut world.ends[0];
+        end.node.endpoint.is_unverified(end.peer.unwrap())
+    };
+    assert!(is_unverified(&mut world));
+    // The node asks the same once more, so that it waits for a response when the recorded ones come.
+    world.ends[0].to_ask.push_back(0);
+    let [request] = world.ends[0].speak(now, false).try_into().unwrap();
+    for datagram in old {
+        assert_eq!(world.ends[0].receive(now, true, &mut datagram.clone()), Vec::<Vec<u8>>::new());
+        assert!(is_unverified(&mut world), "a recorded datagram verified the session");
+    }
+    assert_eq!(world.ends[0].app.counter.executed[&0], 1, "a replayed request was executed");
+    assert!(world.ends[0].app.outcomes.is_empty(), "a recorded response was taken");
+    world.launch(1, vec![request]);
+    world.run();
+    assert!(!is_unverified(&mut world));
+    let asked = world.ends[0].asked[&0];
+    assert_eq!(world.ends[0].app.outcomes[&asked], Outcome::Response(Code::CHANGED, 0));
+    // Requests of the other end are executed again.
+    world.ends[1].to_ask.push_back(2);
+    world.run();
+    assert_eq!(world.ends[0].app.counter.executed[&2], 1);
+}
