@@ -137,7 +137,7 @@ pub(crate) struct Serve {
     hello_limits: HelloLimits,
     /// Signatures and decryptions per second with an RSA key or a key in a TPM, for clients that have not proved anything
     /// yet; 0 sets no limit. Further handshakes wait; their clients start again if that takes too long.
-    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = ServerConfig::default().signatures_per_second)]
+    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = ServerConfig::default().sessions.signatures_per_second)]
     signatures_per_second: u32,
     /// Accepted cipher suites in order of preference, separated by commas: ccm8, gcm (the default), ecdhe-psk-ccm8,
     /// ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (with --cert-key these three come first by
@@ -226,26 +226,24 @@ impl Serve {
 
     /// Returns the settings of the server.
     fn config(&self, contexts: Contexts, state: Option<Database>, level: Level) -> Result<ServerConfig, Failure> {
-        let mut config = ServerConfig {
-            listen: self.listens(),
-            contexts,
-            state,
-            groups: self.group.clone(),
-            leisure: Duration::from_secs_f64(self.leisure),
-            shards: self.shards,
-            plain_allowed: self.plain,
-            key_log: self.key_log.clone(),
-            report_requests: level >= Level::Info,
-            max_body: self.max_body,
-            max_exchange_bytes: self.max_exchange_bytes,
-            max_bodies: self.max_bodies.max(self.max_body.saturating_mul(4)),
-            unconfirmed_notifications: self.unconfirmed,
-            verify_addresses: self.verify_addresses,
-            requests_per_second: self.requests_per_second,
-            hellos: self.hello_limits,
-            signatures_per_second: self.signatures_per_second,
-            ..ServerConfig::default()
-        };
+        let mut config = ServerConfig::default();
+        config.listen = self.listens();
+        config.oscore = contexts;
+        config.state = state;
+        config.groups = self.group.clone();
+        config.coap.leisure = Duration::from_secs_f64(self.leisure);
+        config.shards = self.shards;
+        config.trust.plain_allowed = self.plain;
+        config.log.key_log = self.key_log.clone();
+        config.log.report_requests = level >= Level::Info;
+        config.coap.max_body = self.max_body;
+        config.coap.max_exchange_bytes = self.max_exchange_bytes;
+        config.coap.max_bodies = self.max_bodies.max(self.max_body.saturating_mul(4));
+        config.coap.unconfirmed_notifications = self.unconfirmed;
+        config.coap.verify_addresses = self.verify_addresses;
+        config.coap.requests_per_second = self.requests_per_second;
+        config.sessions.hellos = self.hello_limits;
+        config.sessions.signatures_per_second = self.signatures_per_second;
         config.dtls.suites = self.suites.unwrap_or(config.dtls.suites);
         let all = Suites(&[
             CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
@@ -254,12 +252,13 @@ impl Serve {
             CipherSuite::PSK_WITH_AES_128_CCM_8,
             CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
         ]);
-        config.public_keys = self.clients.keys(Some(self.suites.unwrap_or(all)), self.clients_file().as_deref())?;
-        if let (None, Some(suites)) = (&config.public_keys, self.suites) {
+        config.trust.public_keys =
+            self.clients.keys(Some(self.suites.unwrap_or(all)), self.clients_file().as_deref())?;
+        if let (None, Some(suites)) = (&config.trust.public_keys, self.suites) {
             // Ephemeral key exchanges need these, too.
-            config.public_keys = Some(PublicKeys::new(suites));
+            config.trust.public_keys = Some(PublicKeys::new(suites));
         }
-        if let (Some(keys), Some(named)) = (&config.public_keys, self.suites) {
+        if let (Some(keys), Some(named)) = (&config.trust.public_keys, self.suites) {
             check_suites(keys, named)?;
         }
         config.dtls.mtu = self.mtu;
@@ -272,7 +271,7 @@ impl Serve {
             ..ResumptionConfig::default()
         });
         config.dtls.connection_id = (!self.no_connection_id).then_some(policy);
-        config.capacity = Capacity { peers: self.max_peers.max(1), handshakes: self.max_handshakes.max(1) };
+        config.sessions.capacity = Capacity { peers: self.max_peers.max(1), handshakes: self.max_handshakes.max(1) };
         Ok(config)
     }
 
@@ -321,7 +320,7 @@ impl Serve {
         let contexts = Contexts::open_in(&self.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
         let count = contexts.len();
         let config = self.config(contexts, state, level)?;
-        let keys = config.public_keys.clone();
+        let keys = config.trust.public_keys.clone();
         let log = Log::start(level, format).map_err(Failure::io)?;
         let server = Server::with(config)
             .credentials(credentials)

@@ -15,7 +15,7 @@ use tegmen_host::client::{ClientConfig, ClientKey, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Event, Listen, Server, ServerConfig};
+use tegmen_host::server::{Event, Server};
 use zeroize::Zeroizing;
 
 /// The identity of the paper's client.
@@ -49,11 +49,10 @@ impl Up {
         let key = Zeroizing::new(fresh_text_key()?.into_bytes());
         let credentials = Credentials::single(IDENTITY, &key);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let listen = vec![Listen { address, secure: true }];
-        let config = ServerConfig { listen, shards: 1, ..ServerConfig::default() };
         let resources = Resources::new([("blink".to_owned(), Resource::Blink(Arc::default()))]);
         let log = Log::start(Level::Info, if out.json { Format::Json } else { Format::Text }).map_err(Failure::io)?;
-        let server = Server::with(config).credentials(credentials).on_event(guests(log.clone()));
+        let builder = Server::builder().listen(&format!("coaps://{address}")).shards(1);
+        let server = builder.credentials(credentials).on_event(guests(log.clone()));
         let server = server.serve(resources).map_err(Failure::new)?;
         let address = server.addresses().first().map_or(address, |listen| listen.address);
         self.introduce(out, address, &key);

@@ -8,6 +8,7 @@ mod builder;
 mod cid_routing;
 mod coap_peer;
 mod command;
+mod config;
 mod deferred;
 mod event;
 mod held;
@@ -31,6 +32,7 @@ mod source;
 mod transfer;
 
 pub use builder::ServerBuilder;
+pub use config::{DEFAULT_LEISURE, ServerCoap, ServerConfig, ServerLog, ServerSessions, ServerTrust};
 pub use event::{Answered, Event, Severity};
 pub use kind::Kind;
 pub use limits::HelloLimits;
@@ -42,13 +44,10 @@ pub use responder::Responder;
 pub use router::Router;
 pub use session::{Session, SessionId};
 
-use crate::contexts::Contexts;
-use crate::credentials::{Credentials, KeyStore};
-use crate::group::Group;
+use crate::credentials::Credentials;
 use crate::public_keys::PublicKeys;
-use crate::resumption::{ResumptionConfig, ResumptionCounters, TicketKeyError};
-use crate::slab::Capacity;
-use crate::state::{Database, Sessions, StateError};
+use crate::resumption::{ResumptionCounters, TicketKeyError};
+use crate::state::{Sessions, StateError};
 use crate::udp::{BindError, Socket};
 use builder::AnyPolicy;
 use command::Command;
@@ -57,134 +56,13 @@ use notifier::Changes;
 use shard::Shard;
 use shared::Shared;
 use std::net::Ipv6Addr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tegmen::coap::handler::{Response, USUAL_OPTIONS};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::counters::Counters;
-use tegmen::dtls::connection_id::{AddressChanges, ConnectionIdConfig};
-use tegmen::dtls::{Config, Suites};
+use tegmen::dtls::connection_id::AddressChanges;
 use tokio::sync::{mpsc, watch};
-
-/// DEFAULT_LEISURE (RFC 7252, section 4.8.2).
-pub const DEFAULT_LEISURE: Duration = Duration::from_secs(5);
-
-/// The settings of a server.
-#[derive(Clone)]
-pub struct ServerConfig {
-    /// The addresses at which the server listens.
-    pub listen: Vec<Listen>,
-    /// Groups to be in (RFC 7252, section 8), at the ports of plain CoAP: DTLS has no groups.
-    pub groups: Vec<Group>,
-    /// Responses to what a group was sent wait for a random time up to this.
-    pub leisure: Duration,
-    /// The time that an application has for a deferred response. Then the client receives 5.03. Checked each second. Choose
-    /// less than EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2): clients do not wait longer.
-    pub response_timeout: Duration,
-    /// The number of shards, each a thread with its own sockets; 0 selects one for each core.
-    pub shards: usize,
-    /// Peers and handshakes, for all shards together.
-    pub capacity: Capacity,
-    /// The DTLS side. Of connection ids, the shard is set by the server; those of no bytes are given where there are more
-    /// than 256 shards.
-    pub dtls: Config,
-    /// True if requests over plain CoAP are served.
-    pub plain_allowed: bool,
-    /// File for a key log (RFC 9850). Anyone who can read this file can decrypt the traffic.
-    pub key_log: Option<PathBuf>,
-    /// True to report every request, and each block, to the event sink. Otherwise only requests with a 5.xx response are
-    /// reported.
-    pub report_requests: bool,
-    /// Longest body of a request or of a response that is not GET's, in bytes (RFC 7959).
-    pub max_body: usize,
-    /// The most bytes of such bodies that the server holds at once, for all peers and shards together. Bodies without
-    /// DTLS have half of it. With less than four times [`Self::max_body`], bodies of that size sometimes find no room.
-    pub max_bodies: usize,
-    /// The most bytes for exchanges of all peers and shards together: three quarters for replies, so that a repeated
-    /// request is answered again and not executed for EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2), and a quarter for
-    /// messages that wait for an acknowledgement. An index takes up to 22 bytes more for each reply. The default is
-    /// enough for 1,000,000 sessions that each asked once in that time, with replies of up to 180 bytes. Where the bytes
-    /// are taken by requests that must not be executed twice, further ones are answered with 5.03; others go on.
-    pub max_exchange_bytes: usize,
-    /// Peers without DTLS that CoAP remembers something of (what was exchanged, what is observed), for all shards
-    /// together. At twice as many, those that observe nothing and came first are forgotten.
-    pub max_unauthenticated: usize,
-    /// Observations (RFC 7641) for all peers together.
-    pub max_observations: usize,
-    /// The most non-confirmable notifications in a row. With 0 each notification is confirmable; the server then sends
-    /// no second notification before the client acknowledges the first. A notification that follows sooner than
-    /// PROBING_RATE allows (a byte a second; RFC 7252, section 4.7) is also confirmable if the server has heard
-    /// nothing from the client.
-    pub unconfirmed_notifications: u8,
-    /// True if a client without DTLS has to show that it receives at its address before it is sent an answer more than
-    /// three times its request (RFC 9175, section 2.4). Clients that do not know the Echo option are then not served.
-    pub verify_addresses: bool,
-    /// OSCORE contexts, whose requests come to the ports of plain CoAP and of DTLS alike.
-    pub contexts: Contexts,
-    /// The database that keeps sessions over an orderly restart and over a power cut. After a power cut the server
-    /// answers a client's first request with 4.01 and an Echo option (RFC 9175), and executes the request once the
-    /// client repeats the option.
-    pub state: Option<Database>,
-    /// Requests of one peer that are answered in a second; more are answered with 4.29 (RFC 8516). 0 sets no limit.
-    pub requests_per_second: u32,
-    /// The public keys of the server, and the clients that it trusts. Without it there are only the suites of
-    /// [`Self::dtls`], with pre-shared keys.
-    pub public_keys: Option<PublicKeys>,
-    /// The settings of resumption; `None` turns it off.
-    pub resumption: Option<ResumptionConfig>,
-    /// Signatures and decryptions with RSA keys and keys in a TPM in a second, for clients that have proved nothing yet;
-    /// 0 sets no limit. Further handshakes wait, for about half a second; those that waited longest are then given up, those of
-    /// network prefixes with many of them first, and their clients begin again. Signatures with ECDSA keys in memory are not
-    /// counted: they take no longer than the rest of a handshake.
-    pub signatures_per_second: u32,
-    /// ClientHellos that are answered.
-    pub hellos: HelloLimits,
-    /// A source of keys that the credentials do not have.
-    pub store: Option<Arc<dyn KeyStore>>,
-    /// The server acts on an answer of the store when a multiple of this time has passed since its question, so that
-    /// the delay does not reveal whether an identity exists. Choose more than the usual delay of the store.
-    pub store_answers_every: Duration,
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        let idle_timeout = Duration::from_secs(24 * 3600);
-        Self {
-            listen: Vec::new(),
-            groups: Vec::new(),
-            leisure: DEFAULT_LEISURE,
-            response_timeout: Duration::from_secs(120),
-            shards: 0,
-            capacity: Capacity::default(),
-            dtls: Config {
-                idle_timeout,
-                suites: Suites::CCM_8_THEN_GCM,
-                connection_id: Some(ConnectionIdConfig::default()),
-                ..Config::default()
-            },
-            plain_allowed: false,
-            key_log: None,
-            report_requests: true,
-            max_body: 1 << 20,
-            max_bodies: 64 << 20,
-            max_exchange_bytes: 256 << 20,
-            max_unauthenticated: 1 << 14,
-            max_observations: 1 << 20,
-            unconfirmed_notifications: 0,
-            verify_addresses: false,
-            contexts: Contexts::default(),
-            state: None,
-            requests_per_second: 0,
-            public_keys: None,
-            resumption: Some(ResumptionConfig::default()),
-            signatures_per_second: 500,
-            hellos: HelloLimits::default(),
-            store: None,
-            store_answers_every: Duration::from_millis(50),
-        }
-    }
-}
 
 /// An application behind a server. One clone runs in each shard.
 pub trait Application: Clone + Send + 'static {
@@ -284,7 +162,7 @@ impl Counts {
     }
 }
 
-/// Operations with private keys that are done apart: see [`ServerConfig::signatures_per_second`].
+/// Operations with private keys that are done apart: see [`ServerSessions::signatures_per_second`].
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Signatures {
     /// Signatures and decryptions.
@@ -316,7 +194,7 @@ pub struct Totals {
     pub signatures: Signatures,
     /// Hellos dropped because too many came.
     pub hellos_dropped: u64,
-    /// Bytes that the exchanges of all peers take (see [`ServerConfig::max_exchange_bytes`]).
+    /// Bytes that the exchanges of all peers take (see [`ServerCoap::max_exchange_bytes`]).
     pub exchange_bytes: usize,
     /// Requests answered with 5.03 because nothing more could be remembered.
     pub exchanges_refused: u64,

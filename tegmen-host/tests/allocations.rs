@@ -87,7 +87,11 @@ impl Scene {
         let credentials = Credentials::single("me", b"key");
         let contexts = Contexts::open(&[dir.join("server")], |name, _| credentials.learn(name, None)).unwrap();
         let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure }];
-        let config = ServerConfig { contexts, listen, shards: 1, report_requests: false, ..ServerConfig::default() };
+        let mut config = ServerConfig::default();
+        config.oscore = contexts;
+        config.listen = listen;
+        config.shards = 1;
+        config.log.report_requests = false;
         let server = Server::with(config).credentials(credentials).serve(router()).unwrap();
         let address = server.addresses()[0].address;
         let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };

@@ -38,7 +38,10 @@ fn start(change: impl FnOnce(&mut ServerConfig, &Credentials)) -> (Server, Arc<A
     ]);
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let listen = vec![Listen { address: any, secure: true }, Listen { address: any, secure: false }];
-    let mut config = ServerConfig { listen, shards: 1, plain_allowed: true, ..ServerConfig::default() };
+    let mut config = ServerConfig::default();
+    config.listen = listen;
+    config.shards = 1;
+    config.trust.plain_allowed = true;
     let credentials = Credentials::single("me", b"key");
     change(&mut config, &credentials);
     let executed = Arc::default();
@@ -274,7 +277,7 @@ async fn no_two_requests_at_once_use_the_same_nonce_of_a_context() {
     let (ours, theirs) = (dir.join("client"), dir.join("server"));
     new_pair(&ours, &theirs);
     let (server, _) = start(|config, credentials| {
-        config.contexts = Contexts::open(&[theirs], |name, allow| credentials.learn(name, allow)).unwrap();
+        config.oscore = Contexts::open(&[theirs], |name, allow| credentials.learn(name, allow)).unwrap();
     });
     let numbers = Arc::new(Mutex::new(Vec::new()));
     let keep = numbers.clone();

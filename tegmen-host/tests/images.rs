@@ -12,7 +12,7 @@ use tegmen_host::client::{ClientConfig, ClientError, Response, Session, Tap, Tap
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Event, Listen, Server, ServerConfig};
+use tegmen_host::server::{Event, Server};
 use tegmen_host::state::Database;
 
 /// Both ends of a context in a temporary directory, an image of them made before their first use, and the client's datagrams.
@@ -73,13 +73,10 @@ impl Scene {
         let credentials = Credentials::default();
         let learn = |name: &str, _: Option<&[String]>| credentials.learn(name, None);
         let contexts = Contexts::open_in(&[self.path("server")], database.as_ref(), learn).unwrap();
-        let config = ServerConfig {
-            contexts: contexts.clone(),
-            listen: vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: false }],
-            shards: 1,
-            state: database,
-            ..ServerConfig::default()
-        };
+        let mut builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).oscore(contexts.clone());
+        if let Some(database) = database {
+            builder = builder.state(database);
+        }
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
         let delivered = Arc::new(AtomicUsize::new(0));
         let count = delivered.clone();
@@ -88,7 +85,7 @@ impl Scene {
                 count.fetch_add(1, Ordering::SeqCst);
             }
         };
-        let server = Server::with(config).credentials(credentials.clone()).on_event(sink).serve(resources).unwrap();
+        let server = builder.credentials(credentials.clone()).on_event(sink).serve(resources).unwrap();
         let address = server.addresses()[0].address;
         Running { server, contexts, address, delivered }
     }

@@ -47,7 +47,11 @@ impl Running {
     fn both() -> ServerConfig {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let listen = vec![Listen { address: any, secure: true }, Listen { address: any, secure: false }];
-        ServerConfig { listen, shards: 2, plain_allowed: true, ..ServerConfig::default() }
+        ServerConfig::default().with(|config| {
+            config.listen = listen;
+            config.shards = 2;
+            config.trust.plain_allowed = true;
+        })
     }
 
     fn address(&self, secure: bool) -> SocketAddr {
@@ -235,12 +239,15 @@ async fn rights_and_reloading_come_from_the_file() {
 #[tokio::test]
 async fn ipv6_and_a_port_that_is_taken() {
     let listen = vec![Listen { address: "[::1]:0".parse().unwrap(), secure: true }];
-    let server = ServerConfig { listen, shards: 1, ..ServerConfig::default() };
+    let mut server = ServerConfig::default();
+    server.listen = listen;
+    server.shards = 1;
     let running = Running::start(&Credentials::single("me", b"key"), server);
     let address = running.address(true);
     let client = Session::connect_to(address, true, config("me", b"key")).await.unwrap();
     assert_eq!(ask(&client, Code::PUT, "blink", b"1").await.payload, [1]);
-    let again = ServerConfig { listen: vec![Listen { address, secure: true }], ..ServerConfig::default() };
+    let mut again = ServerConfig::default();
+    again.listen = vec![Listen { address, secure: true }];
     let nobody = Credentials::single("me", b"key");
     let refused = Server::with(again).credentials(nobody.clone()).serve(Resources::new([]));
     assert!(refused.err().unwrap().to_string().contains("is in use"));
@@ -280,7 +287,9 @@ impl KeyStore for Slow {
 #[tokio::test]
 async fn a_store_may_answer_late_and_how_late_tells_nothing() {
     let every = Duration::from_millis(200);
-    let settings = ServerConfig { store: Some(Arc::new(Slow)), store_answers_every: every, ..Running::both() };
+    let mut settings = Running::both();
+    settings.trust.key_store = Some(Arc::new(Slow));
+    settings.trust.key_store_answers_every = every;
     let running = Running::start(&Credentials::single("me", b"key"), settings);
     let address = running.address(true);
     let client = Session::connect_to(address, true, config("stored", b"key")).await.unwrap();
@@ -308,14 +317,12 @@ async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
     let group: Group = "224.0.1.187%127.0.0.1".parse().unwrap();
     let server = |address: SocketAddr, value: &'static [u8]| {
         let resources = Resources::new([("value".to_owned(), Resource::value(value))]);
-        let config = ServerConfig {
-            listen: vec![Listen { address, secure: false }],
-            groups: vec!["224.0.1.187%127.0.0.1".parse().unwrap()],
-            leisure: Duration::from_millis(200),
-            shards: 2,
-            plain_allowed: true,
-            ..ServerConfig::default()
-        };
+        let mut config = ServerConfig::default();
+        config.listen = vec![Listen { address, secure: false }];
+        config.groups = vec!["224.0.1.187%127.0.0.1".parse().unwrap()];
+        config.coap.leisure = Duration::from_millis(200);
+        config.shards = 2;
+        config.trust.plain_allowed = true;
         Server::with(config).serve(resources).unwrap()
     };
     let first = server("127.0.0.1:0".parse().unwrap(), b"first");
@@ -387,7 +394,9 @@ async fn a_post_that_nothing_can_be_remembered_of_is_answered_with_5_03_and_a_ge
     let (counting, events) = (Counting::default(), Arc::new(Mutex::new(Vec::new())));
     let keep = events.clone();
     let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
-    let config_of_server = ServerConfig { max_exchange_bytes: 0, shards: 1, ..Running::both() };
+    let mut config_of_server = Running::both();
+    config_of_server.coap.max_exchange_bytes = 0;
+    config_of_server.shards = 1;
     let credentials = Credentials::single("me", b"key");
     let server =
         Server::with(config_of_server).credentials(credentials.clone()).on_event(sink).serve(counting.clone()).unwrap();

@@ -10,7 +10,7 @@ use tegmen_host::client::{ClientConfig, Response, Session};
 use tegmen_host::contexts::{self, ContextFile, Contexts, MAX_UNFRAGMENTED_SIZE};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Listen, Server, ServerConfig};
+use tegmen_host::server::Server;
 use tokio::net::UdpSocket;
 
 /// Both ends of a context in a directory that is gone at the end.
@@ -40,14 +40,9 @@ impl Scene {
     fn serve(&self) -> (Server, SocketAddr) {
         let credentials = Credentials::default();
         let contexts = Contexts::open(&[self.0.join("server")], |name, _| credentials.learn(name, None)).unwrap();
-        let config = ServerConfig {
-            contexts,
-            listen: vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: false }],
-            shards: 1,
-            ..ServerConfig::default()
-        };
+        let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).oscore(contexts);
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-        let server = Server::with(config).credentials(credentials.clone()).serve(resources).unwrap();
+        let server = builder.credentials(credentials.clone()).serve(resources).unwrap();
         let address = server.addresses()[0].address;
         (server, address)
     }

@@ -31,7 +31,11 @@ fn start_at(
     let keep = events.clone();
     let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
     let listen = vec![Listen { address, secure: true }];
-    let config = ServerConfig { listen, shards: 2, public_keys: Some(keys), state, ..ServerConfig::default() };
+    let mut config = ServerConfig::default();
+    config.listen = listen;
+    config.shards = 2;
+    config.trust.public_keys = Some(keys);
+    config.state = state;
     let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
     let server = Server::with(config).on_event(sink).serve(resources).unwrap();
     let address = server.addresses()[0].address;
@@ -217,7 +221,10 @@ async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
     let keys = PublicKeys::new(BOTH).with_chain(&[certificate], slow).unwrap().believing(test_ca.verifier());
     let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: true }];
     let public_keys = Some(keys.asking(ClientAuthentication::Required));
-    let config = ServerConfig { listen, shards: 1, public_keys, ..ServerConfig::default() };
+    let mut config = ServerConfig::default();
+    config.listen = listen;
+    config.shards = 1;
+    config.trust.public_keys = public_keys;
     let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
     let credentials = Credentials::single("me", b"key");
     let server = Server::with(config).credentials(credentials.clone()).serve(resources).unwrap();

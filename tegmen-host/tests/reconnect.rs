@@ -22,7 +22,10 @@ impl Running {
         let database = state.map(|file| Database::open(file).unwrap());
         let address = at.unwrap_or("127.0.0.1:0".parse().unwrap());
         let listen = vec![Listen { address, secure: true }];
-        let config = ServerConfig { listen, shards: 1, state: database.clone(), ..ServerConfig::default() };
+        let mut config = ServerConfig::default();
+        config.listen = listen;
+        config.shards = 1;
+        config.state = database.clone();
         let resources = Resources::new([("value".to_owned(), Resource::value(value))]);
         let credentials = Credentials::single("me", b"key");
         let server = Server::with(config).credentials(credentials.clone()).serve(resources).unwrap();

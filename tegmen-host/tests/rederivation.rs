@@ -9,7 +9,7 @@ use tegmen_host::client::{ClientConfig, ClientError, Response, Session, Tap, Tap
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Listen, Server, ServerConfig};
+use tegmen_host::server::Server;
 use tegmen_host::state::Database;
 
 /// Two ends of a context in a directory that is gone at the end, and what passes between them.
@@ -59,18 +59,13 @@ impl Scene {
         let database = database.map(|file| Database::open(file).unwrap());
         let dirs = [self.dir("server")];
         let contexts = Contexts::open_in(&dirs, database.as_ref(), |name, _| credentials.learn(name, None)).unwrap();
-        let config = ServerConfig {
-            contexts: contexts.clone(),
-            listen: vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: false }],
-            shards: 2,
-            ..ServerConfig::default()
-        };
+        let builder = Server::builder().listen("coap://127.0.0.1:0").shards(2).oscore(contexts.clone());
         let slow = ["sh", "-c", "sleep 1; printf slowly"].map(str::to_owned).to_vec();
         let resources = Resources::new([
             ("value".to_owned(), Resource::value(b"first")),
             ("slow".to_owned(), Resource::Command(slow)),
         ]);
-        let server = Server::with(config).credentials(credentials.clone()).serve(resources).unwrap();
+        let server = builder.credentials(credentials.clone()).serve(resources).unwrap();
         let address = server.addresses()[0].address;
         Running { _server: server, contexts, address }
     }

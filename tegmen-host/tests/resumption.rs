@@ -50,7 +50,9 @@ fn start(config: ServerConfig, credentials: &Credentials, port: u16) -> Running 
     let keep = events.clone();
     let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
     let listen = vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], port)), secure: true }];
-    let config = ServerConfig { listen, shards: 2, ..config };
+    let mut config = config;
+    config.listen = listen;
+    config.shards = 2;
     let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
     let server = Server::with(config).credentials(credentials.clone()).on_event(sink).serve(resources).unwrap();
     let address = server.addresses()[0].address;
@@ -84,7 +86,7 @@ async fn a_client_comes_back_with_a_ticket_or_an_id() {
     for tickets in [true, false] {
         let dir = Dir::new(if tickets { "ticket" } else { "id" });
         let resumption = Some(ResumptionConfig { tickets, ..ResumptionConfig::default() });
-        let running = start(ServerConfig { resumption, ..ServerConfig::default() }, &credentials, 0);
+        let running = start(ServerConfig::default().with(|config| config.resumption = resumption), &credentials, 0);
         let config = psk(&dir.0, b"0123456789abcdef");
         assert!(!get(running.address, config.clone()).await.unwrap());
         assert!(get(running.address, config.clone()).await.unwrap());
@@ -107,7 +109,7 @@ async fn tickets_outlive_a_server_whose_keys_are_in_a_file() {
     let credentials = Credentials::single("me", b"0123456789abcdef");
     let config = |keys: Option<PathBuf>| {
         let resumption = Some(ResumptionConfig { keys, ..ResumptionConfig::default() });
-        ServerConfig { resumption, ..ServerConfig::default() }
+        ServerConfig::default().with(|config| config.resumption = resumption)
     };
     let client = psk(&dir.0, b"0123456789abcdef");
     for (keys, again) in [(Some(dir.0.join("ticket-keys")), true), (None, false)] {
@@ -126,7 +128,8 @@ async fn who_got_another_key_goes_through_a_full_handshake() {
     let dir = Dir::new("key");
     let file = dir.0.join("ticket-keys");
     let resumption = Some(ResumptionConfig { keys: Some(file), ..ResumptionConfig::default() });
-    let config = ServerConfig { resumption, ..ServerConfig::default() };
+    let mut config = ServerConfig::default();
+    config.resumption = resumption;
     let running = start(config.clone(), &Credentials::single("me", b"0123456789abcdef"), 0);
     let address = running.address;
     get(address, psk(&dir.0, b"0123456789abcdef")).await.unwrap();
@@ -151,7 +154,7 @@ async fn certificates_are_asked_for_again_once_they_may_be_revoked() {
     let verifier = test_ca.verifier();
     let keys = test_ca.server().believing(verifier.clone()).asking(ClientAuthentication::Required);
     let running =
-        start(ServerConfig { public_keys: Some(keys), ..ServerConfig::default() }, &Credentials::default(), 0);
+        start(ServerConfig::default().with(|config| config.trust.public_keys = Some(keys)), &Credentials::default(), 0);
     let client = test_ca.client(SUITES).expecting("127.0.0.1");
     assert!(!get(running.address, certified(&dir.0, client.clone())).await.unwrap());
     assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
@@ -182,7 +185,10 @@ async fn a_raw_public_key_comes_back_for_as_long_as_it_is_listed_also_after_a_re
         let server = PublicKeys::new(SUITES).with_raw_key(theirs.clone()).believing(believing(listed, "the device"));
         let resumption = Some(ResumptionConfig { keys: Some(dir.0.join("keys")), ..ResumptionConfig::default() });
         let public_keys = Some(server.asking(ClientAuthentication::Required));
-        ServerConfig { public_keys, resumption, ..ServerConfig::default() }
+        ServerConfig::default().with(|config| {
+            config.trust.public_keys = public_keys;
+            config.resumption = resumption;
+        })
     };
     let client = PublicKeys::new(Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])).with_raw_key(ours.clone());
     let client = certified(&dir.0, client.believing(believing(&theirs, "the server")));
@@ -205,7 +211,10 @@ async fn who_proved_nothing_does_not_come_back_where_a_proof_is_asked_for_by_now
     let test_ca = TestCa::new("Works");
     let config = |how| {
         let resumption = Some(ResumptionConfig { keys: Some(dir.0.join("keys")), ..ResumptionConfig::default() });
-        ServerConfig { public_keys: Some(test_ca.server().asking(how)), resumption, ..ServerConfig::default() }
+        ServerConfig::default().with(|config| {
+            config.trust.public_keys = Some(test_ca.server().asking(how));
+            config.resumption = resumption;
+        })
     };
     let nobody = PublicKeys::new(SUITES).believing(test_ca.verifier()).expecting("127.0.0.1");
     let nobody = certified(&dir.0, nobody);
@@ -291,7 +300,7 @@ async fn a_resumption_that_ends_in_an_alert_or_in_silence_becomes_a_full_handsha
     const INTERNAL_ERROR: &[u8] = &[21, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 80];
     let credentials = Credentials::single("me", b"0123456789abcdef");
     let resumption = Some(ResumptionConfig::default());
-    let running = start(ServerConfig { resumption, ..ServerConfig::default() }, &credentials, 0);
+    let running = start(ServerConfig::default().with(|config| config.resumption = resumption), &credentials, 0);
     for (name, answer) in [("alert", Some(INTERNAL_ERROR)), ("silence", None)] {
         let (dir, between) = (Dir::new(name), Between::new(running.address, answer));
         let client = psk(&dir.0, b"0123456789abcdef");
@@ -308,7 +317,7 @@ async fn a_session_whose_resumption_ended_in_an_alert_is_forgotten() {
     const INTERNAL_ERROR: &[u8] = &[21, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 80];
     let credentials = Credentials::single("me", b"0123456789abcdef");
     let running = start(
-        ServerConfig { resumption: Some(ResumptionConfig::default()), ..ServerConfig::default() },
+        ServerConfig::default().with(|config| config.resumption = Some(ResumptionConfig::default())),
         &credentials,
         0,
     );
@@ -329,7 +338,7 @@ async fn a_tap_sees_the_secrets_of_a_resumed_session_before_the_records_that_the
     let dir = Dir::new("tap");
     let credentials = Credentials::single("me", b"0123456789abcdef");
     let resumption = Some(ResumptionConfig::default());
-    let running = start(ServerConfig { resumption, ..ServerConfig::default() }, &credentials, 0);
+    let running = start(ServerConfig::default().with(|config| config.resumption = resumption), &credentials, 0);
     let client = psk(&dir.0, b"0123456789abcdef");
     assert!(!get(running.address, client.clone()).await.unwrap());
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -355,7 +364,8 @@ async fn a_tap_sees_the_secrets_of_a_resumed_session_before_the_records_that_the
 async fn a_client_resumes_only_while_it_believes_the_same_servers() {
     let (test_ca, others) = (TestCa::new("Works"), TestCa::new("Others"));
     let (dir, keys) = (Dir::new("trust"), test_ca.server());
-    let config = ServerConfig { public_keys: Some(keys), ..ServerConfig::default() };
+    let mut config = ServerConfig::default();
+    config.trust.public_keys = Some(keys);
     let running = start(config, &Credentials::default(), 0);
     let client = test_ca.client(SUITES).expecting("127.0.0.1");
     let revoking = || {
@@ -381,7 +391,8 @@ async fn a_client_resumes_only_while_it_believes_the_same_servers() {
     let pinned = |key: &Arc<dyn Signer>| Arc::new(RawKeys(vec![AllowedKey::of(key.public_key(), "a key")]));
     let keys = PublicKeys::new(SUITES).with_raw_key(theirs.clone()).believing(pinned(&ours));
     let keys = keys.asking(ClientAuthentication::Required);
-    let config = ServerConfig { public_keys: Some(keys), ..ServerConfig::default() };
+    let mut config = ServerConfig::default();
+    config.trust.public_keys = Some(keys);
     let running = start(config, &Credentials::default(), 0);
     let client = PublicKeys::new(SUITES).with_raw_key(ours.clone());
     assert!(!get(running.address, certified(&dir.0, client.clone().believing(pinned(&theirs)))).await.unwrap());
@@ -406,7 +417,14 @@ async fn a_client_with_a_certificate_resumes_after_a_restart_if_it_is_believed_b
         verifier.keep_clients_in(&kept).unwrap();
         let public_keys = Some(own.clone().believing(Arc::new(verifier)).asking(ClientAuthentication::Required));
         let resumption = Some(ResumptionConfig { keys: Some(dir.0.join("keys")), ..ResumptionConfig::default() });
-        start(ServerConfig { public_keys, resumption, ..ServerConfig::default() }, &Credentials::default(), port)
+        start(
+            ServerConfig::default().with(|config| {
+                config.trust.public_keys = public_keys;
+                config.resumption = resumption;
+            }),
+            &Credentials::default(),
+            port,
+        )
     };
     let running = serve("", 0);
     let address = running.address;

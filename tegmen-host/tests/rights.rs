@@ -69,7 +69,9 @@ impl Running {
         let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
         let listen = [true, false].map(|secure| Listen { address: "127.0.0.1:0".parse().unwrap(), secure });
         let listen = if config.listen.is_empty() { listen.to_vec() } else { config.listen.clone() };
-        let config = ServerConfig { listen, shards: 2, ..config };
+        let mut config = config;
+        config.listen = listen;
+        config.shards = 2;
         let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
         let server = Server::with(config).credentials(credentials.clone()).on_event(sink).serve(resources).unwrap();
         let [secure, plain] = [0, 1].map(|number| server.addresses()[number].address);
@@ -160,7 +162,13 @@ async fn a_public_key_that_was_shown_and_not_proved_gives_nobody_any_right() {
     let contexts = Contexts::open(&[scene.file("device1")], |name, allow| credentials.learn(name, allow)).unwrap();
     let keys = PublicKeys::new(SUITES).with_raw_key(gateway.clone()).believing(believing(&device, "device1"));
     let public_keys = Some(keys.asking(ClientAuthentication::Required));
-    let running = Running::start(&credentials, ServerConfig { contexts, public_keys, ..ServerConfig::default() });
+    let running = Running::start(
+        &credentials,
+        ServerConfig::default().with(|config| {
+            config.oscore = contexts;
+            config.trust.public_keys = public_keys;
+        }),
+    );
 
     let oscore = ClientConfig { oscore: Some(scene.file("client")), ..ClientConfig::default() };
     let restricted = Session::connect_to(running.plain, false, oscore).await.unwrap();
@@ -186,7 +194,8 @@ async fn a_pre_shared_key_that_was_removed_does_not_come_back_with_a_public_key_
     let file = scene.write("[[psk]]\nidentity = \"device1\"\nkey_text = \"key\"\nallow = [\"GET /value\"]\n", 100);
     let keys = PublicKeys::new(BOTH).with_raw_key(gateway.clone()).believing(believing(&device, "device1"));
     let public_keys = Some(keys.asking(ClientAuthentication::Required));
-    let config = ServerConfig { public_keys, ..ServerConfig::default() };
+    let mut config = ServerConfig::default();
+    config.trust.public_keys = public_keys;
     let running = Running::start(&Credentials::from_file(&file).unwrap(), config);
     let removed = Session::connect_to(running.secure, true, psk("device1", b"key")).await.unwrap();
     assert_eq!(ask(&removed, Code::GET, b"").await.unwrap(), Code::CONTENT);
@@ -219,7 +228,8 @@ async fn each_proof_of_a_name_has_rights_of_its_own() {
         let file = scene.write(&format!("{psk_entry}{entry}"), 100);
         let keys = PublicKeys::new(BOTH).with_raw_key(gateway.clone()).believing(believing(&device, "device1"));
         let public_keys = Some(keys.asking(ClientAuthentication::Required));
-        let config = ServerConfig { public_keys, ..ServerConfig::default() };
+        let mut config = ServerConfig::default();
+        config.trust.public_keys = public_keys;
         let running = Running::start(&Credentials::from_file(&file).unwrap(), config);
         let with = PublicKeys::new(SUITES).with_raw_key(device.clone()).believing(believing(&gateway, "gateway"));
         let owner = Session::connect_to(running.secure, true, certified(with)).await.unwrap();
@@ -273,7 +283,10 @@ async fn a_session_does_not_come_back_after_a_restart_with_another_key() {
             let state = Some(Database::open(&scene.file("state.db")).unwrap());
             Running::start(
                 &Credentials::single("me", key.as_bytes()),
-                ServerConfig { state, listen, ..ServerConfig::default() },
+                ServerConfig::default().with(|config| {
+                    config.state = state;
+                    config.listen = listen;
+                }),
             )
         };
         let running = start("key", Vec::new());
@@ -298,8 +311,10 @@ async fn one_identity_cannot_take_the_places_of_all_others() {
     let all: String = good.iter().map(|identity| entry(identity)).collect();
     let file = scene.write(&format!("{}{all}", entry("many")), 100);
     let capacity = Capacity { peers: 16, handshakes: 16 };
-    let running =
-        Running::start(&Credentials::from_file(&file).unwrap(), ServerConfig { capacity, ..ServerConfig::default() });
+    let running = Running::start(
+        &Credentials::from_file(&file).unwrap(),
+        ServerConfig::default().with(|config| config.sessions.capacity = capacity),
+    );
     let mut many = Vec::new();
     for _ in 0..40 {
         let client = Session::connect_to(running.secure, true, psk("many", b"key")).await.unwrap();
@@ -331,7 +346,8 @@ async fn a_certificate_without_a_usable_name_is_restricted_by_its_digest() {
         let (certificate, signer) = test_ca.issue_as(subject);
         let digest = to_hex(&tegmen_host::x509::sha256(&certificate));
         let file = scene.write(&format!("[[certificate]]\nname = \"sha256:{digest}\"\nallow = [\"GET /*\"]\n"), 100);
-        let config = ServerConfig { public_keys: Some(test_ca.server()), ..ServerConfig::default() };
+        let mut config = ServerConfig::default();
+        config.trust.public_keys = Some(test_ca.server());
         let running = Running::start(&Credentials::from_file(&file).unwrap(), config);
         let keys = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
         let keys = keys.believing(test_ca.verifier()).expecting("127.0.0.1");
@@ -355,7 +371,8 @@ async fn clients_without_a_certificate_may_do_what_they_are_allowed_and_nothing_
     ] {
         let credentials = Credentials::from_file(&scene.write(entry, 100)).unwrap();
         option.into_iter().for_each(|rule| credentials.allow_anonymous(rule).unwrap());
-        let config = ServerConfig { public_keys: Some(keys()), ..ServerConfig::default() };
+        let mut config = ServerConfig::default();
+        config.trust.public_keys = Some(keys());
         let running = Running::start(&credentials, config);
         for _ in 0..2 {
             let client = Session::connect_to(running.secure, true, certified(client())).await.unwrap();
@@ -377,9 +394,7 @@ async fn a_path_that_two_readers_might_read_differently_is_refused() {
     std::fs::create_dir(&served).unwrap();
     std::fs::write(served.join("a.txt"), b"text").unwrap();
     let resources = Resources::new([("files".to_owned(), Resource::Directory { root: served, writable: false })]);
-    let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: false }];
-    let config = ServerConfig { listen, plain_allowed: true, ..ServerConfig::default() };
-    let server = Server::with(config).serve(resources).unwrap();
+    let server = Server::builder().listen("coap://127.0.0.1:0").allow_plain().serve(resources).unwrap();
     let client = Session::connect_to(server.addresses()[0].address, false, ClientConfig::default()).await.unwrap();
     for (path, code) in [
         ("/files/a.txt", Code::CONTENT),
@@ -398,7 +413,7 @@ async fn a_server_changes_its_certificate_and_no_session_ends() {
     let (test_ca, others) = (TestCa::new("Works"), TestCa::new("Others"));
     let running = Running::start(
         &Credentials::default(),
-        ServerConfig { public_keys: Some(test_ca.server()), ..ServerConfig::default() },
+        ServerConfig::default().with(|config| config.trust.public_keys = Some(test_ca.server())),
     );
     let believing = |who: &TestCa| certified(test_ca.client(SUITES).believing(who.verifier()).expecting("127.0.0.1"));
     let before = Session::connect_to(running.secure, true, believing(&test_ca)).await.unwrap();
@@ -434,7 +449,10 @@ async fn an_expired_certificate_and_a_list_that_is_due_are_reported_and_counted_
         let keys = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
         let keys =
             keys.believing(Arc::new(Verifier::new(trust, Settings::default()))).asking(ClientAuthentication::Required);
-        Running::start(&Credentials::default(), ServerConfig { public_keys: Some(keys), ..ServerConfig::default() })
+        Running::start(
+            &Credentials::default(),
+            ServerConfig::default().with(|config| config.trust.public_keys = Some(keys)),
+        )
     };
     let running = serve(&[crl.der()], certificate, signer);
     running.hears("CertificateExpired", 1).await;

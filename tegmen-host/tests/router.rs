@@ -215,7 +215,9 @@ fn a_dropped_responder_answers_at_once_and_one_that_never_answers_when_its_time_
     });
     let lines = Arc::new(Mutex::new(Vec::new()));
     let log = lines.clone();
-    let config = ServerConfig { response_timeout: Duration::from_millis(1500), shards: 1, ..ServerConfig::default() };
+    let mut config = ServerConfig::default();
+    config.coap.response_timeout = Duration::from_millis(1500);
+    config.shards = 1;
     let server = Server::with(config).listen("coap://127.0.0.1:0").policy(Everybody);
     let server = server.on_event(move |event| log.lock().unwrap().push(event.to_string())).serve(router).unwrap();
     let mut client = Plain::to(&server);

@@ -62,13 +62,11 @@ impl Running {
             [] => Contexts::default(),
             paths => Contexts::open_in(paths, database.as_ref(), |name, _| credentials.learn(name, None)).unwrap(),
         };
-        let config = ServerConfig {
-            contexts: contexts.clone(),
-            listen: vec![Listen { address, secure: true }],
-            shards: 2,
-            state: database.clone(),
-            ..ServerConfig::default()
-        };
+        let mut config = ServerConfig::default();
+        config.oscore = contexts.clone();
+        config.listen = vec![Listen { address, secure: true }];
+        config.shards = 2;
+        config.state = database.clone();
         let events = Arc::new(Mutex::new(Vec::new()));
         let keep = events.clone();
         let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));

@@ -116,7 +116,9 @@ async fn a_server_whose_key_is_in_the_tpm_decrypts_what_clients_encrypt() {
     let keys = PublicKeys::new(RSA).with_chain(&[ours.der().to_vec()], Arc::new(in_tpm)).unwrap();
     assert!(keys.can_serve(CipherSuite::RSA_WITH_AES_128_CBC_SHA));
     let listen = vec![Listen { address: ([127, 0, 0, 1], 0).into(), secure: true }];
-    let config = ServerConfig { listen, public_keys: Some(keys), ..ServerConfig::default() };
+    let mut config = ServerConfig::default();
+    config.listen = listen;
+    config.trust.public_keys = Some(keys);
     let server = Server::with(config).serve(Resources::new([])).unwrap();
     let mut trust = Trust::default();
     trust.add_anchors(ca.pem().as_bytes()).unwrap();

@@ -15,7 +15,10 @@ use tegmen_host::server::{Application, Listen, Request as ServerRequest, Server,
 fn start_with<A: Application>(application: A, change: impl FnOnce(&mut ServerConfig)) -> Server {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let listen = vec![Listen { address: any, secure: true }, Listen { address: any, secure: false }];
-    let mut config = ServerConfig { listen, shards: 2, plain_allowed: true, ..ServerConfig::default() };
+    let mut config = ServerConfig::default();
+    config.listen = listen;
+    config.shards = 2;
+    config.trust.plain_allowed = true;
     change(&mut config);
     Server::with(config).credentials(Credentials::single("me", b"key")).serve(application).unwrap()
 }
@@ -116,7 +119,7 @@ async fn progress_is_reported_and_ends_with_the_whole() {
 
 #[tokio::test]
 async fn a_body_that_is_too_long_is_refused_with_what_is_allowed() {
-    let server = start_with(resources(), |config| config.max_body = 3000);
+    let server = start_with(resources(), |config| config.coap.max_body = 3000);
     let client = connect(&server, true).await;
     let refused = ask(&client, Code::PUT, "value", &body(3001)).await;
     assert_eq!((refused.code, refused.uint(OptionNumber::SIZE1)), (Code::REQUEST_ENTITY_TOO_LARGE, Some(3000)));
@@ -125,7 +128,7 @@ async fn a_body_that_is_too_long_is_refused_with_what_is_allowed() {
 
 #[tokio::test]
 async fn what_nobody_may_do_costs_no_memory() {
-    let server = start_with(resources(), |config| config.plain_allowed = false);
+    let server = start_with(resources(), |config| config.trust.plain_allowed = false);
     let client = connect(&server, false).await;
     assert_eq!(ask(&client, Code::PUT, "value", &body(5000)).await.code, Code::UNAUTHORIZED);
     tokio::time::sleep(Duration::from_millis(1100)).await;
@@ -157,7 +160,7 @@ async fn blocks_out_of_turn_are_refused() {
 
 #[tokio::test]
 async fn endless_uploads_are_bounded() {
-    let server = start_with(resources(), |config| config.max_bodies = 8192);
+    let server = start_with(resources(), |config| config.coap.max_bodies = 8192);
     let client = connect(&server, false).await;
     let mut refused = 0;
     for path in ["a", "b", "c", "d", "e", "f", "g"] {
@@ -208,7 +211,7 @@ async fn next(observation: &mut Observation) -> client::Response {
 #[tokio::test]
 async fn observers_are_told_of_changes_in_order_until_they_cancel() {
     for (secure, unconfirmed) in [(true, 0), (false, 0), (true, 4), (false, 4)] {
-        let server = start_with(resources(), |config| config.unconfirmed_notifications = unconfirmed);
+        let server = start_with(resources(), |config| config.coap.unconfirmed_notifications = unconfirmed);
         let writer = connect(&server, secure).await;
         let client = connect(&server, secure).await;
         let path = "value";
@@ -257,7 +260,7 @@ async fn a_server_that_is_silent_is_sent_a_byte_a_second() {
 /// RFC 7641, section 4.5.1.
 #[tokio::test]
 async fn an_observer_that_is_silent_has_to_acknowledge_what_follows_too_soon() {
-    let server = start_with(resources(), |config| config.unconfirmed_notifications = 9);
+    let server = start_with(resources(), |config| config.coap.unconfirmed_notifications = 9);
     let writer = connect(&server, false).await;
     let observer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     observer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -325,7 +328,7 @@ async fn a_flood_of_requests_does_not_hold_up_notifications() {
 #[tokio::test]
 async fn an_observer_that_forgot_is_forgotten_when_it_rejects() {
     for unconfirmed in [0, 4] {
-        let server = start_with(resources(), |config| config.unconfirmed_notifications = unconfirmed);
+        let server = start_with(resources(), |config| config.coap.unconfirmed_notifications = unconfirmed);
         let writer = connect(&server, false).await;
         let client = connect(&server, false).await;
         let path = "value";
@@ -405,7 +408,7 @@ async fn json_is_merged_with_json() {
 
 #[tokio::test]
 async fn a_server_that_verifies_addresses_is_served_its_proof() {
-    let server = start_with(resources(), |config| config.verify_addresses = true);
+    let server = start_with(resources(), |config| config.coap.verify_addresses = true);
     let client = connect(&server, false).await;
     assert_eq!(ask(&client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
     let second = connect(&server, false).await;
@@ -419,7 +422,7 @@ async fn a_server_that_verifies_addresses_is_served_its_proof() {
 
 #[tokio::test]
 async fn too_many_requests_are_told_to_wait() {
-    let server = start_with(resources(), |config| config.requests_per_second = 5);
+    let server = start_with(resources(), |config| config.coap.requests_per_second = 5);
     let client = connect(&server, true).await;
     let mut codes = Vec::new();
     for _ in 0..7 {

@@ -1,8 +1,10 @@
 //! Sets up a server.
 
 use super::{Application, Event, EventSink, Listen, ListenError, Server, ServerConfig, StartError};
+use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy, KeyStore};
 use crate::public_keys::PublicKeys;
+use crate::state::Database;
 use std::sync::Arc;
 use tegmen::coap::{Policy, Request};
 
@@ -37,21 +39,45 @@ impl ServerBuilder {
     }
 
     /// Sets the policy that decides on each request. The default is the rights of the credentials, and
-    /// [`ServerConfig::plain_allowed`] for requests without protection. This policy replaces both.
+    /// [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed) for requests without protection. This policy replaces both.
     pub fn policy(self, policy: impl Policy + Send + Sync + 'static) -> Self {
         Self { policy: Some(AnyPolicy(Arc::new(policy))), ..self }
     }
 
-    /// Sets [`ServerConfig::store`], the source of keys that the credentials do not have.
+    /// Sets [`ServerTrust::key_store`](super::ServerTrust::key_store), the source of keys that the credentials do not have.
     pub fn key_store(mut self, store: impl KeyStore + 'static) -> Self {
-        self.config.store = Some(Arc::new(store));
+        self.config.trust.key_store = Some(Arc::new(store));
         self
     }
 
-    /// Sets [`ServerConfig::public_keys`]: the server's own keys, and the clients with certificates or raw public keys that
+    /// Sets [`ServerTrust::public_keys`](super::ServerTrust::public_keys): the server's own keys, and the clients with certificates or raw public keys that
     /// it trusts.
     pub fn trust(mut self, keys: PublicKeys) -> Self {
-        self.config.public_keys = Some(keys);
+        self.config.trust.public_keys = Some(keys);
+        self
+    }
+
+    /// Serves requests over plain CoAP too: sets [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed).
+    pub fn allow_plain(mut self) -> Self {
+        self.config.trust.plain_allowed = true;
+        self
+    }
+
+    /// Sets [`ServerConfig::oscore`], the contexts of clients that use OSCORE.
+    pub fn oscore(mut self, contexts: Contexts) -> Self {
+        self.config.oscore = contexts;
+        self
+    }
+
+    /// Sets [`ServerConfig::state`], the database that keeps sessions over a restart.
+    pub fn state(mut self, database: Database) -> Self {
+        self.config.state = Some(database);
+        self
+    }
+
+    /// Sets [`ServerConfig::shards`], the number of threads.
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.config.shards = shards;
         self
     }
 
@@ -69,7 +95,7 @@ impl ServerBuilder {
         if let Some(wrong) = wrong {
             return Err(wrong.into());
         }
-        let rights = || FilePolicy { credentials: credentials.clone(), plain_allowed: config.plain_allowed };
+        let rights = || FilePolicy { credentials: credentials.clone(), plain_allowed: config.trust.plain_allowed };
         let policy = policy.unwrap_or_else(|| AnyPolicy(Arc::new(rights())));
         Server::start(&config, (&credentials, policy), application, events)
     }

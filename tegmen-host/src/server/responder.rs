@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 /// The right to respond to one request, once, from any thread.
 ///
 /// A request never remains without a response: the client receives 5.00 at once if the responder is dropped, and 5.03 if
-/// nothing was sent for [`ServerConfig::response_timeout`](super::ServerConfig::response_timeout).
+/// nothing was sent for [`ServerCoap::response_timeout`](super::ServerCoap::response_timeout).
 pub struct Responder {
     number: u64,
     commands: Option<mpsc::UnboundedSender<Command>>,

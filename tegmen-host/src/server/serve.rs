@@ -97,11 +97,11 @@ pub(super) struct Limits {
 impl From<&ServerConfig> for Limits {
     fn from(config: &ServerConfig) -> Self {
         Self {
-            max_body: config.max_body,
-            unconfirmed: config.unconfirmed_notifications,
-            verify_addresses: config.verify_addresses,
-            requests_per_second: config.requests_per_second,
-            report_requests: config.report_requests,
+            max_body: config.coap.max_body,
+            unconfirmed: config.coap.unconfirmed_notifications,
+            verify_addresses: config.coap.verify_addresses,
+            requests_per_second: config.coap.requests_per_second,
+            report_requests: config.log.report_requests,
         }
     }
 }
@@ -190,7 +190,7 @@ impl<A: Application> CoapServer<A> {
             notifier: notifier.clone(),
             limits: Limits::from(*config),
             bodies: shared.bodies.clone(),
-            observations: Ledger::new(config.max_observations.div_ceil(shared.shards())),
+            observations: Ledger::new(config.coap.max_observations.div_ceil(shared.shards())),
             observers: Observers::new(observed.unwrap_or_default()),
             scratch: Scratch::default(),
             requests: 0,
@@ -199,7 +199,7 @@ impl<A: Application> CoapServer<A> {
             deferrals: RefCell::default(),
             forgotten: Forgotten::default(),
             report: Report::default(),
-            contexts: config.contexts.clone(),
+            contexts: config.oscore.clone(),
             path: String::new(),
             inside: Vec::new(),
         }
@@ -705,7 +705,7 @@ impl<A: Application> CoapServer<A> {
 
 /// The part of a shard in the bytes for exchanges: a quarter is for messages that wait for an acknowledgement.
 pub(super) fn pool(config: &ServerConfig, shards: usize) -> ExchangePool {
-    let bytes = config.max_exchange_bytes / shards.max(1);
+    let bytes = config.coap.max_exchange_bytes / shards.max(1);
     ExchangePool::new(bytes - bytes / 4, bytes / 4)
 }
 

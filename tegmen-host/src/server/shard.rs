@@ -124,7 +124,7 @@ impl<A: Application> Shard<A> {
         let role = Resuming { role: Limited(shared.gate.clone()), sessions: shared.resumption.clone() };
         let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys: shared.keys.clone() };
         let endpoint = Endpoint::with_roles(&mut cx, Table::new(capacity), dtls, role);
-        let per_second = config.signatures_per_second.div_ceil(shards as u32);
+        let per_second = config.sessions.signatures_per_second.div_ceil(shards as u32);
         let idle = config.dtls.idle_timeout;
         let give_up = if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) };
         Ok(Self {
@@ -143,14 +143,14 @@ impl<A: Application> Shard<A> {
             ends: [None; 2],
             version: shared.credentials.version(),
             unanswered: 0,
-            store: config.store.clone(),
-            store_answers_every: config.store_answers_every,
+            store: config.trust.key_store.clone(),
+            store_answers_every: config.trust.key_store_answers_every,
             held: Held::new(capacity.handshakes),
             tried: Tried::default(),
-            response_timeout: config.response_timeout,
-            leisure: config.leisure,
+            response_timeout: config.coap.response_timeout,
+            leisure: config.coap.leisure,
             leisurely: Leisure::default(),
-            unauthenticated: Unauthenticated::new(config.max_unauthenticated.div_ceil(shards)),
+            unauthenticated: Unauthenticated::new(config.coap.max_unauthenticated.div_ceil(shards)),
             cid_routing: CidRouting::new(number, shared.to_shards.clone(), shared.waiting.clone()),
             persistence: shared.sessions.clone().map(|sessions| Persistence::new(sessions, give_up)),
             gate: shared.gate.clone(),

@@ -51,13 +51,14 @@ impl<'a, A> Shared<'a, A> {
         (addresses, to_shards): (Vec<Listen>, Vec<mpsc::Sender<Passed>>),
         notifier: Notifier,
     ) -> Result<Self, StartError> {
-        let sessions = config.state.clone().map(|state| Sessions::open(state, config.capacity.peers)).transpose()?;
-        let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(config.dtls.suites));
+        let sessions =
+            config.state.clone().map(|state| Sessions::open(state, config.sessions.capacity.peers)).transpose()?;
+        let keys = config.trust.public_keys.clone().unwrap_or_else(|| PublicKeys::new(config.dtls.suites));
         let resumption = match &config.resumption {
             None => ServerResumption::none(),
             Some(wanted) => {
                 let crypto = &mut HostCrypto::from_os().map_err(StartError::System)?;
-                ServerResumption::new(crypto, wanted, credentials, &keys, config.store.is_some())?
+                ServerResumption::new(crypto, wanted, credentials, &keys, config.trust.key_store.is_some())?
             }
         };
         Ok(Self {
@@ -71,8 +72,8 @@ impl<'a, A> Shared<'a, A> {
             sessions: sessions.map(Arc::new),
             keys,
             resumption,
-            gate: Arc::new(Gate::new(config.hellos)),
-            bodies: Ledger::new(config.max_bodies),
+            gate: Arc::new(Gate::new(config.sessions.hellos)),
+            bodies: Ledger::new(config.coap.max_bodies),
             to_shards,
             waiting: Arc::new(Shares::new()),
         })
@@ -89,7 +90,7 @@ impl<'a, A> Shared<'a, A> {
     /// [`StartError::System`] without randomness, [`StartError::KeyLog`] if the key log cannot be written.
     pub(super) fn crypto(&self) -> Result<HostCrypto, StartError> {
         let mut crypto = HostCrypto::from_os().map_err(StartError::System)?;
-        if let Some(file) = &self.config.key_log {
+        if let Some(file) = &self.config.log.key_log {
             let source = |source| StartError::KeyLog { file: file.display().to_string(), source };
             crypto.log_keys_to(file).map_err(source)?;
         }
@@ -99,8 +100,8 @@ impl<'a, A> Shared<'a, A> {
     /// Returns the peers and handshakes of one shard.
     pub(super) fn capacity(&self) -> Capacity {
         Capacity {
-            peers: self.config.capacity.peers.div_ceil(self.shards()),
-            handshakes: self.config.capacity.handshakes.div_ceil(self.shards()),
+            peers: self.config.sessions.capacity.peers.div_ceil(self.shards()),
+            handshakes: self.config.sessions.capacity.handshakes.div_ceil(self.shards()),
         }
     }
 

@@ -37,7 +37,8 @@ impl Scene {
     fn new() -> Self {
         let (commands, _) = mpsc::unbounded_channel();
         let credentials = Credentials::default();
-        let config = ServerConfig { plain_allowed: true, ..ServerConfig::default() };
+        let mut config = ServerConfig::default();
+        config.trust.plain_allowed = true;
         let now = Instant::from_micros(1_000_000_000);
         let coap_server = CoapServer {
             application: Counter::default(),
