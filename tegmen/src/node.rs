@@ -200,8 +200,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                 let (oscore, _) = features.oscore();
                 let is_protected = || response.option(OptionNumber::OSCORE).is_some();
                 if F::Oscore::IS_ON && (oscore.is_protected(peer, request) || is_protected()) {
-                    let code = response.code();
-                    on_protected_response(cx, oscore, (peer, request), (message, code), application);
+                    let head = (response.code(), exchanges.is_open(storage, request));
+                    on_protected_response(cx, oscore, (peer, request), (message, head), application);
                 } else {
                     application.on_reply(peer, request, Reply::Response(&response));
                 }
@@ -292,16 +292,18 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Opens the response to a request that was protected.
+/// Opens the response to a request that was protected. A response that does not open ends the exchange. If more responses
+/// follow, because the request is a registration, it is dropped: it is late, or forged.
 fn on_protected_response<C: Crypto, O: Oscore>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
     (peer, request): (PeerId, RequestId),
-    (datagram, code): (&mut [u8], Code),
+    (datagram, (code, is_open)): (&mut [u8], (Code, bool)),
     application: &mut impl Application<O::Exchange>,
 ) {
     match oscore.unprotect_response(cx.crypto, peer, request, datagram) {
         Ok(response) => application.on_reply(peer, request, Reply::Response(&response)),
+        Err(reason) if is_open => cx.counters.discard(serve::discard(reason)),
         Err(reason) => application.on_reply(peer, request, Reply::Refused { reason, code }),
     }
 }

@@ -15,7 +15,7 @@ pub trait Features {
     /// The OSCORE contexts.
     type Oscore: Oscore;
     /// The clients that observe resources (RFC 7641).
-    type Observers: Observers;
+    type Observers: Observers<ExchangeOf<Self>>;
 
     /// Returns the messages that wait.
     fn queue(&mut self) -> &mut Self::Queue;
@@ -71,7 +71,7 @@ pub struct Parts<Q = (), P = (), S = (), O = ()> {
     pub observers: O,
 }
 
-impl<Q: Queue, P: Pacing, S: Oscore, O: Observers> Features for Parts<Q, P, S, O> {
+impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>> Features for Parts<Q, P, S, O> {
     type Queue = Q;
     type Pacing = P;
     type Oscore = S;

@@ -2,21 +2,24 @@
 
 use super::Node;
 use super::application::Application;
+use super::error::SendError;
 use super::features::{ExchangeOf, Features};
 use super::observers::{Observer, Observers};
+use super::oscore::Oscore;
 use super::pacing::Pacing as _;
 use super::send::may_begin;
 use crate::buf::Frame;
-use crate::coap::exchange::PeerExchanges;
+use crate::coap::exchange::{Exchanges, PeerExchanges};
 use crate::coap::handler::{Request, Served, respond};
 use crate::coap::observe::{DEREGISTER, REGISTER};
-use crate::coap::storage::Busy;
+use crate::coap::storage::ExchangeStorage;
 use crate::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, RequestId, Token};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::roles::Roles;
 use crate::endpoint::Peers;
-use crate::identity::{Identity, PeerId, Protection};
+use crate::identity::{Identity, PeerId, Principal, Protection};
+use crate::oscore::ProtectError;
 use crate::time::Instant;
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
@@ -24,7 +27,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// its representation changed. [`Self::poll`] asks the handler for the newest one with the request that registered, and
     /// sends it when NSTART allows it and the client has acknowledged the notification before. Changes that come faster
     /// become one notification. An error response is the last notification, and so is 5.00 where the handler defers, or its
-    /// response does not fit.
+    /// response does not fit. Where OSCORE protected the registration, it protects each notification with a number of its own
+    /// (RFC 8613, section 8.3); an observer whose notification it cannot protect is removed.
     pub fn notify(&mut self, path: &str) {
         let Self { endpoint, features, .. } = self;
         features.observers().mark(path, |peer| endpoint.peers.schedule(peer, Instant::AT_ONCE));
@@ -65,37 +69,69 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let exchanges = attached.exchanges();
         // Sooner than PROBING_RATE allows, an acknowledgement has to show that the client is there (RFC 7641, section 4.5.1).
         let is_early = cx.now < features.pacing().next(peer);
-        let observers = features.observers();
-        let unconfirmed = observers.unconfirmed();
-        let Some((observer, request)) = observers.find(peer, |observer| observer.changed) else { return };
+        let unconfirmed = features.observers().unconfirmed();
+        let Some((observer, request)) = features.observers().find(peer, |observer| observer.changed) else { return };
         observer.changed = false;
         let confirmable = observer.observation.confirm(unconfirmed) || is_early;
         let message_type = if confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
         let (head, token) = ((message_type, exchanges.message_id()), observer.observation.token);
-        let number = observer.observation.next();
+        let (number, registration) = (observer.observation.next(), observer.exchange);
+        let identity =
+            registration.map_or(identity, |(_, principal)| Identity { principal, protection: Protection::Oscore });
+        let exchange = registration.as_ref().map(|(exchange, _)| exchange);
+        indent::<F::Oscore>(exchange, frame);
         let mut is_last = !renew(request, identity, number, application, head, frame);
-        let mut random = [0];
-        cx.crypto.random(&mut random);
-        let [random] = random;
-        let mut sent = exchanges.sent(storage, cx.now, frame.bytes(), random);
-        if sent == Err(Busy::TooLong) {
+        let mut sent = keep(cx, (exchanges, storage), features.oscore().0, exchange, frame);
+        if matches!(sent, Err(SendError::TooLong | SendError::Oscore(ProtectError::Full))) {
             is_last = true;
+            frame.truncate(0);
+            indent::<F::Oscore>(exchange, frame);
             fail(token.as_bytes(), head, frame);
-            sent = exchanges.sent(storage, cx.now, frame.bytes(), random);
+            sent = keep(cx, (exchanges, storage), features.oscore().0, exchange, frame);
         }
+        let observers = features.observers();
+        let is_it = |observer: &Observer<_>| observer.is_of(peer, token.as_bytes(), registration.as_ref());
+        let Some((observer, _)) = observers.find(peer, is_it) else { return };
         match sent {
             Ok(id) if confirmable => observer.pending = Some(id),
             Ok(_) => (observer.pending, observer.message_id) = (None, Some(head.1)),
-            // The storage has no space. The client asks again when Max-Age has passed.
-            Err(_) => frame.truncate(0),
+            Err(error) => {
+                // The storage has no space, or the context has no number. The client asks again when Max-Age has passed.
+                is_last |= matches!(error, SendError::Oscore(_));
+                frame.truncate(0);
+            }
         }
         if is_last {
-            observers.remove(peer, |observer| observer.is_of(peer, token.as_bytes()));
+            observers.remove(peer, is_it);
         }
         if !confirmable {
             features.pacing().sent(cx.now, peer, frame.len());
         }
     }
+}
+
+/// Leaves space in front of a notification for its protection with OSCORE.
+fn indent<O: Oscore>(exchange: Option<&O::Exchange>, frame: &mut Frame<'_>) {
+    if O::IS_ON && exchange.is_some() {
+        frame.indent(O::OVERHEAD);
+    }
+}
+
+/// Protects the notification in `frame` as its registration was, and keeps it for retransmission.
+fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
+    cx: &mut Cx<'_, C>,
+    (exchanges, storage): (&mut Exchanges<S>, &mut S),
+    oscore: &mut O,
+    exchange: Option<&O::Exchange>,
+    frame: &mut Frame<'_>,
+) -> Result<RequestId, SendError> {
+    if let Some(exchange) = exchange {
+        oscore.protect_response(cx.crypto, exchange, None, frame)?;
+    }
+    let mut random = [0];
+    cx.crypto.random(&mut random);
+    let [random] = random;
+    Ok(exchanges.sent(storage, cx.now, frame.bytes(), random)?)
 }
 
 /// Writes the response to a registration again, with `number` in its Observe option. Returns false if it is the last one: an
@@ -126,21 +162,25 @@ fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mu
     let _ = Builder::new(frame, message_type, Code::INTERNAL_SERVER_ERROR, message_id, token);
 }
 
-/// Registers or deregisters the sender of a request, if it asks for that. Returns the request, and true if its response may
-/// make the sender an observer; if that response does not, [`deregister`] is called.
+/// Registers or deregisters the sender of a request, if it asks for that; `exchange` is the request as OSCORE opened it, and
+/// the owner of the context. Returns the request, and true if its response may make the sender an observer; if that response
+/// does not, [`deregister`] is called.
 #[inline]
-pub(super) fn register<'r>(observers: &mut impl Observers, peer: PeerId, request: Request<'r>) -> (Request<'r>, bool) {
-    let message = request.message;
-    // Notifications have the protection of the peer's messages, and not that of a single request.
-    let can_notify = request.identity.protection != Protection::Oscore;
+pub(super) fn register<'r, X: Copy>(
+    observers: &mut impl Observers<X>,
+    peer: PeerId,
+    request: Request<'r>,
+    exchange: Option<(X, Principal)>,
+) -> (Request<'r>, bool) {
+    let (message, registration) = (request.message, exchange.as_ref());
     match message.uint(OptionNumber::OBSERVE) {
-        Some(DEREGISTER) => deregister(observers, peer, message.token()),
-        Some(REGISTER) if message.code().is_safe() && can_notify => {
-            let before = observers.find(peer, |observer| observer.is_of(peer, message.token()));
+        Some(DEREGISTER) => deregister(observers, peer, message.token(), registration),
+        Some(REGISTER) if message.code().is_safe() => {
+            let before = observers.find(peer, |observer| observer.is_of(peer, message.token(), registration));
             // A registration that renews an older one carries a newer number.
             let number = before.map_or(0, |(observer, _)| observer.observation.number()).wrapping_add(1);
-            let observer = Observer::new(peer, Token::new(message.token()), number);
-            deregister(observers, peer, message.token());
+            let observer = Observer { exchange, ..Observer::new(peer, Token::new(message.token()), number) };
+            deregister(observers, peer, message.token(), registration);
             if observers.insert(observer, &message).is_ok() {
                 return (request.observable(observer.observation.number()), true);
             }
@@ -150,14 +190,19 @@ pub(super) fn register<'r>(observers: &mut impl Observers, peer: PeerId, request
     (request, false)
 }
 
-/// Ends the observation with this token.
-pub(super) fn deregister(observers: &mut impl Observers, peer: PeerId, token: &[u8]) {
-    observers.remove(peer, |observer| observer.is_of(peer, token));
+/// Ends the observation that a request with this token and this protection registered.
+pub(super) fn deregister<X>(
+    observers: &mut impl Observers<X>,
+    peer: PeerId,
+    token: &[u8],
+    exchange: Option<&(X, Principal)>,
+) {
+    observers.remove(peer, |observer| observer.is_of(peer, token, exchange));
 }
 
 /// The peer has acknowledged a message. Returns true if that was a notification.
 #[inline]
-pub(super) fn on_acknowledged(observers: &mut impl Observers, peer: PeerId, id: RequestId) -> bool {
+pub(super) fn on_acknowledged<X>(observers: &mut impl Observers<X>, peer: PeerId, id: RequestId) -> bool {
     let found = observers.find(peer, |observer| observer.pending == Some(id));
     found.map(|(observer, _)| observer.pending = None).is_some()
 }
@@ -165,7 +210,7 @@ pub(super) fn on_acknowledged(observers: &mut impl Observers, peer: PeerId, id: 
 /// The peer has rejected a confirmable message, or does not acknowledge it. Returns true if that was a notification: its
 /// client observes no more (RFC 7641, sections 3.6 and 4.5).
 #[inline]
-pub(super) fn on_refused(observers: &mut impl Observers, peer: PeerId, id: RequestId) -> bool {
+pub(super) fn on_refused<X>(observers: &mut impl Observers<X>, peer: PeerId, id: RequestId) -> bool {
     let is_notification = observers.any(peer, |observer| observer.pending == Some(id));
     observers.remove(peer, |observer| observer.pending == Some(id));
     is_notification

@@ -31,6 +31,8 @@ pub struct Observation {
     /// The order of the notifications; `None` until the registration is answered.
     order: Option<Order>,
     refresh: Instant,
+    /// OSCORE protects the registration and its notifications.
+    with_oscore: bool,
 }
 
 /// The meaning of a reply for an observation.
@@ -51,7 +53,13 @@ pub enum Notification {
 impl Observation {
     /// An observation that is not registered yet.
     pub const fn new() -> Self {
-        Self { token: None, registration: None, order: None, refresh: Instant::AT_ONCE }
+        Self { token: None, registration: None, order: None, refresh: Instant::AT_ONCE, with_oscore: false }
+    }
+
+    /// OSCORE protects the registration. The number of each notification in the security context gives their order; the node
+    /// drops one that is late (RFC 8613, section 4.1.3.5.2).
+    pub const fn with_oscore(self) -> Self {
+        Self { with_oscore: true, ..self }
     }
 
     /// Returns the time at which the observation is to be registered again: the representation is then too old to be taken
@@ -88,7 +96,7 @@ impl Observation {
             (self.registration, self.order, self.refresh) = (None, None, Instant::NEVER);
             return Some(Notification::Last);
         };
-        if self.order.as_mut().is_some_and(|order| !order.is_newer(number, now)) {
+        if !self.with_oscore && self.order.as_mut().is_some_and(|order| !order.is_newer(number, now)) {
             return Some(Notification::Late);
         }
         self.order = self.order.or(Some(Order::new(number, now)));
@@ -175,7 +183,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             _ => Token::new(self.draw_token(cx, peer, &mut [0; MAX_TOKEN])),
         };
         observation.token = Some((peer, token));
-        self.send(cx, peer, (MessageType::Confirmable, code), token.as_bytes(), Protect::Nothing, write, out)
+        let protect = if observation.with_oscore { Protect::Request } else { Protect::Nothing };
+        self.send(cx, peer, (MessageType::Confirmable, code), token.as_bytes(), protect, write, out)
     }
 }
 

@@ -3,11 +3,13 @@
 use crate::buf::{Frame, Full};
 use crate::coap::observe::Observation;
 use crate::coap::{MessageRef, RequestId, Token};
-use crate::identity::PeerId;
+use crate::identity::{PeerId, Principal};
+use core::convert::Infallible;
 
-/// A client that observes a resource: an entry of the list of observers.
+/// A client that observes a resource: an entry of the list of observers. `X` is a request that OSCORE opened: see
+/// [`Oscore::Exchange`](super::Oscore::Exchange).
 #[derive(Clone, Copy, Debug)]
-pub struct Observer {
+pub struct Observer<X = Infallible> {
     /// The client.
     pub peer: PeerId,
     /// The token of the registration, and the number of the last notification.
@@ -18,23 +20,28 @@ pub struct Observer {
     pub pending: Option<RequestId>,
     /// The Message ID of the last notification, if it was not confirmable.
     pub message_id: Option<u16>,
+    /// The registration as OSCORE opened it, which protects each notification, and the owner of its context.
+    pub exchange: Option<(X, Principal)>,
 }
 
-impl Observer {
+impl<X> Observer<X> {
     /// A client that has the response to its registration, which carries `number`.
     pub const fn new(peer: PeerId, token: Token, number: u32) -> Self {
         let observation = Observation::new(token, number);
-        Self { peer, observation, changed: false, pending: None, message_id: None }
+        Self { peer, observation, changed: false, pending: None, message_id: None, exchange: None }
     }
 
-    /// True if the entry is that of this registration.
-    pub(super) fn is_of(&self, peer: PeerId, token: &[u8]) -> bool {
-        self.peer == peer && self.observation.token.as_bytes() == token
+    /// True if the entry is that of this registration, which a request with the protection `exchange` made. A message in
+    /// clear changes no registration that OSCORE protects, and neither does the owner of another context.
+    pub(super) fn is_of(&self, peer: PeerId, token: &[u8], exchange: Option<&(X, Principal)>) -> bool {
+        let owner = |exchange: &(X, Principal)| exchange.1;
+        let same_owner = self.exchange.as_ref().map(owner) == exchange.map(owner);
+        same_owner && self.peer == peer && self.observation.token.as_bytes() == token
     }
 }
 
 /// The observers of all resources of a node, each with the request that registered it.
-pub trait Observers {
+pub trait Observers<X = Infallible> {
     /// The number of observers that there is space for.
     const PLACES: usize;
 
@@ -48,28 +55,28 @@ pub trait Observers {
     ///
     /// # Errors
     /// [`Full`] if there is no space for the observer, or for its request.
-    fn insert(&mut self, observer: Observer, request: &MessageRef<'_>) -> Result<(), Full>;
+    fn insert(&mut self, observer: Observer<X>, request: &MessageRef<'_>) -> Result<(), Full>;
 
     /// True if `is_it` holds for an observer of this peer.
-    fn any(&self, peer: PeerId, is_it: impl FnMut(&Observer) -> bool) -> bool;
+    fn any(&self, peer: PeerId, is_it: impl FnMut(&Observer<X>) -> bool) -> bool;
 
     /// Returns an observer of this peer for which `is_it` holds, and its request. It begins behind the observer that it
     /// returned last, so that all have their turn.
-    fn find(&mut self, peer: PeerId, is_it: impl FnMut(&Observer) -> bool) -> Option<(&mut Observer, &[u8])>;
+    fn find(&mut self, peer: PeerId, is_it: impl FnMut(&Observer<X>) -> bool) -> Option<(&mut Observer<X>, &[u8])>;
 
     /// Marks the observers of the resource at `path`, and calls `on_change` with the peer of each. The segments of `path`
     /// are separated by slashes, without one in front.
     fn mark(&mut self, path: &str, on_change: impl FnMut(PeerId));
 
     /// Removes the observers of this peer for which `is_it` holds.
-    fn remove(&mut self, peer: PeerId, is_it: impl FnMut(&Observer) -> bool);
+    fn remove(&mut self, peer: PeerId, is_it: impl FnMut(&Observer<X>) -> bool);
 
     /// Removes the observers whose peers are gone.
     fn retain_peers(&mut self, is_there: impl FnMut(PeerId) -> bool);
 }
 
 /// Nobody can observe.
-impl Observers for () {
+impl<X> Observers<X> for () {
     const PLACES: usize = 0;
 
     #[inline]
@@ -83,17 +90,17 @@ impl Observers for () {
     }
 
     #[inline]
-    fn insert(&mut self, _: Observer, _: &MessageRef<'_>) -> Result<(), Full> {
+    fn insert(&mut self, _: Observer<X>, _: &MessageRef<'_>) -> Result<(), Full> {
         Err(Full)
     }
 
     #[inline]
-    fn any(&self, _: PeerId, _: impl FnMut(&Observer) -> bool) -> bool {
+    fn any(&self, _: PeerId, _: impl FnMut(&Observer<X>) -> bool) -> bool {
         false
     }
 
     #[inline]
-    fn find(&mut self, _: PeerId, _: impl FnMut(&Observer) -> bool) -> Option<(&mut Observer, &[u8])> {
+    fn find(&mut self, _: PeerId, _: impl FnMut(&Observer<X>) -> bool) -> Option<(&mut Observer<X>, &[u8])> {
         None
     }
 
@@ -101,7 +108,7 @@ impl Observers for () {
     fn mark(&mut self, _: &str, _: impl FnMut(PeerId)) {}
 
     #[inline]
-    fn remove(&mut self, _: PeerId, _: impl FnMut(&Observer) -> bool) {}
+    fn remove(&mut self, _: PeerId, _: impl FnMut(&Observer<X>) -> bool) {}
 
     #[inline]
     fn retain_peers(&mut self, _: impl FnMut(PeerId) -> bool) {}
@@ -109,27 +116,27 @@ impl Observers for () {
 
 /// At most `N` observers, each with a request of at most `BYTES` bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct ObserverArray<const N: usize, const BYTES: usize> {
-    places: [Place<BYTES>; N],
+pub struct ObserverArray<const N: usize, const BYTES: usize, X = Infallible> {
+    places: [Place<BYTES, X>; N],
     unconfirmed: u8,
     /// The place that a search begins with.
     next: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place<const BYTES: usize> {
-    observer: Option<Observer>,
+struct Place<const BYTES: usize, X> {
+    observer: Option<Observer<X>>,
     len: u16,
     bytes: [u8; BYTES],
 }
 
-impl<const BYTES: usize> Place<BYTES> {
-    fn is(&self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) -> bool {
+impl<const BYTES: usize, X> Place<BYTES, X> {
+    fn is(&self, peer: PeerId, mut is_it: impl FnMut(&Observer<X>) -> bool) -> bool {
         self.observer.as_ref().is_some_and(|observer| observer.peer == peer && is_it(observer))
     }
 }
 
-impl<const N: usize, const BYTES: usize> ObserverArray<N, BYTES> {
+impl<const N: usize, const BYTES: usize, X> ObserverArray<N, BYTES, X> {
     /// No observers. Each notification is confirmable.
     pub const fn new() -> Self {
         Self::with_unconfirmed(0)
@@ -142,13 +149,13 @@ impl<const N: usize, const BYTES: usize> ObserverArray<N, BYTES> {
     }
 }
 
-impl<const N: usize, const BYTES: usize> Default for ObserverArray<N, BYTES> {
+impl<const N: usize, const BYTES: usize, X> Default for ObserverArray<N, BYTES, X> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<const N: usize, const BYTES: usize> Observers for ObserverArray<N, BYTES> {
+impl<const N: usize, const BYTES: usize, X: Copy> Observers<X> for ObserverArray<N, BYTES, X> {
     const PLACES: usize = N;
 
     fn unconfirmed(&self) -> u8 {
@@ -159,7 +166,7 @@ impl<const N: usize, const BYTES: usize> Observers for ObserverArray<N, BYTES> {
         self.places.iter().all(|place| place.observer.is_some())
     }
 
-    fn insert(&mut self, observer: Observer, request: &MessageRef<'_>) -> Result<(), Full> {
+    fn insert(&mut self, observer: Observer<X>, request: &MessageRef<'_>) -> Result<(), Full> {
         let place = self.places.iter_mut().find(|place| place.observer.is_none()).ok_or(Full)?;
         let mut frame = Frame::new(&mut place.bytes, 0);
         request.write(&mut frame).map_err(|_| Full)?;
@@ -168,11 +175,11 @@ impl<const N: usize, const BYTES: usize> Observers for ObserverArray<N, BYTES> {
         Ok(())
     }
 
-    fn any(&self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) -> bool {
+    fn any(&self, peer: PeerId, mut is_it: impl FnMut(&Observer<X>) -> bool) -> bool {
         self.places.iter().any(|place| place.is(peer, &mut is_it))
     }
 
-    fn find(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) -> Option<(&mut Observer, &[u8])> {
+    fn find(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer<X>) -> bool) -> Option<(&mut Observer<X>, &[u8])> {
         let behind = self.places.iter().skip(self.next).position(|place| place.is(peer, &mut is_it));
         let found = match behind {
             Some(behind) => self.next.saturating_add(behind),
@@ -195,7 +202,7 @@ impl<const N: usize, const BYTES: usize> Observers for ObserverArray<N, BYTES> {
         }
     }
 
-    fn remove(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) {
+    fn remove(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer<X>) -> bool) {
         self.places.iter_mut().filter(|place| place.is(peer, &mut is_it)).for_each(|place| place.observer = None);
     }
 

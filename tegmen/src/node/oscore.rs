@@ -21,7 +21,7 @@ pub trait Oscore {
     /// Most bytes that protection adds to a message: see [`OVERHEAD`].
     const OVERHEAD: usize;
     /// A request that was opened: its context, and what a response is protected with.
-    type Exchange;
+    type Exchange: Copy;
 
     /// Protects the request in `frame` to `peer`, and keeps what opening its response needs.
     ///

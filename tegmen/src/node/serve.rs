@@ -82,13 +82,14 @@ pub(super) fn answer<C: Crypto, S: ExchangeStorage, F: Features>(
         return;
     }
     let mut request = Request::new(message, identity);
+    let registration = exchange.as_ref().map(|(exchange, _)| (*exchange, identity.principal));
     let mut registers = false;
     if F::Observers::PLACES > 0 {
-        (request, registers) = register(features.observers(), peer, request);
+        (request, registers) = register(features.observers(), peer, request, registration);
     }
     let served = serve(request, policy, handler, own_id, frame);
     if registers && !matches!(served, Served::Responded { observed: true, .. }) {
-        deregister(features.observers(), peer, message.token());
+        deregister(features.observers(), peer, message.token(), registration.as_ref());
     }
     if let Served::Deferred(token) = served {
         application.on_deferred(DeferredRequest { peer, token, message: &message, exchange: exchange.take() });
@@ -141,16 +142,19 @@ pub(super) fn answer_protected<C: Crypto, S: ExchangeStorage, F: Features>(
             exchanges.keep_reply(storage, cx.now, key, Repeat::Idempotent, frame.bytes());
         }
         Err(reason) => {
-            cx.counters.discard(match reason {
-                UnprotectError::Unprotected | UnprotectError::BadOption | UnprotectError::Malformed => {
-                    Discard::Malformed
-                }
-                UnprotectError::UnknownContext => Discard::UnknownPeer,
-                UnprotectError::Replayed => Discard::Replayed,
-                UnprotectError::NotAuthentic => Discard::NotAuthentic,
-            });
+            cx.counters.discard(discard(reason));
             refuse(reason.code(), head, token.as_bytes(), frame);
         }
+    }
+}
+
+/// Returns the reason under which a message is counted that does not open.
+pub(super) const fn discard(reason: UnprotectError) -> Discard {
+    match reason {
+        UnprotectError::Unprotected | UnprotectError::BadOption | UnprotectError::Malformed => Discard::Malformed,
+        UnprotectError::UnknownContext => Discard::UnknownPeer,
+        UnprotectError::Replayed => Discard::Replayed,
+        UnprotectError::NotAuthentic => Discard::NotAuthentic,
     }
 }
 

@@ -264,7 +264,7 @@ fn an_observer_for_whom_there_is_no_space_has_a_response_without_observe() {
 
 #[test]
 fn observers_of_one_client_have_their_turn() {
-    let mut observers = ObserverArray::<3, 16>::new();
+    let mut observers: ObserverArray<3, 16> = ObserverArray::new();
     let peer = PeerId::new(0, 1);
     for token in 0..3 {
         let get = [0x41, Code::GET.0, 0, 0, token];

@@ -16,7 +16,8 @@ use tegmen::dtls::{Config, Records};
 use tegmen::endpoint::{Endpoint, Event, Peers as _};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::node::{
-    Application, Deferred, DeferredRequest, Node, OneContext, Oscore, Parts, Reply, RequestHead, SendError,
+    Application, Deferred, DeferredRequest, Node, Notification, Observation, ObserverArray, OneContext, Oscore, Parts,
+    Reply, RequestHead, SendError,
 };
 use tegmen::oscore::{Aead, Context, Parameters, ProtectError, RequestBinding, UnprotectError};
 use tegmen::time::{Duration, Instant};
@@ -89,6 +90,9 @@ struct App {
     counter: Counter,
     deferred: VecDeque<(Deferred<RequestBinding>, u32)>,
     outcomes: HashMap<RequestId, Outcome>,
+    observation: Option<Observation>,
+    /// The states that were taken for the newest.
+    seen: Vec<u32>,
 }
 
 impl Application<RequestBinding> for App {
@@ -101,7 +105,15 @@ impl Application<RequestBinding> for App {
         self.deferred.push_back((request.keep(), number));
     }
 
-    fn on_reply(&mut self, _: PeerId, request: RequestId, reply: Reply<'_>) {
+    fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
+        let observation = self.observation.as_mut();
+        match (observation.and_then(|it| it.on_reply(Instant::AT_ONCE, peer, request, reply, 0)), reply) {
+            (Some(Notification::Newest), Reply::Response(state)) => {
+                return self.seen.push(number_of(state).expect("a state"));
+            }
+            (Some(_), _) => return,
+            (None, _) => {}
+        }
         let outcome = match reply {
             Reply::Response(response) => match response.option(OptionNumber::ECHO) {
                 Some(echo) => Outcome::Challenge(echo.to_vec()),
@@ -118,8 +130,11 @@ impl Application<RequestBinding> for App {
     }
 }
 
+/// OSCORE, and one observer.
+type Protects = Parts<(), (), OneContext<3>, ObserverArray<1, 64, RequestBinding>>;
+
 struct End {
-    node: Node<Table, Extended<Both>, Parts<(), (), OneContext<3>>>,
+    node: Node<Table, Extended<Both>, Protects>,
     environment: Environment<Recorder>,
     last: u8,
     app: App,
@@ -151,7 +166,7 @@ impl End {
         let recorder = Recorder { inner: RustCrypto::new(bytes), spent: HashSet::new() };
         let mut environment = Environment::new(recorder);
         let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), Config::default());
-        let features = Parts { queue: (), pacing: (), oscore: context(last, None), observers: () };
+        let features = Parts { queue: (), pacing: (), oscore: context(last, None), observers: ObserverArray::new() };
         Self {
             node: Node::with_features(endpoint, Fixed, features),
             environment,
@@ -543,6 +558,9 @@ fn a_request_that_was_given_up_leaves_its_place_in_the_context() {
         end.node.cancel(end.peer.unwrap(), request);
     }
 }
+
+#[path = "oscore_observe.rs"]
+mod observe;
 
 /// The other end of the context.
 const OTHER_END: Principal = Principal(9);
