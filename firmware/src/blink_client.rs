@@ -9,8 +9,8 @@ use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::roles::ClientOnly;
 use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{self, Reply};
-use tegmen::slip::Start;
 use tegmen::time::{Duration, Instant};
+use tegmen_lowpan::slip::Start;
 
 /// The client of Blink.
 pub struct Client {

@@ -8,7 +8,7 @@ use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::roles::ServerOnly;
 use tegmen::identity::Principal;
 use tegmen::node;
-use tegmen::slip::Start;
+use tegmen_lowpan::slip::Start;
 
 /// The server of Blink.
 pub struct Server {

@@ -9,8 +9,8 @@ use crate::turn::take_turn;
 use crate::{clock, leds, uart};
 use tegmen::buf::Writer;
 use tegmen::secret::wipe;
-use tegmen::slip::{Control, Decoder, Start, encode};
 use tegmen::time::{Duration, Instant};
+use tegmen_lowpan::slip::{Control, Decoder, Start, encode};
 
 /// Runs the application for ever. `place` keeps the mote.
 pub fn run<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {

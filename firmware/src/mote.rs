@@ -14,10 +14,10 @@ use tegmen::dtls::roles::Configured;
 use tegmen::dtls::{self, Config, Fatal, Records};
 use tegmen::endpoint::{self, Endpoint, Event, PeerArray, Peers};
 use tegmen::identity::PeerId;
-use tegmen::ip::{self, Datagram};
 use tegmen::node::{self, Node, RequestHead, SendError};
-use tegmen::slip::{Start, encode};
 use tegmen::time::Instant;
+use tegmen_lowpan::ip::{self, Datagram};
+use tegmen_lowpan::slip::{Start, encode};
 
 /// What an image does with its mote.
 pub trait Application: node::Application + Sized {

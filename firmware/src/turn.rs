@@ -12,8 +12,8 @@
 
 use super::mote::{Application, Mote};
 use super::uart;
-use tegmen::slip::encode;
 use tegmen::time::Instant;
+use tegmen_lowpan::slip::encode;
 
 /// Takes the turn that a frame gives, and says that it is over; another frame is ignored.
 pub fn take_turn<A: Application>(mote: &mut Mote<A::Roles>, application: &mut A, frame: &mut [u8]) {

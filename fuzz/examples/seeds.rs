@@ -7,14 +7,14 @@ use std::{fs, io};
 use tegmen::address::{Address, Path as Way};
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
-use tegmen::ip::{HEADROOM, headers, prepend_headers};
-use tegmen::lowpan::fragment::Fragments;
-use tegmen::lowpan::frame::{self, LinkAddress, PanId};
-use tegmen::lowpan::iphc::{Context, Hop};
-use tegmen::lowpan::{flood, write_flooded};
-use tegmen::slip::encode;
 use tegmen_fuzz::duel::{recorded_handshake, step};
 use tegmen_fuzz::x509::{CA, CRL, DEVICE, REQUEST};
+use tegmen_lowpan::fragment::Fragments;
+use tegmen_lowpan::frame::{self, LinkAddress, PanId};
+use tegmen_lowpan::ip::headers;
+use tegmen_lowpan::iphc::{Context, Hop};
+use tegmen_lowpan::slip::encode;
+use tegmen_lowpan::{flood, write_flooded};
 
 fn main() -> io::Result<()> {
     oscore()?;
@@ -219,12 +219,9 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn packet(payload: &[u8]) -> Vec<u8> {
-    let mut storage = vec![0; payload.len() + HEADROOM];
-    let mut frame = Frame::new(&mut storage, HEADROOM);
-    frame.append(payload).expect("room");
     let end = |last| Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5683, scope: 0 };
-    prepend_headers(&mut frame, &Way { local: end(1), remote: end(2) }, 64).expect("room in front");
-    encode(frame.bytes()).collect()
+    let headers = headers(&Way { local: end(1), remote: end(2) }, 64, payload).expect("it fits");
+    encode(headers.iter().chain(payload)).collect()
 }
 
 /// Requests that are answered, deferred and refused, their repetitions, and own requests with their answers.

@@ -1,10 +1,10 @@
 //! Frames of anybody at a node of a 6LoWPAN network.
 
-use tegmen::lowpan::frame::{Frame, LinkAddress, checksum, write};
-use tegmen::lowpan::iphc::{Compressed, Context, Hop, decompress};
-use tegmen::lowpan::route::Route;
-use tegmen::lowpan::{Arrived, Interface, Network};
 use tegmen::time::Instant;
+use tegmen_lowpan::frame::{Frame, LinkAddress, checksum, write};
+use tegmen_lowpan::iphc::{Compressed, Context, Hop, decompress};
+use tegmen_lowpan::route::Route;
+use tegmen_lowpan::{Arrived, Interface, Network};
 
 const OWN: [[u8; 16]; 1] = [[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]];
 const CONTEXTS: [Context; 1] = [Context { id: 0, prefix: OWN[0], len: 64 }];

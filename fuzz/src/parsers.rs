@@ -1,7 +1,7 @@
 //! Parsers that need no state.
 
 use tegmen::address::Path;
-use tegmen::buf::{Frame, Reader};
+use tegmen::buf::Reader;
 use tegmen::crypto::Crypto as _;
 use tegmen::crypto::hash::{DIGEST_LEN, Hmac, SHA1_LEN};
 use tegmen::crypto::rustcrypto::RustCrypto;
@@ -11,9 +11,9 @@ use tegmen::dtls::handshake::server_hello::ServerHello;
 use tegmen::dtls::handshake::{Fragment, hello_verify_request, key_exchange};
 use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
 use tegmen::dtls::{Channel, CipherSuite, Records};
-use tegmen::ip::{Datagram, HEADROOM, prepend_headers};
 use tegmen::secret::Secret;
-use tegmen::slip::{Control, Decoder, encode};
+use tegmen_lowpan::ip::{Datagram, headers};
+use tegmen_lowpan::slip::{Control, Decoder, encode};
 
 /// A datagram: its records are pieces of it in order, and fragments lie within their messages.
 pub fn records(data: &[u8]) {
@@ -163,13 +163,10 @@ pub fn slip_ip(data: &[u8]) {
 
 fn packet(bytes: &mut [u8]) {
     let Ok(datagram) = Datagram::parse(bytes) else { return };
-    let mut storage = vec![0; HEADROOM + datagram.payload.len()];
-    let mut frame = Frame::new(&mut storage, HEADROOM);
-    frame.append(datagram.payload).expect("it has its length");
     // What was received is sent once more, from where it came.
     let path = Path { local: datagram.path.remote, remote: datagram.path.local };
-    prepend_headers(&mut frame, &path, 64).expect("there is room in front");
-    assert_eq!(Datagram::parse(frame.bytes_mut()), Ok(datagram));
+    let headers = headers(&path, 64, datagram.payload).expect("it has the length of a datagram");
+    assert_eq!(Datagram::parse(&mut [&headers[..], datagram.payload].concat()), Ok(datagram));
 }
 
 /// What hosts read: representations to show, URIs, packs and problems. What is read is written and read again.

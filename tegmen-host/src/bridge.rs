@@ -1,6 +1,6 @@
 //! The bridge between a mote on a serial line and UDP.
 //!
-//! The mote speaks IPv6 in SLIP frames ([`tegmen::slip`]). The bridge gives it what it lacks, a seed and an address, and
+//! The mote speaks IPv6 in SLIP frames ([`tegmen_lowpan::slip`]). The bridge gives it what it lacks, a seed and an address, and
 //! carries its datagrams: for a mote that is a client, each of its ports becomes a socket that is connected to the one
 //! peer; for a mote that is a server, each socket stands for one of its ports, and every remote keeps its own address,
 //! so that the mote tells them apart. The payload is never looked at.
@@ -20,9 +20,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tegmen::address::{Address, Path};
 use tegmen::buf::Writer;
-use tegmen::ip::{self, Datagram};
 use tegmen::secret::Secret;
-use tegmen::slip::{self, Control, Decoder, Start};
+use tegmen_lowpan::ip::{self, Datagram};
+use tegmen_lowpan::slip::{self, Control, Decoder, Start};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::UdpSocket;
 use tokio::time::Instant;

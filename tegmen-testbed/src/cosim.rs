@@ -18,13 +18,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use tegmen::address::Address;
 use tegmen::dtls::record::{ContentType, OVERHEAD};
-use tegmen::ip::Datagram;
-use tegmen::lowpan::frame::LinkAddress;
-use tegmen::lowpan::iphc::{Context, Hop};
-use tegmen::lowpan::{self, Arrived, Interface};
 use tegmen::secret::Secret;
-use tegmen::slip::Start;
 use tegmen::time::Instant;
+use tegmen_lowpan::frame::LinkAddress;
+use tegmen_lowpan::ip::Datagram;
+use tegmen_lowpan::iphc::{Context, Hop};
+use tegmen_lowpan::slip::Start;
+use tegmen_lowpan::{Arrived, Interface};
 
 /// A mote that does something only when it is its turn.
 pub trait Mote {
@@ -185,9 +185,9 @@ impl Station {
 }
 
 /// What a node knows of the network: there is one other, and it hears that one.
-fn view(node: NodeId, own: &[[u8; 16]; 1]) -> lowpan::Network<'_> {
+fn view(node: NodeId, own: &[[u8; 16]; 1]) -> tegmen_lowpan::Network<'_> {
     const CONTEXTS: &[Context] = &[Context { id: 0, prefix: PREFIX, len: 64 }];
-    lowpan::Network { link: link_of(node), own, contexts: CONTEXTS, routes: &[], relays: false }
+    tegmen_lowpan::Network { link: link_of(node), own, contexts: CONTEXTS, routes: &[], relays: false }
 }
 
 /// Instructions of a turn, by the records that came and went: flights of a handshake are a third of it each.

@@ -1,9 +1,9 @@
 //! The frames that carry a datagram over one hop.
 
 use tegmen::address::{Address, Path};
-use tegmen::ip;
-use tegmen::lowpan::frame::{self, Header, LinkAddress, PanId};
-use tegmen::lowpan::{Interface, Network};
+use tegmen_lowpan::frame::{self, Header, LinkAddress, PanId};
+use tegmen_lowpan::ip;
+use tegmen_lowpan::{Interface, Network};
 
 /// The PSDUs, with their check sequence, in which a datagram goes from one node to another; none if it does not fit.
 pub fn frames(

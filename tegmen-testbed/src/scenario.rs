@@ -12,12 +12,12 @@ use crate::sim::{Captured, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
-use tegmen::ip::{self, Datagram};
-use tegmen::lowpan::frame::LinkAddress;
-use tegmen::lowpan::iphc::{Context, Hop};
-use tegmen::lowpan::route::Route;
-use tegmen::lowpan::{self, Arrived, Interface};
 use tegmen::time::Instant;
+use tegmen_lowpan::frame::LinkAddress;
+use tegmen_lowpan::ip::{self, Datagram};
+use tegmen_lowpan::iphc::{Context, Hop};
+use tegmen_lowpan::route::{Route, next_hop};
+use tegmen_lowpan::{Arrived, Interface};
 
 /// The result of one run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -415,7 +415,7 @@ impl<'s> World<'s> {
         let mut packet = headers.to_vec();
         packet.extend(datagram);
         let routes = &self.stations[node].routes;
-        if let Some(next) = lowpan::route::next_hop(routes, &to.ip) {
+        if let Some(next) = next_hop(routes, &to.ip) {
             self.send(node, next, &packet);
         }
     }
@@ -542,10 +542,10 @@ fn view<'n>(
     link: LinkAddress,
     address: &'n Address,
     contexts: &'n [Context],
-    routes: &'n [lowpan::route::Route],
+    routes: &'n [Route],
     relays: bool,
-) -> lowpan::Network<'n> {
-    lowpan::Network { link, own: std::slice::from_ref(&address.ip), contexts, routes, relays }
+) -> tegmen_lowpan::Network<'n> {
+    tegmen_lowpan::Network { link, own: std::slice::from_ref(&address.ip), contexts, routes, relays }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use mac::Station;
 use queue::{Event, Queue};
 use random::{Purpose, Stream};
 use std::collections::{BTreeMap, VecDeque};
-use tegmen::lowpan::frame::{self, LinkAddress, PanId};
+use tegmen_lowpan::frame::{self, LinkAddress, PanId};
 
 /// A point or a span of virtual time, in microseconds.
 pub type Micros = u64;

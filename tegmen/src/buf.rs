@@ -88,6 +88,7 @@ impl<'r> Reader<'r> {
     }
 
     /// Two bytes.
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, Truncated> {
         self.array().map(u16::from_be_bytes)
     }
@@ -98,6 +99,7 @@ impl<'r> Reader<'r> {
     }
 
     /// Four bytes.
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Truncated> {
         self.array().map(u32::from_be_bytes)
     }
@@ -129,7 +131,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Returns the number of bytes written.
-    pub(crate) const fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.len
     }
 
@@ -144,7 +146,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Returns the bytes written, with the lifetime of the storage.
-    pub(crate) fn finish(self) -> &'t mut [u8] {
+    pub fn finish(self) -> &'t mut [u8] {
         let Self { storage, len } = self;
         storage.get_mut(..len).unwrap_or(&mut [])
     }
@@ -344,22 +346,6 @@ impl<'t> Frame<'t> {
     /// Bytes that can still be appended.
     pub const fn room(&self) -> usize {
         self.storage.len().wrapping_sub(self.end)
-    }
-
-    /// Puts `header` in front.
-    ///
-    /// # Errors
-    /// [`Full`] if the headroom is used up.
-    #[inline]
-    pub(crate) fn prepend(&mut self, header: &[u8]) -> Result<(), Full> {
-        let start = self.start.checked_sub(header.len()).ok_or(Full)?;
-        self.storage
-            .get_mut(start..)
-            .and_then(|room| room.get_mut(..header.len()))
-            .ok_or(Full)?
-            .copy_from_slice(header);
-        self.start = start;
-        Ok(())
     }
 
     /// Splits the frame at the byte `at`. Returns the bytes before it, with all the room before them, and the bytes

@@ -11,14 +11,8 @@ use crate::dtls::record::SealError;
 use crate::dtls::session::OpenError;
 use crate::endpoint::Misuse;
 use crate::endpoint::peers::TableFull;
-use crate::ip::ParseError;
-use crate::lowpan::fragment::FragmentError;
-use crate::lowpan::frame::FrameError;
-use crate::lowpan::iphc::HeaderError;
 use crate::node::SendError;
-
 use crate::oscore::{BadOption, ProtectError, UnprotectError};
-use crate::slip::NotControl;
 use crate::x509::Refusal;
 use core::error::Error;
 use core::fmt::{self, Display, Formatter};
@@ -69,35 +63,6 @@ texts! {
         Self::KeyExhausted => "the key may seal no more records; begin a new session",
     }
     TableFull { Self => "the table is full, and no peer in it may be removed", }
-    ParseError {
-        Self::NotIpv6 => "the packet is not IPv6",
-        Self::Truncated => "the packet ends before its headers end",
-        Self::ExtensionHeader(_) => "the packet has an extension header, and none is supported",
-        Self::NotUdp(_) => "the packet carries another protocol than UDP",
-        Self::MulticastSource => "the source address of the packet is a multicast address",
-        Self::BadChecksum => "the UDP checksum is wrong or missing",
-    }
-    FragmentError {
-        Self::Truncated => "the fragment ends before its headers end",
-        Self::Dispatch(_) => "the fragment begins with an unknown dispatch",
-        Self::Headers(_) => "the compressed headers of the packet are refused",
-        Self::TooLong => "the packet is longer than its buffer",
-        Self::Contradicts => "the fragment overlaps other fragments of its packet, or exceeds the packet",
-    }
-    FrameError {
-        Self::Truncated => "the frame ends before its header ends",
-        Self::TooLong => "the frame is longer than IEEE 802.15.4 allows",
-        Self::BadChecksum => "the checksum of the frame is wrong",
-        Self::Unsupported => "the frame is a beacon, a command, secured, or of a later version",
-    }
-    HeaderError {
-        Self::Truncated => "the compressed headers end before they are whole",
-        Self::Unsupported => "a dispatch, a reserved mode or a next header is unknown",
-        Self::UnknownContext(_) => "the compressed headers name a context that this node does not have",
-        Self::NoLinkAddress => "an address was left out, and the frame has none either",
-        Self::WrongLength => "the packet cannot have the length that was announced",
-        Self::TooLong => "the packet is longer than its buffer",
-    }
     BadOption { Self => "the OSCORE option is not valid", }
     ProtectError {
         Self::LeaseSpent => "the lease of sender sequence numbers is used up; keep a new end and extend the lease",
@@ -114,7 +79,6 @@ texts! {
         Self::NotAuthentic => "the message does not authenticate; compare the keys of both sides",
         Self::Malformed => "the message is authentic, but its content is not valid",
     }
-    NotControl { Self => "the frame is not a control frame that is known", }
     Refusal {
         Self::Malformed => "a certificate is not strict DER, or not of version 3; issue it again",
         Self::UnsupportedAlgorithm => {

@@ -12,9 +12,8 @@
 //! 4. [`endpoint::Endpoint::seal`] protects it.
 //!
 //! [`endpoint::Endpoint::poll`] sends what is due, the first time and again. Ciphers, hashes and randomness come
-//! through one trait, [`crypto::Crypto`]; peers live in a table behind one trait, [`endpoint::Peers`]. For a mote
-//! without network stack there are [`ip`] (IPv6 and UDP headers) and [`slip`] (a serial line). A host has it all ready
-//! in the crate `tegmen-host`.
+//! through one trait, [`crypto::Crypto`]; peers live in a table behind one trait, [`endpoint::Peers`]. A mote
+//! without a network stack finds one in the crate `tegmen-lowpan`; a host has it all ready in the crate `tegmen-host`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -40,13 +39,10 @@ pub mod endpoint;
 mod error;
 pub mod flash;
 pub mod identity;
-pub mod ip;
 pub mod lease;
-pub mod lowpan;
 pub mod node;
 pub mod oscore;
 pub mod replay;
 pub mod secret;
-pub mod slip;
 pub mod time;
 pub mod x509;

@@ -20,11 +20,11 @@ use mote::{Application, Mote, PACKET_LEN};
 use tegmen::address::Address;
 use tegmen::dtls::roles::{ClientOnly, Configured, ServerOnly};
 use tegmen::secret::Secret;
-use tegmen::slip::{Decoder, Start};
 use tegmen::time::{Duration, Instant};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, Region, exit, measured, stack_of};
 use tegmen_firmware::place::{Kept, Place};
+use tegmen_lowpan::slip::{Decoder, Start};
 
 #[used]
 #[unsafe(link_section = ".footprint")]

@@ -4,14 +4,14 @@
 
 use core::hint::black_box;
 use tegmen::address::{Address, Path};
-use tegmen::ip::{self, Datagram};
-use tegmen::lowpan::frame::LinkAddress;
-use tegmen::lowpan::iphc::{Context, Hop};
-use tegmen::lowpan::route::Route;
-use tegmen::lowpan::{Arrived, Interface, Network};
 use tegmen::time::Instant;
 use tegmen_firmware::measure::{Note, exit, measured, stack_of};
 use tegmen_firmware::place::Place;
+use tegmen_lowpan::frame::LinkAddress;
+use tegmen_lowpan::ip::{self, Datagram};
+use tegmen_lowpan::iphc::{Context, Hop};
+use tegmen_lowpan::route::Route;
+use tegmen_lowpan::{Arrived, Interface, Network};
 
 #[used]
 #[unsafe(link_section = ".footprint")]

@@ -8,8 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 use tegmen::buf::Writer;
-use tegmen::slip::{Control, Decoder, Start, encode};
 use tegmen::time::Instant;
+use tegmen_lowpan::slip::{Control, Decoder, Start, encode};
 
 /// Builds the images of both motes: first the server's, then the client's.
 ///

@@ -12,8 +12,8 @@ pub mod turn;
 use super::{Error, packet_or_done};
 use mote::Application;
 use tegmen::crypto::compact::Compact;
-use tegmen::slip::{Decoder, Start};
 use tegmen::time::Instant;
+use tegmen_lowpan::slip::{Decoder, Start};
 
 /// The crypto of the images: this is for comparing bytes, never for secrets.
 type Provider = Compact;

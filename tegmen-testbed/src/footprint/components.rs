@@ -119,6 +119,7 @@ fn component(krate: &str, at: &str) -> &'static str {
     match krate {
         "tegmen-firmware" => "application",
         "tegmen" => component_of_module(module),
+        "tegmen-lowpan" => component_of_network(module),
         lines::CORE | "compiler-builtins" | "libm" => "runtime",
         // What the core depends on in an image are ciphers and hashes, and what they are made of.
         _ => "crypto",
@@ -131,9 +132,14 @@ fn component_of_module(module: &str) -> &'static str {
         "coap" => "CoAP",
         "dtls" | "endpoint" | "replay" => "DTLS",
         "oscore" => "OSCORE",
-        "lowpan" => "6LoWPAN",
-        "ip" | "slip" => "IP",
         _ => "common",
+    }
+}
+
+fn component_of_network(module: &str) -> &'static str {
+    match module {
+        "ip" | "slip" => "IP",
+        _ => "6LoWPAN",
     }
 }
 
@@ -143,6 +149,7 @@ fn component_of_symbol(name: &str) -> &'static str {
     let (krate, rest) = path.split_once("::").unwrap_or((path, ""));
     match krate {
         "tegmen" => component_of_module(rest.split(':').next().unwrap_or_default()),
+        "tegmen_lowpan" => component_of_network(rest.split(':').next().unwrap_or_default()),
         "core" | "compiler_builtins" => "runtime",
         "aes" | "ccm" | "sha2" | "cipher" | "ctr" | "cbc_mac" | "chacha20" | "ghash" | "polyval" | "aes_gcm" => {
             "crypto"

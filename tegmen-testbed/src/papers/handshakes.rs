@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tegmen::address::Address;
 use tegmen::buf::Reader;
 use tegmen::dtls::Profile;
-use tegmen::lowpan::frame::LinkAddress;
+use tegmen_lowpan::frame::LinkAddress;
 
 /// All figures of the plan.
 pub fn figures() -> Vec<Figure> {

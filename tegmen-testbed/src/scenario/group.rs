@@ -8,10 +8,10 @@ use crate::sim::{Micros, NodeId};
 use tegmen::address::{Address, Path};
 use tegmen::buf::{Frame, Reader};
 use tegmen::coap::{Builder, Code, MessageRef, MessageType};
-use tegmen::ip;
-use tegmen::lowpan::flood::Header;
-use tegmen::lowpan::frame::LinkAddress;
-use tegmen::lowpan::write_flooded;
+use tegmen_lowpan::flood::Header;
+use tegmen_lowpan::frame::LinkAddress;
+use tegmen_lowpan::ip;
+use tegmen_lowpan::write_flooded;
 
 impl World<'_> {
     /// Node 0 asks the group.

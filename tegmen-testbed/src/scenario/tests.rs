@@ -1,6 +1,6 @@
 use super::*;
 use crate::deployment::Plan;
-use tegmen::lowpan::frame::Frame;
+use tegmen_lowpan::frame::Frame;
 
 fn deployment(network: &str, rest: &str) -> Deployment {
     let text = format!(

@@ -9,7 +9,7 @@ use super::radio::{BUSY_DBM, LOCK_SINR, NOISE_DBM, airtime, milliwatts, survival
 use super::random::{Purpose, Stream};
 use super::{Captured, Event, Micros, Network, NodeId};
 use std::sync::Arc;
-use tegmen::lowpan::frame::Header;
+use tegmen_lowpan::frame::Header;
 
 pub(super) struct Air {
     /// Frames on the air, by slot.

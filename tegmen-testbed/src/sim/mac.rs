@@ -11,7 +11,7 @@ use super::random::Stream;
 use super::{Activity, Event, Micros, Network, NodeId, Outcome, Told};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tegmen::lowpan::frame::{self, Frame, FrameType, Header, LinkAddress};
+use tegmen_lowpan::frame::{self, Frame, FrameType, Header, LinkAddress};
 
 /// A frame that waits to be sent.
 pub(super) struct Outgoing {

@@ -11,7 +11,7 @@ use crate::platform::behind_resistor;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tegmen::address::Address;
-use tegmen::lowpan::frame::LinkAddress;
+use tegmen_lowpan::frame::LinkAddress;
 
 /// All figures of the paper.
 pub fn figures() -> Vec<Figure> {

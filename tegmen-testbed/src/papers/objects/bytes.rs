@@ -11,9 +11,9 @@ use tegmen::coap::{MessageRef, OptionNumber};
 use tegmen::coap_protected::{self, Resource};
 use tegmen::crypto::rustcrypto::RustCrypto;
 use tegmen::dtls::Profile;
-use tegmen::lowpan::frame::{FCS_LEN, Header, LinkAddress, PanId};
 use tegmen::oscore::{Aead, Context, OVERHEAD, OscoreOption, Parameters, Unprotected};
 use tegmen::secret::Secret;
+use tegmen_lowpan::frame::{FCS_LEN, Header, LinkAddress, PanId};
 
 /// All figures of the plan.
 pub fn figures() -> Vec<Figure> {

@@ -1,8 +1,8 @@
 use super::*;
-use crate::address::{Address, Path};
 use crate::ip;
 use proptest::prelude::*;
 use std::vec::Vec;
+use tegmen::address::{Address, Path};
 
 const ROOM: usize = 116;
 const NOW: Instant = Instant::from_micros(1);

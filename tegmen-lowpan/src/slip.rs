@@ -4,10 +4,10 @@
 //! `!`. The mote has no source of randomness and no address. It sends `?` until the bridge answers `!`, and sends no
 //! packet before.
 
-use crate::address::Address;
-use crate::buf::{Full, Reader, Truncated, Writer};
-use crate::secret::Secret;
 use core::iter;
+use tegmen::address::Address;
+use tegmen::buf::{Full, Reader, Truncated, Writer};
+use tegmen::secret::Secret;
 
 /// The bytes that carry `frame` over the line, delimiters on both sides included.
 ///

@@ -2,8 +2,8 @@
 //! (RFC 4944, sections 5.2 and 11.1), and a record of the frames that were relayed.
 
 use super::frame::LinkAddress;
-use crate::buf::{Full, Reader, Truncated, Writer};
-use crate::time::{Duration, Instant};
+use tegmen::buf::{Full, Reader, Truncated, Writer};
+use tegmen::time::{Duration, Instant};
 
 /// The headers before the payload of a flooded frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

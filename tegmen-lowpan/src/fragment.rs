@@ -5,9 +5,9 @@
 
 use super::frame::{self, LinkAddress};
 use super::iphc::{self, Compressed, Context, Hop};
-use crate::buf::{Full, Reader, Truncated, Writer, copy};
 use crate::ip;
-use crate::time::{Duration, Instant};
+use tegmen::buf::{Full, Reader, Truncated, Writer};
+use tegmen::time::{Duration, Instant};
 
 /// A packet on its way out, frame after frame.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl<'p> Fragments<'p> {
     ///
     /// # Errors
     /// [`Truncated`] if it is not one, or longer than what fragments can carry.
-    pub(crate) fn new(packet: &'p [u8], hop: &Hop, contexts: &[Context], tag: u16) -> Result<Self, Truncated> {
+    pub fn new(packet: &'p [u8], hop: &Hop, contexts: &[Context], tag: u16) -> Result<Self, Truncated> {
         if packet.len() > MAX_PACKET_LEN {
             return Err(Truncated);
         }
@@ -364,6 +364,13 @@ const NEXT_HEADER_LEN: usize = 5;
 const UNITS: usize = 256;
 /// IPv6 and UDP.
 const HEADERS_LEN: usize = 48;
+
+/// Copies `from` to the front of `to`, or nothing if it does not fit.
+#[inline(never)]
+fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
+    to.get_mut(..from.len()).ok_or(Full)?.copy_from_slice(from);
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 use super::*;
-use crate::address::{Address, Path};
 use crate::ip;
 use proptest::prelude::*;
 use std::vec::Vec;
+use tegmen::address::{Address, Path};
 
 const SHORT: Hop = Hop { source: LinkAddress::Short(1), destination: LinkAddress::Short(2) };
 const EXTENDED: Hop = Hop {

@@ -1,22 +1,37 @@
-//! IPv6 over IEEE 802.15.4 (6LoWPAN): the frames that a mote sends and receives.
+//! The network layer of a mote without an operating system: IPv6 over IEEE 802.15.4 (6LoWPAN), IPv6 and UDP headers
+//! ([`ip`]), and packets over a serial line ([`slip`]). No heap, no `unsafe`; no byte from the network can make it panic.
 //!
 //! To send a packet, use [`fragment::Fragments`]: it compresses the headers ([`iphc`]) and cuts the packet to the size
 //! of a frame ([`frame`]). Pass a received frame to [`Interface::receive`]. It distinguishes flooded frames from
 //! frames that go from hop to hop ([`flood`]), reassembles fragments ([`fragment::Reassembly`]), and forwards packets
 //! for other nodes ([`route`]).
 
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+#[cfg(test)]
+extern crate std;
+
+mod error;
 pub mod flood;
 pub mod fragment;
 pub mod frame;
+pub mod ip;
 pub mod iphc;
 pub mod route;
+pub mod slip;
 
-use crate::buf::{Full, Reader, Truncated, Writer};
-use crate::time::Instant;
 use fragment::{Fragments, Reassembly};
 use frame::LinkAddress;
 use iphc::{Context, Hop};
 use route::{Decision, Route};
+use tegmen::buf::{Full, Reader, Truncated, Writer};
+use tegmen::time::Instant;
 
 /// The addresses and routes that a node knows; they do not change.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 //!
 //! Only what a datagram needs: no fragments, no options, no ICMP. A packet with an extension header is refused.
 
-use crate::address::{Address, Path};
-use crate::buf::{Frame, Full, Reader, Truncated, Writer};
+use tegmen::address::{Address, Path};
+use tegmen::buf::{Full, Reader, Truncated, Writer};
 
 /// A received UDP datagram. [`Datagram::parse`] has checked every length and the checksum.
 #[derive(PartialEq, Eq, Debug)]
@@ -89,15 +89,6 @@ pub fn headers(path: &Path, hop_limit: u8, payload: &[u8]) -> Result<[u8; HEADRO
     // A checksum of zero would say that there is none (RFC 768).
     header.u16(if sum == u16::MAX { u16::MAX } else { !sum })?;
     Ok(headers)
-}
-
-/// Puts the [`headers`] in front of the payload that `frame` holds, which takes [`HEADROOM`] bytes.
-///
-/// # Errors
-/// [`Full`] if the frame has less headroom, or as [`headers`]; nothing is written.
-pub fn prepend_headers(frame: &mut Frame<'_>, path: &Path, hop_limit: u8) -> Result<(), Full> {
-    let headers = headers(path, hop_limit, frame.bytes())?;
-    frame.prepend(&headers)
 }
 
 /// Computes the checksum of a UDP datagram that came without one because a layer below left it out (RFC 6282, section
