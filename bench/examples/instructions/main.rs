@@ -2,8 +2,8 @@
 //!
 //! The program calls itself under `valgrind --tool=callgrind`, which counts the instructions of [`counted`] alone. Each row is
 //! counted for two numbers of repetitions, and the difference divided, so that what happens once is no part of it. Input
-//! and random numbers are fixed. No row may exceed its value in `bench/instructions.json` by more than two percent, except
-//! the exceptions there, which may only fall. `--json` prints the values in the form of that file.
+//! and random numbers are fixed. No row may exceed its value in `bench/instructions.json` by more than two percent.
+//! `--json` prints the values in the form of that file.
 
 mod ends;
 
@@ -171,8 +171,7 @@ fn as_json(counts: &[(&str, f64)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints each row beside its earlier value; true if all are within the limit. A row that is an exception has a limit of its
-/// own, which only falls.
+/// Prints each row beside its earlier value; true if all are within the limit.
 fn compare(counts: &[(&str, f64)]) -> Result<bool, Failure> {
     if !tegmen_accel::is_accelerated() {
         return Err(
@@ -186,14 +185,9 @@ fn compare(counts: &[(&str, f64)]) -> Result<bool, Failure> {
     let mut within = true;
     for (name, count) in counts {
         let before = file["rows"][name].as_f64().ok_or_else(|| format!("instructions.json has no row {name}"))?;
-        let exception = file["exceptions"]["rows"][name].as_f64();
-        let limit = exception.unwrap_or(before * (1.0 + LIMIT / 100.0));
-        let note = match (*count > limit, exception) {
-            (true, _) => "  above the limit",
-            (false, Some(_)) => "  an exception",
-            (false, None) => "",
-        };
-        within &= *count <= limit;
+        let is_within = *count <= before * (1.0 + LIMIT / 100.0);
+        let note = if is_within { "" } else { "  above the limit" };
+        within &= is_within;
         println!("{name:26} {before:10.1} {count:10.1} {:+6.2} %{note}", (count / before - 1.0) * 100.0);
     }
     Ok(within)

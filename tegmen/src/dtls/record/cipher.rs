@@ -45,16 +45,6 @@ impl Cipher {
         C::CHACHA20_POLY1305.is_some() && LongKeys::FIT && matches!(self, Self::ChaCha20Poly1305)
     }
 
-    /// The algorithm of a provider that has it; for CBC it is not asked.
-    #[inline]
-    pub(super) const fn aead<C: Crypto>(self) -> C::Aead {
-        match (C::AES_128_GCM, C::CHACHA20_POLY1305) {
-            (Some(gcm), _) if self.is_gcm::<C>() => gcm,
-            (_, Some(chacha20)) if self.is_chacha20::<C>() => chacha20,
-            _ => C::AES_128_CCM,
-        }
-    }
-
     pub(crate) const fn is_cbc<C: Crypto>(self) -> bool {
         self.mode::<C>().is_some()
     }
@@ -130,11 +120,6 @@ impl Cipher {
         }
     }
 
-    /// True if its tag is so short that the records that fail to open are [limited](super::MAX_FAILED).
-    pub(super) const fn limits_failures<C: Crypto>(self) -> bool {
-        self.tail_len::<C>(0) == TAG_LEN
-    }
-
     /// Bytes of the parts of a key in the order of the key block (RFC 5246, section 6.3): key of the code, key,
     /// initialization vector.
     pub(crate) const fn key_parts(self) -> [usize; 3] {
@@ -169,12 +154,15 @@ impl Cipher {
 /// Bytes of a nonce.
 pub(super) const NONCE_LEN: usize = SALT_LEN + EXPLICIT_LEN;
 
-/// A nonce: its part of the key, and that of the record.
+/// A nonce: its part of the key, and that of the record (RFC 6655, section 3).
+#[inline(always)]
 pub(super) fn nonce(salt: [u8; SALT_LEN], number: [u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
+    // It is written once, as two integers: a processor waits for a load that spans several young stores.
+    let (salt, number) = (u32::from_ne_bytes(salt), u64::from_ne_bytes(number));
     let mut nonce = [0; NONCE_LEN];
     let [a, b, c, d, place @ ..] = &mut nonce;
-    [*a, *b, *c, *d] = salt;
-    *place = number;
+    [*a, *b, *c, *d] = salt.to_ne_bytes();
+    *place = number.to_ne_bytes();
     nonce
 }
 

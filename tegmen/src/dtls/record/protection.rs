@@ -2,7 +2,7 @@
 
 use super::cbc::{BLOCK_LEN, Mac};
 use super::cipher::{NONCE_LEN, nonce};
-use super::{Cipher, EXPLICIT_LEN, LongKey, TrafficKey};
+use super::{Cipher, EXPLICIT_LEN, GCM_TAG_LEN, LongKey, LongKeys, TAG_LEN, TrafficKey};
 use crate::buf::Full;
 use crate::counters::Discard;
 use crate::crypto::Crypto;
@@ -44,18 +44,22 @@ impl Protection<'_> {
             };
             return sealed.ok_or(Full);
         }
-        let body = match self.cipher.is_chacha20::<C>() {
-            true => fragment,
-            false => {
+        match (self.cipher, C::AES_128_GCM, C::CHACHA20_POLY1305) {
+            (Cipher::ChaCha20Poly1305, _, Some(chacha20)) if LongKeys::FIT => {
+                let (key, iv) = self.long.and_then(LongKey::chacha20).ok_or(Full)?;
+                let nonce = &added(iv, number);
+                seal_aead::<C, GCM_TAG_LEN>(crypto, chacha20, key, nonce, aad, fragment)
+            }
+            (cipher, gcm, _) => {
                 let (explicit, body) = fragment.split_first_chunk_mut().ok_or(Full)?;
                 *explicit = *number;
-                body
+                let (key, nonce) = (self.key.key.expose(), &nonce(self.key.salt, *number));
+                match (cipher, gcm) {
+                    (Cipher::Gcm, Some(gcm)) => seal_aead::<C, GCM_TAG_LEN>(crypto, gcm, key, nonce, aad, body),
+                    _ => seal_aead::<C, TAG_LEN>(crypto, C::AES_128_CCM, key, nonce, aad, body),
+                }
             }
-        };
-        let (key, nonce) = self.key_and_nonce::<C>(number).ok_or(Full)?;
-        let len = body.len().checked_sub(self.cipher.tail_len::<C>(content)).ok_or(Full)?;
-        let (body, tag) = body.split_at_mut_checked(len).ok_or(Full)?;
-        crypto.seal(self.cipher.aead::<C>(), key, &nonce, aad, body, tag).map_err(|_| Full)
+        }
     }
 
     /// Decrypts `fragment` in place, and returns the content. `failed` counts the fragments that failed to open under the
@@ -87,43 +91,76 @@ impl Protection<'_> {
             let len = opened.ok_or(Discard::NotAuthentic)?;
             return fragment.get_mut(BLOCK_LEN..).and_then(|text| text.get_mut(..len)).ok_or(Discard::Malformed);
         }
-        let (number, body) = match self.cipher.is_chacha20::<C>() {
-            true => (number, fragment),
-            false => {
+        match (self.cipher, C::AES_128_GCM, C::CHACHA20_POLY1305) {
+            (Cipher::ChaCha20Poly1305, _, Some(chacha20)) if LongKeys::FIT => {
+                let (key, iv) = self.long.and_then(LongKey::chacha20).ok_or(Discard::NotAuthentic)?;
+                let with = (key.as_slice(), &added(iv, number));
+                open_aead::<C, A, GCM_TAG_LEN>(crypto, chacha20, with, failed, limit, associated_data, fragment)
+            }
+            (cipher, gcm, _) => {
                 let (explicit, body) = fragment.split_first_chunk_mut().ok_or(Discard::Malformed)?;
-                (&*explicit, body)
+                let with = (self.key.key.expose().as_slice(), &nonce(self.key.salt, *explicit));
+                match (cipher, gcm) {
+                    (Cipher::Gcm, Some(gcm)) => {
+                        open_aead::<C, A, GCM_TAG_LEN>(crypto, gcm, with, failed, limit, associated_data, body)
+                    }
+                    _ => {
+                        let ccm = C::AES_128_CCM;
+                        open_aead::<C, A, TAG_LEN>(crypto, ccm, with, failed, limit, associated_data, body)
+                    }
+                }
             }
-        };
-        let at = body.len().checked_sub(self.cipher.tail_len::<C>(0)).ok_or(Discard::Malformed)?;
-        let (content, tag) = body.split_at_mut_checked(at).ok_or(Discard::Malformed)?;
-        if content.len() > limit {
-            return Err(Discard::Malformed);
         }
-        let aad = associated_data(content.len() as u16);
-        let (key, nonce) = self.key_and_nonce::<C>(number).ok_or(Discard::NotAuthentic)?;
-        if crypto.open(self.cipher.aead::<C>(), key, &nonce, aad.as_ref(), content, tag).is_err() {
-            if self.cipher.limits_failures::<C>() {
-                *failed = failed.saturating_add(1);
-            }
-            return Err(Discard::NotAuthentic);
-        }
-        Ok(content)
     }
+}
 
-    /// Returns the key, and the nonce of an AEAD algorithm: that of CCM_8 and GCM has the number behind the salt (RFC 6655,
-    /// section 3), that of ChaCha20-Poly1305 is the initialization vector with the number added (RFC 7905, section 2).
-    #[inline(always)]
-    fn key_and_nonce<C: Crypto>(&self, number: &[u8; EXPLICIT_LEN]) -> Option<(&[u8], [u8; NONCE_LEN])> {
-        let number = u64::from_be_bytes(*number);
-        // The nonce is written once, as a salt and a number: a processor waits for a load that spans several young stores.
-        let (key, salt, number) = match self.cipher.is_chacha20::<C>() {
-            true => {
-                let (key, iv) = self.long.and_then(LongKey::chacha20)?;
-                let ([salt @ .., _, _, _, _, _, _, _, _], [_, _, _, _, end @ ..]) = (iv, iv);
-                (key.as_slice(), u32::from_ne_bytes(*salt), u64::from_be_bytes(*end) ^ number)
-            }
-            false => (self.key.key.expose().as_slice(), u32::from_ne_bytes(self.key.salt), number),
-        };
-        Some((key, nonce(salt.to_ne_bytes(), number.to_be_bytes())))
+/// Encrypts `body` in place, except its last `TAG` bytes, which become the tag.
+// `TAG` and the length of the key are constants of each call, so that a provider does not check them for each record.
+#[inline(always)]
+fn seal_aead<C: Crypto, const TAG: usize>(
+    crypto: &mut C,
+    aead: C::Aead,
+    key: &[u8],
+    nonce: &[u8; NONCE_LEN],
+    aad: &[u8],
+    body: &mut [u8],
+) -> Result<(), Full> {
+    let (body, tag) = body.split_last_chunk_mut::<TAG>().ok_or(Full)?;
+    crypto.seal(aead, key, nonce, aad, body, tag).map_err(|_| Full)
+}
+
+/// Decrypts `body` in place, except its last `TAG` bytes, which are the tag, and returns the content. The other parameters are
+/// those of [`Protection::open`].
+#[inline(always)]
+fn open_aead<'r, C: Crypto, A: AsRef<[u8]>, const TAG: usize>(
+    crypto: &mut C,
+    aead: C::Aead,
+    (key, nonce): (&[u8], &[u8; NONCE_LEN]),
+    failed: &mut u16,
+    limit: usize,
+    associated_data: impl FnOnce(u16) -> A,
+    body: &'r mut [u8],
+) -> Result<&'r mut [u8], Discard> {
+    let at = body.len().checked_sub(TAG).ok_or(Discard::Malformed)?;
+    let (content, tag) = body.split_at_mut_checked(at).ok_or(Discard::Malformed)?;
+    if content.len() > limit {
+        return Err(Discard::Malformed);
     }
+    let aad = associated_data(content.len() as u16);
+    if crypto.open(aead, key, nonce, aad.as_ref(), content, tag).is_err() {
+        // The records that fail to open are limited where the tag is short (`MAX_FAILED`).
+        if TAG == TAG_LEN {
+            *failed = failed.saturating_add(1);
+        }
+        return Err(Discard::NotAuthentic);
+    }
+    Ok(content)
+}
+
+/// The nonce of ChaCha20-Poly1305: the initialization vector with the record number added (RFC 7905, section 2).
+#[inline(always)]
+fn added(iv: &[u8; NONCE_LEN], number: &[u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
+    let ([salt @ .., _, _, _, _, _, _, _, _], [_, _, _, _, end @ ..]) = (iv, iv);
+    let end = u64::from_be_bytes(*end) ^ u64::from_be_bytes(*number);
+    nonce(*salt, end.to_be_bytes())
 }
