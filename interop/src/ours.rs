@@ -275,7 +275,9 @@ impl Library {
             identity: psk.identity.clone(),
             key: zeroize::Zeroizing::new(psk.key.clone().into_bytes()),
         });
-        let mut config = ClientConfig { key, timeout: Duration::from_secs(5), ..ClientConfig::default() };
+        let mut config = ClientConfig::default();
+        config.trust.key = key;
+        config.coap.timeout = Duration::from_secs(5);
         config.dtls.handshake_timeout = Duration::from_secs(8);
         set(&mut config);
         let session = runtime.block_on(Session::connect_to(address, psk.is_some(), config));

@@ -155,21 +155,19 @@ impl Connect {
     }
 
     pub(crate) fn config(&self, uri: &Uri) -> Result<ClientConfig, Failure> {
-        let mut config = ClientConfig {
-            oscore: self.context(uri)?,
-            session: self.session.clone(),
-            resume: self.resume.clone(),
-            key: self.key()?,
-            public_keys: self.servers.keys(self.suites)?,
-            timeout: Duration::from_secs(self.timeout),
-            confirmable: !self.non,
-            reconnect: !self.no_reconnect,
-            key_log: self.key_log.clone(),
-            block_size: self.block_size,
-            max_body: self.max_body,
-            tap: self.tap()?,
-            ..ClientConfig::default()
-        };
+        let mut config = ClientConfig::default();
+        config.oscore = self.context(uri)?;
+        config.state.session = self.session.clone();
+        config.state.resume = self.resume.clone();
+        config.trust.key = self.key()?;
+        config.trust.public_keys = self.servers.keys(self.suites)?;
+        config.coap.timeout = Duration::from_secs(self.timeout);
+        config.coap.confirmable = !self.non;
+        config.recovery.reconnect = !self.no_reconnect;
+        config.log.key_log = self.key_log.clone();
+        config.coap.block_size = self.block_size;
+        config.coap.max_body = self.max_body;
+        config.log.tap = self.tap()?;
         if let (Some(_), Some(dir)) = (&self.pcap, &config.oscore) {
             let dir = dir.display();
             eprintln!(

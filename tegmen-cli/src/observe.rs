@@ -8,7 +8,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
-use tegmen_host::client::{ClientConfig, Response, Session};
+use tegmen_host::client::{Response, Session};
 use tegmen_host::hex::to_hex;
 
 #[derive(Args)]
@@ -35,7 +35,8 @@ impl Observe {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         let uri = self.request.uri()?;
         let alive = self.alive.map(Duration::from_secs);
-        let config = ClientConfig { alive, ..self.request.connect.config(&uri)? };
+        let mut config = self.request.connect.config(&uri)?;
+        config.recovery.alive = alive;
         let request = self.request.ask(&uri, Code::GET, &[], None);
         runtime()?.block_on(async {
             let client = Session::connect(&uri, config).await.map_err(Failure::request)?;

@@ -85,7 +85,9 @@ impl Up {
     }
 
     async fn blink(&self, out: Output, address: SocketAddr, key: ClientKey) -> Result<Tally, Failure> {
-        let config = ClientConfig { key: Some(key), token_len: 1, ..ClientConfig::default() };
+        let mut config = ClientConfig::default();
+        config.trust.key = Some(key);
+        config.coap.token_len = 1;
         let client = Session::connect_to(address, true, config).await.map_err(Failure::new)?;
         let handshake = client.handshake_time();
         out.line(

@@ -50,7 +50,8 @@ async fn refused_hellos_of_one_network_are_summed_up() {
     std::fs::set_permissions(scene.0.join("credentials.toml"), std::fs::Permissions::from_mode(0o600)).unwrap();
     let server = Server::start(&scene.0, &["--value", "/a=1", "--json", "--shards", "1"], 1);
     let key = ClientKey { identity: "me".to_owned(), key: b"0123456789abcdef".to_vec().into() };
-    let mut config = ClientConfig { key: Some(key), ..ClientConfig::default() };
+    let mut config = ClientConfig::default();
+    config.trust.key = Some(key);
     config.dtls.suites = tegmen::dtls::Suites(&[tegmen::dtls::CipherSuite::PSK_WITH_AES_128_CBC_SHA256]);
     let hellos = 100;
     for _ in 0..hellos {
@@ -128,7 +129,8 @@ async fn a_failed_handshake_names_the_identity_that_was_tried() {
     std::fs::set_permissions(scene.0.join("credentials.toml"), std::fs::Permissions::from_mode(0o600)).unwrap();
     let server = Server::start(&scene.0, &["--value", "/a=1", "--shards", "1"], 1);
     let key = ClientKey { identity: "a \"stranger\"\n".to_owned(), key: b"0123456789abcdef".to_vec().into() };
-    let config = ClientConfig { key: Some(key), ..ClientConfig::default() };
+    let mut config = ClientConfig::default();
+    config.trust.key = Some(key);
     assert!(Session::connect_to(server.addresses[0], true, config).await.is_err());
     let lines = server.end();
     let failed = lines.iter().find(|line| line.contains("no such identity")).expect("it failed");

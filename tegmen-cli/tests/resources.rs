@@ -135,7 +135,8 @@ fn patches_grow_no_value_past_the_longest_body() {
 }
 
 async fn client(server: &Server) -> Session {
-    let config = ClientConfig { timeout: Duration::from_secs(20), ..ClientConfig::default() };
+    let mut config = ClientConfig::default();
+    config.coap.timeout = Duration::from_secs(20);
     Session::connect_to(server.addresses[0], false, config).await.unwrap()
 }
 

@@ -86,15 +86,14 @@ async fn sessions_and_contexts_go_on_after_kill_9() {
             }
         }
     }));
-    let mut dtls = ClientConfig {
-        key: Some(ClientKey { identity: "me".to_owned(), key }),
-        session: Some(dir.join("session")),
-        tap: Some(tap),
-        timeout: Duration::from_secs(20),
-        ..ClientConfig::default()
-    };
+    let mut dtls = ClientConfig::default();
+    dtls.trust.key = Some(ClientKey { identity: "me".to_owned(), key });
+    dtls.state.session = Some(dir.join("session"));
+    dtls.log.tap = Some(tap);
+    dtls.coap.timeout = Duration::from_secs(20);
     dtls.dtls.connection_id = Some(tegmen::dtls::connection_id::ConnectionIdConfig { len: 0, ..Default::default() });
-    let oscore = ClientConfig { oscore: Some(dir.join("client")), ..ClientConfig::default() };
+    let mut oscore = ClientConfig::default();
+    oscore.oscore = Some(dir.join("client"));
 
     let (mut server, secure, plain) = serve(&dir, (0, 0));
     let mut client = Session::connect_to(secure, true, dtls.clone()).await.unwrap();

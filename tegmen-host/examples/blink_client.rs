@@ -4,15 +4,13 @@
 
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen_host::client::{ClientConfig, ClientKey, Request, Session};
+use tegmen_host::client::{ClientConfig, Request, Session};
 use tegmen_host::uri::Uri;
-use zeroize::Zeroizing;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let uri = Uri::parse("coaps://127.0.0.1/blink")?;
-    let key = ClientKey { identity: "Client_identity".into(), key: Zeroizing::new(b"0123456789abcdef".to_vec()) };
-    let client = Session::connect(&uri, ClientConfig { key: Some(key), ..ClientConfig::default() }).await?;
+    let client = Session::connect(&uri, ClientConfig::psk("Client_identity", b"0123456789abcdef")).await?;
     let blink = Request::to(Code::PUT, &uri).payload(b"1");
     loop {
         let reply = blink.over(&client).await?;

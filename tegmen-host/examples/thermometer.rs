@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tegmen::coap::OptionNumber;
-use tegmen_host::client::{ClientConfig, ClientKey, Session};
+use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::server::{Router, Server};
 
@@ -36,8 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let address = server.addresses()[0].address;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let key = ClientKey { identity: "reader".into(), key: b"0123456789abcdef".to_vec().into() };
-        let session = Session::connect_to(address, true, ClientConfig { key: Some(key), ..Default::default() }).await?;
+        let config = ClientConfig::psk("reader", b"0123456789abcdef");
+        let session = Session::connect_to(address, true, config).await?;
         let mut observation = session.observe("/temp").await?;
         for _ in 0..5 {
             let Some(reply) = observation.next().await? else { break };

@@ -5,6 +5,7 @@
 //! task of the session (`driver`) receives and watches the clock. `connection` moves datagrams, `exchange` does one
 //! exchange, `transfer` puts bodies together from blocks, `observation` follows a resource.
 
+mod config;
 mod connection;
 mod driver;
 mod error;
@@ -22,6 +23,7 @@ mod response;
 mod resumption;
 mod transfer;
 
+pub use config::{ClientCoap, ClientConfig, ClientLog, ClientRecovery, ClientState, ClientTrust};
 pub use error::ClientError;
 pub use group::ask_group;
 pub use observation::Observation;
@@ -41,7 +43,6 @@ use oscore::OscoreClient;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -49,10 +50,10 @@ use tegmen::address::Path;
 use tegmen::coap::{Code, Exchanges};
 use tegmen::counters::Counters;
 use tegmen::cx::Cx;
+use tegmen::dtls::CipherSuite;
 use tegmen::dtls::association::Rank;
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
-use tegmen::dtls::{CipherSuite, Config, Suites};
 use tegmen::endpoint::{PeerArray, Peers as _};
 use tegmen::identity::Protection;
 use tegmen::time::Instant;
@@ -77,80 +78,6 @@ pub struct ClientKey {
 impl std::fmt::Debug for ClientKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientKey").field("identity", &self.identity).finish_non_exhaustive()
-    }
-}
-
-/// The settings of a client.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    /// A pre-shared key: this or [`Self::public_keys`] is needed for `coaps`.
-    pub key: Option<ClientKey>,
-    /// The public keys of the client, and the servers that it trusts.
-    pub public_keys: Option<PublicKeys>,
-    /// The DTLS side.
-    pub dtls: Config,
-    /// The time limit of one exchange: a request, or each block of a longer one.
-    pub timeout: Duration,
-    /// Bytes of each token, 0 to 8. Without protection a token must be hard to guess (RFC 7252, section 5.3.1).
-    pub token_len: usize,
-    /// Requests are acknowledged and sent again if need be. Those that are not wait for one another while the server does
-    /// not answer: a byte a second is sent then (PROBING_RATE of RFC 7252, section 4.7).
-    pub confirmable: bool,
-    /// Requests that may wait for the server at the same time (NSTART; RFC 7252, section 4.7); others wait in a queue. A
-    /// request that was acknowledged does not count while its response comes separately.
-    pub nstart: usize,
-    /// Requests in the queue behind [`Self::nstart`]; further ones fail at once.
-    pub max_queued: usize,
-    /// File for a key log (RFC 9850). Anyone who can read this file can decrypt the traffic.
-    pub key_log: Option<PathBuf>,
-    /// Largest block that is asked for and sent, in bytes: 16, 32, 64 ... 1024 (RFC 7959).
-    pub block_size: usize,
-    /// Longest body of a response, in bytes.
-    pub max_body: usize,
-    /// Directory of an OSCORE context (see [`crate::contexts`]): every request is protected with it, or not sent.
-    pub oscore: Option<PathBuf>,
-    /// The place that stores the DTLS session, so that the next client continues it without a handshake: a file, or a
-    /// directory with a file for each server. [`Session::close`] then leaves the session open.
-    pub session: Option<PathBuf>,
-    /// Directory where sessions are kept, to come back without a key exchange: by a ticket (RFC 5077) or an id, whichever
-    /// the server gives. It is made if it is not there.
-    pub resume: Option<PathBuf>,
-    /// True to begin another session where one is over: the server ended it, or answers neither a confirmable message nor
-    /// its first two retransmissions, as a server that restarted without its sessions. Requests are repeated then, except
-    /// POST and PATCH, and observations registered again.
-    pub reconnect: bool,
-    /// Longest silence of an observed server, whatever Max-Age says: it is then asked again, which shows whether it still
-    /// knows the observation. A random part of up to a quarter is added.
-    pub alive: Option<Duration>,
-    /// Sees every datagram, and the secrets. It is called under the lock of the session, and must not use it.
-    pub tap: Option<Tap>,
-}
-
-impl Default for ClientConfig {
-    fn default() -> Self {
-        Self {
-            key: None,
-            public_keys: None,
-            dtls: Config {
-                handshake_timeout: Duration::from_secs(30),
-                suites: Suites::CCM_8_THEN_GCM,
-                ..Config::default()
-            },
-            timeout: Duration::from_secs(90),
-            token_len: 4,
-            confirmable: true,
-            nstart: 1,
-            max_queued: 1024,
-            key_log: None,
-            block_size: tegmen::coap::block::MAX_SIZE,
-            max_body: 64 << 20,
-            oscore: None,
-            session: None,
-            resume: None,
-            reconnect: true,
-            alive: None,
-            tap: None,
-        }
     }
 }
 
@@ -271,10 +198,10 @@ async fn bind(remote: SocketAddr, port: Option<u16>) -> io::Result<UdpSocket> {
 /// Returns the crypto provider of a client, with the key logs of its settings.
 fn provider(config: &ClientConfig) -> std::io::Result<HostCrypto> {
     let mut crypto = HostCrypto::from_os()?;
-    if let Some(file) = &config.key_log {
+    if let Some(file) = &config.log.key_log {
         crypto.log_keys_to(file)?;
     }
-    if let Some(tap) = config.tap.clone() {
+    if let Some(tap) = config.log.tap.clone() {
         crypto.add_key_log(Box::new(TappedLog(tap)));
     }
     Ok(crypto)
@@ -295,8 +222,8 @@ impl Session {
         let remote = crate::udp::resolve(&uri.host, uri.port).await.map_err(resolve)?;
         let mut config = config;
         // The name that was asked for is the one that the server must have (RFC 7252, section 9.1.3.3).
-        if let Some(keys) = config.public_keys.take() {
-            config.public_keys = Some(if keys.expects_no_name() { keys.expecting(&uri.host) } else { keys });
+        if let Some(keys) = config.trust.public_keys.take() {
+            config.trust.public_keys = Some(if keys.expects_no_name() { keys.expecting(&uri.host) } else { keys });
         }
         Self::connect_to(remote, uri.secure, config).await
     }
@@ -306,7 +233,7 @@ impl Session {
     /// # Errors
     /// [`ClientError`], which says what to do.
     pub async fn connect_to(remote: SocketAddr, secure: bool, config: ClientConfig) -> Result<Self, ClientError> {
-        if secure && config.key.is_none() && config.public_keys.is_none() {
+        if secure && config.trust.key.is_none() && config.trust.public_keys.is_none() {
             return Err(ClientError::NoKey);
         }
         let config = Arc::new(config);
@@ -392,13 +319,13 @@ impl Session {
         self.lock().chain.clone()
     }
 
-    /// True if the session was resumed from an earlier one: see [`ClientConfig::resume`].
+    /// True if the session was resumed from an earlier one: see [`ClientState::resume`].
     pub fn is_resumed(&self) -> bool {
         self.lock().resumed
     }
 
     /// By what the next session can be resumed, in words: a ticket or a session id; `None` if the server gave neither, or
-    /// [`ClientConfig::resume`] asked for none.
+    /// [`ClientState::resume`] asked for none.
     pub fn resumable_by(&self) -> Option<&'static str> {
         self.lock().resumption.as_ref()?.by()
     }
@@ -408,7 +335,7 @@ impl Session {
         self.lock().cipher_suite
     }
 
-    /// Number of sessions begun in place of others that were over: see [`ClientConfig::reconnect`].
+    /// Number of sessions begun in place of others that were over: see [`ClientRecovery::reconnect`].
     pub fn reconnects(&self) -> u32 {
         self.lock().reconnects
     }

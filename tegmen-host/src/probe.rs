@@ -190,14 +190,14 @@ impl Drop for Scratch {
     }
 }
 
-/// Probes the server of a `coaps` URI. `config.key` is used if there is one; without, everything up to the server's
+/// Probes the server of a `coaps` URI. `config.trust.key` is used if there is one; without, everything up to the server's
 /// Finished is seen.
 ///
 /// # Errors
 /// [`ClientError`] if the server cannot be found at all. A handshake that fails is a report.
 pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientError> {
     let seen = Arc::new(Mutex::new(Seen::default()));
-    let without_key = config.key.is_none() && config.public_keys.is_none();
+    let without_key = config.trust.key.is_none() && config.trust.public_keys.is_none();
     let scratch = Scratch::new().map_err(ClientError::System)?;
     let watched = watched(&config, &seen, scratch.0.clone());
     let connected = match Session::connect(uri, watched.clone()).await {
@@ -231,7 +231,9 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
     if let Some(by) = by {
         report.resumption = Some(resume(uri, &watched, &seen, by).await);
     }
-    let mut minimal = ClientConfig { tap: None, resume: None, ..watched };
+    let mut minimal = watched;
+    minimal.log.tap = None;
+    minimal.state.resume = None;
     minimal.dtls.profile = Profile::Minimal;
     let again = Session::connect(uri, minimal).await;
     report.serves_minimal = match &again {
@@ -248,11 +250,11 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
 
 /// Returns `config` with a tap that notes what is seen, and with the extensions whose answer is to be seen.
 fn watched(config: &ClientConfig, seen: &Arc<Mutex<Seen>>, resume: PathBuf) -> ClientConfig {
-    let key = config.key.clone().unwrap_or_else(|| {
+    let key = config.trust.key.clone().unwrap_or_else(|| {
         // A server that knows it would be ill advised; it only brings the handshake to its end.
         ClientKey { identity: "tegmen-probe".to_owned(), key: Zeroizing::new(b"not a key".to_vec()) }
     });
-    let (taps, outer) = (seen.clone(), config.tap.clone());
+    let (taps, outer) = (seen.clone(), config.log.tap.clone());
     let tap = Tap(Arc::new(move |tapped| {
         if let Some(outer) = &outer {
             (outer.0)(tapped);
@@ -261,7 +263,10 @@ fn watched(config: &ClientConfig, seen: &Arc<Mutex<Seen>>, resume: PathBuf) -> C
             taps.lock().unwrap_or_else(PoisonError::into_inner).datagram(sent, datagram);
         }
     }));
-    let mut watched = ClientConfig { key: Some(key), tap: Some(tap), resume: Some(resume), ..config.clone() };
+    let mut watched = config.clone();
+    watched.trust.key = Some(key);
+    watched.log.tap = Some(tap);
+    watched.state.resume = Some(resume);
     if watched.dtls.record_size_limit == 0 {
         // Asked for only to see what is answered.
         watched.dtls.record_size_limit = PROBED_RECORD_SIZE;

@@ -98,7 +98,10 @@ impl Scene {
         let oscore = (!secure).then(|| dir.join("client"));
         Self {
             _server: server,
-            config: ClientConfig { key: Some(key), oscore, ..ClientConfig::default() },
+            config: ClientConfig::default().with(|config| {
+                config.trust.key = Some(key);
+                config.oscore = oscore;
+            }),
             address,
             dir,
         }

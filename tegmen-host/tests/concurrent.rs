@@ -55,7 +55,10 @@ fn address(server: &Server, secure: bool) -> SocketAddr {
 
 fn config() -> ClientConfig {
     let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
-    ClientConfig { key: Some(key), nstart: AT_ONCE, ..ClientConfig::default() }
+    ClientConfig::default().with(|config| {
+        config.trust.key = Some(key);
+        config.coap.nstart = AT_ONCE;
+    })
 }
 
 /// Passes datagrams on, but loses one of `lose` in each direction.
@@ -115,7 +118,8 @@ async fn many_requests_at_once_each_get_their_own_response() {
     let (server, _) = start(|_, _| {});
     for secure in [true, false] {
         for nstart in [1, 7, AT_ONCE] {
-            let config = ClientConfig { nstart, ..config() };
+            let mut config = config();
+            config.coap.nstart = nstart;
             let session = Session::connect_to(address(&server, secure), secure, config).await.unwrap();
             all_at_once(&session).await;
             session.close();
@@ -135,7 +139,7 @@ async fn many_requests_at_once_cross_a_network_that_loses_datagrams() {
 #[tokio::test]
 async fn no_more_requests_than_nstart_wait_for_the_server() {
     for nstart in [1, 3] {
-        let (server, session) = silent(|config| config.nstart = nstart).await;
+        let (server, session) = silent(|config| config.coap.nstart = nstart).await;
         let mut tasks = JoinSet::new();
         for _ in 0..10 {
             let session = session.clone();
@@ -195,7 +199,7 @@ async fn a_dropped_request_is_given_up_and_leaves_its_place_to_the_next() {
 
 #[tokio::test]
 async fn a_queue_that_is_full_refuses_at_once_and_has_room_again() {
-    let (server, session) = silent(|config| (config.nstart, config.max_queued) = (1, 2)).await;
+    let (server, session) = silent(|config| (config.coap.nstart, config.coap.max_queued) = (1, 2)).await;
     let mut waiting = Vec::new();
     for _ in 0..3 {
         let session = session.clone();
@@ -215,7 +219,7 @@ async fn a_queue_that_is_full_refuses_at_once_and_has_room_again() {
 
 #[tokio::test]
 async fn requests_that_are_open_when_their_session_is_closed_end_with_an_error() {
-    let (_server, session) = silent(|config| config.nstart = 2).await;
+    let (_server, session) = silent(|config| config.coap.nstart = 2).await;
     let mut tasks = JoinSet::new();
     for _ in 0..5 {
         let session = session.clone();
@@ -234,7 +238,8 @@ async fn requests_that_are_open_when_their_session_is_closed_end_with_an_error()
 #[tokio::test]
 async fn requests_that_are_open_when_the_server_ends_the_session_end_with_an_error() {
     let (server, _) = start(|_, _| {});
-    let config = ClientConfig { reconnect: false, ..config() };
+    let mut config = config();
+    config.recovery.reconnect = false;
     let session = Session::connect_to(address(&server, true), true, config).await.unwrap();
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
@@ -289,7 +294,10 @@ async fn no_two_requests_at_once_use_the_same_nonce_of_a_context() {
             keep.lock().unwrap().push((message.message_id(), option.to_vec()));
         }
     }));
-    let config = ClientConfig { oscore: Some(ours), tap: Some(tap), key: None, ..config() };
+    let mut config = config();
+    config.oscore = Some(ours);
+    config.log.tap = Some(tap);
+    config.trust.key = None;
     let session = Session::connect_to(address(&server, false), false, config).await.unwrap();
     session.get("/value").await.unwrap();
     for _ in 0..10 {

@@ -112,7 +112,10 @@ impl Scene {
             }
         }));
         let oscore = Some(self.path("client"));
-        let config = ClientConfig { oscore, tap: Some(tap), timeout: Duration::from_secs(5), ..Default::default() };
+        let mut config = ClientConfig::default();
+        config.oscore = oscore;
+        config.log.tap = Some(tap);
+        config.coap.timeout = Duration::from_secs(5);
         let client = Session::connect_to(running.address, false, config).await.unwrap();
         let mut replies = Vec::new();
         for payload in payloads {

@@ -65,7 +65,9 @@ impl Running {
 
 fn config(identity: &str, key: &[u8]) -> ClientConfig {
     let key = ClientKey { identity: identity.to_owned(), key: key.to_vec().into() };
-    let mut config = ClientConfig { key: Some(key), timeout: Duration::from_secs(10), ..ClientConfig::default() };
+    let mut config = ClientConfig::default();
+    config.trust.key = Some(key);
+    config.coap.timeout = Duration::from_secs(10);
     config.dtls.handshake_timeout = Duration::from_secs(8);
     config
 }
@@ -259,7 +261,8 @@ async fn nobody_listening_and_a_server_that_ends_are_named() {
     let error = Session::connect_to(free, true, config("me", b"key")).await.err().unwrap();
     assert!(matches!(error, ClientError::Refused { .. }), "{error}");
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
-    let fixed = ClientConfig { reconnect: false, ..config("me", b"key") };
+    let mut fixed = config("me", b"key");
+    fixed.recovery.reconnect = false;
     let client = Session::connect_to(running.address(true), true, fixed).await.unwrap();
     running.server.stop();
     let error = client.get("value").await.err().unwrap();
@@ -369,7 +372,8 @@ async fn a_server_without_connection_ids_loses_a_client_that_moves() {
     let mut server = Running::both();
     server.dtls.connection_id = None;
     let running = Running::start(&Credentials::single("me", b"key"), server);
-    let mut config = ClientConfig { timeout: Duration::from_secs(1), ..config("me", b"key") };
+    let mut config = config("me", b"key");
+    config.coap.timeout = Duration::from_secs(1);
     config.dtls.connection_id = Some(ConnectionIdConfig::default());
     let client = Session::connect_to(running.address(true), true, config).await.unwrap();
     assert!(client.connection_ids().is_none());

@@ -48,7 +48,7 @@ impl Scene {
     }
 
     fn client(&self) -> ClientConfig {
-        ClientConfig { oscore: Some(self.0.join("client")), ..ClientConfig::default() }
+        ClientConfig::default().with(|config| config.oscore = Some(self.0.join("client")))
     }
 }
 

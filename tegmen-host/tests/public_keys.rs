@@ -43,8 +43,10 @@ fn start_at(
 }
 
 async fn get(remote: SocketAddr, keys: PublicKeys) -> Result<(String, Option<String>), ClientError> {
-    let mut config =
-        ClientConfig { public_keys: Some(keys), timeout: Duration::from_secs(10), ..ClientConfig::default() };
+    let mut config = ClientConfig::default().with(|config| {
+        config.trust.public_keys = Some(keys);
+        config.coap.timeout = Duration::from_secs(10);
+    });
     config.dtls.handshake_timeout = Duration::from_secs(8);
     let client = Session::connect_to(remote, true, config).await?;
     let reply = client.get("value").await?;
@@ -160,8 +162,10 @@ async fn after_a_restart_a_session_comes_back_if_its_key_is_believed_still_and_a
         };
         let (server, remote, _) = serve(keys, "127.0.0.1:0".parse().unwrap());
         let session = Some(dir.join("session"));
-        let mut config = ClientConfig { public_keys: Some(client), session, ..ClientConfig::default() };
-        config.timeout = Duration::from_secs(3);
+        let mut config = ClientConfig::default();
+        config.trust.public_keys = Some(client);
+        config.state.session = session;
+        config.coap.timeout = Duration::from_secs(3);
         let client = Session::connect_to(remote, true, config).await.unwrap();
         assert_eq!(client.get("value").await.unwrap().payload, b"first");
         server.stop();
@@ -232,17 +236,16 @@ async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
     // Dropped before the server if an assertion fails, so that it ends.
     let tell = tell;
 
-    let mut config = ClientConfig {
-        public_keys: Some(test_ca.client(CERTIFIED).expecting("127.0.0.1")),
-        timeout: Duration::from_secs(10),
-        ..ClientConfig::default()
-    };
+    let mut config = ClientConfig::default();
+    config.trust.public_keys = Some(test_ca.client(CERTIFIED).expecting("127.0.0.1"));
+    config.coap.timeout = Duration::from_secs(10);
     config.dtls.retransmit_first = Duration::from_millis(50);
     let certified = tokio::spawn(Session::connect_to(remote, true, config));
     is_asked.recv().await.unwrap();
 
     let key = Some(ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() });
-    let mut config = ClientConfig { key, ..ClientConfig::default() };
+    let mut config = ClientConfig::default();
+    config.trust.key = key;
     config.dtls.handshake_timeout = Duration::from_secs(3);
     let known = Session::connect_to(remote, true, config).await;
     assert!(known.is_ok(), "{:?}", known.err().map(|error| error.to_string()));

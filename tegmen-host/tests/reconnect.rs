@@ -46,7 +46,10 @@ impl Running {
 
 fn config() -> ClientConfig {
     let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
-    ClientConfig { key: Some(key), timeout: Duration::from_secs(30), ..ClientConfig::default() }
+    ClientConfig::default().with(|config| {
+        config.trust.key = Some(key);
+        config.coap.timeout = Duration::from_secs(30);
+    })
 }
 
 async fn ask(client: &Session, method: Code) -> Result<Response, ClientError> {
@@ -67,7 +70,9 @@ async fn a_request_to_a_server_that_forgot_the_session_begins_another() {
 async fn a_post_is_not_repeated_and_nothing_is_without_reconnection() {
     let running = Running::start(b"first", None, None);
     let client = Session::connect_to(running.address, true, config()).await.unwrap();
-    let fixed = ClientConfig { reconnect: false, timeout: Duration::from_secs(3), ..config() };
+    let mut fixed = config();
+    fixed.recovery.reconnect = false;
+    fixed.coap.timeout = Duration::from_secs(3);
     let other = Session::connect_to(running.address, true, fixed).await.unwrap();
     let address = running.kill();
     let _running = Running::start(b"second", None, Some(address));
@@ -91,7 +96,8 @@ async fn an_observation_goes_on_after_its_server_was_killed_with_and_without_sta
     remove();
     for (state, reconnects) in [(Some(state.as_path()), 0), (None, 1)] {
         let running = Running::start(b"first", state, None);
-        let config = ClientConfig { alive: Some(Duration::from_secs(1)), ..config() };
+        let mut config = config();
+        config.recovery.alive = Some(Duration::from_secs(1));
         let client = Session::connect_to(running.address, true, config).await.unwrap();
         let mut observation = client.observe("value").await.unwrap();
         assert_eq!(observation.next().await.unwrap().unwrap().payload, b"first");

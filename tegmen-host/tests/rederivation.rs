@@ -77,7 +77,10 @@ impl Scene {
                 wire.lock().unwrap().push((sent, datagram.to_vec()));
             }
         }));
-        ClientConfig { oscore: Some(self.dir(name)), tap: Some(tap), ..ClientConfig::default() }
+        ClientConfig::default().with(|config| {
+            config.oscore = Some(self.dir(name));
+            config.log.tap = Some(tap);
+        })
     }
 
     async fn client(&self, running: &Running) -> Session {

@@ -61,7 +61,10 @@ fn start(config: ServerConfig, credentials: &Credentials, port: u16) -> Running 
 
 fn psk(dir: &Path, key: &[u8]) -> ClientConfig {
     let key = ClientKey { identity: "me".to_owned(), key: key.to_vec().into() };
-    ClientConfig { key: Some(key), resume: Some(dir.to_owned()), ..ClientConfig::default() }
+    ClientConfig::default().with(|config| {
+        config.trust.key = Some(key);
+        config.state.resume = Some(dir.to_owned());
+    })
 }
 
 /// Whether the session was resumed, once a request was answered in it.
@@ -73,7 +76,8 @@ async fn get(remote: SocketAddr, config: ClientConfig) -> Result<bool, ClientErr
 
 /// Whether the session was resumed, and how a request was answered in it.
 async fn asked(remote: SocketAddr, config: ClientConfig) -> Result<(bool, Code), ClientError> {
-    let mut config = ClientConfig { timeout: Duration::from_secs(10), ..config };
+    let mut config = config;
+    config.coap.timeout = Duration::from_secs(10);
     config.dtls.handshake_timeout = Duration::from_secs(8);
     let client = Session::connect_to(remote, true, config).await?;
     let code = client.get("value").await?.code;
@@ -92,7 +96,7 @@ async fn a_client_comes_back_with_a_ticket_or_an_id() {
         assert!(get(running.address, config.clone()).await.unwrap());
         assert!(get(running.address, config.clone()).await.unwrap());
         // Without the directory nothing is offered.
-        assert!(!get(running.address, ClientConfig { resume: None, ..config }).await.unwrap());
+        assert!(!get(running.address, config.with(|config| config.state.resume = None)).await.unwrap());
         let events = running.events.lock().unwrap().clone();
         assert_eq!(events.iter().filter(|event| event.contains("resumed: true")).count(), 2, "{events:?}");
         let totals = running.server.stop();
@@ -144,7 +148,10 @@ async fn who_got_another_key_goes_through_a_full_handshake() {
 }
 
 fn certified(dir: &Path, keys: PublicKeys) -> ClientConfig {
-    ClientConfig { public_keys: Some(keys), resume: Some(dir.to_owned()), ..ClientConfig::default() }
+    ClientConfig::default().with(|config| {
+        config.trust.public_keys = Some(keys);
+        config.state.resume = Some(dir.to_owned());
+    })
 }
 
 #[tokio::test]
@@ -250,7 +257,8 @@ async fn a_damaged_file_is_as_good_as_none_and_a_bad_directory_is_an_error() {
     std::fs::set_permissions(&files[0], std::fs::Permissions::from_mode(0o644)).unwrap();
     assert!(!get(running.address, config.clone()).await.unwrap());
     assert!(get(running.address, config.clone()).await.unwrap());
-    let no_dir = ClientConfig { resume: Some(files[0].clone()), ..config };
+    let mut no_dir = config;
+    no_dir.state.resume = Some(files[0].clone());
     assert!(matches!(get(running.address, no_dir).await, Err(ClientError::Resume { .. })));
 }
 
@@ -356,7 +364,7 @@ async fn a_tap_sees_the_secrets_of_a_resumed_session_before_the_records_that_the
             }
         }))
     };
-    assert!(get(running.address, ClientConfig { tap: Some(tap), ..client }).await.unwrap());
+    assert!(get(running.address, client.with(|config| config.log.tap = Some(tap))).await.unwrap());
     assert_eq!(*seen.lock().unwrap(), ["secrets", "server's flight"]);
 }
 

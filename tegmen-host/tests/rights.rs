@@ -99,11 +99,17 @@ const BOTH: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, 
 
 fn psk(identity: &str, key: &[u8]) -> ClientConfig {
     let key = ClientKey { identity: identity.to_owned(), key: key.to_vec().into() };
-    ClientConfig { key: Some(key), timeout: Duration::from_secs(10), ..ClientConfig::default() }
+    ClientConfig::default().with(|config| {
+        config.trust.key = Some(key);
+        config.coap.timeout = Duration::from_secs(10);
+    })
 }
 
 fn certified(keys: PublicKeys) -> ClientConfig {
-    ClientConfig { public_keys: Some(keys), timeout: Duration::from_secs(10), ..ClientConfig::default() }
+    ClientConfig::default().with(|config| {
+        config.trust.public_keys = Some(keys);
+        config.coap.timeout = Duration::from_secs(10);
+    })
 }
 
 async fn ask(client: &Session, method: Code, payload: &[u8]) -> Result<Code, ClientError> {
@@ -170,7 +176,8 @@ async fn a_public_key_that_was_shown_and_not_proved_gives_nobody_any_right() {
         }),
     );
 
-    let oscore = ClientConfig { oscore: Some(scene.file("client")), ..ClientConfig::default() };
+    let mut oscore = ClientConfig::default();
+    oscore.oscore = Some(scene.file("client"));
     let restricted = Session::connect_to(running.plain, false, oscore).await.unwrap();
     assert_eq!(ask(&restricted, Code::GET, b"").await.unwrap(), Code::CONTENT);
     assert_eq!(ask(&restricted, Code::PUT, b"x").await.unwrap(), Code::FORBIDDEN);
@@ -292,7 +299,7 @@ async fn a_session_does_not_come_back_after_a_restart_with_another_key() {
         let running = start("key", Vec::new());
         let listen = running.server.addresses().to_vec();
         let mut config = psk("me", b"key");
-        config.timeout = Duration::from_secs(2);
+        config.coap.timeout = Duration::from_secs(2);
         let client = Session::connect_to(running.secure, true, config).await.unwrap();
         assert_eq!(ask(&client, Code::GET, b"").await.unwrap(), Code::CONTENT);
         running.server.stop();

@@ -133,7 +133,10 @@ impl Wire {
 fn config(wire: &Wire) -> ClientConfig {
     let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
     let timeout = Duration::from_secs(8);
-    let mut config = ClientConfig { key: Some(key), timeout, tap: Some(wire.tap()), ..ClientConfig::default() };
+    let mut config = ClientConfig::default();
+    config.trust.key = Some(key);
+    config.coap.timeout = timeout;
+    config.log.tap = Some(wire.tap());
     config.dtls.handshake_timeout = Duration::from_secs(8);
     config
 }
@@ -231,7 +234,8 @@ async fn a_client_goes_on_with_the_session_of_the_one_before() {
     let (scene, wire) = (Scene::new("client"), Wire::default());
     let running = Running::start(None, None);
     let file = scene.file("session");
-    let config = ClientConfig { session: Some(file.clone()), ..config(&wire) };
+    let mut config = config(&wire);
+    config.state.session = Some(file.clone());
     let connect = || Session::connect_to(running.address, true, config.clone());
     let client = connect().await.unwrap();
     ask(&client, Code::GET, b"").await;
@@ -250,7 +254,8 @@ async fn a_client_goes_on_with_the_session_of_the_one_before() {
     // A copy is refused, and so is an old one that was put back.
     let (copy, old) = (scene.file("copy"), std::fs::read(&file).unwrap());
     std::fs::copy(&file, &copy).unwrap();
-    let refused = Session::connect_to(running.address, true, ClientConfig { session: Some(copy), ..config.clone() });
+    let refused =
+        Session::connect_to(running.address, true, config.clone().with(|config| config.state.session = Some(copy)));
     let Err(ClientError::State(error @ StateError::Untrusted { .. })) = refused.await else {
         panic!("a copy was taken")
     };
@@ -268,7 +273,8 @@ async fn both_ends_are_restarted_again_and_again() {
     let (scene, wire) = (Scene::new("both"), Wire::default());
     let (file, session) = (scene.file("state.db"), scene.file("sessions"));
     std::fs::create_dir(&session).unwrap();
-    let config = ClientConfig { session: Some(session), ..config(&wire) };
+    let mut config = config(&wire);
+    config.state.session = Some(session);
     let mut running = Running::start(Some(&file), None);
     let address = running.address;
     let mut client = Session::connect_to(address, true, config.clone()).await.unwrap();
@@ -524,7 +530,8 @@ async fn oscore_inside_of_a_session_goes_on_when_the_server_loses_both() {
     let mirrored = ContextFile::read(&dirs[0]).unwrap().mirrored();
     contexts::create(&client_dir, &mirrored).unwrap();
     let running = Running::start_with("me", Some(&file), None, &dirs);
-    let inside = ClientConfig { oscore: Some(client_dir), ..config(&wire) };
+    let mut inside = config(&wire);
+    inside.oscore = Some(client_dir);
     let client = Session::connect_to(running.address, true, inside).await.unwrap();
     ask(&client, Code::PUT, b"mine").await;
     running.database.as_ref().unwrap().flush().unwrap();

@@ -95,7 +95,8 @@ async fn a_mutual_handshake_with_openssl_whose_key_is_in_the_tpm_alone() {
         trust.add_anchors(ca.pem().as_bytes()).unwrap();
         let keys = PublicKeys::new(SUITES).with_chain(&[ours.unwrap().der().to_vec()], Arc::new(in_tpm)).unwrap();
         let keys = keys.believing(Arc::new(Verifier::new(trust, Settings::default()))).expecting("127.0.0.1");
-        let config = ClientConfig { public_keys: Some(keys), ..ClientConfig::default() };
+        let mut config = ClientConfig::default();
+        config.trust.public_keys = Some(keys);
         let client = Session::connect_to(([127, 0, 0, 1], port).into(), true, config).await.unwrap();
         assert_eq!(client.server().as_deref(), Some("CN=server"));
         // It has verified us, and says so with the session.
@@ -123,7 +124,8 @@ async fn a_server_whose_key_is_in_the_tpm_decrypts_what_clients_encrypt() {
     let mut trust = Trust::default();
     trust.add_anchors(ca.pem().as_bytes()).unwrap();
     let keys = PublicKeys::new(RSA).believing(Arc::new(Verifier::new(trust, Settings::default())));
-    let config = ClientConfig { public_keys: Some(keys.expecting("127.0.0.1")), ..ClientConfig::default() };
+    let mut config = ClientConfig::default();
+    config.trust.public_keys = Some(keys.expecting("127.0.0.1"));
     let client = Session::connect_to(server.addresses()[0].address, true, config).await.unwrap();
     assert_eq!(client.server().as_deref(), Some("CN=server"));
 }

@@ -38,7 +38,9 @@ fn start() -> Server {
 
 async fn connect_with(server: &Server, secure: bool, change: impl FnOnce(&mut ClientConfig)) -> Session {
     let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
-    let mut config = ClientConfig { key: Some(key), timeout: Duration::from_secs(10), ..ClientConfig::default() };
+    let mut config = ClientConfig::default();
+    config.trust.key = Some(key);
+    config.coap.timeout = Duration::from_secs(10);
     change(&mut config);
     let address = server.addresses().iter().find(|listen| listen.secure == secure).unwrap().address;
     Session::connect_to(address, secure, config).await.unwrap()
@@ -61,7 +63,7 @@ async fn bodies_of_every_size_go_up_and_come_down_in_blocks_of_every_size() {
     let server = start();
     for secure in [true, false] {
         for block_size in [16, 64, 256, 1024] {
-            let client = connect_with(&server, secure, |config| config.block_size = block_size).await;
+            let client = connect_with(&server, secure, |config| config.coap.block_size = block_size).await;
             for len in [0, 1, block_size - 1, block_size, block_size + 1, 3 * block_size, 5000] {
                 let sent = body(len);
                 assert_eq!(ask(&client, Code::PUT, "value", &sent).await.code, Code::CHANGED, "{block_size} {len}");
@@ -240,7 +242,9 @@ async fn observers_are_told_of_changes_in_order_until_they_cancel() {
 #[tokio::test]
 async fn a_server_that_is_silent_is_sent_a_byte_a_second() {
     let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let config = ClientConfig { confirmable: false, timeout: Duration::from_millis(50), ..ClientConfig::default() };
+    let mut config = ClientConfig::default();
+    config.coap.confirmable = false;
+    config.coap.timeout = Duration::from_millis(50);
     let client = Session::connect_to(silent.local_addr().unwrap(), false, config).await.unwrap();
     let path = "value";
     let asking = client.get(path);
@@ -481,7 +485,7 @@ async fn the_blocks_of_an_upload_have_one_token() {
             }
         }
     }));
-    let client = connect_with(&server, false, |config| config.tap = Some(tap)).await;
+    let client = connect_with(&server, false, |config| config.log.tap = Some(tap)).await;
     for _ in 0..2 {
         assert_eq!(ask(&client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
     }

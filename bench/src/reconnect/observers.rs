@@ -84,7 +84,9 @@ async fn observer(
     back: Rc<Cell<Option<Instant>>>,
 ) -> Result<Instant, ClientError> {
     let key = ClientKey { identity: IDENTITY.to_owned(), key: crate::fleet::SECRET.as_bytes().to_vec().into() };
-    let config = ClientConfig { key: Some(key), alive: Some(ALIVE), ..ClientConfig::default() };
+    let mut config = ClientConfig::default();
+    config.trust.key = Some(key);
+    config.recovery.alive = Some(ALIVE);
     let client = Session::connect_to(address, true, config).await?;
     let mut observation = client.observe("/time").await?;
     if observation.is_registered() {

@@ -31,7 +31,7 @@ fn server(scene: &Scene, by: By) -> Check {
     let mut told = 0;
     for number in 0..2 {
         let address = (LOOPBACK, relay.port).into();
-        let resume = |config: &mut ClientConfig| config.resume = Some(sessions.clone());
+        let resume = |config: &mut ClientConfig| config.state.resume = Some(sessions.clone());
         let client = Library::connect_as(address, Some(&Psk::usual()), resume)?;
         if client.is_resumed() != (number == 1) {
             return Err(format!("session {number}: resumed is {}", client.is_resumed()).into());

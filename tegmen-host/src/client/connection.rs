@@ -196,7 +196,7 @@ impl Connection {
         let first = *self.first_repeat.get_or_insert(now);
         let finds_silence = self.protection == Protection::Dtls || self.observations > 0;
         let is_first = self.silent_at == Instant::NEVER;
-        if self.config.reconnect && finds_silence && is_first && now.since(first) >= BETWEEN_REPEATS {
+        if self.config.recovery.reconnect && finds_silence && is_first && now.since(first) >= BETWEEN_REPEATS {
             self.silent_at = now.after(LAST_WAIT);
         }
     }
@@ -308,7 +308,7 @@ impl Connection {
     }
 
     fn tap(&self, sent: bool, datagram: &[u8]) {
-        if let Some(tap) = &self.config.tap {
+        if let Some(tap) = &self.config.log.tap {
             (tap.0)(Tapped::Datagram { sent, path: self.path, datagram });
         }
     }
@@ -370,6 +370,6 @@ fn explain_network(remote: SocketAddr, protection: Protection, source: &io::Erro
 
 fn new_node(endpoint: Endpoint<Table, Role>, config: &ClientConfig) -> Node {
     let mut node = Node::with_features(endpoint, ExchangePool::new(0, POOL_BYTES), Parts::default());
-    node.set_nstart(config.nstart.max(1));
+    node.set_nstart(config.coap.nstart.max(1));
     node
 }

@@ -76,8 +76,8 @@ pub(super) fn new_endpoint(
     config: &ClientConfig,
     dtls: Config,
 ) -> Endpoint<Table, Role> {
-    let keys = config.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
-    let role = Resuming { role: ClientOnly, sessions: resumption::AcceptsTickets(config.resume.is_some()) };
+    let keys = config.trust.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
+    let role = Resuming { role: ClientOnly, sessions: resumption::AcceptsTickets(config.state.resume.is_some()) };
     let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys };
     Endpoint::with_roles(&mut Cx { now: clock::now(), crypto, counters }, Table::new(), dtls, role)
 }
@@ -140,7 +140,7 @@ impl Session {
     /// there was one.
     pub(super) fn may_try_again(&self, error: &ClientError, since: u32) -> bool {
         let is_closed = matches!(error, ClientError::Closed { .. });
-        self.config().reconnect && !is_closed && (self.was_lost(since) || error.is_passing())
+        self.config().recovery.reconnect && !is_closed && (self.was_lost(since) || error.is_passing())
     }
 
     /// Begins another session in the place of one that is over. Attempts follow one another with random pauses. If several
@@ -179,8 +179,8 @@ impl Session {
     /// As [`transfer::request`], again in another session where one ends or is unknown to the server, if the request
     /// may be executed twice.
     pub(super) async fn request_again(&self, request: &Request<'_>) -> Result<Response, ClientError> {
-        let reconnect = self.config().reconnect;
-        let until = clock::now().after(self.config().timeout);
+        let reconnect = self.config().recovery.reconnect;
+        let until = clock::now().after(self.config().coap.timeout);
         let mut attempts = 0;
         loop {
             // Nothing of this request was sent yet, or it may be sent again.

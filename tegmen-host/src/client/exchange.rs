@@ -32,7 +32,7 @@ impl Session {
                     continue;
                 }
             };
-            let answer = self.response_to(&place, start.after(self.config().timeout)).await;
+            let answer = self.response_to(&place, start.after(self.config().coap.timeout)).await;
             let again = self.lock().places.get(place.at()).is_some_and(|place| place.again);
             if is_again || !again {
                 let round_trip = clock::now().since(start);
@@ -55,7 +55,7 @@ impl Session {
         let place = self.place();
         let request = Request::new(Code::GET, "");
         let answer = match self.begin(&place, &Message::Rederivation(&request)).await? {
-            Turn::Sent(start) => self.response_to(&place, start.after(self.config().timeout)).await.map(drop),
+            Turn::Sent(start) => self.response_to(&place, start.after(self.config().coap.timeout)).await.map(drop),
             Turn::KeysLost => Ok(()),
         };
         match self.lock().has_lost_keys() {
@@ -68,7 +68,8 @@ impl Session {
     pub(super) async fn begin(&self, place: &TakenPlace, message: &Message<'_>) -> Result<Turn, ClientError> {
         let start = clock::now();
         // A message that nobody acknowledges waits for PROBING_RATE, however long that takes.
-        let deadline = if self.config().confirmable { start.after(self.config().timeout) } else { Instant::NEVER };
+        let deadline =
+            if self.config().coap.confirmable { start.after(self.config().coap.timeout) } else { Instant::NEVER };
         let sent = self.wait(place, deadline, |connection, at| connection.try_send(at, message).transpose()).await;
         let seconds = clock::now().since(start).as_secs();
         sent.unwrap_or_else(|| Err(ClientError::NotSent { remote: self.remote(), seconds }))
@@ -82,7 +83,7 @@ impl Session {
     pub async fn ping(&self) -> Result<Duration, ClientError> {
         let place = self.place();
         let Turn::Sent(start) = self.begin(&place, &Message::Ping).await? else { return Ok(Duration::ZERO) };
-        match self.response_to(&place, start.after(self.config().timeout)).await {
+        match self.response_to(&place, start.after(self.config().coap.timeout)).await {
             Err(ClientError::Reset { .. }) | Ok(_) => Ok(clock::now().since(start)),
             Err(error) => Err(error),
         }

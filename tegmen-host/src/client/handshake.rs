@@ -97,7 +97,7 @@ impl Connection {
 
     fn explain(&self, reason: Fatal) -> ClientError {
         let remote = self.remote;
-        let identity = self.config.key.as_ref().map(|key| key.identity.clone()).unwrap_or_default();
+        let identity = self.config.trust.key.as_ref().map(|key| key.identity.clone()).unwrap_or_default();
         let handshake = |detail: &str| ClientError::Handshake { remote, detail: detail.to_owned() };
         match reason {
             Fatal::TimedOut { after_finished: false } => {
@@ -107,7 +107,7 @@ impl Connection {
                 ClientError::Unfinished { remote, seconds: self.config.dtls.handshake_timeout.as_secs() }
             }
             // decrypt_error, bad_record_mac, unknown_psk_identity, and what some say instead
-            Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115) && self.config.key.is_some() => {
+            Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115) && self.config.trust.key.is_some() => {
                 ClientError::IdentityOrKey { remote, identity, detail: alert.name() }
             }
             Fatal::Alert(alert) if alert.0 == 40 => ClientError::Handshake {
@@ -173,7 +173,7 @@ impl Connection {
             }
             Some(Need::PskOfClient { .. } | Need::Decrypt { .. }) | None => {}
         }
-        let answer = match &self.config.key {
+        let answer = match &self.config.trust.key {
             Some(key) => Answer::Psk { identity: key.identity.as_bytes(), key: &key.key, principal: Principal(0) },
             None => Answer::Unknown,
         };

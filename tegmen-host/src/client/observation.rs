@@ -62,8 +62,8 @@ impl Observation {
 
     /// The first response, then each newer representation; `None` after the last. Notifications that come late, behind
     /// newer ones, are left out. If the server is silent for longer than its representation is good for, or than
-    /// [`ClientConfig::alive`](super::ClientConfig::alive), it is asked again. Where a server restarted or cannot be reached,
-    /// this waits until it is back and registers again (see [`ClientConfig::reconnect`](super::ClientConfig::reconnect)).
+    /// [`ClientRecovery::alive`](super::ClientRecovery::alive), it is asked again. Where a server restarted or cannot be reached,
+    /// this waits until it is back and registers again (see [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)).
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
@@ -121,7 +121,7 @@ impl Observation {
         let before = self.since;
         let mut backoff = Backoff::new();
         let (place, reply, is_challenged) = loop {
-            if self.session.config().reconnect && self.session.lock().is_over() {
+            if self.session.config().recovery.reconnect && self.session.lock().is_over() {
                 self.session.reconnect(Instant::NEVER).await?;
             }
             self.since = self.session.reconnects();
@@ -152,6 +152,7 @@ impl Observation {
         self.alive = self
             .session
             .config()
+            .recovery
             .alive
             .map_or(Instant::NEVER, |alive| now.after(alive).after(alive.mul_f64(f64::from(random[0]) / 1024.0)));
         download(&self.session, &self.request.request(), reply).await

@@ -32,7 +32,7 @@ impl Session {
             let oscore = connection.oscore.as_ref().ok_or(wrong("nothing protected was asked for"))?;
             (request, oscore.outside(request).cloned().ok_or_else(gone)?)
         };
-        let deadline = clock::now().after(self.config().timeout);
+        let deadline = clock::now().after(self.config().coap.timeout);
         let mut block = first.block(OptionNumber::BLOCK2).ok_or(wrong("one has no Block2"))?;
         let mut whole = first.payload.clone();
         if block.number != 0 || whole.len() != block.size() {

@@ -18,13 +18,13 @@ pub(super) struct PersistentSession {
 impl PersistentSession {
     /// Opens the file for the session with `remote`, if one is wanted.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
-        let Some(path) = &config.session else { return Ok(None) };
+        let Some(path) = &config.state.session else { return Ok(None) };
         let path = match path.is_dir() {
             true => path.join(format!("{}_{}.session", remote.ip(), remote.port())),
             false => path.clone(),
         };
         let file = SessionFile::open(&path).map_err(ClientError::State)?;
-        let identity = config.key.as_ref().map(|key| key.identity.clone()).unwrap_or_default();
+        let identity = config.trust.key.as_ref().map(|key| key.identity.clone()).unwrap_or_default();
         Ok(Some(Self { file, remote, identity, untried: false }))
     }
 

@@ -190,7 +190,7 @@ impl<'a> IntoFuture for Request<'a, &'a Session> {
 
     /// Sends the request and waits for its response. Bodies that do not fit one message go in blocks (RFC 7959), and a
     /// server that asks for proof of our address or of freshness gets it (RFC 9175). A session that ended, or that the server
-    /// does not answer in, is replaced by another one (see [`ClientConfig::reconnect`](super::ClientConfig::reconnect)).
+    /// does not answer in, is replaced by another one (see [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)).
     /// If the future is dropped, the request is given up and its place is free.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {

@@ -68,8 +68,8 @@ impl Drop for StoredSession {
 impl ResumptionStore {
     /// What `config` says to keep for `remote`, with what was kept; what is no longer of use, or cannot be read, is not.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
-        let Some(dir) = &config.resume else { return Ok(None) };
-        let trust = match &config.public_keys {
+        let Some(dir) = &config.state.resume else { return Ok(None) };
+        let trust = match &config.trust.public_keys {
             None => Some(String::new()),
             Some(keys) => keys.trust().map(|trust| to_hex(&trust)),
         };
@@ -139,11 +139,11 @@ fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
         text.extend((part.len() as u64).to_be_bytes());
         text.extend(part);
     };
-    if let Some(key) = &config.key {
+    if let Some(key) = &config.trust.key {
         put(key.identity.as_bytes());
         put(&key.key);
     }
-    if let Some(keys) = &config.public_keys {
+    if let Some(keys) = &config.trust.public_keys {
         put(keys.name_expected().as_bytes());
         put(keys.credential(0).map_or(&[], |own| own.content));
     }

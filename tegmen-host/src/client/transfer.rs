@@ -77,7 +77,7 @@ async fn upload_blocks(
     let total = request.payload.len();
     let mut token = [0; 8];
     session.lock().crypto.random(&mut token);
-    let token = token.get(..session.config().token_len).unwrap_or(&token);
+    let token = token.get(..session.config().coap.token_len).unwrap_or(&token);
     let mut at = 0;
     loop {
         let first = Block::first(*size);
@@ -134,7 +134,7 @@ async fn blocks_after(
 ) -> Result<Option<Vec<u8>>, ClientError> {
     let wrong = |session: &Session, detail| ClientError::Blocks { remote: session.remote(), detail };
     let total = first.uint(OptionNumber::SIZE2).map(|size| size as usize);
-    let max = session.config().max_body;
+    let max = session.config().coap.max_body;
     if total.is_some_and(|total| total > max) {
         return Err(ClientError::BodyTooLong { max });
     }

@@ -134,7 +134,7 @@ impl Connection {
 
     fn on_records(&mut self, datagram: &mut [u8]) {
         // A datagram is opened where it lies. A tap sees it behind the secrets that its first record gives.
-        let mut untapped = self.config.tap.is_some().then(|| datagram.to_vec());
+        let mut untapped = self.config.log.tap.is_some().then(|| datagram.to_vec());
         let path = self.path;
         let mut records = Records::new(datagram);
         loop {

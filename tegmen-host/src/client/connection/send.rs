@@ -59,9 +59,9 @@ impl Connection {
             return Ok(Some(Turn::KeysLost));
         }
         let confirmable =
-            self.config.confirmable || !matches!(message, Message::Request(..) | Message::Rederivation(_));
+            self.config.coap.confirmable || !matches!(message, Message::Request(..) | Message::Rederivation(_));
         let now = clock::now();
-        if self.established && self.places.is_turn(at) && self.places.outstanding() < self.config.nstart.max(1) {
+        if self.established && self.places.is_turn(at) && self.places.outstanding() < self.config.coap.nstart.max(1) {
             let next = self.node.features.pacing.next(self.peer);
             if !confirmable && now < next {
                 if let Some(place) = self.places.get(at) {
@@ -76,9 +76,9 @@ impl Connection {
                 return Ok(Some(Turn::Sent(now)));
             }
         }
-        match self.places.queue(at, self.config.max_queued) {
+        match self.places.queue(at, self.config.coap.max_queued) {
             true => Ok(None),
-            false => Err(ClientError::QueueFull { remote: self.remote, max: self.config.max_queued }),
+            false => Err(ClientError::QueueFull { remote: self.remote, max: self.config.coap.max_queued }),
         }
     }
 
@@ -95,7 +95,7 @@ impl Connection {
         self.lease_ahead().map_err(ClientError::State)?;
         let mut random = [0; 8];
         self.crypto.random(&mut random);
-        let token = random.get(..self.config.token_len).unwrap_or(&random);
+        let token = random.get(..self.config.coap.token_len).unwrap_or(&random);
         match message {
             Message::Ping => {
                 let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
@@ -209,7 +209,7 @@ impl Connection {
         let others = request.options_len();
         // Header and token, the formats, Block1, Size1, Observe, Echo of 8 bytes and the end of the options.
         let room = self.most().min(taken).saturating_sub(others + 4 + 8 + 3 + 3 + 5 + 5 + 4 + 10 + 1);
-        self.config.block_size.min(room.max(16))
+        self.config.coap.block_size.min(room.max(16))
     }
 
     /// Sends what is due.
