@@ -53,7 +53,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 }
 
 /// Writes the response to a request into `frame`, and keeps it for a repetition of the request. A request that must not be
-/// executed twice is refused with 5.03 if there is no room to remember it.
+/// executed twice is refused with 5.03 if there is no space to remember it.
 #[inline]
 pub(super) fn answer<C: Crypto, S: ExchangeStorage, F: Features>(
     cx: &mut Cx<'_, C>,
