@@ -84,6 +84,8 @@ step_deny() {
 
 step_test() {
     cargo test --workspace --locked --quiet
+    # With optimization functions are inlined, and the backtrace lists them all the same.
+    cargo test --release --locked --quiet -p tegmen-host --test backtrace
     cargo test --doc --workspace --locked --quiet
 }
 

@@ -13,8 +13,6 @@ use std::task::{Context, Poll};
 #[cfg(target_os = "linux")]
 use std::{array, io::IoSlice};
 use tegmen::address::{Address, Path};
-use tegmen::buf::Frame;
-use tegmen::endpoint::MAX_TAILROOM;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -243,15 +241,13 @@ impl Inbound {
         &self.paths
     }
 
-    /// Calls `on_datagram` for each datagram that was received last.
-    pub fn each(&mut self, mut on_datagram: impl FnMut(&Path, &mut [u8])) {
+    /// Returns the datagrams that were received last, each with its path.
+    pub fn datagrams(&mut self) -> impl Iterator<Item = (&Path, &mut [u8])> {
         let buffers = self.storage.chunks_exact_mut(RECEIVE_BUFFER);
-        for ((path, meta), buffer) in self.paths.iter().zip(&self.meta).zip(buffers) {
+        self.paths.iter().zip(&self.meta).zip(buffers).flat_map(|((path, meta), buffer)| {
             let bytes = buffer.get_mut(..meta.len).unwrap_or(&mut []);
-            for datagram in bytes.chunks_mut(meta.stride.max(1)) {
-                on_datagram(path, datagram);
-            }
-        }
+            bytes.chunks_mut(meta.stride.max(1)).map(move |datagram| (path, datagram))
+        })
     }
 }
 
@@ -274,35 +270,14 @@ pub struct Outbox {
     end: usize,
 }
 
-/// A datagram being built in an [`Outbox`].
-pub struct Draft<'o> {
-    /// Room for it, headers in front and a tag behind included.
-    pub storage: &'o mut [u8],
-}
-
-impl Draft<'_> {
-    /// An empty frame for at most `max_content` bytes, with `headroom` before it and room behind. The headroom is what
-    /// stands there in the end, so that datagrams lie one after the other.
-    pub fn frame(&mut self, headroom: usize, max_content: usize) -> Frame<'_> {
-        let end = self.storage.len().saturating_sub(MAX_TAILROOM).min(headroom.saturating_add(max_content));
-        Frame::new(self.storage.get_mut(..end).unwrap_or(&mut []), headroom)
-    }
-
-    /// The frame of content that [`Self::frame`] was filled with, now with the room behind it.
-    pub fn sealable(&mut self, headroom: usize, len: usize) -> Frame<'_> {
-        Frame::around(self.storage, headroom, headroom + len)
-    }
-}
-
 impl Outbox {
-    /// Room for one more datagram; nothing is queued until [`Self::queue`].
-    pub fn draft(&mut self) -> Draft<'_> {
+    /// Returns memory for one more datagram; nothing is queued until [`Self::queue`].
+    pub fn draft(&mut self) -> &mut [u8] {
         let needed = self.end + MAX_DATAGRAM;
         if self.storage.len() < needed {
             self.storage.resize(needed, 0);
         }
-        let storage = self.storage.get_mut(self.end..needed).unwrap_or(&mut []);
-        Draft { storage }
+        self.storage.get_mut(self.end..needed).unwrap_or(&mut [])
     }
 
     /// Queues the datagram that was drafted last: the first `len` bytes of the draft.
@@ -315,8 +290,8 @@ impl Outbox {
     /// Queues a copy of `datagram`.
     pub fn push(&mut self, path: Path, datagram: &[u8]) {
         let draft = self.draft();
-        let len = datagram.len().min(draft.storage.len());
-        draft.storage[..len].copy_from_slice(&datagram[..len]);
+        let len = datagram.len().min(draft.len());
+        draft[..len].copy_from_slice(&datagram[..len]);
         self.queue(path, len);
     }
 

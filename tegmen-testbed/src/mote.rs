@@ -131,9 +131,10 @@ type Storage = Fixed<1, MESSAGE, 8, 1024>;
 
 impl PeerExchanges for Attached {
     type Storage = Storage;
+    type State = ();
 
-    fn exchanges(&mut self) -> &mut Exchanges<Storage> {
-        self.0.get_or_insert_default()
+    fn exchanges(&mut self) -> Option<&mut Exchanges<Storage>> {
+        Some(self.0.get_or_insert_default())
     }
 }
 

@@ -348,6 +348,11 @@ impl<'t> Frame<'t> {
         self.storage.len().wrapping_sub(self.end)
     }
 
+    /// Returns the places of the first byte and behind the last one in the storage.
+    pub(crate) const fn place(&self) -> (usize, usize) {
+        (self.start, self.end)
+    }
+
     /// Splits the frame at the byte `at`. Returns the bytes before it, with all the room before them, and the bytes
     /// from there on.
     pub(crate) fn split(&mut self, at: usize) -> Option<(&mut [u8], &mut [u8])> {

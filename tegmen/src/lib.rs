@@ -6,9 +6,11 @@
 //!
 //! The way of a datagram, in the order of the calls:
 //!
-//! 1. [`endpoint::Endpoint::handle`] finds out who sent it, and opens it in place ([`dtls::record`]);
+//! 1. [`node::Node::handle`], by [`endpoint::Endpoint::handle`], finds out who sent it, and opens it in place
+//!    ([`dtls::record`]);
 //! 2. [`coap::Exchanges::receive`] parses it into a view and knows whether it was seen before;
-//! 3. [`coap::handler::serve`] takes a request through the policy to the application, which writes the response;
+//! 3. [`coap::handler::serve`] and [`coap::handler::respond`] take a request through the policy to the handler, which writes
+//!    the response; an application with its own features does so in [`node::Application::answer`];
 //! 4. [`endpoint::Endpoint::seal`] protects it.
 //!
 //! [`endpoint::Endpoint::poll`] sends what is due, the first time and again. Ciphers, hashes and randomness come

@@ -29,7 +29,7 @@ mod request_head;
 mod send;
 mod serve;
 
-pub use application::{Application, Deferred, DeferredRequest, Reply};
+pub use application::{Application, Deferred, DeferredRequest, Incoming, Reply};
 pub use error::SendError;
 pub use features::{Features, Parts};
 pub use observation::{Notification, Observation};
@@ -50,17 +50,17 @@ use crate::cx::Cx;
 use crate::dtls::Records;
 use crate::dtls::association::Rank;
 use crate::dtls::roles::Roles;
-use crate::endpoint::{Endpoint, Event, Peers};
-use crate::identity::{Identity, PeerId};
+use crate::endpoint::{Endpoint, Event, MAX_TAILROOM, Peers};
+use crate::identity::PeerId;
 use crate::time::Instant;
-use features::ExchangeOf;
+use features::{ExchangeOf, StateOf};
 
 /// An endpoint, the exchanges of each of its peers, and the memory of the features `F`.
 pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
     /// The peers and their sessions.
     pub endpoint: Endpoint<P, R>,
     /// The memory of their exchanges.
-    storage: <P::Attached as PeerExchanges>::Storage,
+    pub storage: <P::Attached as PeerExchanges>::Storage,
     /// The memory of the features.
     pub features: F,
     nstart: usize,
@@ -101,7 +101,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         cx: &mut Cx<'_, C>,
         path: &Path,
         records: &mut Records<'_>,
-        application: &mut impl Application<ExchangeOf<F>>,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         out: &mut [u8],
     ) -> Option<Event> {
         loop {
@@ -123,7 +123,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         cx: &mut Cx<'_, C>,
         path: &Path,
         datagram: &mut [u8],
-        application: &mut impl Application<ExchangeOf<F>>,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         out: &mut [u8],
     ) -> Option<Event> {
         let peer = self.endpoint.plain(cx, path, Rank::Stranger).ok()?;
@@ -137,7 +137,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     pub fn poll<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        application: &mut impl Application<ExchangeOf<F>>,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         out: &mut [u8],
     ) -> Option<Event> {
         loop {
@@ -153,40 +153,77 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
+    /// Lets `write` write a message to `peer` into a frame, with what is kept of the peer and the memory of the exchanges.
+    /// Protects the message, and sets the alarm of the peer. Returns `None` if nothing is to be sent.
+    pub fn write<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        out: &mut [u8],
+        write: impl FnOnce(&mut Cx<'_, C>, &mut P::Attached, &mut <P::Attached as PeerExchanges>::Storage, &mut Frame<'_>),
+    ) -> Option<Event> {
+        let mut frame = self.frame::<C>(peer, out);
+        write(cx, self.endpoint.peers.attached(peer)?, &mut self.storage, &mut frame);
+        let (start, end) = frame.place();
+        self.schedule(peer);
+        self.transmit(cx, peer, Frame::around(out, start, end))
+    }
+
+    /// Returns an empty frame for a message to `peer`, with space for its protection before and behind. Where records may
+    /// have a limit, the message does not exceed it.
+    #[inline]
+    fn frame<'o, C: Crypto>(&mut self, peer: PeerId, out: &'o mut [u8]) -> Frame<'o> {
+        let headroom = self.endpoint.headroom::<C>(peer);
+        if !R::RECORD_SIZE {
+            return Frame::new(out, headroom);
+        }
+        let content = self.endpoint.peers.peer(peer).map_or(0, |peer| peer.max_content());
+        let end = out.len().saturating_sub(MAX_TAILROOM).min(headroom.saturating_add(content));
+        Frame::new(out.get_mut(..end).unwrap_or(&mut []), headroom)
+    }
+
     /// Handles a message of a peer. Returns what is to be answered. Drops messages of a session whose replay window was
     /// lost, until the response to a request of ours comes, or [`Endpoint::verify_session`] is called.
-    fn receive<C: Crypto>(
+    fn receive<C: Crypto, A: Application<ExchangeOf<F>, StateOf<P>>>(
         &mut self,
         cx: &mut Cx<'_, C>,
         peer: PeerId,
         message: &mut [u8],
-        application: &mut impl Application<ExchangeOf<F>>,
+        application: &mut A,
         out: &mut [u8],
     ) -> Option<Event> {
-        // The message may be a replay: the replay window of a restored session was lost. The owner first has to verify
-        // that the peer is there (RFC 9175, section 2.3).
-        if R::RESTORES && self.endpoint.is_unverified(peer) {
-            if !self.is_fresh(peer, message) {
-                cx.counters.discard(Discard::Replayed);
-                return None;
-            }
-            self.endpoint.verify_session(peer);
-        }
-        if R::RESTORES {
-            self.draw_message_id(cx, peer);
+        let is_unverified = R::RESTORES && self.endpoint.is_unverified(peer);
+        if is_unverified && !A::ANSWERS && !self.verify(cx, peer, message) {
+            return None;
         }
         self.features.pacing().heard(peer);
-        if F::Observers::PLACES > 0 {
-            self.make_space_for_observers();
-        }
+        self.make_space_for_observers();
         let sender = self.endpoint.peers.peer(peer)?;
-        let identity = Identity { principal: sender.principal(), protection: sender.protection() };
-        let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
+        let (identity, path) = (sender.identity(), *sender.path());
+        let mut frame = self.frame::<C>(peer, out);
         let Self { endpoint, storage, features, .. } = self;
-        let exchanges = endpoint.peers.attached(peer)?.exchanges();
+        let attached = endpoint.peers.attached(peer)?;
+        begin(cx, peer, attached, application);
+        let exchanges = attached.exchanges()?;
+        if R::RESTORES {
+            exchanges.draw_message_id(cx.crypto);
+        }
         match exchanges.receive(storage, cx.now, message) {
+            Received::Request(request, key) if A::ANSWERS => {
+                let (exchanges, state) = attached.with_state()?;
+                let is_protected = request.option(OptionNumber::OSCORE).is_some();
+                let repeat = serve::effect(&request, is_protected);
+                let has_room = exchanges.has_room(storage, cx.now, repeat);
+                let (len, message_id) = (message.len(), exchanges.message_id());
+                let message = if is_protected { Err(message) } else { Ok(request) };
+                let incoming =
+                    Incoming { peer, path, identity, is_unverified, state, message, len, message_id, repeat, has_room };
+                if let Some(repeat) = application.answer(cx, incoming, &mut frame) {
+                    exchanges.keep_reply(storage, cx.now, key, repeat, frame.bytes());
+                }
+            }
             Received::Request(request, key) => {
-                let memory = (exchanges, storage, features);
+                let memory = (attached.exchanges()?, storage, features);
                 // A proxy sees the outer message of a protected request here, before it is opened.
                 if F::Oscore::IS_ON && request.option(OptionNumber::OSCORE).is_some() {
                     serve::answer_protected(cx, peer, memory, (message, key), application, &mut frame);
@@ -194,7 +231,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                     serve::answer(cx, peer, memory, (request, key), (identity, None), application, &mut frame);
                 }
             }
-            Received::Duplicate(reply) => frame.append(reply).ok()?,
+            Received::Duplicate(reply) => {
+                cx.counters.duplicates = cx.counters.duplicates.saturating_add(u32::from(A::ANSWERS));
+                frame.append(reply).ok()?;
+            }
             Received::Reject(reset) => frame.append(&reset).ok()?,
             Received::Response { request, message: response, acknowledge } => {
                 let (oscore, _) = features.oscore();
@@ -207,25 +247,34 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                 }
                 frame.append(acknowledge.as_ref().map_or(&[], |acknowledgement| acknowledgement)).ok()?;
             }
-            Received::Acknowledged(request) => {
-                if !notify::on_acknowledged(features.observers(), peer, request) {
-                    application.on_reply(peer, request, Reply::Acknowledged);
-                }
-            }
-            Received::Reset(request) => {
-                if !notify::on_refused(features.observers(), peer, request) {
-                    application.on_reply(peer, request, Reply::Reset);
-                }
-            }
+            Received::Acknowledged(request) => on_reply(features, peer, request, Reply::Acknowledged, application),
+            Received::Reset(request) => on_reply(features, peer, request, Reply::Reset, application),
             Received::Rejected { message_id } => {
                 features.observers().remove(peer, |observer| observer.message_id == Some(message_id));
+                application.on_rejected(peer, message_id);
             }
             Received::Nothing => {}
         }
         if F::Queue::PLACES > 0 || F::Observers::PLACES > 0 {
             self.schedule(peer);
         }
+        if R::RECORD_SIZE {
+            let (start, end) = frame.place();
+            frame = Frame::around(out, start, end);
+        }
         self.transmit(cx, peer, frame)
+    }
+
+    /// Decides whether the message of a restored session may be handled: it may be a replay, because the replay window was
+    /// lost. The response to a request of ours verifies the session. Without it the owner first has to verify that the peer
+    /// is there (RFC 9175, section 2.3).
+    fn verify<C>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, message: &[u8]) -> bool {
+        let is_fresh = self.is_fresh(peer, message);
+        match is_fresh {
+            true => self.endpoint.verify_session(peer),
+            false => cx.counters.discard(Discard::Replayed),
+        }
+        is_fresh
     }
 
     /// Returns true for the response to a request that was sent since the session was restored. Its token is long enough
@@ -235,7 +284,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let token = message.token();
         let Some(attached) = self.endpoint.peers.attached(peer) else { return false };
         let responds = message.code().is_response() && token.len() >= FRESH_TOKEN;
-        responds && attached.exchanges().awaits(&self.storage, token)
+        responds && attached.exchanges().is_some_and(|exchanges| exchanges.awaits(&self.storage, token))
     }
 
     /// Sends one message of a peer's exchanges again, or ends an exchange that nobody answered. If neither is due, sends a
@@ -244,15 +293,15 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         &mut self,
         cx: &mut Cx<'_, C>,
         peer: PeerId,
-        application: &mut impl Application<ExchangeOf<F>>,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         out: &mut [u8],
     ) -> Option<Event> {
         let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
-        let exchanges = self.endpoint.peers.attached(peer)?.exchanges();
-        if let Some(Due::TimedOut(request)) = exchanges.poll(&mut self.storage, cx.now, &mut frame)
-            && !notify::on_refused(self.features.observers(), peer, request)
-        {
-            application.on_reply(peer, request, Reply::TimedOut);
+        let attached = self.endpoint.peers.attached(peer)?;
+        let next = attached.on_alarm(&self.storage, cx.now);
+        let exchanges = attached.exchanges()?;
+        if let Some(Due::TimedOut(request)) = exchanges.poll(&mut self.storage, cx.now, &mut frame) {
+            on_reply(&mut self.features, peer, request, Reply::TimedOut, application);
         }
         if F::Queue::PLACES > 0 && frame.is_empty() {
             self.send_queued(cx, peer, application, &mut frame);
@@ -261,13 +310,16 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             self.send_notification(cx, peer, application, &mut frame);
         }
         self.schedule(peer);
+        if let Some(next) = next {
+            self.endpoint.peers.schedule(peer, next);
+        }
         self.transmit(cx, peer, frame)
     }
 
     /// Sets the alarm of a peer for its exchanges, for the messages that wait, and for notifications.
     fn schedule(&mut self, peer: PeerId) {
-        let attached = self.endpoint.peers.attached(peer);
-        if let Some(deadline) = attached.and_then(|attached| attached.exchanges().next_deadline(&self.storage)) {
+        let exchanges = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges);
+        if let Some(deadline) = exchanges.and_then(|exchanges| exchanges.next_deadline(&self.storage)) {
             self.endpoint.peers.schedule(peer, deadline);
         }
         if F::Queue::PLACES > 0 {
@@ -292,14 +344,48 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
+/// Begins the exchanges of a peer that sent its first message, and notes each message.
+#[inline]
+fn begin<C: Crypto, A: PeerExchanges, X>(
+    cx: &mut Cx<'_, C>,
+    peer: PeerId,
+    attached: &mut A,
+    application: &mut impl Application<X, A::State>,
+) {
+    if attached.begin(cx.now, |random| cx.crypto.random(random))
+        && let Some((_, state)) = attached.with_state()
+    {
+        application.on_begun(peer, state);
+    }
+    attached.heard(cx.now);
+}
+
+/// Takes an acknowledgement, a rejection or a timeout to the notification that it is for, or to the application.
+#[inline]
+fn on_reply<F: Features, S>(
+    features: &mut F,
+    peer: PeerId,
+    request: RequestId,
+    reply: Reply<'_>,
+    application: &mut impl Application<ExchangeOf<F>, S>,
+) {
+    let is_notification = match reply {
+        Reply::Acknowledged => notify::on_acknowledged(features.observers(), peer, request),
+        _ => notify::on_refused(features.observers(), peer, request),
+    };
+    if !is_notification {
+        application.on_reply(peer, request, reply);
+    }
+}
+
 /// Opens the response to a request that was protected. A response that does not open ends the exchange. If more responses
 /// follow, because the request is a registration, it is dropped: it is late, or forged.
-fn on_protected_response<C: Crypto, O: Oscore>(
+fn on_protected_response<C: Crypto, O: Oscore, S>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
     (peer, request): (PeerId, RequestId),
     (datagram, (code, is_open)): (&mut [u8], (Code, bool)),
-    application: &mut impl Application<O::Exchange>,
+    application: &mut impl Application<O::Exchange, S>,
 ) {
     match oscore.unprotect_response(cx.crypto, peer, request, datagram) {
         Ok(response) => application.on_reply(peer, request, Reply::Response(&response)),

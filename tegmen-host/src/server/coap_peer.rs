@@ -4,6 +4,7 @@ use super::oscore_exchange::OscoreExchange;
 use super::transfer::{Share, Transfers};
 use crate::exchange_pool::ExchangePool;
 use std::sync::{Arc, Mutex, PoisonError};
+use tegmen::coap::exchange::{self, EXCHANGE_LIFETIME};
 use tegmen::coap::observe::Observation;
 use tegmen::coap::{Exchanges, Probing, RequestId};
 use tegmen::time::Instant;
@@ -25,15 +26,93 @@ impl Forgotten {
     }
 }
 
-/// Kept only for peers that have sent a message.
-pub(super) type Attached = Option<Box<CoapPeer>>;
+/// The entry of a peer: empty until the peer has sent a message.
+#[derive(Default)]
+pub(super) struct Attached(Option<Box<Heard>>);
+
+/// A peer that has sent a message.
+struct Heard {
+    exchanges: PeerExchanges,
+    coap_peer: CoapPeer,
+}
+
+impl Attached {
+    /// Returns the state of the peer, if there is any.
+    pub(super) fn coap_peer(&mut self) -> Option<&mut CoapPeer> {
+        self.0.as_mut().map(|heard| &mut heard.coap_peer)
+    }
+
+    /// Forgets exchanges and state of the peer.
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl exchange::PeerExchanges for Attached {
+    type Storage = ExchangePool;
+    type State = CoapPeer;
+
+    #[inline]
+    fn exchanges(&mut self) -> Option<&mut PeerExchanges> {
+        self.0.as_mut().map(|heard| &mut heard.exchanges)
+    }
+
+    #[inline]
+    fn with_state(&mut self) -> Option<(&mut PeerExchanges, &mut CoapPeer)> {
+        self.0.as_mut().map(|heard| (&mut heard.exchanges, &mut heard.coap_peer))
+    }
+
+    #[inline]
+    fn begin(&mut self, now: Instant, random: impl FnOnce(&mut [u8])) -> bool {
+        if self.0.is_some() {
+            return false;
+        }
+        let mut bytes = [0; 10];
+        random(&mut bytes);
+        let [a, b, echo @ ..] = bytes;
+        let exchanges = Exchanges::new(u16::from_ne_bytes([a, b]));
+        self.0 = Some(Box::new(Heard { exchanges, coap_peer: CoapPeer::new(now, echo) }));
+        true
+    }
+
+    #[inline]
+    fn heard(&mut self, now: Instant) {
+        if let Some(heard) = &mut self.0 {
+            heard.coap_peer.last = now;
+            heard.coap_peer.probing.heard();
+        }
+    }
+
+    fn on_alarm(&mut self, pool: &ExchangePool, now: Instant) -> Option<Instant> {
+        let Heard { exchanges, coap_peer } = self.0.as_deref_mut()?;
+        coap_peer.transfers.forget(now);
+        let quiet_at = coap_peer.last.after(EXCHANGE_LIFETIME);
+        match exchanges.next_deadline(pool) {
+            Some(_) => Some(quiet_at.max(now.after_millis(1000))),
+            // The peer, too, has forgotten all messages by then.
+            None if quiet_at <= now && coap_peer.observations.is_empty() => {
+                self.forget();
+                None
+            }
+            None if coap_peer.observations.is_empty() => Some(quiet_at),
+            None => Some(now.after(EXCHANGE_LIFETIME)),
+        }
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        let exchanges = std::mem::take(&mut self.exchanges);
+        self.coap_peer.forgotten.0.lock().unwrap_or_else(PoisonError::into_inner).push(exchanges);
+    }
+}
 
 /// The most observations of one peer.
 pub(super) const MAX_OBSERVATIONS: usize = 16;
 
 pub(super) struct CoapPeer {
-    pub(super) exchanges: PeerExchanges,
-    forgotten: Forgotten,
+    /// Receives the exchanges when the peer is forgotten.
+    pub(super) forgotten: Forgotten,
     pub(super) transfers: Transfers,
     pub(super) observations: Vec<Observed>,
     /// Time of the last message from the peer.
@@ -51,11 +130,9 @@ pub(super) struct CoapPeer {
 }
 
 impl CoapPeer {
-    pub(super) fn new(now: Instant, random: [u8; 10], forgotten: Forgotten) -> Self {
-        let [a, b, echo @ ..] = random;
+    fn new(now: Instant, echo: [u8; 8]) -> Self {
         Self {
-            exchanges: Exchanges::new(u16::from_ne_bytes([a, b])),
-            forgotten,
+            forgotten: Forgotten::default(),
             transfers: Transfers::default(),
             observations: Vec::new(),
             last: now,
@@ -83,9 +160,9 @@ impl CoapPeer {
         self.observations.iter().any(|observed| &*observed.path == path)
     }
 
-    /// True if a notification can be sent now.
-    pub(super) fn has_news(&self, pool: &ExchangePool) -> bool {
-        self.exchanges.outstanding(pool) == 0 && self.observations.iter().any(|observed| observed.is_due())
+    /// True if there is a notification to send.
+    pub(super) fn has_news(&self) -> bool {
+        self.observations.iter().any(Observed::is_due)
     }
 
     /// The peer has acknowledged a notification.
@@ -114,13 +191,6 @@ impl CoapPeer {
     /// Ends what was registered with this token.
     pub(super) fn deregister(&mut self, token: &[u8]) {
         self.observations.retain(|observed| observed.observation.token.as_bytes() != token);
-    }
-}
-
-impl Drop for CoapPeer {
-    fn drop(&mut self) {
-        let exchanges = std::mem::take(&mut self.exchanges);
-        self.forgotten.0.lock().unwrap_or_else(PoisonError::into_inner).push(exchanges);
     }
 }
 

@@ -1,10 +1,10 @@
 //! The OSCORE side of one exchange (RFC 8613): the context and the request to which every response is bound.
 
 use crate::contexts::{SharedContext, StoredContext};
-use crate::provider::HostCrypto;
 use std::sync::MutexGuard;
 use tegmen::buf::Frame;
 use tegmen::coap::{MessageType, Token};
+use tegmen::crypto::Crypto;
 use tegmen::oscore::{ProtectError, RequestBinding, RequestNonce};
 
 /// The context of a request, and which request it was: what protects every response to it.
@@ -17,9 +17,9 @@ pub(super) struct OscoreExchange {
 }
 
 impl OscoreExchange {
-    pub(super) fn protect_response(
+    pub(super) fn protect_response<C: Crypto>(
         &self,
-        crypto: &mut HostCrypto,
+        crypto: &mut C,
         nonce: Option<RequestNonce>,
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
@@ -30,9 +30,9 @@ impl OscoreExchange {
         stored.context.protect_response(crypto, &self.request, nonce, frame)
     }
 
-    pub(super) fn write_challenge(
+    pub(super) fn write_challenge<C: Crypto>(
         &self,
-        crypto: &mut HostCrypto,
+        crypto: &mut C,
         head: (MessageType, u16),
         token: &Token,
         frame: &mut Frame<'_>,

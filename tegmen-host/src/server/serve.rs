@@ -4,10 +4,11 @@ mod oscore;
 mod outer_block;
 
 use super::builder::AnyPolicy;
-use super::coap_peer::{CoapPeer, Forgotten, MAX_OBSERVATIONS, Observed};
+use super::coap_peer::{Attached, CoapPeer, Forgotten, MAX_OBSERVATIONS, Observed, PeerExchanges};
 use super::command::Command;
 use super::deferred::{Deferrals, DeferredRequest};
 use super::event::EventSink;
+use super::leisure::Leisure;
 use super::notifier::{Notifier, ObservedPaths};
 use super::reply::Reply;
 use super::request::Exchange;
@@ -18,23 +19,27 @@ use super::{Answered, Application, Event, ServerConfig};
 use crate::contexts::Contexts;
 use crate::credentials::Credentials;
 use crate::exchange_pool::ExchangePool;
-use crate::provider::HostCrypto;
-use crate::request_uri::{InvalidUri, Path, Query};
+use crate::request_uri::{InvalidUri, Path as UriPath, Query};
+use oscore::Inside;
 use outer_block::{OuterBlock, acknowledge};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::convert::Infallible;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use tegmen::address::Path;
 use tegmen::buf::Frame;
-use tegmen::coap::exchange::Received;
+use tegmen::coap::exchange::{Busy, PeerExchanges as _};
 use tegmen::coap::handler::{
     Authorized, Handler, Request, Response, Served, heading, respond, separate_response, serve,
 };
 use tegmen::coap::message::BuildError;
 use tegmen::coap::observe::{DEREGISTER, Observation};
 use tegmen::coap::storage::Repeat;
-use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, Token};
-use tegmen::counters::Counters;
+use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, RequestId, Token};
+use tegmen::crypto::Crypto;
+use tegmen::cx::Cx;
 use tegmen::identity::{PeerId, Protection};
+use tegmen::node::{self, Incoming};
 use tegmen::secret;
 use tegmen::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -58,8 +63,6 @@ pub(super) struct CoapServer<A> {
     pub(super) requests: u64,
     /// Of these, the requests that were answered 5.03 because the pool was full.
     pub(super) refused: u64,
-    /// The exchanges of all peers.
-    pub(super) pool: ExchangePool,
     /// Requests whose response is deferred.
     pub(super) deferrals: RefCell<Deferrals>,
     /// Of those that are not remembered any more.
@@ -70,7 +73,28 @@ pub(super) struct CoapServer<A> {
     /// The path of the request that is being answered, without a slash in front.
     pub(super) path: String,
     /// For a message before it is protected.
-    pub(super) inside: Vec<u8>,
+    pub(super) inside: Inside,
+    /// The changes of peers that the shard has not handled yet.
+    pub(super) changes: Vec<(PeerId, Change)>,
+    /// True while a request to a group is answered.
+    pub(super) to_group: bool,
+    /// The longest time that a response to a request to a group waits.
+    pub(super) leisure: Duration,
+    pub(super) leisurely: Leisure,
+}
+
+/// A change in the state of a peer, for the shard.
+pub(super) enum Change {
+    /// Its exchanges have begun.
+    Begun,
+    /// It showed that its last request is fresh.
+    Verified,
+    /// It acknowledged a message of ours.
+    Acknowledged(RequestId),
+    /// It rejected a message of ours, or does not acknowledge it.
+    Refused(RequestId),
+    /// It rejected the message with this Message ID, which was not confirmable.
+    Rejected(u16),
 }
 
 /// Details of a request for the operator, beside its path and code: see [`Answered`].
@@ -195,132 +219,62 @@ impl<A: Application> CoapServer<A> {
             scratch: Scratch::default(),
             requests: 0,
             refused: 0,
-            pool: pool(config, shared.shards()),
             deferrals: RefCell::default(),
             forgotten: Forgotten::default(),
             report: Report::default(),
             contexts: config.oscore.clone(),
             path: String::new(),
-            inside: Vec::new(),
-        }
-    }
-
-    /// Takes a message of a peer; `frame` holds what is to be answered.
-    pub(super) fn receive(
-        &mut self,
-        from: &Source,
-        coap_peer: &mut CoapPeer,
-        counters: &mut Counters,
-        crypto: &mut HostCrypto,
-        bytes: &mut [u8],
-        frame: &mut Frame<'_>,
-    ) {
-        coap_peer.last = from.now;
-        coap_peer.probing.heard();
-        match coap_peer.exchanges.receive(&mut self.pool, from.now, bytes) {
-            Received::Request(message, key) if message.option(OptionNumber::OSCORE).is_some() => {
-                match self.gather(from, coap_peer, &message, frame) {
-                    OuterBlock::Uncut => self.protected_request(from, coap_peer, counters, crypto, bytes, frame),
-                    OuterBlock::Gathered(mut whole, block) => {
-                        self.protected_request(from, coap_peer, counters, crypto, &mut whole, frame);
-                        acknowledge(block, frame);
-                    }
-                    OuterBlock::Answered => {}
-                }
-                coap_peer.exchanges.keep_reply(&mut self.pool, from.now, key, Repeat::Idempotent, frame.bytes());
-                self.requests += 1;
-            }
-            Received::Request(message, key) => {
-                let repeat = self.effect(&message);
-                let code = if coap_peer.exchanges.has_room(&mut self.pool, from.now, repeat) {
-                    let code = self.request(from, coap_peer, &message, bytes, frame);
-                    let repeat = if self.report.executed.get() { repeat } else { Repeat::Safe };
-                    coap_peer.exchanges.keep_reply(&mut self.pool, from.now, key, repeat, frame.bytes());
-                    code
-                } else {
-                    self.refuse(coap_peer, &message, frame)
-                };
-                self.requests += 1;
-                self.report_request(from, message.code(), code);
-            }
-            Received::Duplicate(reply) => {
-                counters.duplicates = counters.duplicates.saturating_add(1);
-                let _ = frame.append(reply);
-            }
-            Received::Reject(reset) => {
-                let _ = frame.append(&reset);
-            }
-            Received::Acknowledged(id) => coap_peer.on_acknowledged(id),
-            Received::Reset(id) => coap_peer.on_refused(id),
-            Received::Rejected { message_id } => coap_peer.on_rejected(message_id),
-            Received::Response { .. } | Received::Nothing => {}
-        }
-        if coap_peer.has_news(&self.pool) {
-            self.observers.queue(from.peer, coap_peer);
-        }
-    }
-
-    /// Returns the effect of repeating a request. A block that others follow is only put to those before it.
-    fn effect(&self, message: &MessageRef<'_>) -> Repeat {
-        match message.block(OptionNumber::BLOCK1) {
-            Ok(Some(block)) if block.more => Repeat::Idempotent,
-            _ => Repeat::of(message.code()),
+            inside: Inside::default(),
+            changes: Vec::new(),
+            to_group: false,
+            leisure: config.coap.leisure,
+            leisurely: Leisure::default(),
         }
     }
 
     /// Answers 5.03 to a request that must not be executed twice, and that nothing could be remembered of.
-    fn refuse(&mut self, coap_peer: &mut CoapPeer, message: &MessageRef<'_>, frame: &mut Frame<'_>) -> Option<Code> {
+    fn refuse(&mut self, message: &MessageRef<'_>, message_id: u16, frame: &mut Frame<'_>) -> Option<Code> {
         self.refused += 1;
         let cause = Cell::new(Some("no memory is left to recognise the request if it is repeated".to_owned()));
         self.report = Report { received: message.payload().len(), cause, ..Report::default() };
         let _ = self.read_uri(message);
-        let (message_type, message_id) = heading(message, coap_peer.exchanges.message_id());
+        let (message_type, message_id) = heading(message, message_id);
         let _ = Builder::new(frame, message_type, Code::SERVICE_UNAVAILABLE, message_id, message.token());
         Some(Code::SERVICE_UNAVAILABLE)
     }
 
     /// Gives back what the pool holds for peers that are not remembered any more, and replies that are too old.
-    pub(super) fn give_back(&mut self, now: Instant) {
-        self.forgotten.give_back(&mut self.pool);
-        self.pool.tick(now);
+    pub(super) fn give_back(&mut self, pool: &mut ExchangePool, now: Instant) {
+        self.forgotten.give_back(pool);
+        pool.tick(now);
     }
 
-    /// Takes a message that a group was sent; `frame` holds what is to be answered at leisure, if it is of any use to the
-    /// sender: no acknowledgement, no Reset, no error, nothing empty (RFC 7252, sections 8.1 and 8.2).
-    pub(super) fn receive_in_group(
-        &mut self,
-        from: &Source,
-        coap_peer: &mut CoapPeer,
-        bytes: &[u8],
-        frame: &mut Frame<'_>,
-    ) {
-        let group_request = |message: &MessageRef<'_>| {
-            message.message_type() == MessageType::NonConfirmable && message.code().is_request()
-        };
-        // Group OSCORE is not built.
-        let protected = |message: &MessageRef<'_>| message.option(OptionNumber::OSCORE).is_some();
-        if !MessageRef::parse(bytes).is_ok_and(|message| group_request(&message) && !protected(&message)) {
-            return;
-        }
-        coap_peer.last = from.now;
-        let received = coap_peer.exchanges.receive(&mut self.pool, from.now, bytes);
-        let Received::Request(message, key) = received else { return };
-        let repeat = Repeat::of(message.code());
-        if !coap_peer.exchanges.has_room(&mut self.pool, from.now, repeat) {
-            self.refused += 1;
-            return;
-        }
-        let code = self.request(from, coap_peer, &message, bytes, frame);
-        coap_peer.exchanges.keep_reply(&mut self.pool, from.now, key, repeat, &[]);
-        self.requests += 1;
-        self.report_request(from, message.code(), code);
+    /// Keeps the response in `frame` for a random time, if it is of any use to the sender of a request to a group: no
+    /// acknowledgement, no Reset, no error, nothing empty (RFC 7252, sections 8.1 and 8.2). Nothing is sent at once.
+    fn answer_group<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, path: Path, frame: &mut Frame<'_>) {
         let of_use = MessageRef::parse(frame.bytes()).is_ok_and(|response| {
             let empty = response.code() == Code::CONTENT && response.payload().is_empty();
             let asks_for_echo = response.option(OptionNumber::ECHO).is_some();
             asks_for_echo || response.code().is_success() && !empty
         });
-        if !of_use {
-            frame.truncate(0);
+        if of_use {
+            let mut random = [0; 4];
+            cx.crypto.random(&mut random);
+            self.leisurely.keep(cx.now, self.leisure, u32::from_ne_bytes(random), path, frame.bytes());
+        }
+        frame.truncate(0);
+    }
+
+    /// Applies a change to the state of a peer.
+    pub(super) fn on_change(&mut self, peer: PeerId, coap_peer: &mut CoapPeer, change: &Change) {
+        match *change {
+            Change::Begun | Change::Verified => {}
+            Change::Acknowledged(id) => coap_peer.on_acknowledged(id),
+            Change::Refused(id) => coap_peer.on_refused(id),
+            Change::Rejected(message_id) => coap_peer.on_rejected(message_id),
+        }
+        if coap_peer.has_news() {
+            self.observers.queue(peer, coap_peer);
         }
     }
 
@@ -330,7 +284,7 @@ impl<A: Application> CoapServer<A> {
     /// [`InvalidUri`]; the report then has the path with its invalid bytes replaced.
     fn read_uri(&mut self, message: &MessageRef<'_>) -> Result<(), InvalidUri> {
         self.path.clear();
-        let path = Path::of(message).and_then(|path| Query::of(message).map(|_| path));
+        let path = UriPath::of(message).and_then(|path| Query::of(message).map(|_| path));
         for (number, segment) in message.values(OptionNumber::URI_PATH).enumerate() {
             if number > 0 {
                 self.path.push('/');
@@ -350,21 +304,52 @@ impl<A: Application> CoapServer<A> {
         (self.events)(Event::Request(Answered { remote, identity, method, path, code, received, sent, block, cause }));
     }
 
-    /// Answers a request; the code of the response, unless that comes later.
-    pub(super) fn request(
+    /// Answers a request. Returns the code of the response, unless the response comes later.
+    fn request(
         &mut self,
         from: &Source,
         coap_peer: &mut CoapPeer,
-        message: &MessageRef<'_>,
-        bytes: &[u8],
+        (message, len): (&MessageRef<'_>, usize),
+        message_id: u16,
         frame: &mut Frame<'_>,
     ) -> Option<Code> {
         let later = message.block(OptionNumber::BLOCK2).ok().flatten().is_some_and(|block| block.number > 0);
         self.report = Report { received: message.payload().len(), block: later, ..Report::default() };
         let valid = self.read_uri(message);
-        let path = std::mem::take(&mut self.path);
-        let code = self.respond(from, coap_peer, (message, valid.map(|()| &*path)), bytes, frame);
-        self.path = path;
+        let head = heading(message, message_id);
+        let code = match self.admit(from, coap_peer, (message, valid), head, frame) {
+            Err(code) => Some(code),
+            Ok(body) => {
+                let whole = body.as_ref().map_or(*message, |body| message.with_body(body));
+                let served = match self.resume(from, coap_peer, &whole, head, frame) {
+                    Some(served) => served,
+                    None => {
+                        let request = self.observable(from, coap_peer, &whole);
+                        let exchange = Exchange {
+                            from,
+                            path: &self.path,
+                            commands: &self.commands,
+                            notifier: &self.notifier,
+                            cause: &self.report.cause,
+                            deferrals: &self.deferrals,
+                            deferred: Cell::default(),
+                        };
+                        let executed = &self.report.executed;
+                        let mut handler = Bridge { application: &mut self.application, exchange, executed };
+                        if is_made_again(&whole) {
+                            serve(request, &self.policy, &mut handler, message_id, frame)
+                        } else {
+                            // What cannot be made again is made whole, and cut here.
+                            let mut response = self.scratch.frame(self.limits.max_body);
+                            let served = serve(request, &self.policy, &mut handler, message_id, &mut response);
+                            let len = response.len();
+                            self.cut(from, coap_peer, &whole, (served, len), head, frame)
+                        }
+                    }
+                };
+                self.conclude(from, coap_peer, (message, len), served, head, frame)
+            }
+        };
         if self.limits.report_requests
             && let Ok(response) = MessageRef::parse(frame.bytes())
         {
@@ -374,65 +359,86 @@ impl<A: Application> CoapServer<A> {
         code
     }
 
-    fn respond(
+    /// Decides whether a request goes to the application now. Returns its body if that came in blocks.
+    ///
+    /// # Errors
+    /// The code of the response, which is in `frame`.
+    fn admit(
         &mut self,
         from: &Source,
         coap_peer: &mut CoapPeer,
-        (message, path): (&MessageRef<'_>, Result<&str, InvalidUri>),
-        bytes: &[u8],
+        (message, valid): (&MessageRef<'_>, Result<(), InvalidUri>),
+        head: (MessageType, u16),
         frame: &mut Frame<'_>,
-    ) -> Option<Code> {
-        let answer_id = coap_peer.exchanges.message_id();
-        let head = heading(message, answer_id);
+    ) -> Result<Option<Vec<u8>>, Code> {
         let refuse = |code: Code, frame: &mut Frame<'_>, option: Option<(OptionNumber, u32)>| {
             frame.truncate(0);
             let built = Builder::new(frame, head.0, code, head.1, message.token());
             let _ = built.and_then(|mut builder| option.map_or(Ok(()), |(number, value)| builder.uint(number, value)));
-            Some(code)
+            code
         };
         if self.is_too_fast(from.now, coap_peer) {
-            return refuse(Code::TOO_MANY_REQUESTS, frame, Some((OptionNumber::MAX_AGE, 1)));
+            return Err(refuse(Code::TOO_MANY_REQUESTS, frame, Some((OptionNumber::MAX_AGE, 1))));
         }
-        let unproven =
-            self.limits.verify_addresses && from.identity.protection == Protection::Plain && !coap_peer.verified;
+        let unproven = self.is_unproven(from, coap_peer);
+        let echoes = |coap_peer: &CoapPeer| {
+            message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &coap_peer.echo))
+        };
         if from.unverified && !coap_peer.verified && from.oscore.is_none() {
             // Nothing is done before the sender showed that it says this now (RFC 9175, section 2.3).
-            if !message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &coap_peer.echo)) {
-                return challenge(head, message, &coap_peer.echo, frame);
+            if !echoes(coap_peer) {
+                return Err(challenge(head, message, &coap_peer.echo, frame));
             }
             coap_peer.verified = true;
         }
-        if unproven && message.option(OptionNumber::ECHO).is_some_and(|echo| secret::same(echo, &coap_peer.echo)) {
+        if unproven && echoes(coap_peer) {
             coap_peer.verified = true;
         } else if unproven && !message.code().is_safe() {
-            return challenge(head, message, &coap_peer.echo, frame);
+            return Err(challenge(head, message, &coap_peer.echo, frame));
         }
-        let Ok(path) = path else { return refuse(Code::BAD_REQUEST, frame, None) };
+        if valid.is_err() {
+            return Err(refuse(Code::BAD_REQUEST, frame, None));
+        }
         if message.uint(OptionNumber::OBSERVE) == Some(DEREGISTER) {
             coap_peer.deregister(message.token());
         }
-        let block = match message.block(OptionNumber::BLOCK1) {
-            Err(code) => return refuse(code, frame, None),
-            Ok(block) => block.filter(|block| block.more || block.number > 0),
-        };
-        let served = match block {
+        let block = message.block(OptionNumber::BLOCK1).map_err(|code| refuse(code, frame, None))?;
+        match block.filter(|block| block.more || block.number > 0) {
             None if message.payload().len() > self.limits.max_body => {
                 let most = (OptionNumber::SIZE1, self.limits.max_body as u32);
-                return refuse(Code::REQUEST_ENTITY_TOO_LARGE, frame, Some(most));
+                Err(refuse(Code::REQUEST_ENTITY_TOO_LARGE, frame, Some(most)))
             }
-            None => self.serve(from, coap_peer, (message, path), answer_id, frame),
+            None => Ok(None),
             Some(block) => match self.upload(from, coap_peer, message, block) {
-                Err((code, option)) => return refuse(code, frame, option),
-                Ok(body) => self.serve(from, coap_peer, (&message.with_body(&body), path), answer_id, frame),
+                Err((code, option)) => Err(refuse(code, frame, option)),
+                Ok(body) => Ok(Some(body)),
             },
-        };
-        if unproven && !coap_peer.verified && frame.len() > AMPLIFICATION * bytes.len() {
-            return challenge(head, message, &coap_peer.echo, frame);
+        }
+    }
+
+    /// True if the sender has not shown yet that it receives at its address, and has to.
+    fn is_unproven(&self, from: &Source, coap_peer: &CoapPeer) -> bool {
+        self.limits.verify_addresses && from.identity.protection == Protection::Plain && !coap_peer.verified
+    }
+
+    /// Ends what follows the application's answer: a client that has to prove its address is challenged instead, and an
+    /// observer is registered. Returns the code of the response, unless the response comes later.
+    fn conclude(
+        &mut self,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
+        (message, len): (&MessageRef<'_>, usize),
+        served: Served,
+        head: (MessageType, u16),
+        frame: &mut Frame<'_>,
+    ) -> Option<Code> {
+        if frame.len() > AMPLIFICATION * len && self.is_unproven(from, coap_peer) {
+            return Some(challenge(head, message, &coap_peer.echo, frame));
         }
         match served {
             Served::Responded { code, observed } => {
                 if observed {
-                    self.register(from, coap_peer, (message, path), bytes);
+                    self.register(from, coap_peer, message);
                 }
                 Some(code)
             }
@@ -487,88 +493,81 @@ impl<A: Application> CoapServer<A> {
         self.limits.requests_per_second > 0 && coap_peer.requests > self.limits.requests_per_second
     }
 
-    /// Takes a request whose body is complete to the application.
-    fn serve(
+    /// Answers a request for a later block of a response that is kept, or was. `None` for every other request.
+    fn resume(
         &mut self,
         from: &Source,
         coap_peer: &mut CoapPeer,
-        (message, path): (&MessageRef<'_>, &str),
-        answer_id: u16,
+        message: &MessageRef<'_>,
+        head: (MessageType, u16),
         frame: &mut Frame<'_>,
-    ) -> Served {
+    ) -> Option<Served> {
         let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
-        let in_parts = message.option(OptionNumber::BLOCK1).is_some();
-        let (message_type, message_id) = heading(message, answer_id);
-        if asked.is_some_and(|block| block.number > 0) {
-            if let Some(whole) = coap_peer.transfers.kept(from.now, from.operation(message))
-                && Authorized::new(&self.policy, Request::new(*message, from.identity)).is_ok()
-            {
-                return write(whole, asked, message_type, message_id, message.token(), frame);
-            }
-            if !message.code().is_safe() {
-                let built = Builder::new(frame, message_type, LOST, message_id, message.token());
-                return built.map_or(Served::NoRoom, |_| Served::Responded { code: LOST, observed: false });
-            }
+        if asked.is_none_or(|block| block.number == 0) {
+            return None;
         }
+        if let Some(whole) = coap_peer.transfers.kept(from.now, from.operation(message))
+            && Authorized::new(&self.policy, Request::new(*message, from.identity)).is_ok()
+        {
+            return Some(write(whole, asked, head, message.token(), frame));
+        }
+        if message.code().is_safe() {
+            return None;
+        }
+        let built = Builder::new(frame, head.0, LOST, head.1, message.token());
+        Some(built.map_or(Served::NoRoom, |_| Served::Responded { code: LOST, observed: false }))
+    }
+
+    /// Returns a request as the application takes it. It can be observed if there is room for a further observation.
+    fn observable<'m>(&self, from: &Source, coap_peer: &CoapPeer, message: &MessageRef<'m>) -> Request<'m> {
         let number = coap_peer.next_number(message.token());
         let request = Request::new(*message, from.identity);
         let has_room = !from.to_group
             && (number > 1 || coap_peer.observations.len() < MAX_OBSERVATIONS && !self.observations.is_full());
-        let request = if has_room { request.observable(number) } else { request };
-        let cause = &self.report.cause;
-        let exchange = Exchange {
-            from,
-            path,
-            commands: &self.commands,
-            notifier: &self.notifier,
-            cause,
-            deferrals: &self.deferrals,
-            deferred: Cell::default(),
-        };
-        let mut handler = Bridge { application: &mut self.application, exchange, executed: &self.report.executed };
-        if message.code().is_safe() && !in_parts {
-            return serve(request, &self.policy, &mut handler, answer_id, frame);
-        }
-        // What cannot be made again is made whole, and cut here.
-        let mut whole_frame = self.scratch.frame(self.limits.max_body);
-        let served = serve(request, &self.policy, &mut handler, answer_id, &mut whole_frame);
-        let Ok(response) = MessageRef::parse(whole_frame.bytes()) else { return served };
+        if has_room { request.observable(number) } else { request }
+    }
+
+    /// Writes the response in the scratch, of `len` bytes, into `frame`. If it is too long, writes the block that was asked
+    /// for, and keeps the whole.
+    fn cut(
+        &mut self,
+        from: &Source,
+        coap_peer: &mut CoapPeer,
+        message: &MessageRef<'_>,
+        (served, len): (Served, usize),
+        head: (MessageType, u16),
+        frame: &mut Frame<'_>,
+    ) -> Served {
+        let made = self.scratch.written(len);
+        let Ok(response) = MessageRef::parse(made) else { return served };
+        let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
         let size = asked.map_or(tegmen::coap::block::MAX_SIZE, Block::size);
-        if response.payload().len() <= size && frame.append(whole_frame.bytes()).is_ok() {
+        if response.payload().len() <= size && frame.append(made).is_ok() {
             return served;
         }
         let whole = Whole::of(&response);
-        let written = write(&whole, asked, message_type, message_id, message.token(), frame);
+        let written = write(&whole, asked, head, message.token(), frame);
         if coap_peer.transfers.keep(from, from.operation(message), whole, &self.bodies) {
             return written;
         }
         frame.truncate(0);
         self.report.cause.set(Some(self.bodies.complaint()));
         let code = Code::SERVICE_UNAVAILABLE;
-        let built = Builder::new(frame, message_type, code, message_id, message.token());
+        let built = Builder::new(frame, head.0, code, head.1, message.token());
         built.map_or(Served::NoRoom, |_| Served::Responded { code, observed: false })
     }
 
-    /// The sender observes from now on.
-    fn register(
-        &mut self,
-        from: &Source,
-        coap_peer: &mut CoapPeer,
-        (message, path): (&MessageRef<'_>, &str),
-        bytes: &[u8],
-    ) {
+    /// Registers the sender of a request as an observer.
+    fn register(&mut self, from: &Source, coap_peer: &mut CoapPeer, message: &MessageRef<'_>) {
         let observation = Observation::new(Token::new(message.token()), coap_peer.next_number(message.token()));
         coap_peer.deregister(message.token());
         // There is room, or the response would not have said that it can be observed.
         let Some(share) = self.observations.share(1) else { return };
-        let path: Arc<str> = path.into();
+        let path: Arc<str> = self.path.as_str().into();
         self.observers.add(&path, from.peer);
         coap_peer.observations.push(Observed {
             observation,
-            request: match &from.oscore {
-                None => bytes.into(),
-                Some(_) => in_clear(message),
-            },
+            request: in_clear(message),
             oscore: from.oscore.clone(),
             path,
             changed: false,
@@ -579,15 +578,16 @@ impl<A: Application> CoapServer<A> {
     }
 
     /// Writes the next notification that is due for this peer; `None` if there is none.
-    pub(super) fn notify(
+    pub(super) fn notify<C: Crypto>(
         &mut self,
         from: &Source,
-        coap_peer: &mut CoapPeer,
-        crypto: &mut HostCrypto,
-        random: u8,
+        attached: &mut Attached,
+        pool: &mut ExchangePool,
+        crypto: &mut C,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        if coap_peer.exchanges.outstanding(&self.pool) > 0 {
+        let (exchanges, coap_peer) = attached.with_state()?;
+        if exchanges.outstanding(pool) > 0 {
             return None;
         }
         let index = coap_peer.observations.iter().position(Observed::is_due)?;
@@ -597,13 +597,13 @@ impl<A: Application> CoapServer<A> {
         let early = from.now < coap_peer.probing.next();
         let confirmable = observed.observation.confirm(self.limits.unconfirmed) || early;
         let message_type = if confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
-        let head = (message_type, coap_peer.exchanges.message_id());
+        let head = (message_type, exchanges.message_id());
         let served = match observed.oscore.clone() {
             None => self.renew(from, observed, head, frame),
             Some(oscore) => {
                 let mut served = Served::NoRoom;
                 let from = from.under(&oscore);
-                self.protect(&oscore, None, crypto, frame, |server, inner| {
+                self.protect(&oscore, crypto, frame, |server, inner| {
                     served = server.renew(&from, observed, head, inner);
                 });
                 served
@@ -615,7 +615,7 @@ impl<A: Application> CoapServer<A> {
             coap_peer.observations.swap_remove(index);
             return None;
         }
-        let sent = coap_peer.exchanges.sent(&mut self.pool, from.now, frame.bytes(), random).ok();
+        let sent = send(exchanges, pool, from.now, crypto, frame).ok();
         if !confirmable {
             coap_peer.probing.sent(from.now, frame.len());
         }
@@ -625,8 +625,10 @@ impl<A: Application> CoapServer<A> {
         if !matches!(served, Served::Responded { observed: true, .. }) {
             coap_peer.observations.swap_remove(index);
         }
-        let complete = matches!(served, Served::Responded { .. }) && sent.is_some();
-        complete.then_some(())
+        if !matches!(served, Served::Responded { .. }) {
+            frame.truncate(0);
+        }
+        sent.map(drop)
     }
 
     /// Creates the response to a registration again.
@@ -655,31 +657,31 @@ impl<A: Application> CoapServer<A> {
     }
 
     /// Writes the response of a request that was deferred; `None` if it cannot be sent.
-    pub(super) fn complete(
+    pub(super) fn complete<C: Crypto>(
         &mut self,
         to: &Source,
-        coap_peer: &mut CoapPeer,
+        attached: &mut Attached,
+        pool: &mut ExchangePool,
         (request, reply): (DeferredRequest, Reply),
-        crypto: &mut HostCrypto,
-        random: u8,
+        crypto: &mut C,
         frame: &mut Frame<'_>,
     ) -> Option<()> {
         if request.to_group && !reply.code.is_success() {
             return None;
         }
-        let message_id = coap_peer.exchanges.message_id();
+        let (exchanges, coap_peer) = attached.with_state()?;
+        let message_id = exchanges.message_id();
         match request.oscore.clone() {
             None => self.write_separate(to, coap_peer, (request, reply), message_id, frame)?,
             Some(oscore) => {
                 let (to, mut written) = (to.under(&oscore), None);
-                self.protect(&oscore, None, crypto, frame, |server, inner| {
+                self.protect(&oscore, crypto, frame, |server, inner| {
                     written = server.write_separate(&to, coap_peer, (request, reply), message_id, inner);
                 });
                 written?;
             }
         }
-        coap_peer.exchanges.sent(&mut self.pool, to.now, frame.bytes(), random).ok()?;
-        Some(())
+        send(exchanges, pool, to.now, crypto, frame).ok().map(drop)
     }
 
     fn write_separate(
@@ -709,6 +711,15 @@ pub(super) fn pool(config: &ServerConfig, shards: usize) -> ExchangePool {
     ExchangePool::new(bytes - bytes / 4, bytes / 4)
 }
 
+/// True for a request that a group may be sent: a message that is not confirmable. Group OSCORE is not built.
+pub(super) fn is_group_request(datagram: &[u8]) -> bool {
+    MessageRef::parse(datagram).is_ok_and(|message| {
+        message.message_type() == MessageType::NonConfirmable
+            && message.code().is_request()
+            && message.option(OptionNumber::OSCORE).is_none()
+    })
+}
+
 /// The code of a response that is written before the application is asked, and its option.
 type Refusal = (Code, Option<(OptionNumber, u32)>);
 
@@ -732,26 +743,120 @@ const LOST: Code = Code::REQUEST_ENTITY_INCOMPLETE;
 const AMPLIFICATION: usize = 3;
 
 /// Asks the sender to show that it receives at its address.
-fn challenge(head: (MessageType, u16), message: &MessageRef<'_>, echo: &[u8], frame: &mut Frame<'_>) -> Option<Code> {
+fn challenge(head: (MessageType, u16), message: &MessageRef<'_>, echo: &[u8], frame: &mut Frame<'_>) -> Code {
     frame.truncate(0);
     let built = Builder::new(frame, head.0, Code::UNAUTHORIZED, head.1, message.token());
     let _ = built.and_then(|mut builder| builder.option(OptionNumber::ECHO, echo));
-    Some(Code::UNAUTHORIZED)
+    Code::UNAUTHORIZED
 }
 
-fn write(
-    whole: &Whole,
-    asked: Option<Block>,
-    message_type: MessageType,
-    message_id: u16,
-    token: &[u8],
+/// True if a later block of the response is cut from the same response, made again: the request changes nothing, and its
+/// body came in one message.
+fn is_made_again(message: &MessageRef<'_>) -> bool {
+    message.code().is_safe() && message.option(OptionNumber::BLOCK1).is_none()
+}
+
+/// Keeps the message in `frame` until it is acknowledged, if it is confirmable. If there is no room, `frame` is empty.
+///
+/// # Errors
+/// [`Busy`].
+fn send<C: Crypto>(
+    exchanges: &mut PeerExchanges,
+    pool: &mut ExchangePool,
+    now: Instant,
+    crypto: &mut C,
     frame: &mut Frame<'_>,
-) -> Served {
-    let written = Builder::new(frame, message_type, Code::CONTENT, message_id, token)
-        .and_then(|builder| whole.write(asked, builder));
+) -> Result<RequestId, Busy> {
+    let mut random = [0];
+    crypto.random(&mut random);
+    exchanges.sent(pool, now, frame.bytes(), random[0]).inspect_err(|_| frame.truncate(0))
+}
+
+fn write(whole: &Whole, asked: Option<Block>, head: (MessageType, u16), token: &[u8], frame: &mut Frame<'_>) -> Served {
+    let written =
+        Builder::new(frame, head.0, Code::CONTENT, head.1, token).and_then(|builder| whole.write(asked, builder));
     match written {
         Ok(_) => Served::Responded { code: Code(frame.bytes().get(1).copied().unwrap_or(0)), observed: false },
         Err(BuildError::Full | BuildError::Order) => Served::NoRoom,
+    }
+}
+
+impl<A: Application> node::Application<Infallible, CoapPeer> for CoapServer<A> {
+    const ANSWERS: bool = true;
+
+    fn answer<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        incoming: Incoming<'_, CoapPeer>,
+        frame: &mut Frame<'_>,
+    ) -> Option<Repeat> {
+        let Incoming { peer, path, identity, is_unverified, state, message, len, message_id, repeat, has_room } =
+            incoming;
+        let (remote, to_group) = (path.remote.into(), self.to_group);
+        let from = Source { now: cx.now, peer, identity, remote, unverified: is_unverified, to_group, oscore: None };
+        self.requests += 1;
+        let kept = match message {
+            Ok(message) if has_room => {
+                let code = self.request(&from, state, (&message, len), message_id, frame);
+                let repeat = if self.report.executed.get() { repeat } else { Repeat::Safe };
+                self.report_request(&from, message.code(), code);
+                Some(repeat)
+            }
+            Ok(message) => {
+                let code = self.refuse(&message, message_id, frame);
+                self.report_request(&from, message.code(), code);
+                None
+            }
+            Err(datagram) => {
+                let (mut gathered, mut last) = (Vec::new(), None);
+                match self.gather(&from, state, datagram, message_id, frame) {
+                    OuterBlock::Uncut => {}
+                    OuterBlock::Gathered(whole, block) => (gathered, last) = (whole, Some(block)),
+                    OuterBlock::Answered => return Some(Repeat::Idempotent),
+                }
+                let datagram = if last.is_some() { &mut *gathered } else { datagram };
+                if let Some((oscore, nonce, message)) = self.open(&from, cx, datagram, message_id, frame) {
+                    let from = from.under(&oscore);
+                    let mut inside = std::mem::take(&mut self.inside);
+                    let mut inner = inside.frame(frame.room());
+                    let code = self.request(&from, state, (&message, len), message_id, &mut inner);
+                    let written = inner.len();
+                    inside.protect(&oscore, Some(nonce), cx.crypto, written, frame);
+                    self.inside = inside;
+                    self.report_request(&from, message.code(), code);
+                }
+                if let Some(block) = last {
+                    acknowledge(block, frame);
+                }
+                Some(Repeat::Idempotent)
+            }
+        };
+        if is_unverified && state.verified {
+            self.changes.push((peer, Change::Verified));
+        }
+        if to_group {
+            self.answer_group(cx, path, frame);
+        }
+        kept
+    }
+
+    fn on_begun(&mut self, peer: PeerId, coap_peer: &mut CoapPeer) {
+        coap_peer.forgotten = self.forgotten.clone();
+        self.changes.push((peer, Change::Begun));
+    }
+
+    fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: node::Reply<'_>) {
+        self.changes.push(match reply {
+            node::Reply::Acknowledged => (peer, Change::Acknowledged(request)),
+            // Who does not acknowledge a notification is not there (RFC 7641, section 4.5).
+            node::Reply::Reset | node::Reply::TimedOut => (peer, Change::Refused(request)),
+            // A server asks nothing.
+            node::Reply::Response(_) | node::Reply::NotSent(_) | node::Reply::Refused { .. } => return,
+        });
+    }
+
+    fn on_rejected(&mut self, peer: PeerId, message_id: u16) {
+        self.changes.push((peer, Change::Rejected(message_id)));
     }
 }
 

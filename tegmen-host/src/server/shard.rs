@@ -6,12 +6,11 @@ mod session;
 mod unauthenticated;
 
 use super::cid_routing::{CidRouting, Passed};
-use super::coap_peer::{Attached, CoapPeer};
+use super::coap_peer::Attached;
 use super::command::Command;
 use super::held::Held;
-use super::leisure::Leisure;
 use super::limits::{Gate, Limited};
-use super::serve::CoapServer;
+use super::serve::{Change, CoapServer, is_group_request, pool};
 use super::shared::Shared;
 use super::signing::Signing;
 use super::source::Source;
@@ -22,24 +21,21 @@ use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionCounters, ServerResumption};
 use crate::slab::Slab;
-use crate::udp::{Inbound, MAX_DATAGRAM, Outbox, Socket};
+use crate::udp::{Inbound, Outbox, Socket};
 use persistence::Persistence;
 use session::Tried;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::SystemTime;
 use tegmen::address::Path;
-use tegmen::buf::Frame;
-use tegmen::coap::exchange::{Due, EXCHANGE_LIFETIME};
-use tegmen::counters::Counters;
-use tegmen::crypto::Crypto as _;
-use tegmen::cx::Cx;
-use tegmen::dtls::association::Rank;
+use tegmen::coap::exchange::{EXCHANGE_LIFETIME, PeerExchanges as _};
+use tegmen::cx::Environment;
 use tegmen::dtls::record::ContentType;
 use tegmen::dtls::roles::{Extended, Resuming};
 use tegmen::dtls::{AlertDescription, Records, alert};
 use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Peers as _};
 use tegmen::identity::{Identity, PeerId, Protection};
+use tegmen::node::Node;
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use unauthenticated::Unauthenticated;
@@ -60,12 +56,11 @@ type Role = tegmen::dtls::roles::PublicKeys<Extended<Resuming<Limited, ServerRes
 pub(super) struct Shard<A> {
     /// Which of the server's.
     number: usize,
-    endpoint: Endpoint<Table, Role>,
+    node: Node<Table, Role>,
     resumption: ServerResumption,
     /// Sessions established, by kind.
     established: [u64; Kind::NAMES.len()],
-    crypto: HostCrypto,
-    counters: Counters,
+    environment: Environment<HostCrypto>,
     outbox: Outbox,
     secure_ports: Vec<u16>,
     coap_server: CoapServer<A>,
@@ -87,9 +82,6 @@ pub(super) struct Shard<A> {
     tried: Tried,
     /// The time that an application has for a deferred response.
     response_timeout: std::time::Duration,
-    /// How long a response to what a group was sent may wait.
-    leisure: Duration,
-    leisurely: Leisure,
     unauthenticated: Unauthenticated,
     cid_routing: CidRouting,
     /// Those of the sessions that are kept over a restart; `None` if none is.
@@ -117,23 +109,20 @@ impl<A: Application> Shard<A> {
         totals: Arc<Mutex<Totals>>,
     ) -> Result<Self, StartError> {
         let (config, shards) = (shared.config, shared.shards());
-        let mut crypto = shared.crypto()?;
-        let mut counters = Counters::default();
-        let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
+        let mut environment = Environment::new(shared.crypto()?);
         let (capacity, dtls) = (shared.capacity(), shared.dtls(number));
         let role = Resuming { role: Limited(shared.gate.clone()), sessions: shared.resumption.clone() };
         let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys: shared.keys.clone() };
-        let endpoint = Endpoint::with_roles(&mut cx, Table::new(capacity), dtls, role);
+        let endpoint = Endpoint::with_roles(&mut environment.at(clock::now()), Table::new(capacity), dtls, role);
         let per_second = config.sessions.signatures_per_second.div_ceil(shards as u32);
         let idle = config.dtls.idle_timeout;
         let give_up = if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) };
         Ok(Self {
             number,
-            endpoint,
+            node: Node::new(endpoint, pool(config, shards)),
             resumption: shared.resumption.clone(),
             established: Default::default(),
-            crypto,
-            counters,
+            environment,
             outbox: Outbox::default(),
             secure_ports: shared.addresses.iter().filter(|l| l.secure).map(|l| l.address.port()).collect(),
             signing: Signing::new(per_second, commands.clone(), number),
@@ -148,8 +137,6 @@ impl<A: Application> Shard<A> {
             held: Held::new(capacity.handshakes),
             tried: Tried::default(),
             response_timeout: config.coap.response_timeout,
-            leisure: config.coap.leisure,
-            leisurely: Leisure::default(),
             unauthenticated: Unauthenticated::new(config.coap.max_unauthenticated.div_ceil(shards)),
             cid_routing: CidRouting::new(number, shared.to_shards.clone(), shared.waiting.clone()),
             persistence: shared.sessions.clone().map(|sessions| Persistence::new(sessions, give_up)),
@@ -169,8 +156,14 @@ impl<A: Application> Shard<A> {
         let mut every_second = tokio::time::interval(std::time::Duration::from_secs(1));
         let mut second = clock::now();
         loop {
-            let alarm =
-                self.endpoint.next_alarm().into_iter().chain(self.held.next()).chain(self.leisurely.next()).min();
+            let alarm = self
+                .node
+                .endpoint
+                .next_alarm()
+                .into_iter()
+                .chain(self.held.next())
+                .chain(self.coap_server.leisurely.next())
+                .min();
             let readable = std::future::poll_fn(|cx| {
                 let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());
                 if ready { Poll::Ready(()) } else { Poll::Pending }
@@ -186,21 +179,16 @@ impl<A: Application> Shard<A> {
                                 Ok(true) => {}
                                 Ok(false) | Err(_) => break,
                             }
-                            self.endpoint.peers.prefetch(inbound.paths().iter());
-                            if socket.is_in_group() {
-                                inbound.each(|path, datagram| self.on_group_request(now, *path, datagram));
-                            } else {
-                                inbound.each(|path, datagram| self.on_datagram(now, *path, datagram));
+                            self.node.endpoint.peers.prefetch(inbound.paths().iter());
+                            let to_group = socket.is_in_group();
+                            for (path, datagram) in inbound.datagrams() {
+                                if to_group {
+                                    self.on_group_request(now, path, datagram);
+                                } else {
+                                    self.on_datagram(now, path, datagram, false);
+                                }
                             }
-                            // Others wait, too: what is done elsewhere must not wait until nobody says anything.
-                            for _ in 0..COMMANDS {
-                                let Ok(command) = commands.try_recv() else { break };
-                                self.on_command(command);
-                            }
-                            for _ in 0..COMMANDS {
-                                let Ok(passed) = passed.try_recv() else { break };
-                                self.on_passed(passed);
-                            }
+                            self.do_some(&mut commands, &mut passed);
                             self.poll();
                             self.notify(now);
                             self.outbox.flush(&sockets).await;
@@ -220,7 +208,7 @@ impl<A: Application> Shard<A> {
                 self.on_second(reload);
             }
             self.on_held(now);
-            while let Some((path, datagram)) = self.leisurely.take(now) {
+            while let Some((path, datagram)) = self.coap_server.leisurely.take(now) {
                 self.outbox.push(path, &datagram);
             }
             self.poll();
@@ -233,245 +221,161 @@ impl<A: Application> Shard<A> {
         self.outbox.flush(&sockets).await;
     }
 
+    /// Does a limited number of commands and handles a limited number of datagrams of other shards: they must not wait
+    /// until no peer sends anything.
+    fn do_some(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>, passed: &mut mpsc::Receiver<Passed>) {
+        for _ in 0..COMMANDS {
+            let Ok(command) = commands.try_recv() else { break };
+            self.on_command(command);
+        }
+        for _ in 0..COMMANDS {
+            let Ok(passed) = passed.try_recv() else { break };
+            self.on_passed(passed);
+        }
+    }
+
+    /// Handles a datagram. `is_passed` is true if another shard received it.
     #[inline]
-    fn on_datagram(&mut self, now: Instant, path: Path, datagram: &mut [u8]) {
+    fn on_datagram(&mut self, now: Instant, path: &Path, datagram: &mut [u8], is_passed: bool) {
         if !self.secure_ports.contains(&path.local.port) {
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            if let Ok(peer) = self.endpoint.plain(&mut cx, &path, Rank::Stranger) {
-                self.on_message(now, peer, datagram);
+            let Self { node, environment, coap_server, outbox, .. } = self;
+            let out = outbox.draft();
+            let event = node.handle_plain(&mut environment.at(now), path, datagram, coap_server, out);
+            if let Some(event) = event {
+                self.on_event(now, event);
             }
+            return self.on_changes(now);
+        }
+        if !is_passed && self.cid_routing.pass(path, datagram) {
             return;
         }
-        if !self.cid_routing.pass(&path, datagram) {
-            self.on_records(now, path, datagram);
+        if self.persistence.is_some() {
+            self.restore(now, path, datagram);
+        }
+        let mut records = Records::new(datagram);
+        loop {
+            let Self { node, environment, coap_server, outbox, .. } = self;
+            let out = outbox.draft();
+            match node.handle(&mut environment.at(now), path, &mut records, coap_server, out) {
+                None => return self.on_changes(now),
+                Some(EndpointEvent::Answer { len }) => {
+                    let refusal = outbox.draft().get(..len.into()).and_then(refusal);
+                    outbox.queue(*path, len.into());
+                    if let Some(alert) = refusal {
+                        (self.coap_server.events)(Event::HelloRefused { remote: path.remote.into(), alert });
+                    }
+                }
+                Some(event) => self.on_event(now, event),
+            }
         }
     }
 
     /// Handles a datagram that another shard received, for a session of this shard.
     fn on_passed(&mut self, Passed { path, mut datagram }: Passed) {
         self.cid_routing.taken(&path);
-        self.on_records(clock::now(), path, &mut datagram);
-    }
-
-    #[inline]
-    fn on_records(&mut self, now: Instant, path: Path, datagram: &mut [u8]) {
-        if self.persistence.is_some() {
-            self.restore(now, &path, datagram);
-        }
-        let mut records = Records::new(datagram);
-        loop {
-            let Self { endpoint, crypto, counters, outbox, .. } = self;
-            let mut cx = Cx { now, crypto, counters };
-            let draft = outbox.draft();
-            match endpoint.handle(&mut cx, &path, &mut records, draft.storage) {
-                None => return,
-                Some(EndpointEvent::Answer { len }) => {
-                    let refusal = draft.storage.get(..len.into()).and_then(refusal);
-                    outbox.queue(path, len.into());
-                    if let Some(alert) = refusal {
-                        (self.coap_server.events)(Event::HelloRefused { remote: path.remote.into(), alert });
-                    }
-                }
-                Some(EndpointEvent::Message { peer, bytes }) => self.on_message(now, peer, records.bytes(bytes)),
-                Some(event) => self.on_event(now, event),
-            }
-        }
-    }
-
-    /// What is due by the clock, and what was made ready to send.
-    pub(super) fn poll(&mut self) {
-        let now = clock::now();
-        loop {
-            let Self { endpoint, crypto, counters, outbox, .. } = self;
-            let mut cx = Cx { now, crypto, counters };
-            let draft = outbox.draft();
-            match endpoint.poll(&mut cx, draft.storage) {
-                None => return,
-                Some(EndpointEvent::Transmit { peer, len }) => {
-                    if let Some(peer) = endpoint.peers.peer(peer) {
-                        outbox.queue(*peer.path(), len.into());
-                    }
-                }
-                Some(EndpointEvent::Alarm(peer)) => self.on_alarm(now, peer),
-                Some(event) => self.on_event(now, event),
-            }
-        }
-    }
-
-    fn on_message(&mut self, now: Instant, peer: PeerId, bytes: &mut [u8]) {
-        let Some((from, path)) = self.source(now, peer) else { return };
-        let Some(len) = self.serve(&from, |server, coap_peer, counters, crypto, frame| {
-            server.receive(&from, coap_peer, counters, crypto, bytes, frame);
-        }) else {
-            return;
-        };
-        if from.unverified
-            && self
-                .endpoint
-                .peers
-                .attached(peer)
-                .is_some_and(|coap_peer| coap_peer.as_ref().is_some_and(|coap_peer| coap_peer.verified))
-        {
-            self.endpoint.verify_session(peer);
-        }
-        self.seal(&from, path, len);
+        self.on_datagram(clock::now(), &path, &mut datagram, true);
     }
 
     /// Handles a datagram to a group. Nothing is answered at once, and only responses that help the sender are sent
     /// (RFC 7252, section 8.1).
-    fn on_group_request(&mut self, now: Instant, path: Path, datagram: &[u8]) {
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        let Ok(peer) = self.endpoint.plain(&mut cx, &path, Rank::Stranger) else { return };
-        let Some((from, path)) = self.source(now, peer) else { return };
-        let from = Source { to_group: true, ..from };
-        let answered = self
-            .serve(&from, |server, coap_peer, _, _, frame| server.receive_in_group(&from, coap_peer, datagram, frame));
-        if answered.is_some_and(|len| len > 0) {
-            let mut random = [0; 4];
-            self.crypto.random(&mut random);
-            let mut draft = self.outbox.draft();
-            let frame = draft.sealable(from.headroom, answered.unwrap_or(0));
-            self.leisurely.keep(now, self.leisure, u32::from_ne_bytes(random), path, frame.bytes());
+    fn on_group_request(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
+        if is_group_request(datagram) {
+            self.coap_server.to_group = true;
+            self.on_datagram(now, path, datagram, false);
+            self.coap_server.to_group = false;
         }
     }
 
-    /// Serves a message of a peer. Returns the length of the answer, which is in the draft.
-    fn serve(
-        &mut self,
-        from: &Source,
-        receive: impl FnOnce(&mut CoapServer<A>, &mut CoapPeer, &mut Counters, &mut HostCrypto, &mut Frame<'_>),
-    ) -> Option<usize> {
-        let attached = self.endpoint.peers.attached(from.peer)?;
-        let opened = attached.is_none();
-        let coap_peer = attached.get_or_insert_with(|| {
-            let mut random = [0; 10];
-            self.crypto.random(&mut random);
-            Box::new(CoapPeer::new(from.now, random, self.coap_server.forgotten.clone()))
-        });
-        let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(from.headroom, from.max_content);
-        receive(&mut self.coap_server, coap_peer, &mut self.counters, &mut self.crypto, &mut frame);
-        let len = frame.len();
-        if opened {
-            self.endpoint.peers.schedule(from.peer, from.now.after(EXCHANGE_LIFETIME));
-            if from.identity.protection == Protection::Plain {
-                self.unauthenticated.add(&mut self.endpoint.peers, from.peer);
+    /// Does what is due by the clock, and sends what is ready.
+    pub(super) fn poll(&mut self) {
+        let now = clock::now();
+        loop {
+            let Self { node, environment, coap_server, outbox, .. } = self;
+            let Some(event) = node.poll(&mut environment.at(now), coap_server, outbox.draft()) else { break };
+            self.on_event(now, event);
+        }
+        self.on_changes(now);
+    }
+
+    /// Handles the changes of peers since the last call.
+    fn on_changes(&mut self, now: Instant) {
+        while let Some((peer, change)) = self.coap_server.changes.pop() {
+            let peers = &mut self.node.endpoint.peers;
+            match change {
+                Change::Begun => {
+                    peers.schedule(peer, now.after(EXCHANGE_LIFETIME));
+                    if peers.peer(peer).is_some_and(|entry| entry.protection() == Protection::Plain) {
+                        self.unauthenticated.add(peers, peer);
+                    }
+                }
+                Change::Verified => self.node.endpoint.verify_session(peer),
+                change => {
+                    if let Some(coap_peer) = peers.attached(peer).and_then(Attached::coap_peer) {
+                        self.coap_server.on_change(peer, coap_peer, &change);
+                    }
+                }
             }
         }
-        Some(len)
     }
 
-    pub(super) fn source(&mut self, now: Instant, peer: PeerId) -> Option<(Source, Path)> {
-        let headroom = self.endpoint.headroom::<HostCrypto>(peer);
-        let unverified = self.persistence.is_some() && self.endpoint.is_unverified(peer);
-        let entry = self.endpoint.peers.peer(peer)?;
-        let path = *entry.path();
+    /// Returns the peer as the sender of a message at the time `now`.
+    pub(super) fn source(&mut self, now: Instant, peer: PeerId) -> Option<Source> {
+        let entry = self.node.endpoint.peers.peer(peer)?;
         let identity = Identity { principal: entry.principal(), protection: entry.protection() };
-        Some((
-            Source {
-                now,
-                peer,
-                identity,
-                remote: path.remote.into(),
-                max_content: entry.max_content(),
-                headroom,
-                to_group: false,
-                unverified,
-                oscore: None,
-            },
-            path,
-        ))
+        let remote = entry.path().remote.into();
+        Some(Source { now, peer, identity, remote, unverified: false, to_group: false, oscore: None })
     }
 
-    /// Seals what lies in the draft, `len` bytes of it, and queues it.
-    pub(super) fn seal(&mut self, to: &Source, path: Path, len: usize) {
-        if len == 0 {
-            return;
-        }
-        let mut draft = self.outbox.draft();
-        let mut frame = draft.sealable(to.headroom, len);
-        let mut cx = Cx { now: to.now, crypto: &mut self.crypto, counters: &mut self.counters };
-        if self.endpoint.seal(&mut cx, to.peer, &mut frame).is_ok() {
-            let len = frame.len();
-            self.outbox.queue(path, len);
+    /// Queues the first `len` bytes of the draft, for `peer`.
+    pub(super) fn transmit(&mut self, peer: PeerId, len: u16) {
+        if let Some(entry) = self.node.endpoint.peers.peer(peer) {
+            self.outbox.queue(*entry.path(), len.into());
         }
         if self.persistence.is_some() {
-            self.lease_ahead(to.peer);
+            self.lease_ahead(peer);
         }
     }
 
-    /// The answer to what the peer said from its new address went to the old one; the peer would ask again, but later.
+    /// Repeats the last reply to a peer that has a new address: it went to the old one. Otherwise the peer would repeat its
+    /// request later.
     pub(super) fn repeat_reply(&mut self, now: Instant, peer: PeerId) {
-        let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
-        let reply = coap_peer.exchanges.last_reply(&self.coap_server.pool, now).to_vec();
-        self.send(now, peer, &reply);
-    }
-
-    /// Sends `message` to `peer`, protected as the peer is.
-    pub(super) fn send(&mut self, now: Instant, peer: PeerId, message: &[u8]) {
-        let Some((to, path)) = self.source(now, peer) else { return };
-        let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.headroom, to.max_content);
-        if frame.append(message).is_ok() {
-            self.seal(&to, path, message.len());
-        }
-    }
-
-    fn on_alarm(&mut self, now: Instant, peer: PeerId) {
-        loop {
-            let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
-            let mut storage = [0; MAX_DATAGRAM];
-            let mut frame = Frame::new(&mut storage, 0);
-            match coap_peer.exchanges.poll(&mut self.coap_server.pool, now, &mut frame) {
-                Some(Due::Retransmit) => self.send(now, peer, frame.bytes()),
-                // Who does not acknowledge a notification is not there (RFC 7641, section 4.5).
-                Some(Due::TimedOut(id)) => coap_peer.on_refused(id),
-                None => break,
+        let Self { node, environment, outbox, .. } = self;
+        let event = node.write(&mut environment.at(now), peer, outbox.draft(), |cx, attached, pool, frame| {
+            if let Some(exchanges) = attached.exchanges() {
+                // A frame without the message is not sent.
+                let _ = frame.append(exchanges.last_reply(pool, cx.now));
             }
+        });
+        if let Some(event) = event {
+            self.on_event(now, event);
         }
-        let Some(attached) = self.endpoint.peers.attached(peer) else { return };
-        let Some(coap_peer) = attached else { return };
-        if coap_peer.has_news(&self.coap_server.pool) {
-            self.coap_server.observers.queue(peer, coap_peer);
-        }
-        coap_peer.transfers.forget(now);
-        let quiet_at = coap_peer.last.after(EXCHANGE_LIFETIME);
-        let next = match coap_peer.exchanges.next_deadline(&self.coap_server.pool) {
-            Some(deadline) => deadline.min(quiet_at.max(now.after_millis(1000))),
-            // Whatever was exchanged is forgotten by the peer, too.
-            None if quiet_at <= now && coap_peer.observations.is_empty() => {
-                *attached = None;
-                return;
-            }
-            None if coap_peer.observations.is_empty() => quiet_at,
-            None => now.after(EXCHANGE_LIFETIME),
-        };
-        self.endpoint.peers.schedule(peer, next);
     }
 
     fn on_second(&mut self, reload: bool) {
         self.seconds = self.seconds.wrapping_add(1);
-        self.coap_server.give_back(clock::now());
+        self.coap_server.give_back(&mut self.node.storage, clock::now());
         self.give_up_deferred(clock::now());
         if self.seconds.is_multiple_of(64) {
-            let peers = &mut self.endpoint.peers;
-            let observes =
-                |peer, path: &str| matches!(peers.attached(peer), Some(Some(coap_peer)) if coap_peer.observes(path));
+            let peers = &mut self.node.endpoint.peers;
+            let observes = |peer, path: &str| {
+                let coap_peer = peers.attached(peer).and_then(Attached::coap_peer);
+                coap_peer.is_some_and(|coap_peer| coap_peer.observes(path))
+            };
             self.coap_server.observers.retain(observes);
             self.sweep_persisted(clock::now());
         }
-        if self.seconds.is_multiple_of(FULL_EVENTS_EVERY) && self.counters.table_full != self.unanswered {
-            let unanswered = self.counters.table_full.wrapping_sub(self.unanswered);
-            self.unanswered = self.counters.table_full;
+        if self.seconds.is_multiple_of(FULL_EVENTS_EVERY) && self.environment.counters.table_full != self.unanswered {
+            let unanswered = self.environment.counters.table_full.wrapping_sub(self.unanswered);
+            self.unanswered = self.environment.counters.table_full;
             (self.coap_server.events)(Event::Full { unanswered });
         }
         if reload {
             self.coap_server.application.every_second(&self.coap_server.notifier);
-            if let Err(error) = self.resumption.tick(&mut self.crypto) {
+            if let Err(error) = self.resumption.tick(&mut self.environment.crypto) {
                 (self.coap_server.events)(Event::TicketKeysFailed { error });
             }
             self.report_ends();
-            match self.endpoint.roles().keys.reload_if_changed() {
+            match self.node.endpoint.roles().keys.reload_if_changed() {
                 Ok(false) => {}
                 Ok(true) => (self.coap_server.events)(Event::TrustReloaded),
                 Err(error) => (self.coap_server.events)(Event::TrustReloadFailed { error }),
@@ -494,7 +398,7 @@ impl<A: Application> Shard<A> {
         if self.number != 0 {
             return;
         }
-        let keys = &self.endpoint.roles().keys;
+        let keys = &self.node.endpoint.roles().keys;
         let ends = [keys.certificate_expires(), keys.revocation_due()];
         let said = std::mem::replace(&mut self.ends, ends.map(|at| at.map(|at| (at, at <= SystemTime::now()))));
         for (is_list, (now, said)) in self.ends.iter().zip(said).enumerate() {
@@ -512,13 +416,13 @@ impl<A: Application> Shard<A> {
 
     /// Lets the totals be read.
     fn publish(&mut self) {
-        let displaced = self.endpoint.peers.take_displaced() as u32;
-        self.counters.evicted = self.counters.evicted.saturating_add(displaced);
+        let displaced = self.node.endpoint.peers.take_displaced() as u32;
+        self.environment.counters.evicted = self.environment.counters.evicted.saturating_add(displaced);
         let totals = Totals {
-            counters: self.counters,
-            peers: self.endpoint.peers.len(),
-            handshakes: self.endpoint.peers.handshakes(),
-            table_bytes: self.endpoint.peers.bytes(),
+            counters: self.environment.counters,
+            peers: self.node.endpoint.peers.len(),
+            handshakes: self.node.endpoint.peers.handshakes(),
+            table_bytes: self.node.endpoint.peers.bytes(),
             requests: self.coap_server.requests,
             signatures: Signatures {
                 done: self.signing.done,
@@ -529,11 +433,11 @@ impl<A: Application> Shard<A> {
             // All shards have the same.
             hellos_dropped: if self.number == 0 { self.gate.dropped() } else { 0 },
             resumption: if self.number == 0 { self.resumption.counters() } else { ResumptionCounters::default() },
-            exchange_bytes: self.coap_server.pool.heap_bytes(),
+            exchange_bytes: self.node.storage.heap_bytes(),
             exchanges_refused: self.coap_server.refused,
             body_bytes: if self.number == 0 { self.coap_server.bodies.used() } else { 0 },
             observations: self.coap_server.observations.used(),
-            address_changes: self.endpoint.address_changes(),
+            address_changes: self.node.endpoint.address_changes(),
             certificate_expires: self.ends[0].map(|(at, _)| at),
             revocation_due: self.ends[1].map(|(at, _)| at),
             passed_on: self.cid_routing.passed,
@@ -546,9 +450,9 @@ impl<A: Application> Shard<A> {
     fn say_goodbye(&mut self) {
         let protected =
             |(id, peer): (PeerId, &tegmen::endpoint::Peer)| (peer.protection() == Protection::Dtls).then_some(id);
-        let ids: Vec<PeerId> = self.endpoint.peers.iter().filter_map(protected).collect();
+        let ids: Vec<PeerId> = self.node.endpoint.peers.iter().filter_map(protected).collect();
         for id in ids {
-            self.endpoint.close(id);
+            self.node.endpoint.close(id);
         }
         self.poll();
     }

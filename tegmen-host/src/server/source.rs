@@ -12,10 +12,6 @@ pub(super) struct Source {
     pub(super) peer: PeerId,
     pub(super) identity: Identity,
     pub(super) remote: SocketAddr,
-    /// The longest message that it can be sent, in bytes, whatever the datagram has room for.
-    pub(super) max_content: usize,
-    /// Bytes that its protection puts before a message.
-    pub(super) headroom: usize,
     /// True if that may be a replay: the window of its session was lost.
     pub(super) unverified: bool,
     /// True if it says it to a group.

@@ -291,4 +291,9 @@ impl Scratch {
         self.0.resize(max_body + 1024, 0);
         Frame::new(&mut self.0, 0)
     }
+
+    /// Returns the first `len` bytes.
+    pub(super) fn written(&self, len: usize) -> &[u8] {
+        self.0.get(..len).unwrap_or(&[])
+    }
 }

@@ -60,7 +60,7 @@ async fn a_batch_that_is_not_full_is_followed_by_what_comes_later() {
         while received.len() < 40 {
             std::future::poll_fn(|cx| socket.poll_readable(cx)).await.unwrap();
             while socket.receive(&mut inbound).unwrap() {
-                inbound.each(|_, bytes| received.push(bytes.to_vec()));
+                received.extend(inbound.datagrams().map(|(_, bytes)| bytes.to_vec()));
             }
         }
         assert_eq!(received, (0..40).map(|datagram| vec![round, datagram]).collect::<Vec<_>>());

@@ -71,21 +71,50 @@ pub struct Exchanges<S: ExchangeStorage> {
     next_request: u32,
 }
 
-/// The entry of a peer that has [`Exchanges`].
+/// The entry of a peer that has [`Exchanges`], from the start or from its first message on.
 pub trait PeerExchanges {
     /// The storage of the exchanges.
     type Storage: ExchangeStorage;
+    /// The state of the peer that an application keeps beside them; `()` if there is none.
+    type State;
 
-    /// Returns the exchanges of this peer.
-    fn exchanges(&mut self) -> &mut Exchanges<Self::Storage>;
+    /// Returns the exchanges of this peer, if it has any.
+    fn exchanges(&mut self) -> Option<&mut Exchanges<Self::Storage>>;
+
+    /// Returns the exchanges of this peer and its state, if it has both.
+    #[inline]
+    fn with_state(&mut self) -> Option<(&mut Exchanges<Self::Storage>, &mut Self::State)> {
+        None
+    }
+
+    /// Begins the exchanges of a peer that has none. `random` fills a slice with random bytes. Returns true if they begin.
+    #[inline]
+    fn begin(&mut self, now: Instant, random: impl FnOnce(&mut [u8])) -> bool {
+        let _ = (now, random);
+        false
+    }
+
+    /// Notes that the peer sent a message.
+    #[inline]
+    fn heard(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// Forgets what is too old, when an alarm of the peer has come. Returns the time of the next call, if one is needed.
+    #[inline]
+    fn on_alarm(&mut self, storage: &Self::Storage, now: Instant) -> Option<Instant> {
+        let _ = (storage, now);
+        None
+    }
 }
 
 impl<S: ExchangeStorage> PeerExchanges for Exchanges<S> {
     type Storage = S;
+    type State = ();
 
     #[inline]
-    fn exchanges(&mut self) -> &mut Self {
-        self
+    fn exchanges(&mut self) -> Option<&mut Self> {
+        Some(self)
     }
 }
 

@@ -162,7 +162,10 @@ pub fn respond<P: Policy, H: Handler>(
     let mut response = Response::new(builder, &request, window);
     let handled = match refused {
         Some(code) => Err(code),
-        None => Authorized::new(policy, request).and_then(|request| handler.handle(&request, &mut response)),
+        None => match Authorized::new(policy, request) {
+            Ok(request) => handler.handle(&request, &mut response),
+            Err(code) => Err(code),
+        },
     };
     let deferred = response.deferred;
     let outcome = match handled {

@@ -8,7 +8,7 @@ pub struct OptionNumber(pub u16);
 
 /// The class of an option for OSCORE (RFC 8613, section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
+pub(crate) enum Class {
     /// Encrypted: the option goes inside. This is the class of every option without another definition.
     Encrypted,
     /// Unprotected: stays outside, for proxies to read.

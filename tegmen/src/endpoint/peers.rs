@@ -5,7 +5,7 @@ use crate::dtls::association::{Association, Rank};
 use crate::dtls::connection_id::ConnectionIds;
 use crate::dtls::record::{Channel, MAX_CONTENT};
 use crate::dtls::{AlertDescription, Buffers, Handshake, HandshakeState};
-use crate::identity::{PeerId, Principal, Protection};
+use crate::identity::{Identity, PeerId, Principal, Protection};
 use crate::time::Instant;
 
 /// The phase of an association.
@@ -116,6 +116,11 @@ impl Peer {
     /// Returns the protection of the peer's datagrams.
     pub const fn protection(&self) -> Protection {
         self.protection
+    }
+
+    /// Returns the identity of the peer, and how its datagrams are protected.
+    pub(crate) const fn identity(&self) -> Identity {
+        Identity { principal: self.principal(), protection: self.protection }
     }
 
     /// Moves it to another phase; for the table, which finds peers by it.

@@ -62,8 +62,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Draws the first Message ID of the peer's exchanges unless they have one (RFC 7252, section 4.4). A session that is
     /// never restored needs none: nobody can forge its messages, and its peer remembers no earlier ones.
     pub(super) fn draw_message_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId) {
-        if let Some(attached) = self.endpoint.peers.attached(peer) {
-            attached.exchanges().draw_message_id(cx.crypto);
+        if let Some(exchanges) = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges) {
+            exchanges.draw_message_id(cx.crypto);
         }
     }
 
@@ -83,8 +83,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 
     /// Gives up a request; its reply is then rejected, which also ends an observation (RFC 7641, section 3.6).
     pub fn cancel(&mut self, peer: PeerId, request: RequestId) {
-        if let Some(attached) = self.endpoint.peers.attached(peer) {
-            attached.exchanges().cancel(&mut self.storage, request);
+        if let Some(exchanges) = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges) {
+            exchanges.cancel(&mut self.storage, request);
         }
         if F::Queue::PLACES > 0 {
             self.features.queue().retain(|queued| (queued.peer, queued.request) != (peer, request));

@@ -4,6 +4,8 @@ use super::observers::Observers;
 use super::oscore::Oscore;
 use super::pacing::Pacing;
 use super::queue::Queue;
+use crate::coap::exchange::PeerExchanges;
+use crate::endpoint::Peers;
 
 /// The memory of the parts of a node that an image may leave out. Each part is a type; `()` leaves the part out, and has
 /// neither size nor code.
@@ -100,3 +102,6 @@ impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>> Features for Par
 
 /// A request that a node with the features `F` opened.
 pub(super) type ExchangeOf<F> = <<F as Features>::Oscore as Oscore>::Exchange;
+
+/// The state that an application keeps of a peer in the table `P`.
+pub(super) type StateOf<P> = <<P as Peers>::Attached as PeerExchanges>::State;

@@ -3,7 +3,7 @@
 use super::Node;
 use super::application::Application;
 use super::error::SendError;
-use super::features::{ExchangeOf, Features};
+use super::features::{ExchangeOf, Features, StateOf};
 use super::observers::{Observer, Observers};
 use super::oscore::Oscore;
 use super::pacing::Pacing as _;
@@ -37,7 +37,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Removes the observers whose peers are gone, if their places are needed.
     pub(super) fn make_space_for_observers(&mut self) {
         let Self { endpoint, features, .. } = self;
-        if features.observers().is_full() {
+        if F::Observers::PLACES > 0 && features.observers().is_full() {
             features.observers().retain_peers(|peer| endpoint.peers.attached(peer).is_some());
         }
     }
@@ -45,8 +45,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// True if a notification can be sent to the peer now.
     pub(super) fn is_notification_due(&mut self, peer: PeerId) -> bool {
         let Self { endpoint, storage, nstart, features } = self;
-        let Some(attached) = endpoint.peers.attached(peer) else { return false };
-        may_begin(attached.exchanges(), storage, *nstart, true)
+        let attached = endpoint.peers.attached(peer);
+        let Some(exchanges) = attached.and_then(PeerExchanges::exchanges) else { return false };
+        may_begin(exchanges, storage, *nstart, true)
             && !features.observers().any(peer, |observer| observer.pending.is_some())
             && features.observers().any(peer, |observer| observer.changed)
     }
@@ -56,7 +57,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         &mut self,
         cx: &mut Cx<'_, C>,
         peer: PeerId,
-        application: &mut impl Application<ExchangeOf<F>>,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         frame: &mut Frame<'_>,
     ) {
         if !self.is_notification_due(peer) {
@@ -65,8 +66,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let Self { endpoint, storage, features, .. } = self;
         let Some(to) = endpoint.peers.peer(peer) else { return };
         let identity = Identity { principal: to.principal(), protection: to.protection() };
-        let Some(attached) = endpoint.peers.attached(peer) else { return };
-        let exchanges = attached.exchanges();
+        let attached = endpoint.peers.attached(peer);
+        let Some(exchanges) = attached.and_then(PeerExchanges::exchanges) else { return };
         // Sooner than PROBING_RATE allows, an acknowledgement has to show that the client is there (RFC 7641, section 4.5.1).
         let is_early = cx.now < features.pacing().next(peer);
         let unconfirmed = features.observers().unconfirmed();
@@ -136,11 +137,11 @@ fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
 
 /// Writes the response to a registration again, with `number` in its Observe option. Returns false if it is the last one: an
 /// error, or a response that the handler does not write at once (RFC 7641, section 4.2).
-fn renew<X>(
+fn renew<X, S>(
     request: &[u8],
     identity: Identity,
     number: u32,
-    application: &mut impl Application<X>,
+    application: &mut impl Application<X, S>,
     head: (MessageType, u16),
     frame: &mut Frame<'_>,
 ) -> bool {

@@ -3,7 +3,7 @@
 use super::Node;
 use super::application::{Application, Reply};
 use super::error::SendError;
-use super::features::{ExchangeOf, Features};
+use super::features::{ExchangeOf, Features, StateOf};
 use super::oscore::Oscore as _;
 use super::pacing::Pacing as _;
 use super::queue::{Queue as _, Queued};
@@ -50,7 +50,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             frame.indent(F::Oscore::OVERHEAD);
             self.forget_requests();
         }
-        let exchanges = self.endpoint.peers.attached(peer).ok_or(Misuse::NotEstablished)?.exchanges();
+        let exchanges = self.endpoint.peers.attached(peer).and_then(|attached| {
+            attached.begin(cx.now, |random| cx.crypto.random(random));
+            attached.exchanges()
+        });
+        let exchanges = exchanges.ok_or(Misuse::NotEstablished)?;
         let confirmable = message_type == MessageType::Confirmable;
         let mut waits = !may_begin(exchanges, &self.storage, self.nstart, code.is_request());
         if !confirmable {
@@ -104,7 +108,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         oscore.retain(|peer, request| {
             let Some(attached) = endpoint.peers.attached(peer) else { return false };
             let waits = queue.first(peer, |queued| queued.request == request).is_some();
-            waits || attached.exchanges().is_open(storage, request)
+            waits || attached.exchanges().is_some_and(|exchanges| exchanges.is_open(storage, request))
         });
     }
 
@@ -130,9 +134,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Returns the time at which the first of the peer's messages may be sent.
     pub(super) fn queue_deadline(&mut self, peer: PeerId) -> Instant {
         let Self { endpoint, storage, nstart, features } = self;
-        let Some(attached) = endpoint.peers.attached(peer) else { return Instant::NEVER };
+        let attached = endpoint.peers.attached(peer);
+        let Some(exchanges) = attached.and_then(PeerExchanges::exchanges) else { return Instant::NEVER };
         let unconfirmed = features.pacing().next(peer);
-        let exchanges = attached.exchanges();
         let mut deadline = Instant::NEVER;
         features.queue().first(peer, |queued| {
             if may_begin(exchanges, storage, *nstart, queued.is_request) {
@@ -148,12 +152,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         &mut self,
         cx: &mut Cx<'_, C>,
         peer: PeerId,
-        application: &mut impl Application<ExchangeOf<F>>,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         frame: &mut Frame<'_>,
     ) {
         let Self { endpoint, storage, nstart, features } = self;
-        let Some(attached) = endpoint.peers.attached(peer) else { return };
-        let exchanges = attached.exchanges();
+        let attached = endpoint.peers.attached(peer);
+        let Some(exchanges) = attached.and_then(PeerExchanges::exchanges) else { return };
         let is_paced = features.pacing().next(peer) <= cx.now;
         let may_go = |queued: &Queued| {
             (queued.confirmable || is_paced) && may_begin(exchanges, storage, *nstart, queued.is_request)

@@ -52,16 +52,27 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
+/// Returns the effect of repeating a request that an application answers. A block that others follow is only put to those
+/// before it, and the context of a protected request refuses a second copy.
+#[inline]
+pub(super) fn effect(message: &MessageRef<'_>, is_protected: bool) -> Repeat {
+    match message.block(OptionNumber::BLOCK1) {
+        _ if is_protected => Repeat::Idempotent,
+        Ok(Some(block)) if block.more => Repeat::Idempotent,
+        _ => Repeat::of(message.code()),
+    }
+}
+
 /// Writes the response to a request into `frame`, and keeps it for a repetition of the request. A request that must not be
 /// executed twice is refused with 5.03 if there is no space to remember it.
 #[inline]
-pub(super) fn answer<C: Crypto, S: ExchangeStorage, F: Features>(
+pub(super) fn answer<C: Crypto, S: ExchangeStorage, F: Features, P>(
     cx: &mut Cx<'_, C>,
     peer: PeerId,
     (exchanges, storage, features): (&mut Exchanges<S>, &mut S, &mut F),
     (message, key): (MessageRef<'_>, S::Key),
     (identity, mut exchange): (Identity, Option<(ExchangeOf<F>, RequestNonce)>),
-    application: &mut impl Application<ExchangeOf<F>>,
+    application: &mut impl Application<ExchangeOf<F>, P>,
     frame: &mut Frame<'_>,
 ) {
     let Some((policy, handler)) = application.server() else {
@@ -118,12 +129,12 @@ fn protect<C: Crypto, O: Oscore>(
 
 /// Opens a request with an OSCORE option, and answers the request inside. A request that does not open is refused. The
 /// refusal is not kept, because anybody can cause it.
-pub(super) fn answer_protected<C: Crypto, S: ExchangeStorage, F: Features>(
+pub(super) fn answer_protected<C: Crypto, S: ExchangeStorage, F: Features, P>(
     cx: &mut Cx<'_, C>,
     peer: PeerId,
     (exchanges, storage, features): (&mut Exchanges<S>, &mut S, &mut F),
     (datagram, key): (&mut [u8], S::Key),
-    application: &mut impl Application<ExchangeOf<F>>,
+    application: &mut impl Application<ExchangeOf<F>, P>,
     frame: &mut Frame<'_>,
 ) {
     frame.indent(F::Oscore::OVERHEAD);

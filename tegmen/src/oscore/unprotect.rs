@@ -71,7 +71,8 @@ impl Pending {
     }
 
     /// The number of the newest notification (RFC 8613, section 7.4.1).
-    pub const fn notification_number(&self) -> Option<u64> {
+    #[cfg(test)]
+    pub(crate) const fn notification_number(&self) -> Option<u64> {
         self.newest.checked_sub(1)
     }
 }

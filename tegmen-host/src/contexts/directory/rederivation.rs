@@ -11,6 +11,7 @@ use crate::state::numbers::{LEASE, Numbers};
 use std::path::Path;
 use tegmen::buf::Frame;
 use tegmen::coap::{MessageRef, MessageType, OptionNumber, Token};
+use tegmen::crypto::Crypto;
 use tegmen::oscore::{
     FirstRequest, MAX_DERIVED_ID_CONTEXT, MAX_PARTIAL_IV, Offers, OscoreOption, Pending, ProtectError,
     RederivableContext, Rederived, RequestBinding, RequestNonce, UnprotectError, Unprotected,
@@ -152,9 +153,9 @@ impl StoredContext {
     }
 
     /// Returns the content of a request whose `option` names this context.
-    pub(crate) fn take_request<'r>(
+    pub(crate) fn take_request<'r, C: Crypto>(
         &mut self,
-        crypto: &mut HostCrypto,
+        crypto: &mut C,
         option: &OscoreOption<'_>,
         datagram: &'r mut [u8],
     ) -> Result<Received<'r>, Untaken> {
@@ -185,9 +186,9 @@ impl StoredContext {
     }
 
     /// Writes response #1.
-    pub(crate) fn answer_first(
+    pub(crate) fn answer_first<C: Crypto>(
         &mut self,
-        crypto: &mut HostCrypto,
+        crypto: &mut C,
         first: &FirstRequest,
         head: (MessageType, u16),
         token: &Token,

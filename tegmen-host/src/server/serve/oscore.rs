@@ -3,40 +3,36 @@
 
 use super::CoapServer;
 use crate::contexts::{OVERHEAD, Received, Untaken};
-use crate::provider::HostCrypto;
-use crate::server::coap_peer::CoapPeer;
 use crate::server::oscore_exchange::OscoreExchange;
 use crate::server::source::Source;
 use crate::server::{Application, Event};
 use tegmen::buf::Frame;
 use tegmen::coap::handler::heading;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
-use tegmen::counters::Counters;
+use tegmen::crypto::Crypto;
+use tegmen::cx::Cx;
 use tegmen::oscore::{OscoreOption, ProtectError, RequestNonce, UnprotectError};
 
 impl<A: Application> CoapServer<A> {
-    /// Answers a request that has an OSCORE option; the code of the response, unless that comes later.
-    pub(super) fn protected_request(
+    /// Opens a request that has an OSCORE option. Returns `None` if it is not executed; `frame` then has the response.
+    pub(super) fn open<'r, C: Crypto>(
         &mut self,
         from: &Source,
-        coap_peer: &mut CoapPeer,
-        counters: &mut Counters,
-        crypto: &mut HostCrypto,
-        datagram: &mut [u8],
+        cx: &mut Cx<'_, C>,
+        datagram: &'r mut [u8],
+        message_id: u16,
         frame: &mut Frame<'_>,
-    ) {
-        let Ok(outer) = MessageRef::parse(datagram) else { return };
-        let (head, token) = (heading(&outer, coap_peer.exchanges.message_id()), Token::new(outer.token()));
+    ) -> Option<(OscoreExchange, RequestNonce, MessageRef<'r>)> {
+        let outer = MessageRef::parse(datagram).ok()?;
+        let (head, token) = (heading(&outer, message_id), Token::new(outer.token()));
         // A copy, since the datagram is decrypted in place.
         let mut storage = [0; MAX_OPTION];
         let option = outer.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected);
         let option = option.and_then(|option| copy(option, &mut storage).ok_or(UnprotectError::BadOption));
-        let refused = match option.and_then(|option| self.unprotect(from, option, crypto, datagram)) {
-            Ok((oscore, Received::Fresh(message, nonce))) => {
-                return self.on_fresh(&oscore, nonce, from, coap_peer, crypto, &message, frame);
-            }
+        let refused = match option.and_then(|option| self.unprotect(from, option, cx.crypto, datagram)) {
+            Ok((oscore, Received::Fresh(message, nonce))) => return Some((oscore, nonce, message)),
             Ok((oscore, asks)) => {
-                let written = Self::written(crypto, frame, |crypto, inner| match &asks {
+                let written = Self::written(cx.crypto, frame, |crypto, inner| match &asks {
                     Received::First(first) => oscore.context.lock().answer_first(crypto, first, head, &token, inner),
                     _ => oscore.write_challenge(crypto, head, &token, inner),
                 });
@@ -47,27 +43,28 @@ impl<A: Application> CoapServer<A> {
                     let _ = self.read_uri(message);
                     self.report_request(&from.under(&oscore), message.code(), Some(Code::UNAUTHORIZED));
                 }
-                return;
+                return None;
             }
             Err(refused) => refused,
         };
         let counter = match refused {
             UnprotectError::Unprotected | UnprotectError::BadOption | UnprotectError::Malformed => {
-                &mut counters.malformed
+                &mut cx.counters.malformed
             }
-            UnprotectError::UnknownContext => &mut counters.unknown_peer,
-            UnprotectError::Replayed => &mut counters.replayed,
-            UnprotectError::NotAuthentic => &mut counters.not_authentic,
+            UnprotectError::UnknownContext => &mut cx.counters.unknown_peer,
+            UnprotectError::Replayed => &mut cx.counters.replayed,
+            UnprotectError::NotAuthentic => &mut cx.counters.not_authentic,
         };
         *counter = counter.saturating_add(1);
         refuse(refused.code(), head, &token, frame);
+        None
     }
 
-    fn unprotect<'r>(
+    fn unprotect<'r, C: Crypto>(
         &self,
         from: &Source,
         option: &[u8],
-        crypto: &mut HostCrypto,
+        crypto: &mut C,
         datagram: &'r mut [u8],
     ) -> Result<(OscoreExchange, Received<'r>), UnprotectError> {
         let option = OscoreOption::parse(option)?;
@@ -90,47 +87,59 @@ impl<A: Application> CoapServer<A> {
         Ok((OscoreExchange { context, request: received.binding(), generation }, received))
     }
 
-    /// Takes a request to the application as any other, and protects what is answered.
-    #[expect(clippy::too_many_arguments, reason = "what a request consists of")]
-    fn on_fresh(
+    /// Lets `write` make a message, and puts it into `frame`, protected as a response to the request of `oscore`.
+    pub(super) fn protect<C: Crypto>(
         &mut self,
         oscore: &OscoreExchange,
-        nonce: RequestNonce,
-        from: &Source,
-        coap_peer: &mut CoapPeer,
-        crypto: &mut HostCrypto,
-        message: &MessageRef<'_>,
+        crypto: &mut C,
         frame: &mut Frame<'_>,
+        write: impl FnOnce(&mut Self, &mut Frame<'_>),
     ) {
-        let from = from.under(oscore);
-        let mut code = None;
-        self.protect(oscore, Some(nonce), crypto, frame, |server, inner| {
-            // What is inside is authentic: nothing has to be shown of the address before it is answered.
-            code = server.request(&from, coap_peer, message, &[], inner);
-        });
-        self.report_request(&from, message.code(), code);
+        let mut inside = std::mem::take(&mut self.inside);
+        let mut inner = inside.frame(frame.room());
+        write(self, &mut inner);
+        let len = inner.len();
+        inside.protect(oscore, None, crypto, len, frame);
+        self.inside = inside;
     }
 
-    /// Lets `write` make a message, and puts it into `frame`, protected as a response to the request of `oscore`. True if
-    /// there is something to be sent.
-    pub(super) fn protect(
+    /// Puts the short response that `write` makes into `frame`; false if it cannot be made.
+    fn written<C: Crypto>(
+        crypto: &mut C,
+        frame: &mut Frame<'_>,
+        write: impl FnOnce(&mut C, &mut Frame<'_>) -> Result<(), ProtectError>,
+    ) -> bool {
+        let mut storage = [0; 2 * OVERHEAD + 32];
+        let mut inner = Frame::new(&mut storage, OVERHEAD);
+        write(crypto, &mut inner).is_ok() && frame.append(inner.bytes()).is_ok()
+    }
+}
+
+/// Memory for a message before it is protected.
+#[derive(Default)]
+pub(in crate::server) struct Inside(Vec<u8>);
+
+impl Inside {
+    /// Returns an empty frame for a message that fits `room` bytes once it is protected.
+    pub(super) fn frame(&mut self, room: usize) -> Frame<'_> {
+        let room = room.saturating_sub(OVERHEAD);
+        self.0.resize(OVERHEAD + room + OVERHEAD, 0);
+        Frame::new(self.0.get_mut(..OVERHEAD + room).unwrap_or(&mut []), OVERHEAD)
+    }
+
+    /// Puts the message of `len` bytes that was written last into `frame`, protected as a response to the request of `oscore`.
+    /// An acknowledgement or a Reset is empty and has no protection.
+    pub(super) fn protect<C: Crypto>(
         &mut self,
         oscore: &OscoreExchange,
         nonce: Option<RequestNonce>,
-        crypto: &mut HostCrypto,
+        crypto: &mut C,
+        len: usize,
         frame: &mut Frame<'_>,
-        write: impl FnOnce(&mut Self, &mut Frame<'_>),
-    ) -> bool {
-        let room = frame.room().saturating_sub(OVERHEAD);
-        let mut storage = std::mem::take(&mut self.inside);
-        storage.resize(OVERHEAD + room + OVERHEAD, 0);
-        let mut inner = Frame::new(storage.get_mut(..OVERHEAD + room).unwrap_or(&mut []), OVERHEAD);
-        write(self, &mut inner);
-        let len = inner.len();
-        let mut inner = Frame::around(&mut storage, OVERHEAD, OVERHEAD + len);
+    ) {
+        let mut inner = Frame::around(&mut self.0, OVERHEAD, OVERHEAD + len);
         let done = match MessageRef::parse(inner.bytes()) {
             Err(_) => Ok(()),
-            // An acknowledgement says nothing that could be protected.
             Ok(message) if message.code() == Code::EMPTY => Ok(()),
             Ok(_) => oscore.protect_response(crypto, nonce, &mut inner),
         };
@@ -139,19 +148,6 @@ impl<A: Application> CoapServer<A> {
             let head = (message.message_type(), message.message_id());
             refuse(Code::INTERNAL_SERVER_ERROR, head, &Token::new(message.token()), frame);
         }
-        self.inside = storage;
-        !frame.is_empty()
-    }
-
-    /// Puts the short response that `write` makes into `frame`; false if it cannot be made.
-    fn written(
-        crypto: &mut HostCrypto,
-        frame: &mut Frame<'_>,
-        write: impl FnOnce(&mut HostCrypto, &mut Frame<'_>) -> Result<(), ProtectError>,
-    ) -> bool {
-        let mut storage = [0; 2 * OVERHEAD + 32];
-        let mut inner = Frame::new(&mut storage, OVERHEAD);
-        write(crypto, &mut inner).is_ok() && frame.append(inner.bytes()).is_ok()
     }
 }
 

@@ -29,10 +29,12 @@ impl<A: Application> CoapServer<A> {
         &mut self,
         from: &Source,
         coap_peer: &mut CoapPeer,
-        message: &MessageRef<'_>,
+        datagram: &[u8],
+        message_id: u16,
         frame: &mut Frame<'_>,
     ) -> OuterBlock {
-        let head = heading(message, coap_peer.exchanges.message_id());
+        let Ok(message) = &MessageRef::parse(datagram) else { return OuterBlock::Answered };
+        let head = heading(message, message_id);
         let answer = |code: Code, option: Option<(OptionNumber, u32)>, frame: &mut Frame<'_>| {
             let built = Builder::new(frame, head.0, code, head.1, message.token());
             let _ = built.and_then(|mut builder| option.map_or(Ok(()), |(number, value)| builder.uint(number, value)));

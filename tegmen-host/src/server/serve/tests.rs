@@ -1,8 +1,14 @@
 use super::*;
 use crate::credentials::FilePolicy;
-use tegmen::coap::exchange::Due;
+use crate::provider::HostCrypto;
+use crate::slab::{Capacity, Slab};
 use tegmen::coap::observe::REGISTER;
+use tegmen::cx::Environment;
+use tegmen::dtls::association::Rank;
+use tegmen::dtls::roles::ServerOnly;
+use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Peers as _};
 use tegmen::identity::{Identity, Principal};
+use tegmen::node::Node;
 
 /// A counter that can be observed, and that defers its response if the second field is set.
 #[derive(Clone, Default)]
@@ -25,12 +31,19 @@ fn refusing() -> AnyPolicy {
     AnyPolicy(Arc::new(FilePolicy { credentials: Credentials::default(), plain_allowed: false }))
 }
 
+/// A server behind a node, and the peer that it hears.
 struct Scene {
     coap_server: CoapServer<Counter>,
-    crypto: HostCrypto,
-    coap_peer: CoapPeer,
+    node: Node<Slab<Attached>, ServerOnly>,
+    environment: Environment<HostCrypto>,
     now: Instant,
     next_id: u16,
+}
+
+/// The addresses of the peer and of the server.
+fn path() -> Path {
+    let at = |port| std::net::SocketAddr::from(([10, 0, 0, 1], port)).into();
+    Path { local: at(5683), remote: at(5684) }
 }
 
 impl Scene {
@@ -54,40 +67,60 @@ impl Scene {
             scratch: Scratch::default(),
             requests: 0,
             refused: 0,
-            pool: pool(&config, 1),
             deferrals: RefCell::default(),
             forgotten: Forgotten::default(),
             report: Report::default(),
             contexts: Contexts::default(),
             path: String::new(),
-            inside: Vec::new(),
+            inside: Inside::default(),
+            changes: Vec::new(),
+            to_group: false,
+            leisure: Duration::from_secs(0),
+            leisurely: Leisure::default(),
         };
-        let crypto = HostCrypto::new([0; 32], 4);
-        Self { coap_server, crypto, coap_peer: CoapPeer::new(now, [7; 10], Forgotten::default()), now, next_id: 0 }
+        let mut environment = Environment::new(HostCrypto::new([0; 32], 4));
+        let table = Slab::new(Capacity::default());
+        let endpoint = Endpoint::new(&mut environment.at(now), table, tegmen::dtls::Config::default());
+        Self { coap_server, node: Node::new(endpoint, pool(&config, 1)), environment, now, next_id: 0 }
     }
 
-    fn from(&self) -> Source {
+    fn peer(&mut self) -> PeerId {
+        self.node.endpoint.plain(&mut self.environment.at(self.now), &path(), Rank::Stranger).unwrap()
+    }
+
+    fn coap_peer(&mut self) -> &mut CoapPeer {
+        let peer = self.peer();
+        self.node.endpoint.peers.attached(peer).unwrap().coap_peer().unwrap()
+    }
+
+    fn source(&mut self) -> Source {
         let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
-        let remote = ([10, 0, 0, 1], 5683).into();
-        Source {
-            now: self.now,
-            peer: PeerId::new(0, 0),
-            identity,
-            remote,
-            headroom: 0,
-            max_content: 1 << 14,
-            unverified: false,
-            to_group: false,
-            oscore: None,
-        }
+        let (now, peer, remote) = (self.now, self.peer(), path().remote.into());
+        Source { now, peer, identity, remote, unverified: false, to_group: false, oscore: None }
     }
 
     fn receive(&mut self, message: &[u8]) -> Vec<u8> {
-        let (from, mut storage) = (self.from(), [0; 1280]);
-        let mut frame = Frame::new(&mut storage, 0);
-        let (counters, mut message) = (&mut Counters::default(), message.to_vec());
-        self.coap_server.receive(&from, &mut self.coap_peer, counters, &mut self.crypto, &mut message, &mut frame);
-        frame.bytes().to_vec()
+        let (mut message, mut out) = (message.to_vec(), [0; 1280]);
+        let cx = &mut self.environment.at(self.now);
+        let event = self.node.handle_plain(cx, &path(), &mut message, &mut self.coap_server, &mut out);
+        self.apply();
+        let Some(EndpointEvent::Transmit { len, .. }) = event else { return Vec::new() };
+        out[..len.into()].to_vec()
+    }
+
+    fn is_forgotten(&mut self) -> bool {
+        let peer = self.peer();
+        self.node.endpoint.peers.attached(peer).unwrap().coap_peer().is_none()
+    }
+
+    /// Applies the changes of the peer, as the shard does.
+    fn apply(&mut self) {
+        for (peer, change) in std::mem::take(&mut self.coap_server.changes) {
+            let attached = self.node.endpoint.peers.attached(peer);
+            if let Some(coap_peer) = attached.and_then(Attached::coap_peer) {
+                self.coap_server.on_change(peer, coap_peer, &change);
+            }
+        }
     }
 
     fn register(&mut self, token: &[u8]) -> Vec<u8> {
@@ -110,10 +143,13 @@ impl Scene {
     }
 
     fn notify(&mut self) -> Option<Vec<u8>> {
-        let (from, mut storage) = (self.from(), [0; 1280]);
-        let mut frame = Frame::new(&mut storage, 0);
-        self.coap_server.notify(&from, &mut self.coap_peer, &mut self.crypto, 0, &mut frame)?;
-        Some(frame.bytes().to_vec())
+        let (from, mut out) = (self.source(), [0; 1280]);
+        let Self { node, environment, coap_server, .. } = self;
+        let event = node.write(&mut environment.at(self.now), from.peer, &mut out, |cx, attached, pool, frame| {
+            coap_server.notify(&from, attached, pool, cx.crypto, frame);
+        });
+        let Some(EndpointEvent::Transmit { len, .. }) = event else { return None };
+        Some(out[..len.into()].to_vec())
     }
 }
 
@@ -121,38 +157,42 @@ impl Scene {
 fn an_observer_that_never_acknowledges_is_forgotten_and_costs_one_message_until_then() {
     let mut scene = Scene::new();
     scene.register(b"t");
-    assert!(scene.coap_peer.mark("n"));
+    assert!(scene.coap_peer().mark("n"));
     assert!(scene.notify().is_some());
     for _ in 0..1000 {
-        scene.coap_peer.mark("n");
+        scene.coap_peer().mark("n");
         assert!(scene.notify().is_none(), "one notification waits for its acknowledgement");
     }
     let mut repeated = 0;
-    while let Some(at) = scene.coap_peer.exchanges.next_deadline(&scene.coap_server.pool) {
-        scene.now = at;
-        let mut storage = [0; 1280];
-        match scene.coap_peer.exchanges.poll(&mut scene.coap_server.pool, at, &mut Frame::new(&mut storage, 0)) {
-            Some(Due::Retransmit) => repeated += 1,
-            Some(Due::TimedOut(id)) => scene.coap_peer.on_refused(id),
-            None => {}
+    for _ in 0..1000 {
+        scene.now = scene.now.after(Duration::from_secs(1));
+        let mut out = [0; 1280];
+        let Scene { node, environment, coap_server, now, .. } = &mut scene;
+        while node.poll(&mut environment.at(*now), coap_server, &mut out).is_some() {
+            repeated += 1;
+        }
+        scene.apply();
+        if scene.is_forgotten() {
+            break;
         }
     }
-    assert_eq!((repeated, scene.coap_peer.observations.len(), scene.coap_server.observations.used()), (4, 0, 0));
-    assert!(!scene.coap_peer.mark("n"));
+    assert_eq!((repeated, scene.coap_server.observations.used()), (4, 0));
+    assert!(scene.is_forgotten());
 }
 
 #[test]
 fn what_changed_while_one_waited_is_one_notification_with_the_newest() {
     let mut scene = Scene::new();
     scene.register(b"t");
-    scene.coap_peer.mark("n");
+    scene.coap_peer().mark("n");
     let first = scene.notify().unwrap();
     for _ in 0..10 {
-        scene.coap_peer.mark("n");
+        scene.coap_peer().mark("n");
     }
     let [_, _, high, low, ..] = first[..] else { unreachable!() };
     assert!(scene.receive(&[0x60, 0, high, low]).is_empty());
-    assert_eq!(scene.coap_server.observers.next_due(), Some(PeerId::new(0, 0)));
+    let peer = scene.peer();
+    assert_eq!(scene.coap_server.observers.next_due(), Some(peer));
     let second = scene.notify().unwrap();
     let number = |message: &[u8]| MessageRef::parse(message).unwrap().uint(OptionNumber::OBSERVE);
     assert_eq!((number(&first), number(&second)), (Some(2), Some(3)));
@@ -164,8 +204,10 @@ fn a_peer_waits_for_its_notification_once_however_often_something_changes() {
     let mut scene = Scene::new();
     scene.register(b"t");
     for _ in 0..1000 {
-        scene.coap_peer.mark("n");
-        scene.coap_server.observers.queue(PeerId::new(0, 0), &mut scene.coap_peer);
+        scene.coap_peer().mark("n");
+        let peer = scene.peer();
+        let coap_peer = scene.node.endpoint.peers.attached(peer).and_then(Attached::coap_peer);
+        scene.coap_server.observers.queue(peer, coap_peer.unwrap());
     }
     assert!(scene.coap_server.observers.next_due().is_some());
     assert!(scene.coap_server.observers.is_idle());
@@ -184,18 +226,22 @@ fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset()
     let mut scene = Scene::new();
     let ask = |scene: &mut Scene, message_type, code, path: &[u8]| {
         scene.next_id += 1;
-        let (mut storage, mut answer) = ([0; 100], [0; 1280]);
-        let from = Source { to_group: true, ..scene.from() };
+        let mut storage = [0; 100];
         let mut frame = Frame::new(&mut storage, 0);
         let mut builder = Builder::new(&mut frame, message_type, code, scene.next_id, b"t").unwrap();
         builder.uint(OptionNumber::OBSERVE, REGISTER).unwrap();
         builder.option(OptionNumber::URI_PATH, path).unwrap();
-        let mut answer = Frame::new(&mut answer, 0);
-        for _ in 0..2 {
-            scene.coap_server.receive_in_group(&from, &mut scene.coap_peer, frame.bytes(), &mut answer);
+        if !is_group_request(frame.bytes()) {
+            return None;
         }
-        assert!(scene.coap_peer.observations.is_empty());
-        let answer = MessageRef::parse(answer.bytes()).ok()?;
+        scene.coap_server.to_group = true;
+        for _ in 0..2 {
+            assert!(scene.receive(frame.bytes()).is_empty(), "nothing is sent at once");
+        }
+        let (_, answer) = scene.coap_server.leisurely.take(scene.now)?;
+        assert!(scene.coap_server.leisurely.next().is_none(), "a copy is not answered");
+        assert!(scene.coap_peer().observations.is_empty());
+        let answer = MessageRef::parse(&answer).ok()?;
         Some((answer.message_type(), answer.code(), answer.payload().to_vec()))
     };
     let counted = ask(&mut scene, MessageType::NonConfirmable, Code::GET, b"n");
@@ -214,7 +260,7 @@ fn a_token_that_is_used_again_replaces_what_it_registered() {
     for _ in 0..50 {
         let response = scene.register(b"same");
         numbers.push(MessageRef::parse(&response).unwrap().uint(OptionNumber::OBSERVE).unwrap());
-        assert_eq!((scene.coap_peer.observations.len(), scene.coap_server.observations.used()), (1, 1));
+        assert_eq!((scene.coap_peer().observations.len(), scene.coap_server.observations.used()), (1, 1));
     }
     assert!(numbers.is_sorted_by(|a, b| a < b), "a client takes each for newer: {numbers:?}");
 }
@@ -228,13 +274,13 @@ fn observations_are_bounded_for_each_peer_and_in_all() {
         assert_eq!(observed, usize::from(n) < MAX_OBSERVATIONS);
     }
     scene.coap_server.observations = Ledger::new(3);
-    scene.coap_peer.observations.clear();
+    scene.coap_peer().observations.clear();
     for n in 0..10u8 {
         let response = scene.register(&[n]);
         let observed = MessageRef::parse(&response).unwrap().option(OptionNumber::OBSERVE).is_some();
         assert_eq!(observed, n < 3);
     }
-    assert_eq!(scene.coap_peer.observations.len(), 3);
+    assert_eq!(scene.coap_peer().observations.len(), 3);
 }
 
 #[test]
@@ -253,7 +299,7 @@ fn any_bytes_from_anybody_are_answered_or_not_and_nothing_else() {
 #[test]
 fn a_post_is_executed_once_however_much_is_asked_until_it_is_repeated() {
     let mut scene = Scene::new();
-    scene.coap_server.pool = ExchangePool::new(0, 0);
+    scene.node.storage = ExchangePool::new(0, 0);
     let first = scene.ask(Code::POST, 7);
     assert_eq!(first, (Code::CONTENT, vec![1]));
     for second in 0..200 {
@@ -274,7 +320,7 @@ fn a_post_is_executed_once_however_much_is_asked_until_it_is_repeated() {
 #[test]
 fn a_full_pool_refuses_only_what_must_not_be_executed_twice_and_not_for_ever() {
     let mut scene = Scene::new();
-    scene.coap_server.pool = ExchangePool::new(0, 0);
+    scene.node.storage = ExchangePool::new(0, 0);
     let full = (0..10_000).find(|id| scene.ask(Code::POST, *id).0 == Code::SERVICE_UNAVAILABLE).unwrap();
     let counted = scene.coap_server.application.0;
     assert_eq!(scene.ask(Code::POST, full).0, Code::SERVICE_UNAVAILABLE, "the refusal is not kept, but it is full");
@@ -293,7 +339,7 @@ fn a_full_pool_refuses_only_what_must_not_be_executed_twice_and_not_for_ever() {
 #[test]
 fn what_was_refused_before_it_was_executed_takes_no_room_for_long() {
     let mut scene = Scene::new();
-    scene.coap_server.pool = ExchangePool::new(0, 0);
+    scene.node.storage = ExchangePool::new(0, 0);
     scene.coap_server.policy = refusing();
     assert!((0..20_000).all(|id| scene.ask(Code::POST, id).0 == Code::UNAUTHORIZED));
     assert_eq!((scene.coap_server.refused, scene.coap_server.application.0), (0, 0));
@@ -302,13 +348,14 @@ fn what_was_refused_before_it_was_executed_takes_no_room_for_long() {
 #[test]
 fn a_peer_that_is_forgotten_gives_back_its_messages() {
     let mut scene = Scene::new();
-    scene.coap_server.pool = ExchangePool::new(0, 1000);
+    scene.node.storage = ExchangePool::new(0, 1000);
     for _ in 0..100 {
-        scene.coap_peer = CoapPeer::new(scene.now, [7; 10], scene.coap_server.forgotten.clone());
-        scene.coap_server.give_back(scene.now);
         scene.register(b"t");
-        scene.coap_peer.mark("n");
+        scene.coap_peer().mark("n");
         assert!(scene.notify().is_some(), "there is room for the notification");
+        let peer = scene.peer();
+        scene.node.endpoint.peers.attached(peer).unwrap().forget();
+        scene.coap_server.give_back(&mut scene.node.storage, scene.now);
     }
 }
 
@@ -355,9 +402,11 @@ fn a_notification_that_is_deferred_sends_nothing_before_the_response() {
     let mut scene = Scene::new();
     scene.register(b"t");
     scene.coap_server.application.1 = true;
-    assert!(scene.coap_peer.mark("n"));
+    assert!(scene.coap_peer().mark("n"));
     assert!(scene.notify().is_none());
-    assert_eq!(scene.coap_peer.exchanges.outstanding(&scene.coap_server.pool), 0, "there is nothing to send again");
+    let peer = scene.peer();
+    let exchanges = scene.node.endpoint.peers.attached(peer).unwrap().exchanges().unwrap();
+    assert_eq!(exchanges.outstanding(&scene.node.storage), 0, "there is nothing to send again");
     // The response that comes later is the last one.
-    assert!(scene.coap_peer.observations.is_empty());
+    assert!(scene.coap_peer().observations.is_empty());
 }

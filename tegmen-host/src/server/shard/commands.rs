@@ -3,6 +3,7 @@
 use super::Shard;
 use crate::clock;
 use crate::server::Application;
+use crate::server::coap_peer::Attached;
 use crate::server::command::{Command, FoundKey};
 use crate::server::notifier::Changes;
 use crate::server::reply::Reply;
@@ -10,7 +11,6 @@ use crate::server::serve::Report;
 use std::cell::Cell;
 use std::sync::Arc;
 use tegmen::coap::Code;
-use tegmen::crypto::Crypto as _;
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
 use tegmen::time::Instant;
@@ -35,7 +35,7 @@ impl<A: Application> Shard<A> {
                 self.sign_next();
             }
             Command::Keys(keys) => {
-                self.endpoint.roles_mut().keys = *keys;
+                self.node.endpoint.roles_mut().keys = *keys;
                 self.report_ends();
             }
             Command::Sessions(answer) => {
@@ -59,7 +59,8 @@ impl<A: Application> Shard<A> {
     fn on_change(&mut self, path: &Arc<str>) {
         let mut peers = self.coap_server.observers.take(path);
         peers.retain(|peer| {
-            let Some(Some(coap_peer)) = self.endpoint.peers.attached(*peer) else { return false };
+            let attached = self.node.endpoint.peers.attached(*peer);
+            let Some(coap_peer) = attached.and_then(Attached::coap_peer) else { return false };
             let observes = coap_peer.mark(path);
             if observes {
                 self.coap_server.observers.queue(*peer, coap_peer);
@@ -73,26 +74,23 @@ impl<A: Application> Shard<A> {
     pub(super) fn notify(&mut self, now: Instant) {
         for _ in 0..NOTIFIED {
             let Some(peer) = self.coap_server.observers.next_due() else { return };
-            if let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) {
+            if let Some(coap_peer) = self.node.endpoint.peers.attached(peer).and_then(Attached::coap_peer) {
                 coap_peer.queued = false;
             }
             while self.notify_one(now, peer).is_some() {}
         }
     }
 
+    /// Sends the next notification to a peer. Returns `None` if there is none to send now.
     fn notify_one(&mut self, now: Instant, peer: PeerId) -> Option<()> {
-        let mut random = [0; 1];
-        self.crypto.random(&mut random);
-        let (to, path) = self.source(now, peer)?;
-        let coap_peer = self.endpoint.peers.attached(peer)?.as_mut()?;
-        let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.headroom, to.max_content);
-        self.coap_server.notify(&to, coap_peer, &mut self.crypto, random[0], &mut frame)?;
-        let len = frame.len();
-        if let Some(deadline) = coap_peer.exchanges.next_deadline(&self.coap_server.pool) {
-            self.endpoint.peers.schedule(peer, deadline);
-        }
-        self.seal(&to, path, len);
+        let to = self.source(now, peer)?;
+        let Self { node, environment, coap_server, outbox, .. } = self;
+        let event = node.write(&mut environment.at(now), peer, outbox.draft(), |cx, attached, pool, frame| {
+            if coap_server.notify(&to, attached, pool, cx.crypto, frame).is_none() {
+                frame.truncate(0);
+            }
+        })?;
+        self.on_event(now, event);
         Some(())
     }
 
@@ -110,28 +108,21 @@ impl<A: Application> Shard<A> {
     fn on_reply(&mut self, number: u64, reply: Reply) {
         let Some(request) = self.coap_server.deferrals.get_mut().take(number) else { return };
         let (now, peer) = (clock::now(), request.peer);
-        let mut random = [0; 1];
-        self.crypto.random(&mut random);
-        let Some((to, path)) = self.source(now, peer) else { return };
-        let Some(Some(coap_peer)) = self.endpoint.peers.attached(peer) else { return };
-        let mut draft = self.outbox.draft();
-        let mut frame = draft.frame(to.headroom, to.max_content);
+        let Some(to) = self.source(now, peer) else { return };
         let cause = Cell::new(reply.cause.clone());
         let (received, sent) = (request.received, reply.payload.len());
         self.coap_server.report = Report { received, sent, cause, ..Report::default() };
         let source = request.oscore.as_ref().map(|oscore| to.under(oscore));
         self.coap_server.path.clone_from(&request.path);
         self.coap_server.report_request(source.as_ref().unwrap_or(&to), request.method, Some(reply.code));
-        if self
-            .coap_server
-            .complete(&to, coap_peer, (request, reply), &mut self.crypto, random[0], &mut frame)
-            .is_some()
-        {
-            let len = frame.len();
-            if let Some(deadline) = coap_peer.exchanges.next_deadline(&self.coap_server.pool) {
-                self.endpoint.peers.schedule(peer, deadline);
+        let Self { node, environment, coap_server, outbox, .. } = self;
+        let event = node.write(&mut environment.at(now), peer, outbox.draft(), |cx, attached, pool, frame| {
+            if coap_server.complete(&to, attached, pool, (request, reply), cx.crypto, frame).is_none() {
+                frame.truncate(0);
             }
-            self.seal(&to, path, len);
+        });
+        if let Some(event) = event {
+            self.on_event(now, event);
         }
     }
 }

@@ -8,7 +8,6 @@ use crate::state::{Restored, SessionName, Sessions, With};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tegmen::address::Path;
-use tegmen::cx::Cx;
 use tegmen::dtls::ContentType;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
@@ -56,16 +55,16 @@ impl<A: Application> Shard<A> {
         let is_meant = match content_type {
             Some(ContentType::TLS12_CID) => true,
             Some(ContentType::APPLICATION_DATA | ContentType::ALERT) => {
-                self.endpoint.peers.find(path, Phase::Established).is_none()
+                self.node.endpoint.peers.find(path, Phase::Established).is_none()
             }
             _ => false,
         };
         if !is_meant || datagram.get(3..5) != Some(&[0, 1]) {
             return;
         }
-        let Some(restored) = persistence.sessions.take(&mut self.crypto, path, datagram) else { return };
+        let Some(restored) = persistence.sessions.take(&mut self.environment.crypto, path, datagram) else { return };
         let Restored { name, with, session, lease_end } = restored;
-        let (credentials, keys) = (&self.coap_server.credentials, &self.endpoint.roles().keys);
+        let (credentials, keys) = (&self.coap_server.credentials, &self.node.endpoint.roles().keys);
         let principal = match &with.certified {
             // Who is not known to be believed now has to show it again.
             Some((kind, digest)) => {
@@ -87,11 +86,11 @@ impl<A: Application> Shard<A> {
             None => None,
         };
         let path = Path { local: with.local.into(), remote: with.remote.into() };
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let cx = &mut self.environment.at(now);
         let peer = principal
-            .and_then(|principal: Principal| self.endpoint.restore_session(&mut cx, &path, principal, &session).ok());
+            .and_then(|principal: Principal| self.node.endpoint.restore_session(cx, &path, principal, &session).ok());
         let Some(peer) = peer else { return persistence.sessions.remove(name) };
-        self.endpoint.lease_session(peer, lease_end);
+        self.node.endpoint.lease_session(peer, lease_end);
         persistence.by_peer.insert(peer, Entry { name, lease_end, asked: false });
         (self.coap_server.events)(Event::Restored { remote: with.remote, identity: with.identity });
     }
@@ -99,21 +98,21 @@ impl<A: Application> Shard<A> {
     /// Keeps a session that was just established, or whose peer has moved.
     pub(super) fn keep(&mut self, peer: PeerId) {
         let Some(persistence) = &mut self.persistence else { return };
-        let Some(entry) = self.endpoint.peers.peer(peer) else { return };
+        let Some(entry) = self.node.endpoint.peers.peer(peer) else { return };
         let (path, principal) = (*entry.path(), entry.principal());
         let standing = self.coap_server.credentials.standing(principal);
         let Some((identity, listed, allow)) = standing else { return };
         let known = persistence.by_peer.get(&peer);
         if known.is_none() {
             persistence.sessions.forget(&path);
-            self.endpoint.lease_session(peer, CHUNK);
+            self.node.endpoint.lease_session(peer, CHUNK);
         }
-        let Some(mut session) = self.endpoint.copy_session(peer) else { return };
+        let Some(mut session) = self.node.endpoint.copy_session(peer) else { return };
         if let Some(known) = known.filter(|known| known.asked) {
             // What is on its way is not taken back by this.
             session.go_on(known.lease_end + CHUNK, None);
         }
-        let ids = self.endpoint.peers.connection_ids(peer);
+        let ids = self.node.endpoint.peers.connection_ids(peer);
         let connection_id = ids.map_or(String::new(), |ids| to_hex(ids.ours().bytes()));
         let (local, remote) = (path.local.into(), path.remote.into());
         let certified = self.coap_server.credentials.certified(principal);
@@ -121,9 +120,9 @@ impl<A: Application> Shard<A> {
         let key = self.coap_server.credentials.fingerprint(principal).map(|key| persistence.sessions.fingerprint(&key));
         let with = With { local, remote, identity, listed, allow, key, certified, connection_id };
         match known {
-            Some(known) => persistence.sessions.keep_as(known.name, &mut self.crypto, &session, &with),
+            Some(known) => persistence.sessions.keep_as(known.name, &mut self.environment.crypto, &session, &with),
             None => {
-                let name = persistence.sessions.keep(&mut self.crypto, &session, &with);
+                let name = persistence.sessions.keep(&mut self.environment.crypto, &session, &with);
                 persistence.by_peer.insert(peer, Entry { name, lease_end: CHUNK, asked: false });
             }
         }
@@ -140,7 +139,7 @@ impl<A: Application> Shard<A> {
 
     /// Asks for more numbers where those of a session come to their end.
     pub(super) fn lease_ahead(&mut self, peer: PeerId) {
-        let Some(channel) = self.endpoint.peers.peer(peer).map(|known| known.channel()) else { return };
+        let Some(channel) = self.node.endpoint.peers.peer(peer).map(|known| known.channel()) else { return };
         // Before anything is looked up.
         if channel.sealed() < channel.lease_end().saturating_sub(AHEAD) {
             return;
@@ -169,17 +168,17 @@ impl<A: Application> Shard<A> {
         let Err(problem) = result else {
             entry.lease_end = end;
             persistence.said = None;
-            self.endpoint.lease_session(peer, end);
+            self.node.endpoint.lease_session(peer, end);
             return;
         };
         if persistence.said.as_ref() != Some(&problem) {
             persistence.said = Some(problem.clone());
             (self.coap_server.events)(Event::NotKept { problem });
         }
-        let channel = self.endpoint.peers.peer(peer).map(|known| known.channel());
+        let channel = self.node.endpoint.peers.peer(peer).map(|known| known.channel());
         if channel.is_some_and(|channel| channel.sealed() + LAST >= channel.lease_end()) {
             self.forget(peer);
-            self.endpoint.close(peer);
+            self.node.endpoint.close(peer);
         }
     }
 
@@ -188,7 +187,7 @@ impl<A: Application> Shard<A> {
         let Some(persistence) = &mut self.persistence else { return };
         let sessions = &persistence.sessions;
         persistence.by_peer.retain(|peer, entry| {
-            let lives = self.endpoint.peers.peer(*peer).is_some_and(|peer| peer.phase() == Phase::Established);
+            let lives = self.node.endpoint.peers.peer(*peer).is_some_and(|peer| peer.phase() == Phase::Established);
             if !lives {
                 sessions.remove(entry.name);
             }
@@ -207,8 +206,8 @@ impl<A: Application> Shard<A> {
         all.sort_unstable_by_key(|(_, entry)| entry.name);
         for (peer, entry) in all {
             let dtls = |known: &&mut tegmen::endpoint::Peer| known.protection() == Protection::Dtls;
-            if self.endpoint.peers.peer(peer).filter(dtls).is_some()
-                && let Some(session) = self.endpoint.take_session(peer)
+            if self.node.endpoint.peers.peer(peer).filter(dtls).is_some()
+                && let Some(session) = self.node.endpoint.take_session(peer)
             {
                 persistence.sessions.park(entry.name, &session);
             }

@@ -11,7 +11,6 @@ use crate::x509::Purpose;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tegmen::crypto::Crypto as _;
-use tegmen::cx::Cx;
 use tegmen::dtls::Fatal;
 use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::need::{Answer, Need};
@@ -50,15 +49,15 @@ impl<A: Application> Shard<A> {
         match event {
             EndpointEvent::Need(peer) => self.on_need(now, peer),
             EndpointEvent::Established(peer) => {
-                let resumed = self.endpoint.is_resumed(peer);
+                let resumed = self.node.endpoint.is_resumed(peer);
                 // Its key may have been changed while it shook hands.
                 if self.end_if_outdated(peer) {
                     return;
                 }
-                if let Some(suite) = self.endpoint.cipher_suite(peer) {
+                if let Some(suite) = self.node.endpoint.cipher_suite(peer) {
                     self.established[Kind::of(suite, resumed) as usize] += 1;
                 }
-                if let Some(entry) = self.endpoint.peers.peer(peer) {
+                if let Some(entry) = self.node.endpoint.peers.peer(peer) {
                     let (remote, principal) = (SocketAddr::from(entry.path().remote), entry.principal());
                     let identity = self.coap_server.credentials.name_of(principal).unwrap_or_default();
                     (self.coap_server.events)(Event::Established { remote, identity, resumed });
@@ -74,7 +73,7 @@ impl<A: Application> Shard<A> {
             }
             EndpointEvent::Closed { peer, reason } => {
                 self.forget(peer);
-                let Some(entry) = self.endpoint.peers.peer(peer) else { return };
+                let Some(entry) = self.node.endpoint.peers.peer(peer) else { return };
                 let remote = SocketAddr::from(entry.path().remote);
                 let identity = self.coap_server.credentials.name_of(entry.principal()).or_else(|| self.tried.of(peer));
                 (self.coap_server.events)(match reason {
@@ -82,10 +81,8 @@ impl<A: Application> Shard<A> {
                     reason => Event::Failed { remote, identity, reason },
                 });
             }
-            EndpointEvent::Answer { .. }
-            | EndpointEvent::Transmit { .. }
-            | EndpointEvent::Message { .. }
-            | EndpointEvent::Alarm(_) => {}
+            EndpointEvent::Transmit { peer, len } => self.transmit(peer, len),
+            EndpointEvent::Answer { .. } | EndpointEvent::Message { .. } | EndpointEvent::Alarm(_) => {}
         }
     }
 
@@ -98,23 +95,23 @@ impl<A: Application> Shard<A> {
             remote: entry.path().remote.into(),
             identity: credentials.name_of(entry.principal()).unwrap_or_default(),
         };
-        self.endpoint.peers.iter().filter(established).map(session).collect()
+        self.node.endpoint.peers.iter().filter(established).map(session).collect()
     }
 
     /// Ends a session in order; false if there is none.
     pub(super) fn end_session(&mut self, peer: PeerId) -> bool {
-        let Some(entry) = self.endpoint.peers.peer(peer).filter(|entry| is_session(entry)) else { return false };
+        let Some(entry) = self.node.endpoint.peers.peer(peer).filter(|entry| is_session(entry)) else { return false };
         let (remote, reason) = (entry.path().remote.into(), Fatal::Closed);
         (self.coap_server.events)(Event::Closed { remote, reason });
         self.forget(peer);
-        self.endpoint.close(peer);
+        self.node.endpoint.close(peer);
         true
     }
 
     /// Ends every session whose peer proved itself with a key that is not in force any more.
     pub(super) fn end_outdated(&mut self) {
         let settled = |(id, peer): (PeerId, &Peer)| (peer.phase() == Phase::Established).then_some(id);
-        let all: Vec<PeerId> = self.endpoint.peers.iter().filter_map(settled).collect();
+        let all: Vec<PeerId> = self.node.endpoint.peers.iter().filter_map(settled).collect();
         for peer in all {
             self.end_if_outdated(peer);
         }
@@ -122,7 +119,7 @@ impl<A: Application> Shard<A> {
 
     /// Ends the session of this peer if its key is not in force any more, and says whether.
     fn end_if_outdated(&mut self, peer: PeerId) -> bool {
-        let Some(entry) = self.endpoint.peers.peer(peer) else { return false };
+        let Some(entry) = self.node.endpoint.peers.peer(peer) else { return false };
         let (remote, principal, protection) = (entry.path().remote.into(), entry.principal(), entry.protection());
         if protection != Protection::Dtls || self.coap_server.credentials.is_current(principal) {
             return false;
@@ -130,13 +127,13 @@ impl<A: Application> Shard<A> {
         let identity = self.coap_server.credentials.name_of(principal).unwrap_or_default();
         (self.coap_server.events)(Event::Outdated { remote, identity });
         self.forget(peer);
-        self.endpoint.close(peer);
+        self.node.endpoint.close(peer);
         true
     }
 
     /// A handshake cannot go on without a key, a judgement or a signature.
     fn on_need(&mut self, now: Instant, peer: PeerId) {
-        let identity = match self.endpoint.need(peer) {
+        let identity = match self.node.endpoint.need(peer) {
             Some(Need::PskOfClient { identity }) => identity,
             Some(Need::VerifyPeer { certificate_type, content }) => {
                 let content = content.to_vec();
@@ -172,28 +169,28 @@ impl<A: Application> Shard<A> {
     /// Returns the private-key operation that a handshake asks for; `None` if the handshake is over, asks for
     /// something else, or for a key that is not ours any more.
     fn operation(&mut self, peer: PeerId) -> Option<Operation> {
-        let (credential, asked) = match self.endpoint.need(peer)? {
+        let (credential, asked) = match self.node.endpoint.need(peer)? {
             Need::Sign { credential, digest } => (credential, Asked::Sign(digest)),
             Need::Decrypt { credential, encrypted, version } => {
                 // Drawn before, and whatever comes out (RFC 5246, section 7.4.7.1).
                 let mut random = Secret::zeroed();
-                self.crypto.random(random.expose_mut());
+                self.environment.crypto.random(random.expose_mut());
                 (credential, Asked::Decrypt { encrypted: encrypted.to_vec(), version, random })
             }
             _ => return None,
         };
-        Some(Operation { key: self.endpoint.roles().keys.key(credential)?, asked })
+        Some(Operation { key: self.node.endpoint.roles().keys.key(credential)?, asked })
     }
 
     /// The handshake waits until it is its turn. One that is given up for it is forgotten without a word: its client repeats
     /// what it sent, or begins again.
     fn wait_for_key(&mut self, peer: PeerId) {
-        let Some(entry) = self.endpoint.peers.peer(peer) else { return };
+        let Some(entry) = self.node.endpoint.peers.peer(peer) else { return };
         let remote = SocketAddr::from(entry.path().remote).ip();
         if let Some(given_up) = self.signing.wait(peer, remote)
-            && self.endpoint.need(given_up).is_some()
+            && self.node.endpoint.need(given_up).is_some()
         {
-            self.endpoint.peers.remove(given_up);
+            self.node.endpoint.peers.remove(given_up);
         }
         self.sign_next();
     }
@@ -226,12 +223,12 @@ impl<A: Application> Shard<A> {
 
     /// Says whether a client is believed that shows this.
     fn verify(&mut self, now: Instant, peer: PeerId, kind: CertificateType, content: &[u8]) {
-        let verified = self.endpoint.roles().keys.verify(kind, content, Purpose::Client);
+        let verified = self.node.endpoint.roles().keys.verify(kind, content, Purpose::Client);
         let verified = match verified {
             Ok(verified) => verified,
             Err(refusal) => {
                 let alert = refusal.alert();
-                if let Some(entry) = self.endpoint.peers.peer(peer) {
+                if let Some(entry) = self.node.endpoint.peers.peer(peer) {
                     let remote = SocketAddr::from(entry.path().remote);
                     (self.coap_server.events)(Event::Refused { remote, refusal });
                 }
@@ -244,8 +241,7 @@ impl<A: Application> Shard<A> {
     }
 
     fn resume(&mut self, now: Instant, peer: PeerId, answer: Answer<'_>) {
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-        if let Some(event) = self.endpoint.resume(&mut cx, peer, answer) {
+        if let Some(event) = self.node.endpoint.resume(&mut self.environment.at(now), peer, answer) {
             self.on_event(now, event);
         }
     }
@@ -257,7 +253,7 @@ impl<A: Application> Shard<A> {
         let at = asked.after(Duration::from_micros((took + 1).next_multiple_of(every)));
         if !self.held.hold(at, peer, found) {
             // Its client begins again, as where a datagram was lost.
-            self.endpoint.peers.remove(peer);
+            self.node.endpoint.peers.remove(peer);
         }
     }
 

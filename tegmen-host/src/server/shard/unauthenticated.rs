@@ -23,15 +23,15 @@ impl Unauthenticated {
         if self.peers.len() <= 2 * self.max {
             return;
         }
-        self.peers.retain(|peer| matches!(table.attached(*peer), Some(Some(_))));
+        self.peers.retain(|peer| table.attached(*peer).is_some_and(|attached| attached.coap_peer().is_some()));
         for even_observers in [false, true] {
             let mut too_many = self.peers.len().saturating_sub(self.max);
             self.peers.retain(|peer| {
                 let Some(attached) = table.attached(*peer).filter(|_| too_many > 0) else { return true };
-                if !even_observers && attached.as_ref().is_some_and(|coap_peer| !coap_peer.observations.is_empty()) {
+                if !even_observers && attached.coap_peer().is_some_and(|coap_peer| !coap_peer.observations.is_empty()) {
                     return true;
                 }
-                *attached = None;
+                attached.forget();
                 too_many -= 1;
                 false
             });

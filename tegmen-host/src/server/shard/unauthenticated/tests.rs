@@ -1,15 +1,20 @@
 use super::*;
-use crate::server::coap_peer::{CoapPeer, Forgotten, Observed};
+use crate::server::coap_peer::Observed;
 use crate::server::transfer::Ledger;
 use crate::slab::Capacity;
 use std::net::SocketAddr;
 use tegmen::address::Path;
 use tegmen::coap::Token;
+use tegmen::coap::exchange::PeerExchanges as _;
 use tegmen::coap::observe::Observation;
 use tegmen::dtls::association::Rank;
 use tegmen::endpoint::{NewPeer, Phase};
 use tegmen::identity::Protection;
 use tegmen::time::Instant;
+
+fn is_remembered(table: &mut Table, peer: PeerId) -> bool {
+    table.attached(peer).is_some_and(|attached| attached.coap_peer().is_some())
+}
 
 #[test]
 fn strangers_are_bounded_and_who_observes_goes_last() {
@@ -22,7 +27,9 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
         let (rank, phase, protection) = (Rank::Stranger, Phase::Established, Protection::Plain);
         let new = NewPeer { path: &path, rank, phase, protection, with_handshake: false };
         let id = table.insert(&new).unwrap().id;
-        let mut coap_peer = Box::new(CoapPeer::new(Instant::from_micros(0), [0; 10], Forgotten::default()));
+        let attached = table.attached(id).unwrap();
+        attached.begin(Instant::from_micros(0), |_| {});
+        let coap_peer = attached.coap_peer().unwrap();
         if port < 3 {
             coap_peer.observations.push(Observed {
                 oscore: None,
@@ -35,12 +42,11 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
                 _share: ledger.share(1).unwrap(),
             });
         }
-        *table.attached(id).unwrap() = Some(coap_peer);
         unauthenticated.add(&mut table, id);
         all.push(id);
-        let remembered = all.iter().filter(|id| matches!(table.attached(**id), Some(Some(_)))).count();
+        let remembered = all.iter().filter(|id| is_remembered(&mut table, **id)).count();
         assert!(remembered <= 20, "{remembered}");
     }
-    assert!(all[..3].iter().all(|id| matches!(table.attached(*id), Some(Some(_)))), "who observes");
-    assert!(matches!(table.attached(all[999]), Some(Some(_))), "who came last");
+    assert!(all[..3].iter().all(|id| is_remembered(&mut table, *id)), "who observes");
+    assert!(is_remembered(&mut table, all[999]), "who came last");
 }
