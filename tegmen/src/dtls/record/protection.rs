@@ -48,15 +48,17 @@ impl Protection<'_> {
             (Cipher::ChaCha20Poly1305, _, Some(chacha20)) if LongKeys::FIT => {
                 let (key, iv) = self.long.and_then(LongKey::chacha20).ok_or(Full)?;
                 let nonce = &added(iv, number);
-                seal_aead::<C, GCM_TAG_LEN>(crypto, chacha20, key, nonce, aad, fragment)
+                seal_aead(crypto, (chacha20, GCM_TAG_LEN), key, nonce, aad, fragment)
             }
             (cipher, gcm, _) => {
                 let (explicit, body) = fragment.split_first_chunk_mut().ok_or(Full)?;
                 *explicit = *number;
                 let (key, nonce) = (self.key.key.expose(), &nonce(self.key.salt, *number));
+                // One call where code must be short, and one for each algorithm where it must be fast.
                 match (cipher, gcm) {
-                    (Cipher::Gcm, Some(gcm)) => seal_aead::<C, GCM_TAG_LEN>(crypto, gcm, key, nonce, aad, body),
-                    _ => seal_aead::<C, TAG_LEN>(crypto, C::AES_128_CCM, key, nonce, aad, body),
+                    (Cipher::Ccm8, _) if FAST => seal_aead(crypto, (C::AES_128_CCM, TAG_LEN), key, nonce, aad, body),
+                    (Cipher::Gcm, Some(gcm)) if FAST => seal_aead(crypto, (gcm, GCM_TAG_LEN), key, nonce, aad, body),
+                    _ => seal_aead(crypto, (cipher.aead::<C>(), cipher.tail_len::<C>(0)), key, nonce, aad, body),
                 }
             }
         }
@@ -95,53 +97,66 @@ impl Protection<'_> {
             (Cipher::ChaCha20Poly1305, _, Some(chacha20)) if LongKeys::FIT => {
                 let (key, iv) = self.long.and_then(LongKey::chacha20).ok_or(Discard::NotAuthentic)?;
                 let with = (key.as_slice(), &added(iv, number));
-                open_aead::<C, A, GCM_TAG_LEN>(crypto, chacha20, with, failed, limit, associated_data, fragment)
+                open_aead(crypto, (chacha20, GCM_TAG_LEN), with, failed, limit, associated_data, fragment)
             }
             (cipher, gcm, _) => {
                 let (explicit, body) = fragment.split_first_chunk_mut().ok_or(Discard::Malformed)?;
                 let with = (self.key.key.expose().as_slice(), &nonce(self.key.salt, *explicit));
+                // One call where code must be short, and one for each algorithm where it must be fast.
                 match (cipher, gcm) {
-                    (Cipher::Gcm, Some(gcm)) => {
-                        open_aead::<C, A, GCM_TAG_LEN>(crypto, gcm, with, failed, limit, associated_data, body)
+                    (Cipher::Ccm8, _) if FAST => {
+                        open_aead(crypto, (C::AES_128_CCM, TAG_LEN), with, failed, limit, associated_data, body)
                     }
-                    _ => {
-                        let ccm = C::AES_128_CCM;
-                        open_aead::<C, A, TAG_LEN>(crypto, ccm, with, failed, limit, associated_data, body)
+                    (Cipher::Gcm, Some(gcm)) if FAST => {
+                        open_aead(crypto, (gcm, GCM_TAG_LEN), with, failed, limit, associated_data, body)
                     }
+                    _ => open_aead(
+                        crypto,
+                        (cipher.aead::<C>(), cipher.tail_len::<C>(0)),
+                        with,
+                        failed,
+                        limit,
+                        associated_data,
+                        body,
+                    ),
                 }
             }
         }
     }
 }
 
-/// Encrypts `body` in place, except its last `TAG` bytes, which become the tag.
-// `TAG` and the length of the key are constants of each call, so that a provider does not check them for each record.
+/// True where a call for each algorithm is worth its place.
+const FAST: bool = cfg!(target_pointer_width = "64");
+
+/// Encrypts `body` in place, except its last `tag_len` bytes, which become the tag.
+// With constants as lengths, a provider does not check them for each record.
 #[inline(always)]
-fn seal_aead<C: Crypto, const TAG: usize>(
+fn seal_aead<C: Crypto>(
     crypto: &mut C,
-    aead: C::Aead,
+    (aead, tag_len): (C::Aead, usize),
     key: &[u8],
     nonce: &[u8; NONCE_LEN],
     aad: &[u8],
     body: &mut [u8],
 ) -> Result<(), Full> {
-    let (body, tag) = body.split_last_chunk_mut::<TAG>().ok_or(Full)?;
+    let at = body.len().checked_sub(tag_len).ok_or(Full)?;
+    let (body, tag) = body.split_at_mut_checked(at).ok_or(Full)?;
     crypto.seal(aead, key, nonce, aad, body, tag).map_err(|_| Full)
 }
 
-/// Decrypts `body` in place, except its last `TAG` bytes, which are the tag, and returns the content. The other parameters are
+/// Decrypts `body` in place, except its last `tag_len` bytes, which are the tag, and returns the content. The other parameters are
 /// those of [`Protection::open`].
 #[inline(always)]
-fn open_aead<'r, C: Crypto, A: AsRef<[u8]>, const TAG: usize>(
+fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
     crypto: &mut C,
-    aead: C::Aead,
+    (aead, tag_len): (C::Aead, usize),
     (key, nonce): (&[u8], &[u8; NONCE_LEN]),
     failed: &mut u16,
     limit: usize,
     associated_data: impl FnOnce(u16) -> A,
     body: &'r mut [u8],
 ) -> Result<&'r mut [u8], Discard> {
-    let at = body.len().checked_sub(TAG).ok_or(Discard::Malformed)?;
+    let at = body.len().checked_sub(tag_len).ok_or(Discard::Malformed)?;
     let (content, tag) = body.split_at_mut_checked(at).ok_or(Discard::Malformed)?;
     if content.len() > limit {
         return Err(Discard::Malformed);
@@ -149,7 +164,7 @@ fn open_aead<'r, C: Crypto, A: AsRef<[u8]>, const TAG: usize>(
     let aad = associated_data(content.len() as u16);
     if crypto.open(aead, key, nonce, aad.as_ref(), content, tag).is_err() {
         // The records that fail to open are limited where the tag is short (`MAX_FAILED`).
-        if TAG == TAG_LEN {
+        if tag_len == TAG_LEN {
             *failed = failed.saturating_add(1);
         }
         return Err(Discard::NotAuthentic);
