@@ -1,29 +1,36 @@
 //! A CoAP client: sessions with servers, plain or over DTLS.
 //!
-//! A [`Session`] can be cloned and sent, and any number of requests and observations use it at the same time. Its state is
-//! behind one lock, which nobody holds while waiting: a future that waits has a place (`places`) with its waker, and one
-//! task of the session (`driver`) receives and watches the clock. `connection` moves datagrams, `exchange` does one
-//! exchange, `transfer` puts bodies together from blocks, `observation` follows a resource.
+//! An [`Endpoint`] has one node of the core and its sockets (`engine`, `port`), for any number of sessions. A [`Session`] can
+//! be cloned and sent, and any number of requests and observations use it at the same time. Everything is behind one lock
+//! of the endpoint, which nobody holds while waiting: a future that waits has a place (`places`) with its waker, and one
+//! task of the endpoint (`driver`) receives and watches the clock. `connection` is one session behind the lock, `exchange`
+//! does one exchange, `transfer` puts bodies together from blocks, `observation` follows a resource.
 
+mod arrivals;
 mod config;
 mod connection;
 mod driver;
+mod endpoint;
+mod engine;
 mod error;
 mod establish;
 mod exchange;
 mod group;
 mod handshake;
+mod io;
 mod observation;
 mod oscore;
 mod outer_block;
 mod persistence;
 mod places;
+mod port;
 mod request;
 mod response;
 mod resumption;
 mod transfer;
 
 pub use config::{ClientCoap, ClientConfig, ClientLog, ClientRecovery, ClientState, ClientTrust};
+pub use endpoint::{Endpoint, EndpointBuilder};
 pub use error::ClientError;
 pub use group::ask_group;
 pub use observation::Observation;
@@ -31,40 +38,37 @@ pub use request::Request;
 pub use response::Response;
 
 use crate::clock;
-use crate::contexts::StoredContext;
-use crate::exchange_pool::ExchangePool;
 use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
+use crate::slab::Slab;
 use crate::uri::Uri;
 use crate::x509::CertificateInfo;
 use connection::Connection;
-use oscore::OscoreClient;
+use endpoint::Stored;
+use engine::Shared;
+use port::Port;
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tegmen::address::Path;
-use tegmen::coap::{Code, Exchanges};
+use tegmen::coap::Code;
 use tegmen::counters::Counters;
-use tegmen::cx::Cx;
 use tegmen::dtls::CipherSuite;
-use tegmen::dtls::association::Rank;
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
-use tegmen::endpoint::{PeerArray, Peers as _};
+use tegmen::endpoint::Peers as _;
 use tegmen::identity::Protection;
 use tegmen::time::Instant;
-use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
 
-type Table = PeerArray<Exchanges<ExchangePool>, 1, 1, 1536, 6144, 1>;
+type Table = Slab<self::io::Attached, 8>;
 
 type Role = tegmen::dtls::roles::PublicKeys<Extended<Resuming<ClientOnly, resumption::AcceptsTickets>>, PublicKeys>;
 
-type Node = tegmen::node::Node<Table, Role, tegmen::node::Parts<(), connection::ServerPacing>>;
+type Node = tegmen::node::Node<Table, Role, tegmen::node::Parts<(), arrivals::PeerPacing>>;
 
 /// The identity and key of a client.
 #[derive(Clone)]
@@ -84,15 +88,15 @@ impl std::fmt::Debug for ClientKey {
 /// Gives the lines of the key log to a tap.
 struct TappedLog(Tap);
 
-impl io::Write for TappedLog {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+impl std::io::Write for TappedLog {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         if let Ok(line) = std::str::from_utf8(line) {
             (self.0.0)(Tapped::Secrets(line));
         }
         Ok(line.len())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
 }
@@ -103,33 +107,28 @@ impl io::Write for TappedLog {
 #[derive(Clone)]
 pub struct Session(Arc<Handle>);
 
-/// Ends the session with the last clone.
-struct Handle(Arc<Shared>);
+/// What the clones of a session share. It ends the session with the last clone.
+struct Handle {
+    shared: Arc<Shared>,
+    /// The entry of the session.
+    key: usize,
+    config: Arc<ClientConfig>,
+    remote: SocketAddr,
+    /// Held while a session or OSCORE keys are replaced.
+    renewal: tokio::sync::Mutex<()>,
+    /// The endpoint, if it is for this session alone.
+    owner: Option<Endpoint>,
+}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.lock().shut();
-    }
-}
-
-/// The session, and what its parts share.
-struct Shared {
-    config: Arc<ClientConfig>,
-    remote: SocketAddr,
-    connection: Mutex<Connection>,
-    /// Held while a session or OSCORE keys are replaced.
-    renewal: tokio::sync::Mutex<()>,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock().give_back(self.key);
     }
 }
 
 /// The place of a request; it is given back when this is dropped, and the request is given up.
 struct TakenPlace {
-    shared: Arc<Shared>,
+    session: Session,
     at: usize,
 }
 
@@ -141,7 +140,7 @@ impl TakenPlace {
 
 impl Drop for TakenPlace {
     fn drop(&mut self) {
-        self.shared.lock().give_back(self.at);
+        self.session.with(|connection| connection.give_back(self.at));
     }
 }
 
@@ -182,19 +181,6 @@ impl std::fmt::Debug for Tap {
     }
 }
 
-/// A socket that talks to `remote` alone, from this port of ours if it is free.
-async fn bind(remote: SocketAddr, port: Option<u16>) -> io::Result<UdpSocket> {
-    let any =
-        |port| -> SocketAddr { if remote.is_ipv4() { ([0, 0, 0, 0], port).into() } else { ([0u16; 8], port).into() } };
-    let socket = match UdpSocket::bind(any(port.unwrap_or(0))).await {
-        Err(_) if port.is_some() => UdpSocket::bind(any(0)).await?,
-        bound => bound?,
-    };
-    socket.connect(remote).await?;
-    socket.writable().await?;
-    Ok(socket)
-}
-
 /// Returns the crypto provider of a client, with the key logs of its settings.
 fn provider(config: &ClientConfig) -> std::io::Result<HostCrypto> {
     let mut crypto = HostCrypto::from_os()?;
@@ -208,71 +194,38 @@ fn provider(config: &ClientConfig) -> std::io::Result<HostCrypto> {
 }
 
 impl Session {
-    /// Opens a session with the server of `uri`; for `coaps` with a handshake.
+    /// Opens a session with the server of `uri`, over a socket of its own; for `coaps` with a handshake. [`Endpoint::connect`]
+    /// opens many sessions over one socket.
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
     pub async fn connect(uri: &Uri, config: ClientConfig) -> Result<Self, ClientError> {
-        let resolve = |source| match uri.host.split_once('%') {
-            Some((ip, interface)) if ip.parse::<std::net::IpAddr>().is_ok() => {
-                ClientError::Interface { host: uri.host.clone(), interface: interface.to_owned() }
-            }
-            _ => ClientError::Resolve { host: uri.host.clone(), source },
-        };
-        let remote = crate::udp::resolve(&uri.host, uri.port).await.map_err(resolve)?;
-        let mut config = config;
-        // The name that was asked for is the one that the server must have (RFC 7252, section 9.1.3.3).
-        if let Some(keys) = config.trust.public_keys.take() {
-            config.trust.public_keys = Some(if keys.expects_no_name() { keys.expecting(&uri.host) } else { keys });
-        }
+        let (remote, config) = resolve(uri, config).await?;
         Self::connect_to(remote, uri.secure, config).await
     }
 
-    /// Opens a session with the server at an address.
+    /// Opens a session with the server at an address, over a socket of its own.
     ///
     /// # Errors
     /// [`ClientError`], which says what to do.
     pub async fn connect_to(remote: SocketAddr, secure: bool, config: ClientConfig) -> Result<Self, ClientError> {
-        if secure && config.trust.key.is_none() && config.trust.public_keys.is_none() {
-            return Err(ClientError::NoKey);
+        let stored = Stored::open(&config, remote, secure)?;
+        let port = Port::connected(remote, stored.port(), None).await;
+        let port = port.map_err(|source| ClientError::Unreachable { remote, source })?;
+        let (path, config) = (crate::udp::path(port.local(), remote), Arc::new(config));
+        let protection = if secure { Protection::Dtls } else { Protection::Plain };
+        let endpoint = Endpoint::open(&config, vec![port])?;
+        endpoint.begin(&config, path, protection, stored, Some(endpoint.clone())).await
+    }
+
+    /// Waits until the session stands. One of several that wait for it makes the handshake.
+    async fn stand(&self) -> Result<(), ClientError> {
+        let _one = self.0.renewal.lock().await;
+        if self.with(|connection| connection.entry.established) {
+            return Ok(());
         }
-        let config = Arc::new(config);
-        let oscore = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
-        let unreachable = |source| ClientError::Unreachable { remote, source };
-        let resumption = if secure { resumption::ResumptionStore::open(&config, remote)? } else { None };
-        let mut kept = if secure { persistence::PersistentSession::open(&config, remote)? } else { None };
-        let port = kept.as_ref().and_then(persistence::PersistentSession::port);
-        let socket = bind(remote, port).await.map_err(unreachable)?;
-        let path = crate::udp::path(socket.local_addr().map_err(unreachable)?, remote);
-        let mut crypto = provider(&config).map_err(ClientError::System)?;
-        let mut counters = Counters::default();
-        let mut endpoint = establish::new_endpoint(&mut crypto, &mut counters, &config, config.dtls);
-        let mut cx = Cx { now: clock::now(), crypto: &mut crypto, counters: &mut counters };
-        let (known, protection) = match secure {
-            true => (establish::restore(&mut endpoint, &mut cx, &path, kept.as_mut())?, Protection::Dtls),
-            false => {
-                let peer = endpoint.plain(&mut cx, &path, Rank::Ours).map_err(|_| establish::no_room())?;
-                (Some(peer), Protection::Plain)
-            }
-        };
-        let parts = (endpoint, crypto, counters);
-        let mut connection = Connection::new(&config, socket, (remote, path), parts, protection);
-        connection.established = known.is_some();
-        connection.expect_protected(oscore.is_some());
-        connection.oscore = oscore.map(OscoreClient::new);
-        (connection.kept, connection.resumption) = (kept, resumption);
-        if let Some(peer) = known {
-            connection.talk_to(peer);
-        }
-        let connection = Mutex::new(connection);
-        let shared = Arc::new(Shared { config, remote, connection, renewal: tokio::sync::Mutex::new(()) });
-        tokio::spawn(driver::drive(shared.clone()));
-        let session = Self(Arc::new(Handle(shared)));
-        if known.is_none() {
-            session.establish(session.config().dtls.handshake_timeout).await?;
-            session.lock().keep_session()?;
-        }
-        Ok(session)
+        self.establish(self.config().dtls.handshake_timeout).await?;
+        self.with(|connection| connection.keep_session())
     }
 
     /// A request with any method. `path` is written as in a URI, with the query behind a question mark: `/temp?unit=C`.
@@ -311,53 +264,53 @@ impl Session {
     /// Returns the identity that the server proved with a public key: the subject of its certificate, or the name of
     /// its raw key.
     pub fn server(&self) -> Option<String> {
-        self.lock().server.clone()
+        self.with(|connection| connection.entry.server.clone())
     }
 
     /// The certificates that the server showed, its own first; none if it showed a raw public key or nothing.
     pub fn chain(&self) -> Vec<CertificateInfo> {
-        self.lock().chain.clone()
+        self.with(|connection| connection.entry.chain.clone())
     }
 
     /// True if the session was resumed from an earlier one: see [`ClientState::resume`].
     pub fn is_resumed(&self) -> bool {
-        self.lock().resumed
+        self.with(|connection| connection.entry.resumed)
     }
 
     /// By what the next session can be resumed, in words: a ticket or a session id; `None` if the server gave neither, or
     /// [`ClientState::resume`] asked for none.
     pub fn resumable_by(&self) -> Option<&'static str> {
-        self.lock().resumption.as_ref()?.by()
+        self.with(|connection| connection.entry.resumption.as_ref()?.by())
     }
 
     /// The cipher suite of a session that began with a handshake.
     pub fn cipher_suite(&self) -> Option<CipherSuite> {
-        self.lock().cipher_suite
+        self.with(|connection| connection.entry.cipher_suite)
     }
 
     /// Number of sessions begun in place of others that were over: see [`ClientRecovery::reconnect`].
     pub fn reconnects(&self) -> u32 {
-        self.lock().reconnects
+        self.with(|connection| connection.entry.reconnects)
     }
 
     /// The server's address.
     pub fn remote(&self) -> SocketAddr {
-        self.shared().remote
+        self.0.remote
     }
 
     /// Our address.
     pub fn local(&self) -> SocketAddr {
-        self.lock().path.local.into()
+        self.with(|connection| connection.entry.path.local).into()
     }
 
     /// Returns the duration of the handshake.
     pub fn handshake_time(&self) -> Duration {
-        self.lock().handshake_time
+        self.with(|connection| connection.entry.handshake_time)
     }
 
     /// Returns the counters of the endpoint.
     pub fn counters(&self) -> Counters {
-        self.lock().counters
+        self.with(|connection| connection.io.counters)
     }
 
     /// Goes on from another port, as after a change of the network; the session stays, if the server finds it by its
@@ -365,54 +318,47 @@ impl Session {
     ///
     /// # Errors
     /// What the system says.
-    pub async fn rebind(&self) -> io::Result<()> {
-        let socket = bind(self.remote(), None).await?;
-        let path = crate::udp::path(socket.local_addr()?, self.remote());
-        self.lock().move_to(socket, path);
+    pub async fn rebind(&self) -> std::io::Result<()> {
+        let owner = self.0.owner.is_none().then_some(self.0.key);
+        let port = Port::connected(self.remote(), None, owner).await?;
+        self.0.shared.lock().move_to(self.0.key, port);
         Ok(())
     }
 
     /// Returns the connection ids of the session; `None` if it has none.
     pub fn connection_ids(&self) -> Option<ConnectionIds> {
-        let mut connection = self.lock();
-        let peer = connection.peer;
-        connection.node.endpoint.peers.connection_ids(peer).copied()
+        self.with(|Connection { io, entry }| io.node.endpoint.peers.connection_ids(entry.peer).copied())
     }
 
     /// The identity hint of the server, as text or hexadecimal.
     pub fn hint(&self) -> String {
-        let hint = self.lock().hint.clone();
+        let hint = self.with(|connection| connection.entry.hint.clone());
         String::from_utf8(hint).unwrap_or_else(|error| to_hex(error.as_bytes()))
     }
 
     /// Ends the session in order, or leaves it to the next client if it is kept; what a context has used is kept. Open
     /// requests, and later ones of other clones, end with [`ClientError::Closed`].
     pub fn close(&self) {
-        let mut connection = self.lock();
-        if connection.socket.is_some() && !connection.park() {
-            let peer = connection.peer;
-            connection.node.endpoint.close(peer);
-            connection.run_due();
+        self.with(|connection| connection.close());
+        self.with(|connection| connection.shut());
+        if let Some(owner) = &self.0.owner {
+            owner.close();
         }
-        connection.shut();
-    }
-
-    fn shared(&self) -> &Arc<Shared> {
-        &self.0.0
     }
 
     fn config(&self) -> &ClientConfig {
-        &self.shared().config
+        &self.0.config
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.shared().lock()
+    /// Calls `work` with the session, under the lock of its endpoint.
+    fn with<T>(&self, work: impl FnOnce(&mut Connection<'_>) -> T) -> T {
+        self.0.shared.lock().with(self.0.key, work)
     }
 
     /// Takes a place for a request.
     fn place(&self) -> TakenPlace {
-        let at = self.lock().places.take();
-        TakenPlace { shared: self.shared().clone(), at }
+        let at = self.with(|connection| connection.entry.places.take());
+        TakenPlace { session: self.clone(), at }
     }
 
     /// Waits at a place until `ready` returns something; `None` if the deadline comes before.
@@ -420,19 +366,36 @@ impl Session {
         &self,
         place: &TakenPlace,
         deadline: Instant,
-        mut ready: impl FnMut(&mut Connection, usize) -> Option<T>,
+        mut ready: impl FnMut(&mut Connection<'_>, usize) -> Option<T>,
     ) -> Option<T> {
         poll_fn(|cx| {
-            let mut connection = self.lock();
-            if let Some(result) = ready(&mut connection, place.at) {
-                return Poll::Ready(Some(result));
-            }
-            if clock::now() >= deadline {
-                return Poll::Ready(None);
-            }
-            connection.watch(place.at, cx.waker(), deadline);
-            Poll::Pending
+            self.with(|connection| {
+                if let Some(result) = ready(connection, place.at) {
+                    return Poll::Ready(Some(result));
+                }
+                if clock::now() >= deadline {
+                    return Poll::Ready(None);
+                }
+                connection.watch(place.at, cx.waker(), deadline);
+                Poll::Pending
+            })
         })
         .await
     }
+}
+
+/// Returns the address of the server of `uri`, and the settings with the name that the server must have.
+async fn resolve(uri: &Uri, mut config: ClientConfig) -> Result<(SocketAddr, ClientConfig), ClientError> {
+    let resolve = |source| match uri.host.split_once('%') {
+        Some((ip, interface)) if ip.parse::<std::net::IpAddr>().is_ok() => {
+            ClientError::Interface { host: uri.host.clone(), interface: interface.to_owned() }
+        }
+        _ => ClientError::Resolve { host: uri.host.clone(), source },
+    };
+    let remote = crate::udp::resolve(&uri.host, uri.port).await.map_err(resolve)?;
+    // The name that was asked for is the one that the server must have (RFC 7252, section 9.1.3.3).
+    if let Some(keys) = config.trust.public_keys.take() {
+        config.trust.public_keys = Some(if keys.expects_no_name() { keys.expecting(&uri.host) } else { keys });
+    }
+    Ok((remote, config))
 }

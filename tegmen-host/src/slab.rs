@@ -41,7 +41,7 @@ const FOR_ANYBODY: u32 = 4;
 /// bounded, once for a handshake.
 const CROWD: usize = 128;
 
-/// Entries are allocated in blocks of so many, so that growing copies nothing.
+/// Entries in a block of a server's table.
 const BLOCK: usize = 256;
 
 // In lines of the cache: what a search by address compares is the first.
@@ -72,11 +72,11 @@ impl<A> Entry<A> {
 }
 
 /// The blocks of entries, apart from the indexes over them.
-struct Entries<A> {
+struct Entries<A, const BLOCK: usize> {
     blocks: Vec<Box<[Entry<A>]>>,
 }
 
-impl<A> Entries<A> {
+impl<A, const BLOCK: usize> Entries<A, BLOCK> {
     fn get(&self, index: u32) -> Option<&Entry<A>> {
         self.blocks.get(index as usize / BLOCK)?.get(index as usize % BLOCK)
     }
@@ -91,7 +91,7 @@ impl<A> Entries<A> {
     }
 }
 
-impl<A> Links for Entries<A> {
+impl<A, const BLOCK: usize> Links for Entries<A, BLOCK> {
     fn link(&mut self, index: u32) -> &mut Link {
         &mut self.blocks[index as usize / BLOCK][index as usize % BLOCK].link
     }
@@ -125,9 +125,9 @@ impl Default for Capacity {
     }
 }
 
-/// Peers in a slab.
-pub struct Slab<A> {
-    entries: Entries<A>,
+/// Peers in a slab. Its entries are allocated in blocks of `N`, so that growing copies nothing.
+pub struct Slab<A, const N: usize = BLOCK> {
+    entries: Entries<A, N>,
     free: u32,
     len: usize,
     /// Those of them that are in a handshake.
@@ -157,6 +157,13 @@ pub struct Slab<A> {
 impl<A: Default> Slab<A> {
     /// An empty table.
     pub fn new(capacity: Capacity) -> Self {
+        Self::with_blocks(capacity)
+    }
+}
+
+impl<A: Default, const N: usize> Slab<A, N> {
+    /// An empty table, whose blocks have `N` entries.
+    pub fn with_blocks(capacity: Capacity) -> Self {
         Self {
             entries: Entries { blocks: Vec::new() },
             free: NONE,
@@ -183,7 +190,7 @@ impl<A: Default> Slab<A> {
     /// in the entry.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
-            + self.entries.blocks.len() * (BLOCK * size_of::<Entry<A>>() + size_of::<Box<[Entry<A>]>>())
+            + self.entries.blocks.len() * (N * size_of::<Entry<A>>() + size_of::<Box<[Entry<A>]>>())
             + self.by_path.heap_bytes()
             + self.wheel.heap_bytes()
             + self.handshakes.capacity() * size_of::<Option<Box<HandshakeSlot>>>()
@@ -223,7 +230,7 @@ impl<A: Default> Slab<A> {
         let blocks = self.entries.blocks.iter().enumerate();
         blocks.flat_map(|(block, entries)| {
             entries.iter().enumerate().filter_map(move |(i, entry)| {
-                let id = PeerId::new((block * BLOCK + i) as u32, entry.generation);
+                let id = PeerId::new((block * N + i) as u32, entry.generation);
                 (entry.peer.phase() != Phase::Vacant).then_some((id, &entry.peer))
             })
         })
@@ -282,7 +289,7 @@ impl<A: Default> Slab<A> {
             self.displaced += 1;
             return;
         }
-        let end = (self.entries.blocks.len() * BLOCK) as u32;
+        let end = (self.entries.blocks.len() * N) as u32;
         let principal = self.entry(new).map(|entry| entry.peer.principal());
         let (mut seen, mut count) = ([None; CROWD], 0);
         for _ in 0..end.min(4 * CROWD as u32) {
@@ -382,14 +389,14 @@ impl<A: Default> Slab<A> {
 
     fn new_entry(&mut self) -> u32 {
         if self.free == NONE {
-            let first = (self.entries.blocks.len() * BLOCK) as u32;
-            let block = (0..BLOCK as u32).map(|i| Entry {
+            let first = (self.entries.blocks.len() * N) as u32;
+            let block = (0..N as u32).map(|i| Entry {
                 peer: Peer::vacant(),
                 generation: 0,
                 handshake: NONE,
                 link: Link::new(),
                 ids: NONE,
-                next_free: if i + 1 < BLOCK as u32 { first + i + 1 } else { NONE },
+                next_free: if i + 1 < N as u32 { first + i + 1 } else { NONE },
                 attached: A::default(),
             });
             self.entries.blocks.push(block.collect());
@@ -401,7 +408,7 @@ impl<A: Default> Slab<A> {
     }
 }
 
-impl<A: Default> Peers for Slab<A> {
+impl<A: Default, const N: usize> Peers for Slab<A, N> {
     type Attached = A;
 
     #[inline(always)]

@@ -179,7 +179,7 @@ impl Socket {
     }
 
     /// True if datagrams to `local` are received here. Several sockets may have one port, each another address.
-    fn has(&self, local: &Address) -> bool {
+    pub(crate) fn has(&self, local: &Address) -> bool {
         let bound = Address::from(self.local);
         self.answers_from.is_none()
             && bound.port == local.port
@@ -189,6 +189,28 @@ impl Socket {
     /// Ready when something may be received.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_recv_ready(cx)
+    }
+
+    /// Ready when something may be sent.
+    pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_send_ready(cx)
+    }
+
+    /// Sends one datagram without waiting, from the local address of its path.
+    ///
+    /// # Errors
+    /// That of the system; [`ErrorKind::WouldBlock`] if it cannot take the datagram now.
+    pub(crate) fn try_send(&self, path: &Path, datagram: &[u8]) -> io::Result<()> {
+        let from = SocketAddr::from(path.local).ip();
+        let chosen = self.local.ip().is_unspecified() && !from.is_unspecified();
+        let transmit = Transmit {
+            destination: path.remote.into(),
+            ecn: None,
+            contents: datagram,
+            segment_size: None,
+            src_ip: chosen.then_some(from),
+        };
+        self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), &transmit))
     }
 
     /// Takes in what is there, without waiting; false if there was nothing.

@@ -84,6 +84,18 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.settings.mtu = self.settings.mtu.min(mtu.max(64));
     }
 
+    /// Sets, for a handshake that [`Self::connect`] has just begun, the name of the server that it asks for (RFC 6066, section
+    /// 3) in place of that of [`Keys::server_name`](crate::dtls::roles::Keys), if it is not empty, and the time until
+    /// which it lasts at most. Only the roles of a host can set a name: see [`Roles::ON_HOST`].
+    ///
+    /// # Errors
+    /// [`Full`] if the buffer of the handshake has no room for the name.
+    pub fn limit_handshake(&mut self, id: PeerId, name: &[u8], until: Instant) -> Result<(), Full> {
+        let Some(handshake) = &mut self.peers.handshake(id) else { return Ok(()) };
+        handshake.state.give_up = until;
+        if R::ON_HOST && R::KEEPS && !name.is_empty() { handshake.name_server(name) } else { Ok(()) }
+    }
+
     /// The roles of the endpoint, with their keys.
     pub const fn roles(&self) -> &R {
         &self.roles

@@ -83,11 +83,6 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Self { endpoint, storage, features, nstart: NSTART }
     }
 
-    /// Returns the memory of the features.
-    pub const fn features_mut(&mut self) -> &mut F {
-        &mut self.features
-    }
-
     /// Sets the number of exchanges that the node opens with each peer at the same time (NSTART; RFC 7252, section 4.7).
     pub const fn set_nstart(&mut self, nstart: usize) {
         self.nstart = nstart;

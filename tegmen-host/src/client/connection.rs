@@ -1,4 +1,4 @@
-//! The datagrams of a session: everything that happens under its lock. Nothing here waits.
+//! One session: everything that happens under the lock of its endpoint. Nothing here waits.
 
 mod persistence;
 mod receive;
@@ -7,37 +7,32 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-pub(super) use receive::ServerPacing;
 pub(super) use send::{Message, Turn};
 
+use super::io::Io;
 use super::oscore::OscoreClient;
 use super::persistence::PersistentSession;
 use super::places::{Arrived, Places};
 use super::resumption::ResumptionStore;
-use super::{ClientConfig, ClientError, Node, Role, Table, Tapped};
+use super::{ClientConfig, ClientError, Handle};
 use crate::clock;
-use crate::exchange_pool::ExchangePool;
-use crate::provider::HostCrypto;
-use crate::udp::MAX_DATAGRAM;
 use crate::x509::{CertificateInfo, Refusal};
-use receive::Arrivals;
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::SystemTime;
 use tegmen::address::Path;
-use tegmen::coap::{Exchanges, RequestId};
-use tegmen::counters::Counters;
+use tegmen::coap::RequestId;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::{CipherSuite, Fatal};
-use tegmen::endpoint::{Endpoint, Peers as _};
 use tegmen::identity::{PeerId, Protection};
-use tegmen::node::Parts;
 use tegmen::time::{Duration, Instant};
-use tokio::net::UdpSocket;
 
+/// No peer of a table.
+fn nobody() -> PeerId {
+    PeerId::new(u32::MAX, 0)
+}
 /// EMSGSIZE.
 const TOO_LONG: i32 = 90;
 /// Bytes of headers before the payload of a datagram.
@@ -50,22 +45,22 @@ const LEAST_MTU: u16 = 128;
 /// again for so long, and was not heard, counts as silent after the last wait: 8 to 11 seconds in all.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(2);
-/// Bytes of the pool for requests that wait for their acknowledgement, and for replies that are sent again.
-const POOL_BYTES: usize = 1 << 20;
 
-/// One session with its socket.
-pub(super) struct Connection {
+/// The entry of a session at its endpoint.
+pub(super) struct SessionEntry {
+    /// Its index among the entries.
+    pub(super) key: usize,
+    pub(super) handle: Weak<Handle>,
     pub(super) config: Arc<ClientConfig>,
-    /// `None` once the session was closed by its owner.
-    pub(super) socket: Option<UdpSocket>,
-    pub(super) node: Node,
-    pub(super) crypto: HostCrypto,
-    pub(super) counters: Counters,
     pub(super) path: Path,
     pub(super) remote: SocketAddr,
     pub(super) protection: Protection,
     pub(super) peer: PeerId,
+    /// True once the session was closed by its owner.
+    pub(super) is_shut: bool,
     pub(super) established: bool,
+    /// The time limit of its handshake.
+    pub(super) handshake_timeout: Duration,
     pub(super) handshake_time: Duration,
     pub(super) closed: Option<Fatal>,
     /// Why a handshake failed at our side.
@@ -83,13 +78,8 @@ pub(super) struct Connection {
     pub(super) cipher_suite: Option<CipherSuite>,
     pub(super) oscore: Option<OscoreClient>,
     pub(super) places: Places,
-    arrivals: Arrivals,
     /// Longest datagram in bytes.
     pub(super) mtu: u16,
-    /// For datagrams that are sent.
-    out: Vec<u8>,
-    /// Datagrams that the system could not take yet.
-    unsent: VecDeque<Vec<u8>>,
     /// The first retransmission since the server was heard.
     first_repeat: Option<Instant>,
     /// When a server counts as silent that is not heard until then.
@@ -97,30 +87,24 @@ pub(super) struct Connection {
     /// Observations that are open.
     pub(super) observations: usize,
     pub(super) reconnects: u32,
-    /// The task that receives, and the time at which it wakes by itself.
-    pub(super) driver: Option<Waker>,
+    /// The time at which the endpoint looks at this entry.
     pub(super) armed: Instant,
 }
 
-impl Connection {
-    pub(super) fn new(
-        config: &Arc<ClientConfig>,
-        socket: UdpSocket,
-        (remote, path): (SocketAddr, Path),
-        (endpoint, crypto, counters): (Endpoint<Table, Role>, HostCrypto, Counters),
-        protection: Protection,
-    ) -> Self {
+impl SessionEntry {
+    /// An entry without a peer.
+    pub(super) fn new(key: usize, config: &Arc<ClientConfig>, (path, protection): (Path, Protection)) -> Self {
         Self {
+            key,
+            handle: Weak::new(),
             config: config.clone(),
-            socket: Some(socket),
-            node: new_node(endpoint, config),
-            crypto,
-            counters,
             path,
-            remote,
+            remote: path.remote.into(),
             protection,
-            peer: PeerId::new(0, 0),
+            peer: nobody(),
+            is_shut: false,
             established: false,
+            handshake_timeout: config.dtls.handshake_timeout,
             handshake_time: Duration::ZERO,
             closed: None,
             failure: None,
@@ -135,50 +119,40 @@ impl Connection {
             cipher_suite: None,
             oscore: None,
             places: Places::default(),
-            arrivals: Arrivals::default(),
             mtu: config.dtls.mtu,
-            out: vec![0; MAX_DATAGRAM],
-            unsent: VecDeque::new(),
             first_repeat: None,
             silent_at: Instant::NEVER,
             observations: 0,
             reconnects: 0,
-            driver: None,
             armed: Instant::NEVER,
         }
     }
 
-    /// Talks to `peer` of the endpoint from now on.
-    pub(super) fn talk_to(&mut self, peer: PeerId) {
-        self.peer = peer;
-        let mut first_id = [0; 2];
-        self.crypto.random(&mut first_id);
-        if let Some(exchanges) = self.node.endpoint.peers.attached(peer) {
-            *exchanges = Exchanges::new(u16::from_ne_bytes(first_id));
+    /// True if a session with these settings is the same.
+    pub(super) fn is_for(&self, config: &ClientConfig, protection: Protection) -> bool {
+        let name =
+            |config: &ClientConfig| config.trust.public_keys.as_ref().map(|keys| keys.name_expected().to_owned());
+        let identity =
+            |config: &ClientConfig| config.trust.key.as_ref().map(|key| (key.identity.clone(), key.key.clone()));
+        let ours = &self.config;
+        self.protection == protection
+            && name(ours) == name(config)
+            && identity(ours) == identity(config)
+            && ours.oscore == config.oscore
+    }
+
+    /// Wakes the futures whose time has come, or all of them if the server is silent.
+    pub(super) fn wake_due(&mut self, now: Instant) {
+        match self.is_silent() {
+            true => self.places.wake_all(),
+            false => self.places.wake_due(now),
         }
     }
 
-    /// Replaces the node by one without a session. Requests that were sent in the session before are ended.
-    pub(super) fn replace_endpoint(&mut self, endpoint: Endpoint<Table, Role>) {
-        self.node = new_node(endpoint, &self.config);
-        (self.established, self.closed, self.failure, self.refusal) = (false, None, None, None);
-        self.is_answered();
-        if let Some(oscore) = &mut self.oscore {
-            oscore.forget_all();
-        }
-        let remote = self.remote;
-        let detail = || "it answered nothing, and another session has begun".to_owned();
-        self.places.end_all(|| ClientError::Ended { remote, detail: detail() });
-    }
-
-    /// True if there is no session any more, or the server answers nothing in it.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_gone() || self.protection == Protection::Dtls && self.is_silent()
-    }
-
-    /// True if there is no session any more.
-    fn is_gone(&self) -> bool {
-        self.closed.is_some() || !self.established
+    /// The time at which a future is to be woken.
+    pub(super) fn next_wake(&self) -> Instant {
+        let silent_at = if self.is_silent() { Instant::NEVER } else { self.silent_at };
+        self.places.next_wake().min(silent_at)
     }
 
     /// True if the server did not answer a confirmable message and its first retransmissions.
@@ -192,7 +166,7 @@ impl Connection {
     }
 
     /// A confirmable message was sent again at `now`.
-    fn is_repeated(&mut self, now: Instant) {
+    pub(super) fn is_repeated(&mut self, now: Instant) {
         let first = *self.first_repeat.get_or_insert(now);
         let finds_silence = self.protection == Protection::Dtls || self.observations > 0;
         let is_first = self.silent_at == Instant::NEVER;
@@ -200,27 +174,69 @@ impl Connection {
             self.silent_at = now.after(LAST_WAIT);
         }
     }
+}
+
+/// One session, with what it uses of its endpoint.
+pub(super) struct Connection<'e> {
+    pub(super) io: &'e mut Io,
+    pub(super) entry: &'e mut SessionEntry,
+}
+
+impl Connection<'_> {
+    /// Talks to `peer` of the endpoint from now on.
+    pub(super) fn talk_to(&mut self, peer: PeerId) {
+        self.entry.peer = peer;
+        let mut first_id = [0; 2];
+        self.io.crypto.random(&mut first_id);
+        let (key, is_protected) = (self.entry.key, self.entry.oscore.is_some());
+        self.io.attach(peer, key, u16::from_ne_bytes(first_id), is_protected);
+    }
+
+    /// Takes the peer of the session out of the table. Requests that were sent to it are ended.
+    pub(super) fn leave_peer(&mut self) {
+        let Self { io, entry } = self;
+        io.remove(entry.peer);
+        entry.peer = nobody();
+        (entry.established, entry.closed, entry.failure, entry.refusal) = (false, None, None, None);
+        entry.is_answered();
+        if let Some(oscore) = &mut entry.oscore {
+            oscore.forget_all();
+        }
+        let remote = entry.remote;
+        let detail = || "it answered nothing, and another session has begun".to_owned();
+        entry.places.end_all(|| ClientError::Ended { remote, detail: detail() });
+    }
+
+    /// True if there is no session any more, or the server answers nothing in it.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_gone() || self.entry.protection == Protection::Dtls && self.entry.is_silent()
+    }
+
+    /// True if there is no session any more.
+    fn is_gone(&self) -> bool {
+        self.entry.closed.is_some() || !self.entry.established
+    }
 
     /// True if new OSCORE keys are to be derived before anything is asked.
     pub(super) fn has_lost_keys(&self) -> bool {
-        self.oscore.as_ref().is_some_and(OscoreClient::is_lost)
+        self.entry.oscore.as_ref().is_some_and(OscoreClient::is_lost)
     }
 
     /// The error of a session that is over; `None` if it is not.
     pub(super) fn end(&self) -> Option<ClientError> {
-        if self.socket.is_none() {
-            return Some(ClientError::Closed { remote: self.remote });
+        if self.entry.is_shut {
+            return Some(ClientError::Closed { remote: self.entry.remote });
         }
-        let reason = self.closed?;
-        Some(ClientError::Ended { remote: self.remote, detail: reason.to_string() })
+        let reason = self.entry.closed?;
+        Some(ClientError::Ended { remote: self.entry.remote, detail: reason.to_string() })
     }
 
     /// The next reply at a place: `Ok(None)` if there will be none. Nothing if it has to be waited for.
     pub(super) fn arrived(&mut self, at: usize) -> Option<Result<Option<super::Response>, ClientError>> {
-        let is_silent = self.is_silent();
-        let place = self.places.get(at)?;
+        let is_silent = self.entry.is_silent();
+        let place = self.entry.places.get(at)?;
         if place.arrived.is_empty()
-            && let Some(error) = self.failure.take()
+            && let Some(error) = self.entry.failure.take()
         {
             return Some(Err(error));
         }
@@ -235,82 +251,72 @@ impl Connection {
 
     /// Gives up the request of a place.
     pub(super) fn forget(&mut self, at: usize) {
-        let request = self.places.forget_request(at);
+        let request = self.entry.places.forget_request(at);
         self.cancel(request);
-        if let Some(place) = self.places.get(at) {
+        if let Some(place) = self.entry.places.get(at) {
             place.arrived.clear();
         }
     }
 
     /// Gives up a place, and its request.
     pub(super) fn give_back(&mut self, at: usize) {
-        let request = self.places.give_back(at);
+        let request = self.entry.places.give_back(at);
         self.cancel(request);
     }
 
     fn cancel(&mut self, request: Option<RequestId>) {
         let Some(request) = request else { return };
-        self.node.cancel(self.peer, request);
-        if let Some(oscore) = &mut self.oscore {
+        self.io.node.cancel(self.entry.peer, request);
+        if let Some(oscore) = &mut self.entry.oscore {
             oscore.forget(request);
         }
     }
 
     /// The session ended.
-    fn on_closed(&mut self, reason: Fatal) {
-        self.closed = Some(reason);
+    pub(super) fn on_closed(&mut self, reason: Fatal) {
+        self.entry.closed = Some(reason);
         self.forget_session();
-        let remote = self.remote;
-        self.places.end_all(|| ClientError::Ended { remote, detail: reason.to_string() });
+        let remote = self.entry.remote;
+        self.entry.places.end_all(|| ClientError::Ended { remote, detail: reason.to_string() });
     }
 
-    /// Continues from another socket.
-    pub(super) fn move_to(&mut self, socket: UdpSocket, path: Path) {
-        (self.socket, self.path) = (Some(socket), path);
-        self.node.endpoint.move_session(self.peer, &path);
-        self.wake_driver();
+    /// Ends the session in order, or leaves it to the next client if it is kept.
+    pub(super) fn close(&mut self) {
+        if !self.entry.is_shut && !self.park() {
+            self.io.node.endpoint.close(self.entry.peer);
+            self.io.is_due = true;
+        }
+    }
+
+    /// Continues over another path.
+    pub(super) fn move_to(&mut self, path: Path) {
+        self.entry.path = path;
+        self.io.node.endpoint.move_session(self.entry.peer, &path);
+        self.io.wake_driver();
     }
 
     /// Ends everything: the owner closed the session or dropped it.
     pub(super) fn shut(&mut self) {
-        (self.socket, self.kept, self.oscore, self.resumption) = (None, None, None, None);
-        let remote = self.remote;
-        self.places.end_all(|| ClientError::Closed { remote });
-        self.wake_driver();
-    }
-
-    fn wake_driver(&mut self) {
-        if let Some(driver) = self.driver.take() {
-            driver.wake();
+        let Self { io, entry } = self;
+        entry.is_shut = true;
+        if entry.kept.take().is_some() {
+            io.kept -= 1;
         }
-    }
-
-    /// Wakes the driver if something is due before it wakes by itself.
-    pub(super) fn rearm(&mut self, at: Instant) {
-        if at < self.armed {
-            self.armed = at;
-            self.wake_driver();
-        }
-    }
-
-    /// The time at which the driver has to do something.
-    pub(super) fn next_wake(&self) -> Instant {
-        let silent_at = if self.is_silent() { Instant::NEVER } else { self.silent_at };
-        let alarm = self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER);
-        alarm.min(self.places.next_wake()).min(silent_at)
+        (entry.oscore, entry.resumption) = (None, None);
+        let remote = entry.remote;
+        entry.places.end_all(|| ClientError::Closed { remote });
     }
 
     /// Waits at a place on behalf of a future.
     pub(super) fn watch(&mut self, at: usize, waker: &Waker, deadline: Instant) {
-        let wake_at = self.places.get(at).map_or(deadline, |place| place.wake_at.min(deadline));
-        self.places.watch(at, waker, wake_at);
-        self.rearm(wake_at);
+        let wake_at = self.entry.places.get(at).map_or(deadline, |place| place.wake_at.min(deadline));
+        self.entry.places.watch(at, waker, wake_at);
+        self.arm(wake_at);
     }
 
-    fn tap(&self, sent: bool, datagram: &[u8]) {
-        if let Some(tap) = &self.config.log.tap {
-            (tap.0)(Tapped::Datagram { sent, path: self.path, datagram });
-        }
+    /// Has the endpoint look at the session at a time.
+    pub(super) fn arm(&mut self, at: Instant) {
+        self.io.arm((self.entry.key, &mut self.entry.armed), at);
     }
 
     /// Handles an error of the system for our datagrams. A refusal after the handshake may be forged by anybody.
@@ -320,39 +326,35 @@ impl Connection {
             return Ok(());
         }
         match source.kind() {
-            ErrorKind::ConnectionRefused if self.protection == Protection::Dtls && self.established => Ok(()),
-            _ => Err(explain_network(self.remote, self.protection, source)),
+            ErrorKind::ConnectionRefused if self.entry.protection == Protection::Dtls && self.entry.established => {
+                Ok(())
+            }
+            _ => Err(explain_network(self.entry.remote, self.entry.protection, source)),
         }
     }
 
     /// Gives an error of the network to all that wait.
     pub(super) fn fail(&mut self, source: &io::Error) {
         if self.network_error(source).is_err() {
-            let (remote, protection) = (self.remote, self.protection);
-            self.places.refuse_all(|| explain_network(remote, protection, source));
+            let (remote, protection) = (self.entry.remote, self.entry.protection);
+            self.entry.places.refuse_all(|| explain_network(remote, protection, source));
         }
     }
 
     /// Gives an error of our own side to one that waits.
-    fn fail_here(&mut self, error: ClientError) {
-        self.failure = Some(error);
-        self.places.wake_all();
+    pub(super) fn fail_here(&mut self, error: ClientError) {
+        self.entry.failure = Some(error);
+        self.entry.places.wake_all();
     }
 
     /// A datagram was longer than the path carries: those of handshakes, and blocks, become smaller. What was lost is sent
     /// again by the timers.
     fn follow_path_mtu(&mut self) {
-        #[cfg(not(target_os = "linux"))]
-        let known: Option<u32> = None;
-        #[cfg(target_os = "linux")]
-        let known = self.socket.as_ref().and_then(|socket| match self.remote.is_ipv4() {
-            true => rustix::net::sockopt::ip_mtu(socket).ok(),
-            false => rustix::net::sockopt::ipv6_mtu(socket).ok(),
-        });
-        let headers = UDP_HEADER + if self.remote.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
+        let known = self.io.known_mtu(&self.entry.path);
+        let headers = UDP_HEADER + if self.entry.remote.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
         let fits = known.and_then(|known| u16::try_from(known.saturating_sub(headers)).ok());
-        self.mtu = fits.filter(|fits| *fits < self.mtu).unwrap_or(self.mtu / 2).max(LEAST_MTU);
-        self.node.endpoint.limit_mtu(self.mtu);
+        self.entry.mtu = fits.filter(|fits| *fits < self.entry.mtu).unwrap_or(self.entry.mtu / 2).max(LEAST_MTU);
+        self.io.node.endpoint.limit_mtu(self.entry.mtu);
     }
 }
 
@@ -366,10 +368,4 @@ fn explain_network(remote: SocketAddr, protection: Protection, source: &io::Erro
     }
     let source = source.raw_os_error().map_or_else(|| source.kind().into(), io::Error::from_raw_os_error);
     ClientError::Unreachable { remote, source }
-}
-
-fn new_node(endpoint: Endpoint<Table, Role>, config: &ClientConfig) -> Node {
-    let mut node = Node::with_features(endpoint, ExchangePool::new(0, POOL_BYTES), Parts::default());
-    node.set_nstart(config.coap.nstart.max(1));
-    node
 }

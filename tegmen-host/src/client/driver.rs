@@ -1,8 +1,9 @@
-//! The task of a session: it receives, and does what is due.
+//! The task of an endpoint: it receives, and does what is due.
 
-use super::Shared;
-use super::connection::Connection;
+use super::engine::{Engine, Shared};
+use super::port::Port;
 use crate::clock;
+use crate::udp::Inbound;
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ const RECEIVE_LEN: usize = 65_535;
 /// Datagrams that are handled before other tasks of the runtime have their turn.
 const AT_ONCE: usize = 64;
 
-/// Receives for a session until it is closed. If the runtime ends before, the session is closed.
+/// Receives for an endpoint until it is closed. If the runtime ends before, the endpoint is closed.
 pub(super) async fn drive(shared: Arc<Shared>) {
     struct Closes(Arc<Shared>);
     impl Drop for Closes {
@@ -27,53 +28,97 @@ pub(super) async fn drive(shared: Arc<Shared>) {
     }
     let shared = Closes(shared);
     let mut timer = Timer::new();
-    let mut buffer = vec![0; RECEIVE_LEN];
+    let mut buffers = Buffers { one: vec![0; RECEIVE_LEN], many: None };
     poll_fn(|cx| {
-        let mut connection = shared.0.lock();
-        connection.turn(cx, &mut timer, &mut buffer)
+        let mut engine = shared.0.lock();
+        engine.turn(cx, &mut timer, &mut buffers)
     })
     .await;
 }
 
-impl Connection {
-    /// Receives what is there, does what is due, and sets the timer. Ready if the session was closed.
-    fn turn(&mut self, cx: &mut Context<'_>, timer: &mut Timer, buffer: &mut [u8]) -> Poll<()> {
-        match &mut self.driver {
+/// Where datagrams are received.
+struct Buffers {
+    /// From a socket that talks to one peer.
+    one: Vec<u8>,
+    /// From other sockets, if there are any.
+    many: Option<Box<Inbound>>,
+}
+
+impl Engine {
+    /// Receives what is there, does what is due, and sets the timer. Ready if the endpoint was closed.
+    fn turn(&mut self, cx: &mut Context<'_>, timer: &mut Timer, buffers: &mut Buffers) -> Poll<()> {
+        match &mut self.io.driver {
             Some(driver) => driver.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
         for _ in 0..AT_ONCE {
             let now = clock::now();
-            if self.next_wake() <= now {
+            if self.io.next_wake() <= now {
                 self.run_due();
-                self.places.wake_due(now);
+                self.wake_due(now);
             }
-            if self.is_silent() {
-                self.places.wake_all();
+            if self.io.is_shut() {
+                return Poll::Ready(());
             }
-            let are_sent = self.send_unsent();
-            let Some(socket) = &self.socket else { return Poll::Ready(()) };
-            if !are_sent && socket.poll_send_ready(cx).is_ready() {
+            if let Some(path) = self.send_unsent()
+                && self.io.ports.iter().any(|port| port.has(&path) && port.poll_send_ready(cx).is_ready())
+            {
                 continue;
             }
-            let mut received = ReadBuf::new(buffer);
-            match socket.poll_recv(cx, &mut received) {
-                Poll::Ready(Ok(())) => self.on_datagram(received.filled_mut()),
-                Poll::Ready(Err(error)) => self.fail(&error),
-                Poll::Pending => {
-                    // A timer that is early is left as it is: most requests are answered long before they are due.
-                    let next = self.next_wake();
-                    if next < self.armed || self.armed <= now {
-                        self.armed = next;
-                    }
-                    if timer.wait(cx, self.armed).is_pending() {
-                        return Poll::Pending;
-                    }
-                }
+            if self.receive(cx, buffers) {
+                continue;
+            }
+            // A timer that is early is left as it is: most requests are answered long before they are due.
+            let next = self.io.next_wake();
+            if next < self.io.armed || self.io.armed <= now {
+                self.io.armed = next;
+            }
+            if timer.wait(cx, self.io.armed).is_pending() {
+                return Poll::Pending;
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Handles what the sockets have received. False if that was nothing; they wake the driver when there is something.
+    fn receive(&mut self, cx: &mut Context<'_>, buffers: &mut Buffers) -> bool {
+        let mut any = false;
+        for index in 0..self.io.ports.len() {
+            match self.io.ports.get(index) {
+                Some(Port::Connected { socket, path, .. }) => {
+                    let (path, mut received) = (*path, ReadBuf::new(&mut buffers.one));
+                    match socket.poll_recv(cx, &mut received) {
+                        Poll::Ready(Ok(())) => self.on_datagram(&path, received.filled_mut()),
+                        Poll::Ready(Err(error)) => self.fail(&path, &error),
+                        Poll::Pending => continue,
+                    }
+                    any = true;
+                }
+                Some(Port::Open(socket)) => {
+                    let inbound = buffers.many.get_or_insert_default();
+                    let is_received = loop {
+                        match socket.poll_readable(cx) {
+                            Poll::Pending | Poll::Ready(Err(_)) => break false,
+                            Poll::Ready(Ok(())) => {}
+                        }
+                        match socket.receive(inbound) {
+                            Ok(true) => break true,
+                            Ok(false) => {}
+                            Err(_) => break false,
+                        }
+                    };
+                    if is_received {
+                        for (path, datagram) in inbound.datagrams() {
+                            self.on_datagram(path, datagram);
+                        }
+                        any = true;
+                    }
+                }
+                None => {}
+            }
+        }
+        any
     }
 }
 

@@ -2,6 +2,8 @@
 
 use crate::contexts::ContextError;
 use crate::state::StateError;
+use crate::udp::BindError;
+use crate::uri::UriError;
 use std::io;
 use std::net::SocketAddr;
 
@@ -126,6 +128,26 @@ pub enum ClientError {
         /// The time waited.
         seconds: u64,
     },
+    /// The endpoint has another session over the same pair of addresses.
+    #[error(
+        "the endpoint has a session with {remote} already, with another name, key or protection: close it, or use another endpoint"
+    )]
+    InUse {
+        /// The address.
+        remote: SocketAddr,
+    },
+    /// The address of a socket is not valid.
+    #[error("{address} is not an IP address with a port, as [::]:0 or 192.0.2.1:5684")]
+    Address {
+        /// The text.
+        address: String,
+    },
+    /// A socket could not be opened.
+    #[error(transparent)]
+    Bind(BindError),
+    /// The URI of a server is not valid.
+    #[error(transparent)]
+    Uri(#[from] UriError),
     /// The path of a request cannot be sent.
     #[error("the path {path}: {problem}")]
     Path {

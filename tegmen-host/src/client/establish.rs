@@ -1,28 +1,30 @@
 //! The session of a client: its handshake, and another handshake if the server does not know the session any more.
 
 use super::connection::Connection;
-use super::persistence::PersistentSession;
 use super::resumption::{self, Offer, ResumptionStore};
 use super::{ClientConfig, ClientError, Request, Response, Role, Session, Table, transfer};
 use crate::clock;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
+use crate::slab::Capacity;
 use std::io;
 use std::time::Duration;
-use tegmen::address::Path;
 use tegmen::coap::Code;
 use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
 use tegmen::cx::Cx;
+use tegmen::dtls::Fatal;
+use tegmen::dtls::association::Rank;
 use tegmen::dtls::resumption::Handle;
-use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
-use tegmen::dtls::{Config, Fatal};
+use tegmen::dtls::roles::{ClientOnly, Extended, Keys as _, Resuming};
 use tegmen::endpoint::Endpoint;
-use tegmen::identity::{PeerId, Principal};
+use tegmen::identity::Principal;
 use tegmen::time::Instant;
 
 /// Time limit of one handshake of a reconnection: a server that starts meanwhile is found by the next one.
 const ATTEMPT: Duration = Duration::from_secs(7);
+/// The peers of an endpoint.
+const CAPACITY: Capacity = Capacity { peers: 1 << 20, handshakes: 4096 };
 /// Sessions that one request may begin.
 const MOST_PER_REQUEST: u32 = 3;
 
@@ -41,7 +43,7 @@ impl Backoff {
 
     pub(super) async fn pause(&mut self, session: &Session) {
         let mut random = [0; 4];
-        session.lock().crypto.random(&mut random);
+        session.with(|connection| connection.io.crypto.random(&mut random));
         let part = u32::from_ne_bytes(random);
         tokio::time::sleep(self.most.mul_f64(f64::from(part) / f64::from(u32::MAX))).await;
         self.most = (self.most * 2).min(Self::LONGEST);
@@ -52,55 +54,75 @@ pub(super) fn no_room() -> ClientError {
     ClientError::System(io::Error::other("no room for a peer"))
 }
 
-/// Restores the session of an earlier process, if there is one: the peer whose session continues.
-///
-/// # Errors
-/// [`ClientError`], if the file of the session cannot be used.
-pub(super) fn restore(
-    endpoint: &mut Endpoint<Table, Role>,
-    cx: &mut Cx<'_, HostCrypto>,
-    path: &Path,
-    kept: Option<&mut PersistentSession>,
-) -> Result<Option<PeerId>, ClientError> {
-    let Some(kept) = kept else { return Ok(None) };
-    let Some((session, lease_end)) = kept.take(cx.crypto, path.local.port)? else { return Ok(None) };
-    let Ok(peer) = endpoint.restore_session(cx, path, Principal(0), &session) else { return Ok(None) };
-    endpoint.lease_session(peer, lease_end);
-    Ok(Some(peer))
-}
-
-/// An endpoint without peers.
+/// Returns an endpoint of the core without peers.
 pub(super) fn new_endpoint(
     crypto: &mut HostCrypto,
     counters: &mut Counters,
     config: &ClientConfig,
-    dtls: Config,
 ) -> Endpoint<Table, Role> {
+    let dtls = config.dtls;
     let keys = config.trust.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
     let role = Resuming { role: ClientOnly, sessions: resumption::AcceptsTickets(config.state.resume.is_some()) };
     let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys };
-    Endpoint::with_roles(&mut Cx { now: clock::now(), crypto, counters }, Table::new(), dtls, role)
+    Endpoint::with_roles(&mut Cx { now: clock::now(), crypto, counters }, Table::with_blocks(CAPACITY), dtls, role)
 }
 
-impl Connection {
-    /// Sends a ClientHello from a new endpoint. The state of the session before is discarded.
-    fn hello(&mut self, offer: Option<&Offer>, handshake_timeout: Duration) -> Result<(), ClientError> {
-        let dtls = Config { handshake_timeout, mtu: self.mtu, ..self.config.dtls };
-        let endpoint = new_endpoint(&mut self.crypto, &mut self.counters, &self.config, dtls);
-        self.replace_endpoint(endpoint);
-        let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-        let connected = match offer {
-            Some((session, true, ticket)) => {
-                self.node.endpoint.connect_again(&mut cx, &self.path, session, Handle::Ticket(ticket))
-            }
-            Some((session, false, id)) => {
-                self.node.endpoint.connect_again(&mut cx, &self.path, session, Handle::Id(id))
-            }
-            None => self.node.endpoint.connect(&mut cx, &self.path),
+impl Connection<'_> {
+    /// Restores the session of an earlier process, if there is one.
+    ///
+    /// # Errors
+    /// [`ClientError`], if the file of the session cannot be used.
+    pub(super) fn restore(&mut self) -> Result<(), ClientError> {
+        let Self { io, entry } = self;
+        let Some(kept) = &mut entry.kept else { return Ok(()) };
+        let Some((session, lease_end)) = kept.take(&mut io.crypto, entry.path.local.port)? else { return Ok(()) };
+        let mut cx = Cx { now: clock::now(), crypto: &mut io.crypto, counters: &mut io.counters };
+        let Ok(peer) = io.node.endpoint.restore_session(&mut cx, &entry.path, Principal(0), &session) else {
+            return Ok(());
         };
-        self.talk_to(connected.map_err(|_| no_room())?);
-        self.run_due();
-        self.rearm(self.next_wake());
+        io.node.endpoint.lease_session(peer, lease_end);
+        self.talk_to(peer);
+        self.entry.established = true;
+        Ok(())
+    }
+
+    /// Begins to talk without protection.
+    pub(super) fn begin_plain(&mut self) -> Result<(), ClientError> {
+        let Self { io, entry } = self;
+        let mut cx = Cx { now: clock::now(), crypto: &mut io.crypto, counters: &mut io.counters };
+        let peer = io.node.endpoint.plain(&mut cx, &entry.path, Rank::Ours).map_err(|_| no_room())?;
+        self.talk_to(peer);
+        self.entry.established = true;
+        Ok(())
+    }
+
+    /// Sends a ClientHello. The state of the session before is discarded.
+    fn hello(&mut self, offer: Option<&Offer>, handshake_timeout: Duration) -> Result<(), ClientError> {
+        self.leave_peer();
+        self.entry.handshake_timeout = handshake_timeout;
+        self.send_hello(offer)
+    }
+
+    /// Sends a ClientHello, in place of an earlier one.
+    pub(super) fn send_hello(&mut self, offer: Option<&Offer>) -> Result<(), ClientError> {
+        let Self { io, entry } = self;
+        if io.is_shut() {
+            return Err(ClientError::Closed { remote: entry.remote });
+        }
+        let (endpoint, path) = (&mut io.node.endpoint, &entry.path);
+        endpoint.limit_mtu(entry.mtu);
+        let now = clock::now();
+        let mut cx = Cx { now, crypto: &mut io.crypto, counters: &mut io.counters };
+        let connected = match offer {
+            Some((session, true, ticket)) => endpoint.connect_again(&mut cx, path, session, Handle::Ticket(ticket)),
+            Some((session, false, id)) => endpoint.connect_again(&mut cx, path, session, Handle::Id(id)),
+            None => endpoint.connect(&mut cx, path),
+        };
+        let peer = connected.map_err(|_| no_room())?;
+        let name = entry.config.trust.public_keys.as_ref().map_or(&[][..], |keys| keys.server_name());
+        endpoint.limit_handshake(peer, name, now.after(entry.handshake_timeout)).map_err(|_| no_room())?;
+        self.talk_to(peer);
+        self.io.is_due = true;
         Ok(())
     }
 }
@@ -109,31 +131,32 @@ impl Session {
     /// Begins a session, with a resumed handshake if there is something to resume. Where the server ends that or does not
     /// answer it, a full handshake follows.
     pub(super) async fn establish(&self, timeout: Duration) -> Result<(), ClientError> {
-        let offer = self.lock().resumption.as_ref().and_then(ResumptionStore::offer);
+        let offer = self.with(|connection| connection.entry.resumption.as_ref().and_then(ResumptionStore::offer));
         if let Some(offer) = offer {
             let timeout = timeout / 3;
-            self.lock().hello(Some(&offer), timeout)?;
+            self.with(|connection| connection.hello(Some(&offer), timeout))?;
             let done = self.handshake(timeout).await;
-            let mut guard = self.lock();
-            let connection = &mut *guard;
+            let closed = self.with(|connection| connection.entry.closed);
             match done {
-                Err(error) if connection.closed.is_none() && !error.is_silence() => return Err(error),
+                Err(error) if closed.is_none() && !error.is_silence() => return Err(error),
                 Err(_) => {}
                 done => return done,
             }
             // RFC 5246, section 7.2.2: a session that ended in a fatal alert is not resumed.
-            if let (Some(Fatal::Alert(_)), Some(store)) = (connection.closed, &mut connection.resumption) {
-                store.forget()?;
+            if let Some(Fatal::Alert(_)) = closed {
+                self.with(|connection| match &mut connection.entry.resumption {
+                    Some(store) => store.forget(),
+                    None => Ok(()),
+                })?;
             }
         }
-        self.lock().hello(None, timeout)?;
+        self.with(|connection| connection.hello(None, timeout))?;
         self.handshake(timeout).await
     }
 
     /// True if the session is over, or another one than the one with the number `since` is there.
     pub(super) fn was_lost(&self, since: u32) -> bool {
-        let connection = self.lock();
-        connection.is_over() || connection.reconnects != since
+        self.with(|connection| connection.is_over() || connection.entry.reconnects != since)
     }
 
     /// True if what failed with `error` in the session with the number `since` can be tried again, in another session if
@@ -149,26 +172,30 @@ impl Session {
     /// # Errors
     /// That of the attempt that ends behind `until`, or the first that another attempt does not mend.
     pub(super) async fn reconnect(&self, until: Instant) -> Result<(), ClientError> {
-        let _one = self.shared().renewal.lock().await;
-        {
-            let mut connection = self.lock();
-            if connection.socket.is_none() {
-                return Err(ClientError::Closed { remote: connection.remote });
+        let _one = self.0.renewal.lock().await;
+        let is_over = self.with(|connection| {
+            if connection.entry.is_shut {
+                return Err(ClientError::Closed { remote: connection.entry.remote });
             }
-            if !connection.is_over() {
-                return Ok(());
+            let is_over = connection.is_over();
+            if is_over {
+                connection.forget_session();
             }
-            connection.forget_session();
+            Ok(is_over)
+        })?;
+        if !is_over {
+            return Ok(());
         }
         let mut backoff = Backoff::new();
         loop {
             backoff.pause(self).await;
             match self.establish(self.config().dtls.handshake_timeout.min(ATTEMPT)).await {
                 Ok(()) => {
-                    let mut connection = self.lock();
-                    connection.reconnects += 1;
-                    connection.places.wake_first();
-                    return connection.keep_session();
+                    return self.with(|connection| {
+                        connection.entry.reconnects += 1;
+                        connection.entry.places.wake_first();
+                        connection.keep_session()
+                    });
                 }
                 Err(error) if !error.is_passing() || clock::now() >= until => return Err(error),
                 Err(_) => {}
@@ -184,7 +211,7 @@ impl Session {
         let mut attempts = 0;
         loop {
             // Nothing of this request was sent yet, or it may be sent again.
-            if reconnect && self.lock().is_over() {
+            if reconnect && self.with(|connection| connection.is_over()) {
                 self.reconnect(until).await?;
             }
             let since = self.reconnects();

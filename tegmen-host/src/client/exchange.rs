@@ -1,6 +1,6 @@
 //! One request in one message, and its response.
 
-use super::connection::{Message, Turn};
+use super::connection::{Connection, Message, Turn};
 use super::request::{Part, Request};
 use super::{ClientError, Response, Session, TakenPlace};
 use crate::clock;
@@ -33,7 +33,8 @@ impl Session {
                 }
             };
             let answer = self.response_to(&place, start.after(self.config().coap.timeout)).await;
-            let again = self.lock().places.get(place.at()).is_some_and(|place| place.again);
+            let again =
+                self.with(|connection| connection.entry.places.get(place.at()).is_some_and(|place| place.again));
             if is_again || !again {
                 let round_trip = clock::now().since(start);
                 return answer.map(|response| (place, Response { round_trip, ..response }));
@@ -45,12 +46,13 @@ impl Session {
     /// Has new keys derived: request #1 asks for nothing, since a server may deliver it to its application. One at a time;
     /// requests that come meanwhile wait for it.
     pub(super) async fn rederive(&self) -> Result<(), ClientError> {
-        let _one = self.shared().renewal.lock().await;
-        {
-            let mut guard = self.lock();
-            let connection = &mut *guard;
-            let Some(oscore) = connection.oscore.as_mut().filter(|oscore| oscore.is_lost()) else { return Ok(()) };
-            oscore.begin_rederivation(&mut connection.crypto)?;
+        let _one = self.0.renewal.lock().await;
+        let is_begun = self.with(|Connection { io, entry }| match &mut entry.oscore {
+            Some(oscore) if oscore.is_lost() => oscore.begin_rederivation(&mut io.crypto).map(|()| true),
+            _ => Ok(false),
+        })?;
+        if !is_begun {
+            return Ok(());
         }
         let place = self.place();
         let request = Request::new(Code::GET, "");
@@ -58,7 +60,7 @@ impl Session {
             Turn::Sent(start) => self.response_to(&place, start.after(self.config().coap.timeout)).await.map(drop),
             Turn::KeysLost => Ok(()),
         };
-        match self.lock().has_lost_keys() {
+        match self.with(|connection| connection.has_lost_keys()) {
             true => Err(answer.err().unwrap_or(ClientError::NoNewKeys { remote: self.remote() })),
             false => Ok(()),
         }
@@ -97,21 +99,22 @@ impl Session {
         }
         let remote = self.remote();
         let seconds = clock::now().since(start).as_secs();
-        let mut connection = self.lock();
-        connection.forget(place.at());
-        let is_untried = connection.kept.as_ref().is_some_and(|kept| kept.untried);
-        let ended = |detail: &str| ClientError::Ended { remote, detail: detail.to_owned() };
-        Err(match connection.protection {
-            Protection::Dtls if connection.is_over() && !is_untried => {
-                ended("it answers nothing: it restarted without its sessions, or cannot be reached")
+        Err(self.with(|connection| {
+            connection.forget(place.at());
+            let is_untried = connection.entry.kept.as_ref().is_some_and(|kept| kept.untried);
+            let ended = |detail: &str| ClientError::Ended { remote, detail: detail.to_owned() };
+            match connection.entry.protection {
+                Protection::Dtls if connection.is_over() && !is_untried => {
+                    ended("it answers nothing: it restarted without its sessions, or cannot be reached")
+                }
+                Protection::Plain => ClientError::Silence { remote, seconds },
+                _ if is_untried => {
+                    connection.forget_session();
+                    ended("it does not know the session that was kept, which is forgotten now")
+                }
+                _ => ClientError::NoResponse { remote, seconds },
             }
-            Protection::Plain => ClientError::Silence { remote, seconds },
-            _ if is_untried => {
-                connection.forget_session();
-                ended("it does not know the session that was kept, which is forgotten now")
-            }
-            _ => ClientError::NoResponse { remote, seconds },
-        })
+        }))
     }
 
     /// Waits for the response, or the next notification, to the request of a place; `None` if there is none until the
@@ -126,7 +129,7 @@ impl Session {
             Ok(Some(response)) => self.uncut(place, response).await.map(Some),
             other => {
                 if other.is_err() {
-                    self.lock().forget(place.at());
+                    self.with(|connection| connection.forget(place.at()));
                 }
                 other
             }

@@ -1,7 +1,6 @@
 //! The handshake of a client: the answers to its questions, and the reasons for its failure.
 
 use super::connection::Connection;
-use super::establish::no_room;
 use super::places::Arrived;
 use super::{ClientError, Session};
 use crate::clock;
@@ -24,9 +23,11 @@ impl Session {
     /// Waits until the session stands.
     pub(super) async fn handshake(&self, timeout: Duration) -> Result<(), ClientError> {
         let place = self.place();
-        if let Some(place) = self.lock().places.get(place.at()) {
-            place.listens = true;
-        }
+        self.with(|connection| {
+            if let Some(place) = connection.entry.places.get(place.at()) {
+                place.listens = true;
+            }
+        });
         let start = clock::now();
         let deadline = start.after(timeout).after_millis(1000);
         // A server that has forgotten a handshake answers nothing of it, but it answers a new ClientHello.
@@ -34,80 +35,65 @@ impl Session {
         let (mut waited, mut patience, mut after_finished) = (0, PATIENCE, false);
         loop {
             let until = deadline.min(clock::now().after(tick));
-            match self.wait(&place, until, Connection::handshake_result).await {
+            match self.wait(&place, until, |connection, at| connection.handshake_result(at)).await {
                 Some(Ok(())) => {
-                    self.lock().handshake_time = clock::now().since(start);
+                    self.with(|connection| connection.entry.handshake_time = clock::now().since(start));
                     return Ok(());
                 }
                 Some(Err(error)) => return Err(error),
                 None if clock::now() < deadline => {
-                    let mut connection = self.lock();
-                    if !connection.awaits_server_finished() {
+                    if !self.with(|connection| connection.awaits_server_finished()) {
                         continue;
                     }
                     after_finished = true;
                     waited += 1;
                     if waited >= patience {
                         (waited, patience) = (0, patience.saturating_mul(2));
-                        connection.begin_again()?;
+                        self.with(|connection| connection.send_hello(None))?;
                     }
                 }
-                None => return Err(self.lock().explain(Fatal::TimedOut { after_finished })),
+                None => return Err(self.with(|connection| connection.explain(Fatal::TimedOut { after_finished }))),
             }
         }
     }
 }
 
-impl Connection {
+impl Connection<'_> {
     /// Returns the result of a handshake; `None` before its end.
     fn handshake_result(&mut self, at: usize) -> Option<Result<(), ClientError>> {
-        if let Some(Arrived::Refused(error)) = self.places.get(at).and_then(|place| place.arrived.pop_front()) {
+        if let Some(Arrived::Refused(error)) = self.entry.places.get(at).and_then(|place| place.arrived.pop_front()) {
             return Some(Err(error));
         }
-        if let Some(error) = self.failure.take() {
+        if let Some(error) = self.entry.failure.take() {
             return Some(Err(error));
         }
-        if let Some(reason) = self.closed {
+        if let Some(reason) = self.entry.closed {
             return Some(Err(self.explain(reason)));
         }
         if let Some(error) = self.end() {
             return Some(Err(error));
         }
-        self.established.then_some(Ok(()))
+        self.entry.established.then_some(Ok(()))
     }
 
     fn awaits_server_finished(&mut self) -> bool {
-        let handshake = self.node.endpoint.peers.handshake(self.peer);
+        let handshake = self.io.node.endpoint.peers.handshake(self.entry.peer);
         handshake.is_some_and(|handshake| handshake.state.awaits_server_finished())
     }
 
-    /// Begins the handshake with a new ClientHello.
-    fn begin_again(&mut self) -> Result<(), ClientError> {
-        let exchanges = self.node.endpoint.peers.attached(self.peer).map(std::mem::take);
-        let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-        let peer = self.node.endpoint.connect(&mut cx, &self.path);
-        self.peer = peer.map_err(|_| no_room())?;
-        if let (Some(kept), Some(exchanges)) = (exchanges, self.node.endpoint.peers.attached(self.peer)) {
-            *exchanges = kept;
-        }
-        self.run_due();
-        self.rearm(self.next_wake());
-        Ok(())
-    }
-
     fn explain(&self, reason: Fatal) -> ClientError {
-        let remote = self.remote;
-        let identity = self.config.trust.key.as_ref().map(|key| key.identity.clone()).unwrap_or_default();
+        let remote = self.entry.remote;
+        let identity = self.entry.config.trust.key.as_ref().map(|key| key.identity.clone()).unwrap_or_default();
         let handshake = |detail: &str| ClientError::Handshake { remote, detail: detail.to_owned() };
         match reason {
             Fatal::TimedOut { after_finished: false } => {
-                ClientError::Silence { remote, seconds: self.config.dtls.handshake_timeout.as_secs() }
+                ClientError::Silence { remote, seconds: self.entry.config.dtls.handshake_timeout.as_secs() }
             }
             Fatal::TimedOut { after_finished: true } => {
-                ClientError::Unfinished { remote, seconds: self.config.dtls.handshake_timeout.as_secs() }
+                ClientError::Unfinished { remote, seconds: self.entry.config.dtls.handshake_timeout.as_secs() }
             }
             // decrypt_error, bad_record_mac, unknown_psk_identity, and what some say instead
-            Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115) && self.config.trust.key.is_some() => {
+            Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115) && self.entry.config.trust.key.is_some() => {
                 ClientError::IdentityOrKey { remote, identity, detail: alert.name() }
             }
             Fatal::Alert(alert) if alert.0 == 40 => ClientError::Handshake {
@@ -121,7 +107,7 @@ impl Connection {
                 remote,
                 detail: format!("the server says {alert}{}", next_step(alert)),
             },
-            Fatal::Refused(_) if let Some(refusal) = &self.refusal => {
+            Fatal::Refused(_) if let Some(refusal) = &self.entry.refusal => {
                 ClientError::Handshake { remote, detail: format!("the server is not believed: {refusal}") }
             }
             Fatal::BadSignature => handshake("the server does not have the private key of what it showed: somebody else answered"),
@@ -139,33 +125,37 @@ impl Connection {
 
     /// Answers what the handshake asks for.
     pub(super) fn on_need(&mut self) -> Option<Event> {
-        match self.node.endpoint.need(self.peer) {
-            Some(Need::PskForServer { hint }) => self.hint = hint.to_vec(),
+        match self.io.node.endpoint.need(self.entry.peer) {
+            Some(Need::PskForServer { hint }) => self.entry.hint = hint.to_vec(),
             Some(Need::VerifyPeer { certificate_type, content }) => {
                 let content = content.to_vec();
                 if certificate_type == CertificateType::X509 {
-                    self.chain = certificate::each(&content).filter_map(CertificateInfo::parse).collect();
+                    self.entry.chain = certificate::each(&content).filter_map(CertificateInfo::parse).collect();
                 }
-                let encrypts = self.node.endpoint.cipher_suite(self.peer).is_some_and(CipherSuite::encrypts_to_server);
+                let encrypts =
+                    self.io.node.endpoint.cipher_suite(self.entry.peer).is_some_and(CipherSuite::encrypts_to_server);
                 let purpose = if encrypts { Purpose::EncryptedServer } else { Purpose::Server };
-                let verified = self.node.endpoint.roles().keys.verify(certificate_type, &content, purpose);
+                let keys = self.entry.config.trust.public_keys.clone().unwrap_or_default();
+                let verified = keys.verify(certificate_type, &content, purpose);
                 let answer = match &verified {
                     Ok(verified) => Answer::Peer { public_key: verified.spki, principal: Principal(0) },
                     Err(refusal) => Answer::Refused(refusal.alert()),
                 };
                 let event = self.answer(answer);
                 match verified {
-                    Ok(verified) => (self.server, self.believed_until) = (Some(verified.name), verified.until),
-                    Err(refusal) => self.refusal = Some(refusal),
+                    Ok(verified) => {
+                        (self.entry.server, self.entry.believed_until) = (Some(verified.name), verified.until)
+                    }
+                    Err(refusal) => self.entry.refusal = Some(refusal),
                 }
                 return event;
             }
             Some(Need::Sign { credential, digest }) => {
-                let signature = self.node.endpoint.roles().keys.sign(credential, &digest);
+                let signature = self.io.node.endpoint.roles().keys.sign(credential, &digest);
                 return self.answer(signature.as_deref().map_or(Answer::Unknown, Answer::Signature));
             }
             Some(Need::Encrypt { public_key, version }) => {
-                let drawn = draw_premaster(&mut self.crypto, public_key, version);
+                let drawn = draw_premaster(&mut self.io.crypto, public_key, version);
                 return self.answer(match &drawn {
                     Some((premaster, encrypted)) => Answer::Encrypted { premaster, encrypted },
                     None => Answer::Unknown,
@@ -173,18 +163,18 @@ impl Connection {
             }
             Some(Need::PskOfClient { .. } | Need::Decrypt { .. }) | None => {}
         }
-        let answer = match &self.config.trust.key {
+        let answer = match &self.entry.config.trust.key {
             Some(key) => Answer::Psk { identity: key.identity.as_bytes(), key: &key.key, principal: Principal(0) },
             None => Answer::Unknown,
         };
         // As [`Self::answer`], while the key is borrowed.
-        let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-        self.node.endpoint.resume(&mut cx, self.peer, answer)
+        let mut cx = Cx { now: clock::now(), crypto: &mut self.io.crypto, counters: &mut self.io.counters };
+        self.io.node.endpoint.resume(&mut cx, self.entry.peer, answer)
     }
 
     fn answer(&mut self, answer: Answer<'_>) -> Option<Event> {
-        let mut cx = Cx { now: clock::now(), crypto: &mut self.crypto, counters: &mut self.counters };
-        self.node.endpoint.resume(&mut cx, self.peer, answer)
+        let mut cx = Cx { now: clock::now(), crypto: &mut self.io.crypto, counters: &mut self.io.counters };
+        self.io.node.endpoint.resume(&mut cx, self.entry.peer, answer)
     }
 }
 

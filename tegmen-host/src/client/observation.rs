@@ -34,10 +34,10 @@ pub struct Observation {
 impl Observation {
     pub(super) async fn begin(session: &Session, request: &Request<'_>) -> Result<Self, ClientError> {
         let mut token = [0; 8];
-        session.lock().crypto.random(&mut token);
+        session.with(|connection| connection.io.crypto.random(&mut token));
         let since = session.reconnects();
         let (place, reply, _) = register(session, request, &token).await?;
-        session.lock().observations += 1;
+        session.with(|connection| connection.entry.observations += 1);
         let number = reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success());
         let order = number.map(|number| Order::new(number, clock::now()));
         let (stale, alive) = (Instant::NEVER, Instant::NEVER);
@@ -109,7 +109,7 @@ impl Observation {
     /// [`ClientError`], which says what to do.
     pub async fn cancel(mut self) -> Result<Response, ClientError> {
         let this = &mut self;
-        this.session.lock().forget(this.place.at());
+        this.session.with(|connection| connection.forget(this.place.at()));
         let request = this.request.request();
         this.session.exchange(&request, part(&this.token, DEREGISTER, &request)).await
     }
@@ -117,11 +117,11 @@ impl Observation {
     /// With the same token, so that the server keeps one entry; in another session if the one before is over. True if the
     /// server did not know us as it did before.
     async fn register_again(&mut self) -> Result<(Response, bool), ClientError> {
-        self.session.lock().forget(self.place.at());
+        self.session.with(|connection| connection.forget(self.place.at()));
         let before = self.since;
         let mut backoff = Backoff::new();
         let (place, reply, is_challenged) = loop {
-            if self.session.config().recovery.reconnect && self.session.lock().is_over() {
+            if self.session.config().recovery.reconnect && self.session.with(|connection| connection.is_over()) {
                 self.session.reconnect(Instant::NEVER).await?;
             }
             self.since = self.session.reconnects();
@@ -144,7 +144,7 @@ impl Observation {
     async fn whole(&mut self, reply: Response) -> Result<Response, ClientError> {
         let max_age = Duration::from_secs(reply.uint(OptionNumber::MAX_AGE).unwrap_or(DEFAULT_MAX_AGE).into());
         let mut random = [0; 1];
-        self.session.lock().crypto.random(&mut random);
+        self.session.with(|connection| connection.io.crypto.random(&mut random));
         // Between 5 and 15 seconds more, so that a fleet does not ask at once.
         let spread = Duration::from_millis(5000 + 40 * u64::from(random[0]));
         let now = clock::now();
@@ -161,7 +161,7 @@ impl Observation {
 
 impl Drop for Observation {
     fn drop(&mut self) {
-        self.session.lock().observations -= 1;
+        self.session.with(|connection| connection.entry.observations -= 1);
     }
 }
 

@@ -17,7 +17,7 @@ impl Session {
         }
         let gathered = self.gather(place, response).await;
         if gathered.is_err() {
-            self.lock().forget(place.at());
+            self.with(|connection| connection.forget(place.at()));
         }
         gathered
     }
@@ -26,12 +26,12 @@ impl Session {
         let remote = self.remote();
         let wrong = |detail| ClientError::Blocks { remote, detail };
         let gone = || wrong("the request is forgotten");
-        let (request, outside) = {
-            let mut connection = self.lock();
-            let request = connection.places.get(place.at()).and_then(|place| place.request).ok_or_else(gone)?;
-            let oscore = connection.oscore.as_ref().ok_or(wrong("nothing protected was asked for"))?;
-            (request, oscore.outside(request).cloned().ok_or_else(gone)?)
-        };
+        let (request, outside) = self.with(|connection| {
+            let entry = &mut *connection.entry;
+            let request = entry.places.get(place.at()).and_then(|place| place.request).ok_or_else(gone)?;
+            let oscore = entry.oscore.as_ref().ok_or_else(|| wrong("nothing protected was asked for"))?;
+            Ok::<_, ClientError>((request, oscore.outside(request).cloned().ok_or_else(gone)?))
+        })?;
         let deadline = clock::now().after(self.config().coap.timeout);
         let mut block = first.block(OptionNumber::BLOCK2).ok_or(wrong("one has no Block2"))?;
         let mut whole = first.payload.clone();
@@ -64,7 +64,7 @@ impl Session {
                 builder.payload(&whole)
             });
         built.map_err(|_| wrong("the protected response has too many options"))?;
-        self.lock().open(place.at(), request, frame.bytes_mut())
+        self.with(|connection| connection.open(place.at(), request, frame.bytes_mut()))
     }
 
     /// Requests the block after `block` from the proxy that split the response. The proxy holds the rest itself. So

@@ -17,7 +17,7 @@ pub(super) async fn request(session: &Session, request: &Request<'_>) -> Result<
 /// Sends the request, its body in blocks if need be, and returns what answers its end.
 pub(super) async fn upload(session: &Session, request: &Request<'_>, part: Part<'_>) -> Result<Response, ClientError> {
     let mut echo: Option<Vec<u8>> = None;
-    let mut size = session.lock().block_size(request);
+    let mut size = session.with(|connection| connection.block_size(request));
     let mut request_tag = None;
     let mut attempts = 0;
     loop {
@@ -43,7 +43,7 @@ pub(super) async fn upload(session: &Session, request: &Request<'_>, part: Part<
             // It has lost the blocks before: again, and not to be mixed up with the first try (RFC 9175, section 3.4).
             Code::REQUEST_ENTITY_INCOMPLETE if sent > 0 && attempts < ATTEMPTS => {
                 let mut tag = [0; 4];
-                session.lock().crypto.random(&mut tag);
+                session.with(|connection| connection.io.crypto.random(&mut tag));
                 request_tag = Some(u32::from_ne_bytes(tag));
             }
             _ => return Ok(reply),
@@ -76,7 +76,7 @@ async fn upload_blocks(
 ) -> Result<(Response, usize), ClientError> {
     let total = request.payload.len();
     let mut token = [0; 8];
-    session.lock().crypto.random(&mut token);
+    session.with(|connection| connection.io.crypto.random(&mut token));
     let token = token.get(..session.config().coap.token_len).unwrap_or(&token);
     let mut at = 0;
     loop {
@@ -142,7 +142,7 @@ async fn blocks_after(
         return Err(wrong(session, "the first block is shorter than it says"));
     }
     let mut body = first.payload.clone();
-    let most = session.lock().block_size(request);
+    let most = session.with(|connection| connection.block_size(request));
     let mut size = block.size().min(most);
     // The body of a request in blocks is not sent again; the server knows which response is meant.
     let payload = if request.payload.len() > Block::first(most).size() { &[] } else { request.payload };

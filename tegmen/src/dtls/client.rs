@@ -250,10 +250,12 @@ impl Handshake<'_> {
                     return Err(Fatal::IllegalParameter);
                 }
                 ExtensionType::EC_POINT_FORMATS => {}
-                ExtensionType::SERVER_NAME if !keys.server_name().is_empty() => match data {
-                    [] => {}
-                    _ => return Err(Fatal::Decode),
-                },
+                ExtensionType::SERVER_NAME if !keys.server_name().is_empty() || self.names_server::<R>() => {
+                    match data {
+                        [] => {}
+                        _ => return Err(Fatal::Decode),
+                    }
+                }
                 ExtensionType::SERVER_CERTIFICATE_TYPE => {
                     let raw = chooses_raw(keys.peer_types(), data)?;
                     self.state.flags.set(Flags::RAW_SERVER, raw);
@@ -271,6 +273,16 @@ impl Handshake<'_> {
             true => Err(Fatal::IllegalParameter),
             false => Ok(()),
         }
+    }
+
+    /// Keeps the name of the server that our ClientHello asks for.
+    pub(crate) fn name_server(&mut self, name: &[u8]) -> Result<(), Full> {
+        self.put(Item::ServerName, name).map_err(|_| Full)
+    }
+
+    /// True if a name was kept.
+    fn names_server<R: Roles>(&self) -> bool {
+        R::ON_HOST && !scratch::get(self.buffers.outgoing, Item::ServerName).is_empty()
     }
 
     /// Client: takes the share of the server, which it has signed if it has a certificate.
@@ -417,7 +429,15 @@ impl<'p> Parts<'p> {
         let ticket = if R::RESUMPTION { context.ticket_to_show(self.room) } else { None };
         let mut ids = [0; connection_id::EXTENSIONS_LEN];
         let more = self.connection_id_extensions::<R>(&mut ids)?;
-        Offer { ticket, ..context.offer::<C>(more) }.write::<R>(body)?;
+        let server_name = match R::ON_HOST {
+            true if let name = scratch::get(self.room, Item::ServerName)
+                && !name.is_empty() =>
+            {
+                name
+            }
+            _ => context.roles.keys().server_name(),
+        };
+        Offer { ticket, server_name, ..context.offer::<C>(more) }.write::<R>(body)?;
         Ok(&[])
     }
 

@@ -39,6 +39,8 @@ pub(crate) enum Item {
     ClientVersion,
     /// The session_id that a server gives, while our hello may have to be sent again.
     NewSessionId,
+    /// The name of the server that our hello asks for.
+    ServerName,
 }
 
 /// Bytes behind each item.

@@ -131,7 +131,7 @@ fn observers(world: &mut World<Observes>) -> usize {
     let end = &mut world.ends[1];
     let mut count = 0;
     let Some(peer) = end.peer else { return 0 };
-    end.node.features_mut().observers.any(peer, |_| {
+    end.node.features.observers.any(peer, |_| {
         count += 1;
         false
     });

@@ -41,7 +41,7 @@ fn notified(world: &mut World) -> Vec<u8> {
 
 fn observers(world: &mut World) -> usize {
     let (mut count, end) = (0, &mut world.ends[1]);
-    end.node.features_mut().observers.any(end.peer.unwrap(), |_: &Observer<RequestBinding>| {
+    end.node.features.observers.any(end.peer.unwrap(), |_: &Observer<RequestBinding>| {
         count += 1;
         false
     });

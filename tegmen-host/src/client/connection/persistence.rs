@@ -10,39 +10,39 @@ use tegmen::identity::PeerId;
 /// Numbers that are left when more are leased: a response and its retransmissions do not wait.
 const AHEAD: u32 = 64;
 
-impl Connection {
+impl Connection<'_> {
     /// Keeps the session that was just established.
     pub(in crate::client) fn keep_session(&mut self) -> Result<(), ClientError> {
-        let port = self.path.local.port;
-        let Some(kept) = &mut self.kept else { return Ok(()) };
-        self.node.endpoint.lease_session(self.peer, CHUNK);
-        let Some(session) = self.node.endpoint.copy_session(self.peer) else { return Ok(()) };
+        let port = self.entry.path.local.port;
+        let Some(kept) = &mut self.entry.kept else { return Ok(()) };
+        self.io.node.endpoint.lease_session(self.entry.peer, CHUNK);
+        let Some(session) = self.io.node.endpoint.copy_session(self.entry.peer) else { return Ok(()) };
         let with = kept.with(port);
-        kept.file.keep(&mut self.crypto, &session, &with).map_err(ClientError::State)
+        kept.file.keep(&mut self.io.crypto, &session, &with).map_err(ClientError::State)
     }
 
     /// Leases more numbers where those of the session come to their end.
     pub(in crate::client) fn lease_ahead(&mut self) -> Result<(), StateError> {
-        let Some(kept) = &mut self.kept else { return Ok(()) };
-        let Some(peer) = self.node.endpoint.peers.peer(self.peer) else { return Ok(()) };
+        let Some(kept) = &mut self.entry.kept else { return Ok(()) };
+        let Some(peer) = self.io.node.endpoint.peers.peer(self.entry.peer) else { return Ok(()) };
         let (used, end) = (peer.channel().sealed(), peer.channel().lease_end());
         if used + AHEAD >= end && end < MAX_SEALED {
             kept.file.extend(end + CHUNK)?;
-            self.node.endpoint.lease_session(self.peer, end + CHUNK);
+            self.io.node.endpoint.lease_session(self.entry.peer, end + CHUNK);
         }
         Ok(())
     }
 
     /// A response to a request of ours came.
     pub(in crate::client) const fn is_tried(&mut self) {
-        if let Some(kept) = &mut self.kept {
+        if let Some(kept) = &mut self.entry.kept {
             kept.untried = false;
         }
     }
 
     /// The session is over.
     pub(in crate::client) fn forget_session(&mut self) {
-        if let Some(kept) = &mut self.kept {
+        if let Some(kept) = &mut self.entry.kept {
             kept.file.remove();
             kept.untried = false;
         }
@@ -50,9 +50,10 @@ impl Connection {
 
     /// Keeps where the session is for the next client; false if none is kept.
     pub(in crate::client) fn park(&mut self) -> bool {
-        let Some(mut kept) = self.kept.take() else { return false };
-        let peer: PeerId = self.peer;
-        match self.node.endpoint.take_session(peer) {
+        let Some(mut kept) = self.entry.kept.take() else { return false };
+        self.io.kept -= 1;
+        let peer: PeerId = self.entry.peer;
+        match self.io.node.endpoint.take_session(peer) {
             // A session that cannot be written is restored as after a power cut.
             Some(session) => drop(kept.file.park(&session)),
             None => kept.file.remove(),

@@ -10,36 +10,36 @@ use tegmen::dtls::resumption::{Handle, Resumable};
 const UNSAID: u64 = 24 * 3600;
 const MAX_LIFETIME: u64 = 7 * 24 * 3600;
 
-impl Connection {
+impl Connection<'_> {
     /// After a handshake: what of it is kept for the next time.
     pub(in crate::client) fn on_established(&mut self) -> Result<(), ClientError> {
-        self.resumed = self.node.endpoint.is_resumed(self.peer);
-        self.cipher_suite = self.node.endpoint.cipher_suite(self.peer);
-        let Some(store) = &mut self.resumption else { return Ok(()) };
-        if self.resumed {
-            self.server = store.name();
+        self.entry.resumed = self.io.node.endpoint.is_resumed(self.entry.peer);
+        self.entry.cipher_suite = self.io.node.endpoint.cipher_suite(self.entry.peer);
+        let Some(store) = &mut self.entry.resumption else { return Ok(()) };
+        if self.entry.resumed {
+            self.entry.server = store.name();
         }
-        let kept = match self.node.endpoint.resumable(self.peer) {
+        let kept = match self.io.node.endpoint.resumable(self.entry.peer) {
             Some(Resumable::Again) => return Ok(()),
             None => None,
             Some(Resumable::With { session, handle, lifetime }) => {
                 let lifetime = if lifetime == 0 { UNSAID } else { u64::from(lifetime).min(MAX_LIFETIME) };
-                let believed = match self.resumed {
+                let believed = match self.entry.resumed {
                     true => store.kept.as_ref().map(|kept| kept.until),
-                    false => self.believed_until.map(since_1970),
+                    false => self.entry.believed_until.map(since_1970),
                 };
                 let (ticket, session_id) = match handle {
                     Handle::Ticket(ticket) => (Some(to_hex(ticket)), None),
                     Handle::Id(id) => (None, Some(to_hex(id))),
                 };
                 Some(StoredSession {
-                    server: self.remote.to_string(),
+                    server: self.entry.remote.to_string(),
                     cipher_suite: session.cipher_suite.0,
                     master_secret: to_hex(session.master.expose()),
                     ticket,
                     session_id,
                     until: (seconds() + lifetime).min(believed.unwrap_or(u64::MAX)),
-                    name: self.server.clone(),
+                    name: self.entry.server.clone(),
                     trust: store.trust.clone(),
                 })
             }

@@ -8,19 +8,15 @@ use crate::clock;
 use crate::contexts::OVERHEAD;
 use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
-use std::io::ErrorKind;
 use tegmen::buf::Frame;
 use tegmen::coap::message::{BuildError, HEADER_LEN};
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
 use tegmen::cx::Cx;
-use tegmen::endpoint::{Event, MAX_HEADROOM, MAX_TAILROOM, Peers as _};
+use tegmen::endpoint::{MAX_HEADROOM, MAX_TAILROOM, Peers as _};
 use tegmen::identity::Protection;
 use tegmen::node::{Pacing as _, RequestHead, SendError};
 use tegmen::time::Instant;
-
-/// Datagrams that wait for the system; others are lost, as on the way.
-const MAX_UNSENT: usize = 256;
 
 /// A message that begins an exchange.
 #[derive(Clone, Copy)]
@@ -43,7 +39,7 @@ pub(in crate::client) enum Turn {
     KeysLost,
 }
 
-impl Connection {
+impl Connection<'_> {
     /// Sends the message of a place if it is its turn; `None` if it has to wait.
     pub(in crate::client) fn try_send(
         &mut self,
@@ -51,34 +47,37 @@ impl Connection {
         message: &Message<'_>,
     ) -> Result<Option<Turn>, ClientError> {
         if let Some(error) = self.end() {
-            self.places.leave_queue(at);
+            self.entry.places.leave_queue(at);
             return Err(error);
         }
         if matches!(message, Message::Request(..)) && self.has_lost_keys() {
-            self.places.leave_queue(at);
+            self.entry.places.leave_queue(at);
             return Ok(Some(Turn::KeysLost));
         }
         let confirmable =
-            self.config.coap.confirmable || !matches!(message, Message::Request(..) | Message::Rederivation(_));
+            self.entry.config.coap.confirmable || !matches!(message, Message::Request(..) | Message::Rederivation(_));
         let now = clock::now();
-        if self.established && self.places.is_turn(at) && self.places.outstanding() < self.config.coap.nstart.max(1) {
-            let next = self.node.features.pacing.next(self.peer);
+        if self.entry.established
+            && self.entry.places.is_turn(at)
+            && self.entry.places.outstanding() < self.entry.config.coap.nstart.max(1)
+        {
+            let next = self.io.node.features.pacing.next(self.entry.peer);
             if !confirmable && now < next {
-                if let Some(place) = self.places.get(at) {
+                if let Some(place) = self.entry.places.get(at) {
                     place.wake_at = next;
                 }
             } else if let Some((request, len)) = self.write(now, message, confirmable)? {
-                self.places.sent(at, request);
-                self.places.leave_queue(at);
-                self.places.wake_first();
+                self.entry.places.sent(at, request);
+                self.entry.places.leave_queue(at);
+                self.entry.places.wake_first();
                 self.put_out(len)?;
-                self.rearm(self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER));
+                self.io.rearm_for_alarm();
                 return Ok(Some(Turn::Sent(now)));
             }
         }
-        match self.places.queue(at, self.config.coap.max_queued) {
+        match self.entry.places.queue(at, self.entry.config.coap.max_queued) {
             true => Ok(None),
-            false => Err(ClientError::QueueFull { remote: self.remote, max: self.config.coap.max_queued }),
+            false => Err(ClientError::QueueFull { remote: self.entry.remote, max: self.entry.config.coap.max_queued }),
         }
     }
 
@@ -89,17 +88,17 @@ impl Connection {
         message: &Message<'_>,
         confirmable: bool,
     ) -> Result<Option<(RequestId, usize)>, ClientError> {
-        if self.is_silent() {
-            self.is_answered();
+        if self.entry.is_silent() {
+            self.entry.is_answered();
         }
         self.lease_ahead().map_err(ClientError::State)?;
         let mut random = [0; 8];
-        self.crypto.random(&mut random);
-        let token = random.get(..self.config.coap.token_len).unwrap_or(&random);
+        self.io.crypto.random(&mut random);
+        let token = random.get(..self.entry.config.coap.token_len).unwrap_or(&random);
         match message {
             Message::Ping => {
-                let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-                let sent = self.node.ping(&mut cx, self.peer, &mut self.out);
+                let mut cx = Cx { now, crypto: &mut self.io.crypto, counters: &mut self.io.counters };
+                let sent = self.io.node.ping(&mut cx, self.entry.peer, &mut self.io.out);
                 self.sent(sent)
             }
             Message::OuterBlock(code, option, block) => {
@@ -110,7 +109,7 @@ impl Connection {
                 self.write_request(now, (*code, token), true, write)
             }
             Message::Rederivation(request) => self.write_protected(now, request, token, Part::default(), confirmable),
-            Message::Request(request, part) if self.oscore.is_some() => {
+            Message::Request(request, part) if self.entry.oscore.is_some() => {
                 self.write_protected(now, request, part.token.unwrap_or(token), *part, confirmable)
             }
             Message::Request(request, part) => {
@@ -127,17 +126,17 @@ impl Connection {
         confirmable: bool,
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
     ) -> Result<Option<(RequestId, usize)>, ClientError> {
-        let most = self.most() + if self.oscore.is_some() { OVERHEAD } else { 0 };
+        let most = self.most() + if self.entry.oscore.is_some() { OVERHEAD } else { 0 };
         let write = |builder: &mut Builder<'_, '_>| {
             let before = builder.room();
             write(builder)?;
             let len = HEADER_LEN + token.len() + before.saturating_sub(builder.room());
             if len > most { Err(BuildError::Full) } else { Ok(()) }
         };
-        let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+        let mut cx = Cx { now, crypto: &mut self.io.crypto, counters: &mut self.io.counters };
         let head = RequestHead::new(code).with_token(token);
         let head = if confirmable { head } else { head.non_confirmable() };
-        let sent = self.node.request(&mut cx, self.peer, head, write, &mut self.out);
+        let sent = self.io.node.request(&mut cx, self.entry.peer, head, write, &mut self.io.out);
         self.sent(sent)
     }
 
@@ -158,8 +157,8 @@ impl Connection {
             .map_err(|_| ClientError::TooLong { max: most })?;
         let len = frame.len();
         let mut frame = Frame::around(&mut storage, OVERHEAD, OVERHEAD + len);
-        let Some(oscore) = &mut self.oscore else { return Ok(None) };
-        let pending = oscore.protect(&mut self.crypto, &mut frame)?;
+        let Some(oscore) = &mut self.entry.oscore else { return Ok(None) };
+        let pending = oscore.protect(&mut self.io.crypto, &mut frame)?;
         let too_long = |_| ClientError::TooLong { max: most };
         let protected = MessageRef::parse(frame.bytes()).map_err(too_long)?;
         let write = |builder: &mut Builder<'_, '_>| {
@@ -167,7 +166,7 @@ impl Connection {
             builder.payload(protected.payload())
         };
         let sent = self.write_request(now, (protected.code(), token), confirmable, write)?;
-        if let (Some((request, _)), Some(oscore)) = (sent, &mut self.oscore) {
+        if let (Some((request, _)), Some(oscore)) = (sent, &mut self.entry.oscore) {
             oscore.wait(request, pending, &protected);
         }
         Ok(sent)
@@ -181,7 +180,7 @@ impl Connection {
             Err(SendError::Oscore(stop)) => Err(unprotectable(stop)),
             Err(SendError::Misuse(_)) => {
                 let detail = "its key has sealed as many records as it may".to_owned();
-                Err(ClientError::Ended { remote: self.remote, detail })
+                Err(ClientError::Ended { remote: self.entry.remote, detail })
             }
         }
     }
@@ -189,100 +188,32 @@ impl Connection {
     /// Bytes that a message to the server may have: what fits a datagram, and a record of the session.
     pub(in crate::client) fn most(&mut self) -> usize {
         // Without an offer there is no connection id.
-        let peers = &mut self.node.endpoint.peers;
-        let channel = peers.peer(self.peer).map(|peer| peer.channel());
-        let overhead = match (self.config.dtls.connection_id, channel) {
+        let peers = &mut self.io.node.endpoint.peers;
+        let channel = peers.peer(self.entry.peer).map(|peer| peer.channel());
+        let overhead = match (self.entry.config.dtls.connection_id, channel) {
             (None, Some(channel)) => channel.headroom::<HostCrypto>() + channel.max_tailroom::<HostCrypto>(),
             _ => MAX_HEADROOM + MAX_TAILROOM,
         };
-        let datagram = usize::from(self.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);
-        let record = peers.peer(self.peer).map_or(usize::MAX, |peer| peer.max_content());
-        datagram.min(record).saturating_sub(if self.oscore.is_some() { OVERHEAD } else { 0 })
+        let datagram = usize::from(self.entry.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);
+        let record = peers.peer(self.entry.peer).map_or(usize::MAX, |peer| peer.max_content());
+        datagram.min(record).saturating_sub(if self.entry.oscore.is_some() { OVERHEAD } else { 0 })
     }
 
     /// The largest block that fits a message beside the options of `request`, and one that is asked for fits what we take.
     pub(in crate::client) fn block_size(&mut self, request: &Request<'_>) -> usize {
-        let taken = match (self.protection, self.config.dtls.record_size_limit) {
+        let taken = match (self.entry.protection, self.entry.config.dtls.record_size_limit) {
             (Protection::Dtls, limit @ 1..) => usize::from(limit),
             _ => usize::MAX,
         };
         let others = request.options_len();
         // Header and token, the formats, Block1, Size1, Observe, Echo of 8 bytes and the end of the options.
         let room = self.most().min(taken).saturating_sub(others + 4 + 8 + 3 + 3 + 5 + 5 + 4 + 10 + 1);
-        self.config.coap.block_size.min(room.max(16))
-    }
-
-    /// Sends what is due.
-    pub(in crate::client) fn run_due(&mut self) {
-        if let Err(error) = self.lease_ahead() {
-            self.fail_here(ClientError::State(error));
-        }
-        loop {
-            let now = clock::now();
-            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
-            match self.node.poll(&mut cx, &mut self.arrivals, &mut self.out) {
-                None => break,
-                Some(Event::Transmit { len, .. }) => {
-                    if self.protection == Protection::Plain || self.out.first().is_some_and(is_application_data) {
-                        self.is_repeated(now);
-                    }
-                    self.transmit(len.into());
-                }
-                Some(Event::Closed { reason, .. }) => self.on_closed(reason),
-                Some(_) => {}
-            }
-        }
-        self.deliver();
-    }
-
-    /// Sends the first bytes of the buffer for output; all that wait learn of an error.
-    pub(super) fn transmit(&mut self, len: usize) {
-        let out = std::mem::take(&mut self.out);
-        if let Err(source) = self.put(out.get(..len).unwrap_or(&[])) {
-            self.fail(&source);
-        }
-        self.out = out;
+        self.entry.config.coap.block_size.min(room.max(16))
     }
 
     /// Sends the first bytes of the buffer for output.
     fn put_out(&mut self, len: usize) -> Result<(), ClientError> {
-        let out = std::mem::take(&mut self.out);
-        let put = self.put(out.get(..len).unwrap_or(&[]));
-        self.out = out;
-        put.or_else(|source| self.network_error(&source))
+        let path = self.entry.path;
+        self.io.put_out(&path, len).or_else(|source| self.network_error(&source))
     }
-
-    fn put(&mut self, datagram: &[u8]) -> std::io::Result<()> {
-        self.tap(true, datagram);
-        let Some(socket) = &self.socket else { return Ok(()) };
-        if self.unsent.is_empty() {
-            match socket.try_send(datagram) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                sent => return sent.map(drop),
-            }
-        }
-        if self.unsent.len() < MAX_UNSENT {
-            self.unsent.push_back(datagram.to_vec());
-        }
-        self.wake_driver();
-        Ok(())
-    }
-
-    /// Sends the datagrams that the system could not take before. False if it still cannot.
-    pub(in crate::client) fn send_unsent(&mut self) -> bool {
-        while let (Some(datagram), Some(socket)) = (self.unsent.front(), &self.socket) {
-            match socket.try_send(datagram) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                Err(error) => self.fail(&error),
-                Ok(_) => {}
-            }
-            self.unsent.pop_front();
-        }
-        true
-    }
-}
-
-/// True for the first byte of a record with application data, with or without a connection id.
-const fn is_application_data(content_type: &u8) -> bool {
-    matches!(content_type, 23 | 25)
 }

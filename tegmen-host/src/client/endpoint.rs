@@ -1,0 +1,261 @@
+//! An endpoint: any number of sessions over the same sockets.
+
+use super::connection::SessionEntry;
+use super::engine::{Engine, Shared};
+use super::oscore::OscoreClient;
+use super::persistence::PersistentSession;
+use super::port::Port;
+use super::resumption::ResumptionStore;
+use super::{ClientConfig, ClientError, ClientKey, Handle, Session, driver, establish};
+use crate::contexts::StoredContext;
+use crate::public_keys::PublicKeys;
+use crate::udp::Socket;
+use crate::uri::Uri;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, MutexGuard};
+use tegmen::address::Path;
+use tegmen::counters::Counters;
+use tegmen::dtls::Config;
+use tegmen::identity::Protection;
+
+/// Sockets, and the sessions with any number of servers over them. Clones are the same endpoint.
+///
+/// One task of the runtime in which it was opened receives for all sessions. Dropping the last clone ends the sessions without
+/// a word to the servers: their requests then end with [`ClientError::Closed`]. [`Self::close`] ends them in order.
+#[derive(Clone)]
+pub struct Endpoint(Arc<Owner>);
+
+/// Closes the endpoint with the last clone.
+struct Owner(Arc<Shared>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.lock().shut();
+    }
+}
+
+/// The parts of an endpoint that is not open yet: see [`Endpoint::builder`].
+#[must_use = "only bind() opens the endpoint"]
+pub struct EndpointBuilder {
+    config: ClientConfig,
+    addresses: Vec<String>,
+}
+
+impl EndpointBuilder {
+    /// Sets the identity and the pre-shared key of the endpoint: [`ClientTrust::key`].
+    pub fn psk(mut self, identity: &str, key: &[u8]) -> Self {
+        self.config.trust.key = Some(ClientKey { identity: identity.to_owned(), key: key.to_vec().into() });
+        self
+    }
+
+    /// Sets the public keys of the endpoint, and the servers that it trusts: [`ClientTrust::public_keys`].
+    pub fn trust(mut self, keys: PublicKeys) -> Self {
+        self.config.trust.public_keys = Some(keys);
+        self
+    }
+
+    /// Sets the requests that may wait for each server at the same time: [`ClientCoap::nstart`].
+    pub const fn nstart(mut self, nstart: usize) -> Self {
+        self.config.coap.nstart = nstart;
+        self
+    }
+
+    /// Sets the DTLS side: [`ClientConfig::dtls`].
+    pub const fn dtls(mut self, dtls: Config) -> Self {
+        self.config.dtls = dtls;
+        self
+    }
+
+    /// Adds the address of a further socket, as [`Self::bind`] does.
+    pub fn and_at(mut self, address: &str) -> Self {
+        self.addresses.push(address.to_owned());
+        self
+    }
+
+    /// Opens the endpoint with a socket at an IP address and a port of this machine, as `[::]:0` or `192.0.2.1:5684`. Port 0
+    /// takes any free port. A socket at `[::]` reaches IPv6 and IPv4.
+    ///
+    /// # Errors
+    /// [`ClientError`], which says what to do.
+    #[expect(clippy::unused_async, reason = "the endpoint runs in the runtime of this future")]
+    pub async fn bind(self, address: &str) -> Result<Endpoint, ClientError> {
+        let Self { config, mut addresses } = self;
+        addresses.insert(0, address.to_owned());
+        let open = |text: &String| {
+            let address = text.parse().map_err(|_| ClientError::Address { address: text.clone() })?;
+            Socket::bind(address, false).map(Port::Open).map_err(ClientError::Bind)
+        };
+        Endpoint::open(&Arc::new(config), addresses.iter().map(open).collect::<Result<_, _>>()?)
+    }
+}
+
+/// What a session keeps on disk.
+pub(super) struct Stored {
+    oscore: Option<StoredContext>,
+    resumption: Option<ResumptionStore>,
+    kept: Option<PersistentSession>,
+}
+
+impl Stored {
+    /// Opens what the settings of a session with `remote` name.
+    pub(super) fn open(config: &ClientConfig, remote: SocketAddr, secure: bool) -> Result<Self, ClientError> {
+        if secure && config.trust.key.is_none() && config.trust.public_keys.is_none() {
+            return Err(ClientError::NoKey);
+        }
+        let oscore = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
+        let resumption = if secure { ResumptionStore::open(config, remote)? } else { None };
+        let kept = if secure { PersistentSession::open(config, remote)? } else { None };
+        Ok(Self { oscore, resumption, kept })
+    }
+
+    /// The port from which a session was kept.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.kept.as_ref()?.port()
+    }
+}
+
+impl Endpoint {
+    /// Returns a builder with the default settings of a client.
+    pub fn builder() -> EndpointBuilder {
+        Self::with(ClientConfig::default())
+    }
+
+    /// Returns a builder with these settings. Each session has them.
+    pub const fn with(config: ClientConfig) -> EndpointBuilder {
+        EndpointBuilder { config, addresses: Vec::new() }
+    }
+
+    pub(super) fn open(config: &Arc<ClientConfig>, ports: Vec<Port>) -> Result<Self, ClientError> {
+        let mut crypto = super::provider(config).map_err(ClientError::System)?;
+        let mut counters = Counters::default();
+        let endpoint = establish::new_endpoint(&mut crypto, &mut counters, config);
+        let engine = Engine::new(config.clone(), endpoint, (crypto, counters), ports);
+        let shared = Arc::new(Shared::new(engine));
+        tokio::spawn(driver::drive(shared.clone()));
+        Ok(Self(Arc::new(Owner(shared))))
+    }
+
+    /// Opens a session with the server of a URI, as `coaps://gateway.local`; for `coaps` with a handshake. Path and query of
+    /// the URI are not used. If the endpoint has a session with this server already, that one is returned.
+    ///
+    /// The system reports ICMP errors only to a socket that has one peer, as that of [`Session::connect`] has. Here a server
+    /// that is not there is found by its silence.
+    ///
+    /// # Errors
+    /// [`ClientError`], which says what to do.
+    pub async fn connect(&self, uri: &str) -> Result<Session, ClientError> {
+        let config = self.config();
+        self.connect_with(&Uri::parse(uri)?, ClientConfig::clone(&config)).await
+    }
+
+    /// Does the same as [`Self::connect`], with settings of the session's own: another key, for example. The DTLS side, our own
+    /// certificates, the acceptance of tickets, the key log and the tap remain those of the endpoint.
+    ///
+    /// # Errors
+    /// [`ClientError`], which says what to do.
+    pub async fn connect_with(&self, uri: &Uri, config: ClientConfig) -> Result<Session, ClientError> {
+        let (remote, config) = super::resolve(uri, config).await?;
+        self.session(remote, uri.secure, config).await
+    }
+
+    /// Does the same as [`Self::connect`], with the server at an address.
+    ///
+    /// # Errors
+    /// [`ClientError`], which says what to do.
+    pub async fn connect_to(&self, remote: SocketAddr, secure: bool) -> Result<Session, ClientError> {
+        let config = self.config();
+        self.session(remote, secure, ClientConfig::clone(&config)).await
+    }
+
+    /// Returns the addresses that the sockets are bound to.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.lock().io.ports.iter().map(Port::local).collect()
+    }
+
+    /// Returns the counters of all sessions.
+    pub fn counters(&self) -> Counters {
+        self.lock().io.counters
+    }
+
+    /// Ends all sessions in order, as [`Session::close`] does, and closes the sockets.
+    pub fn close(&self) {
+        self.lock().close();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.0.0.lock()
+    }
+
+    fn config(&self) -> Arc<ClientConfig> {
+        self.lock().config.clone()
+    }
+
+    async fn session(&self, remote: SocketAddr, secure: bool, config: ClientConfig) -> Result<Session, ClientError> {
+        let path = self.path_to(remote)?;
+        let protection = if secure { Protection::Dtls } else { Protection::Plain };
+        let known =
+            self.lock().find(&path).map(|entry| (entry.handle.upgrade(), entry.key, entry.is_for(&config, protection)));
+        match known {
+            Some((Some(handle), _, is_same)) => {
+                let session = Session(handle);
+                if !is_same {
+                    return Err(ClientError::InUse { remote });
+                }
+                session.stand().await?;
+                return Ok(session);
+            }
+            // Its last clone is being dropped.
+            Some((None, key, _)) => self.lock().abandon(key),
+            None => {}
+        }
+        let stored = Stored::open(&config, remote, secure)?;
+        self.begin(&Arc::new(config), path, protection, stored, None).await
+    }
+
+    /// The path to `remote` from the first socket that can reach it.
+    fn path_to(&self, remote: SocketAddr) -> Result<Path, ClientError> {
+        let engine = self.lock();
+        if engine.io.is_shut() {
+            return Err(ClientError::Closed { remote });
+        }
+        let family =
+            || io::Error::new(io::ErrorKind::AddrNotAvailable, "no socket of the endpoint has its address family");
+        let path = engine.io.ports.iter().find_map(|port| port.path_to(remote)).unwrap_or_else(|| Err(family()));
+        path.map_err(|source| ClientError::Unreachable { remote, source })
+    }
+
+    /// Begins a session. `owner` is the endpoint if it is for this session alone.
+    pub(super) async fn begin(
+        &self,
+        config: &Arc<ClientConfig>,
+        path: Path,
+        protection: Protection,
+        stored: Stored,
+        owner: Option<Self>,
+    ) -> Result<Session, ClientError> {
+        let (session, begun) = {
+            let mut engine = self.lock();
+            engine.io.allow_nstart(config.coap.nstart.max(1));
+            let key = engine.take(|key| SessionEntry::new(key, config, (path, protection)));
+            let remote = path.remote.into();
+            let (shared, renewal) = (self.0.0.clone(), tokio::sync::Mutex::new(()));
+            let handle = Arc::new(Handle { shared, key, config: config.clone(), remote, renewal, owner });
+            let begun = engine.with(key, |connection| {
+                let Stored { oscore, resumption, kept } = stored;
+                connection.io.kept += usize::from(kept.is_some());
+                let entry = &mut connection.entry;
+                (entry.resumption, entry.kept, entry.handle) = (resumption, kept, Arc::downgrade(&handle));
+                entry.oscore = oscore.map(OscoreClient::new);
+                match protection {
+                    Protection::Dtls => connection.restore(),
+                    Protection::Plain | Protection::Oscore => connection.begin_plain(),
+                }
+            });
+            (Session(handle), begun)
+        };
+        begun?;
+        session.stand().await?;
+        Ok(session)
+    }
+}

@@ -1,0 +1,329 @@
+//! The node of an endpoint with its sockets, and the sessions with its peers: everything behind its lock.
+
+use super::connection::{Connection, SessionEntry};
+use super::io::Io;
+use super::port::Port;
+use super::{ClientConfig, ClientError, Node, Role, Table};
+use crate::clock;
+use crate::exchange_pool::ExchangePool;
+use crate::provider::HostCrypto;
+use std::cmp::Reverse;
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tegmen::address::Path;
+use tegmen::counters::Counters;
+use tegmen::cx::Cx;
+use tegmen::dtls::Records;
+use tegmen::endpoint::{Event, Peers as _, Phase};
+use tegmen::identity::PeerId;
+use tegmen::node::Parts;
+use tegmen::time::Instant;
+
+/// Bytes of the pool for requests that wait for their acknowledgement.
+const POOL_BYTES: usize = 16 << 20;
+/// The first byte of a record (RFC 6347, RFC 9146); that of a CoAP message is 64 or more (RFC 7252, section 3).
+const RECORDS: std::ops::RangeInclusive<u8> = 20..=63;
+/// Content types of application data, without and with a connection id.
+const APPLICATION_DATA: [u8; 2] = [23, 25];
+
+/// The entries of all sessions. An entry that is given back is used again.
+#[derive(Default)]
+struct Sessions {
+    all: Vec<SessionEntry>,
+    free: Vec<usize>,
+}
+
+/// The parts of an endpoint that its sessions and its task use.
+pub(super) struct Shared(Mutex<Engine>);
+
+impl Shared {
+    pub(super) const fn new(engine: Engine) -> Self {
+        Self(Mutex::new(engine))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The parts of an endpoint behind its lock.
+pub(super) struct Engine {
+    pub(super) io: Io,
+    sessions: Sessions,
+    pub(super) config: Arc<ClientConfig>,
+}
+
+impl Engine {
+    pub(super) fn new(
+        config: Arc<ClientConfig>,
+        endpoint: tegmen::endpoint::Endpoint<Table, Role>,
+        parts: (HostCrypto, Counters),
+        ports: Vec<Port>,
+    ) -> Self {
+        let node = Node::with_features(endpoint, ExchangePool::new(0, POOL_BYTES), Parts::default());
+        let io = Io::new(node, parts, config.log.tap.clone(), ports);
+        Self { io, sessions: Sessions::default(), config }
+    }
+
+    /// Takes an entry for a session.
+    pub(super) fn take(&mut self, new: impl FnOnce(usize) -> SessionEntry) -> usize {
+        match self.sessions.free.pop() {
+            Some(key) => {
+                self.sessions.all[key] = new(key);
+                key
+            }
+            None => {
+                let key = self.sessions.all.len();
+                self.sessions.all.push(new(key));
+                key
+            }
+        }
+    }
+
+    /// Gives the entry of a session back, whose peer then is gone without a word.
+    pub(super) fn give_back(&mut self, key: usize) {
+        self.abandon(key);
+        let entry = &mut self.sessions.all[key];
+        let old = (entry.path, entry.protection);
+        *entry = SessionEntry::new(key, &self.config, old);
+        entry.is_shut = true;
+        self.io.ports.retain(|port| port.owner() != Some(key));
+        self.sessions.free.push(key);
+    }
+
+    /// Calls `work` with a session, and sends what is due at once.
+    pub(super) fn with<T>(&mut self, key: usize, work: impl FnOnce(&mut Connection<'_>) -> T) -> T {
+        let Self { io, sessions, .. } = self;
+        let result = work(&mut Connection { io, entry: &mut sessions.all[key] });
+        if std::mem::take(&mut self.io.is_due) {
+            self.run_due();
+            self.io.rearm_for_alarm();
+        }
+        result
+    }
+
+    /// Returns the session that uses this path, if it is open.
+    pub(super) fn find(&self, path: &Path) -> Option<&SessionEntry> {
+        self.sessions.all.iter().find(|entry| !entry.is_shut && entry.path == *path)
+    }
+
+    /// Ends a session whose last clone is being dropped, so that another one can use its path.
+    pub(super) fn abandon(&mut self, key: usize) {
+        self.with(key, |connection| {
+            connection.shut();
+            connection.leave_peer();
+        });
+    }
+
+    /// Continues a session over a socket that it has alone.
+    pub(super) fn move_to(&mut self, key: usize, port: Port) {
+        self.io.ports.retain(|other| other.owner() != port.owner());
+        let remote = self.sessions.all[key].remote;
+        let path = crate::udp::path(port.local(), remote);
+        self.io.ports.push(port);
+        self.with(key, |connection| connection.move_to(path));
+    }
+
+    /// Ends all sessions in order, and closes the sockets.
+    pub(super) fn close(&mut self) {
+        for key in 0..self.sessions.all.len() {
+            self.with(key, |connection| connection.close());
+        }
+        self.shut();
+    }
+
+    /// Closes all sessions, and the sockets.
+    pub(super) fn shut(&mut self) {
+        for key in 0..self.sessions.all.len() {
+            self.with(key, |connection| connection.shut());
+        }
+        self.io.ports.clear();
+        self.io.wake_driver();
+    }
+
+    /// Wakes the futures whose time has come.
+    pub(super) fn wake_due(&mut self, now: Instant) {
+        while let Some(Reverse((at, key))) = self.io.due.peek().copied().filter(|Reverse((at, _))| *at <= now) {
+            self.io.due.pop();
+            let entry = &mut self.sessions.all[key];
+            if entry.armed != at {
+                continue;
+            }
+            entry.armed = Instant::NEVER;
+            entry.wake_due(now);
+            let next = entry.next_wake();
+            self.io.arm((key, &mut entry.armed), next);
+        }
+    }
+
+    /// Handles a datagram.
+    pub(super) fn on_datagram(&mut self, path: &Path, datagram: &mut [u8]) {
+        if self.io.kept > 0
+            && let Some(peer) = self.io.node.endpoint.peers.find(path, Phase::Established)
+        {
+            self.lease_ahead(peer);
+        }
+        match datagram.first() {
+            Some(first) if RECORDS.contains(first) => self.on_records(path, datagram),
+            _ => self.on_plain(path, datagram),
+        }
+        self.deliver();
+    }
+
+    fn lease_ahead(&mut self, peer: PeerId) {
+        let Some(key) = self.io.session_of(peer) else { return };
+        self.with(key, |connection| {
+            if let Err(error) = connection.lease_ahead() {
+                connection.fail_here(ClientError::State(error));
+            }
+        });
+    }
+
+    fn on_plain(&mut self, path: &Path, datagram: &mut [u8]) {
+        self.io.tap(false, path, datagram);
+        let Io { node, crypto, counters, arrivals, out, .. } = &mut self.io;
+        // Nobody but the peers of our sessions is heard.
+        if node.endpoint.peers.find(path, Phase::Established).is_none() {
+            counters.unknown_peer = counters.unknown_peer.saturating_add(1);
+            return;
+        }
+        let mut cx = Cx { now: clock::now(), crypto, counters };
+        if let Some(Event::Transmit { len, .. }) = node.handle_plain(&mut cx, path, datagram, arrivals, out) {
+            self.transmit(path, len.into());
+        }
+    }
+
+    fn on_records(&mut self, path: &Path, datagram: &mut [u8]) {
+        // A datagram is opened where it lies. A tap sees it behind the secrets that its first record gives.
+        let mut untapped = self.io.tap.is_some().then(|| datagram.to_vec());
+        let mut records = Records::new(datagram);
+        loop {
+            let Io { node, crypto, counters, arrivals, out, .. } = &mut self.io;
+            let mut cx = Cx { now: clock::now(), crypto, counters };
+            let mut event = node.handle(&mut cx, path, &mut records, arrivals, out);
+            let is_last = event.is_none();
+            // What waited behind one question may lead to the next.
+            while let Some(Event::Need(peer)) = event {
+                event = match self.io.session_of(peer) {
+                    Some(key) => self.with(key, |connection| connection.on_need()),
+                    None => None,
+                };
+            }
+            if let Some(datagram) = untapped.take() {
+                self.io.tap(false, path, &datagram);
+            }
+            match event {
+                Some(Event::Answer { len } | Event::Transmit { len, .. }) => self.transmit(path, len.into()),
+                Some(event) => self.on_event(event),
+                None if is_last => return,
+                None => {}
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Established(peer) => {
+                let Some(key) = self.io.session_of(peer) else { return };
+                self.with(key, |connection| {
+                    connection.entry.established = true;
+                    if let Err(error) = connection.on_established() {
+                        connection.fail_here(error);
+                    }
+                    connection.entry.places.wake_all();
+                });
+            }
+            Event::Closed { peer, reason } => {
+                if let Some(key) = self.io.session_of(peer) {
+                    self.with(key, |connection| connection.on_closed(reason));
+                }
+                self.io.arrivals.protected_peers.remove(&peer);
+                self.io.node.features.pacing.forget(peer);
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives each session the replies to its requests.
+    fn deliver(&mut self) {
+        while let Some(peer) = self.io.node.features.pacing.heard.pop() {
+            if let Some(key) = self.io.session_of(peer) {
+                let entry = &mut self.sessions.all[key];
+                entry.is_answered();
+                entry.places.wake_first();
+            }
+        }
+        while let Some((peer, request, arrival)) = self.io.arrivals.take() {
+            if let Some(key) = self.io.session_of(peer) {
+                self.with(key, |connection| connection.deliver(request, arrival));
+            }
+        }
+    }
+
+    /// Sends what is due.
+    pub(super) fn run_due(&mut self) {
+        loop {
+            let now = clock::now();
+            let Io { node, crypto, counters, arrivals, out, .. } = &mut self.io;
+            let mut cx = Cx { now, crypto, counters };
+            match node.poll(&mut cx, arrivals, out) {
+                None => break,
+                Some(Event::Transmit { peer, len }) => {
+                    self.on_transmit(now, peer);
+                    if let Some(path) = self.io.path_of(peer) {
+                        self.transmit(&path, len.into());
+                    }
+                }
+                Some(event) => self.on_event(event),
+            }
+        }
+        self.io.give_back();
+        self.deliver();
+    }
+
+    /// The buffer for output holds a datagram to a peer, which is due at `now`.
+    fn on_transmit(&mut self, now: Instant, peer: PeerId) {
+        let is_record = self.io.out.first().is_some_and(|first| RECORDS.contains(first));
+        let is_message = !is_record || self.io.out.first().is_some_and(|first| APPLICATION_DATA.contains(first));
+        if is_message && let Some(key) = self.io.session_of(peer) {
+            self.with(key, |connection| {
+                connection.entry.is_repeated(now);
+                let at = connection.entry.next_wake();
+                connection.arm(at);
+            });
+        }
+        if self.io.kept > 0 {
+            self.lease_ahead(peer);
+        }
+    }
+
+    /// Sends the first bytes of the buffer for output; all that wait for this peer learn of an error.
+    fn transmit(&mut self, path: &Path, len: usize) {
+        if let Err(source) = self.io.put_out(path, len) {
+            self.fail(path, &source);
+        }
+    }
+
+    /// Gives an error of the network to the session that uses this path.
+    pub(super) fn fail(&mut self, path: &Path, source: &io::Error) {
+        if let Some(key) = self.find(path).map(|entry| entry.key) {
+            self.with(key, |connection| connection.fail(source));
+        }
+    }
+
+    /// Sends the datagrams that the system could not take before. Returns the path of one that it still cannot take.
+    pub(super) fn send_unsent(&mut self) -> Option<Path> {
+        while let Some((path, datagram)) = self.io.unsent.pop_front() {
+            let port = self.io.ports.iter().find(|port| port.has(&path));
+            match port.map_or(Ok(()), |port| port.try_send(&path, &datagram)) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.io.unsent.push_front((path, datagram));
+                    return Some(path);
+                }
+                Err(error) => self.fail(&path, &error),
+                Ok(()) => {}
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,220 @@
+//! The sockets of an endpoint, its peers, and what all its sessions share.
+
+use super::arrivals::Arrivals;
+use super::port::Port;
+use super::{Node, Tap, Tapped};
+use crate::exchange_pool::ExchangePool;
+use crate::provider::HostCrypto;
+use crate::udp::MAX_DATAGRAM;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use tegmen::address::Path;
+use tegmen::coap::Exchanges;
+use tegmen::coap::exchange::PeerExchanges;
+use tegmen::counters::Counters;
+use tegmen::endpoint::Peers as _;
+use tegmen::identity::PeerId;
+use tegmen::time::Instant;
+
+/// Datagrams that wait for the system; others are lost, as on the way.
+const MAX_UNSENT: usize = 256;
+
+/// The exchanges of peers that are not in the table any more, and whose place in the pool is not given back yet.
+type Forgotten = Arc<Mutex<Vec<Exchanges<ExchangePool>>>>;
+
+/// The part of an endpoint in the entry of a peer.
+#[derive(Default)]
+pub(super) struct Attached {
+    exchanges: Exchanges<ExchangePool>,
+    session: Option<usize>,
+    forgotten: Option<Forgotten>,
+}
+
+impl PeerExchanges for Attached {
+    type Storage = ExchangePool;
+    type State = ();
+
+    fn exchanges(&mut self) -> Option<&mut Exchanges<ExchangePool>> {
+        Some(&mut self.exchanges)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Some(forgotten) = &self.forgotten {
+            let exchanges = std::mem::take(&mut self.exchanges);
+            forgotten.lock().unwrap_or_else(PoisonError::into_inner).push(exchanges);
+        }
+    }
+}
+
+/// The sockets of an endpoint, its peers, and what all its sessions share.
+pub(super) struct Io {
+    /// None once the endpoint was closed.
+    pub(super) ports: Vec<Port>,
+    pub(super) node: Node,
+    pub(super) crypto: HostCrypto,
+    pub(super) counters: Counters,
+    pub(super) arrivals: Arrivals,
+    pub(super) tap: Option<Tap>,
+    /// For datagrams that are sent.
+    pub(super) out: Vec<u8>,
+    /// Datagrams that the system could not take yet.
+    pub(super) unsent: VecDeque<(Path, Vec<u8>)>,
+    forgotten: Forgotten,
+    /// Sessions that are kept in a file.
+    pub(super) kept: usize,
+    nstart: usize,
+    /// When sessions are looked at.
+    pub(super) due: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// True if something is to be sent at once.
+    pub(super) is_due: bool,
+    /// The task that receives, and the time at which it wakes by itself.
+    pub(super) driver: Option<Waker>,
+    pub(super) armed: Instant,
+}
+
+impl Io {
+    pub(super) fn new(
+        node: Node,
+        (crypto, counters): (HostCrypto, Counters),
+        tap: Option<Tap>,
+        ports: Vec<Port>,
+    ) -> Self {
+        Self {
+            ports,
+            node,
+            crypto,
+            counters,
+            arrivals: Arrivals::default(),
+            tap,
+            out: vec![0; MAX_DATAGRAM],
+            unsent: VecDeque::new(),
+            forgotten: Arc::default(),
+            kept: 0,
+            nstart: 0,
+            due: BinaryHeap::new(),
+            is_due: false,
+            driver: None,
+            armed: Instant::NEVER,
+        }
+    }
+
+    /// Lets a session use a peer, whose messages begin with this Message ID.
+    pub(super) fn attach(&mut self, peer: PeerId, session: usize, first_id: u16, is_protected: bool) {
+        if let Some(attached) = self.node.endpoint.peers.attached(peer) {
+            let forgotten = Some(self.forgotten.clone());
+            *attached = Attached { exchanges: Exchanges::new(first_id), session: Some(session), forgotten };
+        }
+        if is_protected {
+            self.arrivals.protected_peers.insert(peer);
+        }
+        self.give_back();
+    }
+
+    /// Removes a peer without a message to it.
+    pub(super) fn remove(&mut self, peer: PeerId) {
+        self.node.endpoint.peers.remove(peer);
+        self.node.features.pacing.forget(peer);
+        self.arrivals.protected_peers.remove(&peer);
+        self.give_back();
+    }
+
+    /// Gives back what peers that are gone have in the pool.
+    pub(super) fn give_back(&mut self) {
+        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        for mut exchanges in forgotten.drain(..) {
+            exchanges.forget(&mut self.node.storage);
+        }
+    }
+
+    /// Allows as many requests at once to each peer, if fewer were allowed. The places of each session keep its own limit.
+    pub(super) fn allow_nstart(&mut self, nstart: usize) {
+        self.nstart = self.nstart.max(nstart);
+        self.node.set_nstart(self.nstart);
+    }
+
+    pub(super) fn is_shut(&self) -> bool {
+        self.ports.is_empty()
+    }
+
+    pub(super) fn session_of(&mut self, peer: PeerId) -> Option<usize> {
+        self.node.endpoint.peers.attached(peer)?.session
+    }
+
+    pub(super) fn path_of(&mut self, peer: PeerId) -> Option<Path> {
+        self.node.endpoint.peers.peer(peer).map(|peer| *peer.path())
+    }
+
+    /// Has the endpoint look at a session at a time.
+    pub(super) fn arm(&mut self, (key, armed): (usize, &mut Instant), at: Instant) {
+        if at < *armed {
+            *armed = at;
+            self.due.push(Reverse((at, key)));
+        }
+        self.rearm(at);
+    }
+
+    /// Wakes the driver if something is due before it wakes by itself.
+    fn rearm(&mut self, at: Instant) {
+        if at < self.armed {
+            self.armed = at;
+            self.wake_driver();
+        }
+    }
+
+    /// Wakes the driver if an alarm is due before it wakes by itself.
+    pub(super) fn rearm_for_alarm(&mut self) {
+        self.rearm(self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER));
+    }
+
+    pub(super) fn wake_driver(&mut self) {
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+
+    /// The time at which the driver has to do something.
+    pub(super) fn next_wake(&self) -> Instant {
+        let alarm = self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER);
+        self.due.peek().map_or(alarm, |Reverse((at, _))| alarm.min(*at))
+    }
+
+    /// The longest packet that the path carries, if the system knows it.
+    pub(super) fn known_mtu(&self, path: &Path) -> Option<u32> {
+        self.ports.iter().find(|port| port.has(path))?.known_mtu()
+    }
+
+    pub(super) fn tap(&self, sent: bool, path: &Path, datagram: &[u8]) {
+        if let Some(tap) = &self.tap {
+            (tap.0)(Tapped::Datagram { sent, path: *path, datagram });
+        }
+    }
+
+    /// Sends the first bytes of the buffer for output.
+    pub(super) fn put_out(&mut self, path: &Path, len: usize) -> io::Result<()> {
+        let out = std::mem::take(&mut self.out);
+        let put = self.put(path, out.get(..len).unwrap_or(&[]));
+        self.out = out;
+        put
+    }
+
+    fn put(&mut self, path: &Path, datagram: &[u8]) -> io::Result<()> {
+        self.tap(true, path, datagram);
+        let Some(port) = self.ports.iter().find(|port| port.has(path)) else { return Ok(()) };
+        if self.unsent.is_empty() {
+            match port.try_send(path, datagram) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                sent => return sent,
+            }
+        }
+        if self.unsent.len() < MAX_UNSENT {
+            self.unsent.push_back((*path, datagram.to_vec()));
+        }
+        self.wake_driver();
+        Ok(())
+    }
+}

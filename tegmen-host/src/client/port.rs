@@ -1,0 +1,115 @@
+//! The sockets of an endpoint.
+
+use crate::udp::Socket;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use tegmen::address::{Address, Path};
+use tokio::net::UdpSocket;
+
+/// A socket of an endpoint.
+pub(super) enum Port {
+    /// A socket that talks to one peer, so that the system reports the errors of its path.
+    Connected {
+        socket: UdpSocket,
+        path: Path,
+        /// The session that has it alone, if other sessions of the endpoint have other sockets.
+        owner: Option<usize>,
+    },
+    /// A socket for any number of peers.
+    Open(Socket),
+}
+
+impl Port {
+    /// Opens a socket that talks to `remote` alone, from this port of ours if it is free.
+    pub(super) async fn connected(remote: SocketAddr, port: Option<u16>, owner: Option<usize>) -> io::Result<Self> {
+        let any = |port| SocketAddr::new(unspecified(remote), port);
+        let socket = match UdpSocket::bind(any(port.unwrap_or(0))).await {
+            Err(_) if port.is_some() => UdpSocket::bind(any(0)).await?,
+            bound => bound?,
+        };
+        socket.connect(remote).await?;
+        socket.writable().await?;
+        let path = crate::udp::path(socket.local_addr()?, remote);
+        Ok(Self::Connected { socket, path, owner })
+    }
+
+    /// The session that has the socket alone.
+    pub(super) const fn owner(&self) -> Option<usize> {
+        match self {
+            Self::Connected { owner, .. } => *owner,
+            Self::Open(_) => None,
+        }
+    }
+
+    /// True if datagrams over `path` are sent from here.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        match self {
+            Self::Connected { path: own, .. } => own == path,
+            Self::Open(socket) => socket.has(&path.local),
+        }
+    }
+
+    /// The path to `remote`, if the socket can reach its family.
+    ///
+    /// # Errors
+    /// That of the system if there is no route.
+    pub(super) fn path_to(&self, remote: SocketAddr) -> Option<io::Result<Path>> {
+        let Self::Open(socket) = self else { return None };
+        let local = socket.local();
+        let is_any = local.ip().is_unspecified();
+        if local.is_ipv4() != remote.is_ipv4() && !(is_any && local.is_ipv6()) {
+            return None;
+        }
+        if !is_any {
+            return Some(Ok(crate::udp::path(local, remote)));
+        }
+        // The system says from which of our addresses it would send.
+        let probe = || -> io::Result<Path> {
+            let probe = std::net::UdpSocket::bind(SocketAddr::new(unspecified(remote), 0))?;
+            probe.connect(remote)?;
+            let from = Address { port: local.port(), scope: 0, ..Address::from(probe.local_addr()?) };
+            Ok(Path { local: from, remote: remote.into() })
+        };
+        Some(probe())
+    }
+
+    pub(super) fn try_send(&self, path: &Path, datagram: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Connected { socket, .. } => socket.try_send(datagram).map(drop),
+            Self::Open(socket) => socket.try_send(path, datagram),
+        }
+    }
+
+    pub(super) fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Connected { socket, .. } => socket.poll_send_ready(cx).map(drop),
+            Self::Open(socket) => socket.poll_writable(cx).map(drop),
+        }
+    }
+
+    /// The longest packet that the path carries, if the system knows it.
+    pub(super) fn known_mtu(&self) -> Option<u32> {
+        #[cfg(target_os = "linux")]
+        if let Self::Connected { socket, path, .. } = self {
+            return match SocketAddr::from(path.remote).is_ipv4() {
+                true => rustix::net::sockopt::ip_mtu(socket).ok(),
+                false => rustix::net::sockopt::ipv6_mtu(socket).ok(),
+            };
+        }
+        None
+    }
+
+    /// The address that the socket is bound to.
+    pub(super) fn local(&self) -> SocketAddr {
+        match self {
+            Self::Connected { path, .. } => path.local.into(),
+            Self::Open(socket) => socket.local(),
+        }
+    }
+}
+
+/// All addresses of the family of `remote`.
+fn unspecified(remote: SocketAddr) -> std::net::IpAddr {
+    if remote.is_ipv4() { std::net::Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() }
+}
