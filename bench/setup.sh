@@ -1,16 +1,16 @@
 #!/bin/sh
 # Builds the peers that `tegmen-bench` compares with: all of them, or those named (openssl tinydtls wolfssl
-# dimpl liboscore californium).
+# dimpl liboscore californium gocoap libcoap).
 #
 # Debian packages are installed when this runs as root; otherwise the line to type is printed. A peer that cannot be
 # built is passed over, and the benchmark reports it as absent. Running it again costs nothing.
 set -u
 
-packages="build-essential pkg-config libssl-dev autoconf automake libtool libclang-dev cmake valgrind libcoap3-bin default-jdk-headless maven"
+packages="build-essential pkg-config libssl-dev autoconf automake libtool libclang-dev cmake valgrind libcoap3-bin libcoap3-dev default-jdk-headless maven"
 bench=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$bench/../target}
 mkdir -p "$target" && target=$(cd "$target" && pwd)/bench-peers
-peers=${*:-openssl tinydtls wolfssl dimpl liboscore californium}
+peers=${*:-openssl tinydtls wolfssl dimpl liboscore californium gocoap libcoap}
 
 missing=
 for package in $packages; do
@@ -42,6 +42,17 @@ for peer in $peers; do
                 && javac -cp "$libraries/*" -d "$target/californium" "$bench/peers/californium/$server.java" \
                 || failed="$failed $peer-$kind"
         done
+        continue
+    fi
+    if [ "$peer" = gocoap ]; then
+        mkdir -p "$target/release"
+        (cd "$bench/peers/gocoap" && go build -o "$target/release/tegmen-bench-gocoap" .) || failed="$failed $peer"
+        continue
+    fi
+    if [ "$peer" = libcoap ]; then
+        mkdir -p "$target/release"
+        cc -O2 -Wall -Wextra -Werror -o "$target/release/tegmen-bench-libcoap" "$bench/peers/libcoap/client.c" \
+            $(pkg-config --cflags --libs libcoap-3-openssl) || failed="$failed $peer"
         continue
     fi
     # One job: the C libraries are large and the machine may be small.

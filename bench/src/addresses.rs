@@ -551,7 +551,7 @@ fn contexts_place(count: u32) -> Result<PathBuf, Failure> {
 }
 
 /// The credentials of our server.
-fn credentials() -> Result<PathBuf, Failure> {
+pub(crate) fn credentials() -> Result<PathBuf, Failure> {
     let file = target()?.join("bench-credentials.toml");
     fs::write(&file, format!("[[psk]]\nidentity = \"{IDENTITY}\"\nkey_text = \"{KEY_TEXT}\"\n")).map_err(failure)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).map_err(failure)?;
@@ -575,7 +575,7 @@ fn failure(error: impl std::fmt::Display) -> Failure {
 /// Where libcoap's example server has a value that PUT may replace, of 16 bytes like ours.
 const PATH: &str = "example_data";
 /// libcoap takes its key as text.
-const KEY_TEXT: &str = "0123456789abcdef";
+pub(crate) const KEY_TEXT: &str = "0123456789abcdef";
 /// The same for all contexts: their IDs differ, and so do their keys. `Server.java` has it, too.
 const SECRET: [u8; 16] = *b"bench of oscore!";
 const POLL: Duration = Duration::from_millis(20);

@@ -25,6 +25,7 @@ mod proof;
 mod reconnect;
 mod report;
 mod server;
+mod session;
 mod sessions;
 
 use std::{env, process::ExitCode};
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         "ours" => return run_with(ours::stack(), &rest),
         "echo" => return finish(echo::run(rest.first().map_or("127.0.0.1:0", String::as_str)).map(|()| None), false),
         "oscore-pairs" => return finish(oscore::pairs(&rest).map(|()| None), false),
+        session::VERB => return finish(session::client(&rest).map(|()| None), false),
         "dtls" => dtls::run,
         "addresses" => addresses::run,
         "coap" => coap::run,
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         "limit" => limit::run,
         "oscore" => oscore::run,
         "reconnect" => reconnect::run,
+        "session" => session::run,
         "sessions" => sessions::run,
         _ => return finish(Err(Failure::new(USAGE)), false),
     };
@@ -146,6 +149,8 @@ tegmen-bench addresses [--seconds S] requests from 1,000 and 10,000 peer address
 tegmen-bench isolation               requests of sessions while strangers ask for RSA handshakes, server and load on one
                                      processor each
 tegmen-bench reconnect               10,000 clients that begin at once, against our server and libcoap's
+tegmen-bench session [--seconds S]   64 requests at once by one client, plain and over DTLS, our client beside those of
+                                     go-coap and libcoap
 tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
                                      find one, to take the next alarm, to open a record
 tegmen-bench sessions --speaking [--count N]

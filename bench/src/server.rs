@@ -72,14 +72,7 @@ impl Process {
 
     /// Its CPU time, every thread of it, as the scheduler counts it: finer than the ticks of `stat`.
     pub(crate) fn cpu_nanoseconds(&self) -> Result<u64, Failure> {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        let threads = threads.map_err(|e| Failure::new(e.to_string()))?;
-        let mut total = 0;
-        for thread in threads.flatten() {
-            let statistics = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-            total += statistics.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
-        }
-        Ok(total)
+        cpu_nanoseconds(self.child.id())
     }
 
     /// Bytes of memory that are its own and no file's.
@@ -97,6 +90,17 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The CPU time of a process, every thread that it has, as the scheduler counts it.
+pub(crate) fn cpu_nanoseconds(process: u32) -> Result<u64, Failure> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).map_err(|e| Failure::new(e.to_string()))?;
+    let mut total = 0;
+    for thread in threads.flatten() {
+        let statistics = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        total += statistics.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    }
+    Ok(total)
 }
 
 /// A port that was free just now.
