@@ -139,7 +139,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Lets it ask for so long. Returns how many requests were answered.
+    /// Lets the client ask for this time. Returns how many requests were answered.
     fn ask(&mut self, time: Duration) -> Result<u64, Failure> {
         writeln!(self.input, "{}", time.as_millis()).map_err(failure)?;
         let mut line = String::new();
@@ -186,7 +186,7 @@ pub(crate) fn client(words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks for so long. Returns how many requests were answered.
+/// Asks for this time. Returns how many requests were answered.
 async fn ask(session: &Session, time: Duration) -> Result<u64, Failure> {
     let end = Instant::now() + time;
     let mut askers = JoinSet::new();

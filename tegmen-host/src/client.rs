@@ -198,7 +198,7 @@ impl Session {
     /// opens many sessions over one socket.
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     pub async fn connect(uri: &Uri, config: ClientConfig) -> Result<Self, ClientError> {
         let (remote, config) = resolve(uri, config).await?;
         Self::connect_to(remote, uri.secure, config).await
@@ -207,7 +207,7 @@ impl Session {
     /// Opens a session with the server at an address, over a socket of its own.
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     pub async fn connect_to(remote: SocketAddr, secure: bool, config: ClientConfig) -> Result<Self, ClientError> {
         let stored = Stored::open(&config, remote, secure)?;
         let port = Port::connected(remote, stored.port(), None).await;
@@ -256,7 +256,7 @@ impl Session {
     /// Observes a resource (RFC 7641), as [`Request::observe`] of a GET request.
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     pub async fn observe(&self, path: &str) -> Result<Observation, ClientError> {
         self.get(path).observe().await
     }

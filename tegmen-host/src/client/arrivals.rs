@@ -96,7 +96,7 @@ impl Arrivals {
         let (start, most) = (self.protected.len(), MAX_HEAD + options + 1 + message.payload().len());
         self.protected.resize(start + most, 0);
         let mut frame = Frame::new(self.protected.get_mut(start..).unwrap_or(&mut []), 0);
-        // There is room for all of it.
+        // It fits completely.
         let _ = write_again(message, &mut frame);
         let end = start + frame.len();
         self.protected.truncate(end);

@@ -77,7 +77,7 @@ impl EndpointBuilder {
     /// takes any free port. A socket at `[::]` reaches IPv6 and IPv4.
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     #[expect(clippy::unused_async, reason = "the endpoint runs in the runtime of this future")]
     pub async fn bind(self, address: &str) -> Result<Endpoint, ClientError> {
         let Self { config, mut addresses } = self;
@@ -90,7 +90,7 @@ impl EndpointBuilder {
     }
 }
 
-/// What a session keeps on disk.
+/// The files of a session on disk.
 pub(super) struct Stored {
     oscore: Option<StoredContext>,
     resumption: Option<ResumptionStore>,
@@ -143,7 +143,7 @@ impl Endpoint {
     /// that is not there is found by its silence.
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     pub async fn connect(&self, uri: &str) -> Result<Session, ClientError> {
         let config = self.config();
         self.connect_with(&Uri::parse(uri)?, ClientConfig::clone(&config)).await
@@ -153,7 +153,7 @@ impl Endpoint {
     /// certificates, the acceptance of tickets, the key log and the tap remain those of the endpoint.
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     pub async fn connect_with(&self, uri: &Uri, config: ClientConfig) -> Result<Session, ClientError> {
         let (remote, config) = super::resolve(uri, config).await?;
         self.session(remote, uri.secure, config).await
@@ -162,7 +162,7 @@ impl Endpoint {
     /// Does the same as [`Self::connect`], with the server at an address.
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     pub async fn connect_to(&self, remote: SocketAddr, secure: bool) -> Result<Session, ClientError> {
         let config = self.config();
         self.session(remote, secure, ClientConfig::clone(&config)).await

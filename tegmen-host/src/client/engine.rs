@@ -80,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// Gives the entry of a session back, whose peer then is gone without a word.
+    /// Gives the entry of a session back, whose peer is then removed silently.
     pub(super) fn give_back(&mut self, key: usize) {
         self.abandon(key);
         let entry = &mut self.sessions.all[key];
@@ -194,7 +194,7 @@ impl Engine {
     }
 
     fn on_records(&mut self, path: &Path, datagram: &mut [u8]) {
-        // A datagram is opened where it lies. A tap sees it behind the secrets that its first record gives.
+        // A datagram is opened in place. A tap sees it behind the secrets that its first record gives.
         let mut untapped = self.io.tap.is_some().then(|| datagram.to_vec());
         let mut records = Records::new(datagram);
         loop {

@@ -81,7 +81,7 @@ impl Session {
     /// time until then.
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     pub async fn ping(&self) -> Result<Duration, ClientError> {
         let place = self.place();
         let Turn::Sent(start) = self.begin(&place, &Message::Ping).await? else { return Ok(Duration::ZERO) };

@@ -23,7 +23,7 @@ const MAX_MESSAGE: usize = 1152;
 /// response in blocks is given as its first block.
 ///
 /// # Errors
-/// [`ClientError`], which says what to do. That nobody answers is none.
+/// [`ClientError`], whose text names the next step. That nobody answers is none.
 pub async fn ask_group(
     group: &Group,
     port: u16,

@@ -68,7 +68,7 @@ pub(super) struct Io {
     /// Sessions that are kept in a file.
     pub(super) kept: usize,
     nstart: usize,
-    /// When sessions are looked at.
+    /// The next time at which sessions are examined.
     pub(super) due: BinaryHeap<Reverse<(Instant, usize)>>,
     /// True if something is to be sent at once.
     pub(super) is_due: bool,

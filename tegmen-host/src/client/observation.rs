@@ -66,7 +66,7 @@ impl Observation {
     /// this waits until it is back and registers again (see [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)).
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     pub async fn next(&mut self) -> Result<Option<Response>, ClientError> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
@@ -106,7 +106,7 @@ impl Observation {
     /// Ends the observation in order; what the server answers is the present representation.
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     pub async fn cancel(mut self) -> Result<Response, ClientError> {
         let this = &mut self;
         this.session.with(|connection| connection.forget(this.place.at()));
@@ -169,7 +169,7 @@ impl<'a> Request<'a, &'a Session> {
     /// Observes the resource (RFC 7641): the first response, and what follows whenever the representation changes.
     ///
     /// # Errors
-    /// [`ClientError`], which says what to do.
+    /// [`ClientError`], whose text names the next step.
     pub async fn observe(self) -> Result<Observation, ClientError> {
         self.check()?;
         Observation::begin(self.session, &self.without_session()).await

@@ -64,7 +64,7 @@ impl Port {
         if !is_any {
             return Some(Ok(crate::udp::path(local, remote)));
         }
-        // The system says from which of our addresses it would send.
+        // Asks the system for the address of ours that it would send from.
         let probe = || -> io::Result<Path> {
             let probe = std::net::UdpSocket::bind(SocketAddr::new(unspecified(remote), 0))?;
             probe.connect(remote)?;

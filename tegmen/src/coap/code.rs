@@ -17,7 +17,7 @@ impl Code {
     pub const PUT: Self = Self::new(0, 3);
     /// 0.04: remove.
     pub const DELETE: Self = Self::new(0, 4);
-    /// 0.05: read, with a payload that says what (RFC 8132).
+    /// 0.05: read, with a payload that selects parts of the representation (RFC 8132).
     pub const FETCH: Self = Self::new(0, 5);
     /// 0.06: change a part (RFC 8132).
     pub const PATCH: Self = Self::new(0, 6);
