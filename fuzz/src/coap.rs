@@ -30,7 +30,7 @@ pub fn message(data: &[u8]) {
     assert!(again.options().eq(message.options()));
     assert_eq!((again.token(), again.payload()), (message.token(), message.payload()));
     assert_eq!((again.code(), again.message_id()), (code, id));
-    let _ = (message.unknown_critical(&[]), message.path_is("a/b"), message.uint(OptionNumber::ACCEPT));
+    let _ = (message.path_is("a/b"), message.uint(OptionNumber::ACCEPT));
     let _ = (message.block(OptionNumber::BLOCK1), message.block(OptionNumber::BLOCK2), message.operation());
     inserted(&message);
     if let Ok(inner) = message.with_plaintext(message.payload()) {

@@ -154,7 +154,11 @@ impl<const PEERS: usize> Node<PEERS> {
         let payloads = Payloads::new(random, setup.costs, kept);
         Self {
             setup,
-            node: node::Node::with_features(endpoint, Fixed, Parts { queue: (), pacing: (), oscore, observers: () }),
+            node: node::Node::with_features(
+                endpoint,
+                Fixed,
+                Parts { queue: (), pacing: (), oscore, observers: (), bodies: () },
+            ),
             environment,
             application: Application { setup, payloads, served: 0, replies: VecDeque::new() },
             messages: stream(Purpose::Messages),

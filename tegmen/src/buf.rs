@@ -438,6 +438,14 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
+    /// Lets `write` use the frame without the last `len` bytes of its free space.
+    pub(crate) fn reserving(&mut self, len: usize, write: impl FnOnce(&mut Frame<'_>)) {
+        let limit = self.storage.len().saturating_sub(len).max(self.end);
+        let mut limited = Frame::around(self.storage.get_mut(..limit).unwrap_or(&mut []), self.start, self.end);
+        write(&mut limited);
+        (self.start, self.end) = (limited.start, limited.end);
+    }
+
     /// Leaves `len` more bytes free in front of an empty frame.
     pub(crate) const fn indent(&mut self, len: usize) {
         if self.is_empty() && len <= self.room() {

@@ -17,6 +17,8 @@
 
 mod application;
 mod ask;
+mod blockwise;
+mod bodies;
 mod error;
 mod features;
 mod notify;
@@ -30,6 +32,7 @@ mod send;
 mod serve;
 
 pub use application::{Application, Deferred, DeferredRequest, Incoming, Reply};
+pub use bodies::{Bodies, BodyArray, Operation};
 pub use error::SendError;
 pub use features::{Features, Parts};
 pub use observation::{Notification, Observation};
@@ -51,9 +54,10 @@ use crate::dtls::Records;
 use crate::dtls::association::Rank;
 use crate::dtls::roles::Roles;
 use crate::endpoint::{Endpoint, Event, MAX_TAILROOM, Peers};
-use crate::identity::PeerId;
+use crate::identity::{PeerId, Protection};
 use crate::time::Instant;
 use features::{ExchangeOf, StateOf};
+use serve::Sender;
 
 /// An endpoint, the exchanges of each of its peers, and the memory of the features `F`.
 pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
@@ -177,6 +181,18 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Frame::new(out.get_mut(..end).unwrap_or(&mut []), headroom)
     }
 
+    /// Returns the bytes that a response in blocks leaves free behind it in `frame` for the protection of the datagram.
+    #[inline]
+    fn tailroom(&mut self, peer: PeerId, frame: &Frame<'_>) -> usize {
+        let is_cut = F::Bodies::IS_ON && !R::RECORD_SIZE;
+        match self.endpoint.peers.peer(peer) {
+            Some(peer) if is_cut && peer.protection() == Protection::Dtls => {
+                frame.room().saturating_sub(peer.max_content()).max(MAX_TAILROOM)
+            }
+            _ => 0,
+        }
+    }
+
     /// Handles a message of a peer. Returns what is to be answered. Drops messages of a session whose replay window was
     /// lost, until the response to a request of ours comes, or [`Endpoint::verify_session`] is called.
     fn receive<C: Crypto, A: Application<ExchangeOf<F>, StateOf<P>>>(
@@ -196,6 +212,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let sender = self.endpoint.peers.peer(peer)?;
         let (identity, path) = (sender.identity(), *sender.path());
         let mut frame = self.frame::<C>(peer, out);
+        let tailroom = self.tailroom(peer, &frame);
         let Self { endpoint, storage, features, .. } = self;
         let attached = endpoint.peers.attached(peer)?;
         begin(cx, peer, attached, application);
@@ -221,9 +238,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                 let memory = (attached.exchanges()?, storage, features);
                 // A proxy sees the outer message of a protected request here, before it is opened.
                 if F::Oscore::IS_ON && request.option(OptionNumber::OSCORE).is_some() {
-                    serve::answer_protected(cx, peer, memory, (message, key), application, &mut frame);
+                    serve::answer_protected(cx, peer, memory, (message, key), tailroom, application, &mut frame);
                 } else {
-                    serve::answer(cx, peer, memory, (request, key), (identity, None), application, &mut frame);
+                    let sender = Sender { identity, exchange: None, tailroom };
+                    serve::answer(cx, peer, memory, (request, key), sender, application, &mut frame);
                 }
             }
             Received::Duplicate(reply) => {
@@ -244,10 +262,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             }
             Received::Acknowledged(request) => on_reply(features, peer, request, Reply::Acknowledged, application),
             Received::Reset(request) => on_reply(features, peer, request, Reply::Reset, application),
-            Received::Rejected { message_id } => {
-                features.observers().remove(peer, |observer| observer.message_id == Some(message_id));
-                application.on_rejected(peer, message_id);
-            }
+            Received::Rejected { message_id } => on_rejected(features, peer, message_id, application),
             Received::Nothing => {}
         }
         if F::Queue::PLACES > 0 || F::Observers::PLACES > 0 {
@@ -353,6 +368,18 @@ fn begin<C: Crypto, A: PeerExchanges, X>(
         application.on_begun(peer, state);
     }
     attached.heard(cx.now);
+}
+
+/// Ends the observation whose last notification, which was not confirmable, is rejected.
+#[inline]
+fn on_rejected<F: Features, S>(
+    features: &mut F,
+    peer: PeerId,
+    message_id: u16,
+    application: &mut impl Application<ExchangeOf<F>, S>,
+) {
+    features.observers().remove(peer, |observer| observer.message_id == Some(message_id));
+    application.on_rejected(peer, message_id);
 }
 
 /// Takes an acknowledgement, a rejection or a timeout to the notification that it is for, or to the application.

@@ -20,6 +20,8 @@ use tegmen::node::{
 };
 use tegmen::time::{Duration, Instant};
 
+#[path = "nodes/bodies.rs"]
+mod bodies;
 #[path = "nodes/observe.rs"]
 mod observe;
 #[path = "nodes/oscore.rs"]

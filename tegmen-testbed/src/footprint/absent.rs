@@ -4,9 +4,12 @@ use super::Error;
 
 /// Beginnings of the names of these images.
 const IMAGES: [&str; 2] = ["blink_", "cosim_"];
-/// Beginnings of the files of the core whose instructions are not in them: Observe, OSCORE, and what waits in a node.
-const FILES: [&str; 8] = [
+/// Beginnings of the files of the core whose instructions are not in them: Observe, OSCORE, bodies in blocks, and what
+/// waits in a node.
+const FILES: [&str; 10] = [
     "src/coap/observe.rs",
+    "src/node/blockwise.rs",
+    "src/node/bodies.rs",
     "src/node/notify.rs",
     "src/node/observation.rs",
     "src/node/observers.rs",

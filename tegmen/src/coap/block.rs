@@ -141,13 +141,8 @@ pub enum Step {
 
 impl Assembly {
     /// Returns the number of bytes of the body received.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
-    }
-
-    /// True before the first block.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Takes the next block, of `len` bytes, of a body of at most `limit` bytes. The first block starts a new body.

@@ -205,7 +205,7 @@ fn window(message: &MessageRef<'_>) -> Result<Window, Code> {
 }
 
 /// The error of a request with a critical option that nobody here acts upon.
-fn refusal(message: &MessageRef<'_>, known: &[OptionNumber]) -> Option<Code> {
+pub(crate) fn refusal(message: &MessageRef<'_>, known: &[OptionNumber]) -> Option<Code> {
     let assembled = message.is_assembled();
     let unknown = |number: &OptionNumber| match *number {
         OptionNumber::BLOCK2 => false,

@@ -244,11 +244,6 @@ impl<'a> MessageRef<'a> {
     pub fn uint(&self, number: OptionNumber) -> Option<u32> {
         self.option(number).and_then(option::uint)
     }
-
-    /// The first critical option that is not in `known` (RFC 7252, section 5.4.1).
-    pub fn unknown_critical(&self, known: &[OptionNumber]) -> Option<OptionNumber> {
-        self.options().map(|(number, _)| number).find(|number| number.is_critical() && !known.contains(number))
-    }
 }
 
 const fn bit(number: u16) -> u32 {

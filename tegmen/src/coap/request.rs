@@ -28,6 +28,11 @@ impl<'r> Request<'r> {
         Self { notification: Some(number), ..self }
     }
 
+    /// The same request, with the whole body of a block-wise transfer instead of its last block.
+    pub(crate) const fn with_body(self, body: &'r [u8]) -> Self {
+        Self { message: self.message.with_body(body), ..self }
+    }
+
     /// The number, if the client asks to be registered.
     pub(super) fn registration(&self) -> Option<u32> {
         let asked =

@@ -1,5 +1,6 @@
 //! The parts of a node that an image may leave out.
 
+use super::bodies::Bodies;
 use super::observers::Observers;
 use super::oscore::Oscore;
 use super::pacing::Pacing;
@@ -18,6 +19,8 @@ pub trait Features {
     type Oscore: Oscore;
     /// The clients that observe resources (RFC 7641).
     type Observers: Observers<ExchangeOf<Self>>;
+    /// The bodies of requests and responses that are longer than a message (RFC 7959).
+    type Bodies: Bodies;
 
     /// Returns the messages that wait.
     fn queue(&mut self) -> &mut Self::Queue;
@@ -30,6 +33,9 @@ pub trait Features {
 
     /// Returns the clients that observe resources.
     fn observers(&mut self) -> &mut Self::Observers;
+
+    /// Returns the bodies of requests and responses.
+    fn bodies(&mut self) -> &mut Self::Bodies;
 }
 
 /// A node that serves and asks, and nothing more.
@@ -38,6 +44,7 @@ impl Features for () {
     type Pacing = ();
     type Oscore = ();
     type Observers = ();
+    type Bodies = ();
 
     #[inline]
     fn queue(&mut self) -> &mut () {
@@ -58,11 +65,16 @@ impl Features for () {
     fn observers(&mut self) -> &mut () {
         self
     }
+
+    #[inline]
+    fn bodies(&mut self) -> &mut () {
+        self
+    }
 }
 
 /// The parts of a node, `()` where one is left out.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Parts<Q = (), P = (), S = (), O = ()> {
+pub struct Parts<Q = (), P = (), S = (), O = (), B = ()> {
     /// Messages that wait for NSTART or PROBING_RATE: see [`QueueArray`](super::QueueArray).
     pub queue: Q,
     /// The peers that were sent messages without acknowledgement: see [`PacingArray`](super::PacingArray).
@@ -71,13 +83,16 @@ pub struct Parts<Q = (), P = (), S = (), O = ()> {
     pub oscore: S,
     /// The clients that observe resources: see [`ObserverArray`](super::ObserverArray).
     pub observers: O,
+    /// The bodies of requests and responses that are longer than a message: see [`BodyArray`](super::BodyArray).
+    pub bodies: B,
 }
 
-impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>> Features for Parts<Q, P, S, O> {
+impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies> Features for Parts<Q, P, S, O, B> {
     type Queue = Q;
     type Pacing = P;
     type Oscore = S;
     type Observers = O;
+    type Bodies = B;
 
     #[inline]
     fn queue(&mut self) -> &mut Q {
@@ -97,6 +112,11 @@ impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>> Features for Par
     #[inline]
     fn observers(&mut self) -> &mut O {
         &mut self.observers
+    }
+
+    #[inline]
+    fn bodies(&mut self) -> &mut B {
+        &mut self.bodies
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::Node;
 use super::application::{Application, Deferred, DeferredRequest};
+use super::blockwise::{serve_in_blocks, with_whole_body};
+use super::bodies::{Bodies as _, Operation};
 use super::error::SendError;
 use super::features::{ExchangeOf, Features};
 use super::notify::{deregister, register};
@@ -63,6 +65,15 @@ pub(super) fn effect(message: &MessageRef<'_>, is_protected: bool) -> Repeat {
     }
 }
 
+/// The sender of a request, and the protection of its response.
+pub(super) struct Sender<X> {
+    pub(super) identity: Identity,
+    /// The request as OSCORE opened it, and the right to answer under its nonce.
+    pub(super) exchange: Option<(X, RequestNonce)>,
+    /// The bytes behind the response that its protection takes.
+    pub(super) tailroom: usize,
+}
+
 /// Writes the response to a request into `frame`, and keeps it for a repetition of the request. A request that must not be
 /// executed twice is refused with 5.03 if there is no space to remember it.
 #[inline]
@@ -71,7 +82,7 @@ pub(super) fn answer<C: Crypto, S: ExchangeStorage, F: Features, P>(
     peer: PeerId,
     (exchanges, storage, features): (&mut Exchanges<S>, &mut S, &mut F),
     (message, key): (MessageRef<'_>, S::Key),
-    (identity, mut exchange): (Identity, Option<(ExchangeOf<F>, RequestNonce)>),
+    Sender { identity, mut exchange, tailroom }: Sender<ExchangeOf<F>>,
     application: &mut impl Application<ExchangeOf<F>, P>,
     frame: &mut Frame<'_>,
 ) {
@@ -83,7 +94,11 @@ pub(super) fn answer<C: Crypto, S: ExchangeStorage, F: Features, P>(
     };
     let own_id = exchanges.message_id();
     // Its context refuses a second copy of a protected request.
-    let repeat = if exchange.is_some() { Repeat::Idempotent } else { Repeat::of(message.code()) };
+    let repeat = match &exchange {
+        Some(_) => Repeat::Idempotent,
+        None if F::Bodies::IS_ON => effect(&message, false),
+        None => Repeat::of(message.code()),
+    };
     if !exchanges.has_room(storage, cx.now, repeat) {
         let (message_type, message_id) = heading(&message, own_id);
         let _ = Builder::new(frame, message_type, Code::SERVICE_UNAVAILABLE, message_id, message.token());
@@ -98,11 +113,26 @@ pub(super) fn answer<C: Crypto, S: ExchangeStorage, F: Features, P>(
     if F::Observers::PLACES > 0 {
         (request, registers) = register(features.observers(), peer, request, registration);
     }
-    let served = serve(request, policy, handler, own_id, frame);
+    let served = if F::Bodies::IS_ON {
+        let (mut served, transfer) = (Served::NoRoom, (cx.now, Operation::of(peer, &request)));
+        frame.reserving(tailroom, |frame| {
+            served = serve_in_blocks(transfer, features.bodies(), request, policy, handler, own_id, frame);
+        });
+        served
+    } else {
+        serve(request, policy, handler, own_id, frame)
+    };
     if registers && !matches!(served, Served::Responded { observed: true, .. }) {
         deregister(features.observers(), peer, message.token(), registration.as_ref());
     }
-    if let Served::Deferred(token) = served {
+    if F::Bodies::IS_ON {
+        let operation = Operation::of(peer, &Request::new(message, identity));
+        if let Served::Deferred(token) = served {
+            let message = &with_whole_body(message, features.bodies().body(&operation));
+            application.on_deferred(DeferredRequest { peer, token, message, exchange: exchange.take() });
+        }
+        features.bodies().release(&operation);
+    } else if let Served::Deferred(token) = served {
         application.on_deferred(DeferredRequest { peer, token, message: &message, exchange: exchange.take() });
     }
     if F::Oscore::IS_ON {
@@ -134,6 +164,7 @@ pub(super) fn answer_protected<C: Crypto, S: ExchangeStorage, F: Features, P>(
     peer: PeerId,
     (exchanges, storage, features): (&mut Exchanges<S>, &mut S, &mut F),
     (datagram, key): (&mut [u8], S::Key),
+    tailroom: usize,
     application: &mut impl Application<ExchangeOf<F>, P>,
     frame: &mut Frame<'_>,
 ) {
@@ -143,7 +174,8 @@ pub(super) fn answer_protected<C: Crypto, S: ExchangeStorage, F: Features, P>(
     match features.oscore().0.unprotect_request(cx.crypto, peer, datagram) {
         Ok(Opened::Fresh { message, principal, exchange, nonce }) => {
             let identity = Identity { principal, protection: Protection::Oscore };
-            let sender = (identity, Some((exchange, nonce)));
+            let tailroom = tailroom.saturating_add(F::Oscore::OVERHEAD);
+            let sender = Sender { identity, exchange: Some((exchange, nonce)), tailroom };
             answer(cx, peer, (exchanges, storage, features), (message, key), sender, application, frame);
         }
         Ok(Opened::Unverified(exchange)) => {

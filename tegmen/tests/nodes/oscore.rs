@@ -166,7 +166,8 @@ impl End {
         let recorder = Recorder { inner: RustCrypto::new(bytes), spent: HashSet::new() };
         let mut environment = Environment::new(recorder);
         let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), Config::default());
-        let features = Parts { queue: (), pacing: (), oscore: context(last, None), observers: ObserverArray::new() };
+        let features =
+            Parts { queue: (), pacing: (), oscore: context(last, None), observers: ObserverArray::new(), bodies: () };
         Self {
             node: Node::with_features(endpoint, Fixed, features),
             environment,

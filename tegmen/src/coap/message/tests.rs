@@ -207,23 +207,6 @@ fn a_uint_is_as_short_as_it_can_be() {
     assert_eq!(option::uint(&[0; 5]), None);
 }
 
-#[test]
-fn the_first_unknown_critical_option_is_found() {
-    let plain = Plain {
-        first_bits: 0,
-        code: 1,
-        id: 1,
-        token: Vec::new(),
-        options: std::vec![(2, std::vec![]), (11, b"a".to_vec()), (12, std::vec![]), (2049, std::vec![])],
-        payload: Vec::new(),
-    };
-    let bytes = build(&plain);
-    let message = MessageRef::parse(&bytes).unwrap();
-    assert_eq!(message.unknown_critical(&[OptionNumber::URI_PATH]), Some(OptionNumber(2049)));
-    assert_eq!(message.unknown_critical(&[OptionNumber::URI_PATH, OptionNumber(2049)]), None);
-    assert_eq!(message.unknown_critical(&[]), Some(OptionNumber::URI_PATH));
-}
-
 proptest! {
     #[test]
     fn options_inserted_in_any_order_are_those_written_in_order(

@@ -1,0 +1,291 @@
+//! The memory of a server for bodies that are longer than a message (RFC 7959): bodies of requests that are put together,
+//! and responses whose blocks are asked for one after the other.
+
+use crate::buf::{Full, copy};
+use crate::coap::block::{Assembly, Block, Step, etag};
+use crate::coap::storage::EXCHANGE_LIFETIME;
+use crate::coap::{Code, MessageRef, Request};
+use crate::identity::{Identity, PeerId, Protection};
+use crate::time::Instant;
+
+/// Names a block-wise transfer: its peer, the sender of its requests, and what its requests have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// The peer.
+    pub peer: PeerId,
+    /// The sender. OSCORE can show several behind one peer.
+    pub identity: Identity,
+    /// The fingerprint of method and options: [`MessageRef::operation`].
+    fingerprint: u64,
+}
+
+impl Operation {
+    /// The transfer that a request of this peer belongs to.
+    pub(super) fn of(peer: PeerId, request: &Request<'_>) -> Self {
+        Self { peer, identity: request.identity, fingerprint: request.message.operation() }
+    }
+}
+
+/// The bodies of all block-wise transfers of a node that serves.
+///
+/// A transfer that nobody continues is forgotten after [`EXCHANGE_LIFETIME`]. With `()` a node puts no bodies together:
+/// it refuses blocks of request bodies with 4.02, and each response to a request that is not safe must fit a message.
+pub trait Bodies {
+    /// True unless this is `()`.
+    const IS_ON: bool = true;
+
+    /// Returns the most bytes of the body of a request.
+    fn limit(&self) -> usize;
+
+    /// Adds a block to the body of the operation; the block with number 0 begins a new one. `announced` is the length of
+    /// the whole body as the client announces it (Size1; RFC 7959, section 4), 0 if it does not. Returns true if the body is
+    /// complete. It is then kept until [`Self::release`].
+    ///
+    /// # Errors
+    /// Those of [`Assembly::accept`]; 4.08 for a body that was not begun; 4.13 for one that is announced with more bytes
+    /// than [`Self::limit`]; 5.03 if there is no space for another body.
+    fn upload(
+        &mut self,
+        now: Instant,
+        operation: &Operation,
+        block: (Block, &[u8]),
+        announced: usize,
+    ) -> Result<bool, Code>;
+
+    /// Returns the complete body of the operation, which is empty if there is none, and space for the response. The space
+    /// is empty if there is none for this peer. A response to the same operation that was kept is forgotten.
+    fn space(&mut self, now: Instant, operation: &Operation) -> (&[u8], &mut [u8]);
+
+    /// Keeps the message that was written into the first `len` bytes of the space: its blocks will be asked for.
+    ///
+    /// # Errors
+    /// [`Full`] if it cannot be kept.
+    fn keep(&mut self, now: Instant, operation: &Operation, len: usize) -> Result<(), Full>;
+
+    /// Returns the complete body of the operation; it is empty if there is none.
+    fn body(&self, operation: &Operation) -> &[u8];
+
+    /// Forgets the complete body of the operation, and gives back the space for a response that is not kept.
+    fn release(&mut self, operation: &Operation);
+
+    /// Returns the response to this operation, if it is kept, and the entity tag of its payload, for a response that has
+    /// none.
+    fn kept(&mut self, now: Instant, operation: &Operation) -> Option<(&[u8], [u8; 4])>;
+}
+
+/// No bodies.
+impl Bodies for () {
+    const IS_ON: bool = false;
+
+    #[inline]
+    fn limit(&self) -> usize {
+        0
+    }
+
+    #[inline]
+    fn upload(&mut self, _: Instant, _: &Operation, _: (Block, &[u8]), _: usize) -> Result<bool, Code> {
+        Err(Code::BAD_OPTION)
+    }
+
+    #[inline]
+    fn space(&mut self, _: Instant, _: &Operation) -> (&[u8], &mut [u8]) {
+        (&[], &mut [])
+    }
+
+    #[inline]
+    fn keep(&mut self, _: Instant, _: &Operation, _: usize) -> Result<(), Full> {
+        Err(Full)
+    }
+
+    #[inline]
+    fn body(&self, _: &Operation) -> &[u8] {
+        &[]
+    }
+
+    #[inline]
+    fn release(&mut self, _: &Operation) {}
+
+    #[inline]
+    fn kept(&mut self, _: Instant, _: &Operation) -> Option<(&[u8], [u8; 4])> {
+        None
+    }
+}
+
+/// Space for `N` bodies of requests and whole responses together, each of at most `BYTES` bytes. A response takes its
+/// header, token and options in addition to its payload. The peers whose messages nothing protects have at most `UNPROTECTED`
+/// of the places together.
+///
+/// A request with a body in blocks whose response is long takes two places. If all are taken, a peer loses the oldest of
+/// its own transfers, and a peer that has none is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyArray<const N: usize, const BYTES: usize, const UNPROTECTED: usize> {
+    places: [Place<BYTES>; N],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place<const BYTES: usize> {
+    operation: Option<Operation>,
+    content: Content,
+    /// The time of the last block.
+    last: Instant,
+    bytes: [u8; BYTES],
+}
+
+/// The content of a place.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    /// A body that is not complete.
+    Upload(Assembly),
+    /// A complete body of as many bytes.
+    Body(u16),
+    /// Space for the response to the request that is executed.
+    Space,
+    /// A response of as many bytes, and its entity tag.
+    Response(u16, [u8; 4]),
+}
+
+impl<const BYTES: usize> Place<BYTES> {
+    const VACANT: Self = Self { operation: None, content: Content::Space, last: Instant::NEVER, bytes: [0; BYTES] };
+
+    fn is_of(&self, operation: &Operation) -> bool {
+        self.operation.as_ref() == Some(operation)
+    }
+
+    /// True if the place holds a request body of the operation.
+    fn is_upload_of(&self, operation: &Operation) -> bool {
+        self.is_of(operation) && matches!(self.content, Content::Upload(_) | Content::Body(_))
+    }
+
+    /// True if the place holds the response to the operation, or space for it.
+    fn is_response_to(&self, operation: &Operation) -> bool {
+        self.is_of(operation) && matches!(self.content, Content::Space | Content::Response(..))
+    }
+
+    fn body(&self) -> &[u8] {
+        match self.content {
+            Content::Body(len) => self.bytes.get(..len.into()).unwrap_or(&[]),
+            _ => &[],
+        }
+    }
+
+    /// Puts a block into the body. Returns true if that is complete.
+    fn add(&mut self, mut assembly: Assembly, (block, bytes): (Block, &[u8])) -> Result<bool, Code> {
+        let step = assembly.accept(block, bytes.len(), BYTES)?;
+        let (Step::Continue(at) | Step::Complete(at)) = step;
+        let place = self.bytes.get_mut(at..).ok_or(Code::REQUEST_ENTITY_TOO_LARGE)?;
+        copy(place, bytes).map_err(|Full| Code::REQUEST_ENTITY_TOO_LARGE)?;
+        let complete = matches!(step, Step::Complete(_));
+        self.content = if complete { Content::Body(assembly.len() as u16) } else { Content::Upload(assembly) };
+        Ok(complete)
+    }
+}
+
+impl<const N: usize, const BYTES: usize, const UNPROTECTED: usize> BodyArray<N, BYTES, UNPROTECTED> {
+    /// Takes a place for a transfer; it has the content [`Content::Space`].
+    fn take(&mut self, now: Instant, operation: &Operation) -> Option<&mut Place<BYTES>> {
+        let is_old = |place: &&mut Place<BYTES>| now.since(place.last) >= EXCHANGE_LIFETIME;
+        self.places.iter_mut().filter(is_old).for_each(|place| place.operation = None);
+        let is_unprotected = |other: &Operation| other.identity.protection == Protection::Plain;
+        let unprotected = self.places.iter().filter(|place| place.operation.as_ref().is_some_and(is_unprotected));
+        let may_have_more = !is_unprotected(operation) || unprotected.count() < UNPROTECTED;
+        let vacant = self.places.iter().position(|place| place.operation.is_none()).filter(|_| may_have_more);
+        let is_own = |place: &Place<BYTES>| {
+            let of_peer = place.operation.is_some_and(|other| other.peer == operation.peer);
+            // The body of the request that is executed is needed.
+            of_peer && !(place.is_of(operation) && matches!(place.content, Content::Body(_)))
+        };
+        let own = self.places.iter().enumerate().filter(|(_, place)| is_own(place));
+        let oldest = own.min_by_key(|(_, place)| place.last).map(|(number, _)| number);
+        let place = self.places.get_mut(vacant.or(oldest)?)?;
+        (place.operation, place.content, place.last) = (Some(*operation), Content::Space, now);
+        Some(place)
+    }
+
+    fn remove(&mut self, is_it: impl Fn(&Place<BYTES>) -> bool) {
+        self.places.iter_mut().filter(|place| is_it(place)).for_each(|place| place.operation = None);
+    }
+}
+
+impl<const N: usize, const BYTES: usize, const UNPROTECTED: usize> Default for BodyArray<N, BYTES, UNPROTECTED> {
+    fn default() -> Self {
+        // A length has 16 bits.
+        const { assert!(BYTES <= u16::MAX as usize) };
+        Self { places: [Place::VACANT; N] }
+    }
+}
+
+impl<const N: usize, const BYTES: usize, const UNPROTECTED: usize> Bodies for BodyArray<N, BYTES, UNPROTECTED> {
+    fn limit(&self) -> usize {
+        BYTES
+    }
+
+    fn upload(
+        &mut self,
+        now: Instant,
+        operation: &Operation,
+        block: (Block, &[u8]),
+        announced: usize,
+    ) -> Result<bool, Code> {
+        if announced > BYTES {
+            return Err(Code::REQUEST_ENTITY_TOO_LARGE);
+        }
+        let is_live = |place: &Place<BYTES>| now.since(place.last) < EXCHANGE_LIFETIME;
+        let begun = self.places.iter().position(|place| place.is_upload_of(operation) && is_live(place));
+        let place = match begun {
+            Some(begun) => self.places.get_mut(begun),
+            None if block.0.number > 0 => return Err(Code::REQUEST_ENTITY_INCOMPLETE),
+            None => self.take(now, operation),
+        };
+        let place = place.ok_or(Code::SERVICE_UNAVAILABLE)?;
+        place.last = now;
+        let assembly = match place.content {
+            Content::Upload(assembly) => assembly,
+            _ => Assembly::default(),
+        };
+        let added = place.add(assembly, block);
+        let is_empty = matches!(place.content, Content::Space);
+        if added == Err(Code::REQUEST_ENTITY_TOO_LARGE) || is_empty {
+            place.operation = None;
+        }
+        added
+    }
+
+    fn space(&mut self, now: Instant, operation: &Operation) -> (&[u8], &mut [u8]) {
+        self.remove(|place| place.is_response_to(operation));
+        self.take(now, operation);
+        let (mut body, mut space): (&[u8], &mut [u8]) = (&[], &mut []);
+        for place in self.places.iter_mut().filter(|place| place.is_of(operation)) {
+            match place.content {
+                Content::Body(len) => body = place.bytes.get(..len.into()).unwrap_or(&[]),
+                Content::Space => space = &mut place.bytes,
+                Content::Upload(_) | Content::Response(..) => {}
+            }
+        }
+        (body, space)
+    }
+
+    fn keep(&mut self, now: Instant, operation: &Operation, len: usize) -> Result<(), Full> {
+        let place = self.places.iter_mut().find(|place| place.is_response_to(operation)).ok_or(Full)?;
+        let message = place.bytes.get(..len).and_then(|bytes| MessageRef::parse(bytes).ok()).ok_or(Full)?;
+        (place.content, place.last) = (Content::Response(len as u16, etag(message.payload())), now);
+        Ok(())
+    }
+
+    fn body(&self, operation: &Operation) -> &[u8] {
+        self.places.iter().find(|place| place.is_upload_of(operation)).map_or(&[], Place::body)
+    }
+
+    fn release(&mut self, operation: &Operation) {
+        self.remove(|place| place.is_of(operation) && matches!(place.content, Content::Body(_) | Content::Space));
+    }
+
+    fn kept(&mut self, now: Instant, operation: &Operation) -> Option<(&[u8], [u8; 4])> {
+        let place = self.places.iter_mut().find(|place| place.is_response_to(operation))?;
+        let Content::Response(len, etag) = place.content else { return None };
+        if now.since(place.last) >= EXCHANGE_LIFETIME {
+            return None;
+        }
+        place.last = now;
+        Some((place.bytes.get(..len.into())?, etag))
+    }
+}
