@@ -176,7 +176,10 @@ pub(crate) fn client(words: &[String]) -> Result<(), Failure> {
     };
     let server: SocketAddr = format!("{ip}:{port}").parse().map_err(failure)?;
     let secure = key.is_some();
-    let config = ClientConfig { key, nstart: AT_ONCE, ..ClientConfig::default() };
+    let config = ClientConfig::default().with(|config| {
+        config.trust.key = key;
+        config.coap.nstart = AT_ONCE;
+    });
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
     let session = runtime.block_on(Session::connect_to(server, secure, config)).map_err(failure)?;
     for line in stdin().lines() {
