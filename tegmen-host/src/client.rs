@@ -310,7 +310,7 @@ impl Session {
 
     /// Returns the counters of the endpoint.
     pub fn counters(&self) -> Counters {
-        self.with(|connection| connection.io.counters)
+        self.with(|connection| connection.io.environment.counters)
     }
 
     /// Goes on from another port, as after a change of the network; the session stays, if the server finds it by its

@@ -187,7 +187,7 @@ impl Connection<'_> {
     pub(super) fn talk_to(&mut self, peer: PeerId) {
         self.entry.peer = peer;
         let mut first_id = [0; 2];
-        self.io.crypto.random(&mut first_id);
+        self.io.environment.crypto.random(&mut first_id);
         let (key, is_protected) = (self.entry.key, self.entry.oscore.is_some());
         self.io.attach(peer, key, u16::from_ne_bytes(first_id), is_protected);
     }

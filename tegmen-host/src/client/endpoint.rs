@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
 use tegmen::address::Path;
 use tegmen::counters::Counters;
+use tegmen::cx::Environment;
 use tegmen::dtls::Config;
 use tegmen::identity::Protection;
 
@@ -127,10 +128,9 @@ impl Endpoint {
     }
 
     pub(super) fn open(config: &Arc<ClientConfig>, ports: Vec<Port>) -> Result<Self, ClientError> {
-        let mut crypto = super::provider(config).map_err(ClientError::System)?;
-        let mut counters = Counters::default();
-        let endpoint = establish::new_endpoint(&mut crypto, &mut counters, config);
-        let engine = Engine::new(config.clone(), endpoint, (crypto, counters), ports);
+        let mut environment = Environment::new(super::provider(config).map_err(ClientError::System)?);
+        let endpoint = establish::new_endpoint(&mut environment, config);
+        let engine = Engine::new(config.clone(), endpoint, environment, ports);
         let shared = Arc::new(Shared::new(engine));
         tokio::spawn(driver::drive(shared.clone()));
         Ok(Self(Arc::new(Owner(shared))))
@@ -175,7 +175,7 @@ impl Endpoint {
 
     /// Returns the counters of all sessions.
     pub fn counters(&self) -> Counters {
-        self.lock().io.counters
+        self.lock().io.environment.counters
     }
 
     /// Ends all sessions in order, as [`Session::close`] does, and closes the sockets.

@@ -11,8 +11,7 @@ use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::address::Path;
-use tegmen::counters::Counters;
-use tegmen::cx::Cx;
+use tegmen::cx::Environment;
 use tegmen::dtls::Records;
 use tegmen::endpoint::{Event, Peers as _, Phase};
 use tegmen::identity::PeerId;
@@ -57,11 +56,11 @@ impl Engine {
     pub(super) fn new(
         config: Arc<ClientConfig>,
         endpoint: tegmen::endpoint::Endpoint<Table, Role>,
-        parts: (HostCrypto, Counters),
+        environment: Environment<HostCrypto>,
         ports: Vec<Port>,
     ) -> Self {
         let node = Node::with_features(endpoint, ExchangePool::new(0, POOL_BYTES), Parts::default());
-        let io = Io::new(node, parts, config.log.tap.clone(), ports);
+        let io = Io::new(node, environment, config.log.tap.clone(), ports);
         Self { io, sessions: Sessions::default(), config }
     }
 
@@ -181,13 +180,14 @@ impl Engine {
 
     fn on_plain(&mut self, path: &Path, datagram: &mut [u8]) {
         self.io.tap(false, path, datagram);
-        let Io { node, crypto, counters, arrivals, out, .. } = &mut self.io;
+        let Io { node, environment, arrivals, out, .. } = &mut self.io;
         // Nobody but the peers of our sessions is heard.
         if node.endpoint.peers.find(path, Phase::Established).is_none() {
+            let counters = &mut environment.counters;
             counters.unknown_peer = counters.unknown_peer.saturating_add(1);
             return;
         }
-        let mut cx = Cx { now: clock::now(), crypto, counters };
+        let mut cx = environment.at(clock::now());
         if let Some(Event::Transmit { len, .. }) = node.handle_plain(&mut cx, path, datagram, arrivals, out) {
             self.transmit(path, len.into());
         }
@@ -198,8 +198,8 @@ impl Engine {
         let mut untapped = self.io.tap.is_some().then(|| datagram.to_vec());
         let mut records = Records::new(datagram);
         loop {
-            let Io { node, crypto, counters, arrivals, out, .. } = &mut self.io;
-            let mut cx = Cx { now: clock::now(), crypto, counters };
+            let Io { node, environment, arrivals, out, .. } = &mut self.io;
+            let mut cx = environment.at(clock::now());
             let mut event = node.handle(&mut cx, path, &mut records, arrivals, out);
             let is_last = event.is_none();
             // What waited behind one question may lead to the next.
@@ -264,8 +264,8 @@ impl Engine {
     pub(super) fn run_due(&mut self) {
         loop {
             let now = clock::now();
-            let Io { node, crypto, counters, arrivals, out, .. } = &mut self.io;
-            let mut cx = Cx { now, crypto, counters };
+            let Io { node, environment, arrivals, out, .. } = &mut self.io;
+            let mut cx = environment.at(now);
             match node.poll(&mut cx, arrivals, out) {
                 None => break,
                 Some(Event::Transmit { peer, len }) => {

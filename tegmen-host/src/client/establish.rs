@@ -10,9 +10,8 @@ use crate::slab::Capacity;
 use std::io;
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen::counters::Counters;
 use tegmen::crypto::Crypto as _;
-use tegmen::cx::Cx;
+use tegmen::cx::Environment;
 use tegmen::dtls::Fatal;
 use tegmen::dtls::association::Rank;
 use tegmen::dtls::resumption::Handle;
@@ -43,7 +42,7 @@ impl Backoff {
 
     pub(super) async fn pause(&mut self, session: &Session) {
         let mut random = [0; 4];
-        session.with(|connection| connection.io.crypto.random(&mut random));
+        session.with(|connection| connection.io.environment.crypto.random(&mut random));
         let part = u32::from_ne_bytes(random);
         tokio::time::sleep(self.most.mul_f64(f64::from(part) / f64::from(u32::MAX))).await;
         self.most = (self.most * 2).min(Self::LONGEST);
@@ -55,16 +54,12 @@ pub(super) fn no_room() -> ClientError {
 }
 
 /// Returns an endpoint of the core without peers.
-pub(super) fn new_endpoint(
-    crypto: &mut HostCrypto,
-    counters: &mut Counters,
-    config: &ClientConfig,
-) -> Endpoint<Table, Role> {
+pub(super) fn new_endpoint(environment: &mut Environment<HostCrypto>, config: &ClientConfig) -> Endpoint<Table, Role> {
     let dtls = config.dtls;
     let keys = config.trust.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
     let role = Resuming { role: ClientOnly, sessions: resumption::AcceptsTickets(config.state.resume.is_some()) };
     let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys };
-    Endpoint::with_roles(&mut Cx { now: clock::now(), crypto, counters }, Table::with_blocks(CAPACITY), dtls, role)
+    Endpoint::with_roles(&mut environment.at(clock::now()), Table::with_blocks(CAPACITY), dtls, role)
 }
 
 impl Connection<'_> {
@@ -75,8 +70,10 @@ impl Connection<'_> {
     pub(super) fn restore(&mut self) -> Result<(), ClientError> {
         let Self { io, entry } = self;
         let Some(kept) = &mut entry.kept else { return Ok(()) };
-        let Some((session, lease_end)) = kept.take(&mut io.crypto, entry.path.local.port)? else { return Ok(()) };
-        let mut cx = Cx { now: clock::now(), crypto: &mut io.crypto, counters: &mut io.counters };
+        let Some((session, lease_end)) = kept.take(&mut io.environment.crypto, entry.path.local.port)? else {
+            return Ok(());
+        };
+        let mut cx = io.environment.at(clock::now());
         let Ok(peer) = io.node.endpoint.restore_session(&mut cx, &entry.path, Principal(0), &session) else {
             return Ok(());
         };
@@ -89,7 +86,7 @@ impl Connection<'_> {
     /// Begins to talk without protection.
     pub(super) fn begin_plain(&mut self) -> Result<(), ClientError> {
         let Self { io, entry } = self;
-        let mut cx = Cx { now: clock::now(), crypto: &mut io.crypto, counters: &mut io.counters };
+        let mut cx = io.environment.at(clock::now());
         let peer = io.node.endpoint.plain(&mut cx, &entry.path, Rank::Ours).map_err(|_| no_room())?;
         self.talk_to(peer);
         self.entry.established = true;
@@ -112,7 +109,7 @@ impl Connection<'_> {
         let (endpoint, path) = (&mut io.node.endpoint, &entry.path);
         endpoint.limit_mtu(entry.mtu);
         let now = clock::now();
-        let mut cx = Cx { now, crypto: &mut io.crypto, counters: &mut io.counters };
+        let mut cx = io.environment.at(now);
         let connected = match offer {
             Some((session, true, ticket)) => endpoint.connect_again(&mut cx, path, session, Handle::Ticket(ticket)),
             Some((session, false, id)) => endpoint.connect_again(&mut cx, path, session, Handle::Id(id)),

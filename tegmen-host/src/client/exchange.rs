@@ -48,7 +48,7 @@ impl Session {
     pub(super) async fn rederive(&self) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
         let is_begun = self.with(|Connection { io, entry }| match &mut entry.oscore {
-            Some(oscore) if oscore.is_lost() => oscore.begin_rederivation(&mut io.crypto).map(|()| true),
+            Some(oscore) if oscore.is_lost() => oscore.begin_rederivation(&mut io.environment.crypto).map(|()| true),
             _ => Ok(false),
         })?;
         if !is_begun {

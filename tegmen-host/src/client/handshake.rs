@@ -7,7 +7,6 @@ use crate::clock;
 use crate::provider::public::draw_premaster;
 use crate::x509::{CertificateInfo, Purpose};
 use std::time::Duration;
-use tegmen::cx::Cx;
 use tegmen::dtls::alert::AlertDescription;
 use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::dtls::need::{Answer, Need};
@@ -155,7 +154,7 @@ impl Connection<'_> {
                 return self.answer(signature.as_deref().map_or(Answer::Unknown, Answer::Signature));
             }
             Some(Need::Encrypt { public_key, version }) => {
-                let drawn = draw_premaster(&mut self.io.crypto, public_key, version);
+                let drawn = draw_premaster(&mut self.io.environment.crypto, public_key, version);
                 return self.answer(match &drawn {
                     Some((premaster, encrypted)) => Answer::Encrypted { premaster, encrypted },
                     None => Answer::Unknown,
@@ -168,12 +167,12 @@ impl Connection<'_> {
             None => Answer::Unknown,
         };
         // As [`Self::answer`], while the key is borrowed.
-        let mut cx = Cx { now: clock::now(), crypto: &mut self.io.crypto, counters: &mut self.io.counters };
+        let mut cx = self.io.environment.at(clock::now());
         self.io.node.endpoint.resume(&mut cx, self.entry.peer, answer)
     }
 
     fn answer(&mut self, answer: Answer<'_>) -> Option<Event> {
-        let mut cx = Cx { now: clock::now(), crypto: &mut self.io.crypto, counters: &mut self.io.counters };
+        let mut cx = self.io.environment.at(clock::now());
         self.io.node.endpoint.resume(&mut cx, self.entry.peer, answer)
     }
 }

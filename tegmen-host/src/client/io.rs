@@ -14,7 +14,7 @@ use std::task::Waker;
 use tegmen::address::Path;
 use tegmen::coap::Exchanges;
 use tegmen::coap::exchange::PeerExchanges;
-use tegmen::counters::Counters;
+use tegmen::cx::Environment;
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
 use tegmen::time::Instant;
@@ -56,8 +56,7 @@ pub(super) struct Io {
     /// None once the endpoint was closed.
     pub(super) ports: Vec<Port>,
     pub(super) node: Node,
-    pub(super) crypto: HostCrypto,
-    pub(super) counters: Counters,
+    pub(super) environment: Environment<HostCrypto>,
     pub(super) arrivals: Arrivals,
     pub(super) tap: Option<Tap>,
     /// For datagrams that are sent.
@@ -78,17 +77,11 @@ pub(super) struct Io {
 }
 
 impl Io {
-    pub(super) fn new(
-        node: Node,
-        (crypto, counters): (HostCrypto, Counters),
-        tap: Option<Tap>,
-        ports: Vec<Port>,
-    ) -> Self {
+    pub(super) fn new(node: Node, environment: Environment<HostCrypto>, tap: Option<Tap>, ports: Vec<Port>) -> Self {
         Self {
             ports,
             node,
-            crypto,
-            counters,
+            environment,
             arrivals: Arrivals::default(),
             tap,
             out: vec![0; MAX_DATAGRAM],

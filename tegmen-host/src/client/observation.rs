@@ -34,7 +34,7 @@ pub struct Observation {
 impl Observation {
     pub(super) async fn begin(session: &Session, request: &Request<'_>) -> Result<Self, ClientError> {
         let mut token = [0; 8];
-        session.with(|connection| connection.io.crypto.random(&mut token));
+        session.with(|connection| connection.io.environment.crypto.random(&mut token));
         let since = session.reconnects();
         let (place, reply, _) = register(session, request, &token).await?;
         session.with(|connection| connection.entry.observations += 1);
@@ -144,7 +144,7 @@ impl Observation {
     async fn whole(&mut self, reply: Response) -> Result<Response, ClientError> {
         let max_age = Duration::from_secs(reply.uint(OptionNumber::MAX_AGE).unwrap_or(DEFAULT_MAX_AGE).into());
         let mut random = [0; 1];
-        self.session.with(|connection| connection.io.crypto.random(&mut random));
+        self.session.with(|connection| connection.io.environment.crypto.random(&mut random));
         // Between 5 and 15 seconds more, so that a fleet does not ask at once.
         let spread = Duration::from_millis(5000 + 40 * u64::from(random[0]));
         let now = clock::now();

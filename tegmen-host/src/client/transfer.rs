@@ -43,7 +43,7 @@ pub(super) async fn upload(session: &Session, request: &Request<'_>, part: Part<
             // It has lost the blocks before: again, and not to be mixed up with the first try (RFC 9175, section 3.4).
             Code::REQUEST_ENTITY_INCOMPLETE if sent > 0 && attempts < ATTEMPTS => {
                 let mut tag = [0; 4];
-                session.with(|connection| connection.io.crypto.random(&mut tag));
+                session.with(|connection| connection.io.environment.crypto.random(&mut tag));
                 request_tag = Some(u32::from_ne_bytes(tag));
             }
             _ => return Ok(reply),
@@ -76,7 +76,7 @@ async fn upload_blocks(
 ) -> Result<(Response, usize), ClientError> {
     let total = request.payload.len();
     let mut token = [0; 8];
-    session.with(|connection| connection.io.crypto.random(&mut token));
+    session.with(|connection| connection.io.environment.crypto.random(&mut token));
     let token = token.get(..session.config().coap.token_len).unwrap_or(&token);
     let mut at = 0;
     loop {

@@ -18,7 +18,7 @@ impl Connection<'_> {
         self.io.node.endpoint.lease_session(self.entry.peer, CHUNK);
         let Some(session) = self.io.node.endpoint.copy_session(self.entry.peer) else { return Ok(()) };
         let with = kept.with(port);
-        kept.file.keep(&mut self.io.crypto, &session, &with).map_err(ClientError::State)
+        kept.file.keep(&mut self.io.environment.crypto, &session, &with).map_err(ClientError::State)
     }
 
     /// Leases more numbers where those of the session come to their end.

@@ -46,7 +46,7 @@ impl Connection<'_> {
             return Err(ClientError::Closed { remote: self.entry.remote });
         };
         let code = MessageRef::parse(message).map_or(Code::EMPTY, |message| message.code());
-        let (opened, again) = oscore.unprotect(&mut self.io.crypto, request, message);
+        let (opened, again) = oscore.unprotect(&mut self.io.environment.crypto, request, message);
         if let Some(place) = self.entry.places.get(at) {
             place.again = again;
         }

@@ -12,7 +12,6 @@ use tegmen::buf::Frame;
 use tegmen::coap::message::{BuildError, HEADER_LEN};
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
-use tegmen::cx::Cx;
 use tegmen::endpoint::{MAX_HEADROOM, MAX_TAILROOM, Peers as _};
 use tegmen::identity::Protection;
 use tegmen::node::{Pacing as _, RequestHead, SendError};
@@ -93,11 +92,11 @@ impl Connection<'_> {
         }
         self.lease_ahead().map_err(ClientError::State)?;
         let mut random = [0; 8];
-        self.io.crypto.random(&mut random);
+        self.io.environment.crypto.random(&mut random);
         let token = random.get(..self.entry.config.coap.token_len).unwrap_or(&random);
         match message {
             Message::Ping => {
-                let mut cx = Cx { now, crypto: &mut self.io.crypto, counters: &mut self.io.counters };
+                let mut cx = self.io.environment.at(now);
                 let sent = self.io.node.ping(&mut cx, self.entry.peer, &mut self.io.out);
                 self.sent(sent)
             }
@@ -133,7 +132,7 @@ impl Connection<'_> {
             let len = HEADER_LEN + token.len() + before.saturating_sub(builder.room());
             if len > most { Err(BuildError::Full) } else { Ok(()) }
         };
-        let mut cx = Cx { now, crypto: &mut self.io.crypto, counters: &mut self.io.counters };
+        let mut cx = self.io.environment.at(now);
         let head = RequestHead::new(code).with_token(token);
         let head = if confirmable { head } else { head.non_confirmable() };
         let sent = self.io.node.request(&mut cx, self.entry.peer, head, write, &mut self.io.out);
@@ -158,7 +157,7 @@ impl Connection<'_> {
         let len = frame.len();
         let mut frame = Frame::around(&mut storage, OVERHEAD, OVERHEAD + len);
         let Some(oscore) = &mut self.entry.oscore else { return Ok(None) };
-        let pending = oscore.protect(&mut self.io.crypto, &mut frame)?;
+        let pending = oscore.protect(&mut self.io.environment.crypto, &mut frame)?;
         let too_long = |_| ClientError::TooLong { max: most };
         let protected = MessageRef::parse(frame.bytes()).map_err(too_long)?;
         let write = |builder: &mut Builder<'_, '_>| {
