@@ -44,19 +44,20 @@ pub struct EndpointBuilder {
 }
 
 impl EndpointBuilder {
-    /// Sets the identity and the pre-shared key of the endpoint: [`ClientTrust::key`].
+    /// Sets the identity and the pre-shared key of the endpoint: [`ClientTrust::key`](super::ClientTrust::key).
     pub fn psk(mut self, identity: &str, key: &[u8]) -> Self {
         self.config.trust.key = Some(ClientKey { identity: identity.to_owned(), key: key.to_vec().into() });
         self
     }
 
-    /// Sets the public keys of the endpoint, and the servers that it trusts: [`ClientTrust::public_keys`].
+    /// Sets the public keys of the endpoint, and the servers that it trusts:
+    /// [`ClientTrust::public_keys`](super::ClientTrust::public_keys).
     pub fn trust(mut self, keys: PublicKeys) -> Self {
         self.config.trust.public_keys = Some(keys);
         self
     }
 
-    /// Sets the requests that may wait for each server at the same time: [`ClientCoap::nstart`].
+    /// Sets the requests that may wait for each server at the same time: [`ClientCoap::nstart`](super::ClientCoap::nstart).
     pub const fn nstart(mut self, nstart: usize) -> Self {
         self.config.coap.nstart = nstart;
         self
