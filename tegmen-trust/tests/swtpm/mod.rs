@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// A running swtpm, with its state in a directory of its own; both go when the test ends.
@@ -38,40 +39,49 @@ impl Swtpm {
 }
 
 fn spawn(dir: &Path) -> Option<(Child, String)> {
-    let port = two_free_ports();
-    let mut command = Command::new("swtpm");
-    command.args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear"]);
-    command.arg("--tpmstate").arg(format!("dir={}", dir.display()));
-    command.arg("--server").arg(format!("type=tcp,bindaddr=127.0.0.1,port={port}"));
-    command.arg("--ctrl").arg(format!("type=tcp,bindaddr=127.0.0.1,port={}", port + 1));
-    let child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
-        Ok(child) => child,
-        Err(_) => {
+    for port in pairs_of_ports() {
+        let mut command = Command::new("swtpm");
+        command.args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear"]);
+        command.arg("--tpmstate").arg(format!("dir={}", dir.display()));
+        command.arg("--server").arg(format!("type=tcp,bindaddr=127.0.0.1,port={port}"));
+        command.arg("--ctrl").arg(format!("type=tcp,bindaddr=127.0.0.1,port={}", port + 1));
+        let Ok(mut child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
             println!("skipped: swtpm is missing; type: sudo apt-get install --no-install-recommends swtpm");
             return None;
-        }
-    };
-    // The port for control answers as soon as the TPM does; a connection to the other one would be the one it serves.
-    let begin = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port + 1)).is_err() {
-        assert!(begin.elapsed() < Duration::from_secs(30), "swtpm does not answer");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Some((child, format!("swtpm:host=127.0.0.1,port={port}")))
-}
-
-/// Two ports beside each other, as the software stack expects them.
-fn two_free_ports() -> u16 {
-    for _ in 0..100 {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = first.local_addr().unwrap().port();
-        if let Some(next) = port.checked_add(1)
-            && TcpListener::bind(("127.0.0.1", next)).is_ok()
-        {
-            return port;
+        };
+        if answers(&mut child, port + 1) {
+            return Some((child, format!("swtpm:host=127.0.0.1,port={port}")));
         }
     }
     panic!("no two free ports beside each other");
+}
+
+/// Waits until `child` serves its control port. Returns false if `child` exits, as it does when another program has
+/// one of its ports.
+fn answers(child: &mut Child, control: u16) -> bool {
+    let begin = Instant::now();
+    // The control port answers as soon as the TPM does. The TPM serves the first connection to its other port only.
+    while TcpStream::connect(("127.0.0.1", control)).is_err() {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "swtpm does not answer");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.try_wait().unwrap().is_none()
+}
+
+/// Yields the first of two free ports beside each other, as the software stack expects them. No pair comes twice in
+/// one process. Every pair lies below the ephemeral ports, so no client takes one of them before swtpm does.
+fn pairs_of_ports() -> impl Iterator<Item = u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    (0..1000).filter_map(|_| {
+        let turn = NEXT.fetch_add(1, Ordering::Relaxed);
+        let of_process = u16::try_from(std::process::id() % 97).unwrap() * 64;
+        let port = 20_000 + 2 * (of_process.wrapping_add(turn) % 6_000);
+        let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        (free(port) && free(port + 1)).then_some(port)
+    })
 }
 
 impl Drop for Swtpm {
