@@ -42,6 +42,56 @@ impl fmt::Display for InvalidUri {
 
 impl std::error::Error for InvalidUri {}
 
+/// Reads the path and the query of a request in one pass over its options. Writes the path into `path` in place of its
+/// content, without a slash in front. The text of a path that is not valid has U+FFFD in place of bytes that are not UTF-8.
+///
+/// # Errors
+/// The [`InvalidUri`] of [`Path::of`]. If the path is valid, that of [`Query::of`].
+pub fn read(message: &MessageRef<'_>, path: &mut String) -> Result<(), InvalidUri> {
+    path.clear();
+    let (mut before, mut valid, mut separator) = (Before::Nothing, Ok(()), "");
+    // The options come in the order of their numbers, and Uri-Query has the greater one.
+    for (number, value) in message.options().take_while(|(number, _)| number.0 <= OptionNumber::URI_QUERY.0) {
+        if number == OptionNumber::URI_PATH {
+            path.push_str(separator);
+            separator = "/";
+            match before.check(value) {
+                Ok(segment) => path.push_str(segment),
+                Err(error) => {
+                    path.push_str(&String::from_utf8_lossy(value));
+                    valid = valid.and(Err(error));
+                }
+            }
+        } else if number == OptionNumber::URI_QUERY && std::str::from_utf8(value).is_err() {
+            valid = valid.and(Err(InvalidUri::NotUtf8));
+        }
+    }
+    valid
+}
+
+/// Previous segment of the path.
+#[derive(Clone, Copy)]
+enum Before {
+    Nothing,
+    Empty,
+    Text,
+}
+
+impl Before {
+    /// Checks the next segment of a path, and returns its text.
+    fn check<'s>(&mut self, segment: &'s [u8]) -> Result<&'s str, InvalidUri> {
+        let next = if segment.is_empty() { Self::Empty } else { Self::Text };
+        let before = std::mem::replace(self, next);
+        match (before, segment) {
+            (Self::Empty, _) => Err(InvalidUri::Empty),
+            (_, b"." | b"..") => Err(InvalidUri::Dots),
+            (Self::Nothing, b"") => Err(InvalidUri::Empty),
+            _ if segment.contains(&b'/') => Err(InvalidUri::Slash),
+            _ => std::str::from_utf8(segment).map_err(|_| InvalidUri::NotUtf8),
+        }
+    }
+}
+
 /// The valid path of a request.
 #[derive(Clone, Debug)]
 pub struct Path<'r> {
@@ -54,19 +104,9 @@ impl<'r> Path<'r> {
     /// # Errors
     /// [`InvalidUri`].
     pub fn of(message: &MessageRef<'r>) -> Result<Self, InvalidUri> {
-        let (mut first, mut was_empty) = (true, false);
+        let mut before = Before::Nothing;
         for segment in message.values(OptionNumber::URI_PATH) {
-            if was_empty {
-                return Err(InvalidUri::Empty);
-            }
-            match segment {
-                b"." | b".." => return Err(InvalidUri::Dots),
-                b"" if first => return Err(InvalidUri::Empty),
-                _ if segment.contains(&b'/') => return Err(InvalidUri::Slash),
-                _ if std::str::from_utf8(segment).is_err() => return Err(InvalidUri::NotUtf8),
-                _ => {}
-            }
-            (first, was_empty) = (false, segment.is_empty());
+            before.check(segment)?;
         }
         Ok(Self { segments: Values::new(message, OptionNumber::URI_PATH) })
     }

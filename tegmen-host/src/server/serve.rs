@@ -19,7 +19,7 @@ use super::{Answered, Application, Event, ServerConfig};
 use crate::contexts::Contexts;
 use crate::credentials::Credentials;
 use crate::exchange_pool::ExchangePool;
-use crate::request_uri::{InvalidUri, Path as UriPath, Query};
+use crate::request_uri::{self, InvalidUri};
 use oscore::Inside;
 use outer_block::{OuterBlock, acknowledge};
 use std::cell::{Cell, RefCell};
@@ -283,15 +283,7 @@ impl<A: Application> CoapServer<A> {
     /// # Errors
     /// [`InvalidUri`]; the report then has the path with its invalid bytes replaced.
     fn read_uri(&mut self, message: &MessageRef<'_>) -> Result<(), InvalidUri> {
-        self.path.clear();
-        let path = UriPath::of(message).and_then(|path| Query::of(message).map(|_| path));
-        for (number, segment) in message.values(OptionNumber::URI_PATH).enumerate() {
-            if number > 0 {
-                self.path.push('/');
-            }
-            self.path.push_str(&String::from_utf8_lossy(segment));
-        }
-        path.map(|_| ())
+        request_uri::read(message, &mut self.path)
     }
 
     /// Reports an answered request to the operator, or the response to one that was deferred. The path is the one that was

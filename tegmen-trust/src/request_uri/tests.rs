@@ -91,4 +91,33 @@ proptest! {
             prop_assert_eq!(one == other, text == other_text);
         }
     }
+
+    /// One pass gives the same verdict as the two views, and the segments joined by slashes.
+    #[test]
+    fn one_pass_agrees_with_the_views(
+        segments in prop::collection::vec(prop::sample::select(PARTS), 0..4),
+        arguments in prop::collection::vec(prop::sample::select(PARTS), 0..3),
+    ) {
+        let mut storage = [0; 256];
+        let mut frame = Frame::new(&mut storage, 0);
+        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::GET, 7, &[]).unwrap();
+        builder.option(OptionNumber::ETAG, b"tag").unwrap();
+        segments.iter().for_each(|value| builder.option(OptionNumber::URI_PATH, value).unwrap());
+        builder.option(OptionNumber::CONTENT_FORMAT, &[]).unwrap();
+        arguments.iter().for_each(|value| builder.option(OptionNumber::URI_QUERY, value).unwrap());
+        builder.option(OptionNumber::BLOCK1, &[0x0e]).unwrap();
+        let bytes = frame.bytes();
+        let plaintext = [&[Code::GET.0], &bytes[HEADER_LEN..]].concat();
+        let inside = MessageRef::parse(&bytes[..HEADER_LEN]).unwrap().with_plaintext(&plaintext).unwrap();
+        let joined = segments.iter().map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join("/");
+        for message in [MessageRef::parse(bytes).unwrap(), inside] {
+            let views = Path::of(&message).and_then(|_| Query::of(&message).map(drop));
+            let mut text = "of the request before".to_owned();
+            prop_assert_eq!(super::read(&message, &mut text), views);
+            prop_assert_eq!(&text, &joined);
+        }
+    }
 }
+
+/// Segments and arguments, valid and not.
+const PARTS: &[&[u8]] = &[b"a", b"sensors", b"", b".", b"..", b"a/b", b"\xff", "é".as_bytes()];
