@@ -148,7 +148,7 @@ impl Kind {
                     }
                 };
                 let words = [&protected[..], &["--max-peers", &peers]].concat();
-                ours::serve_words(programs, &words, &[&example]).ok_or_else(|| Failure::new("not built"))
+                ours::serve_words(programs, &words, &[&example]).ok_or_else(ours::missing)
             }
             Self::Libcoap(library) => Ok(match way {
                 Way::Plain => libcoap_command(library, port, &[]),

@@ -4,7 +4,7 @@
 //! servers are the two `tegmen`, its programs the two `tegmen-bench ours`.
 
 use crate::{
-    Options, coap, dtls, oscore,
+    Options, coap, dtls, isolation, oscore,
     program::{CANDIDATES, Candidate, target},
     report::{Header, Report},
     server::Beside,
@@ -23,6 +23,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     if options.passes < PASSES_MIN {
         return Err(Failure::new(format!("a comparison takes at least {PASSES_MIN} passes")));
     }
+    // Without it, rows would be missing after minutes of measurement.
+    isolation::tegmen()?;
     let commit = said(&["git", "rev-parse", "--verify", "--end-of-options", &format!("{base}^{{commit}}")])?;
     let programs = build(&commit)?;
     // After the build: the load in it is what the measurement finds.

@@ -8,6 +8,7 @@ use crate::{
     Options, certificates,
     failure::failure,
     fleet::{Fleet, News, credentials, known},
+    ours,
     report::{Absent, Header, Limit, Report, Row, median},
 };
 use std::{
@@ -296,7 +297,7 @@ impl Drop for Tpm {
 /// The `tegmen` that was built beside this program.
 pub(crate) fn tegmen() -> Result<PathBuf, Failure> {
     let tegmen = std::env::current_exe().map_err(failure)?.with_file_name("tegmen");
-    if tegmen.is_file() { Ok(tegmen) } else { Err(Failure::new("not built: cargo build --release -p tegmen-cli")) }
+    if tegmen.is_file() { Ok(tegmen) } else { Err(ours::missing()) }
 }
 
 /// Keeps every thread of a process on one processor.

@@ -157,7 +157,8 @@ tegmen-bench sessions --speaking [--count N]
                                      memory of `tegmen serve` for N sessions that each asked once, a million if not said
 tegmen-bench compare BASE [--bound R] [--no-instructions]
                                      the working tree beside the commit BASE: handshakes, records, OSCORE, CoAP. With a
-                                     bound it ends with 1 if the interval of a row lies below R of the base's speed
+                                     bound it ends with 1 if the interval of a row lies below R of the base's
+                                     speed, or a row was not measured
 
   --json        one JSON object instead of a table
   --passes K    interleaved passes, 9 if not said, 31 at least to compare";

@@ -68,6 +68,11 @@ pub(crate) fn serve_words(programs: &std::path::Path, options: &[&str], values: 
     tegmen.is_file().then_some(words)
 }
 
+/// The reason why our server cannot start.
+pub(crate) fn missing() -> Failure {
+    Failure::new("no program tegmen beside tegmen-bench; type: cargo build --release -p tegmen-cli")
+}
+
 /// One shard, because every peer has one thread.
 const SERVE_OPTIONS: &str = "serve --listen 127.0.0.1 --quiet --shards 1";
 

@@ -278,9 +278,9 @@ impl Header {
 }
 
 impl Report {
-    /// True if a row lies below the bound of a comparison.
+    /// True if a row lies below the bound of a comparison, or was not measured.
     pub(crate) fn is_behind(&self) -> bool {
-        self.rows.iter().any(|row| row.judged.limit_of == Some("interval") && row.judged.verdict == Some("missed"))
+        self.rows.iter().any(|row| row.judged.limit_of == Some("interval") && row.judged.verdict != Some("met"))
     }
 
     /// Writes it to standard output.

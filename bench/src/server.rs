@@ -56,10 +56,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the server that these words describe for a port; `None` if it is not built.
+    /// Starts the server that these words describe for a port; `None` if `tegmen` is missing.
     pub(crate) fn start(words: impl FnOnce(u16) -> Option<Vec<String>>) -> Result<Self, Failure> {
         let port = free_port()?;
-        let words = words(port).ok_or_else(|| Failure::new("not built"))?;
+        let words = words(port).ok_or_else(ours::missing)?;
         let child = Command::new(&words[0])
             .args(&words[1..])
             .stdin(Stdio::null())
