@@ -1,14 +1,14 @@
 //! The client of Blink: PUTs a blink to its server every second and shows the low three bits of the count it gets.
 
 use super::leds;
-use super::mote::{Application, Mote};
+use super::mote::{Application, Memory, Mote};
 use tegmen::address::Address;
 use tegmen::coap::{Code, RequestId};
 use tegmen::dtls::Fatal;
 use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::roles::ClientOnly;
 use tegmen::identity::{PeerId, Principal};
-use tegmen::node::{self, Reply};
+use tegmen::node::{self, Reply, RequestHead};
 use tegmen::time::{Duration, Instant};
 use tegmen_lowpan::slip::Start;
 
@@ -28,7 +28,7 @@ enum Session {
     Open(PeerId),
 }
 
-impl Application for Client {
+impl<M: Memory> Application<M> for Client {
     type Roles = ClientOnly;
 
     fn start(start: &Start) -> Option<Self> {
@@ -39,7 +39,7 @@ impl Application for Client {
         Answer::Psk { identity: b"Client_identity", key: b"secretPSK", principal: THE_SERVER }
     }
 
-    fn look(&mut self, mote: &mut Mote<ClientOnly>, now: Instant) {
+    fn look(&mut self, mote: &mut Mote<ClientOnly, M>, now: Instant) {
         if now < self.due {
             return;
         }
@@ -52,7 +52,7 @@ impl Application for Client {
         }
     }
 
-    fn on_established(&mut self, _: &mut Mote<ClientOnly>, now: Instant, peer: PeerId) {
+    fn on_established(&mut self, _: &mut Mote<ClientOnly, M>, now: Instant, peer: PeerId) {
         (self.session, self.due) = (Session::Open(peer), now);
     }
 
@@ -61,7 +61,7 @@ impl Application for Client {
     }
 }
 
-impl node::Application for Client {
+impl<X> node::Application<X> for Client {
     fn on_reply(&mut self, _: PeerId, _: RequestId, reply: Reply<'_>) {
         if let Reply::Response(response) = reply
             && let (Code::CHANGED, [count]) = (response.code(), response.payload())
@@ -72,9 +72,10 @@ impl node::Application for Client {
 }
 
 impl Client {
-    fn blink(&mut self, mote: &mut Mote<ClientOnly>, now: Instant, peer: PeerId) {
+    fn blink<M: Memory>(&mut self, mote: &mut Mote<ClientOnly, M>, now: Instant, peer: PeerId) {
         self.token = self.token.wrapping_add(1);
-        let _ = mote.request(now, peer, Code::PUT, &self.token.to_be_bytes(), |put| put.path("blink"));
+        let token = self.token.to_be_bytes();
+        let _ = mote.request(now, peer, RequestHead::new(Code::PUT).with_token(&token), |put| put.path("blink"));
     }
 }
 

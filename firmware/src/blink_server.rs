@@ -1,7 +1,7 @@
 //! The server of Blink: counts the PUTs of its clients, answers with the count and shows its low three bits.
 
 use super::leds;
-use super::mote::Application;
+use super::mote::{Application, Memory};
 use tegmen::coap::handler::{AnyAuthenticated, Policy};
 use tegmen::coap::{Authorized, Code, Handler, MessageRef, Response};
 use tegmen::dtls::need::{Answer, Need};
@@ -15,7 +15,7 @@ pub struct Server {
     blinks: u8,
 }
 
-impl Application for Server {
+impl<M: Memory> Application<M> for Server {
     type Roles = ServerOnly;
 
     fn start(_: &Start) -> Option<Self> {
@@ -32,7 +32,7 @@ impl Application for Server {
     }
 }
 
-impl node::Application for Server {
+impl<X> node::Application<X> for Server {
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
         Some((&AnyAuthenticated, self))
     }

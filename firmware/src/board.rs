@@ -2,7 +2,7 @@
 //!
 //! [`run`] is a mote in the field, with a clock of its own; [`run_in_turns`] one whose clock is a simulator's.
 
-use crate::mote::{Application, Mote, PACKET_LEN};
+use crate::mote::{Application, Memory, Mote, PACKET_LEN};
 use crate::place::Place;
 use crate::start::restart;
 use crate::turn::take_turn;
@@ -13,10 +13,10 @@ use tegmen::time::{Duration, Instant};
 use tegmen_lowpan::slip::{Control, Decoder, Start, encode};
 
 /// Runs the application for ever. `place` keeps the mote.
-pub fn run<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
+pub fn run<A: Application<M>, M: Memory<Features: Default>>(place: &'static Place<Mote<A::Roles, M>>) -> ! {
     let mut line = begin();
-    let (start, mut application) = await_start::<A>(&mut line);
-    let Some(mote) = place.fill(|| Mote::new(clock::now(), start)) else { restart() };
+    let (start, mut application) = await_start::<A, M>(&mut line);
+    let Some(mote) = place.fill(|| Mote::new(clock::now(), start, M::Features::default())) else { restart() };
     loop {
         let now = clock::now();
         mote.on_time(&mut application, now);
@@ -33,8 +33,8 @@ pub fn run<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
 /// mote.
 pub fn run_in_turns<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
     let mut line = begin();
-    let (start, mut application) = await_start::<A>(&mut line);
-    let Some(mote) = place.fill(|| Mote::new(Instant::default(), start)) else { restart() };
+    let (start, mut application) = await_start::<A, ()>(&mut line);
+    let Some(mote) = place.fill(|| Mote::new(Instant::default(), start, ())) else { restart() };
     loop {
         while let Some(byte) = uart::receive() {
             if let Some(frame) = line.push(byte) {
@@ -55,7 +55,7 @@ fn begin() -> Decoder<'static> {
 }
 
 /// Asks once a second, and sends nothing else, until the bridge gives what the application needs.
-fn await_start<A: Application>(line: &mut Decoder<'_>) -> (Start, A) {
+fn await_start<A: Application<M>, M: Memory>(line: &mut Decoder<'_>) -> (Start, A) {
     let mut ask_at = Instant::default();
     loop {
         let now = clock::now();

@@ -7,6 +7,7 @@
 use super::{Provider, uart};
 use tegmen::address::{Address, Path};
 use tegmen::coap::message::BuildError;
+use tegmen::coap::storage::ExchangeStorage;
 use tegmen::coap::{Builder, Code, Exchanges, Fixed, RequestId};
 use tegmen::cx::Environment;
 use tegmen::dtls::need::{Answer, Need};
@@ -14,13 +15,30 @@ use tegmen::dtls::roles::Configured;
 use tegmen::dtls::{self, Config, Fatal, Records};
 use tegmen::endpoint::{self, Endpoint, Event, PeerArray, Peers};
 use tegmen::identity::PeerId;
-use tegmen::node::{self, Node, RequestHead, SendError};
+use tegmen::node::{self, Features, Node, Observation, Oscore, Queue, RequestHead, SendError};
 use tegmen::time::Instant;
 use tegmen_lowpan::ip::{self, Datagram};
 use tegmen_lowpan::slip::{Start, encode};
 
+/// The memory of a mote's node. With `()` the node serves and asks, and nothing more: one message of ours under way, four of
+/// the peer remembered, 64 bytes of replies.
+pub trait Memory {
+    /// The exchanges with a peer.
+    type Storage: ExchangeStorage + Default;
+    /// The parts that an image may leave out.
+    type Features: Features;
+}
+
+impl Memory for () {
+    type Storage = Fixed<1, 64, 4, 64>;
+    type Features = ();
+}
+
+/// A request that a node with this memory opened.
+pub type ExchangeOf<M> = <<<M as Memory>::Features as Features>::Oscore as Oscore>::Exchange;
+
 /// What an image does with its mote.
-pub trait Application: node::Application + Sized {
+pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized {
     /// Its roles in DTLS.
     type Roles: Configured;
 
@@ -31,19 +49,19 @@ pub trait Application: node::Application + Sized {
     fn key(&self, need: Need<'_>) -> Answer<'static>;
 
     /// A session is ready.
-    fn on_established(&mut self, _mote: &mut Mote<Self::Roles>, _now: Instant, _peer: PeerId) {}
+    fn on_established(&mut self, _mote: &mut Mote<Self::Roles, M>, _now: Instant, _peer: PeerId) {}
 
     /// A session, or the attempt to open one, is over.
     fn on_closed(&mut self, _now: Instant, _peer: PeerId, _why: Fatal) {}
 
     /// Ten times a second, and after everything that was received.
-    fn look(&mut self, _mote: &mut Mote<Self::Roles>, _now: Instant) {}
+    fn look(&mut self, _mote: &mut Mote<Self::Roles, M>, _now: Instant) {}
 }
 
 /// The mote's endpoint and what it stands on.
-pub struct Mote<R: Configured> {
+pub struct Mote<R: Configured, M: Memory = ()> {
     /// Sessions, and the CoAP exchanges of each.
-    pub node: Node<Table, R>,
+    pub node: Node<Table<M::Storage>, R, M::Features>,
     /// Ciphers, randomness, and counters of what was dropped and done.
     pub environment: Environment<Provider>,
     /// Packets refused before the endpoint saw them.
@@ -52,17 +70,16 @@ pub struct Mote<R: Configured> {
 }
 
 /// Three peers, one of them in a handshake.
-pub type Table = PeerArray<OneExchange, 3, 1, 32, 96>;
-/// One message of ours under way, four of the peer remembered, 64 bytes of replies.
-pub type OneExchange = Exchanges<Fixed<1, 64, 4, 64>>;
+pub type Table<S> = PeerArray<Exchanges<S>, 3, 1, 32, 96>;
 
-impl<R: Configured> Mote<R> {
+impl<R: Configured, M: Memory> Mote<R, M> {
     /// A mote that has heard and said nothing, with the randomness and the address of the bridge's answer.
-    pub fn new(now: Instant, start: Start) -> Self {
+    pub fn new(now: Instant, start: Start, features: M::Features) -> Self {
         let mut environment = Environment::new(Provider::new(*start.seed.expose()));
         let config = Config { mtu: DATAGRAM_LEN as u16, ..Config::default() };
         let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), config);
-        Self { node: Node::new(endpoint, Fixed), environment, refused: 0, ip: start.ip }
+        let node = Node::with_features(endpoint, M::Storage::default(), features);
+        Self { node, environment, refused: 0, ip: start.ip }
     }
 
     /// Opens a session with the DTLS server at `remote`; false if there is no room for it.
@@ -71,7 +88,7 @@ impl<R: Configured> Mote<R> {
         self.node.endpoint.connect(&mut self.environment.at(now), &Path { local, remote }).is_ok()
     }
 
-    /// Sends a request to `peer`; `write` adds its options and payload.
+    /// Sends a request to `peer`, or lets it wait in the queue of the node; `write` adds its options and payload.
     ///
     /// # Errors
     /// [`SendError`] if there is no session, or no room for the request.
@@ -79,16 +96,41 @@ impl<R: Configured> Mote<R> {
         &mut self,
         now: Instant,
         peer: PeerId,
-        code: Code,
-        token: &[u8],
+        head: RequestHead<'_>,
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
     ) -> Result<RequestId, SendError> {
         let mut datagram = [0; endpoint::HEADROOM + MESSAGE_LEN + endpoint::TAILROOM];
         let cx = &mut self.environment.at(now);
-        let head = RequestHead::new(code).with_token(token);
         let (request, len) = self.node.request(cx, peer, head, write, &mut datagram)?;
-        self.send(peer, datagram.get(..len).unwrap_or(&[]));
+        self.send_unless_queued(peer, &datagram, len);
         Ok(request)
+    }
+
+    /// Registers an observation of the resource at `path` at `peer`, with GET.
+    ///
+    /// # Errors
+    /// [`SendError`] if there is no session, or no space for the registration.
+    pub fn observe(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        observation: &mut Observation,
+        path: &str,
+    ) -> Result<(), SendError> {
+        let mut datagram = [0; endpoint::HEADROOM + MESSAGE_LEN + endpoint::TAILROOM];
+        let cx = &mut self.environment.at(now);
+        let write = |get: &mut Builder<'_, '_>| get.path(path);
+        let len = self.node.observe(cx, peer, observation, Code::GET, write, &mut datagram)?;
+        self.send_unless_queued(peer, &datagram, len);
+        Ok(())
+    }
+
+    /// Sends the first `len` bytes to `peer`; 0 of a message that waits in the queue of the node.
+    fn send_unless_queued(&mut self, peer: PeerId, datagram: &[u8], len: usize) {
+        let is_queued = <M::Features as Features>::Queue::PLACES > 0 && len == 0;
+        if !is_queued {
+            self.send(peer, datagram.get(..len).unwrap_or(&[]));
+        }
     }
 
     /// Sends a datagram to `peer`.
@@ -99,13 +141,13 @@ impl<R: Configured> Mote<R> {
     }
 
     /// Time has passed: the application looks at it, and what is due is sent.
-    pub fn on_time<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant) {
+    pub fn on_time<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant) {
         application.look(self, now);
         self.send_what_is_due(application, now);
     }
 
     /// A packet came over the line.
-    pub fn on_packet<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, packet: &mut [u8]) {
+    pub fn on_packet<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant, packet: &mut [u8]) {
         let datagram = match Datagram::parse(packet) {
             Ok(datagram) if datagram.path.local.ip == self.ip && datagram.path.local.port == DTLS_PORT => datagram,
             _ => {
@@ -124,14 +166,14 @@ impl<R: Configured> Mote<R> {
     }
 
     /// Sends flights of handshakes, alerts, and CoAP messages that were not acknowledged.
-    fn send_what_is_due<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant) {
+    fn send_what_is_due<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant) {
         let mut out = [0; DATAGRAM_LEN];
         while let Some(event) = self.node.poll(&mut self.environment.at(now), application, &mut out) {
             self.on_event(application, now, event, None, &out);
         }
     }
 
-    fn on_event<A: Application<Roles = R>>(
+    fn on_event<A: Application<M, Roles = R>>(
         &mut self,
         application: &mut A,
         now: Instant,
@@ -156,7 +198,7 @@ impl<R: Configured> Mote<R> {
         }
     }
 
-    fn on_session<A: Application<Roles = R>>(&mut self, application: &mut A, now: Instant, event: Event) {
+    fn on_session<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant, event: Event) {
         match event {
             Event::Established(id) => application.on_established(self, now, id),
             Event::Closed { peer, reason } => application.on_closed(now, peer, reason),

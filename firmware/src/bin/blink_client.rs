@@ -14,7 +14,7 @@ use tegmen_firmware::{leds, mote};
 
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
-    run::<Client>(&MOTE)
+    run::<Client, ()>(&MOTE)
 }
 
 static MOTE: Place<Mote<ClientOnly>> = Place::empty();

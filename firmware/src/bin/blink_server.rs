@@ -14,7 +14,7 @@ use tegmen_firmware::{leds, mote};
 
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
-    run::<Server>(&MOTE)
+    run::<Server, ()>(&MOTE)
 }
 
 static MOTE: Place<Mote<ServerOnly>> = Place::empty();

@@ -29,7 +29,7 @@ impl<A: Application> Native<A> {
     /// A mote that has heard and said nothing; `None` if its application lacks something in `start`.
     pub fn new(start: Start) -> Option<Self> {
         let application = A::start(&start)?;
-        Some(Self { mote: mote::Mote::new(Instant::default(), start), application, shown: 0 })
+        Some(Self { mote: mote::Mote::new(Instant::default(), start, ()), application, shown: 0 })
     }
 
     /// Returns the value that the LEDs show.

@@ -1,0 +1,39 @@
+//! A line in memory, and LEDs that add: in place of those of the board, for two motes in one image.
+
+/// The line: the bytes that were sent and not taken.
+pub mod uart {
+    use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+    /// Bytes that the line holds.
+    pub const LEN: usize = 1024;
+    static SENT: [AtomicU8; LEN] = [const { AtomicU8::new(0) }; LEN];
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+    /// Sends a byte.
+    pub fn send(byte: u8) {
+        if let Some(place) = SENT.get(COUNT.fetch_add(1, Ordering::Relaxed)) {
+            place.store(byte, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the bytes off the line.
+    pub fn take(line: &mut [u8; LEN]) -> &[u8] {
+        for (to, from) in line.iter_mut().zip(&SENT) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        line.get(..COUNT.swap(0, Ordering::Relaxed)).unwrap_or(&[])
+    }
+}
+
+/// The LEDs: the sum of the values that were shown.
+pub mod leds {
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    /// The sum.
+    pub static SHOWN: AtomicU32 = AtomicU32::new(0);
+
+    /// Adds a value.
+    pub fn show(value: u32) {
+        SHOWN.fetch_add(value, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,77 @@
+//! Two motes in one image, on a [`line`](super::line) in memory that takes no time. As on the board, each packet is encoded for the line; it is
+//! delivered whole.
+
+use super::line::uart;
+use super::mote::{Application, Memory, Mote, PACKET_LEN};
+use tegmen::address::Address;
+use tegmen::dtls::roles::Configured;
+use tegmen::secret::Secret;
+use tegmen::time::Instant;
+use tegmen_firmware::measure::Region;
+use tegmen_firmware::place::Place;
+use tegmen_lowpan::slip::{Decoder, Start};
+
+/// Makes a mote. Apart, so that the stack holds the mote and the parts of its node only while they are made.
+#[inline(never)]
+pub fn make<R: Configured, M: Memory>(
+    place: &'static Place<Mote<R, M>>,
+    now: Instant,
+    node: u8,
+    features: impl FnOnce() -> M::Features,
+) -> Option<&'static mut Mote<R, M>> {
+    place.fill(|| Mote::new(now, start(node), features()))
+}
+
+/// Returns the bridge's answer to the mote of this number: 1 is the client of 2.
+pub fn start(node: u8) -> Start {
+    let ip = |last| [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
+    let peer = (node == 1).then_some(Address { ip: ip(2), port: 5684, scope: 0 });
+    Start { seed: Secret::new([node; 32]), ip: ip(node), peer }
+}
+
+/// Lets the two answer each other until both are silent. Messages of a session are measured as `in_session` at the client, and
+/// as the region after it at the server.
+pub fn converse<A: Application<M>, M: Memory, B: Application<N>, N: Memory>(
+    (client, asking): (&mut Mote<A::Roles, M>, &mut A),
+    (server, serving): (&mut Mote<B::Roles, N>, &mut B),
+    now: Instant,
+    in_session: u32,
+    (line, storage): (&mut [u8; uart::LEN], &mut [u8; PACKET_LEN]),
+) {
+    loop {
+        let to_server = uart::take(line);
+        deliver(server, serving, now, in_session + SERVER, to_server, storage);
+        let to_client = uart::take(line);
+        if to_client.is_empty() {
+            return;
+        }
+        deliver(client, asking, now, in_session, to_client, storage);
+    }
+}
+
+/// Gives a mote every packet that is on its line.
+fn deliver<A: Application<M>, M: Memory>(
+    mote: &mut Mote<A::Roles, M>,
+    application: &mut A,
+    now: Instant,
+    in_session: u32,
+    line: &[u8],
+    storage: &mut [u8; PACKET_LEN],
+) {
+    let mut decoder = Decoder::new(storage);
+    for byte in line {
+        let Some(packet) = decoder.push(*byte) else { continue };
+        let is_in_session = packet.get(RECORD) == Some(&APPLICATION_DATA);
+        let region = if is_in_session { in_session } else { HANDSHAKE + in_session % 2 };
+        Region::new(region).measured(|| mote.on_packet(application, now, packet));
+    }
+}
+
+/// The region of handshakes. The regions of the client are even, those of the server follow them.
+pub const HANDSHAKE: u32 = 0;
+/// From a region of the client to that of the server.
+pub const SERVER: u32 = 1;
+/// Where the record of a datagram begins, behind the headers of IPv6 and UDP.
+const RECORD: usize = 48;
+/// A content type (RFC 6347, section 4.3.1).
+const APPLICATION_DATA: u8 = 23;
