@@ -1,0 +1,86 @@
+//! A client of Blink that observes the count, too: it shows the low three bits of each notification.
+
+use super::blink_client;
+use super::leds;
+use super::mote::{Application, Memory, Mote};
+use tegmen::coap::{Fixed, RequestId};
+use tegmen::dtls::Fatal;
+use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::roles::ClientOnly;
+use tegmen::identity::PeerId;
+use tegmen::node::{self, Notification, Observation, Reply};
+use tegmen::time::Instant;
+use tegmen_lowpan::slip::Start;
+
+/// The memory of its node: three messages of ours under way, since the registration keeps its place, and one is left free for
+/// responses. The node has no further part.
+pub struct Small;
+
+impl Memory for Small {
+    type Storage = Fixed<3, 64, 4, 64>;
+    type Features = ();
+}
+
+/// The client.
+pub struct Client {
+    blinker: blink_client::Client,
+    /// The session, while there is one.
+    pub server: Option<PeerId>,
+    observation: Observation,
+    now: Instant,
+}
+
+impl Client {
+    /// With OSCORE around the registration and the notifications.
+    pub fn with_oscore(self) -> Self {
+        Self { observation: self.observation.with_oscore(), ..self }
+    }
+}
+
+impl<M: Memory> Application<M> for Client {
+    type Roles = ClientOnly;
+
+    fn start(start: &Start) -> Option<Self> {
+        let blinker = Application::<M>::start(start)?;
+        Some(Self { blinker, server: None, observation: Observation::new(), now: Instant::default() })
+    }
+
+    fn key(&self, need: Need<'_>) -> Answer<'static> {
+        Application::<M>::key(&self.blinker, need)
+    }
+
+    fn look(&mut self, mote: &mut Mote<ClientOnly, M>, now: Instant) {
+        self.now = now;
+        if let Some(server) = self.server.filter(|_| self.observation.refresh_at() <= now) {
+            let _ = mote.observe(now, server, &mut self.observation, "blink");
+        }
+        self.blinker.look(mote, now);
+    }
+
+    fn on_established(&mut self, mote: &mut Mote<ClientOnly, M>, now: Instant, peer: PeerId) {
+        self.server = Some(peer);
+        self.blinker.on_established(mote, now, peer);
+    }
+
+    fn on_closed(&mut self, now: Instant, peer: PeerId, why: Fatal) {
+        self.server = None;
+        self.observation.on_closed();
+        Application::<M>::on_closed(&mut self.blinker, now, peer, why);
+    }
+}
+
+impl<X> node::Application<X> for Client {
+    fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
+        // One mote need not keep its refreshes apart from those of others.
+        let notification = self.observation.on_reply(self.now, peer, request, reply, 0);
+        match (notification, reply) {
+            (Some(Notification::Newest | Notification::Last), Reply::Response(response)) => {
+                if let [count] = response.payload() {
+                    leds::show((*count).into());
+                }
+            }
+            (Some(_), _) => {}
+            (None, _) => node::Application::<X>::on_reply(&mut self.blinker, peer, request, reply),
+        }
+    }
+}

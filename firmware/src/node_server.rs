@@ -1,0 +1,112 @@
+//! A server of Blink whose count can be observed, and that keeps a text which is longer than a block.
+//!
+//! `/blink` is that of [`blink_server`], and a change of its count is notified. `/text` has a text of at most [`TEXT_LEN`]
+//! bytes: GET reads it, PUT replaces it, POST replaces it and answers with the text before it.
+
+use super::blink_server;
+use super::mote::{Application, Memory, Mote};
+use tegmen::coap::handler::{AnyAuthenticated, Policy};
+use tegmen::coap::{Authorized, Code, Fixed, Handler, Response};
+use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::roles::ServerOnly;
+use tegmen::node::{self, BodyArray, ObserverArray, Parts};
+use tegmen::time::Instant;
+use tegmen_lowpan::slip::Start;
+
+/// The memory of its node: two observers, and space for three bodies and long responses.
+pub struct Serving;
+
+impl Memory for Serving {
+    type Storage = Fixed<1, 64, 4, 64>;
+    type Features = Parts<(), (), (), ObserverArray<2, 32>, Texts>;
+}
+
+/// Bodies of requests, and responses with their options.
+pub type Texts = BodyArray<3, 256, 0>;
+
+/// The server.
+pub struct Server {
+    counter: blink_server::Server,
+    /// The count is another one than the observers know.
+    changed: bool,
+    text: Text,
+}
+
+#[derive(Clone, Copy)]
+struct Text {
+    len: usize,
+    bytes: [u8; TEXT_LEN],
+}
+
+impl Text {
+    fn read(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+
+    /// # Errors
+    /// 4.13 if it is longer than there is space for.
+    fn replace(&mut self, text: &[u8]) -> Result<(), Code> {
+        self.bytes.get_mut(..text.len()).ok_or(Code::REQUEST_ENTITY_TOO_LARGE)?.copy_from_slice(text);
+        self.len = text.len();
+        Ok(())
+    }
+}
+
+impl<M: Memory> Application<M> for Server {
+    type Roles = ServerOnly;
+
+    fn start(start: &Start) -> Option<Self> {
+        let counter = Application::<M>::start(start)?;
+        Some(Self { counter, changed: false, text: Text { len: 0, bytes: [0; TEXT_LEN] } })
+    }
+
+    fn key(&self, need: Need<'_>) -> Answer<'static> {
+        Application::<M>::key(&self.counter, need)
+    }
+
+    fn look(&mut self, mote: &mut Mote<ServerOnly, M>, _: Instant) {
+        if self.changed {
+            self.changed = false;
+            mote.node.notify("blink");
+        }
+    }
+}
+
+impl<X> node::Application<X> for Server {
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        Some((&AnyAuthenticated, self))
+    }
+}
+
+impl Handler for Server {
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let message = request.message();
+        if message.path_is("text") {
+            return self.handle_text(message.code(), message.payload(), response);
+        }
+        self.counter.handle(request, response)?;
+        match message.code() {
+            Code::GET => response.observable(),
+            _ => self.changed = true,
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    fn handle_text(&mut self, method: Code, text: &[u8], response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if method == Code::GET {
+            return response.payload(self.text.read());
+        }
+        let before = self.text;
+        match method {
+            Code::PUT | Code::POST => self.text.replace(text)?,
+            _ => return Err(Code::METHOD_NOT_ALLOWED),
+        }
+        response.set_code(Code::CHANGED);
+        if method == Code::POST { response.payload(before.read()) } else { Ok(()) }
+    }
+}
+
+/// The most bytes of the text.
+pub const TEXT_LEN: usize = 96;
