@@ -22,6 +22,7 @@ use std::{
 use tegmen::coap::Code;
 use tegmen_bench_line::{Failure, IDENTITY};
 use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Session};
+use tegmen_host::uri::Scheme;
 use tokio::{runtime, task::JoinSet};
 
 /// Measures every client that is built, without protection and over DTLS.
@@ -175,13 +176,13 @@ pub(crate) fn client(words: &[String]) -> Result<(), Failure> {
         _ => return Err(Failure::new("usage: tegmen-bench session-client ADDRESS PORT [IDENTITY KEY]")),
     };
     let server: SocketAddr = format!("{ip}:{port}").parse().map_err(failure)?;
-    let secure = key.is_some();
+    let scheme = if key.is_some() { Scheme::Coaps } else { Scheme::Coap };
     let config = ClientConfig::default().with(|config| {
         config.trust.key = key;
         config.coap.nstart = AT_ONCE;
     });
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
-    let session = runtime.block_on(Session::connect_to(server, secure, config)).map_err(failure)?;
+    let session = runtime.block_on(Session::connect_to(server, scheme, config)).map_err(failure)?;
     for line in stdin().lines() {
         let milliseconds = line.map_err(failure)?.parse().map_err(failure)?;
         println!("{}", runtime.block_on(ask(&session, Duration::from_millis(milliseconds)))?);

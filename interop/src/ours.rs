@@ -13,6 +13,7 @@ use tegmen::dtls::Config;
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Session};
 use tegmen_host::hex::to_hex;
+use tegmen_host::uri::Scheme;
 
 /// Who a client says it is, and the key that goes with it.
 #[derive(Clone)]
@@ -275,12 +276,13 @@ impl Library {
             identity: psk.identity.clone(),
             key: zeroize::Zeroizing::new(psk.key.clone().into_bytes()),
         });
+        let scheme = if psk.is_some() { Scheme::Coaps } else { Scheme::Coap };
         let mut config = ClientConfig::default();
         config.trust.key = key;
         config.coap.timeout = Duration::from_secs(5);
         config.dtls.handshake_timeout = Duration::from_secs(8);
         set(&mut config);
-        let session = runtime.block_on(Session::connect_to(address, psk.is_some(), config));
+        let session = runtime.block_on(Session::connect_to(address, scheme, config));
         Ok(Self { session: session.map_err(|error| error.to_string())?, runtime })
     }
 

@@ -15,7 +15,7 @@ use tegmen_host::client::{self, Progress, Request, Response, Session};
 use tegmen_host::formats;
 use tegmen_host::group::Group;
 use tegmen_host::hex::{from_hex, to_hex};
-use tegmen_host::uri::Uri;
+use tegmen_host::uri::{Scheme, Uri};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen get coap://localhost/.well-known/core\n  \
@@ -159,7 +159,7 @@ impl RequestArgs {
         })?;
         if self.verbose {
             eprintln!("{} {}, round trip {:.1} ms", reply.code, reply.code.name(), millis(reply.round_trip));
-            if uri.secure {
+            if uri.scheme == Scheme::Coaps {
                 let resumed = if handshake.resumed { ", resumed" } else { "" };
                 eprintln!("handshake {:.1} ms{resumed}", millis(handshake.time));
             }
@@ -191,7 +191,7 @@ impl RequestArgs {
 impl RequestArgs {
     /// Asks all of a group.
     fn ask_group(&self, out: Output, uri: &Uri, request: &Request<'_>) -> Result<ExitCode, Failure> {
-        if uri.secure {
+        if uri.scheme == Scheme::Coaps {
             return Err(Failure::usage("DTLS has no groups: ask with coap://, or each server by its own address"));
         }
         if self.connect.context(uri)?.is_some() {

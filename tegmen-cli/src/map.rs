@@ -50,11 +50,11 @@ pub(crate) fn find(file: &Path, uri: &Uri) -> Result<Credential, Failure> {
 
 /// A URI without and with its port.
 fn spellings(uri: &Uri) -> (String, String) {
-    let (scheme, usual) = if uri.secure { ("coaps", 5684) } else { ("coap", 5683) };
+    let scheme = uri.scheme;
     let host = if uri.host.contains(':') { format!("[{}]", uri.host) } else { uri.host.clone() };
     let path = format!("/{}", uri.path.join("/"));
     let explicit = format!("{scheme}://{host}:{}{path}", uri.port);
-    let short = if uri.port == usual { format!("{scheme}://{host}{path}") } else { explicit.clone() };
+    let short = if uri.port == scheme.default_port() { format!("{scheme}://{host}{path}") } else { explicit.clone() };
     (short, explicit)
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 use tegmen_host::probe::{Choice, Datagram, Report, Resumption, probe, suite_name, version_name};
-use tegmen_host::uri::Uri;
+use tegmen_host::uri::{Scheme, Uri};
 use tegmen_host::x509::date;
 
 #[derive(Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Probe {
 impl Probe {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         let uri = Uri::parse(&self.uri).map_err(Failure::usage)?;
-        if !uri.secure {
+        if uri.scheme == Scheme::Coap {
             return Err(Failure::usage(
                 "probe examines DTLS: give a coaps URI (`tegmen get` works with plain servers)",
             ));

@@ -23,6 +23,7 @@ use tegmen_host::resumption::ResumptionConfig;
 use tegmen_host::server::{Event, HelloLimits, Listen, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
+use tegmen_host::uri::Scheme;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen serve --value /temp=21.5 --credentials keys.toml\n  \
@@ -215,10 +216,10 @@ impl Serve {
         let mut listen = Vec::new();
         for ip in addresses {
             if !self.no_secure {
-                listen.push(Listen { address: SocketAddr::new(*ip, self.port), secure: true });
+                listen.push(Listen { address: SocketAddr::new(*ip, self.port), scheme: Scheme::Coaps });
             }
             if self.plain || !self.oscore.is_empty() {
-                listen.push(Listen { address: SocketAddr::new(*ip, self.plain_port), secure: false });
+                listen.push(Listen { address: SocketAddr::new(*ip, self.plain_port), scheme: Scheme::Coap });
             }
         }
         listen
@@ -278,10 +279,9 @@ impl Serve {
     /// Writes to the log at which addresses and in which groups the server is, and the number of its contexts.
     fn announce(&self, server: &Server, contexts: usize, log: &Log) {
         for listen in server.addresses() {
-            let scheme = if listen.secure { "coaps" } else { "coap" };
             log.always(
                 || format!("listening at {listen}/"),
-                || json!({ "event": "listening", "scheme": scheme, "address": listen.address.to_string() }),
+                || json!({ "event": "listening", "scheme": listen.scheme.to_string(), "address": listen.address.to_string() }),
             );
         }
         if contexts > 0 {

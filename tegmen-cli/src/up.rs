@@ -16,6 +16,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Event, Server};
+use tegmen_host::uri::Scheme;
 use zeroize::Zeroizing;
 
 /// The identity of the paper's client.
@@ -88,7 +89,7 @@ impl Up {
         let mut config = ClientConfig::default();
         config.trust.key = Some(key);
         config.coap.token_len = 1;
-        let client = Session::connect_to(address, true, config).await.map_err(Failure::new)?;
+        let client = Session::connect_to(address, Scheme::Coaps, config).await.map_err(Failure::new)?;
         let handshake = client.handshake_time();
         out.line(
             || format!("handshake with {} done in {:.2} ms", client.remote(), handshake.as_secs_f64() * 1e3),

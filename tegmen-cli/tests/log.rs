@@ -7,6 +7,7 @@ mod works;
 use serde_json::Value;
 use tegmen::coap::Code;
 use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Session};
+use tegmen_host::uri::Scheme;
 use works::{Plain, Scene, Server};
 
 const PLAIN: &[&str] = &["--value", "/a=1", "--plain", "--no-secure", "--shards", "1"];
@@ -55,7 +56,7 @@ async fn refused_hellos_of_one_network_are_summed_up() {
     config.dtls.suites = tegmen::dtls::Suites(&[tegmen::dtls::CipherSuite::PSK_WITH_AES_128_CBC_SHA256]);
     let hellos = 100;
     for _ in 0..hellos {
-        let refused = Session::connect_to(server.addresses[0], true, config.clone()).await;
+        let refused = Session::connect_to(server.addresses[0], Scheme::Coaps, config.clone()).await;
         assert!(matches!(refused, Err(ClientError::Handshake { .. })), "{:?}", refused.err());
     }
     let lines: Vec<Value> = server.end().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -81,7 +82,7 @@ fn requests(events: &[Value]) -> Vec<&Value> {
 }
 
 async fn ask(server: &Server, method: Code, path: &str, payload: &[u8]) -> Response {
-    let client = Session::connect_to(server.addresses[0], false, ClientConfig::default()).await.unwrap();
+    let client = Session::connect_to(server.addresses[0], Scheme::Coap, ClientConfig::default()).await.unwrap();
     client.request(method, path).payload(payload).await.unwrap()
 }
 
@@ -131,7 +132,7 @@ async fn a_failed_handshake_names_the_identity_that_was_tried() {
     let key = ClientKey { identity: "a \"stranger\"\n".to_owned(), key: b"0123456789abcdef".to_vec().into() };
     let mut config = ClientConfig::default();
     config.trust.key = Some(key);
-    assert!(Session::connect_to(server.addresses[0], true, config).await.is_err());
+    assert!(Session::connect_to(server.addresses[0], Scheme::Coaps, config).await.is_err());
     let lines = server.end();
     let failed = lines.iter().find(|line| line.contains("no such identity")).expect("it failed");
     assert!(failed.contains(r#"("a \"stranger\"\n"): connection failed"#) && failed.contains(" warn "), "{failed}");

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen_host::client::{ClientConfig, Session};
+use tegmen_host::uri::Scheme;
 use works::{Plain, Scene, Server, URI_PATH};
 
 const PLAIN: &[&str] = &["--plain", "--no-secure", "--json"];
@@ -137,7 +138,7 @@ fn patches_grow_no_value_past_the_longest_body() {
 async fn client(server: &Server) -> Session {
     let mut config = ClientConfig::default();
     config.coap.timeout = Duration::from_secs(20);
-    Session::connect_to(server.addresses[0], false, config).await.unwrap()
+    Session::connect_to(server.addresses[0], Scheme::Coap, config).await.unwrap()
 }
 
 #[tokio::test]

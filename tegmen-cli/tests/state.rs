@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Session, Tap, Tapped};
 use tegmen_host::contexts;
+use tegmen_host::uri::Scheme;
 
 /// Killed at the latest when it is dropped.
 struct Server(Child);
@@ -96,8 +97,8 @@ async fn sessions_and_contexts_go_on_after_kill_9() {
     oscore.oscore = Some(dir.join("client"));
 
     let (mut server, secure, plain) = serve(&dir, (0, 0));
-    let mut client = Session::connect_to(secure, true, dtls.clone()).await.unwrap();
-    let objects = Session::connect_to(plain, false, oscore.clone()).await.unwrap();
+    let mut client = Session::connect_to(secure, Scheme::Coaps, dtls.clone()).await.unwrap();
+    let objects = Session::connect_to(plain, Scheme::Coap, oscore.clone()).await.unwrap();
     assert_eq!((get(&client).await.payload, get(&objects).await.payload), (b"21.5".to_vec(), b"21.5".to_vec()));
     // A session that is a few milliseconds old may be lost; this one is on the disk.
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -117,7 +118,7 @@ async fn sessions_and_contexts_go_on_after_kill_9() {
         if round % 2 == 1 {
             // The client is killed, too.
             drop(client);
-            client = Session::connect_to(secure, true, dtls.clone()).await.unwrap();
+            client = Session::connect_to(secure, Scheme::Coaps, dtls.clone()).await.unwrap();
         }
         get(&client).await;
         get(&objects).await;

@@ -7,6 +7,7 @@ use tegmen::coap::OptionNumber;
 use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::server::{Router, Server};
+use tegmen_host::uri::Scheme;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Tenths of a degree.
@@ -37,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = server.addresses()[0].address;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let config = ClientConfig::psk("reader", b"0123456789abcdef");
-        let session = Session::connect_to(address, true, config).await?;
+        let session = Session::connect_to(address, Scheme::Coaps, config).await?;
         let mut observation = session.observe("/temp").await?;
         for _ in 0..5 {
             let Some(reply) = observation.next().await? else { break };

@@ -42,7 +42,7 @@ use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use crate::slab::Slab;
-use crate::uri::Uri;
+use crate::uri::{Scheme, Uri};
 use crate::x509::CertificateInfo;
 use connection::Connection;
 use endpoint::Stored;
@@ -60,7 +60,6 @@ use tegmen::dtls::CipherSuite;
 use tegmen::dtls::connection_id::ConnectionIds;
 use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
 use tegmen::endpoint::Peers as _;
-use tegmen::identity::Protection;
 use tegmen::time::Instant;
 use zeroize::Zeroizing;
 
@@ -201,21 +200,20 @@ impl Session {
     /// [`ClientError`], whose text names the next step.
     pub async fn connect(uri: &Uri, config: ClientConfig) -> Result<Self, ClientError> {
         let (remote, config) = resolve(uri, config).await?;
-        Self::connect_to(remote, uri.secure, config).await
+        Self::connect_to(remote, uri.scheme, config).await
     }
 
     /// Opens a session with the server at an address, over a socket of its own.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
-    pub async fn connect_to(remote: SocketAddr, secure: bool, config: ClientConfig) -> Result<Self, ClientError> {
-        let stored = Stored::open(&config, remote, secure)?;
+    pub async fn connect_to(remote: SocketAddr, scheme: Scheme, config: ClientConfig) -> Result<Self, ClientError> {
+        let stored = Stored::open(&config, remote, scheme)?;
         let port = Port::connected(remote, stored.port(), None).await;
         let port = port.map_err(|source| ClientError::Unreachable { remote, source })?;
         let (path, config) = (crate::udp::path(port.local(), remote), Arc::new(config));
-        let protection = if secure { Protection::Dtls } else { Protection::Plain };
         let endpoint = Endpoint::open(&config, vec![port])?;
-        endpoint.begin(&config, path, protection, stored, Some(endpoint.clone())).await
+        endpoint.begin(&config, path, scheme.protection(), stored, Some(endpoint.clone())).await
     }
 
     /// Waits until the session stands. One of several that wait for it makes the handshake.

@@ -49,6 +49,7 @@ use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionCounters, TicketKeyError};
 use crate::state::{Sessions, StateError};
 use crate::udp::{BindError, Socket};
+use crate::uri::Scheme;
 use builder::AnyPolicy;
 use command::Command;
 use event::EventSink;
@@ -385,7 +386,7 @@ fn bind(
 fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindError> {
     let mut sockets: Vec<Socket> = Vec::new();
     for group in &config.groups {
-        let plain = || listens.iter().filter(|listen| !listen.secure).map(|listen| listen.address);
+        let plain = || listens.iter().filter(|listen| listen.scheme == Scheme::Coap).map(|listen| listen.address);
         // A socket for IPv6 answers IPv4, too, if there is no other.
         let same = plain().filter(|address| address.is_ipv4() == group.ip.is_ipv4());
         let both = plain().filter(|address| group.ip.is_ipv4() && address.ip() == Ipv6Addr::UNSPECIFIED);
@@ -410,7 +411,7 @@ fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<(Vec<Li
     let bind = |listen: &Listen| Socket::bind(listen.address, listen.address.port() == 0);
     let sockets = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     let listens = config.listen.iter().zip(&sockets);
-    let addresses = listens.map(|(listen, socket)| Listen { address: socket.local(), secure: listen.secure }).collect();
+    let addresses = listens.map(|(listen, socket)| Listen { address: socket.local(), scheme: listen.scheme }).collect();
     let asked = config.listen.iter().map(|listen| listen.address.port());
     let kept = asked.zip(sockets).filter(|(port, _)| *port == 0).map(|(_, socket)| socket).collect();
     Ok((addresses, kept))

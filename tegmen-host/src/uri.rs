@@ -3,12 +3,67 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
+use std::str::FromStr;
+use tegmen::identity::Protection;
+
+/// The scheme of a URI. As text it is `coap` or `coaps`; upper case is read as lower case.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scheme {
+    /// CoAP over UDP (RFC 7252, section 6.1).
+    Coap,
+    /// CoAP over DTLS (RFC 7252, section 6.2).
+    Coaps,
+}
+
+impl Scheme {
+    /// Returns the port of a URI without one.
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Coap => 5683,
+            Self::Coaps => 5684,
+        }
+    }
+
+    /// Returns the protection of a session with this scheme.
+    pub(crate) const fn protection(self) -> Protection {
+        match self {
+            Self::Coap => Protection::Plain,
+            Self::Coaps => Protection::Dtls,
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Coap => "coap",
+            Self::Coaps => "coaps",
+        })
+    }
+}
+
+/// The scheme of a text is neither `coap` nor `coaps`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the scheme is neither coap nor coaps")]
+pub struct SchemeError;
+
+impl FromStr for Scheme {
+    type Err = SchemeError;
+
+    fn from_str(text: &str) -> Result<Self, SchemeError> {
+        match text.to_ascii_lowercase().as_str() {
+            "coap" => Ok(Self::Coap),
+            "coaps" => Ok(Self::Coaps),
+            _ => Err(SchemeError),
+        }
+    }
+}
 
 /// A parsed URI.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Uri {
-    /// True for `coaps`.
-    pub secure: bool,
+    /// `coap` or `coaps`.
+    pub scheme: Scheme,
     /// A name or an address, without brackets.
     pub host: String,
     /// 5683 or 5684 unless given.
@@ -39,11 +94,7 @@ impl Uri {
             (None, Some(("coap" | "coaps", _))) => return Err(wrong("// is missing behind the scheme")),
             _ => return Err(wrong("the scheme is missing")),
         };
-        let secure = match scheme.to_ascii_lowercase().as_str() {
-            "coap" => false,
-            "coaps" => true,
-            _ => return Err(wrong("the scheme is neither coap nor coaps")),
-        };
+        let scheme: Scheme = scheme.parse().map_err(|SchemeError| wrong("the scheme is neither coap nor coaps"))?;
         if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(wrong("a space or control character is written with its code, a space as %20"));
         }
@@ -70,13 +121,7 @@ impl Uri {
             return Err(wrong("the host is missing"));
         }
         let port = match port {
-            None | Some("") => {
-                if secure {
-                    5684
-                } else {
-                    5683
-                }
-            }
+            None | Some("") => scheme.default_port(),
             Some(port) => match port.parse() {
                 Ok(port) if port > 0 => port,
                 _ => return Err(wrong("the port is not a number from 1 to 65535")),
@@ -97,13 +142,13 @@ impl Uri {
         if path.iter().chain(&query).any(|part| part.len() > 255) {
             return Err(wrong("a segment or argument has more than 255 bytes"));
         }
-        Ok(Self { secure, host: host.replace("%25", "%"), port, path, query })
+        Ok(Self { scheme, host: host.replace("%25", "%"), port, path, query })
     }
 }
 
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.secure { "coaps" } else { "coap" };
+        let scheme = self.scheme;
         let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
         write!(f, "{scheme}://{open}{}{close}:{}/{}", self.host, self.port, self.path.join("/"))
     }

@@ -9,6 +9,7 @@ use tegmen_host::client::{ClientConfig, ClientKey, Session};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::server::{Listen, Router, Server, ServerConfig};
+use tegmen_host::uri::Scheme;
 
 thread_local! {
     static COUNTS: Cell<bool> = const { Cell::new(false) };
@@ -67,7 +68,7 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    fn new(name: &str, secure: bool) -> Self {
+    fn new(name: &str, scheme: Scheme) -> Self {
         let dir = std::env::temp_dir().join(format!("tegmen-path-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let context = ContextFile {
@@ -86,7 +87,7 @@ impl Scene {
         contexts::create(&dir.join("server"), &context.mirrored()).unwrap();
         let credentials = Credentials::single("me", b"key");
         let contexts = Contexts::open(&[dir.join("server")], |name, _| credentials.learn(name, None)).unwrap();
-        let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure }];
+        let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), scheme }];
         let mut config = ServerConfig::default();
         config.oscore = contexts;
         config.listen = listen;
@@ -95,7 +96,7 @@ impl Scene {
         let server = Server::with(config).credentials(credentials).serve(router()).unwrap();
         let address = server.addresses()[0].address;
         let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
-        let oscore = (!secure).then(|| dir.join("client"));
+        let oscore = (scheme == Scheme::Coap).then(|| dir.join("client"));
         Self {
             _server: server,
             config: ClientConfig::default().with(|config| {
@@ -108,8 +109,8 @@ impl Scene {
     }
 
     /// Returns the allocations of the server for `gets` warm GETs.
-    async fn warm_gets(&self, secure: bool, gets: u64) -> u64 {
-        let session = Session::connect_to(self.address, secure, self.config.clone()).await.unwrap();
+    async fn warm_gets(&self, scheme: Scheme, gets: u64) -> u64 {
+        let session = Session::connect_to(self.address, scheme, self.config.clone()).await.unwrap();
         let mut before = 0;
         for number in 0..=100 + gets {
             let method = if number == 0 { Code::POST } else { Code::GET };
@@ -129,8 +130,8 @@ static ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 #[tokio::test]
 async fn a_session_makes_two_allocations_for_a_warm_get() {
     let _one = ONE.lock().await;
-    let scene = Scene::new("session", true);
-    let session = Session::connect_to(scene.address, true, scene.config.clone()).await.unwrap();
+    let scene = Scene::new("session", Scheme::Coaps);
+    let session = Session::connect_to(scene.address, Scheme::Coaps, scene.config.clone()).await.unwrap();
     let (gets, mut before) = (1000, 0);
     for number in 0..100 + gets {
         if number == 100 {
@@ -147,9 +148,9 @@ async fn a_session_makes_two_allocations_for_a_warm_get() {
 #[tokio::test]
 async fn a_warm_get_is_served_without_an_allocation() {
     let _one = ONE.lock().await;
-    for secure in [true, false] {
-        let scene = Scene::new(if secure { "dtls" } else { "oscore" }, secure);
-        let allocations = scene.warm_gets(secure, 1000).await;
+    for scheme in [Scheme::Coaps, Scheme::Coap] {
+        let scene = Scene::new(if scheme == Scheme::Coaps { "dtls" } else { "oscore" }, scheme);
+        let allocations = scene.warm_gets(scheme, 1000).await;
         // The memory of exchanges grows in blocks while it fills.
         assert!(allocations <= 10, "{allocations} allocations of 1,000 requests");
     }

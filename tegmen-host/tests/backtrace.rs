@@ -9,6 +9,7 @@ use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::server::{Application, Listen, Request, Server, ServerConfig};
+use tegmen_host::uri::Scheme;
 
 /// The most functions.
 const MOST: usize = 8;
@@ -82,13 +83,13 @@ fn create_contexts(dir: &Path) {
 }
 
 /// Returns the functions for a GET.
-async fn functions(secure: bool, oscore: bool) -> Vec<String> {
-    let dir: PathBuf = std::env::temp_dir().join(format!("tegmen-way-{}-{secure}-{oscore}", std::process::id()));
+async fn functions(scheme: Scheme, oscore: bool) -> Vec<String> {
+    let dir: PathBuf = std::env::temp_dir().join(format!("tegmen-way-{}-{scheme}-{oscore}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     create_contexts(&dir);
     let credentials = Credentials::single("me", b"key");
     let contexts = Contexts::open(&[dir.join("server")], |name, _| credentials.learn(name, None)).unwrap();
-    let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure }];
+    let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), scheme }];
     let config = ServerConfig::default().with(|config| {
         config.oscore = contexts;
         config.listen = listen;
@@ -98,7 +99,7 @@ async fn functions(secure: bool, oscore: bool) -> Vec<String> {
     let server = Server::with(config).credentials(credentials).serve(Tracing(sender)).unwrap();
     let mut config = ClientConfig::psk("me", b"key");
     config.oscore = oscore.then(|| dir.join("client"));
-    let session = Session::connect_to(server.addresses()[0].address, secure, config).await.unwrap();
+    let session = Session::connect_to(server.addresses()[0].address, scheme, config).await.unwrap();
     assert_eq!(session.get("/value").await.unwrap().payload, b"21.5");
     let backtrace = receiver.recv().unwrap();
     let _ = std::fs::remove_dir_all(&dir);
@@ -107,8 +108,8 @@ async fn functions(secure: bool, oscore: bool) -> Vec<String> {
 
 #[tokio::test]
 async fn at_most_eight_functions_lie_between_the_socket_and_the_application() {
-    for (secure, oscore) in [(true, false), (false, true), (true, true)] {
-        let functions = functions(secure, oscore).await;
+    for (scheme, oscore) in [(Scheme::Coaps, false), (Scheme::Coap, true), (Scheme::Coaps, true)] {
+        let functions = functions(scheme, oscore).await;
         assert!((4..=MOST).contains(&functions.len()), "{} functions: {functions:?}", functions.len());
         // Each is in the path of a datagram in ARCHITECTURE.md, in the same order.
         let mut rest = ARCHITECTURE.split_once("\nin   ").unwrap().1.split_once("\nout  ").unwrap().0;

@@ -12,6 +12,7 @@ use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Application, Listen, Request, Server, ServerConfig};
+use tegmen_host::uri::Scheme;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
@@ -37,7 +38,7 @@ fn start(change: impl FnOnce(&mut ServerConfig, &Credentials)) -> (Server, Arc<A
         ("never".to_owned(), Resource::Command(vec!["sleep".into(), "20".into()])),
     ]);
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
-    let listen = vec![Listen { address: any, secure: true }, Listen { address: any, secure: false }];
+    let listen = vec![Listen { address: any, scheme: Scheme::Coaps }, Listen { address: any, scheme: Scheme::Coap }];
     let mut config = ServerConfig::default();
     config.listen = listen;
     config.shards = 1;
@@ -49,8 +50,8 @@ fn start(change: impl FnOnce(&mut ServerConfig, &Credentials)) -> (Server, Arc<A
     (Server::with(config).credentials(credentials).serve(echo).unwrap(), executed)
 }
 
-fn address(server: &Server, secure: bool) -> SocketAddr {
-    server.addresses().iter().find(|listen| listen.secure == secure).unwrap().address
+fn address(server: &Server, scheme: Scheme) -> SocketAddr {
+    server.addresses().iter().find(|listen| listen.scheme == scheme).unwrap().address
 }
 
 fn config() -> ClientConfig {
@@ -93,7 +94,7 @@ async fn silent(change: impl FnOnce(&mut ClientConfig)) -> (UdpSocket, Session) 
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let mut config = ClientConfig::default();
     change(&mut config);
-    let session = Session::connect_to(silent.local_addr().unwrap(), false, config).await.unwrap();
+    let session = Session::connect_to(silent.local_addr().unwrap(), Scheme::Coap, config).await.unwrap();
     (silent, session)
 }
 
@@ -116,11 +117,11 @@ async fn all_at_once(session: &Session) {
 #[tokio::test]
 async fn many_requests_at_once_each_get_their_own_response() {
     let (server, _) = start(|_, _| {});
-    for secure in [true, false] {
+    for scheme in [Scheme::Coaps, Scheme::Coap] {
         for nstart in [1, 7, AT_ONCE] {
             let mut config = config();
             config.coap.nstart = nstart;
-            let session = Session::connect_to(address(&server, secure), secure, config).await.unwrap();
+            let session = Session::connect_to(address(&server, scheme), scheme, config).await.unwrap();
             all_at_once(&session).await;
             session.close();
         }
@@ -130,8 +131,8 @@ async fn many_requests_at_once_each_get_their_own_response() {
 #[tokio::test]
 async fn many_requests_at_once_cross_a_network_that_loses_datagrams() {
     let (server, executed) = start(|_, _| {});
-    let front = lossy(address(&server, true), 7).await;
-    let session = Session::connect_to(front, true, config()).await.unwrap();
+    let front = lossy(address(&server, Scheme::Coaps), 7).await;
+    let session = Session::connect_to(front, Scheme::Coaps, config()).await.unwrap();
     all_at_once(&session).await;
     assert_eq!((session.reconnects(), executed.load(Ordering::Relaxed)), (0, AT_ONCE), "each is executed once");
 }
@@ -157,8 +158,8 @@ async fn no_more_requests_than_nstart_wait_for_the_server() {
 #[tokio::test]
 async fn an_observation_goes_on_beside_requests() {
     let (server, _) = start(|_, _| {});
-    for secure in [true, false] {
-        let session = Session::connect_to(address(&server, secure), secure, config()).await.unwrap();
+    for scheme in [Scheme::Coaps, Scheme::Coap] {
+        let session = Session::connect_to(address(&server, scheme), scheme, config()).await.unwrap();
         session.put("/value", b"0").await.unwrap();
         let mut observation = session.observe("/value").await.unwrap();
         let follower = tokio::spawn(async move {
@@ -240,7 +241,7 @@ async fn requests_that_are_open_when_the_server_ends_the_session_end_with_an_err
     let (server, _) = start(|_, _| {});
     let mut config = config();
     config.recovery.reconnect = false;
-    let session = Session::connect_to(address(&server, true), true, config).await.unwrap();
+    let session = Session::connect_to(address(&server, Scheme::Coaps), Scheme::Coaps, config).await.unwrap();
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
         let session = session.clone();
@@ -259,7 +260,7 @@ async fn requests_that_are_open_when_the_server_ends_the_session_end_with_an_err
 async fn many_requests_begin_one_session_in_the_place_of_one_that_is_over() {
     let (server, _) = start(|_, _| {});
     let listen = server.addresses().to_vec();
-    let session = Session::connect_to(address(&server, true), true, config()).await.unwrap();
+    let session = Session::connect_to(address(&server, Scheme::Coaps), Scheme::Coaps, config()).await.unwrap();
     session.get("/value").await.unwrap();
     server.stop();
     let (_server, _) = start(|config, _| config.listen = listen);
@@ -298,7 +299,7 @@ async fn no_two_requests_at_once_use_the_same_nonce_of_a_context() {
     config.oscore = Some(ours);
     config.log.tap = Some(tap);
     config.trust.key = None;
-    let session = Session::connect_to(address(&server, false), false, config).await.unwrap();
+    let session = Session::connect_to(address(&server, Scheme::Coap), Scheme::Coap, config).await.unwrap();
     session.get("/value").await.unwrap();
     for _ in 0..10 {
         all_at_once(&session).await;

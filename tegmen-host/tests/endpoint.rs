@@ -8,7 +8,7 @@ use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Endpoint, Sessio
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::server::{Listen, Responder, Router, Server, ServerConfig};
-use tegmen_host::uri::Uri;
+use tegmen_host::uri::{Scheme, Uri};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
@@ -17,7 +17,12 @@ const KEY: &[u8] = b"0123456789abcdef";
 /// A server at `ports` addresses, half of them with DTLS, that answers each GET with its number.
 fn server(number: usize, ports: usize) -> Server {
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
-    let listen = (0..ports).map(|port| Listen { address: any, secure: port % 2 == 0 }).collect();
+    let listen = [Scheme::Coaps, Scheme::Coap]
+        .into_iter()
+        .cycle()
+        .take(ports)
+        .map(|scheme| Listen { address: any, scheme })
+        .collect();
     let mut config = ServerConfig::default();
     (config.listen, config.shards, config.trust.plain_allowed) = (listen, 1, true);
     let unanswered: Arc<Mutex<Vec<Responder>>> = Arc::default();
@@ -32,7 +37,7 @@ fn server(number: usize, ports: usize) -> Server {
 }
 
 fn secure(server: &Server) -> SocketAddr {
-    server.addresses().iter().find(|listen| listen.secure).unwrap().address
+    server.addresses().iter().find(|listen| listen.scheme == Scheme::Coaps).unwrap().address
 }
 
 fn config() -> ClientConfig {
@@ -58,7 +63,7 @@ async fn a_hundred_sessions_with_four_servers_use_one_socket_at_the_same_time() 
         for listen in server.addresses().iter().copied() {
             let endpoint = endpoint.clone();
             connecting
-                .spawn(async move { (expected, endpoint.connect_to(listen.address, listen.secure).await.unwrap()) });
+                .spawn(async move { (expected, endpoint.connect_to(listen.address, listen.scheme).await.unwrap()) });
         }
     }
     let (mut asking, mut sessions) = (JoinSet::new(), Vec::new());
@@ -92,8 +97,8 @@ async fn a_hundred_sessions_with_four_servers_use_one_socket_at_the_same_time() 
 async fn sessions_go_on_while_one_server_is_gone() {
     let (first, second) = (server(1, 2), server(2, 2));
     let endpoint = endpoint(config().with(|config| config.recovery.reconnect = false)).await;
-    let gone = endpoint.connect_to(secure(&first), true).await.unwrap();
-    let other = endpoint.connect_to(secure(&second), true).await.unwrap();
+    let gone = endpoint.connect_to(secure(&first), Scheme::Coaps).await.unwrap();
+    let other = endpoint.connect_to(secure(&second), Scheme::Coaps).await.unwrap();
     assert_eq!((number(&gone).await, number(&other).await), (1, 2));
     first.stop();
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -112,9 +117,9 @@ async fn a_server_that_is_not_there_is_found_by_its_silence_and_holds_nobody_up(
     let endpoint = endpoint(config).await;
     let connecting = tokio::spawn({
         let endpoint = endpoint.clone();
-        async move { endpoint.connect_to(nobody, true).await.map(drop) }
+        async move { endpoint.connect_to(nobody, Scheme::Coaps).await.map(drop) }
     });
-    let session = endpoint.connect_to(secure(&there), true).await.unwrap();
+    let session = endpoint.connect_to(secure(&there), Scheme::Coaps).await.unwrap();
     let begin = Instant::now();
     for _ in 0..20 {
         assert_eq!(number(&session).await, 1);
@@ -132,7 +137,7 @@ async fn a_second_connect_returns_the_session_that_is_open() {
     let mut connecting = JoinSet::new();
     for _ in 0..10 {
         let endpoint = endpoint.clone();
-        connecting.spawn(async move { endpoint.connect_to(remote, true).await.unwrap() });
+        connecting.spawn(async move { endpoint.connect_to(remote, Scheme::Coaps).await.unwrap() });
     }
     let sessions = connecting.join_all().await;
     assert_eq!(server.sessions().len(), 1);
@@ -141,11 +146,15 @@ async fn a_second_connect_returns_the_session_that_is_open() {
     let uri = Uri::parse(&format!("coaps://{remote}")).unwrap();
     let in_use = endpoint.connect_with(&uri, other).await;
     assert!(matches!(in_use, Err(ClientError::InUse { .. })), "{:?}", in_use.err());
-    assert!(matches!(endpoint.connect_to(remote, false).await, Err(ClientError::InUse { .. })));
+    assert!(matches!(endpoint.connect_to(remote, Scheme::Coap).await, Err(ClientError::InUse { .. })));
     sessions[0].close();
     let closed = sessions[1].get("/number").await;
     assert!(matches!(closed, Err(ClientError::Closed { .. })), "{closed:?}");
-    assert_eq!(number(&endpoint.connect_to(remote, true).await.unwrap()).await, 1, "a new one, in place of the closed");
+    assert_eq!(
+        number(&endpoint.connect_to(remote, Scheme::Coaps).await.unwrap()).await,
+        1,
+        "a new one, in place of the closed"
+    );
 }
 
 #[tokio::test]
@@ -154,7 +163,7 @@ async fn sessions_are_closed_dropped_and_opened_again() {
     let endpoint = endpoint(config()).await;
     for round in 0..50 {
         for listen in server.addresses() {
-            let session = endpoint.connect_to(listen.address, listen.secure).await.unwrap();
+            let session = endpoint.connect_to(listen.address, listen.scheme).await.unwrap();
             assert_eq!(number(&session).await, 1);
             match round % 3 {
                 0 => session.close(),
@@ -172,14 +181,14 @@ async fn dropping_an_endpoint_ends_all_requests_with_an_error() {
     let endpoint = endpoint(config().with(|config| config.coap.nstart = 2)).await;
     let mut asking = JoinSet::new();
     for listen in server.addresses() {
-        let session = endpoint.connect_to(listen.address, listen.secure).await.unwrap();
+        let session = endpoint.connect_to(listen.address, listen.scheme).await.unwrap();
         for _ in 0..5 {
             let session = session.clone();
             asking.spawn(async move { session.get("/never").await.map(drop) });
         }
     }
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let plain = endpoint.connect_to(silent.local_addr().unwrap(), false).await.unwrap();
+    let plain = endpoint.connect_to(silent.local_addr().unwrap(), Scheme::Coap).await.unwrap();
     asking.spawn(async move { plain.observe("/number").await.map(drop) });
     tokio::time::sleep(Duration::from_millis(200)).await;
     let local = endpoint.addresses()[0];
@@ -197,7 +206,7 @@ async fn a_closed_endpoint_opens_no_session() {
     let server = server(1, 2);
     let endpoint = endpoint(config()).await;
     endpoint.close();
-    let closed = endpoint.connect_to(secure(&server), true).await.map(drop);
+    let closed = endpoint.connect_to(secure(&server), Scheme::Coaps).await.map(drop);
     assert!(matches!(closed, Err(ClientError::Closed { .. })), "{closed:?}");
 }
 
@@ -213,12 +222,12 @@ async fn a_full_queue_and_a_handler_that_never_answers_concern_one_session() {
     }))
     .await;
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let full = endpoint.connect_to(silent.local_addr().unwrap(), false).await.unwrap();
+    let full = endpoint.connect_to(silent.local_addr().unwrap(), Scheme::Coap).await.unwrap();
     let waiting = tokio::spawn({
         let full = full.clone();
         async move { full.get("/number").await.map(drop) }
     });
-    let busy = endpoint.connect_to(secure(&busy), true).await.unwrap();
+    let busy = endpoint.connect_to(secure(&busy), Scheme::Coaps).await.unwrap();
     let never = tokio::spawn({
         let busy = busy.clone();
         async move { busy.get("/never").await.map(drop) }
@@ -226,7 +235,7 @@ async fn a_full_queue_and_a_handler_that_never_answers_concern_one_session() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let refused = full.get("/number").await;
     assert!(matches!(refused, Err(ClientError::QueueFull { max: 0, .. })), "{refused:?}");
-    let free = endpoint.connect_to(secure(&free), true).await.unwrap();
+    let free = endpoint.connect_to(secure(&free), Scheme::Coaps).await.unwrap();
     assert_eq!((number(&free).await, number(&busy).await), (2, 1));
     let never = never.await.unwrap();
     assert!(matches!(never, Err(ClientError::NoResponse { .. })), "{never:?}");
@@ -239,7 +248,7 @@ async fn a_socket_at_all_addresses_reaches_both_families() {
     let server = server(1, 2);
     let endpoint = Endpoint::builder().psk("me", KEY).bind("[::]:0").await.unwrap();
     for listen in server.addresses() {
-        let scheme = if listen.secure { "coaps" } else { "coap" };
+        let scheme = listen.scheme;
         let session = endpoint.connect(&format!("{scheme}://{}", listen.address)).await.unwrap();
         assert_eq!(session.get("/number").await.unwrap().code, Code::CONTENT);
         assert_eq!(session.local().ip(), Ipv4Addr::LOCALHOST);
@@ -252,8 +261,8 @@ async fn a_session_continues_from_another_port_and_the_others_stay() {
     let mut config = config();
     config.dtls.connection_id = Some(Default::default());
     let endpoint = endpoint(config).await;
-    let moved = endpoint.connect_to(secure(&first), true).await.unwrap();
-    let other = endpoint.connect_to(secure(&second), true).await.unwrap();
+    let moved = endpoint.connect_to(secure(&first), Scheme::Coaps).await.unwrap();
+    let other = endpoint.connect_to(secure(&second), Scheme::Coaps).await.unwrap();
     for _ in 0..3 {
         moved.rebind().await.unwrap();
         assert_ne!(moved.local(), other.local());

@@ -14,6 +14,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Event, Server};
 use tegmen_host::state::Database;
+use tegmen_host::uri::Scheme;
 
 /// Both ends of a context in a temporary directory, an image of them made before their first use, and the client's datagrams.
 struct Scene {
@@ -116,7 +117,7 @@ impl Scene {
         config.oscore = oscore;
         config.log.tap = Some(tap);
         config.coap.timeout = Duration::from_secs(5);
-        let client = Session::connect_to(running.address, false, config).await.unwrap();
+        let client = Session::connect_to(running.address, Scheme::Coap, config).await.unwrap();
         let mut replies = Vec::new();
         for payload in payloads {
             replies.push(client.put("value", payload).await);

@@ -14,6 +14,7 @@ use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::group::Group;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Application, Event, Listen, Request as ServerRequest, Server, ServerConfig};
+use tegmen_host::uri::Scheme;
 
 struct Running {
     server: Server,
@@ -46,7 +47,8 @@ impl Running {
 
     fn both() -> ServerConfig {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let listen = vec![Listen { address: any, secure: true }, Listen { address: any, secure: false }];
+        let listen =
+            vec![Listen { address: any, scheme: Scheme::Coaps }, Listen { address: any, scheme: Scheme::Coap }];
         ServerConfig::default().with(|config| {
             config.listen = listen;
             config.shards = 2;
@@ -54,8 +56,8 @@ impl Running {
         })
     }
 
-    fn address(&self, secure: bool) -> SocketAddr {
-        self.server.addresses().iter().find(|listen| listen.secure == secure).unwrap().address
+    fn address(&self, scheme: Scheme) -> SocketAddr {
+        self.server.addresses().iter().find(|listen| listen.scheme == scheme).unwrap().address
     }
 
     fn heard(&self, text: &str) -> bool {
@@ -79,8 +81,8 @@ async fn ask(client: &Session, method: Code, path: &str, payload: &[u8]) -> Resp
 #[tokio::test]
 async fn requests_over_dtls_and_in_clear() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
-    for secure in [true, false] {
-        let client = Session::connect_to(running.address(secure), secure, config("me", b"key")).await.unwrap();
+    for scheme in [Scheme::Coaps, Scheme::Coap] {
+        let client = Session::connect_to(running.address(scheme), scheme, config("me", b"key")).await.unwrap();
         assert_eq!(ask(&client, Code::PUT, "value", b"second").await.code, Code::CHANGED);
         assert_eq!(ask(&client, Code::GET, "value", b"").await.payload, b"second");
         assert_eq!(ask(&client, Code::GET, "nothing", b"").await.code, Code::NOT_FOUND);
@@ -96,7 +98,8 @@ async fn requests_over_dtls_and_in_clear() {
 #[tokio::test]
 async fn a_command_answers_in_a_separate_response() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
-    let client = Session::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    let client =
+        Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config("me", b"key")).await.unwrap();
     let reply = ask(&client, Code::GET, "slow", b"").await;
     assert_eq!((reply.code, &reply.payload[..]), (Code::CONTENT, &b"late\n"[..]));
     assert!(reply.round_trip >= Duration::from_millis(300));
@@ -109,7 +112,8 @@ async fn a_command_answers_in_a_separate_response() {
 #[tokio::test]
 async fn files_are_served_and_nothing_above_them() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
-    let client = Session::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    let client =
+        Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config("me", b"key")).await.unwrap();
     // Larger than one message: it comes in blocks.
     let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/blink_server.rs")).unwrap();
     assert_eq!(ask(&client, Code::GET, "files/blink_server.rs", b"").await.payload, file);
@@ -128,7 +132,10 @@ async fn wrong_identity_and_wrong_key_are_told_apart_by_the_operator_alone() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
     let mut texts = Vec::new();
     for (identity, key) in [("me", &b"another"[..]), ("you", &b"key"[..])] {
-        let error = Session::connect_to(running.address(true), true, config(identity, key)).await.err().unwrap();
+        let error = Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config(identity, key))
+            .await
+            .err()
+            .unwrap();
         assert!(matches!(error, ClientError::IdentityOrKey { .. }), "{error}");
         texts.push(error.to_string().replace(identity, "NAME"));
     }
@@ -176,10 +183,10 @@ async fn forgetful(server: SocketAddr, forgotten: usize) -> (SocketAddr, Arc<Mut
 #[tokio::test]
 async fn a_client_whose_handshake_the_server_forgot_begins_a_new_one() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
-    let (address, hellos) = forgetful(running.address(true), 1).await;
+    let (address, hellos) = forgetful(running.address(Scheme::Coaps), 1).await;
     let mut config = config("me", b"key");
     config.dtls.retransmit_first = Duration::from_millis(100);
-    let client = match Session::connect_to(address, true, config).await {
+    let client = match Session::connect_to(address, Scheme::Coaps, config).await {
         Ok(client) => client,
         Err(error) => panic!("{error}"),
     };
@@ -190,11 +197,11 @@ async fn a_client_whose_handshake_the_server_forgot_begins_a_new_one() {
 #[tokio::test]
 async fn a_server_that_says_nothing_of_the_key_is_not_said_to_refuse_it() {
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
-    let (address, _) = forgetful(running.address(true), usize::MAX).await;
+    let (address, _) = forgetful(running.address(Scheme::Coaps), usize::MAX).await;
     let mut config = config("me", b"key");
     config.dtls.retransmit_first = Duration::from_millis(100);
     config.dtls.handshake_timeout = Duration::from_secs(2);
-    let error = Session::connect_to(address, true, config).await.err().unwrap();
+    let error = Session::connect_to(address, Scheme::Coaps, config).await.err().unwrap();
     assert!(!matches!(error, ClientError::IdentityOrKey { .. }), "{error}");
     assert!(!error.to_string().contains("did not accept our Finished"), "{error}");
 }
@@ -206,7 +213,7 @@ async fn a_hello_without_a_common_suite_is_refused_and_the_operator_is_told() {
     let running = Running::start(&Credentials::single("me", b"key"), with_gcm);
     let mut config = config("me", b"key");
     config.dtls.suites = Suites(&[CipherSuite::PSK_WITH_AES_128_CCM_8]);
-    assert!(Session::connect_to(running.address(true), true, config).await.is_err());
+    assert!(Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config).await.is_err());
     assert!(running.heard("HelloRefused") && running.heard("AlertDescription(40)"));
 }
 
@@ -221,7 +228,8 @@ async fn rights_and_reloading_come_from_the_file() {
     };
     write("[[psk]]\nidentity = \"me\"\nkey_text = \"key\"\nallow = [\"GET /value\"]\n", 100);
     let running = Running::start(&Credentials::from_file(&file).unwrap(), Running::both());
-    let client = Session::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    let client =
+        Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config("me", b"key")).await.unwrap();
     assert_eq!(ask(&client, Code::GET, "value", b"").await.code, Code::CONTENT);
     assert_eq!(ask(&client, Code::PUT, "value", b"x").await.code, Code::FORBIDDEN);
     write("[[psk]]\nidentity = \"other\"\nkey_text = \"key\"\n", 10);
@@ -233,23 +241,24 @@ async fn rights_and_reloading_come_from_the_file() {
     }
     // The session of who was removed is over.
     assert!(!matches!(client.get("value").await, Ok(reply) if reply.code == Code::CONTENT));
-    let other = Session::connect_to(running.address(true), true, config("other", b"key")).await.unwrap();
+    let other =
+        Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config("other", b"key")).await.unwrap();
     assert_eq!(ask(&other, Code::PUT, "value", b"x").await.code, Code::CHANGED);
     std::fs::remove_file(&file).unwrap();
 }
 
 #[tokio::test]
 async fn ipv6_and_a_port_that_is_taken() {
-    let listen = vec![Listen { address: "[::1]:0".parse().unwrap(), secure: true }];
+    let listen = vec![Listen { address: "[::1]:0".parse().unwrap(), scheme: Scheme::Coaps }];
     let mut server = ServerConfig::default();
     server.listen = listen;
     server.shards = 1;
     let running = Running::start(&Credentials::single("me", b"key"), server);
-    let address = running.address(true);
-    let client = Session::connect_to(address, true, config("me", b"key")).await.unwrap();
+    let address = running.address(Scheme::Coaps);
+    let client = Session::connect_to(address, Scheme::Coaps, config("me", b"key")).await.unwrap();
     assert_eq!(ask(&client, Code::PUT, "blink", b"1").await.payload, [1]);
     let mut again = ServerConfig::default();
-    again.listen = vec![Listen { address, secure: true }];
+    again.listen = vec![Listen { address, scheme: Scheme::Coaps }];
     let nobody = Credentials::single("me", b"key");
     let refused = Server::with(again).credentials(nobody.clone()).serve(Resources::new([]));
     assert!(refused.err().unwrap().to_string().contains("is in use"));
@@ -258,12 +267,12 @@ async fn ipv6_and_a_port_that_is_taken() {
 #[tokio::test]
 async fn nobody_listening_and_a_server_that_ends_are_named() {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = Session::connect_to(free, true, config("me", b"key")).await.err().unwrap();
+    let error = Session::connect_to(free, Scheme::Coaps, config("me", b"key")).await.err().unwrap();
     assert!(matches!(error, ClientError::Refused { .. }), "{error}");
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
     let mut fixed = config("me", b"key");
     fixed.recovery.reconnect = false;
-    let client = Session::connect_to(running.address(true), true, fixed).await.unwrap();
+    let client = Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, fixed).await.unwrap();
     running.server.stop();
     let error = client.get("value").await.err().unwrap();
     assert!(matches!(error, ClientError::Ended { .. }), "{error}");
@@ -294,8 +303,8 @@ async fn a_store_may_answer_late_and_how_late_tells_nothing() {
     settings.trust.key_store = Some(Arc::new(Slow));
     settings.trust.key_store_answers_every = every;
     let running = Running::start(&Credentials::single("me", b"key"), settings);
-    let address = running.address(true);
-    let client = Session::connect_to(address, true, config("stored", b"key")).await.unwrap();
+    let address = running.address(Scheme::Coaps);
+    let client = Session::connect_to(address, Scheme::Coaps, config("stored", b"key")).await.unwrap();
     assert!(client.handshake_time() >= every);
     assert_eq!(ask(&client, Code::GET, "value", b"").await.code, Code::CONTENT);
     assert_eq!(ask(&client, Code::PUT, "value", b"x").await.code, Code::FORBIDDEN);
@@ -303,14 +312,14 @@ async fn a_store_may_answer_late_and_how_late_tells_nothing() {
     // Unknown identity, and known identity with another key, in the store or in the file: as late as the one that is known.
     for (identity, key) in [("nobody", &b"key"[..]), ("stored", b"another"), ("me", b"another")] {
         let start = std::time::Instant::now();
-        let error = Session::connect_to(address, true, config(identity, key)).await.err().unwrap();
+        let error = Session::connect_to(address, Scheme::Coaps, config(identity, key)).await.err().unwrap();
         assert!(matches!(error, ClientError::IdentityOrKey { .. }), "{error}");
         assert!(start.elapsed() >= every, "{identity}");
     }
     // Who waits for ever holds up nobody.
-    let waiting = tokio::spawn(Session::connect_to(address, true, config("never", b"key")));
+    let waiting = tokio::spawn(Session::connect_to(address, Scheme::Coaps, config("never", b"key")));
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let quick = Session::connect_to(address, true, config("me", b"key")).await.unwrap();
+    let quick = Session::connect_to(address, Scheme::Coaps, config("me", b"key")).await.unwrap();
     assert!(quick.handshake_time() >= every, "whom the file has is not told apart");
     assert!(waiting.await.unwrap().is_err());
 }
@@ -321,7 +330,7 @@ async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
     let server = |address: SocketAddr, value: &'static [u8]| {
         let resources = Resources::new([("value".to_owned(), Resource::value(value))]);
         let mut config = ServerConfig::default();
-        config.listen = vec![Listen { address, secure: false }];
+        config.listen = vec![Listen { address, scheme: Scheme::Coap }];
         config.groups = vec!["224.0.1.187%127.0.0.1".parse().unwrap()];
         config.coap.leisure = Duration::from_millis(200);
         config.shards = 2;
@@ -351,7 +360,7 @@ async fn a_client_that_changes_its_port_keeps_its_session_whatever_shard_the_por
     let running = Running::start(&Credentials::single("me", b"key"), Running::both());
     let mut config = config("me", b"key");
     config.dtls.connection_id = Some(ConnectionIdConfig { len: 0, ..ConnectionIdConfig::default() });
-    let client = Session::connect_to(running.address(true), true, config).await.unwrap();
+    let client = Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config).await.unwrap();
     let ids = client.connection_ids().unwrap();
     assert!(ids.theirs().bytes().len() == 8 && ids.ours().is_empty() && ids.return_routability());
     for _ in 0..20 {
@@ -375,7 +384,7 @@ async fn a_server_without_connection_ids_loses_a_client_that_moves() {
     let mut config = config("me", b"key");
     config.coap.timeout = Duration::from_secs(1);
     config.dtls.connection_id = Some(ConnectionIdConfig::default());
-    let client = Session::connect_to(running.address(true), true, config).await.unwrap();
+    let client = Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config).await.unwrap();
     assert!(client.connection_ids().is_none());
     assert_eq!(ask(&client, Code::GET, "value", b"").await.payload, b"first");
     client.rebind().await.unwrap();
@@ -404,8 +413,8 @@ async fn a_post_that_nothing_can_be_remembered_of_is_answered_with_5_03_and_a_ge
     let credentials = Credentials::single("me", b"key");
     let server =
         Server::with(config_of_server).credentials(credentials.clone()).on_event(sink).serve(counting.clone()).unwrap();
-    let address = server.addresses().iter().find(|listen| listen.secure).unwrap().address;
-    let client = Session::connect_to(address, true, config("me", b"key")).await.unwrap();
+    let address = server.addresses().iter().find(|listen| listen.scheme == Scheme::Coaps).unwrap().address;
+    let client = Session::connect_to(address, Scheme::Coaps, config("me", b"key")).await.unwrap();
     let mut executed = 0;
     let refused = loop {
         match ask(&client, Code::POST, "count", b"").await.code {
@@ -419,7 +428,7 @@ async fn a_post_that_nothing_can_be_remembered_of_is_answered_with_5_03_and_a_ge
     assert_eq!(ask(&client, Code::GET, "count", b"").await.code, Code::CONTENT);
     assert_eq!(ask(&client, Code::PUT, "count", b"").await.code, Code::CONTENT);
     // Another peer has a share of its own.
-    let other = Session::connect_to(address, true, config("me", b"key")).await.unwrap();
+    let other = Session::connect_to(address, Scheme::Coaps, config("me", b"key")).await.unwrap();
     assert_eq!(ask(&other, Code::POST, "count", b"").await.code, Code::CONTENT);
     assert!(events.lock().unwrap().iter().any(|event| event.contains("no memory is left")), "the operator is told");
     let totals = server.stop();
@@ -433,12 +442,14 @@ async fn sessions_are_listed_and_one_is_closed_while_the_others_remain() {
     assert!(running.server.sessions().is_empty());
     let mut clients = Vec::new();
     for _ in 0..3 {
-        let client = Session::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+        let client =
+            Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config("me", b"key")).await.unwrap();
         assert_eq!(ask(&client, Code::GET, "value", b"").await.code, Code::CONTENT);
         clients.push(client);
     }
     // A peer without DTLS has no session.
-    let plain = Session::connect_to(running.address(false), false, ClientConfig::default()).await.unwrap();
+    let plain =
+        Session::connect_to(running.address(Scheme::Coap), Scheme::Coap, ClientConfig::default()).await.unwrap();
     ask(&plain, Code::GET, "value", b"").await;
     let sessions = running.server.sessions();
     assert_eq!(sessions.iter().map(|session| &*session.identity).collect::<Vec<_>>(), ["me"; 3]);
@@ -456,7 +467,7 @@ async fn sessions_are_listed_and_one_is_closed_while_the_others_remain() {
         }
     }
     // Its client may connect again, and the old id does not name the new session.
-    let again = Session::connect_to(running.address(true), true, config("me", b"key")).await.unwrap();
+    let again = Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config("me", b"key")).await.unwrap();
     assert_eq!(ask(&again, Code::GET, "value", b"").await.code, Code::CONTENT);
     let now = running.server.sessions();
     assert!(now.len() > 2 && remain.iter().all(|session| now.contains(session)), "{now:?}");

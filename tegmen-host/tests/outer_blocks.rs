@@ -11,6 +11,7 @@ use tegmen_host::contexts::{self, ContextFile, Contexts, MAX_UNFRAGMENTED_SIZE};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::Server;
+use tegmen_host::uri::Scheme;
 use tokio::net::UdpSocket;
 
 /// Both ends of a context in a directory that is gone at the end.
@@ -144,7 +145,7 @@ async fn ask(client: &Session, method: Code, payload: &[u8]) -> Response {
 async fn messages_that_a_proxy_cuts_are_put_together_at_both_ends() {
     let scene = Scene::new("cut");
     let (_server, address) = scene.serve();
-    let client = Session::connect_to(cut(address).await, false, scene.client()).await.unwrap();
+    let client = Session::connect_to(cut(address).await, Scheme::Coap, scene.client()).await.unwrap();
     assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
     let long: Vec<u8> = (0..5000u32).map(|at| at as u8).collect();
     // Blocks inside of 1024 bytes, each in blocks outside of 64.
@@ -202,6 +203,6 @@ async fn blocks_that_are_not_authentic_cost_little() {
     }
     assert_eq!(last, Code::BAD_REQUEST);
     // And those who have the keys are served as before.
-    let client = Session::connect_to(address, false, scene.client()).await.unwrap();
+    let client = Session::connect_to(address, Scheme::Coap, scene.client()).await.unwrap();
     assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
 }

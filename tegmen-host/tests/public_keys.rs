@@ -14,6 +14,7 @@ use tegmen_host::public_keys::{NotOurs, PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use tegmen_host::state::Database;
+use tegmen_host::uri::Scheme;
 use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
 use tegmen_host::x509::{AllowedKey, RawKeys};
 use test_ca::TestCa;
@@ -30,7 +31,7 @@ fn start_at(
     let events = Arc::new(Mutex::new(Vec::new()));
     let keep = events.clone();
     let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
-    let listen = vec![Listen { address, secure: true }];
+    let listen = vec![Listen { address, scheme: Scheme::Coaps }];
     let mut config = ServerConfig::default();
     config.listen = listen;
     config.shards = 2;
@@ -48,7 +49,7 @@ async fn get(remote: SocketAddr, keys: PublicKeys) -> Result<(String, Option<Str
         config.coap.timeout = Duration::from_secs(10);
     });
     config.dtls.handshake_timeout = Duration::from_secs(8);
-    let client = Session::connect_to(remote, true, config).await?;
+    let client = Session::connect_to(remote, Scheme::Coaps, config).await?;
     let reply = client.get("value").await?;
     Ok((String::from_utf8(reply.payload).unwrap(), client.server()))
 }
@@ -166,7 +167,7 @@ async fn after_a_restart_a_session_comes_back_if_its_key_is_believed_still_and_a
         config.trust.public_keys = Some(client);
         config.state.session = session;
         config.coap.timeout = Duration::from_secs(3);
-        let client = Session::connect_to(remote, true, config).await.unwrap();
+        let client = Session::connect_to(remote, Scheme::Coaps, config).await.unwrap();
         assert_eq!(client.get("value").await.unwrap().payload, b"first");
         server.stop();
         let (server, _, events) = serve(then, remote);
@@ -223,7 +224,7 @@ async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
     let (tell, may) = std::sync::mpsc::channel();
     let slow = Arc::new(Slow { key, asked, may: Mutex::new(may) });
     let keys = PublicKeys::new(BOTH).with_chain(&[certificate], slow).unwrap().believing(test_ca.verifier());
-    let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), secure: true }];
+    let listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), scheme: Scheme::Coaps }];
     let public_keys = Some(keys.asking(ClientAuthentication::Required));
     let mut config = ServerConfig::default();
     config.listen = listen;
@@ -240,14 +241,14 @@ async fn a_signature_that_takes_long_keeps_nobody_else_waiting() {
     config.trust.public_keys = Some(test_ca.client(CERTIFIED).expecting("127.0.0.1"));
     config.coap.timeout = Duration::from_secs(10);
     config.dtls.retransmit_first = Duration::from_millis(50);
-    let certified = tokio::spawn(Session::connect_to(remote, true, config));
+    let certified = tokio::spawn(Session::connect_to(remote, Scheme::Coaps, config));
     is_asked.recv().await.unwrap();
 
     let key = Some(ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() });
     let mut config = ClientConfig::default();
     config.trust.key = key;
     config.dtls.handshake_timeout = Duration::from_secs(3);
-    let known = Session::connect_to(remote, true, config).await;
+    let known = Session::connect_to(remote, Scheme::Coaps, config).await;
     assert!(known.is_ok(), "{:?}", known.err().map(|error| error.to_string()));
     // Meanwhile the other client repeats its ClientHello, and there is nothing to answer it with yet.
     tokio::time::sleep(Duration::from_millis(200)).await;

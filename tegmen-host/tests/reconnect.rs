@@ -10,6 +10,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Listen, Server, ServerConfig};
 use tegmen_host::state::Database;
+use tegmen_host::uri::Scheme;
 
 struct Running {
     server: Server,
@@ -21,7 +22,7 @@ impl Running {
     fn start(value: &[u8], state: Option<&Path>, at: Option<SocketAddr>) -> Self {
         let database = state.map(|file| Database::open(file).unwrap());
         let address = at.unwrap_or("127.0.0.1:0".parse().unwrap());
-        let listen = vec![Listen { address, secure: true }];
+        let listen = vec![Listen { address, scheme: Scheme::Coaps }];
         let mut config = ServerConfig::default();
         config.listen = listen;
         config.shards = 1;
@@ -59,7 +60,7 @@ async fn ask(client: &Session, method: Code) -> Result<Response, ClientError> {
 #[tokio::test]
 async fn a_request_to_a_server_that_forgot_the_session_begins_another() {
     let running = Running::start(b"first", None, None);
-    let client = Session::connect_to(running.address, true, config()).await.unwrap();
+    let client = Session::connect_to(running.address, Scheme::Coaps, config()).await.unwrap();
     assert_eq!(ask(&client, Code::GET).await.unwrap().payload, b"first");
     let address = running.kill();
     let _running = Running::start(b"second", None, Some(address));
@@ -69,11 +70,11 @@ async fn a_request_to_a_server_that_forgot_the_session_begins_another() {
 #[tokio::test]
 async fn a_post_is_not_repeated_and_nothing_is_without_reconnection() {
     let running = Running::start(b"first", None, None);
-    let client = Session::connect_to(running.address, true, config()).await.unwrap();
+    let client = Session::connect_to(running.address, Scheme::Coaps, config()).await.unwrap();
     let mut fixed = config();
     fixed.recovery.reconnect = false;
     fixed.coap.timeout = Duration::from_secs(3);
-    let other = Session::connect_to(running.address, true, fixed).await.unwrap();
+    let other = Session::connect_to(running.address, Scheme::Coaps, fixed).await.unwrap();
     let address = running.kill();
     let _running = Running::start(b"second", None, Some(address));
     let (posted, got) = tokio::join!(ask(&client, Code::POST), ask(&other, Code::GET));
@@ -98,7 +99,7 @@ async fn an_observation_goes_on_after_its_server_was_killed_with_and_without_sta
         let running = Running::start(b"first", state, None);
         let mut config = config();
         config.recovery.alive = Some(Duration::from_secs(1));
-        let client = Session::connect_to(running.address, true, config).await.unwrap();
+        let client = Session::connect_to(running.address, Scheme::Coaps, config).await.unwrap();
         let mut observation = client.observe("value").await.unwrap();
         assert_eq!(observation.next().await.unwrap().unwrap().payload, b"first");
         let address = running.kill();
@@ -146,7 +147,7 @@ async fn an_observation_that_is_registered_again_repeats_the_echo_that_is_asked_
         |observe: u8| (Code::CONTENT, vec![(OptionNumber::OBSERVE, vec![observe]), (OptionNumber::MAX_AGE, vec![])]);
     let challenge = (Code::UNAUTHORIZED, vec![(OptionNumber::ECHO, b"fresh".to_vec())]);
     let asked = answer(socket, vec![representation(7), challenge, representation(1)]);
-    let client = Session::connect_to(address, false, ClientConfig::default()).await.unwrap();
+    let client = Session::connect_to(address, Scheme::Coap, ClientConfig::default()).await.unwrap();
     let mut observation = client.observe("value").await.unwrap();
     observation.next().await.unwrap().unwrap();
     // Max-Age is 0.

@@ -11,6 +11,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::Server;
 use tegmen_host::state::Database;
+use tegmen_host::uri::Scheme;
 
 /// Two ends of a context in a directory that is gone at the end, and what passes between them.
 struct Scene {
@@ -88,7 +89,7 @@ impl Scene {
     }
 
     async fn client_of(&self, name: &str, running: &Running) -> Session {
-        Session::connect_to(running.address, false, self.config(name)).await.unwrap()
+        Session::connect_to(running.address, Scheme::Coap, self.config(name)).await.unwrap()
     }
 
     /// Kid contexts of the requests and responses since this was asked for last.
@@ -239,7 +240,8 @@ async fn keys_that_nobody_answered_yet_are_named_after_a_restart() {
     scene.lose("client");
     {
         // The server gets request #1, and nothing after that.
-        let client = Session::connect_to(only_first(running.address), false, scene.config("client")).await.unwrap();
+        let client =
+            Session::connect_to(only_first(running.address), Scheme::Coap, scene.config("client")).await.unwrap();
         scene.passed();
         let (get, wire) = (ask(&client, Code::GET, "value", b""), scene.wire.clone());
         let second = async {
@@ -367,7 +369,7 @@ async fn without_it_lost_numbers_are_refused_on_both_sides() {
     let scene = Scene::new("without", false, None);
     let running = scene.serve();
     scene.lose("client");
-    let Err(error) = Session::connect_to(running.address, false, scene.config("client")).await else {
+    let Err(error) = Session::connect_to(running.address, Scheme::Coap, scene.config("client")).await else {
         panic!("connected")
     };
     assert!(error.to_string().contains("numbers.toml is missing"), "{error}");

@@ -17,6 +17,7 @@ use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
 use tegmen_host::server::{Event, Kind, Listen, Server, ServerConfig};
+use tegmen_host::uri::Scheme;
 use tegmen_host::x509::signer::Signer;
 use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
 use test_ca::TestCa;
@@ -49,7 +50,7 @@ fn start(config: ServerConfig, credentials: &Credentials, port: u16) -> Running 
     let events = Arc::new(Mutex::new(Vec::new()));
     let keep = events.clone();
     let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
-    let listen = vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], port)), secure: true }];
+    let listen = vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], port)), scheme: Scheme::Coaps }];
     let mut config = config;
     config.listen = listen;
     config.shards = 2;
@@ -79,7 +80,7 @@ async fn asked(remote: SocketAddr, config: ClientConfig) -> Result<(bool, Code),
     let mut config = config;
     config.coap.timeout = Duration::from_secs(10);
     config.dtls.handshake_timeout = Duration::from_secs(8);
-    let client = Session::connect_to(remote, true, config).await?;
+    let client = Session::connect_to(remote, Scheme::Coaps, config).await?;
     let code = client.get("value").await?.code;
     Ok((client.is_resumed(), code))
 }

@@ -19,6 +19,7 @@ use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
+use tegmen_host::uri::Scheme;
 use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
 use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
 use test_ca::TestCa;
@@ -67,7 +68,8 @@ impl Running {
         let events = Arc::new(Mutex::new(Vec::new()));
         let keep = events.clone();
         let sink = move |event: Event| keep.lock().unwrap().push(format!("{event:?}"));
-        let listen = [true, false].map(|secure| Listen { address: "127.0.0.1:0".parse().unwrap(), secure });
+        let listen =
+            [Scheme::Coaps, Scheme::Coap].map(|scheme| Listen { address: "127.0.0.1:0".parse().unwrap(), scheme });
         let listen = if config.listen.is_empty() { listen.to_vec() } else { config.listen.clone() };
         let mut config = config;
         config.listen = listen;
@@ -178,7 +180,7 @@ async fn a_public_key_that_was_shown_and_not_proved_gives_nobody_any_right() {
 
     let mut oscore = ClientConfig::default();
     oscore.oscore = Some(scene.file("client"));
-    let restricted = Session::connect_to(running.plain, false, oscore).await.unwrap();
+    let restricted = Session::connect_to(running.plain, Scheme::Coap, oscore).await.unwrap();
     assert_eq!(ask(&restricted, Code::GET, b"").await.unwrap(), Code::CONTENT);
     assert_eq!(ask(&restricted, Code::PUT, b"x").await.unwrap(), Code::FORBIDDEN);
 
@@ -186,9 +188,9 @@ async fn a_public_key_that_was_shown_and_not_proved_gives_nobody_any_right() {
     let forger: Arc<dyn Signer> = Arc::new(Forger { shows: device.public_key().to_vec(), has: stranger });
     let with =
         |signer| certified(PublicKeys::new(SUITES).with_raw_key(signer).believing(believing(&gateway, "gateway")));
-    assert!(Session::connect_to(running.secure, true, with(forger)).await.is_err());
+    assert!(Session::connect_to(running.secure, Scheme::Coaps, with(forger)).await.is_err());
     assert_eq!(ask(&restricted, Code::PUT, b"x").await.unwrap(), Code::FORBIDDEN);
-    let owner = Session::connect_to(running.secure, true, with(device)).await.unwrap();
+    let owner = Session::connect_to(running.secure, Scheme::Coaps, with(device)).await.unwrap();
     assert_eq!(ask(&owner, Code::PUT, b"x").await.unwrap(), Code::CHANGED);
     assert_eq!(ask(&restricted, Code::PUT, b"x").await.unwrap(), Code::FORBIDDEN);
 }
@@ -204,12 +206,12 @@ async fn a_pre_shared_key_that_was_removed_does_not_come_back_with_a_public_key_
     let mut config = ServerConfig::default();
     config.trust.public_keys = public_keys;
     let running = Running::start(&Credentials::from_file(&file).unwrap(), config);
-    let removed = Session::connect_to(running.secure, true, psk("device1", b"key")).await.unwrap();
+    let removed = Session::connect_to(running.secure, Scheme::Coaps, psk("device1", b"key")).await.unwrap();
     assert_eq!(ask(&removed, Code::GET, b"").await.unwrap(), Code::CONTENT);
     scene.write("[[psk]]\nidentity = \"other\"\nkey_text = \"key\"\n", 10);
     running.hears("Reloaded", 1).await;
     let owner = PublicKeys::new(SUITES).with_raw_key(device).believing(believing(&gateway, "gateway"));
-    let owner = Session::connect_to(running.secure, true, certified(owner)).await.unwrap();
+    let owner = Session::connect_to(running.secure, Scheme::Coaps, certified(owner)).await.unwrap();
     assert_eq!(ask(&owner, Code::PUT, b"x").await.unwrap(), Code::CHANGED);
     for method in [Code::GET, Code::PUT] {
         let answer = ask(&removed, method, b"").await;
@@ -239,11 +241,11 @@ async fn each_proof_of_a_name_has_rights_of_its_own() {
         config.trust.public_keys = public_keys;
         let running = Running::start(&Credentials::from_file(&file).unwrap(), config);
         let with = PublicKeys::new(SUITES).with_raw_key(device.clone()).believing(believing(&gateway, "gateway"));
-        let owner = Session::connect_to(running.secure, true, certified(with)).await.unwrap();
+        let owner = Session::connect_to(running.secure, Scheme::Coaps, certified(with)).await.unwrap();
         for (method, code) in expected {
             assert_eq!(ask(&owner, method, b"x").await.unwrap(), code, "{entry}");
         }
-        let other = Session::connect_to(running.secure, true, psk("device1", b"key")).await.unwrap();
+        let other = Session::connect_to(running.secure, Scheme::Coaps, psk("device1", b"key")).await.unwrap();
         for (method, code) in [yes_get, no_put] {
             assert_eq!(ask(&other, method, b"x").await.unwrap(), code, "{entry}");
         }
@@ -259,7 +261,7 @@ async fn a_session_ends_when_its_key_does() {
     let running = Running::start(&Credentials::from_file(&file).unwrap(), ServerConfig::default());
     let mut clients = Vec::new();
     for (identity, key) in [("changed", "one"), ("removed", "two"), ("kept", "three")] {
-        let client = Session::connect_to(running.secure, true, psk(identity, key.as_bytes())).await.unwrap();
+        let client = Session::connect_to(running.secure, Scheme::Coaps, psk(identity, key.as_bytes())).await.unwrap();
         assert_eq!(ask(&client, Code::GET, b"").await.unwrap(), Code::CONTENT);
         clients.push(client);
     }
@@ -278,7 +280,7 @@ async fn a_session_ends_when_its_key_does() {
         }
         assert_eq!(answer.is_ok(), lives, "{answer:?}");
     }
-    let again = Session::connect_to(running.secure, true, psk("changed", b"another")).await.unwrap();
+    let again = Session::connect_to(running.secure, Scheme::Coaps, psk("changed", b"another")).await.unwrap();
     assert_eq!(ask(&again, Code::GET, b"").await.unwrap(), Code::CONTENT);
 }
 
@@ -300,7 +302,7 @@ async fn a_session_does_not_come_back_after_a_restart_with_another_key() {
         let listen = running.server.addresses().to_vec();
         let mut config = psk("me", b"key");
         config.coap.timeout = Duration::from_secs(2);
-        let client = Session::connect_to(running.secure, true, config).await.unwrap();
+        let client = Session::connect_to(running.secure, Scheme::Coaps, config).await.unwrap();
         assert_eq!(ask(&client, Code::GET, b"").await.unwrap(), Code::CONTENT);
         running.server.stop();
         let running = start(key, listen);
@@ -324,19 +326,19 @@ async fn one_identity_cannot_take_the_places_of_all_others() {
     );
     let mut many = Vec::new();
     for _ in 0..40 {
-        let client = Session::connect_to(running.secure, true, psk("many", b"key")).await.unwrap();
+        let client = Session::connect_to(running.secure, Scheme::Coaps, psk("many", b"key")).await.unwrap();
         ask(&client, Code::GET, b"").await.unwrap();
         many.push(client);
     }
     // The others come in, and stay in whatever that one does.
     let mut others = Vec::new();
     for identity in &good {
-        let client = Session::connect_to(running.secure, true, psk(identity, b"key")).await.unwrap();
+        let client = Session::connect_to(running.secure, Scheme::Coaps, psk(identity, b"key")).await.unwrap();
         assert_eq!(ask(&client, Code::GET, b"").await.unwrap(), Code::CONTENT);
         others.push(client);
     }
     for _ in 0..40 {
-        many.push(Session::connect_to(running.secure, true, psk("many", b"key")).await.unwrap());
+        many.push(Session::connect_to(running.secure, Scheme::Coaps, psk("many", b"key")).await.unwrap());
     }
     for client in &mut others {
         assert_eq!(ask(client, Code::GET, b"").await.unwrap(), Code::CONTENT);
@@ -358,7 +360,7 @@ async fn a_certificate_without_a_usable_name_is_restricted_by_its_digest() {
         let running = Running::start(&Credentials::from_file(&file).unwrap(), config);
         let keys = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
         let keys = keys.believing(test_ca.verifier()).expecting("127.0.0.1");
-        let client = Session::connect_to(running.secure, true, certified(keys)).await.unwrap();
+        let client = Session::connect_to(running.secure, Scheme::Coaps, certified(keys)).await.unwrap();
         assert_eq!(ask(&client, Code::GET, b"").await.unwrap(), Code::CONTENT);
         assert_eq!(ask(&client, Code::PUT, b"x").await.unwrap(), Code::FORBIDDEN);
         assert_eq!(running.count(&format!("identity: \"sha256:{digest}\"")), 1);
@@ -382,7 +384,7 @@ async fn clients_without_a_certificate_may_do_what_they_are_allowed_and_nothing_
         config.trust.public_keys = Some(keys());
         let running = Running::start(&credentials, config);
         for _ in 0..2 {
-            let client = Session::connect_to(running.secure, true, certified(client())).await.unwrap();
+            let client = Session::connect_to(running.secure, Scheme::Coaps, certified(client())).await.unwrap();
             for (method, code) in expected {
                 assert_eq!(ask(&client, method, b"x").await.unwrap(), code, "{entry}");
             }
@@ -402,7 +404,8 @@ async fn a_path_that_two_readers_might_read_differently_is_refused() {
     std::fs::write(served.join("a.txt"), b"text").unwrap();
     let resources = Resources::new([("files".to_owned(), Resource::Directory { root: served, writable: false })]);
     let server = Server::builder().listen("coap://127.0.0.1:0").allow_plain().serve(resources).unwrap();
-    let client = Session::connect_to(server.addresses()[0].address, false, ClientConfig::default()).await.unwrap();
+    let client =
+        Session::connect_to(server.addresses()[0].address, Scheme::Coap, ClientConfig::default()).await.unwrap();
     for (path, code) in [
         ("/files/a.txt", Code::CONTENT),
         ("//files/a.txt", Code::BAD_REQUEST),
@@ -423,16 +426,16 @@ async fn a_server_changes_its_certificate_and_no_session_ends() {
         ServerConfig::default().with(|config| config.trust.public_keys = Some(test_ca.server())),
     );
     let believing = |who: &TestCa| certified(test_ca.client(SUITES).believing(who.verifier()).expecting("127.0.0.1"));
-    let before = Session::connect_to(running.secure, true, believing(&test_ca)).await.unwrap();
-    assert!(Session::connect_to(running.secure, true, believing(&others)).await.is_err());
+    let before = Session::connect_to(running.secure, Scheme::Coaps, believing(&test_ca)).await.unwrap();
+    assert!(Session::connect_to(running.secure, Scheme::Coaps, believing(&others)).await.is_err());
     let (certificate, signer) = others.issue("127.0.0.1", rcgen::ExtendedKeyUsagePurpose::ServerAuth);
     let own = test_ca.server().without_own().with_chain(&[certificate], signer).unwrap();
     running.server.set_own_keys(&own);
-    let after = Session::connect_to(running.secure, true, believing(&others)).await.unwrap();
+    let after = Session::connect_to(running.secure, Scheme::Coaps, believing(&others)).await.unwrap();
     for client in [&before, &after] {
         assert_eq!(ask(client, Code::GET, b"").await.unwrap(), Code::CONTENT);
     }
-    assert!(Session::connect_to(running.secure, true, believing(&test_ca)).await.is_err());
+    assert!(Session::connect_to(running.secure, Scheme::Coaps, believing(&test_ca)).await.is_err());
 }
 
 #[tokio::test]
@@ -470,9 +473,10 @@ async fn an_expired_certificate_and_a_list_that_is_due_are_reported_and_counted_
     }
     let (certificate, signer) = test_ca.issue("127.0.0.1", rcgen::ExtendedKeyUsagePurpose::ServerAuth);
     let running = serve(&[], certificate, signer);
-    let client = Session::connect_to(running.secure, true, certified(test_ca.client(SUITES).expecting("127.0.0.1")))
-        .await
-        .unwrap();
+    let client =
+        Session::connect_to(running.secure, Scheme::Coaps, certified(test_ca.client(SUITES).expecting("127.0.0.1")))
+            .await
+            .unwrap();
     assert_eq!(ask(&client, Code::GET, b"").await.unwrap(), Code::CONTENT);
     assert_eq!(running.count("Expired") + running.count("Due"), 0);
     let page = tegmen_host::metrics::render(&running.server.stop());

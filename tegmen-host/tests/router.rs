@@ -7,6 +7,7 @@ use tegmen::buf::Frame;
 use tegmen::coap::message::empty;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Policy, Request};
 use tegmen_host::server::{Event, Listen, Reply, Responder, Router, Server, ServerConfig, StartError};
+use tegmen_host::uri::Scheme;
 
 /// A client without protection, with one request after the other.
 struct Plain(UdpSocket, u16);
@@ -166,7 +167,7 @@ fn events_come_to_the_function_and_a_wrong_address_starts_no_server() {
 
     let wrong = Server::builder().listen("127.0.0.1:5683").listen("coap://127.0.0.1:0").serve(Router::new());
     assert!(matches!(wrong.err(), Some(StartError::Listen(wrong)) if wrong.to_string().starts_with("127.0.0.1:5683")));
-    assert!("coap://127.0.0.1:0".parse::<Listen>().is_ok_and(|listen| !listen.secure));
+    assert!("coap://127.0.0.1:0".parse::<Listen>().is_ok_and(|listen| listen.scheme == Scheme::Coap));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use tegmen_host::state::{self, Database, StateError};
+use tegmen_host::uri::Scheme;
 
 /// A directory that is gone at the end.
 struct Scene(PathBuf);
@@ -64,7 +65,7 @@ impl Running {
         };
         let mut config = ServerConfig::default();
         config.oscore = contexts.clone();
-        config.listen = vec![Listen { address, secure: true }];
+        config.listen = vec![Listen { address, scheme: Scheme::Coaps }];
         config.shards = 2;
         config.state = database.clone();
         let events = Arc::new(Mutex::new(Vec::new()));
@@ -153,7 +154,7 @@ async fn sessions_survive_an_orderly_restart_without_a_handshake_or_a_challenge(
         let running = Running::start(Some(&file), None);
         let mut config = config(&wire);
         config.dtls.connection_id = ids.then(|| ConnectionIdConfig { len: 0, ..ConnectionIdConfig::default() });
-        let client = Session::connect_to(running.address, true, config).await.unwrap();
+        let client = Session::connect_to(running.address, Scheme::Coaps, config).await.unwrap();
         for round in 0..3 {
             ask(&client, Code::PUT, format!("{round}").as_bytes()).await;
         }
@@ -179,7 +180,7 @@ async fn after_a_power_cut_the_first_request_is_challenged_once() {
     let (scene, wire) = (Scene::new("kill"), Wire::default());
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
-    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let client = Session::connect_to(running.address, Scheme::Coaps, config(&wire)).await.unwrap();
     ask(&client, Code::PUT, b"mine").await;
     running.database.as_ref().unwrap().flush().unwrap();
     let mut address = running.kill();
@@ -206,7 +207,7 @@ async fn a_replay_to_a_restarted_server_changes_nothing() {
     let (scene, wire) = (Scene::new("replay"), Wire::default());
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
-    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let client = Session::connect_to(running.address, Scheme::Coaps, config(&wire)).await.unwrap();
     let from = client.local();
     ask(&client, Code::PUT, b"mine").await;
     running.database.as_ref().unwrap().flush().unwrap();
@@ -225,7 +226,7 @@ async fn a_replay_to_a_restarted_server_changes_nothing() {
     // Again, and everything else that the client ever said.
     wire.sent().iter().for_each(|datagram| assert!(socket.send_to(datagram, address).is_ok()));
     let fresh = Wire::default();
-    let client = Session::connect_to(address, true, config(&fresh)).await.unwrap();
+    let client = Session::connect_to(address, Scheme::Coaps, config(&fresh)).await.unwrap();
     assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
 }
 
@@ -236,7 +237,7 @@ async fn a_client_goes_on_with_the_session_of_the_one_before() {
     let file = scene.file("session");
     let mut config = config(&wire);
     config.state.session = Some(file.clone());
-    let connect = || Session::connect_to(running.address, true, config.clone());
+    let connect = || Session::connect_to(running.address, Scheme::Coaps, config.clone());
     let client = connect().await.unwrap();
     ask(&client, Code::GET, b"").await;
     assert!(matches!(connect().await, Err(ClientError::State(StateError::InUse { .. }))), "one at a time");
@@ -254,8 +255,11 @@ async fn a_client_goes_on_with_the_session_of_the_one_before() {
     // A copy is refused, and so is an old one that was put back.
     let (copy, old) = (scene.file("copy"), std::fs::read(&file).unwrap());
     std::fs::copy(&file, &copy).unwrap();
-    let refused =
-        Session::connect_to(running.address, true, config.clone().with(|config| config.state.session = Some(copy)));
+    let refused = Session::connect_to(
+        running.address,
+        Scheme::Coaps,
+        config.clone().with(|config| config.state.session = Some(copy)),
+    );
     let Err(ClientError::State(error @ StateError::Untrusted { .. })) = refused.await else {
         panic!("a copy was taken")
     };
@@ -277,7 +281,7 @@ async fn both_ends_are_restarted_again_and_again() {
     config.state.session = Some(session);
     let mut running = Running::start(Some(&file), None);
     let address = running.address;
-    let mut client = Session::connect_to(address, true, config.clone()).await.unwrap();
+    let mut client = Session::connect_to(address, Scheme::Coaps, config.clone()).await.unwrap();
     for round in 0..12u32 {
         ask(&client, Code::PUT, &round.to_be_bytes()).await;
         if round % 2 == 0 {
@@ -295,7 +299,7 @@ async fn both_ends_are_restarted_again_and_again() {
             } else {
                 drop(client)
             };
-            client = Session::connect_to(address, true, config.clone()).await.unwrap();
+            client = Session::connect_to(address, Scheme::Coaps, config.clone()).await.unwrap();
         }
     }
     let hellos = wire.sent().iter().filter(|datagram| datagram[0] == 22 && datagram[13] == 1).count();
@@ -308,7 +312,7 @@ async fn a_session_that_is_over_or_whose_owner_was_removed_does_not_come_back() 
     let (scene, wire) = (Scene::new("over"), Wire::default());
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
-    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let client = Session::connect_to(running.address, Scheme::Coaps, config(&wire)).await.unwrap();
     ask(&client, Code::GET, b"").await;
     client.close();
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -320,7 +324,7 @@ async fn a_session_that_is_over_or_whose_owner_was_removed_does_not_come_back() 
     assert_eq!(rows(&file), 0);
 
     let running = Running::start(Some(&file), None);
-    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let client = Session::connect_to(running.address, Scheme::Coaps, config(&wire)).await.unwrap();
     ask(&client, Code::GET, b"").await;
     let address = running.stop();
     assert_eq!(rows(&file), 1);
@@ -469,7 +473,7 @@ async fn the_lease_of_a_busy_session_moves_on_before_it_ends() {
     let (scene, wire) = (Scene::new("busy"), Wire::default());
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
-    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let client = Session::connect_to(running.address, Scheme::Coaps, config(&wire)).await.unwrap();
     let last = |wire: &Wire| {
         let wire = wire.0.lock().unwrap();
         let (_, datagram) = wire.iter().rfind(|(sent, _)| !sent).unwrap();
@@ -493,7 +497,7 @@ async fn a_lease_that_could_not_be_extended_is_asked_for_again() {
     let (scene, wire) = (Scene::new("full"), Wire::default());
     let file = scene.file("state.db");
     let running = Running::start(Some(&file), None);
-    let client = Session::connect_to(running.address, true, config(&wire)).await.unwrap();
+    let client = Session::connect_to(running.address, Scheme::Coaps, config(&wire)).await.unwrap();
     let last = |wire: &Wire| {
         let wire = wire.0.lock().unwrap();
         let (_, datagram) = wire.iter().rfind(|(sent, _)| !sent).unwrap();
@@ -532,7 +536,7 @@ async fn oscore_inside_of_a_session_goes_on_when_the_server_loses_both() {
     let running = Running::start_with("me", Some(&file), None, &dirs);
     let mut inside = config(&wire);
     inside.oscore = Some(client_dir);
-    let client = Session::connect_to(running.address, true, inside).await.unwrap();
+    let client = Session::connect_to(running.address, Scheme::Coaps, inside).await.unwrap();
     ask(&client, Code::PUT, b"mine").await;
     running.database.as_ref().unwrap().flush().unwrap();
     let mut address = running.kill();
@@ -562,7 +566,7 @@ async fn a_client_whose_address_changed_while_the_server_was_down_is_found_by_it
     let running = Running::start(Some(&file), None);
     let mut config = config(&wire);
     config.dtls.connection_id = Some(ConnectionIdConfig { len: 0, ..ConnectionIdConfig::default() });
-    let client = Session::connect_to(running.address, true, config).await.unwrap();
+    let client = Session::connect_to(running.address, Scheme::Coaps, config).await.unwrap();
     ask(&client, Code::GET, b"").await;
     running.database.as_ref().unwrap().flush().unwrap();
     let mut address = running.kill();

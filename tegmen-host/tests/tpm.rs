@@ -16,6 +16,7 @@ use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::Resources;
 use tegmen_host::server::{Listen, Server, ServerConfig};
+use tegmen_host::uri::Scheme;
 use tegmen_host::x509::signer::{SignatureScheme, Signer as _};
 use tegmen_host::x509::tpm::{Place, TpmKey, TpmKeyKind};
 use tegmen_host::x509::{Settings, Trust, Verifier};
@@ -97,7 +98,7 @@ async fn a_mutual_handshake_with_openssl_whose_key_is_in_the_tpm_alone() {
         let keys = keys.believing(Arc::new(Verifier::new(trust, Settings::default()))).expecting("127.0.0.1");
         let mut config = ClientConfig::default();
         config.trust.public_keys = Some(keys);
-        let client = Session::connect_to(([127, 0, 0, 1], port).into(), true, config).await.unwrap();
+        let client = Session::connect_to(([127, 0, 0, 1], port).into(), Scheme::Coaps, config).await.unwrap();
         assert_eq!(client.server().as_deref(), Some("CN=server"));
         // It has verified us, and says so with the session.
         assert!(lines.by_ref().any(|line| line.contains("subject=") && line.contains("device")));
@@ -116,7 +117,7 @@ async fn a_server_whose_key_is_in_the_tpm_decrypts_what_clients_encrypt() {
     let ours = ours.signed_by(&Certified(&in_tpm), &ca).unwrap();
     let keys = PublicKeys::new(RSA).with_chain(&[ours.der().to_vec()], Arc::new(in_tpm)).unwrap();
     assert!(keys.can_serve(CipherSuite::RSA_WITH_AES_128_CBC_SHA));
-    let listen = vec![Listen { address: ([127, 0, 0, 1], 0).into(), secure: true }];
+    let listen = vec![Listen { address: ([127, 0, 0, 1], 0).into(), scheme: Scheme::Coaps }];
     let mut config = ServerConfig::default();
     config.listen = listen;
     config.trust.public_keys = Some(keys);
@@ -126,6 +127,6 @@ async fn a_server_whose_key_is_in_the_tpm_decrypts_what_clients_encrypt() {
     let keys = PublicKeys::new(RSA).believing(Arc::new(Verifier::new(trust, Settings::default())));
     let mut config = ClientConfig::default();
     config.trust.public_keys = Some(keys.expecting("127.0.0.1"));
-    let client = Session::connect_to(server.addresses()[0].address, true, config).await.unwrap();
+    let client = Session::connect_to(server.addresses()[0].address, Scheme::Coaps, config).await.unwrap();
     assert_eq!(client.server().as_deref(), Some("CN=server"));
 }

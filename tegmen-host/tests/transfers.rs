@@ -11,10 +11,11 @@ use tegmen_host::client::{self, ClientConfig, ClientKey, Observation, Progress, 
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Application, Listen, Request as ServerRequest, Server, ServerConfig, Totals};
+use tegmen_host::uri::Scheme;
 
 fn start_with<A: Application>(application: A, change: impl FnOnce(&mut ServerConfig)) -> Server {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let listen = vec![Listen { address: any, secure: true }, Listen { address: any, secure: false }];
+    let listen = vec![Listen { address: any, scheme: Scheme::Coaps }, Listen { address: any, scheme: Scheme::Coap }];
     let mut config = ServerConfig::default();
     config.listen = listen;
     config.shards = 2;
@@ -36,18 +37,18 @@ fn start() -> Server {
     start_with(resources(), |_| {})
 }
 
-async fn connect_with(server: &Server, secure: bool, change: impl FnOnce(&mut ClientConfig)) -> Session {
+async fn connect_with(server: &Server, scheme: Scheme, change: impl FnOnce(&mut ClientConfig)) -> Session {
     let key = ClientKey { identity: "me".to_owned(), key: b"key".to_vec().into() };
     let mut config = ClientConfig::default();
     config.trust.key = Some(key);
     config.coap.timeout = Duration::from_secs(10);
     change(&mut config);
-    let address = server.addresses().iter().find(|listen| listen.secure == secure).unwrap().address;
-    Session::connect_to(address, secure, config).await.unwrap()
+    let address = server.addresses().iter().find(|listen| listen.scheme == scheme).unwrap().address;
+    Session::connect_to(address, scheme, config).await.unwrap()
 }
 
-async fn connect(server: &Server, secure: bool) -> Session {
-    connect_with(server, secure, |_| {}).await
+async fn connect(server: &Server, scheme: Scheme) -> Session {
+    connect_with(server, scheme, |_| {}).await
 }
 
 async fn ask(client: &Session, method: Code, path: &str, payload: &[u8]) -> client::Response {
@@ -61,9 +62,9 @@ fn body(len: usize) -> Vec<u8> {
 #[tokio::test]
 async fn bodies_of_every_size_go_up_and_come_down_in_blocks_of_every_size() {
     let server = start();
-    for secure in [true, false] {
+    for scheme in [Scheme::Coaps, Scheme::Coap] {
         for block_size in [16, 64, 256, 1024] {
-            let client = connect_with(&server, secure, |config| config.coap.block_size = block_size).await;
+            let client = connect_with(&server, scheme, |config| config.coap.block_size = block_size).await;
             for len in [0, 1, block_size - 1, block_size, block_size + 1, 3 * block_size, 5000] {
                 let sent = body(len);
                 assert_eq!(ask(&client, Code::PUT, "value", &sent).await.code, Code::CHANGED, "{block_size} {len}");
@@ -80,7 +81,7 @@ async fn bodies_of_every_size_go_up_and_come_down_in_blocks_of_every_size() {
 #[tokio::test]
 async fn a_response_that_cannot_be_made_again_is_kept_for_its_blocks() {
     let server = start();
-    let client = connect(&server, true).await;
+    let client = connect(&server, Scheme::Coaps).await;
     for len in [1000, 1025, 10_000] {
         for method in [Code::POST, Code::FETCH, Code::PATCH, Code::IPATCH] {
             let echoed = ask(&client, method, "cat", &body(len)).await;
@@ -95,7 +96,7 @@ async fn a_response_that_cannot_be_made_again_is_kept_for_its_blocks() {
 async fn blocks_fit_the_records_that_were_agreed_on() {
     for (ours, theirs) in [(64, 0), (100, 64), (600, 300), (4096, 64), (0, 64)] {
         let server = start_with(resources(), |config| config.dtls.record_size_limit = theirs);
-        let client = connect_with(&server, true, |config| config.dtls.record_size_limit = ours).await;
+        let client = connect_with(&server, Scheme::Coaps, |config| config.dtls.record_size_limit = ours).await;
         for len in [0, 15, 40, 64, 300, 2000] {
             assert_eq!(ask(&client, Code::PUT, "value", &body(len)).await.code, Code::CHANGED, "{ours} {theirs} {len}");
             assert!(ask(&client, Code::GET, "value", b"").await.payload == body(len), "{ours} {theirs} {len}");
@@ -107,7 +108,7 @@ async fn blocks_fit_the_records_that_were_agreed_on() {
 #[tokio::test]
 async fn progress_is_reported_and_ends_with_the_whole() {
     let server = start();
-    let client = connect(&server, true).await;
+    let client = connect(&server, Scheme::Coaps).await;
     let (up, down) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (u, d) = (up.clone(), down.clone());
     let progress = move |progress: Progress| {
@@ -122,7 +123,7 @@ async fn progress_is_reported_and_ends_with_the_whole() {
 #[tokio::test]
 async fn a_body_that_is_too_long_is_refused_with_what_is_allowed() {
     let server = start_with(resources(), |config| config.coap.max_body = 3000);
-    let client = connect(&server, true).await;
+    let client = connect(&server, Scheme::Coaps).await;
     let refused = ask(&client, Code::PUT, "value", &body(3001)).await;
     assert_eq!((refused.code, refused.uint(OptionNumber::SIZE1)), (Code::REQUEST_ENTITY_TOO_LARGE, Some(3000)));
     assert_eq!(ask(&client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
@@ -131,7 +132,7 @@ async fn a_body_that_is_too_long_is_refused_with_what_is_allowed() {
 #[tokio::test]
 async fn what_nobody_may_do_costs_no_memory() {
     let server = start_with(resources(), |config| config.trust.plain_allowed = false);
-    let client = connect(&server, false).await;
+    let client = connect(&server, Scheme::Coap).await;
     assert_eq!(ask(&client, Code::PUT, "value", &body(5000)).await.code, Code::UNAUTHORIZED);
     tokio::time::sleep(Duration::from_millis(1100)).await;
     assert_eq!(server.totals().body_bytes, 0);
@@ -140,7 +141,7 @@ async fn what_nobody_may_do_costs_no_memory() {
 #[tokio::test]
 async fn blocks_out_of_turn_are_refused() {
     let server = start();
-    let client = connect(&server, false).await;
+    let client = connect(&server, Scheme::Coap).await;
     let path = "value";
     let block = |number: u32, more| {
         let block = Block { number, more, size_exponent: 0 };
@@ -163,7 +164,7 @@ async fn blocks_out_of_turn_are_refused() {
 #[tokio::test]
 async fn endless_uploads_are_bounded() {
     let server = start_with(resources(), |config| config.coap.max_bodies = 8192);
-    let client = connect(&server, false).await;
+    let client = connect(&server, Scheme::Coap).await;
     let mut refused = 0;
     for path in ["a", "b", "c", "d", "e", "f", "g"] {
         for number in 0..8 {
@@ -190,7 +191,7 @@ async fn a_changed_representation_is_never_mixed() {
         }
     }
     let server = start_with(Restless(Arc::default()), |config| config.shards = 1);
-    let client = connect(&server, false).await;
+    let client = connect(&server, Scheme::Coap).await;
     let got = ask(&client, Code::GET, "x", b"").await;
     assert_eq!(got.payload, vec![3; 3000]);
 }
@@ -212,10 +213,10 @@ async fn next(observation: &mut Observation) -> client::Response {
 
 #[tokio::test]
 async fn observers_are_told_of_changes_in_order_until_they_cancel() {
-    for (secure, unconfirmed) in [(true, 0), (false, 0), (true, 4), (false, 4)] {
+    for (scheme, unconfirmed) in [(Scheme::Coaps, 0), (Scheme::Coap, 0), (Scheme::Coaps, 4), (Scheme::Coap, 4)] {
         let server = start_with(resources(), |config| config.coap.unconfirmed_notifications = unconfirmed);
-        let writer = connect(&server, secure).await;
-        let client = connect(&server, secure).await;
+        let writer = connect(&server, scheme).await;
+        let client = connect(&server, scheme).await;
         let path = "value";
         let mut observation = client.observe(path).await.unwrap();
         assert!(observation.is_registered());
@@ -245,7 +246,7 @@ async fn a_server_that_is_silent_is_sent_a_byte_a_second() {
     let mut config = ClientConfig::default();
     config.coap.confirmable = false;
     config.coap.timeout = Duration::from_millis(50);
-    let client = Session::connect_to(silent.local_addr().unwrap(), false, config).await.unwrap();
+    let client = Session::connect_to(silent.local_addr().unwrap(), Scheme::Coap, config).await.unwrap();
     let path = "value";
     let asking = client.get(path);
     assert!(asking.await.is_err());
@@ -265,10 +266,10 @@ async fn a_server_that_is_silent_is_sent_a_byte_a_second() {
 #[tokio::test]
 async fn an_observer_that_is_silent_has_to_acknowledge_what_follows_too_soon() {
     let server = start_with(resources(), |config| config.coap.unconfirmed_notifications = 9);
-    let writer = connect(&server, false).await;
+    let writer = connect(&server, Scheme::Coap).await;
     let observer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     observer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    observer.connect(server.addresses().iter().find(|listen| !listen.secure).unwrap().address).unwrap();
+    observer.connect(server.addresses().iter().find(|listen| listen.scheme == Scheme::Coap).unwrap().address).unwrap();
     // GET /value, Observe: 0
     observer.send(b"\x51\x01\x00\x01t\x60\x55value").unwrap();
     let mut message = [0; 64];
@@ -294,7 +295,7 @@ async fn an_observer_that_is_silent_has_to_acknowledge_what_follows_too_soon() {
 #[tokio::test]
 async fn a_flood_of_requests_does_not_hold_up_notifications() {
     let server = start_with(resources(), |config| config.shards = 1);
-    let address = server.addresses().iter().find(|listen| !listen.secure).unwrap().address;
+    let address = server.addresses().iter().find(|listen| listen.scheme == Scheme::Coap).unwrap().address;
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     // Always so many requests under way that there is something to receive.
     let flood = |stop: Arc<std::sync::atomic::AtomicBool>| {
@@ -316,7 +317,7 @@ async fn a_flood_of_requests_does_not_hold_up_notifications() {
         })
     };
     let floods: Vec<_> = (0..4).map(|_| flood(stop.clone())).collect();
-    let (writer, client) = (connect(&server, false).await, connect(&server, false).await);
+    let (writer, client) = (connect(&server, Scheme::Coap).await, connect(&server, Scheme::Coap).await);
     let path = "value";
     let mut observation = client.observe(path).await.unwrap();
     next(&mut observation).await;
@@ -333,8 +334,8 @@ async fn a_flood_of_requests_does_not_hold_up_notifications() {
 async fn an_observer_that_forgot_is_forgotten_when_it_rejects() {
     for unconfirmed in [0, 4] {
         let server = start_with(resources(), |config| config.coap.unconfirmed_notifications = unconfirmed);
-        let writer = connect(&server, false).await;
-        let client = connect(&server, false).await;
+        let writer = connect(&server, Scheme::Coap).await;
+        let client = connect(&server, Scheme::Coap).await;
         let path = "value";
         let request = client.get(path);
         // What is dropped is forgotten only when the client hears of it again: it has to receive, so it asks something.
@@ -350,7 +351,7 @@ async fn an_observer_that_forgot_is_forgotten_when_it_rejects() {
 #[tokio::test]
 async fn what_is_not_observable_is_answered_once() {
     let server = start();
-    let client = connect(&server, false).await;
+    let client = connect(&server, Scheme::Coap).await;
     let path = "cat";
     let mut observation = client.observe(path).await.unwrap();
     assert!(!observation.is_registered());
@@ -361,7 +362,7 @@ async fn what_is_not_observable_is_answered_once() {
 #[tokio::test]
 async fn one_client_observes_only_so_much() {
     let server = start();
-    let client = connect(&server, false).await;
+    let client = connect(&server, Scheme::Coap).await;
     let mut registered = 0;
     for _ in 0..20 {
         let path = "value";
@@ -375,7 +376,7 @@ async fn one_client_observes_only_so_much() {
 #[tokio::test]
 async fn preconditions_and_entity_tags() {
     let server = start();
-    let client = connect(&server, true).await;
+    let client = connect(&server, Scheme::Coaps).await;
     let path = "value";
     let got = ask(&client, Code::GET, "value", b"").await;
     let etag = got.option(OptionNumber::ETAG).unwrap().to_vec();
@@ -396,7 +397,7 @@ async fn preconditions_and_entity_tags() {
 #[tokio::test]
 async fn json_is_merged_with_json() {
     let server = start();
-    let client = connect(&server, true).await;
+    let client = connect(&server, Scheme::Coaps).await;
     let path = "json";
     for method in [Code::PATCH, Code::IPATCH] {
         let patch = client.request(method, path).content_format(52).payload(br#"{"b":{"c":null,"d":[1]}}"#);
@@ -413,11 +414,11 @@ async fn json_is_merged_with_json() {
 #[tokio::test]
 async fn a_server_that_verifies_addresses_is_served_its_proof() {
     let server = start_with(resources(), |config| config.coap.verify_addresses = true);
-    let client = connect(&server, false).await;
+    let client = connect(&server, Scheme::Coap).await;
     assert_eq!(ask(&client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
-    let second = connect(&server, false).await;
+    let second = connect(&server, Scheme::Coap).await;
     assert_eq!(ask(&second, Code::GET, "value", b"").await.payload, body(3000));
-    let third = connect(&server, false).await;
+    let third = connect(&server, Scheme::Coap).await;
     let path = "value";
     let mut observation = third.observe(path).await.unwrap();
     assert!(observation.is_registered());
@@ -427,7 +428,7 @@ async fn a_server_that_verifies_addresses_is_served_its_proof() {
 #[tokio::test]
 async fn too_many_requests_are_told_to_wait() {
     let server = start_with(resources(), |config| config.coap.requests_per_second = 5);
-    let client = connect(&server, true).await;
+    let client = connect(&server, Scheme::Coaps).await;
     let mut codes = Vec::new();
     for _ in 0..7 {
         codes.push(ask(&client, Code::GET, "blink", b"").await.code);
@@ -440,7 +441,7 @@ async fn a_file_that_changes_is_told_to_its_observers() {
     let file = std::env::temp_dir().join(format!("tegmen-observed-{}", std::process::id()));
     std::fs::write(&file, "one").unwrap();
     let server = start_with(Resources::new([("file".to_owned(), Resource::File(file.clone()))]), |_| {});
-    let client = connect(&server, true).await;
+    let client = connect(&server, Scheme::Coaps).await;
     let path = "file";
     let mut observation = client.observe(path).await.unwrap();
     assert_eq!(next(&mut observation).await.payload, b"one");
@@ -457,7 +458,7 @@ async fn a_writable_directory_takes_files_whole_and_nothing_beside_it() {
     std::fs::create_dir_all(&root).unwrap();
     let directory = Resource::Directory { root: root.clone(), writable: true };
     let server = start_with(Resources::new([("up".to_owned(), directory)]), |_| {});
-    let client = connect(&server, true).await;
+    let client = connect(&server, Scheme::Coaps).await;
     let put = async |method, path: &str, payload: &[u8]| client.request(method, path).payload(payload).await.unwrap();
     assert_eq!(put(Code::PUT, "up/firmware.bin", &body(100_000)).await.code, Code::CREATED);
     assert_eq!(std::fs::read(root.join("firmware.bin")).unwrap(), body(100_000));
@@ -485,7 +486,7 @@ async fn the_blocks_of_an_upload_have_one_token() {
             }
         }
     }));
-    let client = connect_with(&server, false, |config| config.log.tap = Some(tap)).await;
+    let client = connect_with(&server, Scheme::Coap, |config| config.log.tap = Some(tap)).await;
     for _ in 0..2 {
         assert_eq!(ask(&client, Code::PUT, "value", &body(3000)).await.code, Code::CHANGED);
     }
@@ -511,10 +512,10 @@ async fn an_upload_whose_end_is_answered_without_block1_says_so() {
             socket.send_to(frame.bytes(), from).unwrap();
         }
     });
-    let client = Session::connect_to(address, false, ClientConfig::default()).await.unwrap();
+    let client = Session::connect_to(address, Scheme::Coap, ClientConfig::default()).await.unwrap();
     let reply = ask(&client, Code::PUT, "value", &body(1500)).await;
     assert!(reply.code == Code::CHANGED && reply.lacks_block1());
     let server = start();
-    let client = connect(&server, false).await;
+    let client = connect(&server, Scheme::Coap).await;
     assert!(!ask(&client, Code::PUT, "value", &body(1500)).await.lacks_block1());
 }

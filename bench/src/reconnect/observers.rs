@@ -11,6 +11,7 @@ use std::{
 };
 use tegmen_bench_line::{Failure, IDENTITY};
 use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Session};
+use tegmen_host::uri::Scheme;
 use tokio::{
     task::{JoinSet, LocalSet},
     time::{sleep, timeout},
@@ -87,7 +88,7 @@ async fn observer(
     let mut config = ClientConfig::default();
     config.trust.key = Some(key);
     config.recovery.alive = Some(ALIVE);
-    let client = Session::connect_to(address, true, config).await?;
+    let client = Session::connect_to(address, Scheme::Coaps, config).await?;
     let mut observation = client.observe("/time").await?;
     if observation.is_registered() {
         registered.set(registered.get() + 1);

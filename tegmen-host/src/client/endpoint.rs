@@ -10,7 +10,7 @@ use super::{ClientConfig, ClientError, ClientKey, Handle, Session, driver, estab
 use crate::contexts::StoredContext;
 use crate::public_keys::PublicKeys;
 use crate::udp::Socket;
-use crate::uri::Uri;
+use crate::uri::{Scheme, Uri};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
@@ -101,7 +101,8 @@ pub(super) struct Stored {
 
 impl Stored {
     /// Opens what the settings of a session with `remote` name.
-    pub(super) fn open(config: &ClientConfig, remote: SocketAddr, secure: bool) -> Result<Self, ClientError> {
+    pub(super) fn open(config: &ClientConfig, remote: SocketAddr, scheme: Scheme) -> Result<Self, ClientError> {
+        let secure = scheme == Scheme::Coaps;
         if secure && config.trust.key.is_none() && config.trust.public_keys.is_none() {
             return Err(ClientError::NoKey);
         }
@@ -157,16 +158,16 @@ impl Endpoint {
     /// [`ClientError`], whose text names the next step.
     pub async fn connect_with(&self, uri: &Uri, config: ClientConfig) -> Result<Session, ClientError> {
         let (remote, config) = super::resolve(uri, config).await?;
-        self.session(remote, uri.secure, config).await
+        self.session(remote, uri.scheme, config).await
     }
 
     /// Does the same as [`Self::connect`], with the server at an address.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
-    pub async fn connect_to(&self, remote: SocketAddr, secure: bool) -> Result<Session, ClientError> {
+    pub async fn connect_to(&self, remote: SocketAddr, scheme: Scheme) -> Result<Session, ClientError> {
         let config = self.config();
-        self.session(remote, secure, ClientConfig::clone(&config)).await
+        self.session(remote, scheme, ClientConfig::clone(&config)).await
     }
 
     /// Returns the addresses that the sockets are bound to.
@@ -192,9 +193,9 @@ impl Endpoint {
         self.lock().config.clone()
     }
 
-    async fn session(&self, remote: SocketAddr, secure: bool, config: ClientConfig) -> Result<Session, ClientError> {
+    async fn session(&self, remote: SocketAddr, scheme: Scheme, config: ClientConfig) -> Result<Session, ClientError> {
         let path = self.path_to(remote)?;
-        let protection = if secure { Protection::Dtls } else { Protection::Plain };
+        let protection = scheme.protection();
         let known =
             self.lock().find(&path).map(|entry| (entry.handle.upgrade(), entry.key, entry.is_for(&config, protection)));
         match known {
@@ -210,7 +211,7 @@ impl Endpoint {
             Some((None, key, _)) => self.lock().abandon(key),
             None => {}
         }
-        let stored = Stored::open(&config, remote, secure)?;
+        let stored = Stored::open(&config, remote, scheme)?;
         self.begin(&Arc::new(config), path, protection, stored, None).await
     }
 

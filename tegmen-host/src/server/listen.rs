@@ -1,5 +1,6 @@
 //! The addresses at which a server listens.
 
+use crate::uri::Scheme;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -9,13 +10,13 @@ use std::str::FromStr;
 pub struct Listen {
     /// Address and port; port 0 takes any free one.
     pub address: SocketAddr,
-    /// True for DTLS, false for plain CoAP.
-    pub secure: bool,
+    /// `coaps` for DTLS, `coap` for plain CoAP.
+    pub scheme: Scheme,
 }
 
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", if self.secure { "coaps" } else { "coap" }, self.address)
+        write!(f, "{}://{}", self.scheme, self.address)
     }
 }
 
@@ -33,17 +34,13 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, ListenError> {
         let wrong = || ListenError(text.to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
-        let (secure, port) = match scheme {
-            "coaps" => (true, 5684),
-            "coap" => (false, 5683),
-            _ => return Err(wrong()),
-        };
+        let scheme: Scheme = scheme.parse().map_err(|_| wrong())?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let literal = rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let ip =
             literal.map_or_else(|| rest.parse().map(IpAddr::V4).ok(), |literal| literal.parse().map(IpAddr::V6).ok());
-        let address = ip.map(|ip| SocketAddr::new(ip, port)).or_else(|| rest.parse().ok());
-        Ok(Self { address: address.ok_or_else(wrong)?, secure })
+        let address = ip.map(|ip| SocketAddr::new(ip, scheme.default_port())).or_else(|| rest.parse().ok());
+        Ok(Self { address: address.ok_or_else(wrong)?, scheme })
     }
 }
 

@@ -22,6 +22,7 @@ use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionCounters, ServerResumption};
 use crate::slab::Slab;
 use crate::udp::{Inbound, Outbox, Socket};
+use crate::uri::Scheme;
 use persistence::Persistence;
 use session::Tried;
 use std::sync::{Arc, Mutex};
@@ -124,7 +125,12 @@ impl<A: Application> Shard<A> {
             established: Default::default(),
             environment,
             outbox: Outbox::default(),
-            secure_ports: shared.addresses.iter().filter(|l| l.secure).map(|l| l.address.port()).collect(),
+            secure_ports: shared
+                .addresses
+                .iter()
+                .filter(|l| l.scheme == Scheme::Coaps)
+                .map(|l| l.address.port())
+                .collect(),
             signing: Signing::new(per_second, commands.clone(), number),
             coap_server: CoapServer::new(shared, number, commands),
             totals,

@@ -1,10 +1,11 @@
 use super::*;
+use crate::uri::Scheme;
 
 #[test]
 fn uris_are_taken_apart() {
     let uri = Uri::parse("coaps://[fe80::1%25eth0]:61616/a%2fb/c?x=1&y").unwrap();
     assert_eq!(uri.host, "fe80::1%eth0");
-    assert_eq!((uri.secure, uri.port), (true, 61616));
+    assert_eq!((uri.scheme, uri.port), (Scheme::Coaps, 61616));
     assert_eq!(uri.path, ["a/b", "c"]);
     assert_eq!(uri.query, ["x=1", "y"]);
     assert_eq!(Uri::parse("coap://h").unwrap().port, 5683);
