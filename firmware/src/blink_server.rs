@@ -39,6 +39,8 @@ impl<X> node::Application<X> for Server {
 }
 
 impl Handler for Server {
+    const IN_BLOCKS: bool = false;
+
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let message: &MessageRef<'_> = request.message();
         if !message.path_is("blink") {

@@ -4,9 +4,10 @@ use super::Error;
 
 /// Beginnings of the names of these images.
 const IMAGES: [&str; 2] = ["blink_", "cosim_"];
-/// Beginnings of the files of the core whose instructions are not in them: Observe, OSCORE, bodies in blocks, and what
-/// waits in a node.
-const FILES: [&str; 10] = [
+/// Beginnings of the files of the core whose instructions are not in them: Block-wise transfer, Observe, OSCORE, and messages
+/// that wait in a node.
+const FILES: [&str; 11] = [
+    "src/coap/block.rs",
     "src/coap/observe.rs",
     "src/node/blockwise.rs",
     "src/node/bodies.rs",

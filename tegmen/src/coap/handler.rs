@@ -4,7 +4,7 @@ use super::block::{self, Block};
 use super::code::Code;
 use super::message::{BuildError, Builder, MessageRef, MessageType, Token, empty};
 use super::no_response::NoResponse;
-use super::option::OptionNumber;
+use super::option::{self, OptionNumber};
 pub use super::request::Request;
 pub use super::response::Response;
 use super::response::Window;
@@ -75,6 +75,11 @@ pub const USUAL_OPTIONS: &[OptionNumber] = &[
 
 /// The application.
 pub trait Handler {
+    /// True if requests and responses may be longer than a message (RFC 7959). Otherwise the handler supports no Block-wise
+    /// transfer, and an image links nothing of it: a request with Block1, or for a block that is not the first, is refused
+    /// with 4.02.
+    const IN_BLOCKS: bool = true;
+
     /// Reads the request, then writes the response; success is 2.05 unless [`Response::set_code`] says otherwise.
     ///
     /// # Errors
@@ -118,7 +123,7 @@ pub fn serve<P: Policy, H: Handler>(
     let message = request.message;
     let confirmable = message.message_type() == MessageType::Confirmable;
     // What is not confirmable is rejected as a message, not answered as a request (RFC 7252, section 5.4.1).
-    if !confirmable && refusal(&message, handler.critical_options()) == Some(Code::BAD_OPTION) {
+    if !confirmable && refusal(&message, handler) == Some(Code::BAD_OPTION) {
         return match frame.append(&empty(MessageType::Reset, message.message_id())) {
             Ok(()) => Served::Responded { code: Code::EMPTY, observed: false },
             Err(_) => Served::NoRoom,
@@ -155,11 +160,11 @@ pub fn respond<P: Policy, H: Handler>(
     let Ok(builder) = Builder::new(frame, message_type, Code::CONTENT, message_id, token) else {
         return Served::NoRoom;
     };
-    let (window, refused) = match window(&message) {
-        Ok(window) => (window, refusal(&message, handler.critical_options())),
+    let (window, refused) = match window::<H>(&message) {
+        Ok(window) => (window, refusal(&message, handler)),
         Err(code) => (Window::Whole, Some(code)),
     };
-    let mut response = Response::new(builder, &request, window);
+    let mut response = Response::new(builder, &request, window, H::IN_BLOCKS);
     let handled = match refused {
         Some(code) => Err(code),
         None => match Authorized::new(policy, request) {
@@ -170,7 +175,7 @@ pub fn respond<P: Policy, H: Handler>(
     let deferred = response.deferred;
     let outcome = match handled {
         Ok(()) if deferred => return Served::Deferred(Token::new(token)),
-        Ok(()) if response.builder.code().is_success() => response.finish(&message),
+        Ok(()) if response.builder.code().is_success() => response.finish(&message, H::IN_BLOCKS),
         other => other,
     };
     if let Err(code) = outcome {
@@ -192,7 +197,10 @@ pub const fn heading(request: &MessageRef<'_>, message_id: u16) -> (MessageType,
 }
 
 /// What of the representation the request wants.
-fn window(message: &MessageRef<'_>) -> Result<Window, Code> {
+fn window<H: Handler>(message: &MessageRef<'_>) -> Result<Window, Code> {
+    if !H::IN_BLOCKS {
+        return Ok(Window::Whole);
+    }
     let asked = message.block(OptionNumber::BLOCK2)?;
     let in_parts = message.block(OptionNumber::BLOCK1)?.is_some();
     match asked {
@@ -205,23 +213,27 @@ fn window(message: &MessageRef<'_>) -> Result<Window, Code> {
 }
 
 /// The error of a request with a critical option that nobody here acts upon.
-pub(crate) fn refusal(message: &MessageRef<'_>, known: &[OptionNumber]) -> Option<Code> {
-    let assembled = message.is_assembled();
-    let unknown = |number: &OptionNumber| match *number {
-        OptionNumber::BLOCK2 => false,
+pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Option<Code> {
+    let (assembled, known) = (message.is_assembled(), handler.critical_options());
+    let unknown = |(number, value): &(OptionNumber, &[u8])| match *number {
+        // A response that fits a message is the first block of any size.
+        OptionNumber::BLOCK2 => !H::IN_BLOCKS && option::uint(value).is_none_or(|block| block > MAX_FIRST),
         // A body in several blocks must have been put together before it comes here.
-        OptionNumber::BLOCK1 => {
+        OptionNumber::BLOCK1 if H::IN_BLOCKS => {
             let several = |block: Block| block.more || block.number > 0;
             let single = !message.block(OptionNumber::BLOCK1).ok().flatten().is_some_and(several);
             !assembled && !single && !known.contains(number)
         }
         other => other.is_critical() && !known.contains(number),
     };
-    Some(match message.options().map(|(number, _)| number).find(unknown)? {
+    Some(match message.options().find(unknown)?.0 {
         OptionNumber::PROXY_URI | OptionNumber::PROXY_SCHEME => Code::PROXYING_NOT_SUPPORTED,
         _ => Code::BAD_OPTION,
     })
 }
+
+/// The largest value of a Block2 option that asks for the first block.
+const MAX_FIRST: u32 = 7;
 
 /// Begins a separate response, in a confirmable message.
 ///

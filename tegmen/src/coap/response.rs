@@ -56,7 +56,8 @@ impl Window {
 const CUT_OPTIONS_LEN: usize = 24;
 
 impl<'f, 't> Response<'f, 't> {
-    pub(super) fn new(builder: Builder<'f, 't>, request: &Request<'_>, window: Window) -> Self {
+    #[inline]
+    pub(super) fn new(builder: Builder<'f, 't>, request: &Request<'_>, window: Window, in_blocks: bool) -> Self {
         Self {
             builder,
             token_len: request.message.token().len(),
@@ -65,7 +66,7 @@ impl<'f, 't> Response<'f, 't> {
             observed: false,
             window,
             written: 0,
-            fingerprint: Some(Fnv::new()),
+            fingerprint: in_blocks.then(Fnv::new),
         }
     }
 
@@ -98,14 +99,22 @@ impl<'f, 't> Response<'f, 't> {
     ///
     /// # Errors
     /// 5.00 if it does not fit.
+    #[cfg_attr(not(target_pointer_width = "64"), inline)]
     pub fn payload(&mut self, bytes: &[u8]) -> Result<(), Code> {
+        if self.window == Window::Whole {
+            return self.builder.payload(bytes).map_err(failed);
+        }
+        self.payload_in_block(bytes)
+    }
+
+    /// Adds those of these bytes that are in the block.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn payload_in_block(&mut self, bytes: &[u8]) -> Result<(), Code> {
         if self.written == 0 {
             self.window = self.fitting()?;
         }
         let (at, start) = (self.written, self.window.start());
-        if let Some(fingerprint) = &mut self.fingerprint
-            && self.window != Window::Whole
-        {
+        if let Some(fingerprint) = &mut self.fingerprint {
             fingerprint.add(bytes);
         }
         self.written = at.saturating_add(bytes.len());
@@ -170,7 +179,19 @@ impl<'f, 't> Response<'f, 't> {
     }
 
     /// Adds what only the end of the payload tells: that it was cut, and where.
-    pub(super) fn finish(&mut self, message: &MessageRef<'_>) -> Result<(), Code> {
+    #[inline]
+    pub(super) fn finish(&mut self, message: &MessageRef<'_>, in_blocks: bool) -> Result<(), Code> {
+        if in_blocks {
+            self.finish_block(message)?;
+        }
+        if let Some(number) = self.registration.filter(|_| self.observed) {
+            self.insert(OptionNumber::OBSERVE, number)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the options of the block, and those that answer a body in blocks.
+    fn finish_block(&mut self, message: &MessageRef<'_>) -> Result<(), Code> {
         let block = match self.window {
             Window::Asked(block) if block.number > 0 && block.offset() >= self.written => {
                 return Err(Code::BAD_REQUEST);
@@ -204,9 +225,6 @@ impl<'f, 't> Response<'f, 't> {
             && !self.builder.has(OptionNumber::BLOCK1)
         {
             self.insert(OptionNumber::BLOCK1, Block { more: false, ..block }.value())?;
-        }
-        if let Some(number) = self.registration.filter(|_| self.observed) {
-            self.insert(OptionNumber::OBSERVE, number)?;
         }
         Ok(())
     }

@@ -39,9 +39,7 @@ pub(super) fn serve_in_blocks<P: Policy, H: Handler>(
         (Err(code), _) | (_, Err(code)) => return refuse(code, None, frame),
     };
     let later = asked.is_some_and(|asked| asked.number > 0);
-    if (block.is_some() || later)
-        && (refusal(&whole.message, handler.critical_options()).is_some() || !policy.allows(&request))
-    {
+    if (block.is_some() || later) && (refusal(&whole.message, handler).is_some() || !policy.allows(&request)) {
         // It is refused without the handler. A client that must not make the request cannot fill our memory with its body.
         return serve(whole, policy, handler, message_id, frame);
     }

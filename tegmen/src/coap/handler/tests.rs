@@ -192,3 +192,45 @@ fn a_frame_too_small_for_an_error_is_no_room() {
     }
     assert_eq!(answer_in(15, ALICE, &Anybody, &bytes).message().payload(), b"hello");
 }
+
+/// Answers in one message.
+struct Short;
+
+impl Handler for Short {
+    const IN_BLOCKS: bool = false;
+
+    fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        response.payload(&[7; 40])
+    }
+}
+
+#[test]
+fn a_handler_without_blocks_answers_the_first_block_whole_and_refuses_the_others() {
+    let cases = [
+        (OptionNumber::BLOCK2, 0x00, Code::CONTENT),
+        (OptionNumber::BLOCK2, 0x06, Code::CONTENT),
+        (OptionNumber::BLOCK2, 0x10, Code::BAD_OPTION),
+        (OptionNumber::BLOCK2, 0xff_fff6, Code::BAD_OPTION),
+        (OptionNumber::BLOCK1, 0x00, Code::BAD_OPTION),
+        (OptionNumber::BLOCK1, 0x08, Code::BAD_OPTION),
+        (OptionNumber::BLOCK1, 0x10, Code::BAD_OPTION),
+        (OptionNumber::SIZE2, 0x00, Code::CONTENT),
+    ];
+    for ((number, value, expected), method) in
+        cases.into_iter().flat_map(|case| [(case, Code::GET), (case, Code::POST)])
+    {
+        let mut storage = [0; 200];
+        let mut frame = Frame::new(&mut storage, 0);
+        let mut builder = Builder::new(&mut frame, MessageType::Confirmable, method, 0x1234, TOKEN).unwrap();
+        builder.uint(number, value).unwrap();
+        let request = frame.finish().to_vec();
+        let mut storage = [0; 200];
+        let mut frame = Frame::new(&mut storage, 0);
+        let request = Request::new(MessageRef::parse(&request).unwrap(), ALICE);
+        serve(request, &Only(Principal(1)), &mut Short, 7, &mut frame);
+        let response = MessageRef::parse(frame.bytes()).unwrap();
+        assert_eq!(response.code(), expected, "{method:?} {number:?} {value:#x}");
+        assert!(response.options().next().is_none());
+        assert_eq!(response.payload().len(), if expected == Code::CONTENT { 40 } else { 0 });
+    }
+}
