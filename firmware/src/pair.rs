@@ -19,7 +19,7 @@ use tegmen::dtls::{Config, Records};
 use tegmen::endpoint::{Endpoint, Event, HEADROOM, Peers, TAILROOM};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
-use tegmen::x509::PublicKey;
+use tegmen_x509::PublicKey;
 
 /// Opens handshakes or answers them. The two never connect to each other at the same time, so the rule for that is not linked:
 /// it takes about 530 bytes.

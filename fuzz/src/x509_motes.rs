@@ -4,7 +4,7 @@ use crate::x509::CA;
 use tegmen::crypto::compact::Compact;
 use tegmen::crypto::hash::DIGEST_LEN;
 use tegmen::crypto::{Ccm, Crypto, NotAuthentic, SignatureScheme, Unsupported};
-use tegmen::x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, UnixTime};
+use tegmen_x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, UnixTime};
 
 /// The first byte says what is asked, the rest is a list of certificates. Whoever signs nothing is believed by nobody; and
 /// where all signatures are believed, so that readers come to the end of a path, no more of them are looked at than a path

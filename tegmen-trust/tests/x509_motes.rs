@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen::crypto::compact::Compact;
-use tegmen::x509::{Anchor, Name, Refusal, Rules, UnixTime};
 use tegmen_trust::x509::{Purpose, Settings, Trust, Verifier};
+use tegmen_x509::{Anchor, Name, Refusal, Rules, UnixTime};
 
 const NOW: u64 = 1_790_000_000;
 const DAY: u64 = 86_400;
@@ -63,8 +63,8 @@ impl Both {
         let rules = Rules {
             anchors: &anchors,
             purpose: match purpose {
-                Purpose::Client => tegmen::x509::KeyPurpose::Client,
-                Purpose::Server | Purpose::EncryptedServer => tegmen::x509::KeyPurpose::Server,
+                Purpose::Client => tegmen_x509::KeyPurpose::Client,
+                Purpose::Server | Purpose::EncryptedServer => tegmen_x509::KeyPurpose::Server,
             },
             name: name.map_or(Name::Any, |name| Name::Dns(name.as_bytes())),
             now: Some(UnixTime(now)),

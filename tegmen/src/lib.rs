@@ -15,7 +15,8 @@
 //!
 //! [`endpoint::Endpoint::poll`] sends what is due, the first time and again. Ciphers, hashes and randomness come
 //! through one trait, [`crypto::Crypto`]; peers live in a table behind one trait, [`endpoint::Peers`]. A mote
-//! without a network stack finds one in the crate `tegmen-lowpan`; a host has it all ready in the crate `tegmen-host`.
+//! without a network stack finds one in the crate `tegmen-lowpan`, verifies certificates with `tegmen-x509` and keeps
+//! the ends of leases with `tegmen-flash`; a host has it all ready in the crate `tegmen-host`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -39,7 +40,6 @@ pub mod cx;
 pub mod dtls;
 pub mod endpoint;
 mod error;
-pub mod flash;
 pub mod identity;
 pub mod lease;
 pub mod node;
@@ -47,4 +47,3 @@ pub mod oscore;
 pub mod replay;
 pub mod secret;
 pub mod time;
-pub mod x509;

@@ -10,10 +10,10 @@ use tegmen::dtls::need::{Answer, Need};
 use tegmen::dtls::roles::{ClientAuthentication, Credential, Keys, PublicKeys};
 use tegmen::dtls::{CipherSuite, Config, HandshakeState, Suites};
 use tegmen::endpoint::{Endpoint, Peer, PeerArray};
-use tegmen::x509::{self, Anchor, KeyPurpose, Name, Refusal, Rules};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};
 use tegmen_firmware::pair::{self, ANSWER_LEN, Either, HANDSHAKE_NOTES, Pair, Proves, WHO};
+use tegmen_x509::{self as x509, Anchor, KeyPurpose, Name, Refusal, Rules};
 
 #[used]
 #[unsafe(link_section = ".footprint")]

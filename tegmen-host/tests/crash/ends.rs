@@ -1,8 +1,8 @@
 //! A mote with flash memory and a host with a directory, and what can happen to them.
 
 use std::path::{Path, PathBuf};
-use tegmen::flash::{Flash, Kept, Page, RECORD_LEN};
 use tegmen::oscore::{Aead, Parameters, RederivableContext};
+use tegmen_flash::{Flash, Kept, Page, RECORD_LEN};
 use tegmen_host::contexts::{self, ContextError, ContextFile, StoredContext};
 use tegmen_host::provider::HostCrypto;
 use zeroize::Zeroizing;

@@ -7,7 +7,7 @@ use crate::hex::to_hex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 use tegmen::buf::Reader;
-use tegmen::x509::der::{self, BIT_STRING, BOOLEAN, INTEGER, Malformed, OCTET_STRING, OID, SEQUENCE, SET, context};
+use tegmen_x509::der::{self, BIT_STRING, BOOLEAN, INTEGER, Malformed, OCTET_STRING, OID, SEQUENCE, SET, context};
 
 /// A parsed certificate: views into its DER.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! The kind of key in a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7; RFC 3279; RFC 5480).
 
 use tegmen::buf::Reader;
-use tegmen::x509::der::{self, Malformed, OID, SEQUENCE};
+use tegmen_x509::der::{self, Malformed, OID, SEQUENCE};
 
 /// A parsed SubjectPublicKeyInfo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use super::signature::verify_digest;
 use super::signer::SignatureScheme;
 use crate::digest::sha256_of;
 use tegmen::buf::Reader;
-use tegmen::x509::der::{self, INTEGER, Malformed, OID, SEQUENCE, context};
+use tegmen_x509::der::{self, INTEGER, Malformed, OID, SEQUENCE, context};
 
 /// A request whose signature was verified: its maker has the private key.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -12,7 +12,7 @@ use super::certificate::{Certificate, name_text, significant};
 use crate::digest::{Digest, sha256_of};
 use std::collections::HashSet;
 use tegmen::buf::Reader;
-use tegmen::x509::der::{self, INTEGER, Malformed, SEQUENCE};
+use tegmen_x509::der::{self, INTEGER, Malformed, SEQUENCE};
 use webpki::{BorrowedCertRevocationList, CertRevocationList};
 
 /// The revocation lists in force.

@@ -9,7 +9,7 @@
 use aws_lc_sys::{RSA, RSA_NO_PADDING, RSA_decrypt, RSA_free, RSA_private_key_from_bytes};
 use std::ptr::NonNull;
 use tegmen::buf::Reader;
-use tegmen::x509::der::{self, INTEGER, SEQUENCE};
+use tegmen_x509::der::{self, INTEGER, SEQUENCE};
 use zeroize::Zeroizing;
 
 /// An RSA private key that decrypts.

@@ -17,7 +17,7 @@ use tegmen::buf::Reader;
 pub use tegmen::crypto::SignatureScheme;
 use tegmen::dtls::rsa::premaster_secret;
 use tegmen::secret::Secret;
-use tegmen::x509::der::{self, INTEGER, OCTET_STRING, SEQUENCE};
+use tegmen_x509::der::{self, INTEGER, OCTET_STRING, SEQUENCE};
 use zeroize::Zeroizing;
 
 /// A private key, wherever it lies: in memory, in a TPM.

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use tegmen::buf::Reader;
 use tegmen::dtls::rsa::premaster_secret;
 use tegmen::secret::{Secret, wipe};
-use tegmen::x509::der::{self, INTEGER, OCTET_STRING, OID, SEQUENCE};
+use tegmen_x509::der::{self, INTEGER, OCTET_STRING, OID, SEQUENCE};
 use tss_esapi::attributes::ObjectAttributesBuilder;
 use tss_esapi::constants::CapabilityType;
 use tss_esapi::constants::tss::{TPM2_RH_NULL, TPM2_ST_HASHCHECK};

@@ -9,7 +9,7 @@ use tegmen::dtls::handshake::certificate::{self, CertificateType};
 use tegmen::dtls::roles::{ClientAuthentication, Credential, Keys};
 use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
 use tegmen::secret::Secret;
-use tegmen::x509::{Anchor, KeyPurpose, Name, PublicKey, Rules};
+use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Rules};
 
 /// A private key, shown as a raw public key or in a list of "certificates": the key itself, and chaff behind it, so that the
 /// message is as long as one likes.

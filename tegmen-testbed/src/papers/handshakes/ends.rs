@@ -19,7 +19,7 @@ use tegmen::endpoint::{Endpoint, Event, PeerArray};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
-use tegmen::x509::{Anchor, KeyPurpose, Name, PublicKey, Refusal, Rules};
+use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Refusal, Rules};
 
 /// A datagram of a handshake.
 #[derive(Clone, Debug)]

@@ -2,26 +2,38 @@
 //!
 //! A [`Path`] takes the certificates of a peer one at a time, the peer's own first. Of each certificate it keeps only
 //! what the next one has to agree with: about 270 bytes, for any length of certificate. [`Rules::verify`] does this
-//! with the list that [`Need::VerifyPeer`](crate::dtls::need::Need::VerifyPeer) lends. That list is in the receive
+//! with the list that [`Need::VerifyPeer`](tegmen::dtls::need::Need::VerifyPeer) lends. That list is in the receive
 //! buffer of the handshake, so this buffer must hold the longest list and an eighth more.
 //!
-//! What is taken: version 3, keys on secp256r1, signatures of ECDSA with SHA-256, each certificate signed by the next, at
-//! most [`MAX_CERTIFICATES`] of them, the last signed by an [`Anchor`]. Basic constraints, key usage, extended key usage and
+//! A path is accepted with: version 3, keys on secp256r1, signatures of ECDSA with SHA-256, each certificate signed by the
+//! next, at most [`MAX_CERTIFICATES`] of them, the last signed by an [`Anchor`]. Basic constraints, key usage, extended key usage and
 //! subjectAltName are understood; name constraints, and any other extension that is critical, are refused. Names are
-//! compared byte by byte. Revocation is not looked at: give certificates that end soon, or take an anchor away.
+//! compared byte by byte. Revocation is not checked: issue certificates that end soon, or remove an anchor.
 //!
 //! Hosts have a verifier that accepts more (`tegmen_host::x509`). A host trusts every certificate that this module
 //! trusts, if the anchor's own certificate is valid. There is one exception: if a CA certified a new key of itself,
 //! hosts count that certificate against the limit of the path.
 
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+#[cfg(test)]
+extern crate std;
+
 mod certificate;
 pub mod der;
+mod error;
 
-use crate::crypto::hash::{DIGEST_LEN, Sha256};
-use crate::crypto::{Crypto, SignatureScheme};
-use crate::dtls::alert::AlertDescription;
-use crate::dtls::handshake::certificate::each;
 use certificate::{Certificate, KeyUsage, PathLen};
+use tegmen::crypto::hash::{DIGEST_LEN, Sha256};
+use tegmen::crypto::{Crypto, SignatureScheme};
+use tegmen::dtls::alert::AlertDescription;
+use tegmen::dtls::handshake::certificate::each;
 
 /// The most certificates of a path: the end entity's, and those of two CAs below the anchor. For any list of a peer,
 /// at most two signatures between certificates are verified, and three with each anchor.
@@ -30,8 +42,8 @@ pub const MAX_CERTIFICATES: u8 = 3;
 /// A SubjectPublicKeyInfo on secp256r1, DER.
 pub type PublicKey = [u8; 91];
 
-/// A CA that is believed (RFC 5280, section 6.1.1, d). Nothing else of its certificate is looked at: neither how long it is
-/// valid, nor its constraints.
+/// A trusted CA (RFC 5280, section 6.1.1, d). Nothing else of its certificate is checked: neither its validity nor its
+/// constraints.
 #[derive(Clone, Copy, Debug)]
 pub struct Anchor<'a> {
     /// The subject as in the anchor's certificate: a Name in DER.
@@ -60,10 +72,10 @@ impl KeyPurpose {
     }
 }
 
-/// Whom the certificate has to name.
+/// The name that the certificate must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Name<'r> {
-    /// Whomever an anchor vouches for.
+    /// Any name: the anchor alone decides.
     Any,
     /// A server: the one that has this DNS name as a dNSName of its subjectAltName, in letters of either case. There are no
     /// wildcards (RFC 7925, section 4.4.1).
@@ -79,21 +91,21 @@ pub struct UnixTime(pub u64);
 /// The requirements for a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'r> {
-    /// Whom paths may end with. Each whose name fits is tried, so their number bounds the cost.
+    /// The anchors at which paths may end. Each whose name fits is tried, so their number bounds the cost.
     pub anchors: &'r [Anchor<'r>],
     /// The purpose that the end entity must have.
     pub purpose: KeyPurpose,
     /// The name that the end entity must have.
     pub name: Name<'r>,
-    /// The time, if there is a clock that can be trusted. Without it no certificate is too old or too new: what was once
-    /// issued is believed for ever.
+    /// The time, if there is a clock that can be trusted. Without it no certificate is too old or too new: a certificate
+    /// is trusted for ever.
     pub now: Option<UnixTime>,
 }
 
 /// The end entity of a trusted path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndEntity {
-    /// The public key for [`Answer::Peer`](crate::dtls::need::Answer::Peer).
+    /// The public key for [`Answer::Peer`](tegmen::dtls::need::Answer::Peer).
     pub public_key: PublicKey,
     /// The EUI-64 in its subjectAltName, as a dNSName, or in the leftmost common name of its subject, both in the form
     /// `01-23-45-67-89-AB-CD-EF`; `None` if neither is one.
@@ -129,7 +141,7 @@ pub enum Refusal {
     EndEntityIsCa,
     /// An issuer is no CA (RFC 5280, section 4.2.1.9).
     IssuerIsNoCa,
-    /// More CAs stand below a CA than its pathLenConstraint allows.
+    /// More CAs are below a CA than its pathLenConstraint allows.
     PathLenExceeded,
     /// More than [`MAX_CERTIFICATES`] without an anchor: issue from a CA nearer to it.
     TooLong,
@@ -154,8 +166,8 @@ impl From<der::Malformed> for Refusal {
 }
 
 impl Rules<'_> {
-    /// Verifies a certificate_list, each certificate behind its length in three bytes. What stands behind the certificate
-    /// that an anchor signed, as the anchor's own, is not looked at.
+    /// Verifies a certificate_list, each certificate behind its length in three bytes. Certificates
+    /// behind the one that an anchor signed, such as the anchor's own, are ignored.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -211,7 +223,7 @@ pub struct Path<'r> {
     walked: Option<Walked>,
 }
 
-/// What is left of the certificates so far.
+/// The facts that are kept of the certificates so far.
 #[derive(Debug)]
 struct Walked {
     end_entity: EndEntity,
@@ -223,7 +235,7 @@ struct Walked {
     anchor_named: bool,
 }
 
-/// What the issuer of a certificate has to agree with.
+/// The parts of a certificate with which its issuer has to agree.
 #[derive(Debug)]
 struct Signed {
     /// SHA-256 of the issuer's name.
@@ -321,7 +333,8 @@ impl Walked {
 impl Signed {
     fn new<C: Crypto>(certificate: &Certificate<'_>) -> Result<Self, Refusal> {
         let mut signature = [0; MAX_SIGNATURE];
-        crate::buf::copy(&mut signature, certificate.signature).map_err(|_| Refusal::Malformed)?;
+        let kept = signature.get_mut(..certificate.signature.len()).ok_or(Refusal::Malformed)?;
+        kept.copy_from_slice(certificate.signature);
         Ok(Self {
             issuer: digest::<C>(certificate.issuer),
             digest: digest::<C>(certificate.signed),

@@ -1,13 +1,25 @@
-//! A number that only rises, in two pages of flash memory: the end of a [lease](crate::lease) on a mote.
+//! A number that only rises, in two pages of flash memory: the end of a lease of message numbers on a mote
+//! (`tegmen::lease`).
 //!
 //! Each new value is appended as a record with a check; only when a page is full is the other one erased. A power cut in
 //! the middle of a record or of an erasure leaves the last complete record, whose number is the highest.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+#[cfg(test)]
+extern crate std;
 
 /// Memory in pages that are erased as a whole and keep what they hold without power.
 ///
 /// Erased bytes are 0xff; programming turns bits to 0 and never back.
 pub trait Flash {
-    /// Why the hardware refuses.
+    /// The error of the hardware.
     type Error;
 
     /// Bytes of a page, a multiple of [`RECORD_LEN`].
@@ -19,13 +31,13 @@ pub trait Flash {
     /// Writes one record at a multiple of [`RECORD_LEN`], where nothing was written since the page was erased.
     ///
     /// # Errors
-    /// What the hardware says.
+    /// The error of the hardware.
     fn program(&mut self, page: Page, at: usize, record: &[u8; RECORD_LEN]) -> Result<(), Self::Error>;
 
     /// Erases a page.
     ///
     /// # Errors
-    /// What the hardware says.
+    /// The error of the hardware.
     fn erase(&mut self, page: Page) -> Result<(), Self::Error>;
 }
 
@@ -69,7 +81,7 @@ impl<F: Flash> Kept<F> {
     /// Begins with `value`, whatever the pages hold: for keys that were never used.
     ///
     /// # Errors
-    /// What the hardware says.
+    /// The error of the hardware.
     pub fn format(mut flash: F, value: u64) -> Result<Self, F::Error> {
         flash.erase(Page::B)?;
         flash.erase(Page::A)?;
@@ -97,7 +109,7 @@ impl<F: Flash> Kept<F> {
     /// Keeps a higher number; it is durable when this returns. A lower one changes nothing.
     ///
     /// # Errors
-    /// What the hardware says; the old number is then still kept.
+    /// The error of the hardware; the old number is then still kept.
     pub fn keep(&mut self, value: u64) -> Result<(), F::Error> {
         if value <= self.value {
             return Ok(());

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use tegmen::crypto::compact::Compact;
 use tegmen::crypto::curves;
 use tegmen::crypto::hash::Sha256;
-use tegmen::x509::{Anchor, EndEntity, KeyPurpose, Name, Path, PublicKey, Refusal, Rules, UnixTime};
+use tegmen_x509::{Anchor, EndEntity, KeyPurpose, Name, Path, PublicKey, Refusal, Rules, UnixTime};
 
 static CERTIFICATES: LazyLock<BTreeMap<&str, Vec<u8>>> = LazyLock::new(|| {
     let line = |line: &'static str| line.split_once(' ').map(|(name, digits)| (name, hex(digits)));
@@ -17,8 +17,8 @@ fn hex(digits: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Where the subject and the key of an anchor lie: its issuer is its subject, and stands behind a version, a serial number
-/// of two bytes and the algorithm of the signature.
+/// Finds the subject and the key of an anchor: its issuer is its subject, and follows a version, a serial number of two
+/// bytes and the algorithm of the signature.
 fn anchor(der: &[u8]) -> Anchor<'_> {
     let names: Vec<usize> = (0..der.len() - 4).filter(|at| der[*at..].starts_with(&[0x30, 0x15, 0x31])).collect();
     let key = (0..der.len() - 91).find(|at| der[*at..].starts_with(&[0x30, 0x59, 0x30])).unwrap();

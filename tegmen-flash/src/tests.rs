@@ -1,7 +1,7 @@
 use super::*;
 use std::vec::Vec;
 
-/// A page of 10 records; the power goes after so many bytes were programmed or erased.
+/// A page of 10 records; the power goes after this number of bytes was programmed or erased.
 struct Model {
     pages: [Vec<u8>; 2],
     power: Option<usize>,

@@ -1,7 +1,7 @@
 //! The part of DER (ITU-T X.690) that certificates need. Each value has exactly one encoding. Reads never exceed the
 //! input.
 
-use crate::buf::{Reader, Truncated};
+use tegmen::buf::{Reader, Truncated};
 
 /// Not DER, or not what is due here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub fn element<'r>(reader: &mut Reader<'r>) -> Result<(u8, &'r [u8]), Malformed>
         short @ 0..=0x7f => (usize::from(short), 0),
         0x81 => (usize::from(reader.u8()?), 0x80),
         0x82 => (usize::from(reader.u16()?), 0x100),
-        0x83 => (reader.u24()? as usize, 0x1_0000),
+        0x83 => (reader.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))? as usize, 0x1_0000),
         _ => return Err(Malformed),
     };
     if len < least {
@@ -110,7 +110,7 @@ pub const fn end(reader: &Reader<'_>) -> Result<(), Malformed> {
     if reader.is_empty() { Ok(()) } else { Err(Malformed) }
 }
 
-/// The bytes of an INTEGER that is greater than zero, without the zero that may stand before them.
+/// The bytes of an INTEGER that is greater than zero, without the zero that may precede them.
 ///
 /// # Errors
 /// [`Malformed`].

@@ -1,9 +1,9 @@
 //! A parsed certificate (RFC 5280, section 4.1), in the profile of RFC 7925, section 4.4.
 
-use super::der::{self, INTEGER, OCTET_STRING, OID, SEQUENCE, SET, context};
-use super::{PublicKey, Refusal, UnixTime};
-use crate::buf::Reader;
-use crate::crypto::{P256_PREFIX, SCALAR_LEN};
+use crate::der::{self, INTEGER, OCTET_STRING, OID, SEQUENCE, SET, context};
+use crate::{PublicKey, Refusal, UnixTime};
+use tegmen::buf::Reader;
+use tegmen::crypto::{P256_PREFIX, SCALAR_LEN};
 
 /// The fields of a certificate; the parser has walked all of it.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl<'c> Certificate<'c> {
         der::end(&certificate)?;
 
         let mut body = der::inside(&mut Reader::new(signed), SEQUENCE)?;
-        // Version 3, which says so: 1 would be left out.
+        // Version 3, which is encoded; version 1 would be left out.
         if der::value(&mut body, context(0))? != [INTEGER, 1, 2] {
             return Err(Refusal::Malformed);
         }
