@@ -80,7 +80,7 @@ fn record_of_cbc<const LEN: usize>(suite: CipherSuite, with_code: bool, text: &[
     let content = expected.map(|len| text[..len].to_vec());
     crypto.cbc_encrypt(key, &[9; 16], &mut text).unwrap();
     let mut datagram = [&header[..], &[9; 16], &text].concat();
-    let mut server = Channel::from_key_block(suite, false, &KEY_BLOCK, false).unwrap();
+    let mut server = suite.channel(false, &KEY_BLOCK, false).unwrap();
     let mut records = Records::new(&mut datagram);
     let record = records.next_record().unwrap().unwrap();
     assert_eq!(server.open(crypto, record).ok().map(|opened| opened.to_vec()), content);

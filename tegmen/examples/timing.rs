@@ -244,7 +244,7 @@ fn open_all(mode: &Mode) -> io::Result<()> {
                     datagram.copy_from_slice(&sealed);
                     // In the place of the one before, with its keys where those were.
                     drop(channel.take());
-                    let made = Channel::from_key_block(suite, false, &block(), false);
+                    let made = suite.channel(false, &block(), false);
                     let channel = channel.insert(made.expect("a known suite"));
                     begin.store(1, Ordering::Release);
                     let authentic = open(channel, crypto, black_box(datagram));

@@ -44,11 +44,11 @@ use crate::time::Instant;
 /// Room before the content of a datagram that [`Endpoint::seal`] needs.
 pub const HEADROOM: usize = record::HEADROOM;
 /// Room before it, whatever the cipher suite, and whatever connection id the peer has.
-pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cbc::BLOCK_LEN + record::connection_id::MAX_OVERHEAD.0;
+pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cipher::BLOCK_LEN + record::connection_id::MAX_OVERHEAD.0;
 /// Room behind it, for CCM_8.
 pub const TAILROOM: usize = record::TAG_LEN;
 /// Room behind it, whatever the cipher suite, and with or without a connection id; padding takes what is there beyond it.
-pub const MAX_TAILROOM: usize = record::cbc::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
+pub const MAX_TAILROOM: usize = record::cipher::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
 
 /// All peers behind one or more sockets, in the roles `R`.
 pub struct Endpoint<P: Peers, R: Roles = Both> {

@@ -97,7 +97,7 @@ fn handshake(times: u32) {
 
 fn channels(suite: CipherSuite) -> [Channel; 2] {
     let block: Vec<u8> = (0..40).collect();
-    [true, false].map(|client| Channel::from_key_block(suite, false, &block, client).expect("keys of a known suite"))
+    [true, false].map(|client| suite.channel(false, &block, client).expect("keys of a known suite"))
 }
 
 fn seal(suite: CipherSuite, len: usize, times: u32) {

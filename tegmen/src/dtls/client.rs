@@ -18,7 +18,7 @@ use super::offer::{Offer, is_said};
 use super::outcome::Outcome;
 use super::parts::Parts;
 use super::public_key::{certificate_type, content_of, credentials, hash_ahead};
-use super::record::LongKeys;
+use super::record::HAS_LONG_KEYS;
 use super::record_size::RecordSize;
 use super::resumption::Resumption as _;
 use super::roles::{Keys as _, Roles};
@@ -228,7 +228,7 @@ impl Handshake<'_> {
         let keys = context.roles.keys();
         for (kind, data) in extension::each(extensions) {
             // Answered only where the suite has a code of its own (RFC 7366, section 3).
-            if LongKeys::FIT && kind == ExtensionType::ENCRYPT_THEN_MAC && data.is_empty() {
+            if HAS_LONG_KEYS && kind == ExtensionType::ENCRYPT_THEN_MAC && data.is_empty() {
                 let cipher = self.state.cipher.with_encrypt_then_mac();
                 self.state.cipher = cipher.ok_or(Fatal::UnsupportedExtension)?;
                 continue;

@@ -4,7 +4,7 @@ use super::context::HandshakeContext;
 use super::handshake::certificate::CertificateType;
 use super::handshake::key_exchange;
 use super::outcome::Outcome;
-use super::record::LongKeys;
+use super::record::HAS_LONG_KEYS;
 use super::rsa::PREMASTER_LEN;
 use super::scratch::{self, Item};
 use super::state::{Buffers, Handshake, Step};
@@ -121,8 +121,8 @@ impl Handshake<'_> {
                 self.state.await_rest(cx.now);
             }
             Step::ClientSigns | Step::ServerSigns if R::PUBLIC_KEYS => self.on_signed(context, answer)?,
-            Step::ClientEncrypts if R::PUBLIC_KEYS && LongKeys::FIT => self.on_encrypted(cx, context, answer)?,
-            Step::ServerDecrypts if R::PUBLIC_KEYS && LongKeys::FIT => self.on_decrypted::<C, R>(cx, answer),
+            Step::ClientEncrypts if R::PUBLIC_KEYS && HAS_LONG_KEYS => self.on_encrypted(cx, context, answer)?,
+            Step::ServerDecrypts if R::PUBLIC_KEYS && HAS_LONG_KEYS => self.on_decrypted::<C, R>(cx, answer),
             _ => {}
         }
         self.settle(cx, context)
@@ -145,10 +145,10 @@ impl<'b> Handshake<'b> {
                 let digest = *scratch::get(outgoing, Item::Digest).first_chunk()?;
                 Some(Need::Sign { credential: self.state.credential, digest })
             }
-            Step::ClientEncrypts if LongKeys::FIT => {
+            Step::ClientEncrypts if HAS_LONG_KEYS => {
                 Some(Need::Encrypt { public_key: scratch::get(outgoing, Item::PeerKey), version: VERSION })
             }
-            Step::ServerDecrypts if LongKeys::FIT => {
+            Step::ServerDecrypts if HAS_LONG_KEYS => {
                 let encrypted = key_exchange::read(self.state.inbox.kept(self.buffers.incoming)).ok()?;
                 let version = *scratch::get(outgoing, Item::ClientVersion).first_chunk()?;
                 Some(Need::Decrypt { credential: self.state.credential, encrypted, version })

@@ -5,7 +5,7 @@ use super::handshake::Write;
 use super::handshake::certificate::CertificateType;
 use super::handshake::certificate_request::SIGNATURE_ALGORITHMS;
 use super::handshake::extension::{self, ExtensionType, Extensions, MaxFragmentLength, UNCOMPRESSED};
-use super::record::LongKeys;
+use super::record::HAS_LONG_KEYS;
 use super::roles::{Keys as _, Roles};
 use super::suite::{CipherSuite, Suites};
 use crate::buf::Writer;
@@ -110,7 +110,7 @@ impl Offer<'_> {
                     })?;
                 }
             }
-            if LongKeys::FIT && self.knows_encrypt_then_mac() {
+            if HAS_LONG_KEYS && self.knows_encrypt_then_mac() {
                 extension::put(writer, ExtensionType::ENCRYPT_THEN_MAC, &[])?;
             }
             if let Some(ticket) = self.ticket {

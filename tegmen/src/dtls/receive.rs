@@ -8,7 +8,7 @@ use super::handshake::finished::{VERIFY_LEN, write_verify_data};
 use super::handshake::{Fragment, HEADER_LEN, MessageType};
 use super::inbox::Held;
 use super::outcome::Outcome;
-use super::record::{ContentType, LongKeys, Record};
+use super::record::{ContentType, HAS_LONG_KEYS, Record};
 use super::state::{Flags, Handshake, Step};
 use super::{AlertDescription, Fatal};
 use crate::buf::Reader;
@@ -22,7 +22,7 @@ impl Step {
     /// True while the owner looks at the message that came last: the certificate of the peer, or what that encrypted.
     const fn verifies(self) -> bool {
         matches!(self, Self::ClientVerifies | Self::ServerVerifies)
-            || LongKeys::FIT && matches!(self, Self::ServerDecrypts)
+            || HAS_LONG_KEYS && matches!(self, Self::ServerDecrypts)
     }
 
     /// True while the owner is asked for something.

@@ -1,7 +1,7 @@
 //! The record layer (RFC 6347, section 4.1): the format of records, their protection, and the [`Channel`] of a session,
 //! which has the numbers of both directions.
 
-pub(crate) mod cbc;
+mod cbc;
 mod channel;
 pub(crate) mod cipher;
 pub mod connection_id;
@@ -11,7 +11,6 @@ mod protection;
 pub use channel::{CHUNK, Channel, SealError};
 pub(crate) use cipher::Cipher;
 pub(crate) use keys::{KEY_BLOCK_LEN, Keys, LONG_KEY_LEN, LongKey, LongKeys, TrafficKey};
-use protection::Protection;
 
 use super::VERSION;
 use crate::buf::{Full, Span, Writer};
@@ -31,6 +30,10 @@ pub const OVERHEAD: usize = HEADER_LEN + EXPLICIT_LEN + TAG_LEN;
 pub(crate) const HEADROOM: usize = HEADER_LEN + EXPLICIT_LEN;
 /// Bytes of the implicit part of the nonce, from the key block.
 pub(crate) const SALT_LEN: usize = 4;
+
+/// True if there is space for keys that are longer than those of AES-128, which ChaCha20-Poly1305 and CBC have. A mote has
+/// none.
+pub(crate) const HAS_LONG_KEYS: bool = cfg!(feature = "alloc");
 
 /// Longest content of a record (RFC 5246, section 6.2.1).
 pub const MAX_CONTENT: usize = 1 << 14;

@@ -6,7 +6,9 @@
 //! fresh, for example by an Echo option (RFC 9175, section 2.3).
 
 use super::connection_id::ConnectionIds;
-use super::record::{CHUNK, Channel, Cipher, Keys, LONG_KEY_LEN, LongKey, LongKeys, MAX_SEALED, SALT_LEN, TrafficKey};
+use super::record::{
+    CHUNK, Channel, Cipher, HAS_LONG_KEYS, Keys, LONG_KEY_LEN, LongKey, LongKeys, MAX_SEALED, SALT_LEN, TrafficKey,
+};
 use super::record_size::RecordSize;
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
@@ -17,7 +19,7 @@ use crate::secret::Secret;
 const REST_LEN: usize = 1 + 2 + 4 + 16 + ConnectionIds::PACKED_LEN;
 const PLAIN_LEN: usize = REST_LEN + 2 * (KEY_LEN + SALT_LEN);
 const LONG_PLAIN_LEN: usize = REST_LEN + 2 * LONG_KEY_LEN;
-const MAX_PLAIN_LEN: usize = if LongKeys::FIT { LONG_PLAIN_LEN } else { PLAIN_LEN };
+const MAX_PLAIN_LEN: usize = if HAS_LONG_KEYS { LONG_PLAIN_LEN } else { PLAIN_LEN };
 const NONCE_LEN: usize = 13;
 const TAG_LEN: usize = 16;
 /// First byte of what is sealed; another one is of another version of this format.
@@ -168,7 +170,7 @@ impl Session {
         let mut reader = Reader::new(sealed);
         let (long, len) = match reader.u8()? {
             VERSION => (false, PLAIN_LEN),
-            LONG_VERSION if LongKeys::FIT => (true, LONG_PLAIN_LEN),
+            LONG_VERSION if HAS_LONG_KEYS => (true, LONG_PLAIN_LEN),
             _ => return Err(OpenError::Version),
         };
         let nonce = reader.array::<NONCE_LEN>()?;

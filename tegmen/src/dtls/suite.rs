@@ -1,6 +1,6 @@
 //! The cipher suites and their parts.
 
-use super::record::{Cipher, LongKeys};
+use super::record::{Channel, Cipher, HAS_LONG_KEYS};
 use crate::crypto::SignatureScheme;
 
 /// A cipher suite (IANA TLS Cipher Suites registry).
@@ -59,20 +59,31 @@ impl CipherSuite {
         self.parts().is_some_and(|(exchange, _)| exchange.is_rsa())
     }
 
+    /// Returns a channel of one end under a key block (RFC 5246, section 6.3) that did not come from a handshake here: for
+    /// tools and tests that look at records. `encrypt_then_mac` is that of RFC 7366. Returns `None` for an unknown suite, and
+    /// for a block that is too short.
+    pub fn channel(self, encrypt_then_mac: bool, block: &[u8], client: bool) -> Option<Channel> {
+        let (_, cipher) = self.parts()?;
+        let cipher = if encrypt_then_mac { cipher.with_encrypt_then_mac()? } else { cipher };
+        let mut channel = Channel::none();
+        channel.set_keys(block, client, cipher).ok()?;
+        Some(channel)
+    }
+
     /// Returns the key exchange and the cipher of the suite; `None` for an unknown suite.
     pub(crate) const fn parts(self) -> Option<(KeyExchange, Cipher)> {
         Some(match self {
             Self::PSK_WITH_AES_128_CCM_8 => (KeyExchange::Psk, Cipher::Ccm8),
             Self::PSK_WITH_AES_128_GCM_SHA256 => (KeyExchange::Psk, Cipher::Gcm),
             Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 => (KeyExchange::EcdhePsk, Cipher::Ccm8),
-            Self::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 if LongKeys::FIT => {
+            Self::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 if HAS_LONG_KEYS => {
                 (KeyExchange::EcdhePsk, Cipher::ChaCha20Poly1305)
             }
             Self::ECDHE_ECDSA_WITH_AES_128_CCM_8 => (KeyExchange::EcdheEcdsa, Cipher::Ccm8),
             Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheEcdsa, Cipher::Gcm),
             Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheRsa, Cipher::Gcm),
-            Self::PSK_WITH_AES_128_CBC_SHA256 if LongKeys::FIT => (KeyExchange::Psk, Cipher::CbcSha256),
-            Self::RSA_WITH_AES_128_CBC_SHA if LongKeys::FIT => (KeyExchange::Rsa, Cipher::CbcSha),
+            Self::PSK_WITH_AES_128_CBC_SHA256 if HAS_LONG_KEYS => (KeyExchange::Psk, Cipher::CbcSha256),
+            Self::RSA_WITH_AES_128_CBC_SHA if HAS_LONG_KEYS => (KeyExchange::Rsa, Cipher::CbcSha),
             _ => return None,
         })
     }
@@ -81,17 +92,17 @@ impl CipherSuite {
     pub(crate) const fn of(exchange: KeyExchange, cipher: Cipher) -> Self {
         match (exchange, cipher) {
             (KeyExchange::Psk, Cipher::Ccm8) => Self::PSK_WITH_AES_128_CCM_8,
-            (KeyExchange::Psk, Cipher::CbcSha256 | Cipher::CbcSha256EncryptThenMac) if LongKeys::FIT => {
+            (KeyExchange::Psk, Cipher::CbcSha256 | Cipher::CbcSha256EncryptThenMac) if HAS_LONG_KEYS => {
                 Self::PSK_WITH_AES_128_CBC_SHA256
             }
             (KeyExchange::Psk, _) => Self::PSK_WITH_AES_128_GCM_SHA256,
-            (KeyExchange::EcdhePsk, Cipher::ChaCha20Poly1305) if LongKeys::FIT => {
+            (KeyExchange::EcdhePsk, Cipher::ChaCha20Poly1305) if HAS_LONG_KEYS => {
                 Self::ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256
             }
             (KeyExchange::EcdhePsk, _) => Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256,
             (KeyExchange::EcdheEcdsa, Cipher::Ccm8) => Self::ECDHE_ECDSA_WITH_AES_128_CCM_8,
             (KeyExchange::EcdheEcdsa, _) => Self::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-            (KeyExchange::Rsa, _) if LongKeys::FIT => Self::RSA_WITH_AES_128_CBC_SHA,
+            (KeyExchange::Rsa, _) if HAS_LONG_KEYS => Self::RSA_WITH_AES_128_CBC_SHA,
             (KeyExchange::EcdheRsa | KeyExchange::Rsa, _) => Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         }
     }
@@ -134,7 +145,7 @@ impl KeyExchange {
 
     /// True if the client encrypts the premaster secret. No mote has it.
     pub(crate) const fn is_rsa(self) -> bool {
-        LongKeys::FIT && matches!(self, Self::Rsa)
+        HAS_LONG_KEYS && matches!(self, Self::Rsa)
     }
 
     /// True if the server proves itself with a certificate, or with a raw public key in its place.

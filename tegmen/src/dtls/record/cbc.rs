@@ -5,138 +5,70 @@
 //! learn it: which instructions run and which addresses are touched depends on the length of the record alone, and wrong
 //! padding and a wrong code are one outcome (Lucky Thirteen; `./ci.sh timing` counts both).
 
-use super::LongKey;
+use super::cipher::{BLOCK_LEN, MAX_MAC_LEN, Order};
+use super::keys::LongKey;
 use crate::buf::copy;
-use crate::crypto::hash::{self, DIGEST_LEN, Hmac, SHA1_LEN};
+use crate::crypto::hash::{self, Hmac};
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::secret::same;
 use core::hint::black_box;
 
-/// Bytes of a block, and of the initialization vector before what is encrypted.
-pub(crate) const BLOCK_LEN: usize = 16;
-/// Most bytes behind a content: the code, and a block of padding.
-pub(crate) const MAX_TAIL_LEN: usize = MAX_MAC_LEN + BLOCK_LEN;
-/// Bytes of the longest code; the key of a code has as many as the code.
-pub(super) const MAX_MAC_LEN: usize = DIGEST_LEN;
-
-/// In which order a record is encrypted and gets its code, and of which hash that is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Mode {
-    pub(super) order: Order,
-    pub(super) mac: Mac,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
-    MacThenEncrypt,
-    EncryptThenMac,
-}
-
-/// The hash of the code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mac {
-    Sha1,
-    Sha256,
-}
-
-impl Mac {
-    /// Bytes of the code, and of its key.
-    pub(super) const fn len(self) -> usize {
-        match self {
-            Self::Sha1 => SHA1_LEN,
-            Self::Sha256 => DIGEST_LEN,
+/// Seals the first `content` bytes of `body`, which has [`Mode::tail_len`](super::cipher::Mode::tail_len) more, with a code of `MAC_LEN` bytes. `None` if
+/// it has not.
+pub(super) fn seal<C: Crypto, const MAC_LEN: usize>(
+    order: Order,
+    crypto: &mut C,
+    key: &LongKey,
+    aad: &[u8],
+    iv: &[u8; BLOCK_LEN],
+    content: usize,
+    body: &mut [u8],
+) -> Option<()> {
+    let (key, hmac) = keys::<C, MAC_LEN>(key)?;
+    match order {
+        Order::MacThenEncrypt => {
+            let (text, tail) = body.split_at_mut_checked(content)?;
+            let (code, padding) = tail.split_first_chunk_mut()?;
+            *code = hmac.mac::<C>(&[aad, text]);
+            pad(padding)?;
+            crypto.cbc_encrypt(key, iv, body).ok()
+        }
+        Order::EncryptThenMac => {
+            let (encrypted, code) = body.split_last_chunk_mut()?;
+            pad(encrypted.get_mut(content..)?)?;
+            crypto.cbc_encrypt(key, iv, encrypted).ok()?;
+            *code = hmac.mac::<C>(&[aad, iv, encrypted]);
+            Some(())
         }
     }
 }
 
-impl Mode {
-    /// Bytes behind a content of `len` bytes.
-    pub(super) const fn tail_len(self, len: usize) -> usize {
-        let encrypted = match self.order {
-            Order::MacThenEncrypt => len.wrapping_add(self.mac.len()),
-            Order::EncryptThenMac => len,
-        };
-        self.mac.len().wrapping_add(BLOCK_LEN).wrapping_sub(encrypted % BLOCK_LEN)
-    }
-
-    /// The length in the associated data of a record: of its content, or of what the code is over.
-    pub(super) const fn authentic_len(self, content: usize) -> usize {
-        match self.order {
-            Order::MacThenEncrypt => content,
-            Order::EncryptThenMac => {
-                BLOCK_LEN.wrapping_add(content).wrapping_add(self.tail_len(content)).wrapping_sub(self.mac.len())
-            }
+/// Opens what follows the header of a record: the length of its content, which then begins behind the initialization
+/// vector. `None` if it is not authentic, and nothing tells why.
+pub(super) fn open<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
+    order: Order,
+    crypto: &mut C,
+    key: &LongKey,
+    associated_data: impl FnOnce(u16) -> A,
+    body: &mut [u8],
+) -> Option<usize> {
+    let (key, hmac) = keys::<C, MAC_LEN>(key)?;
+    let (iv, text) = body.split_first_chunk_mut()?;
+    match order {
+        Order::MacThenEncrypt => {
+            crypto.cbc_decrypt(key, iv, text).ok()?;
+            open_text::<C, A, MAC_LEN>(&hmac, associated_data, text)
         }
-    }
-
-    /// True if a body of so many bytes may be a record: whole blocks, and room for what is in each.
-    pub(super) const fn fits(self, body: usize) -> bool {
-        let encrypted = match self.order {
-            Order::MacThenEncrypt => body,
-            Order::EncryptThenMac => body.wrapping_sub(self.mac.len()),
-        };
-        body >= BLOCK_LEN.wrapping_add(self.tail_len(0)) && encrypted.is_multiple_of(BLOCK_LEN)
-    }
-}
-
-impl Order {
-    /// Seals the first `content` bytes of `body`, which has [`Mode::tail_len`] more, with a code of `MAC_LEN` bytes. `None` if
-    /// it has not.
-    pub(super) fn seal<C: Crypto, const MAC_LEN: usize>(
-        self,
-        crypto: &mut C,
-        key: &LongKey,
-        aad: &[u8],
-        iv: &[u8; BLOCK_LEN],
-        content: usize,
-        body: &mut [u8],
-    ) -> Option<()> {
-        let (key, hmac) = keys::<C, MAC_LEN>(key)?;
-        match self {
-            Self::MacThenEncrypt => {
-                let (text, tail) = body.split_at_mut_checked(content)?;
-                let (code, padding) = tail.split_first_chunk_mut()?;
-                *code = hmac.mac::<C>(&[aad, text]);
-                pad(padding)?;
-                crypto.cbc_encrypt(key, iv, body).ok()
+        Order::EncryptThenMac => {
+            let (text, code) = text.split_last_chunk_mut::<MAC_LEN>()?;
+            let aad = associated_data(BLOCK_LEN.wrapping_add(text.len()) as u16);
+            if !same(&hmac.mac::<C>(&[aad.as_ref(), iv, text]), code) {
+                return None;
             }
-            Self::EncryptThenMac => {
-                let (encrypted, code) = body.split_last_chunk_mut()?;
-                pad(encrypted.get_mut(content..)?)?;
-                crypto.cbc_encrypt(key, iv, encrypted).ok()?;
-                *code = hmac.mac::<C>(&[aad, iv, encrypted]);
-                Some(())
-            }
-        }
-    }
-
-    /// Opens what follows the header of a record: the length of its content, which then begins behind the initialization
-    /// vector. `None` if it is not authentic, and nothing tells why.
-    pub(super) fn open<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
-        self,
-        crypto: &mut C,
-        key: &LongKey,
-        associated_data: impl FnOnce(u16) -> A,
-        body: &mut [u8],
-    ) -> Option<usize> {
-        let (key, hmac) = keys::<C, MAC_LEN>(key)?;
-        let (iv, text) = body.split_first_chunk_mut()?;
-        match self {
-            Self::MacThenEncrypt => {
-                crypto.cbc_decrypt(key, iv, text).ok()?;
-                open_text::<C, A, MAC_LEN>(&hmac, associated_data, text)
-            }
-            Self::EncryptThenMac => {
-                let (text, code) = text.split_last_chunk_mut::<MAC_LEN>()?;
-                let aad = associated_data(BLOCK_LEN.wrapping_add(text.len()) as u16);
-                if !same(&hmac.mac::<C>(&[aad.as_ref(), iv, text]), code) {
-                    return None;
-                }
-                crypto.cbc_decrypt(key, iv, text).ok()?;
-                let padding = *text.last()?;
-                let content = text.len().checked_sub(usize::from(padding).wrapping_add(1))?;
-                text.get(content..)?.iter().all(|byte| *byte == padding).then_some(content)
-            }
+            crypto.cbc_decrypt(key, iv, text).ok()?;
+            let padding = *text.last()?;
+            let content = text.len().checked_sub(usize::from(padding).wrapping_add(1))?;
+            text.get(content..)?.iter().all(|byte| *byte == padding).then_some(content)
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::cipher::associated_data;
 use super::connection_id::{self, ConnectionId};
+use super::protection::Protection;
 use super::{
     Cipher, ContentType, HEADER_LEN, Keys, MAX_CONTENT, MAX_FAILED, MAX_SEALED, NUMBER_END, Record, RecordNumber,
     header,
@@ -9,7 +10,6 @@ use super::{
 use crate::buf::{Frame, Full, Truncated, Writer};
 use crate::counters::Discard;
 use crate::crypto::Crypto;
-use crate::dtls::CipherSuite;
 use crate::replay::ReplayWindow;
 
 /// Both directions of an association in its protected epoch: the result of a handshake.
@@ -55,18 +55,6 @@ impl Channel {
             cipher: Cipher::Ccm8,
             lease: 0,
         }
-    }
-
-    /// A channel of one end under a key block (RFC 5246, section 6.3) that did not come from a handshake here: for tools and
-    /// tests that look at records. `encrypt_then_mac` is that of RFC 7366.
-    ///
-    /// `None` if the suite is not known, or the block too short.
-    pub fn from_key_block(suite: CipherSuite, encrypt_then_mac: bool, block: &[u8], client: bool) -> Option<Self> {
-        let (_, cipher) = suite.parts()?;
-        let cipher = if encrypt_then_mac { cipher.with_encrypt_then_mac()? } else { cipher };
-        let mut channel = Self::none();
-        channel.set_keys(block, client, cipher).ok()?;
-        Some(channel)
     }
 
     /// Bytes that [`Self::seal`] puts before the content.
@@ -202,7 +190,7 @@ impl Channel {
         let (head, fragment) = record.split_at_mut_checked(head_len).ok_or(SealError::Full)?;
         let len = self.cipher.authentic_len::<C>(content, fragment.len()).ok_or(SealError::Full)?;
         let aad = write_header(head, number, fragment.len() as u16, len as u16)?;
-        let protection = self.keys.writing(self.cipher);
+        let protection = Protection::writing(&self.keys, self.cipher);
         protection.seal(crypto, &number.0.to_be_bytes(), aad.as_ref(), content, fragment)?;
         // Here a header whose number is masked with bytes of the ciphertext is finished (RFC 9147, section 4.2.3).
         Ok(())
@@ -269,7 +257,7 @@ impl Channel {
         let number = record.number();
         let fresh = self.window.fresh(number.sequence()).map_err(|_| Discard::Replayed)?;
         let associated_data = |len| associated_data(record.header, len);
-        let protection = self.keys.reading(self.cipher);
+        let protection = Protection::reading(&self.keys, self.cipher);
         let (number, failed) = (&number.0.to_be_bytes(), &mut self.failed_opens);
         let opened = protection.open(crypto, number, failed, limit, associated_data, record.body);
         let content = opened?;

@@ -1,7 +1,7 @@
 //! The ciphers of records: their overhead, keys and nonces.
 
-use super::cbc::{self, Mac, Mode, Order};
-use super::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, LongKeys, MAX_CONTENT, SALT_LEN, TAG_LEN};
+use super::{EXPLICIT_LEN, GCM_TAG_LEN, HAS_LONG_KEYS, HEADER_LEN, MAX_CONTENT, SALT_LEN, TAG_LEN};
+use crate::crypto::hash::{DIGEST_LEN, SHA1_LEN};
 use crate::crypto::{CHACHA20_KEY_LEN, Crypto, KEY_LEN};
 
 /// The cipher of an association. The numbers are those of sessions that were kept.
@@ -29,7 +29,7 @@ impl Cipher {
         match self {
             Self::Ccm8 => true,
             // Where their keys do not fit, no suite has another one.
-            _ if !LongKeys::FIT => C::AES_128_GCM.is_some(),
+            _ if !HAS_LONG_KEYS => C::AES_128_GCM.is_some(),
             Self::Gcm => C::AES_128_GCM.is_some(),
             Self::ChaCha20Poly1305 => C::CHACHA20_POLY1305.is_some(),
             Self::CbcSha256 | Self::CbcSha256EncryptThenMac => C::CBC,
@@ -42,7 +42,7 @@ impl Cipher {
     }
 
     pub(super) const fn is_chacha20<C: Crypto>(self) -> bool {
-        C::CHACHA20_POLY1305.is_some() && LongKeys::FIT && matches!(self, Self::ChaCha20Poly1305)
+        C::CHACHA20_POLY1305.is_some() && HAS_LONG_KEYS && matches!(self, Self::ChaCha20Poly1305)
     }
 
     /// The algorithm of a provider that has it; for CBC it is not asked.
@@ -61,7 +61,7 @@ impl Cipher {
 
     /// How its records are made, if it is with CBC.
     pub(super) const fn mode<C: Crypto>(self) -> Option<Mode> {
-        if !LongKeys::FIT || !C::CBC {
+        if !HAS_LONG_KEYS || !C::CBC {
             return None;
         }
         let (order, mac) = match self {
@@ -78,15 +78,15 @@ impl Cipher {
     /// (RFC 7366, section 2).
     pub(crate) const fn with_encrypt_then_mac(self) -> Option<Self> {
         match self {
-            Self::CbcSha256 if LongKeys::FIT => Some(Self::CbcSha256EncryptThenMac),
-            Self::CbcSha if LongKeys::FIT => Some(Self::CbcShaEncryptThenMac),
+            Self::CbcSha256 if HAS_LONG_KEYS => Some(Self::CbcSha256EncryptThenMac),
+            Self::CbcSha if HAS_LONG_KEYS => Some(Self::CbcShaEncryptThenMac),
             _ => None,
         }
     }
 
     /// True if encrypt-then-MAC was agreed on.
     pub(crate) const fn encrypts_then_macs(self) -> bool {
-        LongKeys::FIT && matches!(self, Self::CbcSha256EncryptThenMac | Self::CbcShaEncryptThenMac)
+        HAS_LONG_KEYS && matches!(self, Self::CbcSha256EncryptThenMac | Self::CbcShaEncryptThenMac)
     }
 
     /// Bytes between the header of a record and what is encrypted.
@@ -94,7 +94,7 @@ impl Cipher {
     pub(crate) const fn explicit_len<C: Crypto>(self) -> usize {
         match self {
             _ if self.is_chacha20::<C>() => 0,
-            _ if self.is_cbc::<C>() => cbc::BLOCK_LEN,
+            _ if self.is_cbc::<C>() => BLOCK_LEN,
             _ => EXPLICIT_LEN,
         }
     }
@@ -113,7 +113,7 @@ impl Cipher {
     #[inline]
     pub(crate) const fn max_tail_len<C: Crypto>(self) -> usize {
         match self.mode::<C>() {
-            Some(mode) => mode.mac.len().wrapping_add(cbc::BLOCK_LEN),
+            Some(mode) => mode.mac.len().wrapping_add(BLOCK_LEN),
             None => self.tail_len::<C>(0),
         }
     }
@@ -143,7 +143,7 @@ impl Cipher {
 
     /// True if its keys do not fit where those of AES-128 do.
     pub(crate) const fn is_long(self) -> bool {
-        LongKeys::FIT && !matches!(self, Self::Ccm8 | Self::Gcm)
+        HAS_LONG_KEYS && !matches!(self, Self::Ccm8 | Self::Gcm)
     }
 
     /// The cipher that a session was kept with.
@@ -151,13 +151,80 @@ impl Cipher {
         match byte {
             0 => Some(Self::Ccm8),
             1 => Some(Self::Gcm),
-            2 if LongKeys::FIT => Some(Self::ChaCha20Poly1305),
-            3 if LongKeys::FIT => Some(Self::CbcSha256),
-            4 if LongKeys::FIT => Some(Self::CbcSha256EncryptThenMac),
-            5 if LongKeys::FIT => Some(Self::CbcSha),
-            6 if LongKeys::FIT => Some(Self::CbcShaEncryptThenMac),
+            2 if HAS_LONG_KEYS => Some(Self::ChaCha20Poly1305),
+            3 if HAS_LONG_KEYS => Some(Self::CbcSha256),
+            4 if HAS_LONG_KEYS => Some(Self::CbcSha256EncryptThenMac),
+            5 if HAS_LONG_KEYS => Some(Self::CbcSha),
+            6 if HAS_LONG_KEYS => Some(Self::CbcShaEncryptThenMac),
             _ => None,
         }
+    }
+}
+
+/// Bytes of a block, and of the initialization vector before what is encrypted.
+pub(crate) const BLOCK_LEN: usize = 16;
+/// Most bytes behind a content: the code, and a block of padding.
+pub(crate) const MAX_TAIL_LEN: usize = MAX_MAC_LEN + BLOCK_LEN;
+/// Bytes of the longest code; the key of a code has as many as the code.
+pub(super) const MAX_MAC_LEN: usize = DIGEST_LEN;
+
+/// In which order a record is encrypted and gets its code, and of which hash that is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mode {
+    pub(super) order: Order,
+    pub(super) mac: Mac,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    MacThenEncrypt,
+    EncryptThenMac,
+}
+
+/// The hash of the code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mac {
+    Sha1,
+    Sha256,
+}
+
+impl Mac {
+    /// Bytes of the code, and of its key.
+    pub(super) const fn len(self) -> usize {
+        match self {
+            Self::Sha1 => SHA1_LEN,
+            Self::Sha256 => DIGEST_LEN,
+        }
+    }
+}
+
+impl Mode {
+    /// Bytes behind a content of `len` bytes.
+    pub(super) const fn tail_len(self, len: usize) -> usize {
+        let encrypted = match self.order {
+            Order::MacThenEncrypt => len.wrapping_add(self.mac.len()),
+            Order::EncryptThenMac => len,
+        };
+        self.mac.len().wrapping_add(BLOCK_LEN).wrapping_sub(encrypted % BLOCK_LEN)
+    }
+
+    /// The length in the associated data of a record: of its content, or of what the code is over.
+    pub(super) const fn authentic_len(self, content: usize) -> usize {
+        match self.order {
+            Order::MacThenEncrypt => content,
+            Order::EncryptThenMac => {
+                BLOCK_LEN.wrapping_add(content).wrapping_add(self.tail_len(content)).wrapping_sub(self.mac.len())
+            }
+        }
+    }
+
+    /// True if a body of so many bytes may be a record: whole blocks, and room for what is in each.
+    pub(super) const fn fits(self, body: usize) -> bool {
+        let encrypted = match self.order {
+            Order::MacThenEncrypt => body,
+            Order::EncryptThenMac => body.wrapping_sub(self.mac.len()),
+        };
+        body >= BLOCK_LEN.wrapping_add(self.tail_len(0)) && encrypted.is_multiple_of(BLOCK_LEN)
     }
 }
 

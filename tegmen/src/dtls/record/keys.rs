@@ -1,8 +1,7 @@
 //! The keys of a channel.
 
-use super::cbc::MAX_MAC_LEN;
-use super::cipher::{Cipher, NONCE_LEN};
-use super::{Protection, SALT_LEN};
+use super::SALT_LEN;
+use super::cipher::{Cipher, MAX_MAC_LEN, NONCE_LEN};
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::{CHACHA20_KEY_LEN, KEY_LEN};
 use crate::secret::Secret;
@@ -50,18 +49,6 @@ impl Keys {
         first.salt = reader.array()?;
         second.salt = reader.array()?;
         Ok(())
-    }
-
-    /// The protection of what we send.
-    #[inline(always)]
-    pub(super) fn writing(&self, cipher: Cipher) -> Protection<'_> {
-        Protection { cipher, key: &self.write, long: self.long.write() }
-    }
-
-    /// The protection of what we receive.
-    #[inline(always)]
-    pub(super) fn reading(&self, cipher: Cipher) -> Protection<'_> {
-        Protection { cipher, key: &self.read, long: self.long.read() }
     }
 }
 
@@ -144,9 +131,6 @@ pub(crate) struct LongKeys(#[cfg(feature = "alloc")] Option<Box<[LongKey; 2]>>);
 
 #[cfg(feature = "alloc")]
 impl LongKeys {
-    /// True if there is a place for them.
-    pub(crate) const FIT: bool = true;
-
     pub(crate) const fn none() -> Self {
         Self(None)
     }
@@ -162,9 +146,6 @@ impl LongKeys {
 
 #[cfg(not(feature = "alloc"))]
 impl LongKeys {
-    /// True if there is a place for them.
-    pub(crate) const FIT: bool = false;
-
     pub(crate) const fn none() -> Self {
         Self()
     }

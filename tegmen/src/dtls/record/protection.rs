@@ -1,8 +1,9 @@
 //! The protection of records: a cipher with the key of one direction.
 
-use super::cbc::{BLOCK_LEN, Mac};
-use super::cipher::{NONCE_LEN, nonce};
-use super::{Cipher, EXPLICIT_LEN, GCM_TAG_LEN, LongKey, LongKeys, TAG_LEN, TrafficKey};
+use super::cbc;
+use super::cipher::{BLOCK_LEN, Cipher, Mac, NONCE_LEN, nonce};
+use super::keys::{Keys, LongKey, TrafficKey};
+use super::{EXPLICIT_LEN, GCM_TAG_LEN, HAS_LONG_KEYS, TAG_LEN};
 use crate::buf::Full;
 use crate::counters::Discard;
 use crate::crypto::Crypto;
@@ -14,13 +15,25 @@ use crate::crypto::hash::{DIGEST_LEN, SHA1_LEN};
 /// same twice to seal under one key, and the associated data. A fragment is what follows the header of a record: the
 /// explicit part of the nonce if the cipher has one, the content, and the tag.
 pub(crate) struct Protection<'k> {
-    pub(super) cipher: Cipher,
-    pub(super) key: &'k TrafficKey,
+    cipher: Cipher,
+    key: &'k TrafficKey,
     /// In place of `key`, where the cipher has longer ones.
-    pub(super) long: Option<&'k LongKey>,
+    long: Option<&'k LongKey>,
 }
 
-impl Protection<'_> {
+impl<'k> Protection<'k> {
+    /// The protection of records that we send.
+    #[inline(always)]
+    pub(super) fn writing(keys: &'k Keys, cipher: Cipher) -> Self {
+        Self { cipher, key: &keys.write, long: keys.long.write() }
+    }
+
+    /// The protection of records that we receive.
+    #[inline(always)]
+    pub(super) fn reading(keys: &'k Keys, cipher: Cipher) -> Self {
+        Self { cipher, key: &keys.read, long: keys.long.read() }
+    }
+
     /// Encrypts a content of `content` bytes where it lies in `fragment`, and writes what is before and behind it.
     ///
     /// # Errors
@@ -39,13 +52,13 @@ impl Protection<'_> {
             let (iv, body) = fragment.split_first_chunk_mut().ok_or(Full)?;
             crypto.random(iv);
             let sealed = match mode.mac {
-                Mac::Sha1 => mode.order.seal::<C, SHA1_LEN>(crypto, key, aad, iv, content, body),
-                Mac::Sha256 => mode.order.seal::<C, DIGEST_LEN>(crypto, key, aad, iv, content, body),
+                Mac::Sha1 => cbc::seal::<C, SHA1_LEN>(mode.order, crypto, key, aad, iv, content, body),
+                Mac::Sha256 => cbc::seal::<C, DIGEST_LEN>(mode.order, crypto, key, aad, iv, content, body),
             };
             return sealed.ok_or(Full);
         }
         match (self.cipher, C::AES_128_GCM, C::CHACHA20_POLY1305) {
-            (Cipher::ChaCha20Poly1305, _, Some(chacha20)) if LongKeys::FIT => {
+            (Cipher::ChaCha20Poly1305, _, Some(chacha20)) if HAS_LONG_KEYS => {
                 let (key, iv) = self.long.and_then(LongKey::chacha20).ok_or(Full)?;
                 let nonce = &added(iv, number);
                 seal_aead(crypto, (chacha20, GCM_TAG_LEN), key, nonce, aad, fragment)
@@ -87,14 +100,14 @@ impl Protection<'_> {
             }
             let key = self.long.ok_or(Discard::NotAuthentic)?;
             let opened = match mode.mac {
-                Mac::Sha1 => mode.order.open::<C, A, SHA1_LEN>(crypto, key, associated_data, fragment),
-                Mac::Sha256 => mode.order.open::<C, A, DIGEST_LEN>(crypto, key, associated_data, fragment),
+                Mac::Sha1 => cbc::open::<C, A, SHA1_LEN>(mode.order, crypto, key, associated_data, fragment),
+                Mac::Sha256 => cbc::open::<C, A, DIGEST_LEN>(mode.order, crypto, key, associated_data, fragment),
             };
             let len = opened.ok_or(Discard::NotAuthentic)?;
             return fragment.get_mut(BLOCK_LEN..).and_then(|text| text.get_mut(..len)).ok_or(Discard::Malformed);
         }
         match (self.cipher, C::AES_128_GCM, C::CHACHA20_POLY1305) {
-            (Cipher::ChaCha20Poly1305, _, Some(chacha20)) if LongKeys::FIT => {
+            (Cipher::ChaCha20Poly1305, _, Some(chacha20)) if HAS_LONG_KEYS => {
                 let (key, iv) = self.long.and_then(LongKey::chacha20).ok_or(Discard::NotAuthentic)?;
                 let with = (key.as_slice(), &added(iv, number));
                 open_aead(crypto, (chacha20, GCM_TAG_LEN), with, failed, limit, associated_data, fragment)

@@ -35,8 +35,8 @@ const CIPHERS: [Cipher; 7] = [
 ];
 
 fn sealed(channel: &mut Channel, content_type: ContentType, content: &[u8]) -> Result<Vec<u8>, SealError> {
-    let headroom = HEADER_LEN + cbc::BLOCK_LEN;
-    let mut storage = std::vec![0; content.len() + headroom + cbc::MAX_TAIL_LEN];
+    let headroom = HEADER_LEN + cipher::BLOCK_LEN;
+    let mut storage = std::vec![0; content.len() + headroom + cipher::MAX_TAIL_LEN];
     let mut frame = Frame::new(&mut storage, headroom);
     frame.append(content).unwrap();
     channel.seal(&mut RustCrypto::new([0; 32]), content_type, &mut frame)?;
