@@ -11,7 +11,7 @@ use crate::dtls::record::SealError;
 use crate::dtls::session::OpenError;
 use crate::endpoint::Misuse;
 use crate::endpoint::peers::TableFull;
-use crate::node::SendError;
+use crate::node::{SendError, TransferError};
 use crate::oscore::{BadOption, ProtectError, UnprotectError};
 use core::error::Error;
 use core::fmt::{self, Display, Formatter};
@@ -39,6 +39,16 @@ texts! {
     Busy {
         Self::Outstanding => "all space for exchanges is taken; wait for one to end",
         Self::TooLong => "the message is longer than what can be kept for retransmission",
+    }
+    TransferError {
+        Self::FirstBlock => "the first block of the response does not have the length in its Block2 option",
+        Self::NoBlock2 => "the response to a request for a block has no Block2 option",
+        Self::WrongBlock => "a block is not the one that was asked for",
+        Self::Changed => "the entity tags of the blocks differ: the representation changed; ask for it again",
+        Self::Refused(_) => "the server answered the request for a block with an error",
+        Self::TooLong => "the response is longer than its memory",
+        Self::TooManyBlocks { .. } => "the body needs more than 2^20 blocks; use larger ones",
+        Self::Unanswered => "the request was not sent, was rejected, or has no response that can be accepted",
     }
     PayloadError {
         Self::LeaseSpent => "the lease of message numbers is used up; keep a new end and extend the lease",

@@ -6,6 +6,7 @@
 //!   [`Node::handle_plain`] once;
 //! * then, and whenever [`Endpoint::next_alarm`] has come, [`Node::poll`] until it returns `None`;
 //! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`];
+//! * [`Node::transfer`] asks with a body, and for a body, that may be longer than a message: a [`Transfer`];
 //! * [`Node::observe`] registers an [`Observation`] at a server;
 //! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`];
 //! * [`Node::notify`] notifies the observers of a resource that its representation changed.
@@ -30,6 +31,7 @@ mod queue;
 mod request_head;
 mod send;
 mod serve;
+mod transfer;
 
 pub use application::{Application, Deferred, DeferredRequest, Incoming, Reply};
 pub use bodies::{Bodies, BodyArray, Operation};
@@ -41,6 +43,7 @@ pub use oscore::{OneContext, Opened, Oscore};
 pub use pacing::{Pacing, PacingArray};
 pub use queue::{Queue, QueueArray, Queued};
 pub use request_head::RequestHead;
+pub use transfer::{Transfer, TransferError, TransferStep};
 
 use crate::address::Path;
 use crate::buf::Frame;

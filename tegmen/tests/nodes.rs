@@ -30,6 +30,8 @@ mod oscore;
 mod queue;
 #[path = "nodes/tokens.rs"]
 mod tokens;
+#[path = "nodes/transfers.rs"]
+mod transfers;
 
 type Table = PeerArray<Exchanges<Fixed<3, 64, 32, 512>>, 2, 1>;
 
@@ -48,11 +50,16 @@ struct Counter {
     executed: HashMap<u32, u32>,
     /// The state of a resource that can be observed; `None` if there is no such resource.
     temperature: Option<u32>,
+    /// A resource that is longer than a message.
+    store: transfers::Store,
 }
 
 impl Handler for Counter {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let message = request.message();
+        if message.path_is("store") {
+            return self.store.handle(message, response);
+        }
         if message.path_is("temperature") {
             response.observable();
             response.uint(OptionNumber::MAX_AGE, 30)?;
@@ -86,6 +93,7 @@ struct App {
     seen: Vec<u32>,
     /// Replies to the registration that bring no newest state.
     others: Vec<Notification>,
+    transfer: Option<transfers::Asking>,
 }
 
 impl Application for App {
@@ -99,6 +107,9 @@ impl Application for App {
     }
 
     fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
+        if self.transfer.as_mut().is_some_and(|asking| asking.on_reply(peer, request, reply)) {
+            return;
+        }
         let observation = self.observation.as_mut();
         match (observation.and_then(|it| it.on_reply(self.now, peer, request, reply, 0)), reply) {
             (Some(Notification::Newest), Reply::Response(message)) => {
@@ -140,7 +151,8 @@ impl<F: Features<Oscore = ()>> End<F> {
         let counter = Counter { temperature: Some(0), ..Counter::default() };
         let (deferred, outcomes, observation) = (VecDeque::new(), HashMap::new(), None);
         let (seen, others) = (Vec::new(), Vec::new());
-        let app = App { serves: true, counter, deferred, outcomes, now, observation, seen, others };
+        let transfer = None;
+        let app = App { serves: true, counter, deferred, outcomes, now, observation, seen, others, transfer };
         let local = Address { ip: [last; 16], port: 5684, scope: 0 };
         let (to_ask, asked) = (VecDeque::new(), HashMap::new());
         let node = Node::with_features(endpoint, Fixed, features);
@@ -207,6 +219,10 @@ impl<F: Features<Oscore = ()>> End<F> {
     fn speak(&mut self, now: Instant, answer: bool) -> Vec<Vec<u8>> {
         let (mut sent, mut out) = (Vec::new(), [0; 400]);
         let Some(peer) = self.peer else { return sent };
+        if let Some(asking) = &mut self.app.transfer {
+            let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
+            sent.extend(asking.send(&mut self.node, &mut cx, peer));
+        }
         while let Some(number) = self.to_ask.front().copied() {
             let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };
             let path = if number % 2 == 0 { "now" } else { "later" };

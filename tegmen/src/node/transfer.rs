@@ -1,0 +1,474 @@
+//! One request with its whole body, and one response with its whole body, at a client (RFC 7959, RFC 9175).
+
+use super::Node;
+use super::application::Reply;
+use super::error::SendError;
+use super::features::Features;
+use super::send::Protect;
+use crate::coap::block::{Block, MAX_SIZE};
+use crate::coap::exchange::PeerExchanges;
+use crate::coap::message::{BuildError, MAX_TOKEN};
+use crate::coap::option::{uint, uint_bytes};
+use crate::coap::{Builder, Code, MessageType, OptionNumber, RequestId, Token};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::dtls::roles::Roles;
+use crate::endpoint::Peers;
+use crate::identity::PeerId;
+
+/// A request whose body may need several messages, and its response, whose body may need several messages, too. It answers a
+/// challenge of the server with its Echo option. The owner keeps both bodies.
+///
+/// The owner calls [`Node::transfer`], passes each reply to [`Self::on_reply`], and calls [`Node::transfer`] again as long as
+/// [`TransferStep`] asks for it. A transfer belongs to one session.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    method: Code,
+    /// OSCORE protects the requests.
+    with_oscore: bool,
+    /// The request that waits for its response.
+    request: Option<(PeerId, RequestId)>,
+    /// Bytes of the body of the request.
+    len: usize,
+    /// The most bytes of the body of the response.
+    max: usize,
+    /// The size of the largest block that fits a message: see [`Block::size_exponent`].
+    largest: u8,
+    /// The size of the next block of the request.
+    size: u8,
+    /// Bytes of the body that the server has.
+    sent: usize,
+    /// The token of all blocks of the body: some servers know an upload by its token.
+    token: Token,
+    /// Distinguishes the body from an earlier one that the server did not get whole (RFC 9175, section 3.4).
+    request_tag: Option<[u8; 4]>,
+    is_tag_due: bool,
+    /// The server accepted the last block, and its response has no Block1 option.
+    lacks_block1: bool,
+    download: Option<Download>,
+    echo: Value<MAX_ECHO>,
+    /// Challenges that were answered.
+    challenges: u8,
+    /// Requests that were begun, one after the other, with the same body.
+    uploads: u8,
+    /// Responses that were begun.
+    downloads: u8,
+}
+
+/// A response whose first block has come.
+#[derive(Clone, Copy, Debug)]
+struct Download {
+    code: Code,
+    etag: Value<MAX_ETAG>,
+    /// The length of the whole body as the server announces it (Size2).
+    total: Option<usize>,
+    /// Bytes of the body that have come.
+    received: usize,
+    /// The size of the next block.
+    size: u8,
+    /// The body of the request went in blocks.
+    is_after_blocks: bool,
+}
+
+/// The value of an option, of at most `N` bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Value<const N: usize> {
+    len: u8,
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Value<N> {
+    const EMPTY: Self = Self { len: 0, bytes: [0; N] };
+
+    /// Returns `None` for a value of no bytes, or of more than `N`.
+    fn new(value: &[u8]) -> Option<Self> {
+        let mut bytes = [0; N];
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
+        (!value.is_empty()).then_some(Self { len: value.len() as u8, bytes })
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len.into()).unwrap_or(&[])
+    }
+}
+
+/// The next step of a transfer after a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransferStep {
+    /// The server has the request; its response comes separately.
+    Acknowledged,
+    /// The next message is to be sent: the server wants the same in another way.
+    Again,
+    /// The server has this number of bytes of the body of the request. The next block is to be sent.
+    Sent(usize),
+    /// The payload belongs at the place `at` of the body of the response. The next block is to be asked for. A block at the place
+    /// 0 begins the response, and has its options.
+    Received {
+        /// Bytes of the body before this payload.
+        at: usize,
+        /// The length of the whole body, if the server announces it.
+        total: Option<usize>,
+    },
+    /// The payload belongs at this place of the body of the response, and the body ends with it. The transfer is over.
+    Complete(usize),
+}
+
+/// The reason why a transfer ended without a whole response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransferError {
+    /// The first block of the response does not have the length in its Block2 option.
+    FirstBlock,
+    /// The response to a request for a block has no Block2 option.
+    NoBlock2,
+    /// A block is not the one that was asked for.
+    WrongBlock,
+    /// The entity tags of the blocks differ. The representation changed each time that the transfer began again, or the method
+    /// is not safe, and must not be repeated.
+    Changed,
+    /// The server answered the request for a block with this code.
+    Refused(Code),
+    /// The response is longer than the owner allows.
+    TooLong,
+    /// The Block options cannot number the blocks of a body (RFC 7959, section 2.2).
+    TooManyBlocks {
+        /// Bytes of the body.
+        len: usize,
+        /// Bytes of a block.
+        block_size: usize,
+    },
+    /// The request has no response: see [`Reply`].
+    Unanswered,
+}
+
+impl Transfer {
+    /// A request of this method with a body of `len` bytes, and a response with a body of at most `max` bytes. `block_size` is
+    /// the most bytes of payload in a message, beside its options. A request body that fits goes in one message.
+    ///
+    /// # Errors
+    /// [`TransferError::TooManyBlocks`].
+    pub fn new(method: Code, len: usize, block_size: usize, max: usize) -> Result<Self, TransferError> {
+        let size = Block::first(block_size).size_exponent;
+        check_number(len, size)?;
+        Ok(Self {
+            method,
+            with_oscore: false,
+            request: None,
+            len,
+            max,
+            largest: size,
+            size,
+            sent: 0,
+            token: Token::new_empty(),
+            request_tag: None,
+            is_tag_due: false,
+            lacks_block1: false,
+            download: None,
+            echo: Value::EMPTY,
+            challenges: 0,
+            uploads: 1,
+            downloads: 1,
+        })
+    }
+
+    /// OSCORE protects the requests.
+    pub const fn with_oscore(self) -> Self {
+        Self { with_oscore: true, ..self }
+    }
+
+    /// True if the server accepted the last block of the request, and its response has no Block1 option (RFC 7959, section
+    /// 2.3): it may have taken the block for the whole body.
+    pub const fn lacks_block1(&self) -> bool {
+        self.lacks_block1
+    }
+
+    /// Takes a reply of `peer`. Returns `None` if it belongs to another request.
+    ///
+    /// # Errors
+    /// [`TransferError`]; the transfer is then over.
+    pub fn on_reply(
+        &mut self,
+        peer: PeerId,
+        request: RequestId,
+        reply: Reply<'_>,
+    ) -> Option<Result<TransferStep, TransferError>> {
+        if self.request != Some((peer, request)) {
+            return None;
+        }
+        if let Reply::Acknowledged = reply {
+            return Some(Ok(TransferStep::Acknowledged));
+        }
+        self.request = None;
+        Some(match reply {
+            Reply::Response(response) => {
+                self.on_response(response.code(), |number| response.option(number), response.payload().len())
+            }
+            _ => Err(TransferError::Unanswered),
+        })
+    }
+
+    /// Takes a response with this code, the first option of each number, and the length of the payload, for an owner that
+    /// receives its responses in another way than [`Self::on_reply`]. A first response needs no request before it: it may be
+    /// a notification.
+    ///
+    /// # Errors
+    /// [`TransferError`]; the transfer is then over.
+    pub fn on_response<'m>(
+        &mut self,
+        code: Code,
+        option: impl Fn(OptionNumber) -> Option<&'m [u8]>,
+        len: usize,
+    ) -> Result<TransferStep, TransferError> {
+        if !code.is_success() && self.is_challenged(option(OptionNumber::ECHO)) {
+            return Ok(TransferStep::Again);
+        }
+        match self.download {
+            Some(download) => self.on_block(download, code, option, len),
+            None => self.on_answer(code, option, len),
+        }
+    }
+
+    /// Takes the challenge of a server that wants to see that we receive at our address, or that the request is fresh (RFC
+    /// 9175, section 2). Returns true if it is answered.
+    fn is_challenged(&mut self, echo: Option<&[u8]>) -> bool {
+        let challenge = echo.and_then(Value::new).filter(|_| self.challenges < ATTEMPTS);
+        if let Some(echo) = challenge {
+            (self.echo, self.challenges) = (echo, self.challenges.wrapping_add(1));
+        }
+        challenge.is_some()
+    }
+
+    /// Takes the response to the request, or to a block of its body.
+    fn on_answer<'m>(
+        &mut self,
+        code: Code,
+        option: impl Fn(OptionNumber) -> Option<&'m [u8]>,
+        len: usize,
+    ) -> Result<TransferStep, TransferError> {
+        let block = |number| option(number).and_then(|value| Block::read(value).ok());
+        let (in_blocks, end) = (self.is_in_blocks(), self.end());
+        match code {
+            Code::CONTINUE if in_blocks && end < self.len => {
+                // A smaller size is used from the next block on (RFC 7959, section 2.5).
+                let answered = block(OptionNumber::BLOCK1).map_or(self.size, |block| block.size_exponent);
+                (self.sent, self.size) = (end, self.size.min(answered));
+                check_number(self.len, self.size)?;
+                return Ok(TransferStep::Sent(end));
+            }
+            // The server takes smaller blocks only.
+            Code::REQUEST_ENTITY_TOO_LARGE if self.uploads < ATTEMPTS => {
+                if let Some(hint) = block(OptionNumber::BLOCK1).filter(|hint| hint.size_exponent < self.size) {
+                    self.size = hint.size_exponent;
+                    check_number(self.len, self.size)?;
+                    return Ok(self.upload_again());
+                }
+            }
+            // The server has lost the blocks before this one. They must not be mixed up with those of the first attempt.
+            Code::REQUEST_ENTITY_INCOMPLETE if self.sent > 0 && self.uploads < ATTEMPTS => {
+                self.is_tag_due = true;
+                return Ok(self.upload_again());
+            }
+            _ => {}
+        }
+        self.lacks_block1 = in_blocks && code.is_success() && option(OptionNumber::BLOCK1).is_none();
+        let Some(block) = block(OptionNumber::BLOCK2).filter(|block| block.more && block.number == 0) else {
+            return Ok(TransferStep::Complete(0));
+        };
+        if len != block.size() {
+            return Err(TransferError::FirstBlock);
+        }
+        let total = option(OptionNumber::SIZE2).and_then(uint).map(|total| total as usize);
+        if total.unwrap_or(0).max(len) > self.max {
+            return Err(TransferError::TooLong);
+        }
+        let (size, etag) = (block.size_exponent.min(self.largest), etag(&option));
+        self.received(Download { code, etag, total, received: 0, size, is_after_blocks: in_blocks }, len)
+    }
+
+    /// Takes a block of the response behind the first.
+    fn on_block<'m>(
+        &mut self,
+        download: Download,
+        code: Code,
+        option: impl Fn(OptionNumber) -> Option<&'m [u8]>,
+        len: usize,
+    ) -> Result<TransferStep, TransferError> {
+        if !code.is_success() && code != download.code {
+            let refused = TransferError::Refused(code);
+            let is_gone = matches!(code, Code::REQUEST_ENTITY_INCOMPLETE | Code::BAD_REQUEST);
+            return if is_gone { self.download_again(refused) } else { Err(refused) };
+        }
+        let block = option(OptionNumber::BLOCK2).and_then(|value| Block::read(value).ok());
+        let block = block.ok_or(TransferError::NoBlock2)?;
+        if etag(&option) != download.etag {
+            return self.download_again(TransferError::Changed);
+        }
+        let has_its_length = len == block.size() || !block.more && len < block.size();
+        if block.offset() != download.received || !has_its_length {
+            return Err(TransferError::WrongBlock);
+        }
+        if download.received.saturating_add(len) > self.max {
+            return Err(TransferError::TooLong);
+        }
+        if !block.more {
+            return Ok(TransferStep::Complete(download.received));
+        }
+        self.received(Download { size: download.size.min(block.size_exponent), ..download }, len)
+    }
+
+    /// Another block is to be asked for behind this one, of `len` bytes.
+    fn received(&mut self, download: Download, len: usize) -> Result<TransferStep, TransferError> {
+        let (at, received) = (download.received, download.received.saturating_add(len));
+        // Where the server announces no length, it is longer than what is there.
+        let total = download.total.unwrap_or(0).max(received.saturating_add(1));
+        check_number(total, download.size)?;
+        self.download = Some(Download { received, ..download });
+        Ok(TransferStep::Received { at, total: download.total })
+    }
+
+    fn upload_again(&mut self) -> TransferStep {
+        (self.sent, self.uploads) = (0, self.uploads.wrapping_add(1));
+        TransferStep::Again
+    }
+
+    /// Begins again, because the representation changed meanwhile, if the request changes nothing and may be repeated.
+    fn download_again(&mut self, error: TransferError) -> Result<TransferStep, TransferError> {
+        if !self.method.is_safe() || self.downloads >= ATTEMPTS {
+            return Err(error);
+        }
+        (self.download, self.sent, self.uploads) = (None, 0, 1);
+        self.downloads = self.downloads.wrapping_add(1);
+        Ok(TransferStep::Again)
+    }
+
+    /// True if the body of the request is longer than a block.
+    const fn is_in_blocks(&self) -> bool {
+        self.len > block_at(0, self.size).size()
+    }
+
+    /// The end of the next block of the request.
+    fn end(&self) -> usize {
+        self.sent.saturating_add(block_at(0, self.size).size()).min(self.len)
+    }
+
+    /// Returns the token of the next message if the body of the request goes in blocks, which all have the same. Draws it, of
+    /// `token_len` bytes, and the Request-Tag where one is due, for the first block.
+    pub fn draw(&mut self, token_len: usize, random: impl FnOnce(&mut [u8])) -> Option<Token> {
+        if self.download.is_some() || !self.is_in_blocks() {
+            return None;
+        }
+        if self.sent == 0 {
+            let mut drawn = [0; MAX_TOKEN + 4];
+            random(&mut drawn);
+            let [.., a, b, c, d] = drawn;
+            self.token = Token::new(drawn.get(..token_len.min(MAX_TOKEN)).unwrap_or(&[]));
+            if core::mem::take(&mut self.is_tag_due) {
+                self.request_tag = Some([a, b, c, d]);
+            }
+        }
+        Some(self.token)
+    }
+
+    /// Adds the options of the next message. The payload follows: see [`Self::payload`].
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn write_options(&self, builder: &mut Builder<'_, '_>) -> Result<(), BuildError> {
+        let (in_blocks, end) = (self.is_in_blocks(), self.end());
+        let is_first = in_blocks && self.sent == 0;
+        let (block1, block2, size1) = match &self.download {
+            Some(download) => (None, Some(block_at(download.received, download.size)), None),
+            None => {
+                let block1 = Block { more: end < self.len, ..block_at(self.sent, self.size) };
+                let is_last = !in_blocks || !block1.more;
+                let block2 = Some(block_at(0, self.largest)).filter(|block| is_last && block.size() < MAX_SIZE);
+                (Some(block1).filter(|_| in_blocks), block2, Some(self.len as u32).filter(|_| is_first))
+            }
+        };
+        let numbers = [
+            (OptionNumber::BLOCK2, block2.map(Block::value)),
+            (OptionNumber::BLOCK1, block1.map(Block::value)),
+            (OptionNumber::SIZE1, size1),
+        ];
+        for (number, value) in numbers {
+            if let Some(value) = value {
+                builder.insert(number, uint_bytes(value, &mut [0; 4]))?;
+            }
+        }
+        if self.echo != Value::EMPTY {
+            builder.insert(OptionNumber::ECHO, self.echo.as_bytes())?;
+        }
+        self.request_tag.map_or(Ok(()), |tag| builder.insert(OptionNumber::REQUEST_TAG, &tag))
+    }
+
+    /// Returns the part of the body of the request that the next message carries.
+    pub fn payload<'b>(&self, body: &'b [u8]) -> &'b [u8] {
+        match &self.download {
+            None if self.is_in_blocks() => body.get(self.sent..self.end()).unwrap_or(&[]),
+            None => body,
+            // A body in blocks is not sent again: the server knows which response is meant.
+            Some(download) if self.method.is_safe() && !download.is_after_blocks => body,
+            Some(_) => &[],
+        }
+    }
+}
+
+impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
+    /// Writes the next message of a transfer with `peer` into `out`, protected; `write` adds the options of the request, and
+    /// `body` is the whole body of the request. Returns the request, and the length of the datagram to send, as
+    /// [`Self::request`] does.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing must then be sent. The transfer has not changed, and the message may be sent later.
+    pub fn transfer<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        transfer: &mut Transfer,
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        body: &[u8],
+        out: &mut [u8],
+    ) -> Result<(RequestId, usize), SendError> {
+        let drawn = Token::new(self.draw_token(cx, peer, &mut [0; MAX_TOKEN]));
+        let token = transfer.draw(drawn.as_bytes().len(), |random| cx.crypto.random(random)).unwrap_or(drawn);
+        let head = (MessageType::Confirmable, transfer.method);
+        let protect = if transfer.with_oscore { Protect::Request } else { Protect::Nothing };
+        let write = |builder: &mut Builder<'_, '_>| {
+            write(builder)?;
+            transfer.write_options(builder)?;
+            builder.payload(transfer.payload(body))
+        };
+        let (request, len) = self.send(cx, peer, head, token.as_bytes(), protect, write, out)?;
+        transfer.request = Some((peer, request));
+        Ok((request, len))
+    }
+}
+
+/// The block that begins at this byte of a body, as it is asked for.
+const fn block_at(at: usize, size_exponent: u8) -> Block {
+    Block { number: (at >> size_exponent >> 4) as u32, more: false, size_exponent }
+}
+
+/// Checks that the blocks of a body of `len` bytes can be numbered.
+fn check_number(len: usize, size_exponent: u8) -> Result<(), TransferError> {
+    if len.saturating_sub(1) >> size_exponent >> 4 < MAX_BLOCKS {
+        return Ok(());
+    }
+    Err(TransferError::TooManyBlocks { len, block_size: block_at(0, size_exponent).size() })
+}
+
+/// The entity tag; empty if there is none, or one that is not valid.
+fn etag<'m>(option: impl Fn(OptionNumber) -> Option<&'m [u8]>) -> Value<MAX_ETAG> {
+    option(OptionNumber::ETAG).and_then(Value::new).unwrap_or(Value::EMPTY)
+}
+
+/// The number of attempts to send a body, of attempts to receive one, and of answers to challenges.
+const ATTEMPTS: u8 = 3;
+/// Blocks of one body at most: their number has 20 bits.
+const MAX_BLOCKS: usize = 1 << 20;
+/// The most bytes of an Echo option (RFC 9175, section 2.2.1).
+const MAX_ECHO: usize = 40;
+/// The most bytes of an entity tag (RFC 7252, section 5.10.6).
+const MAX_ETAG: usize = 8;
+
+#[cfg(test)]
+mod tests;
